@@ -1,0 +1,5 @@
+"""python -m gpucheck."""
+
+from gpucheck.cli import main
+
+main()

@@ -1,0 +1,45 @@
+"""One thing a check found out: what was seen, what was wanted, and what to do about the difference."""
+
+from typing import Literal
+
+import msgspec
+
+from gpucheck.model.verdict import Verdict
+
+Value = str | int | float | bool | None
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A judgement about one subject.
+
+    subject: ``host``, ``gpu:<bus id>``, ``pair:<bus id>-<bus id>`` or ``link:<bus id>/<link>``. Never an index alone:
+    an index changes with CUDA_VISIBLE_DEVICES and with the driver's ordering.
+    unit: unit of seen and wanted when they are numbers.
+    cause: a key of the knowledge room's causes, or None.
+    confidence: how sure the cause is.
+    evidence: which call or file said what, one raw value a line.
+    seconds: what the check took, shared by all its findings.
+
+    Every verdict but PASS and SKIP carries why and fix; a SKIP says why. Raises ValueError otherwise.
+    """
+
+    check: str
+    verdict: Verdict
+    subject: str
+    seen: Value = None
+    wanted: Value = None
+    unit: str | None = None
+    cause: str | None = None
+    confidence: Literal["certain", "likely", "possible"] | None = None
+    why: str = ""
+    fix: str = ""
+    evidence: tuple[str, ...] = ()
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.verdict is Verdict.PASS:
+            return
+        if not self.why:
+            raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must say why")
+        if self.verdict is not Verdict.SKIP and not self.fix:
+            raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must say what to do")

@@ -1,0 +1,85 @@
+"""What a host answered, unjudged: the nouns between the host door and the checks."""
+
+import msgspec
+
+from gpucheck.model.hardware import Gpu
+
+
+class NvmlGap(msgspec.Struct, frozen=True, kw_only=True):
+    """A call that NVML refused: the call, the subject it was asked about, and the return code with its name."""
+
+    call: str
+    subject: str
+    code: int
+    name: str
+
+
+class NvmlReading(msgspec.Struct, frozen=True, kw_only=True, tag="reading"):
+    """One pass over NVML.
+
+    ancestors: n x n nvmlDeviceGetTopologyCommonAncestor classes (``PIX PXB PHB NODE SYS``, ``X`` on the diagonal).
+    p2p: NVML P2P status per capability (``read write nvlink``), n x n of ``OK CNS GNS TNS DR NS``, None = not told.
+    gaps: what NVML would not answer. A gap is never a zero.
+    """
+
+    driver_version: str
+    nvml_version: str
+    cuda_version: str | None
+    gpus: tuple[Gpu, ...]
+    ancestors: tuple[tuple[str | None, ...], ...] = ()
+    p2p: dict[str, tuple[tuple[str | None, ...], ...]] = msgspec.field(default_factory=dict)
+    gaps: tuple[NvmlGap, ...] = ()
+
+
+class NvmlFailure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
+    """NVML could not be used at all.
+
+    code: the NVML return code; -1 the child that asked died; -2 it did not answer within the deadline.
+    call: the call that failed, or the last one that was entered.
+    """
+
+    call: str
+    code: int
+    name: str
+    detail: str = ""
+
+
+class DriverState(msgspec.Struct, frozen=True, kw_only=True):
+    """The kernel side of the driver, from /sys/module and the installed module files; None = not there.
+
+    flavour: ``open`` or ``proprietary``.
+    """
+
+    loaded_version: str | None = None
+    loaded_flavour: str | None = None
+    installed_version: str | None = None
+    installed_flavour: str | None = None
+    nouveau_loaded: bool = False
+
+
+class System(msgspec.Struct, frozen=True, kw_only=True):
+    """The operating system and the machine around the GPUs. Every field is as the host says it."""
+
+    hostname: str
+    os_id: str
+    os_version: str
+    os_name: str
+    arch: str
+    kernel: str
+    virtual: str | None = None
+
+
+class Simulation(msgspec.Struct, frozen=True, kw_only=True):
+    """Set when the hardware is simulated: whose profile, which faults, and what else stands in for the real thing."""
+
+    profile: str
+    faults: tuple[str, ...] = ()
+    stand_ins: tuple[str, ...] = ()
+
+
+class PackageVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """An installed package. version is the full one: epoch and release included where there are any."""
+
+    name: str
+    version: str
+    held: bool = False

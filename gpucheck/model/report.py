@@ -1,0 +1,35 @@
+"""The report of one host: the outside contract of ``gpucheck verify``, and the unit a fleet is merged from."""
+
+from typing import Any
+
+import msgspec
+
+from gpucheck.model.finding import Finding
+from gpucheck.model.readings import Simulation, System
+from gpucheck.model.topology import Topology
+from gpucheck.model.verdict import Verdict
+
+SCHEMA = "gpucheck.report/1"
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of ``gpucheck verify --format json``.
+
+    started: UTC, ISO 8601. versions: what is installed and in force, by component.
+    measurements: by check name, numbers with their unit in the key.
+    counts: findings by verdict, every verdict present.
+    """
+
+    schema: str = SCHEMA
+    host: str
+    simulated: bool
+    simulation: Simulation | None = None
+    system: System
+    started: str
+    seconds: float
+    versions: dict[str, str | None]
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    measurements: dict[str, dict[str, Any]]
+    topology: Topology | None
+    counts: dict[str, int]

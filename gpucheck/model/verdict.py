@@ -1,0 +1,33 @@
+"""The five verdicts, how they outrank each other, and the exit status they become."""
+
+from collections.abc import Iterable
+from enum import Enum
+
+
+class Verdict(Enum):
+    """What a check concluded. UNKNOWN is "could not look"; SKIP is "does not apply here"."""
+
+    PASS = "pass"  # noqa: S105 - a verdict, no password
+    WARN = "warn"
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    SKIP = "skip"
+
+
+# Worst first. --strict lifts UNKNOWN above WARN: whoever schedules jobs on the answer wants not-knowing to count.
+RANK = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS)
+STRICT_RANK = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS)
+
+# Nagios plugin meanings; click's own usage status 2 moves to 64 so that it cannot be read as FAIL.
+EXIT_STATUS = {Verdict.PASS: 0, Verdict.WARN: 1, Verdict.FAIL: 2, Verdict.UNKNOWN: 3}
+EXIT_USAGE = 64
+EXIT_INTERRUPTED = 130
+
+
+def worst(verdicts: Iterable[Verdict], *, strict: bool = False) -> Verdict:
+    """The verdict of a whole: the worst of its parts. SKIP never counts; nothing to count is UNKNOWN."""
+    seen = set(verdicts)
+    for verdict in STRICT_RANK if strict else RANK:
+        if verdict in seen:
+            return verdict
+    return Verdict.UNKNOWN
