@@ -1,0 +1,52 @@
+"""What is known about GPUs, drivers, links and failures: dated tables with their sources, and a thin loader.
+
+Every table is parsed once per process and only when asked for. A damaged table raises KnowledgeError, which names the
+file and the line. Values that are not confirmed are marked in the tables and never silently relied on.
+"""
+
+from gpucheck.knowledge._load import KnowledgeError
+from gpucheck.knowledge.causes import Cause, causes
+from gpucheck.knowledge.gpus import (
+    Generation,
+    GpuModel,
+    find_gpu,
+    generation_of,
+    gpu_by_pci_id,
+    gpu_table,
+    similar_gpus,
+)
+from gpucheck.knowledge.links import (
+    Limits,
+    NvLinkRate,
+    cpu_link_gb_s,
+    nvlink_factor,
+    nvlink_gb_s_per_link,
+    nvlink_limits,
+    nvlink_rate,
+    pcie_factor,
+    pcie_gb_s,
+    pcie_limits,
+)
+
+__all__ = [
+    "Cause",
+    "Generation",
+    "GpuModel",
+    "KnowledgeError",
+    "Limits",
+    "NvLinkRate",
+    "causes",
+    "cpu_link_gb_s",
+    "find_gpu",
+    "generation_of",
+    "gpu_by_pci_id",
+    "gpu_table",
+    "nvlink_factor",
+    "nvlink_gb_s_per_link",
+    "nvlink_limits",
+    "nvlink_rate",
+    "pcie_factor",
+    "pcie_gb_s",
+    "pcie_limits",
+    "similar_gpus",
+]

@@ -1,0 +1,28 @@
+"""Causes: what is wrong, how to make sure, what to do (causes.yml)."""
+
+from typing import Literal
+
+import msgspec
+
+from gpucheck.knowledge._load import table
+
+
+class Cause(msgspec.Struct, frozen=True, kw_only=True):
+    """One cause. meaning: one line; confirm: how to make sure; remedy: what to do; source: who reported it."""
+
+    meaning: str
+    confirm: str
+    remedy: str
+    source: str
+
+
+class _Causes(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    schema_: Literal["gpucheck.knowledge.causes/1"]
+    as_of: str
+    source: str
+    causes: dict[str, Cause]
+
+
+def causes() -> dict[str, Cause]:
+    """Every cause by its key. The keys are an outside contract and are never renamed."""
+    return dict(table("causes.yml", _Causes).causes)

@@ -1,0 +1,187 @@
+"""Package names, versions and repositories by operating system (packages.yml)."""
+
+from typing import Literal
+
+import msgspec
+
+from gpucheck.knowledge._load import table
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class Key(_Row, frozen=True, kw_only=True):
+    """The signing key of one repository folder."""
+
+    file: str
+    fingerprint: str | None = None
+    unconfirmed: str | None = None
+
+
+class ToolkitRepository(_Row, frozen=True, kw_only=True):
+    """The container toolkit's own repository."""
+
+    apt_url: str
+    dnf_url: str
+    key_url: str
+    fingerprint: str
+    keyring: str
+
+
+class Repositories(_Row, frozen=True, kw_only=True):
+    """Where packages come from. keys: by folder of NVIDIA's CUDA repository."""
+
+    source: tuple[str, ...]
+    cuda_url: str
+    keyring: str
+    keys: dict[str, Key]
+    container_toolkit: ToolkitRepository
+
+
+class BranchRange(_Row, frozen=True, kw_only=True):
+    """Driver branches, both ends included."""
+
+    first: str
+    last: str
+
+
+class DriverPackages(_Row, frozen=True, kw_only=True):
+    """The compute-only package set of one system, branch range and module flavour."""
+
+    os: tuple[str, ...]
+    branches: BranchRange
+    flavour: Literal["open", "proprietary"]
+    packages: tuple[str, ...]
+    stream: str | None = None
+    unconfirmed: str | None = None
+
+
+class ModuleStreams(_Row, frozen=True, kw_only=True):
+    """EL majors that have module streams, and the module's name."""
+
+    module: str
+    el_majors: tuple[int, ...]
+
+
+class Revision(_Row, frozen=True, kw_only=True):
+    """Package revisions of one driver version."""
+
+    driver: str
+    fabric: str | None = None
+    unconfirmed: str | None = None
+    fabric_unconfirmed: str | None = None
+
+
+class ElRevision(_Row, frozen=True, kw_only=True):
+    """Epoch and release of the EL packages."""
+
+    epoch: int
+    driver: str
+    fabric: str
+
+
+class Revisions(_Row, frozen=True, kw_only=True):
+    """ubuntu: by driver version."""
+
+    source: tuple[str, ...]
+    ubuntu: dict[str, Revision]
+    debian: Revision
+    el: ElRevision
+
+
+class SubnetManager(_Row, frozen=True, kw_only=True):
+    """NVLink subnet manager packages by package manager."""
+
+    apt: tuple[str, ...]
+    dnf: tuple[str, ...]
+
+
+class FabricPackages(_Row, frozen=True, kw_only=True):
+    """What NVSwitch and NVLink 5 machines need beside the driver."""
+
+    source: tuple[str, ...]
+    first_branch: str
+    fabric_manager: tuple[str, ...]
+    imex: tuple[str, ...]
+    subnet_manager: SubnetManager
+    boot_module: str
+
+
+class CudaPackages(_Row, frozen=True, kw_only=True):
+    """The toolkit package; el_config_common by CUDA minor."""
+
+    source: tuple[str, ...]
+    package: str
+    revision: str
+    el_config_common: dict[str, str]
+
+
+class CudnnPackages(_Row, frozen=True, kw_only=True):
+    """The cuDNN packages; their names carry the CUDA major."""
+
+    source: tuple[str, ...]
+    apt: tuple[str, ...]
+    dnf: tuple[str, ...]
+    revision: str
+    seen_in: tuple[str, ...]
+
+
+class NcclSystemBuild(_Row, frozen=True, kw_only=True):
+    """A NCCL version that exists as a system package for one CUDA minor."""
+
+    version: str
+    cuda: str
+    unconfirmed: str | None = None
+
+
+class NcclPackages(_Row, frozen=True, kw_only=True):
+    """NCCL packages; their version carries the CUDA minor."""
+
+    source: tuple[str, ...]
+    apt: tuple[str, ...]
+    dnf: tuple[str, ...]
+    revision: str
+    builds: tuple[NcclSystemBuild, ...]
+
+
+class ContainerToolkitPackages(_Row, frozen=True, kw_only=True):
+    """All of these always at one version."""
+
+    source: tuple[str, ...]
+    packages: tuple[str, ...]
+    versions: tuple[str, ...]
+    revision: str
+
+
+class HeaderPackages(_Row, frozen=True, kw_only=True):
+    """Kernel header packages for a kernel release."""
+
+    source: tuple[str, ...]
+    debian: tuple[str, ...]
+    el8: tuple[str, ...]
+    el: tuple[str, ...]
+    oracle_uek: tuple[str, ...]
+
+
+class PackageTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """packages.yml."""
+
+    schema_: Literal["gpucheck.knowledge.packages/1"]
+    as_of: str
+    source: tuple[str, ...]
+    repositories: Repositories
+    drivers: tuple[DriverPackages, ...]
+    module_streams: ModuleStreams
+    revisions: Revisions
+    fabric: FabricPackages
+    cuda: CudaPackages
+    cudnn: CudnnPackages
+    nccl: NcclPackages
+    container_toolkit: ContainerToolkitPackages
+    headers: HeaderPackages
+
+
+def packages() -> PackageTable:
+    """The whole table. Raises KnowledgeError if the file is damaged."""
+    return table("packages.yml", PackageTable)

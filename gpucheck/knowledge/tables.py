@@ -1,0 +1,273 @@
+"""The compatibility tables as typed values: drivers, CUDA, cuDNN, NCCL, torch, TensorFlow, operating systems."""
+
+from typing import Literal
+
+import msgspec
+
+from gpucheck.knowledge._load import Source, table
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class _Block(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """What every table says about itself. source: ids of sources.yml."""
+
+    schema_: str
+    as_of: str
+    source: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    unconfirmed: tuple[str, ...] = ()
+
+
+class Branch(_Row, frozen=True, kw_only=True):
+    """A driver branch. first and last: the oldest and newest version met in the sources, not a promise."""
+
+    branch: str
+    state: Literal["supported", "eol", "disputed", "unknown"]
+    architectures: tuple[str, ...]
+    kernel_modules: tuple[Literal["open", "proprietary"], ...]
+    confidence: str
+    type: Literal["LTS", "PB", "NFB"] | None = None
+    released: str | None = None
+    eol: dict[str, str] = msgspec.field(default_factory=dict)
+    first: str | None = None
+    last: str | None = None
+    native_cuda: str | None = None
+    min_kernel: str | None = None
+    note: str | None = None
+
+
+class _TuringNote(_Row, frozen=True, kw_only=True):
+    gpu: str
+    branch: str
+    because: str
+
+
+class DriverTable(_Block, frozen=True, kw_only=True):
+    """drivers.yml. minor_compat_floor: oldest driver by CUDA major."""
+
+    minor_compat_floor: dict[str, str]
+    proprietary_modules_last_branch: str
+    turing_with_proprietary_below: _TuringNote
+    not_listed_by_nvidia: tuple[str, ...]
+    branches: tuple[Branch, ...]
+
+
+class Toolkit(_Row, frozen=True, kw_only=True):
+    """A CUDA toolkit. driver_full: oldest driver for everything incl. PTX JIT, None = not known.
+
+    min_cc, max_cc: compute capabilities its compiler accepts.
+    """
+
+    version: str
+    driver_minor: str
+    min_cc: str
+    max_cc: str
+    confidence: str
+    driver_branch: str | None = None
+    driver_full: str | None = None
+    date: str | None = None
+    note: str | None = None
+
+
+class CudaTable(_Block, frozen=True, kw_only=True):
+    """cuda.yml. architectures: what ptxas accepts, by CUDA minor."""
+
+    toolkits: tuple[Toolkit, ...]
+    architectures: dict[str, tuple[str, ...]]
+
+
+class CudnnRelease(_Row, frozen=True, kw_only=True):
+    """A cuDNN release. confirmed_for: CUDA majors whose architecture range was read."""
+
+    version: str
+    cuda_majors: tuple[int, ...]
+    basis: str
+    date: str
+    min_cc: str | None = None
+    max_cc: str | None = None
+    confirmed_for: tuple[int, ...] = ()
+    note: str | None = None
+
+
+class CudnnTable(_Block, frozen=True, kw_only=True):
+    """cudnn.yml."""
+
+    releases: tuple[CudnnRelease, ...]
+
+
+class NcclBuild(_Row, frozen=True, kw_only=True):
+    """NCCL built for one CUDA major. sm: machine code inside (75 means 7.5); ptx: newest PTX inside."""
+
+    version: str
+    cuda_major: int
+    min_cc: str
+    sm: tuple[int, ...]
+    ptx: int
+    basis: str
+    date: str
+    note: str | None = None
+
+
+class NcclTable(_Block, frozen=True, kw_only=True):
+    """nccl.yml."""
+
+    builds: tuple[NcclBuild, ...]
+
+
+class TorchBuild(_Row, frozen=True, kw_only=True):
+    """One CUDA build of a torch release. origin: pypi = the plain wheel, index = PyTorch's own wheel index.
+
+    archs: machine code inside (x86_64), None = not confirmed.
+    """
+
+    build: str
+    origin: Literal["pypi", "index"]
+    cuda: str
+    min_driver: str
+    basis: str
+    archs: tuple[int, ...] | None = None
+    ptx: int | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+    experimental: bool = False
+    note: str | None = None
+
+
+class TorchArm(_Row, frozen=True, kw_only=True):
+    """The plain aarch64 wheel: ``cpu`` or a CUDA build."""
+
+    build: str
+    archs: tuple[int, ...] = ()
+
+
+class TorchRelease(_Row, frozen=True, kw_only=True):
+    """A torch release. pythons: versions with a wheel."""
+
+    version: str
+    date: str
+    pythons: tuple[str, ...]
+    glibc: str
+    aarch64: TorchArm
+    builds: tuple[TorchBuild, ...]
+    triton: str | None = None
+    note: str | None = None
+
+
+class TorchTable(_Block, frozen=True, kw_only=True):
+    """torch.yml."""
+
+    releases: tuple[TorchRelease, ...]
+
+
+class TensorflowRelease(_Row, frozen=True, kw_only=True):
+    """A TensorFlow release. archs: ``sm_70`` machine code, ``compute_90`` machine code and PTX; None = not known."""
+
+    version: str
+    date: str
+    pythons: tuple[str, ...]
+    glibc: str
+    and_cuda_extra: bool
+    cuda: str | None = None
+    archs: tuple[str, ...] | None = None
+    min_driver: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+    note: str | None = None
+
+
+class SameEnvironment(_Row, frozen=True, kw_only=True):
+    """torch and tensorflow[and-cuda] resolved into one environment."""
+
+    torch: str
+    tensorflow: str
+    result: Literal["works", "conflict", "clobber"]
+    because: str
+    python: str | None = None
+    oldest_cc: str | None = None
+
+
+class TensorflowTable(_Block, frozen=True, kw_only=True):
+    """tensorflow.yml."""
+
+    releases: tuple[TensorflowRelease, ...]
+    same_environment: tuple[SameEnvironment, ...]
+
+
+class OperatingSystem(_Row, frozen=True, kw_only=True):
+    """An operating system. os_id is the ID of os-release; repository the folder in NVIDIA's repository, if any.
+
+    max_driver_branch: newest branch its kernel can build. explicit_only: why versions must be stated by the site.
+    """
+
+    id: str
+    name: str
+    os_id: str
+    version: str
+    family: Literal["debian", "redhat"]
+    glibc: str
+    python: str
+    kernel: str
+    eol: str | None = None
+    eol_extended: str | None = None
+    repository: str | None = None
+    max_driver_branch: str | None = None
+    driver_guides: tuple[str, ...] = ()
+    unconfirmed: tuple[str, ...] = ()
+    explicit_only: str | None = None
+    note: str | None = None
+
+
+class OsTable(_Block, frozen=True, kw_only=True):
+    """os.yml."""
+
+    systems: tuple[OperatingSystem, ...]
+    python_eol: dict[str, str]
+
+
+class _Sources(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    schema_: str
+    as_of: str
+    sources: dict[str, Source]
+
+
+def drivers() -> DriverTable:
+    """Driver branches, oldest first."""
+    return table("drivers.yml", DriverTable)
+
+
+def cuda() -> CudaTable:
+    """CUDA toolkits, oldest first."""
+    return table("cuda.yml", CudaTable)
+
+
+def cudnn() -> CudnnTable:
+    """cuDNN releases, oldest first."""
+    return table("cudnn.yml", CudnnTable)
+
+
+def nccl() -> NcclTable:
+    """NCCL builds."""
+    return table("nccl.yml", NcclTable)
+
+
+def torch() -> TorchTable:
+    """Releases of torch, oldest first."""
+    return table("torch.yml", TorchTable)
+
+
+def tensorflow() -> TensorflowTable:
+    """TensorFlow releases, oldest first."""
+    return table("tensorflow.yml", TensorflowTable)
+
+
+def operating_systems() -> OsTable:
+    """Operating systems."""
+    return table("os.yml", OsTable)
+
+
+def sources() -> dict[str, Source]:
+    """Every source by the id that the tables use."""
+    return table("sources.yml", _Sources).sources

@@ -1,0 +1,28 @@
+"""The stack: which driver, CUDA, cuDNN, NCCL, torch and TensorFlow belong on which host, and why.
+
+Pure: facts, wishes and tables in, one compatible set or a reasoned refusal out. Nothing here touches a machine.
+"""
+
+from gpucheck.stack.facts import FactsError, HostFacts, read_facts
+from gpucheck.stack.resolve import resolve, resolve_target, target_of
+from gpucheck.stack.types import Conflict, Refusal, StackSet, Target, UnknownInput
+from gpucheck.stack.wish import Wish, WishError, parse_wish, read_wish, wants
+
+__all__ = [
+    "Conflict",
+    "FactsError",
+    "HostFacts",
+    "Refusal",
+    "StackSet",
+    "Target",
+    "UnknownInput",
+    "Wish",
+    "WishError",
+    "parse_wish",
+    "read_facts",
+    "read_wish",
+    "resolve",
+    "resolve_target",
+    "target_of",
+    "wants",
+]

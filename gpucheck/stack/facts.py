@@ -1,0 +1,73 @@
+"""What the playbooks' facts module says about a host, before anything is changed on it."""
+
+from typing import Literal
+
+import msgspec
+
+SCHEMA = "gpucheck.facts/1"
+
+
+class FactsError(Exception):
+    """A facts file is not what it should be. The message names the file and the place in it."""
+
+
+class OsFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """os-release: ID, VERSION_ID and PRETTY_NAME."""
+
+    id: str
+    version: str
+    name: str = ""
+
+
+class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU on the PCI bus. device_id: four lower-case hex digits."""
+
+    bus_id: str
+    device_id: str
+    subsystem_id: str | None = None
+
+
+class DriverFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The driver's kernel side, None = not there."""
+
+    loaded_version: str | None = None
+    loaded_flavour: str | None = None
+    installed_version: str | None = None
+    installed_flavour: str | None = None
+
+
+class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """One host. stand_ins: what on it is not the real thing, in words.
+
+    One of them starts with ``kernel`` where the running kernel is not the host's own, so that no headers belong to it.
+
+    nvswitches: NVSwitch devices on the PCI bus (Hopper and older; NVLink 5 switches never show there).
+    """
+
+    schema_: Literal["gpucheck.facts/1"]
+    host: str
+    os: OsFacts
+    arch: str
+    kernel: str
+    simulated: bool = False
+    stand_ins: tuple[str, ...] = ()
+    gpus: tuple[GpuFacts, ...] = ()
+    nvswitches: int = 0
+    driver: DriverFacts = DriverFacts()
+    nouveau_loaded: bool = False
+    secure_boot: bool | None = None
+    headers: tuple[str, ...] = ()
+    packages: dict[str, str] = msgspec.field(default_factory=dict)
+    holds: tuple[str, ...] = ()
+    python3: str | None = None
+    reboot_count: int | None = None
+
+
+def read_facts(text: bytes, name: str) -> tuple[HostFacts, ...]:
+    """The hosts of one facts file: a JSON object, or an array of them. Raises FactsError naming ``name``."""
+    type_ = tuple[HostFacts, ...] if text.lstrip()[:1] == b"[" else HostFacts
+    try:
+        facts = msgspec.json.decode(text, type=type_)
+    except msgspec.DecodeError as error:
+        raise FactsError(f"{name}: {error}. It must hold {SCHEMA}, written by the gpu_facts module") from None
+    return facts if isinstance(facts, tuple) else (facts,)

@@ -1,0 +1,247 @@
+"""stack.lock.yml: the resolved set of every group of hosts. Playbooks, images and verify read it; nothing else states
+a version.
+
+Hosts are grouped by operating system, architecture and GPU set. The text depends on wish, facts and tables only: never
+on the order of the input, and on no clock.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from gpucheck.knowledge import generation_of, gpu_by_pci_id, tables
+from gpucheck.stack import rules_driver
+from gpucheck.stack.facts import HostFacts
+from gpucheck.stack.resolve import resolve_target, search
+from gpucheck.stack.systems import normal_arch, os_of_facts
+from gpucheck.stack.types import Conflict, Fact, Refusal, StackSet, Target, UnknownInput
+from gpucheck.stack.wish import Wish
+
+
+class LockError(Exception):
+    """A lock file cannot be used. The message names the file, the line and what to do."""
+
+
+class LockedHost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the plan needs of one host. simulated and stand_ins: see HostFacts."""
+
+    kernel: str
+    simulated: bool = False
+    stand_ins: tuple[str, ...] = ()
+
+
+class LockedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Hosts that get the same set. gpus: PCI device id -> count; nvswitches: whether there are any."""
+
+    os: str
+    arch: Literal["x86_64", "sbsa"]
+    gpus: dict[str, int]
+    nvswitches: bool
+    hosts: dict[str, LockedHost]
+    stack: StackSet
+
+
+class RefusedHost(msgspec.Struct, frozen=True, kw_only=True):
+    """A host without a set. kind: impossible = facts clash; unknown = the tables do not know its GPU or system."""
+
+    kind: Literal["impossible", "unknown"]
+    conflicts: tuple[Conflict, ...]
+
+
+class Lock(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """The whole lock, ordered by group and host name. tables: the day of the tables it was made from."""
+
+    schema_: Literal["gpucheck.lock/1"] = "gpucheck.lock/1"
+    tables: str
+    wish: Wish
+    groups: dict[str, LockedGroup]
+    refused: dict[str, RefusedHost]
+
+
+def lock(wish: Wish, facts: Iterable[HostFacts], previous: Lock | None = None) -> Lock:
+    """Resolve every group of hosts.
+
+    previous: an older lock; a group whose wish and kind are the same keeps its set as long as no rule forbids it, so
+    that new tables move nothing by themselves. A host that cannot be served is refused by itself; the others go on.
+    Raises LockError if two facts files speak of the same host.
+    """
+    members: dict[str, tuple[Target, dict[str, int], dict[str, LockedHost]]] = {}
+    refused: dict[str, RefusedHost] = {}
+    seen: set[str] = set()
+    for host in sorted(facts, key=lambda f: f.host):
+        if host.host in seen:
+            raise LockError(f"two facts files speak of host {host.host!r}: give each host once")
+        seen.add(host.host)
+        try:
+            target, counts = target_of_facts(host)
+        except UnknownInput as unknown:
+            refused[host.host] = _unknown(host, str(unknown))
+            continue
+        if not target.gpus:
+            refused[host.host] = _no_gpu(host)
+            continue
+        name = group_name(target, counts)
+        kind = members.setdefault(name, (target, counts, {}))
+        kind[2][host.host] = LockedHost(kernel=host.kernel, simulated=host.simulated, stand_ins=host.stand_ins)
+    groups: dict[str, LockedGroup] = {}
+    for name in sorted(members):
+        target, counts, hosts = members[name]
+        found = _kept(previous, name, wish, target) or resolve_target(target, wish)
+        if isinstance(found, Refusal):
+            refused |= {host: RefusedHost(kind="impossible", conflicts=found.conflicts) for host in hosts}
+            continue
+        switches = bool(target.nvswitches)
+        groups[name] = LockedGroup(
+            os=target.os.id, arch=target.arch, gpus=counts, nvswitches=switches, hosts=hosts, stack=found
+        )
+    as_of = tables.operating_systems().as_of
+    return Lock(tables=as_of, wish=wish, groups=groups, refused=dict(sorted(refused.items())))
+
+
+def target_of_facts(host: HostFacts) -> tuple[Target, dict[str, int]]:
+    """The kind of a host, and its GPUs counted by PCI device id. Raises UnknownInput."""
+    models = []
+    for device in sorted(gpu.device_id.lower() for gpu in host.gpus):
+        model = gpu_by_pci_id(device)
+        if model is None:
+            raise UnknownInput(_unknown_gpu(host.host, device))
+        models.append(model)
+    counts = Counter(sorted(gpu.device_id.lower() for gpu in host.gpus))
+    system = os_of_facts(host.os.id, host.os.version)
+    # The number of switches changes nothing, only whether there are any.
+    switches = 1 if host.nvswitches else 0
+    target = Target(gpus=tuple(models), os=system, arch=normal_arch(host.arch), nvswitches=switches)
+    return target, dict(counts)
+
+
+def group_name(target: Target, counts: dict[str, int]) -> str:
+    """``ubuntu-22.04-x86_64-15f8x2``; a suffix where the board is not the usual one for these GPUs."""
+    gpus = "+".join(f"{device}x{count}" for device, count in counts.items())
+    usual = rules_driver.r17_fabric(msgspec.structs.replace(target, nvswitches=None))[0]
+    actual = rules_driver.r17_fabric(target)[0]
+    suffix = "" if usual == actual else ("-nvswitch" if actual.fabric_manager else "-no-nvswitch")
+    return f"{target.os.id}-{target.arch}-{gpus}{suffix}"
+
+
+def target_of_group(group: LockedGroup) -> Target:
+    """The kind of host a group was resolved for. Raises UnknownInput if its lines were edited."""
+    models = []
+    for device, count in group.gpus.items():
+        model = gpu_by_pci_id(device)
+        if model is None:
+            raise UnknownInput(_unknown_gpu("the lock", device))
+        models += [model] * count
+    system = next((s for s in tables.operating_systems().systems if s.id == group.os), None)
+    if system is None:
+        raise UnknownInput(f"operating system {group.os!r} in the lock is not known")
+    return Target(gpus=tuple(models), os=system, arch=group.arch, nvswitches=int(group.nvswitches))
+
+
+def still_valid(target: Target, stack: StackSet, wish: Wish) -> tuple[Conflict, ...]:
+    """Whether every rule still holds for a set, as clashes; empty is good. Edited sets are judged like any other."""
+    exact = msgspec.structs.replace(wish, **exact_wish(stack))
+    found = resolve_target(target, exact)
+    if isinstance(found, Refusal):
+        return found.conflicts
+    fabric = (found.fabric_manager, found.subnet_manager, found.imex)
+    if fabric != (stack.fabric_manager, stack.subnet_manager, stack.imex):
+        edited = Fact(f"the lock says fabric manager {stack.fabric_manager}, IMEX {stack.imex}", "the lock")
+        needed = Fact(
+            f"this board needs fabric manager {found.fabric_manager}, IMEX {found.imex}", "fabric-manager-guide"
+        )
+        because = "fabric manager must be exactly the driver's version, and only where the board needs it"
+        try_ = "run gpucheck stack lock again instead of editing the lock"
+        return (
+            Conflict(between=(edited, needed), because=because, source="fabric-manager-guide", try_=try_, rule="R17"),
+        )
+    return ()
+
+
+def exact_wish(stack: StackSet) -> dict[str, str]:
+    """The wish values that name exactly this set."""
+    revision = f"-{stack.driver.revision}" if stack.driver.revision else ""
+    return {
+        "driver": f"{stack.driver.version}{revision}",
+        "kernel_module": stack.driver.kernel_module,
+        "cuda": stack.cuda or "none",
+        "cudnn": stack.cudnn or "none",
+        "nccl": stack.nccl or "none",
+        "container_toolkit": stack.container_toolkit or "none",
+        "torch": f"{stack.torch.version}+{stack.torch.build}" if stack.torch else "none",
+        "tensorflow": stack.tensorflow.version if stack.tensorflow else "none",
+        # Chosen before, so its place in the order of preference no longer matters.
+        "end_of_life_os": "allow",
+    }
+
+
+def _kept(previous: Lock | None, name: str, wish: Wish, target: Target) -> StackSet | None:
+    if previous is None or name not in previous.groups:
+        return None
+    same = msgspec.structs.replace(previous.wish, repositories=wish.repositories) == wish
+    stack = previous.groups[name].stack
+    if not same or still_valid(target, stack, wish):
+        return None
+    return stack
+
+
+def _unknown_gpu(host: str, device: str) -> str:
+    generation = None
+    if len(device) == 4 and all(letter in "0123456789abcdef" for letter in device):
+        generation = generation_of(device)
+    looks = f"; by its number it is {generation.name}" if generation else ""
+    last = generation.last_driver_branch if generation else None
+    ends = f", which ends at driver branch {last}" if last else ""
+    return (
+        f"{host} has a GPU with PCI id 10de:{device}, which is not in the tables{looks}{ends}. "
+        "Add it to gpucheck/knowledge/gpus.yml with its source, or take the host out."
+    )
+
+
+def _unknown(host: HostFacts, message: str) -> RefusedHost:
+    fact = Fact(f"{host.host} runs {host.os.name or host.os.id + ' ' + host.os.version} on {host.arch}", "its facts")
+    missing = Fact(message, "the tables")
+    try_ = "take the host out of the inventory, or extend the tables"
+    return RefusedHost(
+        kind="unknown",
+        conflicts=(Conflict(between=(fact, missing), because=message, source="the tables", try_=try_),),
+    )
+
+
+def _no_gpu(host: HostFacts) -> RefusedHost:
+    because = f"no NVIDIA GPU found on {host.host}: its PCI bus shows no NVIDIA display or 3D controller"
+    between = (
+        Fact(f"{host.host} is to get an NVIDIA stack", "the inventory"),
+        Fact(f"{host.host} shows no NVIDIA GPU on its PCI bus", "its facts"),
+    )
+    try_ = "take the host out of the inventory; or look why the card is not seen: power, riser, slot, BIOS"
+    return RefusedHost(
+        kind="impossible", conflicts=(Conflict(between=between, because=because, source="its facts", try_=try_),)
+    )
+
+
+def write_lock(value: Lock) -> str:
+    """The lock as YAML text; equal locks give equal bytes."""
+    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    head = "# Made by gpucheck stack lock. Do not edit: change stack.yml and lock again.\n"
+    body: str = yaml.dump(msgspec.to_builtins(value), Dumper=dumper, sort_keys=False, width=110, allow_unicode=True)
+    return head + body
+
+
+def read_lock(text: str, name: str) -> Lock:
+    """The lock in YAML text. Raises LockError naming ``name`` and the line."""
+    from gpucheck.knowledge import KnowledgeError
+    from gpucheck.knowledge._load import parse
+
+    try:
+        return parse(text, name, Lock)
+    except KnowledgeError as error:
+        message = str(error).partition(". The data file")[0]
+        raise LockError(
+            f"{message}. Make it anew: gpucheck stack lock --wish stack.yml --facts FILE -o {name}"
+        ) from None
+
+
+__all__ = ["Lock", "LockError", "lock", "read_lock", "search", "write_lock"]

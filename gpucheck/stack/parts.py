@@ -1,0 +1,90 @@
+"""Given a driver: the parts that do not depend on each other, and what becomes of one that cannot be had."""
+
+from typing import TypeVar
+
+from gpucheck.knowledge.packages import packages
+from gpucheck.stack import rules_libraries as library_rules
+from gpucheck.stack import rules_wheels as wheel_rules
+from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target, TorchChoice
+from gpucheck.stack.versions import major, request
+from gpucheck.stack.wish import Wish
+
+T = TypeVar("T")
+Chosen = tuple[T, tuple[Reason, ...]]
+
+
+def part(found: Chosen[T] | Clash, wanted: str, why: list[Reason]) -> T | Clash | None:
+    """A chosen part with its reasons noted; None when it is unwanted, or was left to us and cannot be had."""
+    asked = request(wanted)
+    if asked.none:
+        return None
+    if isinstance(found, Clash):
+        if asked.explicit:
+            return found
+        source = ", ".join(dict.fromkeys(fact.source for fact in found.between))
+        why.append(
+            Reason(component=found.component, because=f"left out: {found.because}", rule=found.rule, source=source)
+        )
+        return None
+    why += found[1]
+    return found[0]
+
+
+def libraries(
+    target: Target, wish: Wish, driver: DriverChoice, torch: TorchChoice | None, why: list[Reason], *, full: bool
+) -> tuple[str | None, str | None, str | None] | Clash:
+    """CUDA, cuDNN and NCCL of the host itself."""
+    if request(wish.cuda).none:
+        if request(wish.cudnn).explicit or request(wish.nccl).explicit:
+            return Clash(
+                component="cuda",
+                rule="R7",
+                between=(
+                    Fact("cuda: none", "the wish"),
+                    Fact("cudnn or nccl is asked for, and each is built for one CUDA major", "the wish"),
+                ),
+                because="without a CUDA toolkit there is no CUDA major to choose cuDNN and NCCL for",
+            )
+        return None, None, None
+    found = library_rules.choose_cuda(target, driver.version, wish.cuda, full=full)
+    if isinstance(found, Clash):
+        return found
+    toolkit, reasons = found
+    why += reasons
+    # What the newest official build for these GPUs brings along is the yardstick, also when torch itself is not wanted.
+    yardstick = torch if torch and torch.cuda else _yardstick(target, driver)
+    cuda_major = major(toolkit.version)
+    cudnn = part(library_rules.choose_cudnn(target, cuda_major, wish.cudnn, yardstick), wish.cudnn, why)
+    if isinstance(cudnn, Clash):
+        return cudnn
+    nccl = part(library_rules.choose_nccl(target, toolkit.version, wish.nccl, yardstick), wish.nccl, why)
+    if isinstance(nccl, Clash):
+        return nccl
+    return toolkit.version, cudnn, nccl
+
+
+def _yardstick(target: Target, driver: DriverChoice) -> TorchChoice | None:
+    found = wheel_rules.choose_torch(target, driver.version, "auto")
+    return None if isinstance(found, Clash) else found[0]
+
+
+def container_toolkit(wanted: str, why: list[Reason]) -> str | Clash | None:
+    """The container toolkit's version; all four packages are at it."""
+    asked = request(wanted)
+    if asked.none:
+        return None
+    known = packages().container_toolkit.versions
+    for version in reversed(known):
+        if asked.matches(version):
+            text = "the version whose four packages the installation guide names"
+            why.append(Reason(component="container_toolkit", because=text, source="container-toolkit-guide"))
+            return version
+    return Clash(
+        component="container_toolkit",
+        rule="R18",
+        between=(
+            Fact(f"container toolkit {wanted} is asked for", "the wish"),
+            Fact(f"the tables hold {', '.join(known)}", "container-toolkit-guide"),
+        ),
+        because=f"no container toolkit {wanted} is known",
+    )

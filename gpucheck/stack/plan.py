@@ -1,0 +1,232 @@
+"""The plan of one group of hosts: exact packages, repositories, holds, files, services and the reboot rule.
+
+The roles apply it and hold no version logic of their own. A name or a version that is not known is refused here.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack.lock import Lock, LockedGroup, RefusedHost, still_valid, target_of_group
+from gpucheck.stack.plan_packages import PlanGap, components, gaps
+from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, StackSet
+from gpucheck.stack.wish import Repository, Wish
+
+SCHEMA = "gpucheck.plan/1"
+NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
+UNATTENDED = """// NVIDIA packages move only as a whole set: an unattended fabric manager upgrade has stopped clusters.
+Unattended-Upgrade::Package-Blacklist {
+    "nvidia-.*";
+    "libnvidia-.*";
+    "cuda-.*";
+    "libnccl.*";
+    "libcudnn.*";
+};
+"""
+# The pinning package does the same, but is not in force yet while the transaction that installs it is computed.
+PIN = """# Every part of the driver at one version, also what is pulled in as a dependency.
+Package: nvidia-* libnvidia-* libcuda1 cuda-drivers* firmware-nvidia-* libxnvctrl* xserver-xorg-video-nvidia*
+Pin: version {version}*
+Pin-Priority: 1000
+"""
+PROFILE = 'export PATH="/usr/local/cuda/bin${PATH:+:${PATH}}"\n'
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """The outside contract ``gpucheck.plan/1``. host: the host that ``headers`` are for, None = all of the group."""
+
+    schema_: str = SCHEMA
+    group: str
+    hosts: tuple[str, ...]
+    host: str | None
+    os: dict[str, str]
+    arch: str
+    package_manager: Literal["apt", "dnf"]
+    stack: StackSet
+    repositories: tuple[dict[str, str | None], ...]
+    module_stream: dict[str, str] | None
+    components: dict[str, dict[str, Any]]
+    prerequisites: tuple[str, ...]
+    headers: tuple[str, ...]
+    files: tuple[dict[str, Any], ...]
+    services: tuple[dict[str, Any], ...]
+    reboot: dict[str, tuple[str, ...]]
+    expected: dict[str, str | None]
+    reasons: tuple[Reason, ...]
+
+
+class NoSuchHost(LookupError):
+    """The lock holds no such host or group."""
+
+
+def plan(lock: Lock, *, host: str | None = None, group: str | None = None) -> Plan | Refusal:
+    """The plan of a host, or of a whole group. Exactly one of the two is given.
+
+    Raises NoSuchHost, or UnknownInput where a lock was edited to something that the tables do not know.
+    """
+    name = _group_of(lock, host) if host is not None else (group or "")
+    if isinstance(name, RefusedHost):
+        return Refusal(conflicts=name.conflicts, unknown=name.kind == "unknown")
+    if name not in lock.groups:
+        known = ", ".join(lock.groups) or "none"
+        raise NoSuchHost(f"the lock has no group {name!r}. It has: {known}")
+    locked = lock.groups[name]
+    broken = still_valid(target_of_group(locked), locked.stack, lock.wish)
+    if broken:
+        return Refusal(conflicts=broken)
+    try:
+        return _plan(name, locked, lock.wish, host)
+    except PlanGap as gap:
+        return Refusal(conflicts=(_gap_conflict(gap, locked),))
+
+
+def _group_of(lock: Lock, host: str) -> str | RefusedHost:
+    if host in lock.refused:
+        return lock.refused[host]
+    for name, group in lock.groups.items():
+        if host in group.hosts:
+            return name
+    known = ", ".join(sorted({*lock.refused, *(h for g in lock.groups.values() for h in g.hosts)})) or "none"
+    raise NoSuchHost(f"the lock has no host {host!r}. It has: {known}. Lock again with its facts.")
+
+
+def _gap_conflict(gap: PlanGap, locked: LockedGroup) -> Conflict:
+    between = (Fact(str(gap), gap.source), Fact(f"{locked.os} on {locked.arch} needs it", "the lock"))
+    return Conflict(between=between, because=str(gap), source=gap.source, try_=gap.advice)
+
+
+def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
+    system = target_of_group(locked).os
+    stack = locked.stack
+    manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
+    stream = _module_stream(system, stack)
+    return Plan(
+        group=name,
+        hosts=tuple(locked.hosts),
+        host=host,
+        os={"id": system.os_id, "version": system.version, "family": system.family},
+        arch=locked.arch,
+        package_manager=manager,
+        stack=stack,
+        repositories=tuple(_repositories(system, locked.arch, wish, stack)),
+        module_stream=stream,
+        components=components(system, stack),
+        prerequisites=_prerequisites(system),
+        headers=_headers(system, locked, host),
+        files=tuple(_files(manager, stack)),
+        services=tuple(_services(stack)),
+        reboot={"when": ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
+        expected={
+            "driver_version": stack.driver.version,
+            "kernel_module": stack.driver.kernel_module,
+            "fabric_manager_version": stack.fabric_manager,
+        },
+        reasons=gaps(system, stack),
+    )
+
+
+def _module_stream(system: OperatingSystem, stack: StackSet) -> dict[str, str] | None:
+    streams = packages().module_streams
+    if system.family != "redhat" or int(system.version) not in streams.el_majors:
+        return None
+    kind = "open" if stack.driver.kernel_module == "open" else "dkms"
+    return {"module": streams.module, "stream": f"{stack.driver.branch}-{kind}"}
+
+
+def _repositories(system: OperatingSystem, arch: str, wish: Wish, stack: StackSet) -> list[dict[str, str | None]]:
+    """NVIDIA's repositories, or the site's mirrors of them."""
+    table = packages().repositories
+    distro = system.repository
+    if distro is None:
+        raise PlanGap(
+            f"NVIDIA has no package repository for {system.name}", "cuda-repo", "a newer release of the system"
+        )
+    if distro not in table.keys:
+        raise PlanGap(f"the signing key of {distro} is not known", "cuda-repo", "add it to packages.yml")
+    apt = system.family == "debian"
+    key = table.keys[distro]
+    base = table.cuda_url.format(distro=distro, arch=arch)
+    name = "nvidia-cuda" if apt else f"cuda-{distro}-{arch}"
+    cuda = _repository(name, base, f"{base}{key.file}", key.fingerprint, table.keyring if apt else None)
+    found = [_mirrored(cuda, wish, ("nvidia-cuda", name), distro, arch)]
+    if stack.container_toolkit:
+        box = table.container_toolkit
+        url = (box.apt_url if apt else box.dnf_url).format(
+            deb_arch="amd64" if arch == "x86_64" else "arm64", uname_arch="x86_64" if arch == "x86_64" else "aarch64"
+        )
+        tool = _repository("nvidia-container-toolkit", url, box.key_url, box.fingerprint, box.keyring if apt else None)
+        found.append(_mirrored(tool, wish, ("nvidia-container-toolkit",), distro, arch))
+    return found
+
+
+def _repository(
+    name: str, url: str, key_url: str, fingerprint: str | None, keyring: str | None
+) -> dict[str, str | None]:
+    common: dict[str, str | None] = {"name": name, "kind": "apt" if keyring else "dnf", "url": url}
+    key = {"key_url": key_url, "key_fingerprint": fingerprint}
+    return {**common, "suite": "/", **key, "keyring": keyring} if keyring else {**common, **key}
+
+
+def _mirrored(
+    repository: dict[str, str | None], wish: Wish, names: tuple[str, ...], distro: str, arch: str
+) -> dict[str, str | None]:
+    """The repository with the site's own values; the later, more exact name wins."""
+    result = dict(repository)
+    for name in names:
+        override = wish.repositories.get(name, Repository())
+        # A mirror signs with its own key: NVIDIA's fingerprint would only mislead.
+        if override.key_url:
+            result["key_fingerprint"] = None
+        for field in ("url", "key_url", "key_fingerprint"):
+            value = getattr(override, field)
+            if value:
+                result[field] = value.replace("{distro}", distro).replace("{arch}", arch)
+    return result
+
+
+def _prerequisites(system: OperatingSystem) -> tuple[str, ...]:
+    """What DKMS itself needs before the driver; it comes from EPEL on the EL family."""
+    return ("epel-release",) if system.family == "redhat" else ()
+
+
+def _headers(system: OperatingSystem, locked: LockedGroup, host: str | None) -> tuple[str, ...]:
+    """Kernel header packages for the running kernels, none where the kernel is not the host's own."""
+    table = packages().headers
+    hosts = [locked.hosts[host]] if host is not None else list(locked.hosts.values())
+    kernels = sorted({h.kernel for h in hosts if not any(s.lower().startswith("kernel") for s in h.stand_ins)})
+    names: list[str] = []
+    for kernel in kernels:
+        if system.family == "debian":
+            patterns = table.debian
+        elif "uek" in kernel:
+            patterns = table.oracle_uek
+        else:
+            patterns = table.el8 if system.version == "8" else table.el
+        names += [pattern.format(kernel=kernel) for pattern in patterns]
+    return tuple(names)
+
+
+def _files(manager: str, stack: StackSet) -> list[dict[str, Any]]:
+    files = [_file("/etc/modprobe.d/gpucheck-nouveau.conf", NOUVEAU, initramfs=True)]
+    if manager == "apt":
+        files.append(_file("/etc/apt/apt.conf.d/51gpucheck-nvidia", UNATTENDED))
+        files.append(_file("/etc/apt/preferences.d/gpucheck-nvidia", PIN.format(version=stack.driver.version)))
+    if stack.cuda:
+        files.append(_file("/etc/profile.d/gpucheck-cuda.sh", PROFILE))
+    if stack.subnet_manager:
+        files.append(_file("/etc/modules-load.d/gpucheck-ib_umad.conf", packages().fabric.boot_module + "\n"))
+    return files
+
+
+def _file(path: str, content: str, *, initramfs: bool = False) -> dict[str, Any]:
+    return {"path": path, "content": content, "mode": "0644", "initramfs": initramfs}
+
+
+def _services(stack: StackSet) -> list[dict[str, Any]]:
+    """guard: without this path the service has nothing to do and would fail; a role may skip it then."""
+    names = ["nvidia-persistenced"]
+    names += ["nvidia-fabricmanager"] if stack.fabric_manager else []
+    names += ["nvidia-imex"] if stack.imex else []
+    return [{"name": name, "enabled": True, "state": "started", "guard": "/dev/nvidiactl"} for name in names]

@@ -1,0 +1,167 @@
+"""Packages with exact versions, by operating system. What is not known is a PlanGap, never a guess."""
+
+from typing import Any
+
+from gpucheck.knowledge.packages import DriverPackages, Revision, packages
+from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack.types import Reason, StackSet
+from gpucheck.stack.versions import major, minor
+
+Package = dict[str, str | None]
+Component = dict[str, Any]
+
+
+class PlanGap(Exception):
+    """A package name or version is not known. advice: what to do; source: where it would be found."""
+
+    def __init__(self, message: str, source: str, advice: str) -> None:
+        super().__init__(message)
+        self.source = source
+        self.advice = advice
+
+
+def components(system: OperatingSystem, stack: StackSet) -> dict[str, Component]:
+    """The six components of the plan contract; empty packages = not wanted here. Raises PlanGap."""
+    return {
+        "driver": _component(_driver(system, stack)),
+        "fabric_manager": _component(_fabric(system, stack)),
+        "cuda": _component(_cuda(system, stack)),
+        "cudnn": _component(_cudnn(system, stack)),
+        "nccl": _component(_nccl(system, stack)),
+        "container_toolkit": _component(_container_toolkit(system, stack)),
+    }
+
+
+def gaps(system: OperatingSystem, stack: StackSet) -> tuple[Reason, ...]:
+    """What of this plan rests on names or versions that are not confirmed."""
+    table = packages()
+    notes = [("driver", _driver_row(system, stack).unconfirmed)]
+    if not stack.driver.revision:
+        revision = _revision(system, stack)
+        notes.append(("driver", revision.unconfirmed))
+        if stack.fabric_manager or stack.imex:
+            notes.append(("fabric_manager", revision.fabric_unconfirmed))
+    notes.append(("repositories", table.repositories.keys[system.repository or ""].unconfirmed))
+    if stack.subnet_manager:
+        notes.append(("fabric_manager", "the version of nvlsm is not known here: the newest is taken, then held"))
+    if stack.cudnn and system.repository not in table.cudnn.seen_in:
+        notes.append(("cudnn", f"the package was not seen in the {system.repository} folder"))
+    return tuple(
+        Reason(component=component, because=text, source="cuda-repo", confirmed=False)
+        for component, text in notes
+        if text
+    )
+
+
+def _component(found: list[Package]) -> Component:
+    return {"packages": found, "holds": [package["name"] for package in found]}
+
+
+def _package(system: OperatingSystem, name: str, version: str | None) -> Package:
+    """version as the package manager prints it, epoch and release included; None = the newest of the repository."""
+    if version is None:
+        return {"name": name, "version": None, "spec": name}
+    separator = "=" if system.family == "debian" else "-"
+    return {"name": name, "version": version, "spec": f"{name}{separator}{version}"}
+
+
+def _driver_row(system: OperatingSystem, stack: StackSet) -> DriverPackages:
+    branch, flavour = stack.driver.branch, stack.driver.kernel_module
+    for row in packages().drivers:
+        inside = int(row.branches.first) <= int(branch) <= int(row.branches.last)
+        if inside and row.flavour == flavour and system.os_id in row.os:
+            return row
+    raise PlanGap(
+        f"the package names of driver branch {branch} with {flavour} modules on {system.name} are not known",
+        "driver-install-guide",
+        "driver 580 or newer in stack.yml: older branches are not planned",
+    )
+
+
+def _revision(system: OperatingSystem, stack: StackSet) -> Revision:
+    """Revisions of driver and fabric manager. On Ubuntu they follow no rule, so only seen ones are used."""
+    table = packages().revisions
+    version = stack.driver.version
+    if system.family == "redhat":
+        # Without an epoch fabric manager could not be asked for by version, and with one it would not be found.
+        release = table.el.driver.format(el=system.version)
+        return Revision(driver=release, fabric=table.el.fabric)
+    if stack.driver.revision:
+        return Revision(driver=stack.driver.revision, fabric=stack.driver.revision)
+    if system.os_id == "debian":
+        return table.debian
+    if version in table.ubuntu:
+        return table.ubuntu[version]
+    raise PlanGap(
+        f"the package revision of driver {version} for {system.name} is not known",
+        "cuda-repo",
+        f"look with apt-cache madison and state it in stack.yml, for example driver: {version}-1ubuntu1",
+    )
+
+
+def _driver(system: OperatingSystem, stack: StackSet) -> list[Package]:
+    row = _driver_row(system, stack)
+    revision = _revision(system, stack).driver
+    version = f"{stack.driver.version}-{revision}"
+    if system.family == "redhat":
+        version = f"{packages().revisions.el.epoch}:{version}"
+    values = {"version": stack.driver.version, "branch": stack.driver.branch}
+    return [_package(system, name.format(**values), version) for name in row.packages]
+
+
+def _fabric(system: OperatingSystem, stack: StackSet) -> list[Package]:
+    table = packages().fabric
+    names = list(table.fabric_manager) if stack.fabric_manager else []
+    names += table.imex if stack.imex else []
+    if not names:
+        return []
+    revision = _revision(system, stack).fabric
+    if revision is None:
+        raise PlanGap(
+            f"the package revision of fabric manager {stack.driver.version} for {system.name} is not known",
+            "cuda-repo",
+            "another point release of the branch, or state the driver's revision in stack.yml",
+        )
+    found = [_package(system, name, f"{stack.driver.version}-{revision}") for name in names]
+    if stack.subnet_manager:
+        extra = table.subnet_manager.apt if system.family == "debian" else table.subnet_manager.dnf
+        found += [_package(system, name, None) for name in extra]
+    return found
+
+
+def _cuda(system: OperatingSystem, stack: StackSet) -> list[Package]:
+    if stack.cuda is None:
+        return []
+    table = packages().cuda
+    name = table.package.format(dash=minor(stack.cuda).replace(".", "-"))
+    found = [_package(system, name, f"{stack.cuda}-{table.revision}")]
+    common = table.el_config_common.get(minor(stack.cuda))
+    if system.family == "redhat" and common:
+        found.append(_package(system, "cuda-toolkit-config-common", common))
+    return found
+
+
+def _cudnn(system: OperatingSystem, stack: StackSet) -> list[Package]:
+    if stack.cudnn is None or stack.cuda is None:
+        return []
+    table = packages().cudnn
+    names = table.apt if system.family == "debian" else table.dnf
+    version = f"{stack.cudnn}-{table.revision}"
+    return [_package(system, name.format(major=major(stack.cuda)), version) for name in names]
+
+
+def _nccl(system: OperatingSystem, stack: StackSet) -> list[Package]:
+    """The CUDA build stands behind the package revision: 2.29.3+cuda12.9 -> 2.29.3-1+cuda12.9."""
+    if stack.nccl is None:
+        return []
+    table = packages().nccl
+    version, _, build = stack.nccl.partition("+")
+    names = table.apt if system.family == "debian" else table.dnf
+    return [_package(system, name, f"{version}-{table.revision}+{build}") for name in names]
+
+
+def _container_toolkit(system: OperatingSystem, stack: StackSet) -> list[Package]:
+    if stack.container_toolkit is None:
+        return []
+    table = packages().container_toolkit
+    return [_package(system, name, f"{stack.container_toolkit}-{table.revision}") for name in table.packages]

@@ -1,0 +1,228 @@
+"""From GPUs and an operating system to one coherent set, or the two facts that clash and the nearest change that works.
+
+The domain is small (a handful of branches, some dozen releases of each part), so the search is exhaustive: drivers are
+tried best first, and given a driver every other part is chosen by itself. Nothing here touches a machine.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from gpucheck.knowledge import GpuModel, find_gpu, similar_gpus, tables
+from gpucheck.knowledge.tables import Branch
+from gpucheck.stack import rules_driver as driver_rules
+from gpucheck.stack import rules_wheels as wheel_rules
+from gpucheck.stack.advice import conflicts
+from gpucheck.stack.parts import Chosen, container_toolkit, libraries, part
+from gpucheck.stack.systems import find_os, normal_arch
+from gpucheck.stack.types import (
+    Clash,
+    DriverChoice,
+    Fact,
+    Reason,
+    Refusal,
+    StackSet,
+    Target,
+    UnknownInput,
+)
+from gpucheck.stack.versions import request
+from gpucheck.stack.wish import Wish
+
+
+def resolve(
+    gpus: Sequence[str],
+    os: str,
+    arch: str | None = None,
+    wish: Wish | None = None,
+    *,
+    nvswitches: int | None = None,
+) -> StackSet | Refusal:
+    """The set for GPUs named by people or by PCI id, on an operating system such as ``ubuntu-22.04``.
+
+    arch None: that of the GPUs (Grace is sbsa), else x86_64. Raises UnknownInput with what was probably meant.
+    """
+    return resolve_target(target_of(gpus, os, arch, nvswitches=nvswitches), wish or Wish())
+
+
+def target_of(gpus: Sequence[str], os: str, arch: str | None = None, *, nvswitches: int | None = None) -> Target:
+    """Look every name up. Raises UnknownInput."""
+    models = sorted((_gpu(text) for text in gpus), key=lambda gpu: gpu.pci_ids[0])
+    if not models:
+        raise UnknownInput("no GPU was named: say --gpu MODEL, for example --gpu 'H100 SXM'")
+    chosen = normal_arch(arch) if arch else ("sbsa" if any(gpu.grace for gpu in models) else "x86_64")
+    return Target(gpus=tuple(models), os=find_os(os), arch=chosen, nvswitches=nvswitches)
+
+
+def _gpu(text: str) -> GpuModel:
+    gpu = find_gpu(text)
+    if gpu is not None:
+        return gpu
+    near = similar_gpus(text)
+    hint = f"Did you mean {' or '.join(repr(name) for name in near)}?" if near else "No name in the tables is near."
+    raise UnknownInput(f"GPU {text!r} is not known. {hint}")
+
+
+def resolve_target(target: Target, wish: Wish) -> StackSet | Refusal:
+    """The set for a kind of host, or why there is none with the nearest change that works."""
+    found = search(target, wish)
+    return found if isinstance(found, StackSet) else Refusal(conflicts=conflicts(target, wish, found, search))
+
+
+def search(target: Target, wish: Wish) -> StackSet | tuple[Clash, ...]:
+    """The set, or the clashes that leave none; the clash of the best candidate first."""
+    clashes = list(_host_clashes(target, wish))
+    if clashes:
+        return tuple(clashes)
+    candidates: list[tuple[DriverChoice, tuple[Reason, ...]]] = []
+    for branch in driver_rules.r18_branches(wish.prefer, wish.driver):
+        candidate = _driver(target, wish, branch)
+        if isinstance(candidate, Clash):
+            clashes.append(candidate)
+        else:
+            candidates.append(candidate)
+    if not candidates:
+        return tuple(clashes) or (_no_branch(wish.driver),)
+    # First only sets in which the toolkit has its own driver floor met (R2), then by minor version compatibility (R1).
+    for full in (True, False):
+        for driver, reasons in candidates:
+            found = _complete(target, wish, driver, reasons, full=full)
+            if isinstance(found, StackSet):
+                return found
+            clashes.append(found)
+    explained = [clash for clash in clashes if clash.rule != "R2" and clash.component != "driver"]
+    return tuple(explained or clashes)
+
+
+def _host_clashes(target: Target, wish: Wish) -> Iterator[Clash]:
+    """What no choice of versions can heal."""
+    today = tables.operating_systems().as_of
+    old = driver_rules.end_of_life(target.os, today)
+    if old and wish.end_of_life_os == "refuse":
+        yield old
+    if target.os.explicit_only and not (request(wish.driver).explicit and request(wish.cuda).explicit):
+        yield Clash(
+            component="os",
+            rule="R15",
+            between=(
+                Fact(target.os.explicit_only, "driver-install-guide"),
+                Fact("driver and cuda are left to the resolver", "the wish"),
+            ),
+            because=f"on {target.os.name} the site must state driver and cuda itself",
+        )
+    for clash in (driver_rules.r20_architecture(target), *map(driver_rules.r9_architecture_ended, target.models)):
+        if clash:
+            yield clash
+    flavour = driver_rules.r14_flavour(target, wish.kernel_module)
+    if isinstance(flavour, Clash):
+        yield flavour
+
+
+def _driver(target: Target, wish: Wish, branch: Branch) -> Chosen[DriverChoice] | Clash:
+    """The driver of one branch with its flavour, or the first rule that forbids the branch."""
+    for check in (
+        *(driver_rules.r4_r9_branch_window(gpu, branch.branch) for gpu in target.models),
+        driver_rules.r15_kernel(target.os, branch),
+    ):
+        if check:
+            return check
+    flavour = driver_rules.r14_flavour(target, wish.kernel_module, branch)
+    if isinstance(flavour, Clash):
+        return flavour
+    version, reason = driver_rules.r18_version(branch, wish.driver)
+    if isinstance(reason, Clash):
+        return reason
+    choice = DriverChoice(
+        branch=branch.branch,
+        version=version,
+        kernel_module=flavour,
+        revision=request(wish.driver).revision or None,
+    )
+    return choice, (reason, *_driver_reasons(target, branch, choice))
+
+
+def _driver_reasons(target: Target, branch: Branch, choice: DriverChoice) -> Iterator[Reason]:
+    last = next((gpu for gpu in target.models if gpu.last_driver_branch), None)
+    if last:
+        text = f"{driver_rules.is_a(last)}: branch {last.last_driver_branch} is its last"
+        yield Reason(component="driver", because=text, rule="R9", source="arch-matrix")
+    weak = next(
+        (gpu for gpu in target.models if gpu.first_driver.branch == branch.branch and gpu.first_driver.is_ != "proven"),
+        None,
+    )
+    if weak:
+        text = f"that branch {branch.branch} drives {weak.name} is {weak.first_driver.is_}"
+        yield Reason(component="driver", because=text, rule="R9", source="open-gkm", confirmed=False)
+    if branch.state == "eol":
+        ended = ", ".join(f"{date} says {who}" for who, date in branch.eol.items())
+        yield Reason(
+            component="driver",
+            because=f"branch {branch.branch} has ended ({ended}); it is taken because it was asked for",
+            rule="R18",
+            source="endoflife",
+            confirmed=False,
+        )
+    needs = next((gpu for gpu in target.models if gpu.kernel_module == choice.kernel_module), None)
+    if needs:
+        text = f"{driver_rules.is_a(needs)} and needs the {choice.kernel_module} modules"
+    else:
+        text = "every GPU here can use either flavour; open is NVIDIA's default from branch 560"
+        if choice.kernel_module == "proprietary":
+            text = "proprietary: asked for, or safer for this GPU on an old branch"
+    yield Reason(component="kernel_module", because=text, rule="R14", source="driver-install-guide, open-gkm")
+    if target.os.id in tables.drivers().not_listed_by_nvidia:
+        text = f"NVIDIA does not list {target.os.name}; its packages for {target.os.repository} are used, built by DKMS"
+        yield Reason(component="driver", because=text, rule="R15", source="driver-install-guide", confirmed=False)
+
+
+def _no_branch(wanted: str) -> Clash:
+    known = ", ".join(b.branch for b in tables.drivers().branches if b.state == "supported" and b.last)
+    return Clash(
+        component="driver",
+        rule="R18",
+        between=(
+            Fact(f"driver {wanted} is asked for", "the wish"),
+            Fact(f"the branches known to be supported are {known}", "nv-supported-drivers-615, endoflife"),
+        ),
+        because=f"no driver {wanted} is known",
+    )
+
+
+def _complete(
+    target: Target, wish: Wish, driver: DriverChoice, reasons: tuple[Reason, ...], *, full: bool
+) -> StackSet | Clash:
+    """Every other part, given the driver. A part left to us that cannot be had is left out with its reason."""
+    why = list(reasons)
+    torch = part(wheel_rules.choose_torch(target, driver.version, wish.torch), wish.torch, why)
+    if isinstance(torch, Clash):
+        return torch
+    tensorflow = part(wheel_rules.choose_tensorflow(target, driver.version, wish.tensorflow), wish.tensorflow, why)
+    if isinstance(tensorflow, Clash):
+        return tensorflow
+    why += wheel_rules.r19_same_environment(torch, tensorflow)
+    found = libraries(target, wish, driver, torch, why, full=full)
+    if isinstance(found, Clash):
+        return found
+    cuda, cudnn, nccl = found
+    box = container_toolkit(wish.container_toolkit, why)
+    if isinstance(box, Clash):
+        return box
+    fabric, fabric_reasons = driver_rules.r17_fabric(target)
+    return StackSet(
+        gpus=tuple(gpu.name for gpu in target.gpus),
+        os=target.os.id,
+        arch=target.arch,
+        driver=driver,
+        fabric_manager=driver.version if fabric.fabric_manager else None,
+        subnet_manager=fabric.subnet_manager,
+        imex=driver.version if fabric.imex else None,
+        cuda=cuda,
+        cudnn=cudnn,
+        nccl=nccl,
+        container_toolkit=box,
+        torch=torch,
+        tensorflow=tensorflow,
+        reasons=(*why, *fabric_reasons),
+    )
+
+
+def counted(gpus: Sequence[str]) -> str:
+    """``2 x Tesla P100-PCIE``, in order of first appearance."""
+    return " + ".join(f"{list(gpus).count(name)} x {name}" for name in dict.fromkeys(gpus))

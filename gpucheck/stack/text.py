@@ -1,0 +1,143 @@
+"""The answers of this room as text to be read at night: the set first, then why, then what is not certain."""
+
+import textwrap
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from gpucheck.stack.lock import Lock, LockedGroup
+from gpucheck.stack.resolve import counted
+from gpucheck.stack.types import Conflict, Reason, Refusal, StackSet
+
+if TYPE_CHECKING:
+    from gpucheck.stack.plan import Plan
+
+WIDTH = 110
+
+
+def rows(stack: StackSet) -> list[tuple[str, str]]:
+    """Part and value, in the order of the layers."""
+    driver, torch, tensorflow = stack.driver, stack.torch, stack.tensorflow
+    found = [("driver", f"{driver.version}  {driver.kernel_module} kernel modules, branch {driver.branch}")]
+    if stack.fabric_manager:
+        extra = " with the NVLink subnet manager" if stack.subnet_manager else ""
+        found.append(("fabric manager", f"{stack.fabric_manager}{extra}"))
+    if stack.imex:
+        found.append(("IMEX", stack.imex))
+    found += [
+        ("CUDA toolkit", stack.cuda or "none"),
+        ("cuDNN", stack.cudnn or "none"),
+        ("NCCL", stack.nccl or "none"),
+        ("container toolkit", stack.container_toolkit or "none"),
+        ("torch", f"{torch.version}+{torch.build} on Python {torch.python}" if torch else "none"),
+    ]
+    if tensorflow:
+        pins = f" with {', '.join(tensorflow.constraints)}" if tensorflow.constraints else ""
+        found.append(("TensorFlow", f"{tensorflow.version} on Python {tensorflow.python}{pins}"))
+    else:
+        found.append(("TensorFlow", "none"))
+    return found
+
+
+def stack_text(stack: StackSet) -> str:
+    """The set as a small table, then the reasons."""
+    lines = [f"{counted(stack.gpus)} on {stack.os} ({stack.arch})", "", *_table(rows(stack)), ""]
+    return "\n".join([*lines, *_reasons(stack.reasons)])
+
+
+def _table(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    pairs = list(pairs)
+    width = max(len(name) for name, _ in pairs)
+    for name, value in pairs:
+        yield f"  {name:<{width}}  {value}"
+
+
+def _reasons(reasons: tuple[Reason, ...]) -> Iterator[str]:
+    certain = [reason for reason in reasons if reason.confirmed]
+    unsure = [reason for reason in reasons if not reason.confirmed]
+    for title, chosen in (("why", certain), ("not confirmed: look before you rely on it", unsure)):
+        if chosen:
+            yield title
+        for reason in chosen:
+            mark = ", ".join(filter(None, (reason.rule, reason.source)))
+            yield from _wrapped(f"{reason.component}: ", f"{reason.because}  [{mark}]")
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    return textwrap.wrap(label + text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
+
+
+def refusal_text(refusal: Refusal) -> str:
+    """What, the two facts, and the change that works."""
+    return "\n".join(line for conflict in refusal.conflicts for line in conflict_lines(conflict))
+
+
+def conflict_lines(conflict: Conflict, subject: str = "REFUSED") -> Iterator[str]:
+    """One conflict in the shape of every other message: what, where from, what to do."""
+    yield f"{subject}  {conflict.because}"
+    for fact in conflict.between:
+        yield from textwrap.wrap(
+            f"{fact.fact}  [{fact.source}]", WIDTH, initial_indent="  fact  ", subsequent_indent="        "
+        )
+    yield f"  do    {conflict.try_}"
+
+
+def refused_text(lock: Lock) -> Iterator[str]:
+    """Every refused host with its first conflict."""
+    for host, refused in lock.refused.items():
+        for conflict in refused.conflicts:
+            yield from conflict_lines(conflict, f"REFUSED {host}")
+
+
+def lock_changes(previous: Lock | None, made: Lock) -> Iterator[str]:
+    """What is different from the lock before, one line each."""
+    before = previous.groups if previous else {}
+    for name in sorted({*before, *made.groups}):
+        old, new = before.get(name), made.groups.get(name)
+        if new is None:
+            yield f"{name}: gone"
+        elif old is None:
+            yield f"{name}: new, {_brief(new)}"
+        else:
+            yield from (f"{name}: {change}" for change in _differences(old, new))
+    if previous and previous.wish != made.wish:
+        yield "the wish changed"
+    if previous and previous.refused != made.refused:
+        yield f"refused hosts: {', '.join(made.refused) or 'none'}"
+
+
+def _brief(group: LockedGroup) -> str:
+    driver = group.stack.driver
+    hosts = f"{len(group.hosts)} host{'s' if len(group.hosts) > 1 else ''}"
+    return f"{hosts}, driver {driver.version} {driver.kernel_module}, CUDA {group.stack.cuda or 'none'}"
+
+
+def _differences(old: LockedGroup, new: LockedGroup) -> Iterator[str]:
+    olds, news = dict(rows(old.stack)), dict(rows(new.stack))
+    for part in dict.fromkeys((*olds, *news)):
+        if olds.get(part) != news.get(part):
+            yield f"{part} {olds.get(part, 'none')} -> {news.get(part, 'none')}"
+    joined, left = sorted(set(new.hosts) - set(old.hosts)), sorted(set(old.hosts) - set(new.hosts))
+    if joined:
+        yield f"hosts added: {', '.join(joined)}"
+    if left:
+        yield f"hosts removed: {', '.join(left)}"
+    moved = sorted(host for host in set(new.hosts) & set(old.hosts) if new.hosts[host] != old.hosts[host])
+    if moved:
+        yield f"kernel or stand-ins changed: {', '.join(moved)}"
+
+
+def plan_text(plan: "Plan") -> str:
+    """The plan by component."""
+    lines = [f"{plan.group}: {', '.join(plan.hosts)}", ""]
+    lines += ["repositories", *(f"  {r['name']}  {r['url']}" for r in plan.repositories), ""]
+    if plan.module_stream:
+        lines += [f"module stream  {plan.module_stream['module']}:{plan.module_stream['stream']}", ""]
+    lines += ["packages, all held at these versions"]
+    for name, component in plan.components.items():
+        specs = [package["spec"] for package in component["packages"]]
+        lines += [f"  {name.replace('_', ' ')}", *(f"    {spec}" for spec in specs or ["none"])]
+    lines += ["", "kernel headers", *(f"  {name}" for name in plan.headers or ("none",))]
+    lines += ["", "files", *(f"  {file['path']}" for file in plan.files)]
+    lines += ["", "services", *(f"  {service['name']}" for service in plan.services)]
+    lines += ["", f"reboot when {', '.join(plan.reboot['when'])}", ""]
+    return "\n".join([*lines, *_reasons((*plan.stack.reasons, *plan.reasons))])

@@ -1,0 +1,135 @@
+"""The nouns of this room: what is resolved for, what comes out, and why it could not."""
+
+from typing import Literal
+
+import msgspec
+
+from gpucheck.knowledge import GpuModel
+from gpucheck.knowledge.tables import OperatingSystem
+
+SCHEMA = "gpucheck.stack/1"
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of host. gpus: every GPU of it, ordered by PCI id; nvswitches None = the PCI bus was not read."""
+
+    gpus: tuple[GpuModel, ...]
+    os: OperatingSystem
+    arch: Literal["x86_64", "sbsa"]
+    nvswitches: int | None = None
+
+    @property
+    def models(self) -> tuple[GpuModel, ...]:
+        """Each model once, in order."""
+        return tuple(dict.fromkeys(self.gpus))
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """A statement and the ids of the sources it was read in."""
+
+    fact: str
+    source: str
+
+
+class Clash(msgspec.Struct, frozen=True, kw_only=True):
+    """Two facts that cannot both hold. rule: which rule says so (R1 to R21)."""
+
+    component: str
+    rule: str
+    between: tuple[Fact, Fact]
+    because: str
+
+
+class Conflict(msgspec.Struct, frozen=True, kw_only=True, rename={"try_": "try"}):
+    """A refusal: the outside contract of exit status 2.
+
+    try_: the nearest change that works, in words. change: the same as wish values, empty where no wish would help.
+    """
+
+    between: tuple[Fact, ...]
+    because: str
+    source: str
+    try_: str
+    rule: str = ""
+    change: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Reason(msgspec.Struct, frozen=True, kw_only=True):
+    """Why a value is what it is. confirmed False: the decision rests on something not confirmed."""
+
+    component: str
+    because: str
+    rule: str = ""
+    source: str = ""
+    confirmed: bool = True
+
+
+class DriverChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """The driver. kernel_module: the flavour."""
+
+    branch: str
+    version: str
+    kernel_module: Literal["open", "proprietary"]
+    revision: str | None = None
+
+
+class TorchChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """The torch build. python: with which Python; origin: pypi, or index = PyTorch's own wheel index.
+
+    cuda, cudnn, nccl: what the wheel brings along; None for a CPU build.
+    """
+
+    version: str
+    build: str
+    python: str
+    origin: str
+    cuda: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+
+
+class TensorflowChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """The TensorFlow release and what must be pinned beside it for these GPUs."""
+
+    version: str
+    python: str
+    constraints: tuple[str, ...] = ()
+
+
+class Fabric(msgspec.Struct, frozen=True, kw_only=True):
+    """What connects the GPUs' NVLinks needs on this host."""
+
+    fabric_manager: bool = False
+    subnet_manager: bool = False
+    imex: bool = False
+
+
+class StackSet(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """One coherent set. nccl carries the CUDA its package was built for: ``2.29.3+cuda12.9``. None = not installed."""
+
+    schema_: str = SCHEMA
+    gpus: tuple[str, ...]
+    os: str
+    arch: str
+    driver: DriverChoice
+    fabric_manager: str | None
+    subnet_manager: bool
+    imex: str | None
+    cuda: str | None
+    cudnn: str | None
+    nccl: str | None
+    container_toolkit: str | None
+    torch: TorchChoice | None
+    tensorflow: TensorflowChoice | None
+    reasons: tuple[Reason, ...]
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+    """No set exists. unknown: not because facts clash, but because the tables do not know the host."""
+
+    conflicts: tuple[Conflict, ...]
+    unknown: bool = False
+
+
+class UnknownInput(LookupError):
+    """A GPU, operating system or architecture that the tables do not know."""

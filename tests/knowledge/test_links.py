@@ -1,0 +1,85 @@
+"""Link rates: known ones exactly, unknown ones never assumed."""
+
+import pytest
+
+from gpucheck import knowledge
+from gpucheck.knowledge import links
+
+
+@pytest.mark.parametrize(
+    ("generation", "width", "rate"), [(1, 16, 4.0), (3, 16, 15.75), (4, 8, 15.75), (5, 16, 63.0), (6, 16, 121.0)]
+)
+def test_pcie_rates_are_those_of_the_specification(generation, width, rate):
+    """One direction, after line coding, headers not taken off."""
+    assert knowledge.pcie_gb_s(generation, width) == rate
+
+
+def test_a_pcie_rate_is_lanes_times_signalling_rate_times_coding():
+    """The table agrees with arithmetic to its two digits."""
+    per_lane = {
+        1: 2.5 * 8 / 10,
+        2: 5 * 8 / 10,
+        3: 8 * 128 / 130,
+        4: 16 * 128 / 130,
+        5: 32 * 128 / 130,
+        6: 64 * 242 / 256,
+    }
+    for generation, widths in links._links().pcie.gb_s.items():
+        for width, rate in widths.items():
+            assert rate == pytest.approx(per_lane[generation] / 8 * width, rel=0.02)
+
+
+@pytest.mark.parametrize(("generation", "width"), [(7, 16), (4, 3), (0, 1)])
+def test_a_link_that_does_not_exist_has_no_rate(generation, width):
+    """A wrong reading must not become a number."""
+    with pytest.raises(LookupError, match="PCIe link"):
+        knowledge.pcie_gb_s(generation, width)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "rate"), [("6.0", 20.0), ("9.0", 25.0), ("B200", 50.0), ("RTX 3090", 14.0625), ("H100 SXM", 25.0)]
+)
+def test_nvlink_payload_by_capability_or_name(gpu, rate):
+    """Payload of one link in one direction."""
+    assert knowledge.nvlink_gb_s_per_link(gpu) == rate
+
+
+@pytest.mark.parametrize("gpu", ["8.9", "12.0", "RTX 4090", "Voodoo 2"])
+def test_a_gpu_without_nvlink_has_no_rate(gpu):
+    """And neither has one that is not known."""
+    with pytest.raises(LookupError):
+        knowledge.nvlink_gb_s_per_link(gpu)
+
+
+def test_intel_host_bridges_cut_peer_traffic():
+    """64-byte packets on Intel: only where the path crosses its host bridge."""
+    assert knowledge.pcie_factor("PHB", intel=True) < knowledge.pcie_factor("PHB")
+    assert knowledge.pcie_factor("PIX", intel=True) == knowledge.pcie_factor("PIX")
+
+
+@pytest.mark.parametrize("path_class", ["NV2", "X", "pix"])
+def test_what_is_no_pcie_path_has_no_factor(path_class):
+    """NVLink pairs have factors of their own."""
+    with pytest.raises(LookupError):
+        knowledge.pcie_factor(path_class)
+
+
+def test_every_nvlink_generation_in_use_has_factors_for_both_engines():
+    """A GPU with NVLink can always be judged."""
+    for gpu in knowledge.gpu_table().gpus:
+        if gpu.nvlink:
+            assert 0.5 < knowledge.nvlink_factor(gpu.nvlink.generation, "ce") <= 1
+            assert 0.5 < knowledge.nvlink_factor(gpu.nvlink.generation, "sm") <= 1
+    with pytest.raises(LookupError):
+        knowledge.nvlink_factor(9)
+
+
+def test_limits_warn_before_they_fail():
+    """For both kinds of link."""
+    for limits in (knowledge.pcie_limits(), knowledge.nvlink_limits()):
+        assert 0 < limits.fail_below < limits.warn_below < 1
+
+
+def test_cross_socket_figures_are_planning_values():
+    """Present for the CPUs that multi-GPU hosts have."""
+    assert {"amd-zen4", "intel-sapphire-rapids"} <= set(knowledge.cpu_link_gb_s())

@@ -1,0 +1,153 @@
+"""The tables hold together: nothing dangles, every range has something in it, every source is known."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpucheck.knowledge import find_gpu, generation_of, gpu_table, nvlink_rate, tables
+from gpucheck.knowledge._load import FOLDER
+from gpucheck.knowledge.packages import packages
+from gpucheck.stack.versions import cc, major, parse
+
+GPUS = gpu_table().gpus
+BRANCHES = {branch.branch: branch for branch in tables.drivers().branches}
+FILES = sorted(FOLDER.glob("*.yml"))
+# These two tables describe their sources in words, row by row.
+WORDS = {"links.yml", "causes.yml"}
+
+
+def source_ids(node: Any) -> set[str]:
+    """Every id in a ``source`` list anywhere below."""
+    if isinstance(node, list):
+        return {found for item in node for found in source_ids(item)}
+    if not isinstance(node, dict):
+        return set()
+    own = {str(item) for item in node["source"]} if isinstance(node.get("source"), list) else set()
+    return own | {found for value in node.values() for found in source_ids(value)}
+
+
+@pytest.mark.parametrize("path", [f for f in FILES if f.name not in WORDS | {"sources.yml"}], ids=lambda f: f.name)
+def test_every_table_names_known_sources(path: Path):
+    """A fact without a source is a rumour."""
+    ids = source_ids(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+    assert ids
+    assert ids <= set(tables.sources())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda f: f.name)
+def test_every_table_is_dated(path: Path):
+    """Versions age: a reader must see of which day they are."""
+    text = yaml.safe_load(path.read_text(encoding="utf-8"))
+
+    assert text["as_of"].startswith("20")
+    assert text["schema"].startswith("gpucheck.knowledge.")
+
+
+@pytest.mark.parametrize("gpu", GPUS, ids=lambda g: g.name)
+def test_a_gpu_row_is_complete_and_consistent(gpu):
+    """Branches exist, the window is not empty, and the id range agrees about the flavour."""
+    assert gpu.first_driver.branch in BRANCHES
+    if gpu.last_driver_branch:
+        assert int(gpu.first_driver.branch) <= int(gpu.last_driver_branch)
+        assert gpu.architecture in BRANCHES[gpu.last_driver_branch].architectures
+    if gpu.max_cuda:
+        assert parse(gpu.min_cuda_native) <= parse(gpu.max_cuda)
+    for pci_id in gpu.pci_ids:
+        generation = generation_of(pci_id)
+        assert generation is not None
+        assert gpu.grace or generation.kernel_module == gpu.kernel_module
+
+
+@pytest.mark.parametrize("gpu", GPUS, ids=lambda g: g.name)
+def test_a_gpu_is_found_by_every_name_and_id_it_has(gpu):
+    """Names and ids belong to one product each."""
+    assert all(find_gpu(text) == gpu for text in (gpu.name, *gpu.aliases, *gpu.pci_ids))
+
+
+@pytest.mark.parametrize("gpu", [g for g in GPUS if g.nvlink], ids=lambda g: g.name)
+def test_link_rates_of_both_tables_agree(gpu):
+    """gpus.yml and links.yml state the same NVLink, so that no answer depends on which was asked."""
+    by_capability = nvlink_rate(gpu.compute_capability)
+
+    assert (by_capability.generation, by_capability.gb_s) == (gpu.nvlink.generation, gpu.nvlink.gb_s_per_link)
+
+
+def test_every_gpu_can_be_driven_by_some_toolkit():
+    """min_cuda_native is in the range of the toolkits, except for GPUs older than the table."""
+    newest = max(parse(t.version) for t in tables.cuda().toolkits)
+
+    assert all(parse(gpu.min_cuda_native) <= newest for gpu in GPUS)
+
+
+@pytest.mark.parametrize("branch", BRANCHES.values(), ids=lambda b: b.branch)
+def test_a_branch_row_is_consistent(branch):
+    """Versions belong to their branch and are in order; a branch without versions is never called supported."""
+    for version in filter(None, (branch.first, branch.last)):
+        assert major(version) == int(branch.branch)
+    if branch.first and branch.last:
+        assert parse(branch.first) <= parse(branch.last)
+    assert branch.last or branch.state == "unknown"
+    assert branch.kernel_modules
+
+
+@pytest.mark.parametrize("toolkit", tables.cuda().toolkits, ids=lambda t: t.version)
+def test_a_toolkit_row_is_consistent(toolkit):
+    """The full floor lies at or above the floor of the major, and the range of GPUs is not empty."""
+    assert cc(toolkit.min_cc) <= cc(toolkit.max_cc)
+    assert toolkit.driver_minor == tables.drivers().minor_compat_floor[str(major(toolkit.version))]
+    if toolkit.driver_full and toolkit.driver_full != "570.26":
+        assert parse(toolkit.driver_full) >= parse(toolkit.driver_minor)
+    if toolkit.driver_full and toolkit.driver_branch:
+        assert major(toolkit.driver_full) == int(toolkit.driver_branch)
+
+
+@pytest.mark.parametrize("release", tables.torch().releases, ids=lambda r: r.version)
+def test_a_torch_build_has_its_architectures_or_says_that_they_are_not_known(release):
+    """Only builds with a list are ever chosen."""
+    for build in release.builds:
+        assert build.archs or "unconfirmed" in build.basis
+        assert build.build == f"cu{''.join(build.cuda.split('.')[:2])}"
+        floors = tables.drivers().minor_compat_floor
+        assert build.min_driver == floors[str(major(build.cuda))]
+    assert all(parse(python.removesuffix("t")) >= parse("3.7") for python in release.pythons)
+
+
+def test_tables_are_in_order_of_version():
+    """The resolver reads them from the end: newest last."""
+    for versions in (
+        [r.version for r in tables.torch().releases],
+        [r.version for r in tables.tensorflow().releases],
+        [t.version for t in tables.cuda().toolkits],
+        [r.version for r in tables.cudnn().releases],
+    ):
+        assert versions == sorted(versions, key=parse)
+    assert list(BRANCHES) == sorted(BRANCHES, key=int)
+
+
+def test_every_system_nccl_build_has_its_architecture_list():
+    """A package whose machine code is not known must not be offered."""
+    known = {(build.version, build.cuda_major) for build in tables.nccl().builds}
+
+    assert {(pair.version, major(pair.cuda)) for pair in packages().nccl.builds} <= known
+
+
+def test_every_supported_system_has_a_repository_with_a_key():
+    """A system is either planned, or without a repository and then refused."""
+    keys = packages().repositories.keys
+
+    for system in tables.operating_systems().systems:
+        assert system.repository is None or system.repository in keys
+
+
+def test_driver_package_rows_name_both_flavours_for_every_system():
+    """Open and proprietary on each family for the long-term branch."""
+    for system in {s.os_id for s in tables.operating_systems().systems}:
+        flavours = {
+            row.flavour
+            for row in packages().drivers
+            if system in row.os and int(row.branches.first) <= 580 <= int(row.branches.last)
+        }
+        assert flavours == {"open", "proprietary"}

@@ -1,0 +1,67 @@
+"""Write the golden plans anew: python -m tests.stack.regenerate. Then read the diff: every line of it is a decision."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from gpucheck.stack import Refusal, Wish
+from gpucheck.stack.lock import lock
+from gpucheck.stack.plan import plan
+from tests.stack.hosts import GPU_SETS, SYSTEMS, host
+
+FOLDER = Path(__file__).parent / "golden"
+# Ubuntu 20.04 is planned only for a site that states driver and CUDA itself.
+WISHES = {"ubuntu-20.04": Wish(driver="580", cuda="12.9")}
+LAB = {"lab-apt": ("ubuntu-22.04", "p100-pcie-x2"), "lab-dnf": ("rocky-9", "h100-sxm5-x8")}
+
+
+def golden(system: str, gpus: str) -> dict[str, Any]:
+    """What a review of one plan needs to see, without the reasons that repeat in every plan."""
+    made = lock(WISHES.get(system, Wish()), [host(system, gpus)])
+    found = plan(made, host="node01")
+    if isinstance(found, Refusal):
+        return {"refused": [{"because": c.because, "try": c.try_} for c in found.conflicts]}
+    torch, tensorflow = found.stack.torch, found.stack.tensorflow
+    return {
+        "group": found.group,
+        "kernel_module": found.expected["kernel_module"],
+        "repositories": [repository["url"] for repository in found.repositories],
+        "module_stream": found.module_stream,
+        "packages": {name: [p["spec"] for p in part["packages"]] for name, part in found.components.items()},
+        "headers": list(found.headers),
+        "prerequisites": list(found.prerequisites),
+        "files": [file["path"] for file in found.files],
+        "services": [service["name"] for service in found.services],
+        "torch": f"{torch.version}+{torch.build} on Python {torch.python}" if torch else None,
+        "tensorflow": msgspec.to_builtins(tensorflow),
+        "not_confirmed": [r.because for r in (*found.stack.reasons, *found.reasons) if not r.confirmed],
+    }
+
+
+def lab_plan(name: str) -> str:
+    """The whole plan of a lab host, as the roles read it."""
+    system, gpus = LAB[name]
+    made = lock(Wish(), [host(system, gpus, name)])
+    return msgspec.json.format(msgspec.json.encode(plan(made, host=name)), indent=2).decode() + "\n"
+
+
+def text(value: dict[str, Any]) -> str:
+    """A golden value as the text that is kept."""
+    return yaml.safe_dump(value, sort_keys=False, width=120, allow_unicode=True)
+
+
+def main() -> None:
+    """Write every golden file."""
+    for system in SYSTEMS:
+        for gpus in GPU_SETS:
+            path = FOLDER / system / f"{gpus}.yml"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text(golden(system, gpus)), encoding="utf-8")
+    for name in LAB:
+        (FOLDER / f"{name}.json").write_text(lab_plan(name), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

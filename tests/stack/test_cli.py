@@ -1,0 +1,195 @@
+"""gpucheck stack: exit statuses, stdout for the result, stderr for everything else."""
+
+import json
+
+import msgspec
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from gpucheck.cli.stack import COMMAND
+from tests.stack.hosts import host
+
+
+def run(*words):
+    """The command in this process."""
+    return CliRunner().invoke(COMMAND, [str(word) for word in words])
+
+
+@pytest.fixture
+def site(tmp_path):
+    """A folder with a wish and the facts of two hosts."""
+    (tmp_path / "stack.yml").write_text("driver: auto\n")
+    facts = (host("ubuntu-22.04", "p100-pcie-x2", "lab-apt"), host("rocky-9", "h100-sxm5-x8", "lab-dnf"))
+    for one in facts:
+        (tmp_path / f"{one.host}.json").write_bytes(msgspec.json.encode(one))
+    return tmp_path
+
+
+def lock_words(site, *more):
+    """The words of a lock command for the site."""
+    facts = [word for name in ("lab-apt", "lab-dnf") for word in ("--facts", site / f"{name}.json")]
+    return ["lock", "--wish", site / "stack.yml", *facts, "-o", site / "stack.lock.yml", *more]
+
+
+def test_resolve_prints_the_set_as_json():
+    """The outside contract."""
+    result = run("resolve", "--gpu", "2xP100 PCIe", "--os", "ubuntu-22.04", "--format", "json")
+    answer = json.loads(result.stdout)
+
+    assert result.exit_code == 0
+    assert answer["schema"] == "gpucheck.stack/1"
+    assert {"driver", "cuda", "cudnn", "nccl", "torch", "tensorflow", "reasons"} <= set(answer)
+    assert answer["driver"] | {"revision": None} == {
+        "branch": "580", "version": "580.178.04", "kernel_module": "proprietary", "revision": None
+    }  # fmt: skip
+    assert {"version", "build", "python"} <= set(answer["torch"])
+
+
+def test_resolve_prints_a_table_for_people():
+    """The set first, the reasons after it, what is not certain last."""
+    text = run("resolve", "--gpu", "8xH200", "--os", "ubuntu-24.04").stdout
+
+    assert text.startswith("8 x NVIDIA H200 on ubuntu-24.04 (x86_64)\n")
+    assert text.index("fabric manager") < text.index("\nwhy\n") < text.index("\nnot confirmed")
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_an_impossible_wish_is_exit_2_with_conflicts():
+    """In both formats."""
+    words = ["resolve", "--gpu", "P100 PCIe", "--os", "ubuntu-22.04", "--want", "cuda=13"]
+    text, answer = run(*words), run(*words, "--format", "json")
+    (conflict,) = json.loads(answer.stdout)["conflicts"]
+
+    assert (text.exit_code, answer.exit_code) == (2, 2)
+    assert {"between", "because", "source", "try"} <= set(conflict)
+    assert conflict["change"] == {"cuda": "12.9.1"}
+    assert text.stdout.startswith("REFUSED  CUDA 13")
+    assert "  do    cuda 12.9.1 instead of cuda 13" in text.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["--gpu", "P100", "--os", "ubuntu-22.04"], 3, "Did you mean"),
+        (["--gpu", "ffff", "--os", "ubuntu-22.04"], 3, "'ffff' is not known"),
+        (["--gpu", "T4", "--os", "ubuntu-22.05"], 3, "Did you mean ubuntu-22.04"),
+        (["--gpu", "T4", "--os", "ubuntu-22.04", "--arch", "mips"], 3, "x86_64, sbsa"),
+        (["--gpu", "T4", "--os", "ubuntu-22.04", "--want", "cudaa=12"], 64, "Did you mean 'cuda'"),
+        (["--gpu", "T4", "--os", "ubuntu-22.04", "--want", "cuda=new"], 64, "'new' is neither"),
+        (["--gpu", "99xT4", "--os", "ubuntu-22.04"], 64, "1 to 64 GPUs"),
+    ],
+)
+def test_bad_input_is_one_message(words, status, says):
+    """On stderr, with nothing on stdout and no traceback."""
+    result = run("resolve", *words)
+
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert says in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_lock_writes_once_and_then_leaves_the_file_alone(site):
+    """No change: untouched, down to its time stamp."""
+    first = run(*lock_words(site))
+    path = site / "stack.lock.yml"
+    before = path.stat().st_mtime_ns
+    second = run(*lock_words(site))
+
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert "rocky-9-x86_64-2330x8: new, 1 host, driver 580.178.04 open" in first.stderr
+    assert "unchanged" in second.stderr
+    assert path.stat().st_mtime_ns == before
+
+
+def test_lock_says_what_moved(site):
+    """Part, from, to."""
+    run(*lock_words(site))
+    (site / "stack.yml").write_text("cuda: '12.9'\ncontainer_toolkit: none\n")
+    result = run(*lock_words(site))
+
+    assert "CUDA toolkit 13.0.2 -> 12.9.1" in result.stderr
+    assert "ubuntu-22.04-x86_64-15f8x2: container toolkit 1.18.1 -> none" in result.stderr
+
+
+def test_a_refused_host_is_named_and_the_others_are_locked(site):
+    """Exit 2, with the lock written."""
+    bare = msgspec.structs.replace(host("rocky-9", "t4-x1", "login"), gpus=())
+    (site / "login.json").write_bytes(msgspec.json.encode(bare))
+    result = run(*lock_words(site, "--facts", site / "login.json"))
+
+    assert result.exit_code == 2
+    assert "REFUSED login  no NVIDIA GPU found on login" in result.stderr
+    assert list(yaml.safe_load((site / "stack.lock.yml").read_text())["groups"]) == [
+        "rocky-9-x86_64-2330x8",
+        "ubuntu-22.04-x86_64-15f8x2",
+    ]
+    assert run("plan", "--lock", site / "stack.lock.yml", "--host", "login").exit_code == 2
+    assert run("plan", "--lock", site / "stack.lock.yml", "--host", "lab-apt").exit_code == 0
+
+
+def test_an_unknown_gpu_on_a_host_is_exit_3(site):
+    """Unknown is not impossible."""
+    odd = host("rocky-9", "t4-x1", "odd")
+    odd = msgspec.structs.replace(odd, gpus=(msgspec.structs.replace(odd.gpus[0], device_id="2c02"),))
+    (site / "odd.json").write_bytes(msgspec.json.encode(odd))
+
+    assert run(*lock_words(site, "--facts", site / "odd.json")).exit_code == 3
+    assert run("plan", "--lock", site / "stack.lock.yml", "--host", "odd").exit_code == 3
+
+
+def test_plan_prints_the_contract(site):
+    """One JSON document that the roles read."""
+    run(*lock_words(site))
+    result = run("plan", "--lock", site / "stack.lock.yml", "--host", "lab-dnf", "--format", "json")
+    answer = json.loads(result.stdout)
+
+    assert result.exit_code == 0
+    assert (answer["schema"], answer["group"], answer["hosts"]) == (
+        "gpucheck.plan/1", "rocky-9-x86_64-2330x8", ["lab-dnf"]
+    )  # fmt: skip
+    assert answer["module_stream"] == {"module": "nvidia-driver", "stream": "580-open"}
+    assert "nvidia-driver:580-open" in run("plan", "--lock", site / "stack.lock.yml", "--host", "lab-dnf").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [(["--host", "nobody"], "no host 'nobody'"), ([], "either --host"), (["--host", "a", "--group", "b"], "either")],
+)
+def test_a_plan_for_nobody_is_wrong_usage(site, words, says):
+    """Exit 64."""
+    run(*lock_words(site))
+    result = run("plan", "--lock", site / "stack.lock.yml", *words)
+
+    assert result.exit_code == 64
+    assert says in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("stack.yml", "cudn: auto\n", "stack.yml:1: cudn: no such key. Did you mean 'cudnn'?"),
+        ("lab-apt.json", "{", "lab-apt.json: "),
+        ("stack.lock.yml", "groups: 5\n", "stack.lock.yml:1: "),
+    ],
+)
+def test_a_damaged_file_is_exit_64_with_its_place(site, name, text, says):
+    """And nothing is written."""
+    (site / name).write_text(text)
+    before = sorted(path.name for path in site.iterdir())
+    result = run(*lock_words(site))
+
+    assert result.exit_code == 64
+    assert says in result.stderr
+    assert sorted(path.name for path in site.iterdir()) == before
+
+
+def test_a_lock_that_cannot_be_written_leaves_nothing_behind(site):
+    """Atomic: complete or not at all."""
+    (site / "file").write_text("")
+    words = lock_words(site)
+    words[words.index("-o") + 1] = site / "file" / "stack.lock.yml"
+    result = run(*words)
+
+    assert result.exit_code == 64
+    assert "Traceback" not in result.stderr

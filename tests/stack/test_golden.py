@@ -1,0 +1,31 @@
+"""Golden plans: system x GPU generation. After a change: python -m tests.stack.regenerate, then read the diff."""
+
+import pytest
+
+from tests.stack import regenerate
+from tests.stack.hosts import GPU_SETS, SYSTEMS
+
+HINT = "if this is meant: python -m tests.stack.regenerate, and read the diff"
+
+
+@pytest.mark.parametrize("gpus", GPU_SETS)
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_plan_is_the_one_that_was_reviewed(system, gpus):
+    """Package names, versions and repositories change only by a reviewed diff."""
+    path = regenerate.FOLDER / system / f"{gpus}.yml"
+
+    assert regenerate.text(regenerate.golden(system, gpus)) == path.read_text(encoding="utf-8"), HINT
+
+
+@pytest.mark.parametrize("name", regenerate.LAB)
+def test_a_lab_plan_is_the_one_that_was_reviewed(name):
+    """The whole document that the roles apply."""
+    assert regenerate.lab_plan(name) == (regenerate.FOLDER / f"{name}.json").read_text(encoding="utf-8"), HINT
+
+
+def test_no_golden_file_is_left_over():
+    """A system or GPU set that was taken out takes its files along."""
+    kept = {f"{system}/{gpus}.yml" for system in SYSTEMS for gpus in GPU_SETS}
+    kept |= {f"{name}.json" for name in regenerate.LAB}
+
+    assert {str(p.relative_to(regenerate.FOLDER)) for p in regenerate.FOLDER.rglob("*") if p.is_file()} == kept

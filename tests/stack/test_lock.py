@@ -1,0 +1,165 @@
+"""The lock: groups, refusals by host, and bytes that change only when something changed."""
+
+import msgspec
+import pytest
+
+from gpucheck.stack import Wish, read_facts
+from gpucheck.stack.facts import FactsError
+from gpucheck.stack.lock import LockError, lock, read_lock, still_valid, target_of_group, write_lock
+from gpucheck.stack.types import StackSet
+from tests.stack.hosts import host
+
+LAB = (host("ubuntu-22.04", "p100-pcie-x2", "lab-apt"), host("rocky-9", "h100-sxm5-x8", "lab-dnf"))
+
+
+def test_hosts_are_grouped_by_system_gpus_and_architecture():
+    """Equal hosts share a set; the name says what they have in common."""
+    made = lock(Wish(), [*LAB, host("ubuntu-22.04", "p100-pcie-x2", "second")])
+
+    assert list(made.groups) == ["rocky-9-x86_64-2330x8", "ubuntu-22.04-x86_64-15f8x2"]
+    assert list(made.groups["ubuntu-22.04-x86_64-15f8x2"].hosts) == ["lab-apt", "second"]
+
+
+def test_the_order_of_the_facts_never_matters():
+    """Byte for byte."""
+    assert write_lock(lock(Wish(), LAB)) == write_lock(lock(Wish(), reversed(LAB)))
+
+
+def test_a_lock_survives_its_file():
+    """Written, read, written again: the same bytes."""
+    text = write_lock(lock(Wish(), LAB))
+
+    assert write_lock(read_lock(text, "stack.lock.yml")) == text
+
+
+def test_an_old_lock_is_kept_as_long_as_it_holds():
+    """New tables move nothing by themselves: here an older, still valid driver stays."""
+    made = lock(Wish(), LAB)
+    older = with_stack(made, "rocky-9-x86_64-2330x8", version="580.95.05", fabric_manager="580.95.05")
+
+    assert lock(Wish(), LAB, older).groups == older.groups
+    assert lock(Wish(), LAB).groups == made.groups  # --upgrade: without the old lock
+
+
+def test_a_changed_wish_resolves_anew():
+    """The old set was an answer to another question."""
+    made = lock(Wish(), LAB)
+    older = with_stack(made, "rocky-9-x86_64-2330x8", version="580.95.05", fabric_manager="580.95.05")
+
+    assert lock(Wish(cuda="13.0"), LAB, older).groups["rocky-9-x86_64-2330x8"].stack.driver.version == "580.178.04"
+
+
+def test_an_old_lock_that_breaks_a_rule_is_not_kept():
+    """Fabric manager at another version than the driver."""
+    made = lock(Wish(), LAB)
+    broken = with_stack(made, "rocky-9-x86_64-2330x8", fabric_manager="575.57.08")
+
+    assert lock(Wish(), LAB, broken).groups == made.groups
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"fabric_manager": None}, "fabric manager"),
+        ({"cuda": "12.5.0+x"}, "CUDA"),
+        ({"kernel_module": "proprietary", "version": "615.71.09"}, "flavour|modules"),
+    ],
+)
+def test_an_edited_set_is_judged_like_any_other(change, says):
+    """An edit by hand to something incompatible is refused with the reason."""
+    group = with_stack(lock(Wish(), LAB), "rocky-9-x86_64-2330x8", **change).groups["rocky-9-x86_64-2330x8"]
+
+    conflicts = still_valid(target_of_group(group), group.stack, Wish())
+
+    assert conflicts
+    assert any(word in conflicts[0].because for word in says.split("|"))
+
+
+def test_a_host_without_gpus_is_refused_by_itself():
+    """The others go on."""
+    bare = msgspec.structs.replace(LAB[0], host="login", gpus=())
+    made = lock(Wish(), [*LAB, bare])
+
+    assert len(made.groups) == 2
+    assert made.refused["login"].kind == "impossible"
+    assert made.refused["login"].conflicts[0].because.startswith("no NVIDIA GPU found on login: ")
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"gpus": (LAB[0].gpus[0], msgspec.structs.replace(LAB[0].gpus[1], device_id="2c02"))}, "10de:2c02"),
+        ({"gpus": (msgspec.structs.replace(LAB[0].gpus[0], device_id="1180"),)}, "Kepler or older"),
+        ({"os": msgspec.structs.replace(LAB[0].os, id="plan9")}, "operating system 'plan9-22.04'"),
+        ({"arch": "riscv64"}, "architecture 'riscv64'"),
+    ],
+)
+def test_what_the_tables_do_not_know_is_unknown_not_impossible(change, says):
+    """With what was seen, and where to add it."""
+    made = lock(Wish(), [msgspec.structs.replace(LAB[0], **change)])
+
+    assert made.refused["lab-apt"].kind == "unknown"
+    assert says in made.refused["lab-apt"].conflicts[0].because
+
+
+def test_an_impossible_group_is_refused_host_by_host():
+    """V100 and B200 in one host."""
+    made = lock(Wish(), [host("ubuntu-24.04", "mixed-v100-b200", name) for name in ("a", "b")])
+
+    assert (list(made.groups), list(made.refused)) == ([], ["a", "b"])
+
+
+def test_a_board_that_is_not_the_usual_one_has_a_group_of_its_own():
+    """Eight H100 SXM without NVSwitch on the bus: a virtual machine."""
+    made = lock(Wish(), [LAB[1], msgspec.structs.replace(LAB[1], host="vm", nvswitches=0)])
+
+    assert list(made.groups) == ["rocky-9-x86_64-2330x8", "rocky-9-x86_64-2330x8-no-nvswitch"]
+    assert made.groups["rocky-9-x86_64-2330x8-no-nvswitch"].stack.fabric_manager is None
+
+
+def test_a_host_given_twice_is_refused():
+    """Two truths about one host."""
+    with pytest.raises(LockError, match="'lab-apt'"):
+        lock(Wish(), [LAB[0], LAB[0]])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("schema: gpucheck.lock/9\n", "stack.lock.yml:1"),
+        ("nothing\n", "stack.lock.yml:1"),
+        ("groups: {\n", "stack.lock.yml:"),
+    ],
+)
+def test_a_damaged_lock_names_the_line_and_what_to_do(text, says):
+    """Make it anew."""
+    with pytest.raises(LockError, match="gpucheck stack lock") as caught:
+        read_lock(text, "stack.lock.yml")
+
+    assert str(caught.value).startswith(says)
+
+
+@pytest.mark.parametrize("text", [b"{", b"[1]", b'{"schema": "gpucheck.facts/2"}', b"\xff"])
+def test_facts_that_are_none_are_refused(text):
+    """Naming the file."""
+    with pytest.raises(FactsError, match=r"^facts\.json: "):
+        read_facts(text, "facts.json")
+
+
+def test_facts_of_many_hosts_fit_in_one_file():
+    """An array, as the playbooks write it."""
+    text = msgspec.json.encode(LAB)
+
+    assert read_facts(text, "facts.json") == LAB
+
+
+def with_stack(made, name, *, version=None, kernel_module=None, **changes):
+    """The lock with one group's set edited."""
+    group = made.groups[name]
+    driver = group.stack.driver
+    if version:
+        driver = msgspec.structs.replace(driver, version=version, branch=version.partition(".")[0])
+    if kernel_module:
+        driver = msgspec.structs.replace(driver, kernel_module=kernel_module)
+    stack: StackSet = msgspec.structs.replace(group.stack, driver=driver, **changes)
+    return msgspec.structs.replace(made, groups={**made.groups, name: msgspec.structs.replace(group, stack=stack)})

@@ -1,0 +1,171 @@
+"""The plan: what the golden files cannot say by themselves."""
+
+import msgspec
+import pytest
+
+from gpucheck.stack import Refusal, Wish
+from gpucheck.stack.lock import lock
+from gpucheck.stack.plan import NoSuchHost, Plan, plan
+from gpucheck.stack.wish import Repository
+from tests.stack.hosts import GPU_SETS, SYSTEMS, host
+
+
+def planned(system, gpus, wish=None, **changes) -> Plan:
+    """The plan; fails the test if it was refused."""
+    found = plan(lock(wish or Wish(), [host(system, gpus, **changes)]), host="node01")
+    assert isinstance(found, Plan), found
+    return found
+
+
+def refused(system, gpus, wish):
+    """The first conflict; fails the test if there was a plan."""
+    found = plan(lock(wish, [host(system, gpus)]), host="node01")
+    assert isinstance(found, Refusal), found
+    return found.conflicts[0]
+
+
+@pytest.mark.parametrize("system", [s for s in SYSTEMS if s not in ("ubuntu-20.04", "centos-7")])
+@pytest.mark.parametrize("gpus", [g for g in GPU_SETS if g != "mixed-v100-b200"])
+def test_every_plan_keeps_the_outside_contract(system, gpus):
+    """The keys that the roles read, the form of a spec, and a hold for every package."""
+    found = planned(system, gpus)
+    separator = "=" if found.package_manager == "apt" else "-"
+
+    assert list(found.components) == ["driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit"]
+    for component in found.components.values():
+        assert component["holds"] == [package["name"] for package in component["packages"]]
+        for package in component["packages"]:
+            version = package["version"]
+            assert "{" not in package["spec"]
+            assert package["spec"] == (package["name"] + separator + version if version else package["name"])
+    assert (found.module_stream is None) == (found.package_manager == "apt" or found.os["version"] == "10")
+    assert set(found.expected) == {"driver_version", "kernel_module", "fabric_manager_version"}
+
+
+@pytest.mark.parametrize("system", ["ubuntu-22.04", "debian-13", "rocky-9"])
+def test_fabric_manager_is_at_the_drivers_version(system):
+    """To the last digit."""
+    found = planned(system, "h100-sxm5-x8")
+    versions = {p["version"].partition(":")[2] or p["version"] for p in found.components["driver"]["packages"]}
+    fabric = {p["version"] for p in found.components["fabric_manager"]["packages"]}
+
+    assert {version.partition("-")[0] for version in versions | fabric} == {found.expected["driver_version"]}
+
+
+def test_names_change_at_590():
+    """Ubuntu's packages lose the branch suffix."""
+    names = [p["name"] for p in planned("ubuntu-24.04", "t4-x1", Wish(driver="595")).components["driver"]["packages"]]
+
+    assert names == ["nvidia-driver-pinning-595.91.07", "libnvidia-compute", "nvidia-dkms-open", "nvidia-persistenced"]
+
+
+def test_no_metapackage_that_floats_is_ever_asked_for():
+    """nvidia-open and cuda-drivers depend on "at least", nvidia-smi has no candidate, cuda brings a driver."""
+    floating = {"nvidia-open", "cuda-drivers", "cuda", "cuda-toolkit", "cudnn", "cudnn9", "nvidia-smi"}
+    for system in ("ubuntu-24.04", "debian-12", "rocky-9", "almalinux-10"):
+        for component in planned(system, "h100-sxm5-x8").components.values():
+            assert not floating & set(component["holds"])
+
+
+def test_headers_belong_to_the_running_kernel_of_each_host():
+    """One host: its own; a group: all of them."""
+    first = host("ubuntu-22.04", "t4-x1", "a", kernel="5.15.0-1-generic")
+    second = host("ubuntu-22.04", "t4-x1", "b", kernel="5.15.0-2-generic")
+    made = lock(Wish(), [first, second])
+
+    one, all_of_them = plan(made, host="b"), plan(made, group="ubuntu-22.04-x86_64-1eb8x1")
+
+    assert isinstance(one, Plan)
+    assert isinstance(all_of_them, Plan)
+    assert one.headers == ("linux-headers-5.15.0-2-generic",)
+    assert all_of_them.headers == (
+        "linux-headers-5.15.0-1-generic",
+        "linux-headers-5.15.0-2-generic",
+    )
+
+
+def test_a_kernel_that_is_not_the_hosts_own_has_no_headers():
+    """In the lab the kernel is the container engine's."""
+    assert planned("ubuntu-22.04", "t4-x1", stand_ins=("kernel modules, DKMS and initramfs",)).headers == ()
+
+
+def test_a_sites_mirror_replaces_url_and_key():
+    """NVIDIA's fingerprint goes, as the mirror signs with its own key."""
+    wish = Wish(
+        repositories={
+            "nvidia-cuda": Repository(url="http://mirror/cuda/{distro}/{arch}/", key_url="http://mirror/key.asc"),
+            "cuda-rhel9-x86_64": Repository(key_fingerprint="ABCD"),
+        }
+    )
+    apt = planned("ubuntu-22.04", "t4-x1", wish).repositories[0]
+    dnf = planned("rocky-9", "t4-x1", wish).repositories[0]
+
+    assert (apt["url"], apt["key_fingerprint"]) == ("http://mirror/cuda/ubuntu2204/x86_64/", None)
+    assert (dnf["name"], dnf["url"]) == ("cuda-rhel9-x86_64", "http://mirror/cuda/rhel9/x86_64/")
+    assert dnf["key_fingerprint"] == "ABCD"
+
+
+def test_parts_that_are_not_wanted_have_no_packages():
+    """none leaves out; without a toolkit there is no cuDNN and no NCCL either."""
+    found = planned("rocky-9", "t4-x1", Wish(cuda="none", container_toolkit="none"))
+
+    assert [name for name, part in found.components.items() if part["packages"]] == ["driver"]
+    assert [repository["name"] for repository in found.repositories] == ["cuda-rhel9-x86_64"]
+
+
+def test_nvlink_5_boards_load_ib_umad_and_start_fabric_manager():
+    """The subnet manager has no unit of its own."""
+    found = planned("ubuntu-24.04", "b200-x8")
+
+    assert [file["content"] for file in found.files if "modules-load" in file["path"]] == ["ib_umad\n"]
+    assert [service["name"] for service in found.services] == ["nvidia-persistenced", "nvidia-fabricmanager"]
+
+
+def test_only_the_nouveau_file_asks_for_a_new_initramfs():
+    """Rebuilding it is slow and needs a reboot to matter."""
+    files = {file["path"]: file["initramfs"] for file in planned("ubuntu-24.04", "b200-x8").files}
+
+    assert [path for path, initramfs in files.items() if initramfs] == ["/etc/modprobe.d/gpucheck-nouveau.conf"]
+
+
+def test_a_revision_that_is_not_known_is_refused_with_the_way_out():
+    """0ubuntu1 or 1ubuntu1 follows no rule: the site looks and states it."""
+    conflict = refused("ubuntu-22.04", "t4-x1", Wish(driver="580.126.20"))
+    stated = planned("ubuntu-22.04", "t4-x1", Wish(driver="580.126.20-0ubuntu1"))
+
+    assert "revision of driver 580.126.20" in conflict.because
+    assert "apt-cache madison" in conflict.try_
+    assert stated.components["driver"]["packages"][1]["spec"] == "libnvidia-compute-580=580.126.20-0ubuntu1"
+
+
+def test_a_branch_whose_package_names_are_not_known_is_refused():
+    """Older branches had other names; none is made up."""
+    assert "package names of driver branch 570" in refused("ubuntu-22.04", "t4-x1", Wish(driver="570")).because
+
+
+def test_a_system_without_a_repository_is_refused():
+    """CentOS 7 resolves at the site's own risk, but NVIDIA has no packages for it any more."""
+    conflict = refused("centos-7", "v100-sxm2-x8", Wish(driver="535", end_of_life_os="allow"))
+
+    assert "no package repository" in conflict.because or "package names" in conflict.because
+
+
+def test_a_lock_edited_by_hand_is_refused():
+    """The plan never carries out what breaks a rule."""
+    made = lock(Wish(), [host("rocky-9", "h100-sxm5-x8")])
+    name, group = next(iter(made.groups.items()))
+    broken = msgspec.structs.replace(group, stack=msgspec.structs.replace(group.stack, fabric_manager="570.86.15"))
+    found = plan(msgspec.structs.replace(made, groups={name: broken}), host="node01")
+
+    assert isinstance(found, Refusal)
+    assert "exactly the driver's version" in found.conflicts[0].because
+
+
+def test_a_host_that_is_not_in_the_lock_is_named_with_those_that_are():
+    """Lock again with its facts."""
+    made = lock(Wish(), [host("rocky-9", "t4-x1")])
+
+    with pytest.raises(NoSuchHost, match=r"'other'.*node01"):
+        plan(made, host="other")
+    with pytest.raises(NoSuchHost, match="rocky-9-x86_64-1eb8x1"):
+        plan(made, group="other")

@@ -1,0 +1,277 @@
+"""Answers worked out by hand from the sources: the resolver must come to the same."""
+
+import msgspec
+import pytest
+
+from gpucheck.stack import Refusal, StackSet, UnknownInput, Wish, resolve, resolve_target, target_of, wants
+
+
+def answer(gpus, os, *want, **more) -> StackSet:
+    """The set; fails the test if it was refused."""
+    found = resolve(gpus, os, wish=wants(want), **more)
+    assert isinstance(found, StackSet), found
+    return found
+
+
+def refusal(gpus, os, *want, **more):
+    """The first conflict; fails the test if a set was found."""
+    found = resolve(gpus, os, wish=wants(want), **more)
+    assert isinstance(found, Refusal), found
+    return found.conflicts[0]
+
+
+def test_two_p100_on_ubuntu_22_04():
+    """580 proprietary, CUDA 12.9, held cuDNN, a torch build with sm_60 code."""
+    found = answer(["P100 PCIe"] * 2, "ubuntu-22.04")
+
+    assert (found.driver.branch, found.driver.version, found.driver.kernel_module) == (
+        "580",
+        "580.178.04",
+        "proprietary",
+    )
+    assert (found.cuda, found.cudnn, found.nccl) == ("12.9.1", "9.10.2.21", "2.29.3+cuda12.9")
+    assert found.torch
+    assert found.tensorflow
+    assert (found.torch.version, found.torch.build, found.torch.python) == ("2.14.1", "cu126", "3.10")
+    assert found.tensorflow.constraints == ("nvidia-cudnn-cu12==9.10.2.21",)
+    assert found.fabric_manager is None
+    assert any("torch.compile" in reason.because for reason in found.reasons)
+
+
+def test_eight_h100_sxm_on_rocky_9():
+    """Open modules, fabric manager at the driver's own version, CUDA 13.0."""
+    found = answer(["2330"] * 8, "rocky-9", nvswitches=4)
+
+    assert (found.driver.version, found.driver.kernel_module) == ("580.178.04", "open")
+    assert found.fabric_manager == found.driver.version
+    assert (found.cuda, found.cudnn, found.nccl) == ("13.0.2", "9.26.0.51", "2.30.7+cuda13.0")
+
+
+def test_p100_with_cuda_13_is_refused():
+    """With the two facts, their sources, and CUDA 12.9.1 as the way out."""
+    conflict = refusal(["P100 PCIe"], "ubuntu-22.04", "cuda=13")
+
+    assert [fact.fact for fact in conflict.between] == [
+        "Tesla P100-PCIE is sm_60 (Pascal); CUDA 12.9 is its last",
+        "CUDA 13.4 builds for compute capability 7.5 and newer",
+    ]
+    assert all(fact.source for fact in conflict.between)
+    assert conflict.change == {"cuda": "12.9.1"}
+
+
+def test_b200_with_branch_535_is_refused():
+    """570 is the first branch that knows it."""
+    conflict = refusal(["B200"] * 8, "ubuntu-24.04", "driver=535")
+
+    assert "570" in conflict.between[0].fact
+    assert conflict.change == {"driver": "580.178.04"}
+
+
+@pytest.mark.parametrize("gpu", ["K80", "102d"])
+def test_gpus_older_than_maxwell_are_refused(gpu):
+    """Their last driver has ended."""
+    assert "branch 470" in refusal([gpu], "ubuntu-22.04").between[0].fact
+
+
+def test_v100_and_b200_in_one_host_are_refused():
+    """Two flavours of kernel module; in two hosts each has a set."""
+    conflict = refusal(["V100 SXM2", "B200"], "ubuntu-24.04")
+
+    assert conflict.rule == "R14"
+    assert "separate hosts" in conflict.try_
+
+
+def test_v100_and_a100_in_one_host():
+    """Proprietary, and not beyond 580."""
+    found = answer(["V100 PCIe", "A100 PCIe 80GB"], "ubuntu-24.04")
+
+    assert (found.driver.branch, found.driver.kernel_module) == ("580", "proprietary")
+
+
+def test_centos_7_is_refused_for_its_end_of_life():
+    """With the date; the way out is a newer system."""
+    conflict = refusal(["V100 SXM2"] * 2, "centos-7")
+
+    assert "2024-06-30" in conflict.between[0].fact
+    assert "rocky-9" in conflict.try_
+
+
+def test_centos_7_at_the_sites_own_risk():
+    """Its kernel ends at branch 550 and its glibc at torch 2.6; both are said."""
+    target = target_of(["V100 SXM2"] * 2, "centos-7")
+    allowed = Wish(end_of_life_os="allow")
+    refused = resolve_target(target, allowed)
+    found = resolve_target(target, msgspec.structs.replace(allowed, driver="550"))
+
+    assert isinstance(refused, Refusal)
+    assert (refused.conflicts[0].rule, "driver 550" in refused.conflicts[0].try_) == ("R15", True)
+    assert isinstance(found, StackSet)
+    assert found.torch
+    assert (found.driver.version, found.cuda, found.torch.version) == ("550.163.01", "12.4.1", "2.6.0")
+    assert found.tensorflow
+    assert found.tensorflow.version == "2.20.0"
+
+
+def test_a_toolkit_with_wrong_results_is_passed_over_unless_it_is_named():
+    """13.2.1; by its exact version it is given, with the warning."""
+    passed_over = answer(["H100 SXM"], "ubuntu-24.04", "cuda>=13.2,<13.2.2")
+    named = answer(["H100 SXM"], "ubuntu-24.04", "cuda=13.2.1")
+
+    assert (passed_over.cuda, named.cuda) == ("13.2.0", "13.2.1")
+    assert any("wrong-result" in reason.because for reason in named.reasons)
+
+
+def test_ptx_needs_a_driver_as_new_as_its_toolkit():
+    """TensorFlow 2.15 holds only PTX of CUDA 12.2 for Hopper: branch 525 cannot translate it, 535 can."""
+    conflict = refusal(["H100 PCIe"], "ubuntu-22.04", "tensorflow=2.15", "driver=525", "torch=none", "cuda=12.0")
+
+    assert conflict.rule == "R3"
+    assert answer(["H100 PCIe"], "ubuntu-22.04", "tensorflow=2.15", "driver=535", "torch=none").tensorflow
+
+
+@pytest.mark.parametrize(
+    ("gpu", "says"), [("A100 PCIe 80GB", "may lift"), ("RTX 4090", "are not for GeForce RTX 4090")]
+)
+def test_a_driver_floor_names_forward_compatibility(gpu, says):
+    """Allowed for data-center GPUs, never for GeForce."""
+    conflict = refusal([gpu], "ubuntu-24.04", "driver=570", "torch=2.15")
+
+    assert conflict.rule == "R1"
+    assert says in conflict.try_
+
+
+def test_from_cuda_13_4_the_driver_is_a_package_of_its_own():
+    """Said, because older guides installed both at once."""
+    found = answer(["H100 SXM"], "ubuntu-24.04", "cuda=13.4")
+
+    assert any(reason.rule == "R21" for reason in found.reasons)
+
+
+def test_rtx_4090_has_no_fabric_parts():
+    """No NVLink, so no fabric manager, subnet manager or IMEX."""
+    found = answer(["RTX 4090"] * 2, "ubuntu-24.04")
+
+    assert (found.fabric_manager, found.subnet_manager, found.imex) == (None, False, None)
+
+
+def test_gb200_needs_imex_and_no_fabric_manager():
+    """Fabric manager runs on the rack's switch trays; the host is aarch64."""
+    found = answer(["GB200"] * 4, "ubuntu-24.04")
+
+    assert (found.imex, found.fabric_manager, found.arch) == (found.driver.version, None, "sbsa")
+    assert found.tensorflow is None
+
+
+def test_b200_needs_fabric_manager_and_the_subnet_manager():
+    """NVLink 5 boards."""
+    found = answer(["B200"] * 8, "ubuntu-24.04")
+
+    assert (found.fabric_manager, found.subnet_manager) == (found.driver.version, True)
+    assert found.driver.kernel_module == "open"
+
+
+def test_h200_eight_on_ubuntu_24_04():
+    """Open modules; the NVSwitch board is assumed from eight SXM GPUs, and said to be."""
+    found = answer(["H200"] * 8, "ubuntu-24.04")
+
+    assert (found.driver.kernel_module, found.fabric_manager) == ("open", found.driver.version)
+    assert any(r.component == "fabric_manager" and not r.confirmed for r in found.reasons)
+
+
+def test_no_nvswitch_on_the_bus_means_no_fabric_manager():
+    """What was read outranks what the GPUs suggest."""
+    assert answer(["H200"] * 8, "ubuntu-24.04", nvswitches=0).fabric_manager is None
+
+
+def test_p100_with_a_new_torch_names_the_newest_build_that_works():
+    """The case plain pip gets wrong."""
+    conflict = refusal(["P100 PCIe"], "ubuntu-22.04", "torch=2.15")
+
+    assert "2.14.1+cu126" in conflict.because
+    assert conflict.change == {"torch": "2.14.1+cu126"}
+
+
+@pytest.mark.parametrize(
+    ("gpus", "want", "rule"),
+    [
+        (["V100 PCIe"], "torch=2.11.0+cu130", "R11"),
+        (["P100 PCIe"], "cudnn=9.26", "R7"),
+        (["P100 PCIe"], "driver=595", "R9"),
+        (["P100 PCIe"], "kernel_module=open", "R14"),
+        (["B200"], "kernel_module=proprietary", "R14"),
+        (["H100 SXM"], "driver=620", "R18"),
+        (["RTX 5090"], "torch=2.6", "R11"),
+        (["RTX 5090"], "tensorflow=2.21", "R11"),
+        (["RTX 5090"], "cuda=12.6", "R9"),
+        (["H100 SXM"], "nccl=2.29.3+cuda12.9", "R8"),
+        (["H100 SXM"], "container_toolkit=9", "R18"),
+    ],
+)
+def test_known_refusals_with_their_rule(gpus, want, rule):
+    """The list of refusals that every site meets."""
+    conflict = refusal(gpus, "ubuntu-24.04", want)
+
+    assert conflict.rule == rule
+    assert conflict.change
+
+
+def test_grace_on_x86_is_refused():
+    """And told which architecture it is."""
+    assert "sbsa" in refusal(["GB200"], "ubuntu-24.04", arch="x86_64").try_
+
+
+def test_a_proprietary_wish_on_615_is_refused():
+    """From there the packages hold open modules only."""
+    assert refusal(["H100 SXM"], "ubuntu-24.04", "driver=615", "kernel_module=proprietary").rule == "R14"
+
+
+def test_a_newer_toolkit_moves_the_driver():
+    """CUDA 13.2 in full needs branch 595; 13.2.1 has known wrong results and is passed over."""
+    found = answer(["H100 SXM"], "ubuntu-22.04", "cuda=13.2")
+
+    assert (found.cuda, found.driver.branch) == ("13.2.2", "595")
+
+
+def test_a_toolkit_newer_than_its_driver_is_marked():
+    """Driver 580 with CUDA 13.2: minor version compatibility, and no PTX JIT."""
+    found = answer(["H100 SXM"], "ubuntu-22.04", "cuda=13.2", "driver=580")
+
+    assert found.driver.branch == "580"
+    assert any(r.rule == "R3" and not r.confirmed for r in found.reasons)
+
+
+def test_a_cpu_torch_does_not_change_the_hosts_own_libraries():
+    """They follow the newest official build for the GPUs, whatever torch the site installs."""
+    plain, cpu = answer(["P100 PCIe"], "ubuntu-22.04"), answer(["P100 PCIe"], "ubuntu-22.04", "torch=2.13.0+cpu")
+
+    assert cpu.torch
+    assert (cpu.cudnn, cpu.nccl, cpu.torch.build) == (plain.cudnn, plain.nccl, "cpu")
+
+
+def test_the_t4_uses_proprietary_modules_on_an_old_branch():
+    """Open modules list it only from 575; an ended branch is taken only by name, and marked."""
+    found = answer(["T4"], "ubuntu-22.04", "driver=570")
+
+    assert found.driver.kernel_module == "proprietary"
+    assert any("has ended" in r.because and not r.confirmed for r in found.reasons)
+
+
+@pytest.mark.parametrize(("gpus", "os"), [(["Voodoo 2"], "ubuntu-22.04"), (["T4"], "beos-5"), ([], "ubuntu-22.04")])
+def test_what_is_not_known_is_said_to_be_unknown(gpus, os):
+    """Not guessed, not refused as impossible."""
+    with pytest.raises(UnknownInput):
+        resolve(gpus, os)
+
+
+def test_an_unknown_gpu_gets_a_suggestion():
+    """P100 is two products."""
+    with pytest.raises(UnknownInput, match="Did you mean 'Tesla P100-PCIE'"):
+        resolve(["P100"], "ubuntu-22.04")
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [("almalinux-9.4", "alma-9"), ("centos-9", "centos-stream-9"), ("el-9", "rhel-9")]
+)
+def test_systems_are_found_by_what_they_are_called(text, found):
+    """os-release, people and the tables spell them differently."""
+    assert answer(["T4"], text).os == found
