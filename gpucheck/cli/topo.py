@@ -1,0 +1,169 @@
+"""Show how the GPUs are connected and what each pair should reach; also reads pasted nvidia-smi topo -m output."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from msgspec.structs import replace
+
+from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
+from gpucheck.model.finding import Finding
+from gpucheck.model.host import Host
+from gpucheck.model.readings import NvmlFailure
+from gpucheck.model.topology import Topology
+from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
+
+if TYPE_CHECKING:
+    from gpucheck.topology import Cpu
+
+EXIT_UNKNOWN = EXIT_STATUS[Verdict.UNKNOWN]
+CONTAINERS = ("docker", "podman", "lxc", "containerd")
+SIMULATE = "gpucheck topo --simulate hgx-h100-x8"
+# Why NVML gave nothing, by its return code, in the words of the causes that `gpucheck verify` reports.
+CAUSE = {9: "driver-not-loaded", 12: "driver-not-loaded", 18: "driver-mismatch", 15: "gpu-lost"}
+
+
+@click.command()
+@click.option(
+    "--import",
+    "source",
+    metavar="FILE",
+    help="Read another tool's dump instead of this machine; - is stdin. The kind is recognised.",
+)
+@click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
+@click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
+@output_options("text", "json")
+@simulation_options
+def COMMAND(  # noqa: N802 - the name the command walk looks for
+    source: str | None,
+    strict: bool,
+    timeout: float,
+    format_: str,
+    output: Path | None,
+    profile: str | None,
+    faults: tuple[str, ...],
+) -> int:
+    """Show the GPU topology matrix of this machine, of a simulated one, or of a pasted dump.
+
+    The classes are those of nvidia-smi topo -m. NVML and sysfs are asked independently, and a disagreement is reported.
+    """
+    if source is not None and (profile is not None or faults):
+        raise Problem("--import reads a file and --simulate a machine. Give one of them.")
+    if source is None:
+        topology, about = _live(profile, faults, timeout)
+    else:
+        topology, about = _imported(source), ""
+    from gpucheck.render import topology as render
+
+    text = render.to_json(topology) if format_ == "json" else render.to_text(topology, about=about)
+    write_result(text if output is None else click.unstyle(text), output)
+    judged = [finding.verdict for finding in topology.findings if finding.verdict is not Verdict.SKIP]
+    return EXIT_STATUS[worst(judged, strict=strict)] if judged else 0
+
+
+def _imported(source: str) -> Topology:
+    from gpucheck import imports
+    from gpucheck.topology import with_expectations
+
+    try:
+        return with_expectations(imports.read(_bytes(source, imports.MAX_BYTES + 1)))
+    except (OSError, ValueError) as error:
+        raise _unreadable("stdin" if source == "-" else source, error) from error
+
+
+def _bytes(source: str, most: int) -> bytes:
+    if source == "-":
+        return sys.stdin.buffer.read(most)
+    with Path(source).open("rb") as file:
+        return file.read(most)
+
+
+def _unreadable(name: str, error: Exception) -> Problem:
+    """One line, exit status 3: nothing could be looked at."""
+    from gpucheck.imports import ImportProblem
+
+    if isinstance(error, ImportProblem):
+        return Problem(f"{name}: {error}", EXIT_UNKNOWN)
+    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return Problem(f"{name}: cannot be read: {why}. Give a file that holds nvidia-smi topo -m output.", EXIT_UNKNOWN)
+
+
+def _live(profile: str | None, faults: tuple[str, ...], timeout: float) -> tuple[Topology, str]:
+    """The topology of this machine, and what is simulated about it in words."""
+    start_simulation(profile, faults)
+    from gpucheck.host import live_host
+    from gpucheck.topology import build
+
+    host = live_host(isolated=True, deadline_s=timeout)
+    simulation, reading, pci = host.simulation(), host.nvml(), host.pci()
+    simulated = simulation is not None
+    about = ", ".join((simulation.profile, *simulation.faults)) if simulation else ""
+    shown = sum(device.is_nvidia_gpu for device in pci)
+    if isinstance(reading, NvmlFailure):
+        return _nothing(_no_nvml(reading, shown), simulated), about
+    if not reading.gpus:
+        return _nothing(_no_gpu(shown), simulated), about
+    topology = build(reading, pci, simulated, cpu=_cpu(host))
+    unlisted = _unlisted(host, {gpu.pci_bus_id for gpu in reading.gpus})
+    return replace(topology, findings=(*topology.findings, *unlisted)), about
+
+
+def _cpu(host: Host) -> "Cpu | None":
+    """A simulated machine has no CPU: that of the machine underneath is not beside its GPUs."""
+    from gpucheck.topology import identify
+
+    return identify(host.read_text("/proc/cpuinfo")) if host.simulation() is None else None
+
+
+def _unlisted(host: Host, listed: set[str]) -> list[Finding]:
+    """GPUs that the matrix lacks. A container is usually given some of the host's GPUs and sees all on the PCI bus."""
+    contained = host.system().virtual in CONTAINERS
+    return [
+        Finding(
+            check="topology",
+            verdict=Verdict.SKIP if contained else Verdict.WARN,
+            subject=f"gpu:{device.bus_id}",
+            seen="on the PCI bus, not in NVML",
+            wanted="in the matrix",
+            cause=None if contained else "gpu-lost",
+            confidence=None if contained else "likely",
+            why="this container was not given the GPU" if contained else "the driver could not initialise this GPU",
+            fix="" if contained else "gpucheck verify --only inventory; dmesg | grep -e NVRM -e Xid",
+            evidence=(f"/sys/bus/pci/devices/{device.bus_id}",),
+        )
+        for device in host.pci()
+        if device.is_nvidia_gpu and device.bus_id not in listed
+    ]
+
+
+def _nothing(finding: Finding, simulated: bool) -> Topology:
+    return Topology(simulated=simulated, source="nvml", gpus=(), matrix=(), findings=(finding,))
+
+
+def _no_nvml(failure: NvmlFailure, shown: int) -> Finding:
+    fix = "gpucheck verify --only driver says why and what to do" if shown else f"without a GPU try: {SIMULATE}"
+    return Finding(
+        check="topology",
+        verdict=Verdict.UNKNOWN,
+        subject="host",
+        seen=f"NVML gave no answer, {shown} NVIDIA GPUs on the PCI bus",
+        wanted="NVML's view of the GPUs",
+        cause=CAUSE.get(failure.code) if shown else None,
+        confidence="certain" if shown and failure.code in CAUSE else None,
+        why=f"{failure.call} ended with {failure.name}" + ("" if shown else ", and this machine shows no NVIDIA GPU"),
+        fix=fix,
+        evidence=(f"{failure.call}: {failure.code} {failure.name} {failure.detail}".rstrip(),),
+    )
+
+
+def _no_gpu(shown: int) -> Finding:
+    return Finding(
+        check="topology",
+        verdict=Verdict.UNKNOWN,
+        subject="host",
+        seen=f"0 GPUs in NVML, {shown} on the PCI bus",
+        wanted="1 or more",
+        why="the driver runs but offers no GPU",
+        fix="gpucheck verify --only inventory; dmesg | grep -e NVRM -e Xid" if shown else f"try: {SIMULATE}",
+    )

@@ -1,0 +1,20 @@
+"""What every kind of dump offers."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpucheck.model.topology import Topology
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of dump.
+
+    title: how a message names it. recognise: a cheap look, may be wrong in favour of the kind.
+    parse: text -> Topology; raises ImportProblem and nothing else.
+    """
+
+    name: str
+    title: str
+    recognise: Callable[[str], bool]
+    parse: Callable[[str], Topology]

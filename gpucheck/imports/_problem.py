@@ -1,0 +1,19 @@
+"""The one error of this room."""
+
+
+class ImportProblem(ValueError):
+    """Input that cannot be read as what it should be.
+
+    what: what was wanted and not got. where: the line, or the whole input. why: what was seen there. do: the next step.
+    As text it is one line of at most a few hundred characters, whatever the input was.
+    """
+
+    def __init__(self, what: str, *, where: str, why: str, do: str) -> None:
+        super().__init__(what, where, why, do)
+        self.what = what
+        self.where = where
+        self.why = why
+        self.do = do
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.where}): {self.why}. {self.do}"

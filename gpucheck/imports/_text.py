@@ -1,0 +1,78 @@
+"""From bytes of unknown origin to plain lines: decoding, terminal escapes, invisible characters."""
+
+import re
+
+from gpucheck.imports._problem import ImportProblem
+
+MAX_BYTES = 32 << 20
+"""A whole vendor bug report fits; anything larger is not a paste."""
+MAX_LINE = 1 << 16
+"""Characters; a row of 512 columns has 4096."""
+
+# Underline and colour codes. A terminal log keeps ESC; a copied page loses it; cat -v and JSON spell it out.
+ANSI = re.compile(r"(?:\x1b|\\e|\\x1b|\\033|\\u001b|\^\[)?\[[0-9;]{0,16}[mK]", re.IGNORECASE)
+INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff]")
+QUOTE_LIMIT = 60
+
+
+def decode(data: bytes) -> str:
+    """UTF-8 text; bytes that are not UTF-8 become U+FFFD, since only the ASCII part of a dump matters.
+
+    Raises ImportProblem for empty, oversized, UTF-16/32 and binary input.
+    """
+    if len(data) > MAX_BYTES:
+        raise ImportProblem(
+            "input is too large",
+            where=f"more than {MAX_BYTES >> 20} MiB",
+            why="a topology dump is a few kilobytes",
+            do="Cut the dump out of the log and import that",
+        )
+    if not data.strip():
+        raise ImportProblem(
+            "input is empty",
+            where=f"{len(data)} bytes",
+            why="there is nothing to read",
+            do="Save the dump first: nvidia-smi topo -m > topo.txt",
+        )
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or _every_second_byte_is_zero(data[:4096]):
+        raise ImportProblem(
+            "input is UTF-16 text",
+            where="byte 0",
+            why="dumps are read as UTF-8",
+            do="Convert it: iconv -f UTF-16 -t UTF-8 FILE > topo.txt",
+        )
+    nul = data.find(b"\0")
+    if nul >= 0:
+        raise ImportProblem(
+            "input is binary",
+            where=f"byte {nul}",
+            why="text has no NUL bytes",
+            do="Import the text that the tool printed; unpack compressed files first",
+        )
+    return data.decode("utf-8", errors="replace")
+
+
+def _every_second_byte_is_zero(head: bytes) -> bool:
+    return len(head) >= 4 and (not any(head[0::2]) or not any(head[1::2]))
+
+
+def plain(text: str) -> str:
+    """The same text without terminal escapes and zero-width characters. Tabs stay: they part columns."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if "[" in text:
+        text = ANSI.sub("", text)
+    if not text.isascii():
+        text = INVISIBLE.sub("", text)
+    return text
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of cleaned text. One longer than MAX_LINE is noise and becomes blank: the count of lines stays."""
+    return [line if len(line) <= MAX_LINE else "" for line in plain(text).split("\n")]
+
+
+def quoted(line: str) -> str:
+    """A piece of input made safe for a message: printable, one line, short."""
+    shown = "".join(c if c.isprintable() else " " for c in line[: QUOTE_LIMIT * 4])
+    shown = " ".join(shown.split())
+    return f'"{shown[: QUOTE_LIMIT - 3]}..."' if len(shown) > QUOTE_LIMIT else f'"{shown}"'

@@ -1,0 +1,51 @@
+"""What the CPU is to GPU traffic: an Intel root complex cuts it into small packets, a socket link carries what it can.
+
+Model numbers as NVIDIA/nccl src/graph/topo.cc and the kernel's arch/x86 family tables group them.
+"""
+
+import re
+
+import msgspec
+
+# (family, first model): the entry with the highest first model not above the CPU's own counts.
+INTEL = (
+    (6, 0, "intel-broadwell"),
+    (6, 0x55, "intel-skylake"),
+    (6, 0x8F, "intel-sapphire-rapids"),
+    (6, 0xCF, "intel-emerald-rapids"),
+)
+AMD = (
+    (23, 0, "amd-zen1"),
+    (23, 0x30, "amd-zen2"),
+    (25, 0, "amd-zen3"),
+    (25, 0x10, "amd-zen4"),
+    (25, 0x20, "amd-zen3"),
+    (25, 0x60, "amd-zen4"),
+    (26, 0, "amd-zen5"),
+)
+
+
+class Cpu(msgspec.Struct, frozen=True, kw_only=True):
+    """vendor: ``intel``, ``amd`` or as the kernel prints it. link: key of the socket link rate, None if not known."""
+
+    vendor: str
+    link: str | None = None
+
+    @property
+    def intel(self) -> bool:
+        """Whether peer traffic is cut into 64-byte packets."""
+        return self.vendor == "intel"
+
+
+def identify(cpuinfo: str | None) -> Cpu | None:
+    """The CPU of /proc/cpuinfo's text, None where it names none (Arm prints no vendor_id)."""
+    fields = dict(re.findall(r"^(vendor_id|cpu family|model)[ \t]*:[ \t]*(\S+)", (cpuinfo or "")[:65536], re.MULTILINE))
+    vendor = {"GenuineIntel": "intel", "AuthenticAMD": "amd"}.get(fields.get("vendor_id", ""))
+    if vendor is None:
+        return Cpu(vendor=fields["vendor_id"]) if "vendor_id" in fields else None
+    family, model = fields.get("cpu family", ""), fields.get("model", "")
+    if not (family.isdecimal() and model.isdecimal()):
+        return Cpu(vendor=vendor)
+    table = INTEL if vendor == "intel" else AMD
+    fits = [(first, name) for of, first, name in table if of == int(family) and first <= int(model)]
+    return Cpu(vendor=vendor, link=max(fits)[1] if fits else None)

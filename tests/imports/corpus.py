@@ -1,0 +1,28 @@
+"""Pastes of real machines with their right reading: tests/data/topo/*.yml, one machine a file.
+
+raw is the paste, in which ``\\e`` stands for ESC when raw_escapes is set; everything else is the answer.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+FOLDER = Path(__file__).parent.parent / "data" / "topo"
+CASES: list[dict[str, Any]] = [
+    yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(FOLDER.glob("*.yml"))
+]
+
+
+def raw(case: dict[str, Any]) -> str:
+    text: str = case["raw"]
+    return text.replace("\\e", "\x1b") if case["raw_escapes"] else text
+
+
+def by_id(case_id: str) -> str:
+    return raw(next(case for case in CASES if case["id"] == case_id))
+
+
+def today(cls: str | None) -> str | None:
+    """Drivers before 2017 called SYS SOC."""
+    return "SYS" if cls == "SOC" else cls

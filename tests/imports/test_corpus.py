@@ -1,0 +1,83 @@
+"""Every real paste reads to the right matrix, NICs and affinities; every paste without a matrix is refused."""
+
+import pytest
+
+from gpucheck.imports import ImportProblem, read
+from gpucheck.model import Verdict
+from tests.imports.corpus import CASES, raw, today
+
+READABLE = [case for case in CASES if not case.get("negative")]
+NEGATIVE = [case for case in CASES if case.get("negative")]
+QUIET = {Verdict.SKIP}
+
+
+def ids(cases):
+    return [case["id"] for case in cases]
+
+
+def test_the_corpus_is_here():
+    """A glob that finds nothing would make every test below pass."""
+    assert len(READABLE) >= 41
+    assert len(NEGATIVE) >= 1
+    assert all(case["source"] for case in CASES)
+
+
+@pytest.mark.parametrize("case", READABLE, ids=ids(READABLE))
+def test_the_matrix_is_read(case):
+    topology = read(raw(case))
+    answer = [[today(cell) for cell in row] for row in case["matrix"]]
+
+    assert [gpu.index for gpu in topology.gpus] == list(range(case["gpus"]["count"]))
+    for i, row in enumerate(topology.matrix):
+        for j, cell in enumerate(row):
+            # A paste that lost rows holds some cells neither in the row nor in the mirrored one.
+            assert cell == answer[i][j] or (cell is None and not case["raw_complete"]), (i, j)
+
+
+@pytest.mark.parametrize("case", READABLE, ids=ids(READABLE))
+def test_the_affinities_are_read(case):
+    topology = read(raw(case))
+    absent = [None] * len(topology.gpus)
+
+    assert [gpu.cpu_affinity for gpu in topology.gpus] == (case["cpu_affinity"] or absent)
+    assert [gpu.numa_affinity for gpu in topology.gpus] == (case["numa_affinity"] or absent)
+    assert [gpu.gpu_numa_id for gpu in topology.gpus] == (case.get("gpu_numa_id") or absent)
+
+
+@pytest.mark.parametrize("case", READABLE, ids=ids(READABLE))
+def test_the_nics_are_read(case):
+    topology = read(raw(case))
+    nics = case.get("nics") or {"columns": [], "gpu_to_nic": [[] for _ in topology.gpus]}
+
+    assert [nic.label for nic in topology.nics] == nics["columns"]
+    for i in range(len(topology.gpus)):
+        assert [nic.classes[i] for nic in topology.nics] == [today(cls) for cls in nics["gpu_to_nic"][i]]
+    names = {nic.label: nic.name for nic in topology.nics}
+    assert {label: names[label] for label in nics.get("names", {})} == nics.get("names", {})
+
+
+@pytest.mark.parametrize("case", READABLE, ids=ids(READABLE))
+def test_only_an_incomplete_paste_is_complained_about(case):
+    loud = [finding for finding in read(raw(case)).findings if finding.verdict not in QUIET]
+
+    assert bool(loud) is not case["raw_complete"]
+
+
+@pytest.mark.parametrize("case", READABLE, ids=ids(READABLE))
+def test_pairs_crossing_numa_nodes_are_counted_from_single_nodes_only(case):
+    """N/A must not become node 0, and "0-1" is no node."""
+    topology = read(raw(case))
+    nodes = {gpu.index: gpu.numa_node for gpu in topology.gpus}
+    if case["cross_numa_pairs"] is None:
+        assert None in nodes.values()
+    else:
+        assert sum(nodes[pair.a] != nodes[pair.b] for pair in topology.pairs) == case["cross_numa_pairs"]
+
+
+@pytest.mark.parametrize("case", NEGATIVE, ids=ids(NEGATIVE))
+def test_a_paste_without_a_matrix_is_refused_with_its_first_words(case):
+    with pytest.raises(ImportProblem) as problem:
+        read(raw(case))
+
+    assert raw(case)[:20] in str(problem.value)
+    assert problem.value.do

@@ -1,0 +1,107 @@
+"""What is shown can be read back, is never cut, and says SIMULATED where it is."""
+
+import json
+
+import click
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from gpucheck import imports
+from gpucheck.model import Nic, Topology, Verdict
+from gpucheck.render.topology import to_json, to_text
+from gpucheck.topology import build
+from tests.imports.corpus import CASES, raw
+from tests.machines import h100, on_bus, p100, reading
+from tests.topology.strategies import pasted
+
+P100S = build(reading(p100(0), p100(1)), on_bus(p100(0), p100(1)), simulated=True)
+H100S = build(reading(*map(h100, range(4))), on_bus(*map(h100, range(4))), simulated=False)
+READABLE = [case for case in CASES if not case.get("negative")]
+
+
+def plain(topology: Topology, **options: str) -> str:
+    return click.unstyle(to_text(topology, **options))
+
+
+@settings(max_examples=200)
+@given(pasted())
+def test_import_of_render_is_the_identity(topology):
+    """Matrix, NICs and affinities of any machine survive being shown and read back."""
+    back = imports.read(plain(topology))
+
+    assert (back.matrix, back.pairs, back.gpus, back.nics) == (
+        topology.matrix,
+        topology.pairs,
+        topology.gpus,
+        topology.nics,
+    )
+
+
+@pytest.mark.parametrize("case", READABLE, ids=[case["id"] for case in READABLE])
+def test_every_real_paste_survives_being_shown(case):
+    """Those with gaps too: a gap is shown as ? and read back as a gap."""
+    topology = imports.read(raw(case))
+    back = imports.read(plain(topology))
+
+    assert (back.matrix, back.gpus, back.nics) == (topology.matrix, topology.gpus, topology.nics)
+
+
+def test_what_is_shown_in_colour_can_be_read_back_too():
+    assert imports.read(to_text(H100S)).matrix == H100S.matrix
+
+
+def test_simulated_is_the_first_thing_said():
+    assert plain(P100S, about="p100-pcie-x2").startswith("SIMULATED p100-pcie-x2")
+    assert "SIMULATED" not in plain(H100S)
+
+
+def test_pairs_that_expect_the_same_are_one_line():
+    text = plain(H100S)
+
+    assert text.count("18 NVLinks of generation 4") == 1
+    assert "NV18  382.5 GB/s (low 355.73, line rate 450)" in text
+    assert "6 pairs: 0-1, 0-2, 0-3, 1-2, 1-3, 2-3" in text
+
+
+def test_each_class_has_its_colour():
+    assert click.style("NV18", fg="green") in to_text(H100S)
+    assert click.style("PIX ", fg="cyan") in to_text(P100S)
+
+
+def test_a_finding_says_what_why_and_what_to_do():
+    disagreeing = build(reading(p100(0), p100(1), ancestor="SYS"), on_bus(p100(0), p100(1)), simulated=False)
+    text = plain(disagreeing)
+
+    assert "WARN     topology  pair:0000:03:00.0-0000:04:00.0: NVML: SYS, wanted sysfs: PIX" in text
+    assert "\n         why  " in text
+    assert "\n         do   " in text
+
+
+def test_a_name_cannot_drive_the_terminal():
+    """A NIC or GPU name is a host's string."""
+    evil = msgspec.structs.replace(P100S, nics=(Nic(label="NIC0", name="\x1b[2Jmlx5_0", classes=("PIX", "PIX")),))
+
+    assert "\x1b[2J" not in to_text(evil)
+
+
+def test_json_keeps_the_contract():
+    """DESIGN's key names are read by other programs."""
+    answer = json.loads(to_json(P100S))
+
+    assert answer["schema"] == "gpucheck.topology/1"
+    assert (answer["simulated"], answer["source"]) == (True, "nvml")
+    assert answer["matrix"] == [["X", "PIX"], ["PIX", "X"]]
+    assert {"index", "name", "uuid", "pci_bus_id", "numa_node", "cpu_affinity"} <= answer["gpus"][0].keys()
+    (pair,) = answer["pairs"]
+    assert (pair["a"], pair["b"], pair["class"]) == (0, 1, "PIX")
+    assert pair["expected"].keys() == {"unidirectional_gb_s", "low_gb_s", "high_gb_s", "basis"}
+    assert (answer["nics"], answer["findings"]) == ([], [])
+
+
+def test_json_findings_have_lower_case_verdicts():
+    case = next(case for case in CASES if case["id"] == "topo-dgx2-16gpu-first-rows")
+    answer = json.loads(to_json(imports.read(raw(case))))
+
+    assert answer["findings"][0]["verdict"] == Verdict.UNKNOWN.value == "unknown"
+    assert answer["matrix"][15][14] is None

@@ -1,0 +1,101 @@
+"""Random machines: topologies as an importer reads them, PCI trees, and NVLink graphs."""
+
+from hypothesis import strategies as st
+
+from gpucheck.model import Gpu, Nic, NvLink, NvmlReading, Pair, PciDevice, Topology, TopologyGpu
+
+PCIE = ("PIX", "PXB", "PHB", "NODE", "SYS")
+classes = st.sampled_from(PCIE) | st.integers(1, 36).map(lambda links: f"NV{links}")
+cpu_lists = st.lists(st.integers(0, 600), min_size=1, max_size=4, unique=True).map(
+    lambda cpus: ",".join(f"{cpu}-{cpu + 7}" for cpu in sorted(cpus))
+)
+nic_names = st.from_regex(r"mlx5_[0-9]{1,2}", fullmatch=True) | st.just("rocep49s0") | st.just("mlx5_bond_0")
+
+
+@st.composite
+def pasted(draw):
+    """What nvidia-smi topo -m can print, and what its importer makes of it."""
+    count = draw(st.integers(1, 16))
+    cells = {(i, j): draw(classes) for i in range(count) for j in range(i + 1, count)}
+    matrix = tuple(tuple("X" if i == j else cells[min(i, j), max(i, j)] for j in range(count)) for i in range(count))
+    numa = draw(st.lists(st.none() | st.integers(0, 7), min_size=count, max_size=count))
+    cpus = draw(st.lists(st.none() | cpu_lists, min_size=count, max_size=count))
+    gpu_numa = draw(st.just(None) | st.just("N/A") | st.integers(2, 9).map(str))
+    gpus = tuple(
+        TopologyGpu(
+            index=i,
+            numa_node=numa[i],
+            cpu_affinity=cpus[i],
+            numa_affinity=None if numa[i] is None else str(numa[i]),
+            gpu_numa_id=gpu_numa,
+        )
+        for i in range(count)
+    )
+    names = draw(st.lists(nic_names, max_size=6, unique=True))
+    by_number = draw(st.booleans())
+    nics = tuple(
+        Nic(
+            label=f"NIC{i}" if by_number else name,
+            name=name,
+            classes=tuple(draw(st.lists(st.sampled_from(PCIE), min_size=count, max_size=count))),
+        )
+        for i, name in enumerate(names)
+    )
+    pairs = tuple(Pair(a=i, b=j, cls=cls) for (i, j), cls in cells.items())
+    return Topology(source="nvidia-smi-topo", gpus=gpus, matrix=matrix, nics=nics, pairs=pairs)
+
+
+@st.composite
+def pci_trees(draw):
+    """GPUs at the leaves of a random forest of bridges, one tree a root bus, NUMA nodes told or not."""
+    devices = []
+    for root in range(draw(st.integers(1, 3))):
+        numa = draw(st.none() | st.integers(0, 1))
+        bridges = [()]
+        for number in range(draw(st.integers(0, 6))):
+            bridges.append((*draw(st.sampled_from(bridges)), f"0000:{root}{number:x}:01.0"))
+        devices += [
+            PciDevice(
+                bus_id=f"0000:{root}{number:x}:00.0",
+                vendor_id="10de",
+                device_id="2330",
+                class_id="030200",
+                numa_node=numa,
+                path=draw(st.sampled_from(bridges)),
+                root=f"pci0000:{root}0",
+            )
+            for number in range(draw(st.integers(0, 4)))
+        ]
+    return tuple(devices)
+
+
+@st.composite
+def machines(draw):
+    """A reading and its PCI tree: random links, also ones whose other end says something else."""
+    pci = draw(pci_trees())
+    ids = [device.bus_id for device in pci]
+    kinds = st.sampled_from(["gpu", "switch", "unknown", None])
+    link = st.builds(
+        NvLink,
+        link=st.integers(0, 17),
+        active=st.booleans(),
+        remote_kind=kinds,
+        remote_bus_id=st.none() | (st.sampled_from(ids) if ids else st.none()),
+    )
+    gpus = tuple(
+        Gpu(
+            index=i,
+            name="NVIDIA H100",
+            uuid=f"GPU-{i}",
+            pci_bus_id=bus_id,
+            device_id="2330",
+            compute_capability=draw(st.sampled_from(["9.0", "8.9", None])),
+            nvlinks=tuple(draw(st.lists(link, max_size=4))),
+        )
+        for i, bus_id in enumerate(ids)
+    )
+    row = st.lists(st.none() | st.sampled_from(PCIE), min_size=len(ids), max_size=len(ids)).map(tuple)
+    ancestors = draw(st.just(()) | st.lists(row, min_size=len(ids), max_size=len(ids)).map(tuple))
+    return NvmlReading(
+        driver_version="580.1", nvml_version="13", cuda_version=None, gpus=gpus, ancestors=ancestors
+    ), pci

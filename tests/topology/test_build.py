@@ -1,0 +1,166 @@
+"""A live topology: NVLink over NVML's ancestor over sysfs, and every disagreement is a finding."""
+
+import msgspec
+import pytest
+from hypothesis import given
+
+from gpucheck import imports
+from gpucheck.model import Gpu, NvLink, PciDevice, Verdict
+from gpucheck.topology import Cpu, build, with_expectations
+from tests.imports.corpus import by_id
+from tests.machines import h100, on_bus, p100, reading
+from tests.topology.strategies import machines
+
+P100S = (p100(0), p100(1))
+H100S = (h100(0), h100(1), h100(2))
+
+
+def changed(value, **fields):
+    return msgspec.structs.replace(value, **fields)
+
+
+def build_(reading_, pci, **options):
+    return build(reading_, pci, False, **options)
+
+
+def test_a_pair_below_one_switch():
+    topology = build_(reading(*P100S), on_bus(*P100S))
+
+    assert topology.matrix == (("X", "PIX"), ("PIX", "X"))
+    assert topology.findings == ()
+    assert topology.pairs[0].expected is not None
+    assert topology.pairs[0].expected.basis == "PCIe Gen3 x16 15.75 GB/s x 0.86 same switch"
+    assert (topology.source, topology.simulated, topology.gpus[0].numa_node) == ("nvml", False, 0)
+
+
+def test_nvswitch_outranks_the_pcie_path():
+    topology = build_(reading(*H100S), on_bus(*H100S))
+
+    assert topology.matrix[0] == ("X", "NV18", "NV18")
+    assert [pair.cls for pair in topology.pairs] == ["NV18"] * 3
+
+
+def test_simulated_is_passed_on():
+    assert build(reading(*P100S), on_bus(*P100S), simulated=True).simulated
+
+
+def test_nvml_and_sysfs_disagreeing_is_a_warning_about_the_pair():
+    (finding,) = build_(reading(*P100S, ancestor="SYS"), on_bus(*P100S)).findings
+
+    assert (finding.verdict, finding.check, finding.cause) == (Verdict.WARN, "topology", None)
+    assert finding.subject == "pair:0000:03:00.0-0000:04:00.0"
+    assert (finding.seen, finding.wanted) == ("NVML: SYS", "sysfs: PIX")
+
+
+def test_the_disagreement_is_seen_behind_nvlink_too():
+    """The PCIe path still carries host copies and NCCL's fallback."""
+    assert build_(reading(*H100S, ancestor="SYS"), on_bus(*H100S)).findings
+
+
+def test_nvml_contradicting_itself_counts_as_the_farther_class():
+    said = changed(reading(*P100S), ancestors=(("X", "PIX"), ("SYS", "X")))
+    topology = build_(said, ())
+
+    assert topology.matrix == (("X", "SYS"), ("SYS", "X"))
+    assert topology.findings[0].verdict is Verdict.WARN
+
+
+def test_sysfs_fills_in_for_a_silent_nvml():
+    topology = build_(changed(reading(*P100S), ancestors=()), on_bus(*P100S))
+
+    assert topology.pairs[0].cls == "PIX"
+
+
+def test_a_pair_that_nobody_knows_is_unknown():
+    topology = build_(changed(reading(*P100S), ancestors=()), ())
+
+    assert topology.matrix[0] == ("X", None)
+    assert topology.findings[0].verdict is Verdict.UNKNOWN
+
+
+def test_ends_that_count_links_differently_are_a_warning():
+    a, b = P100S
+    to_b, to_a = (NvLink(link=0, active=True, remote_kind="gpu", remote_bus_id=g.pci_bus_id) for g in (b, a))
+    pair = changed(a, nvlinks=(to_b, changed(to_b, link=1))), changed(b, nvlinks=(to_a,))
+    topology = build_(reading(*pair), on_bus(*pair))
+
+    assert topology.pairs[0].cls == "NV1"
+    assert [(f.verdict, f.seen, f.wanted) for f in topology.findings] == [(Verdict.WARN, 1, 2)]
+
+
+@pytest.mark.parametrize("status", ["CNS", "GNS", "TNS", "DR", "NS"])
+def test_a_pair_without_p2p_expects_nothing_and_says_why(status):
+    """GeForce copies go through host memory: the path's rate says nothing about them."""
+    refused = changed(reading(*P100S), p2p={"read": (("X", status), (status, "X"))})
+    topology = build_(refused, on_bus(*P100S))
+
+    assert topology.pairs[0].expected is None
+    assert [f.verdict for f in topology.findings] == [Verdict.SKIP]
+    assert status in str(topology.findings[0].seen)
+
+
+def test_a_narrow_bridge_on_the_way_narrows_the_expectation():
+    """Two GPUs of different host bridges; one root port is x4. Its bridge is known to sysfs."""
+    a, b = on_bus(*P100S)
+    far = changed(b, path=("0000:80:01.0",), root="pci0000:80")
+    port = PciDevice(
+        bus_id="0000:80:01.0",
+        vendor_id="8086",
+        device_id="2030",
+        class_id="060400",
+        link=changed(P100S[0].pcie, max_width=4),
+    )
+    expected = build_(reading(*P100S, ancestor="NODE"), (a, far, port), cpu=Cpu(vendor="amd")).pairs[0].expected
+
+    assert expected is not None
+    assert expected.high_gb_s == 3.94
+    assert "0000:80:01.0" in expected.basis
+
+
+def test_rdma_functions_become_nics_with_their_distance():
+    near = PciDevice(
+        bus_id="0000:05:00.0",
+        vendor_id="15b3",
+        device_id="1017",
+        class_id="020700",
+        numa_node=0,
+        root="pci0000:00",
+        path=("0000:00:01.0", "0000:01:00.0", "0000:02:04.0"),
+    )
+    (nic,) = build_(reading(*P100S), (*on_bus(*P100S), near)).nics
+
+    assert (nic.label, nic.name, nic.classes) == ("NIC0", "0000:05:00.0", ("PIX", "PIX"))
+
+
+@given(machines())
+def test_any_machine_gives_a_symmetric_matrix(machine):
+    nvml, pci = machine
+    topology = build_(nvml, pci)
+    count = len(nvml.gpus)
+
+    assert [len(row) for row in topology.matrix] == [count] * count
+    assert all(topology.matrix[i][j] == topology.matrix[j][i] for i in range(count) for j in range(count))
+    assert all((topology.matrix[i][j] == "X") is (i == j) for i in range(count) for j in range(count))
+    assert len(topology.pairs) == count * (count - 1) // 2
+    assert all(pair.cls == topology.matrix[pair.a][pair.b] for pair in topology.pairs)
+
+
+def test_a_paste_expects_only_what_it_names():
+    names = "".join(f"GPU {i}: NVIDIA GeForce RTX 3090 (UUID: GPU-{i})\n" for i in range(2))
+    paste = by_id("topo-3090x2-nv4-am4")
+    named, nameless = with_expectations(imports.read(names + paste)), with_expectations(imports.read(paste))
+
+    assert named.pairs[0].expected is not None
+    assert named.pairs[0].expected.high_gb_s == 56.25
+    assert named.findings == ()
+    assert nameless.pairs[0].expected is None
+    assert [finding.verdict for finding in nameless.findings] == [Verdict.SKIP]
+
+
+def test_a_gpu_without_a_pci_function_is_still_listed():
+    """A container may hide /sys."""
+    lonely: tuple[Gpu, ...] = P100S
+    topology = build_(reading(*lonely, ancestor="PHB"), ())
+
+    assert [gpu.pci_bus_id for gpu in topology.gpus] == [gpu.pci_bus_id for gpu in lonely]
+    assert topology.matrix[0] == ("X", "PHB")

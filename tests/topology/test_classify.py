@@ -1,0 +1,62 @@
+"""Classes from bridge chains: one switch, several, the host bridge, the socket, the machine."""
+
+import pytest
+from hypothesis import given
+
+from gpucheck.model import PciDevice
+from gpucheck.topology import classify
+from gpucheck.topology.classify import crossed
+from tests.topology.strategies import pci_trees
+
+UP, UP2 = "0000:02:00.0", "0000:04:00.0"
+
+
+def gpu(bus, *path, root="pci0000:00", numa=0):
+    return PciDevice(
+        bus_id=f"0000:{bus}:00.0",
+        vendor_id="10de",
+        device_id="2330",
+        class_id="030200",
+        numa_node=numa,
+        path=path,
+        root=root,
+    )
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "cls"),
+    [
+        (gpu("10", "rp", UP, "d0"), gpu("11", "rp", UP, "d1"), "PIX"),
+        (gpu("10", "rp"), gpu("11", "rp"), "PIX"),
+        (gpu("10", "rp", UP, "d0", UP2, "e0"), gpu("11", "rp", UP, "d0", UP2, "e1"), "PIX"),
+        (gpu("10", "rp", UP, "d0", UP2, "e0"), gpu("11", "rp", UP, "d1", "0000:05:00.0", "f0"), "PXB"),
+        (gpu("10", "rp", UP, "d0", UP2, "e0"), gpu("11", "rp", UP, "d1"), "PXB"),
+        (gpu("10", "rp", UP, "d0", "bridge"), gpu("11", "rp", UP, "d1"), "PXB"),
+        (gpu("10", "rp0"), gpu("11", "rp1"), "PHB"),
+        (gpu("10"), gpu("11"), "PHB"),
+        (gpu("10", "rp0", root="pci0000:00"), gpu("11", "rp1", root="pci0000:40"), "NODE"),
+        (gpu("10", "rp0", numa=0), gpu("11", "rp1", root="pci0000:80", numa=1), "SYS"),
+        (gpu("10", "rp0", numa=None), gpu("11", "rp1", root="pci0000:80", numa=1), None),
+        (gpu("10", "rp0", numa=None), gpu("11", "rp1", root="pci0000:80", numa=None), None),
+        (gpu("10"), gpu("10"), "X"),
+    ],
+)
+def test_the_class_follows_the_bridge_chains(a, b, cls):
+    """Firmware that tells no NUMA node leaves NODE and SYS undecided."""
+    assert classify(a, b) == cls
+    assert classify(b, a) == cls
+
+
+def test_what_lies_above_the_shared_switch_is_not_crossed():
+    """An uplink trained down does not slow two GPUs below it."""
+    a, b = gpu("10", "rp", UP, "d0"), gpu("11", "rp", UP, "d1")
+
+    assert crossed(a, b) == ("d0", a.bus_id, b.bus_id, "d1")
+
+
+@given(pci_trees())
+def test_any_tree_gives_a_symmetric_matrix(devices):
+    for a in devices:
+        for b in devices:
+            assert classify(a, b) == classify(b, a)
+            assert (classify(a, b) == "X") is (a.bus_id == b.bus_id)

@@ -1,0 +1,119 @@
+"""Expected bandwidth is rate x factor of the narrowest hop, and says so."""
+
+import msgspec
+import pytest
+
+from gpucheck.model import PcieLink
+from gpucheck.topology import Cpu, Hop, expected, identify
+from tests.machines import GEN3_X16, GEN5_X16, h100, p100
+
+INTEL, ZEN4 = Cpu(vendor="intel", link="intel-skylake"), Cpu(vendor="amd", link="amd-zen4")
+
+
+def hops(*links):
+    return [Hop(f"0000:0{n}:00.0", link) for n, link in enumerate(links)]
+
+
+@pytest.mark.parametrize(
+    ("cls", "links", "cpu", "middle", "low", "high"),
+    [
+        ("PIX", (GEN3_X16, GEN3_X16), None, 15.75 * 0.86, 15.75 * 0.86 * 0.85, 15.75),
+        ("PXB", (GEN5_X16, GEN3_X16), ZEN4, 15.75 * 0.86, 15.75 * 0.86 * 0.85, 15.75),
+        ("PHB", (GEN5_X16,), ZEN4, 63 * 0.80, 63 * 0.80 * 0.85, 63),
+        ("PHB", (GEN5_X16,), INTEL, 63 * 0.68, 63 * 0.68 * 0.85, 63),
+        ("NODE", (GEN5_X16,), None, 63 * 0.80, 63 * 0.68 * 0.85, 63),
+        ("SYS", (GEN5_X16,), ZEN4, 63 * 0.78, 24, 63),
+        ("SYS", (GEN3_X16,), INTEL, 15.75 * 0.78, 10, 15.75),
+        ("SYS", (GEN3_X16,), None, 15.75 * 0.78, 6, 15.75),
+    ],
+)
+def test_pcie(cls, links, cpu, middle, low, high):
+    """An unknown CPU widens the range downwards; a socket link bounds the low end and is never a ceiling."""
+    answer = expected(cls, p100(0), p100(1), hops(*links), cpu)
+
+    assert answer is not None
+    assert (answer.unidirectional_gb_s, answer.low_gb_s, answer.high_gb_s) == pytest.approx(
+        (middle, low, high), abs=0.01
+    )
+
+
+@pytest.mark.parametrize(
+    ("cls", "gpu", "middle", "low", "high"),
+    [
+        ("NV18", h100, 450 * 0.85, 450 * 0.85 * 0.93, 450),
+        ("NV17", h100, 425 * 0.85, 425 * 0.85 * 0.93, 425),
+        ("NV1", p100, 20 * 0.91, 20 * 0.91 * 0.93, 20),
+    ],
+)
+def test_nvlink(cls, gpu, middle, low, high):
+    answer = expected(cls, gpu(0), gpu(1), [])
+
+    assert answer is not None
+    assert (answer.unidirectional_gb_s, answer.low_gb_s, answer.high_gb_s) == pytest.approx(
+        (middle, low, high), abs=0.01
+    )
+
+
+def test_the_basis_can_be_worked_out_again_by_hand():
+    pix = expected("PIX", p100(0), p100(1), hops(GEN3_X16, GEN3_X16))
+    nv = expected("NV18", h100(0), h100(1), [])
+
+    assert pix is not None
+    assert pix.basis == "PCIe Gen3 x16 15.75 GB/s x 0.86 same switch"
+    assert nv is not None
+    assert nv.basis == "18 NVLinks of generation 4 x 25 GB/s x 0.85 copy engine"
+
+
+def test_an_idle_link_is_taken_at_its_maximum():
+    """An idle GPU lowers its generation; that is no slower path."""
+    idle = msgspec.structs.replace(GEN3_X16, generation=1)
+    answer = expected("PIX", p100(0), p100(1), hops(idle, GEN3_X16))
+
+    assert answer is not None
+    assert answer.high_gb_s == 15.75
+
+
+def test_the_narrowest_hop_is_named():
+    x8 = msgspec.structs.replace(GEN3_X16, max_width=8)
+    answer = expected("PHB", p100(0), p100(1), hops(GEN3_X16, x8), ZEN4)
+
+    assert answer is not None
+    assert "Gen3 x8 7.88 GB/s" in answer.basis
+    assert "0000:01:00.0" in answer.basis
+
+
+@pytest.mark.parametrize("cls", [None, "X", "PIX", "SYS", "NV4"])
+def test_nothing_is_expected_where_a_rate_is_not_known(cls):
+    nameless = msgspec.structs.replace(p100(0), compute_capability="8.9", name="a GPU of tomorrow")
+
+    assert expected(cls, nameless, nameless, hops(GEN3_X16, PcieLink())) is None
+
+
+CPUINFO = "processor\t: 0\nvendor_id\t: {}\ncpu family\t: {}\nmodel\t\t: {}\nmodel name\t: whatever 9 thing\n\n"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "model", "answer"),
+    [
+        ("GenuineIntel", 6, 79, Cpu(vendor="intel", link="intel-broadwell")),
+        ("GenuineIntel", 6, 85, Cpu(vendor="intel", link="intel-skylake")),
+        ("GenuineIntel", 6, 106, Cpu(vendor="intel", link="intel-skylake")),
+        ("GenuineIntel", 6, 143, Cpu(vendor="intel", link="intel-sapphire-rapids")),
+        ("GenuineIntel", 6, 207, Cpu(vendor="intel", link="intel-emerald-rapids")),
+        ("AuthenticAMD", 23, 1, Cpu(vendor="amd", link="amd-zen1")),
+        ("AuthenticAMD", 23, 49, Cpu(vendor="amd", link="amd-zen2")),
+        ("AuthenticAMD", 25, 1, Cpu(vendor="amd", link="amd-zen3")),
+        ("AuthenticAMD", 25, 17, Cpu(vendor="amd", link="amd-zen4")),
+        ("AuthenticAMD", 25, 33, Cpu(vendor="amd", link="amd-zen3")),
+        ("AuthenticAMD", 26, 2, Cpu(vendor="amd", link="amd-zen5")),
+        ("AuthenticAMD", 21, 2, Cpu(vendor="amd")),
+        ("HygonGenuine", 24, 1, Cpu(vendor="HygonGenuine")),
+    ],
+)
+def test_the_cpu_is_told_by_family_and_model(vendor, family, model, answer):
+    assert identify(CPUINFO.format(vendor, family, model)) == answer
+
+
+@pytest.mark.parametrize("text", [None, "", "processor\t: 0\nCPU implementer\t: 0x41\n"])
+def test_a_cpu_that_is_not_named_is_none(text):
+    assert identify(text) is None
