@@ -1,0 +1,74 @@
+"""The driver's kernel side: which module is loaded, which one is installed, open or proprietary."""
+
+import re
+import subprocess
+from pathlib import Path
+
+from gpucheck.host.pci import text
+from gpucheck.model import DriverState
+
+# Where DKMS on Ubuntu and on the CentOS family puts the module; a packaged one is below kernel/.
+MODULE_PLACES = ("updates/dkms/nvidia.ko", "extra/nvidia.ko")
+VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
+SECONDS = 10.0
+
+
+def read_driver(root: Path, kernel: str, *, simulated: bool) -> DriverState:
+    """Loaded: from /sys and /proc below root. Installed: from modinfo, or from a simulated root's stand-in file."""
+    banner = (text(root / "proc/driver/nvidia/version") or "").partition("\n")[0]
+    loaded = text(root / "sys/module/nvidia/version") or _version_in(banner)
+    installed = _stand_in(root / "lib/modules" / kernel) if simulated else _modinfo(kernel)
+    return DriverState(
+        loaded_version=loaded,
+        loaded_flavour=_flavour_of_banner(banner) if loaded else None,
+        installed_version=installed.get("version"),
+        installed_flavour=_flavour_of_license(installed.get("license")),
+        nouveau_loaded=(root / "sys/module/nouveau").is_dir(),
+    )
+
+
+def _version_in(banner: str) -> str | None:
+    found = VERSION.search(banner)
+    return found[0] if found else None
+
+
+def _flavour_of_banner(banner: str) -> str | None:
+    if "Open Kernel Module" in banner:
+        return "open"
+    return "proprietary" if "Kernel Module" in banner else None
+
+
+def _flavour_of_license(license_: str | None) -> str | None:
+    """The open module says ``Dual MIT/GPL``, the proprietary one ``NVIDIA``."""
+    if license_ is None:
+        return None
+    return "open" if "GPL" in license_ else "proprietary"
+
+
+def _stand_in(modules: Path) -> dict[str, str]:
+    """``key=value`` lines of the module that stands in for a compiled one."""
+    for place in MODULE_PLACES:
+        words = text(modules / place)
+        if words is not None:
+            pairs = (line.partition("=") for line in words.splitlines() if "=" in line)
+            return {key.strip(): value.strip() for key, _, value in pairs}
+    return {}
+
+
+def _modinfo(kernel: str) -> dict[str, str]:
+    """version and license of the nvidia module for this kernel; nothing where there is none, or no modinfo."""
+    found = {}
+    for field in ("version", "license"):
+        words = output(["modinfo", "-k", kernel, "-F", field, "nvidia"])
+        if words:
+            found[field] = words.strip()
+    return found
+
+
+def output(command: list[str]) -> str | None:
+    """What a program prints, whatever its exit status; None where there is no such program or it does not end."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS, errors="replace")
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout

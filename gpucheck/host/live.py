@@ -1,0 +1,132 @@
+"""The machine we run on, asked at most once for each thing."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar, cast
+
+import msgspec
+
+from gpucheck.host import simulated
+from gpucheck.host.child import ask_child
+from gpucheck.host.driver import read_driver
+from gpucheck.host.packages import read_packages, read_python_packages, read_services
+from gpucheck.host.pci import read_pci
+from gpucheck.host.system import os_release, read_system
+from gpucheck.model import (
+    DriverState,
+    Host,
+    NvmlFailure,
+    NvmlReading,
+    PackageVersion,
+    PciDevice,
+    Simulation,
+    System,
+)
+
+Answer = TypeVar("Answer")
+# Of a simulated machine these belong to the hardware: what is not in its tree is not there.
+HARDWARE = ("/sys/", "/proc/driver/", "/proc/modules", "/proc/cmdline", "/lib/modules/")
+
+
+def live_host(*, isolated: bool, deadline_s: float) -> Host:
+    """This machine, or the simulated one that the environment names.
+
+    isolated: ask NVML in a child process, so that a hang or a crash becomes an NvmlFailure.
+    deadline_s: how long that child may take.
+    """
+    return LiveHost(isolated=isolated, deadline_s=deadline_s, machine=simulated.machine_directory())
+
+
+class LiveHost:
+    """gpucheck.model.Host over sysfs, procfs, NVML, dpkg or rpm, and systemctl.
+
+    machine: the directory of a simulated machine, whose root/ takes the place of / for the hardware.
+    system_root: where the operating system's own files are.
+    """
+
+    def __init__(
+        self, *, isolated: bool, deadline_s: float, machine: Path | None = None, system_root: Path = Path("/")
+    ) -> None:
+        self.isolated = isolated
+        self.deadline_s = deadline_s
+        self.machine = machine
+        self.system_root = system_root
+        self.root = system_root if machine is None else machine / "root"
+        self._answers: dict[object, object] = {}
+
+    def system(self) -> System:
+        """The operating system and the machine."""
+        return self._once("system", lambda: read_system(self.root, self.system_root))
+
+    def simulation(self) -> Simulation | None:
+        """What is simulated; None on real hardware. A directory that does not say counts as simulated all the same."""
+        return self._once("simulation", self._simulation)
+
+    def driver(self) -> DriverState:
+        """The driver's kernel side."""
+        kernel = self.system().kernel
+        return self._once("driver", lambda: read_driver(self.root, kernel, simulated=self.machine is not None))
+
+    def pci(self) -> tuple[PciDevice, ...]:
+        """Every PCI function of vendor NVIDIA, ordered by bus id."""
+        return self._once("pci", lambda: read_pci(self.root))
+
+    def nvml(self) -> NvmlReading | NvmlFailure:
+        """One pass over NVML."""
+        return self._once("nvml", self._nvml)
+
+    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...]:
+        """The installed ones among these names."""
+        wanted = frozenset(names)
+        made = simulated.software(self.machine)
+        if made is not None:
+            found = sorted(wanted & made.packages.keys())
+            return tuple(PackageVersion(name=name, version=made.packages[name], held=True) for name in found)
+        release = self._once("os-release", lambda: os_release(self.system_root))
+        return self._once(("packages", wanted), lambda: read_packages(release, self.system_root, wanted))
+
+    def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
+        """Versions of these distributions in the running interpreter's environment."""
+        wanted = tuple(names)
+        return dict(self._once(("python", wanted), lambda: read_python_packages(wanted)))
+
+    def services(self, names: Iterable[str]) -> dict[str, str | None]:
+        """systemd's ActiveState of each unit."""
+        wanted = tuple(names)
+        made = simulated.software(self.machine)
+        if made is not None:
+            return {name: made.services.get(name) for name in wanted}
+        return dict(self._once(("services", wanted), lambda: read_services(wanted)))
+
+    def read_text(self, path: str) -> str | None:
+        """A text file by absolute path."""
+        hardware = any(path.startswith(prefix) for prefix in HARDWARE)
+        root = self.root if hardware else self.system_root
+        try:
+            return (root / path.lstrip("/")).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+
+    def _simulation(self) -> Simulation | None:
+        if self.machine is None:
+            return None
+        try:
+            return msgspec.json.decode((self.machine / "simulation.json").read_bytes(), type=Simulation)
+        except (OSError, msgspec.DecodeError):
+            return Simulation(profile="unknown", stand_ins=(f"{self.machine}: no readable simulation.json",))
+
+    def _nvml(self) -> NvmlReading | NvmlFailure:
+        if self.isolated:
+            return ask_child(self.deadline_s)
+        try:
+            simulated.preload()
+        except OSError as error:
+            return NvmlFailure(call="dlopen", code=12, name="NVMLError_LibraryNotFound", detail=str(error))
+        from gpucheck.host import nvml
+
+        return nvml.read(lambda call, subject: None)  # noqa: ARG005 - nobody listens
+
+    def _once(self, key: object, ask: Callable[[], Answer]) -> Answer:
+        if key not in self._answers:
+            self._answers[key] = ask()
+        return cast("Answer", self._answers[key])

@@ -1,0 +1,82 @@
+"""Installed packages and services: one call of the package manager for all names, one of systemctl."""
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from gpucheck.host.driver import output
+from gpucheck.host.pci import text
+from gpucheck.model import PackageVersion
+
+RPM_FAMILY = {"rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"}
+VERSIONLOCK = "etc/dnf/plugins/versionlock.list"
+# A name as dpkg and rpm allow it; anything else would be read as an option or a pattern.
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]*")
+
+
+def read_packages(release: dict[str, str], system_root: Path, names: Iterable[str]) -> tuple[PackageVersion, ...]:
+    """The installed ones among ``names``, ordered by name. The distribution decides who is asked: both may be there."""
+    wanted = sorted({name for name in names if NAME.fullmatch(name)})
+    if not wanted:
+        return ()
+    family = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
+    return _rpm(wanted, system_root) if family & RPM_FAMILY else _dpkg(wanted)
+
+
+def _dpkg(names: list[str]) -> tuple[PackageVersion, ...]:
+    """`apt-mark hold` is the selection that dpkg calls ``hold``, so that one call tells all."""
+    shape = "${Package}\t${Version}\t${db:Status-Status}\t${db:Status-Want}\n"
+    found: dict[str, PackageVersion] = {}
+    for line in (output(["dpkg-query", "--show", f"--showformat={shape}", *names]) or "").splitlines():
+        name, full, status, selection = line.split("\t")
+        if status == "installed":
+            found[name] = PackageVersion(name=name, version=full, held=selection == "hold")
+    return tuple(found[name] for name in sorted(found))
+
+
+def _rpm(names: list[str], system_root: Path) -> tuple[PackageVersion, ...]:
+    """Locks are those of dnf's versionlock plugin, which are patterns over name-epoch:version-release.arch."""
+    shape = "%{NAME}\t%{EPOCHNUM}\t%{VERSION}-%{RELEASE}\t%{ARCH}\n"
+    locks = _locks(text(system_root / VERSIONLOCK) or "")
+    found: dict[str, PackageVersion] = {}
+    for line in (output(["rpm", "--query", f"--queryformat={shape}", *names]) or "").splitlines():
+        if line.count("\t") != 3:
+            continue  # "package X is not installed"
+        name, epoch, release, arch = line.split("\t")
+        full = release if epoch == "0" else f"{epoch}:{release}"
+        spellings = (f"{name}-{epoch}:{release}.{arch}", f"{name}-{release}.{arch}", f"{name}-{release}", name)
+        held = any(fnmatchcase(spelling, lock) for lock in locks for spelling in spellings)
+        found[name] = PackageVersion(name=name, version=full, held=held)
+    return tuple(found[name] for name in sorted(found))
+
+
+def _locks(words: str) -> list[str]:
+    """The lines of versionlock.list. Its comments (#) and exclusions (!) begin like no package does and match none."""
+    return [line.strip() for line in words.splitlines() if line.strip()]
+
+
+def read_python_packages(names: Iterable[str]) -> dict[str, str | None]:
+    """Versions from the metadata that installers leave, without importing anything; None where not installed."""
+    return {name: _python_version(name) for name in names}
+
+
+def _python_version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def read_services(names: Iterable[str]) -> dict[str, str | None]:
+    """ActiveState by the name asked for; None where there is no such unit, or no systemd to ask."""
+    wanted = list(dict.fromkeys(names))
+    if not wanted:
+        return {}
+    answer = output(["systemctl", "--no-pager", "show", "--property=LoadState,ActiveState", "--", *wanted]) or ""
+    blocks = [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in answer.split("\n\n")]
+    if len(blocks) != len(wanted):  # systemd is not running: no block is anybody's
+        return dict.fromkeys(wanted)
+    states = (b.get("ActiveState") if b.get("LoadState") not in (None, "not-found") else None for b in blocks)
+    return dict(zip(wanted, states, strict=True))

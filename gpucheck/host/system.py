@@ -1,0 +1,85 @@
+"""The operating system and the machine around the GPUs."""
+
+import os
+import platform
+import shlex
+from pathlib import Path
+
+from gpucheck.host.pci import text
+from gpucheck.model import System
+
+# Beginnings of DMI sys_vendor or product_name -> the hypervisor that writes them.
+HYPERVISORS = {
+    "QEMU": "kvm",
+    "KVM": "kvm",
+    "Standard PC": "kvm",
+    "Amazon EC2": "amazon",
+    "Google": "google",
+    "Microsoft Corporation": "microsoft",
+    "Virtual Machine": "microsoft",
+    "VMware": "vmware",
+    "innotek": "virtualbox",
+    "Xen": "xen",
+    "OpenStack": "openstack",
+    "Alibaba Cloud": "alibaba",
+}
+
+
+def read_system(root: Path, system_root: Path) -> System:
+    """root: where the hardware is, perhaps simulated. system_root: where the operating system is."""
+    release = os_release(system_root)
+    names = platform.uname()
+    return System(
+        hostname=names.node,
+        os_id=release.get("ID", "linux"),
+        os_version=release.get("VERSION_ID", ""),
+        os_name=release.get("PRETTY_NAME", release.get("NAME", "Linux")),
+        arch=names.machine,
+        # The simulated machine may say which kernel it runs; a container's own is that of its engine's host.
+        kernel=text(root / "proc/sys/kernel/osrelease") or names.release,
+        virtual=_hypervisor(root),
+        # A simulated machine is whole: the container that it is simulated in hides none of its GPUs.
+        container=_container(system_root) if root == system_root else None,
+    )
+
+
+def os_release(system_root: Path) -> dict[str, str]:
+    """The keys of /etc/os-release (os-release(5): shell syntax), else of /usr/lib/os-release."""
+    words = text(system_root / "etc/os-release") or text(system_root / "usr/lib/os-release") or ""
+    pairs = (line.partition("=") for line in words.splitlines() if "=" in line and not line.startswith("#"))
+    return {key.strip(): _unquoted(value) for key, _, value in pairs}
+
+
+def _unquoted(value: str) -> str:
+    try:
+        return " ".join(shlex.split(value))
+    except ValueError:  # a quote that is never closed: the text is still worth more than nothing
+        return value.strip("\"'")
+
+
+def _hypervisor(root: Path) -> str | None:
+    vendor = text(root / "sys/class/dmi/id/sys_vendor") or ""
+    product = text(root / "sys/class/dmi/id/product_name") or ""
+    for words in () if _bare_metal(vendor, product) else (product, vendor):
+        for start, hypervisor in HYPERVISORS.items():
+            if words.startswith(start):
+                return hypervisor
+    kind = text(root / "sys/hypervisor/type")
+    if kind:
+        return kind
+    flags = (line for line in (text(root / "proc/cpuinfo") or "").splitlines() if line.startswith("flags"))
+    return "vm" if " hypervisor" in next(flags, "") else None
+
+
+def _bare_metal(vendor: str, product: str) -> bool:
+    """The clouds sell real machines too, under the same vendor: ``g4dn.metal``, or a Microsoft product with a name."""
+    return "metal" in product or (vendor == "Microsoft Corporation" and product != "Virtual Machine")
+
+
+def _container(system_root: Path) -> str | None:
+    if (system_root / ".dockerenv").exists():
+        return "docker"
+    if (system_root / "run/.containerenv").exists():
+        return "podman"
+    named = text(system_root / "run/systemd/container") or os.environ.get("container")  # noqa: SIM112 - systemd writes it small
+    return named or None

@@ -1,0 +1,52 @@
+"""Simulated GPU machines: an NVML library and a sysfs tree of ours under the real clients.
+
+A simulated machine is a directory D (see ``writer`` for every file in it)::
+
+    D/machine.txt       what the NVML library answers
+    D/root/             what /sys, /proc and /lib/modules would hold
+    D/simulation.json   profile, faults and stand-ins (gpucheck.model.Simulation)
+    D/software.json     services and packages that go with the GPUs, only where this process made D for itself
+    D/lib/              libnvidia-ml.so.1, only where this process made D for itself
+
+D is $GPUCHECK_SIMULATOR, else /run/gpucheck-simulator if that holds a simulation.json. Nothing else decides it.
+Everything but ``activate`` is loaded on first use: a machine that is in the cache needs no YAML and no compiler.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from gpucheck.simulator.activation import activate
+
+if TYPE_CHECKING:
+    from gpucheck.simulator.faults import Fault, all_faults
+    from gpucheck.simulator.library import build_library
+    from gpucheck.simulator.profile import Profile, load, profile_names
+    from gpucheck.simulator.writer import write_machine
+
+__all__ = [
+    "Fault",
+    "Profile",
+    "activate",
+    "all_faults",
+    "build_library",
+    "load",
+    "profile_names",
+    "write_machine",
+]
+
+_HOME = {
+    "Fault": "faults",
+    "Profile": "profile",
+    "all_faults": "faults",
+    "build_library": "library",
+    "load": "profile",
+    "profile_names": "profile",
+    "write_machine": "writer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,53 @@
+"""Put a simulated machine under this process and its children; ready ones come from a cache."""
+
+import ctypes
+import hashlib
+import os
+import platform
+from collections.abc import Iterable
+from pathlib import Path
+
+from gpucheck.simulator.cache import cache_folder, publish
+
+STAND_INS = ("NVML library", "PCI, driver and DMI files of /sys and /proc", "GPU services and packages")
+
+
+def activate(name: str, faults: Iterable[str] = ()) -> Path:
+    """Make the machine of this profile with these faults (``NAME[:key=value,...]``), and return its directory.
+
+    Sets GPUCHECK_SIMULATOR, which children inherit, and loads the NVML library into this process, so that pynvml's
+    ``CDLL("libnvidia-ml.so.1")`` finds it by its soname. A cached directory is shared: never write into it.
+
+    Raises LookupError for an unknown profile or fault, ValueError for a fault that does not fit the machine or a broken
+    profile, OSError when there is no C compiler or no place to write; each with the whole message in args[0].
+    """
+    faults = tuple(faults)
+    directory = cache_folder("machines") / f"{_key(name, faults)}"
+    if not directory.is_dir():
+        try:
+            publish(directory, lambda partial: _make(name, faults, partial))
+        except OSError as error:
+            where = f"{error.filename or directory}: {error.strerror}" if error.strerror else str(error)
+            raise OSError(f"the simulated machine could not be made: {where}") from error
+    os.environ["GPUCHECK_SIMULATOR"] = str(directory)
+    ctypes.CDLL(str(directory / "lib" / "libnvidia-ml.so.1"))
+    return directory
+
+
+def _make(name: str, faults: tuple[str, ...], directory: Path) -> None:
+    from gpucheck.simulator.library import build_library
+    from gpucheck.simulator.profile import load
+    from gpucheck.simulator.writer import write_machine
+
+    profile = load(name)
+    write_machine(profile, directory, driver=profile.driver.state(), faults=faults, stand_ins=STAND_INS, software=True)
+    build_library(directory / "lib", profile.driver.version)
+
+
+def _key(name: str, faults: tuple[str, ...]) -> str:
+    """Whatever a machine directory is made from: the profile, the faults in order, every file of this room."""
+    digest = hashlib.sha256("\0".join((name, *faults, platform.machine(), platform.release())).encode())
+    here = Path(__file__).parent
+    for source in sorted(p for p in here.rglob("*") if p.suffix in (".py", ".yml", ".c", ".sh")):
+        digest.update(str(source.relative_to(here)).encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()[:24]

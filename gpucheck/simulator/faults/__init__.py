@@ -1,0 +1,82 @@
+"""What can be wrong with a simulated machine. One module here is one fault; there is no list to keep.
+
+A fault is written ``NAME`` or ``NAME:key=value,key=value``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pkgutil import iter_modules
+
+from gpucheck.simulator.machine import Machine
+from gpucheck.simulator.profile import unknown
+
+
+@dataclass(frozen=True)
+class Fault:
+    """apply changes the machine; it gets every parameter by name.
+
+    parameters: name -> type for those that must be given, name -> default for those that need not.
+    """
+
+    name: str
+    summary: str
+    apply: Callable[..., None]
+    parameters: Mapping[str, type[int] | type[str] | int | str] = field(default_factory=dict)
+
+    @property
+    def usage(self) -> str:
+        """How it is written: ``pcie-width:gpu=N,width=N``."""
+        words = [f"{key}={'N' if _kind(default) is int else 'NAME'}" for key, default in self.parameters.items()]
+        return self.name + (":" + ",".join(words) if words else "")
+
+
+def all_faults() -> tuple[Fault, ...]:
+    """Every FAULT here, ordered by name."""
+    modules = (import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__))
+    return tuple(sorted((module.FAULT for module in modules), key=lambda fault: fault.name))
+
+
+def apply(machine: Machine) -> None:
+    """Break the machine by its faults, in order.
+
+    Raises LookupError for an unknown fault, ValueError for a wrong parameter or a fault that the machine cannot have.
+    """
+    for words in machine.faults:
+        fault, values = parse(words)
+        try:
+            fault.apply(machine, **values)
+        except ValueError as error:
+            raise ValueError(f"fault {words}: {error.args[0]}") from error
+
+
+def parse(words: str) -> tuple[Fault, dict[str, int | str]]:
+    """The fault and its parameters. Raises as ``apply`` does."""
+    name, colon, rest = words.partition(":")
+    faults = {fault.name: fault for fault in all_faults()}
+    if name not in faults:
+        raise LookupError(unknown("fault", name, tuple(faults)))
+    fault = faults[name]
+    given: dict[str, int | str] = {}
+    for pair in rest.split(",") if colon else ():
+        key, _, value = pair.partition("=")
+        if key not in fault.parameters or key in given or not value:
+            raise ValueError(f"fault {words}: {pair!r} is not understood. It is written: {fault.usage}")
+        given[key] = _value(words, key, value, _kind(fault.parameters[key]))
+    missing = [key for key, default in fault.parameters.items() if isinstance(default, type) and key not in given]
+    if missing:
+        raise ValueError(f"fault {words}: {missing[0]} is missing. It is written: {fault.usage}")
+    defaults = {key: default for key, default in fault.parameters.items() if not isinstance(default, type)}
+    return fault, defaults | given
+
+
+def _kind(parameter: type[int] | type[str] | int | str) -> type:
+    return parameter if isinstance(parameter, type) else type(parameter)
+
+
+def _value(words: str, key: str, value: str, kind: type) -> int | str:
+    if kind is str:
+        return value
+    if not (value.isascii() and value.isdigit()):
+        raise ValueError(f"fault {words}: {key} is a number of 0 or more, not {value!r}")
+    return int(value)

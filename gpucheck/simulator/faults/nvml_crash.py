@@ -1,0 +1,16 @@
+"""A broken library: one NVML call ends the process that made it."""
+
+from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.machine import Machine
+
+
+def _apply(machine: Machine, call: str) -> None:
+    machine.nvml[f"call.{call}"] = "crash"
+
+
+FAULT = Fault(
+    name="nvml-crash",
+    summary="an NVML call crashes the process that makes it",
+    apply=_apply,
+    parameters={"call": "nvmlDeviceGetName"},
+)

@@ -1,0 +1,23 @@
+"""A loose card or a bad riser: the link trained with fewer lanes than both its ends have."""
+
+from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.machine import Machine
+
+WIDTHS = (1, 2, 4, 8, 16)
+
+
+def _apply(machine: Machine, gpu: int, width: int) -> None:
+    function = machine.gpu(gpu).function
+    if width not in WIDTHS or width >= function.width:
+        raise ValueError(f"width={width}: choose one of {[w for w in WIDTHS if w < function.width]}")
+    function.width = width
+    if function.parent is not None:
+        machine.functions[function.parent].width = width
+
+
+FAULT = Fault(
+    name="pcie-width",
+    summary="a GPU's PCIe link runs with fewer lanes than it could",
+    apply=_apply,
+    parameters={"gpu": int, "width": int},
+)

@@ -1,0 +1,187 @@
+"""What a simulated machine is made of, as data: ``profiles/<name>.yml``, ``gpus/<model>.yml`` and ``bridges.yml``.
+
+Loading is strict: an unknown key, a bus id on the wrong bus or a link to nowhere is refused with file, key and reason.
+"""
+
+import re
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+import yaml
+
+from gpucheck.model import DriverState
+
+HERE = Path(__file__).parent
+BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
+Shape = TypeVar("Shape")
+
+
+class NvLinkPorts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The NVLink ports of a GPU model. version: NVML's enum (6 = 4.0). speed_mb_s: raw signalling speed, one link."""
+
+    links: int
+    version: int
+    speed_mb_s: int
+
+
+class Fabric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Present where the GPU reports NVSwitch fabric registration (Hopper and newer)."""
+
+    health_mask: int
+
+
+class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One GPU product. pcie_p2p: NVML's P2P status between two of them over PCIe (0 OK, 1 CNS, 2 GNS)."""
+
+    name: str
+    device_id: str
+    subsystem_id: str
+    class_id: Literal["030000", "030200"]
+    compute_capability: str
+    architecture: int
+    brand: int
+    memory_mib: int
+    bar1_mib: int
+    generation: int
+    width: int = 16
+    power_limit_w: int
+    clocks_mhz: tuple[int, int]
+    nvlink: NvLinkPorts | None = None
+    fabric: Fabric | None = None
+    ecc: bool = True
+    mig: bool = False
+    row_remap: bool = False
+    display: bool = False
+    fan: bool = False
+    pcie_p2p: int = 0
+    source: str
+
+
+class Bridge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One kind of PCI function that is no GPU."""
+
+    kind: Literal["root-port", "switch-upstream", "switch-downstream", "nvswitch"]
+    ids: str
+    generation: int
+    width: int = 16
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One PCI function of a machine: a ``part`` of bridges.yml or a ``gpu`` model, under a root bus or a bridge.
+
+    width: lanes that are wired, where that is fewer than the part has.
+    """
+
+    bus_id: str
+    under: str
+    part: str | None = None
+    gpu: str | None = None
+    width: int | None = None
+
+
+class Root(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One PCIe root bus. numa_node None: the firmware does not say, as on most desktops."""
+
+    numa_node: int | None = None
+
+
+class Wiring(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """NVLink cables. pairs: (GPU, GPU, links). switches: NVSwitch bus id -> links from each GPU to it.
+
+    hidden_switch_links: links of each GPU to switches that are not on this machine's PCI bus (a VM on such a node).
+    """
+
+    pairs: tuple[tuple[int, int, int], ...] = ()
+    switches: dict[str, int] = msgspec.field(default_factory=dict)
+    hidden_switch_links: int = 0
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What DMI calls the machine."""
+
+    vendor: str
+    product: str
+
+
+class Driver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The driver that the machine comes with unless told otherwise. present false: none loaded, none installed."""
+
+    version: str
+    flavour: Literal["open", "proprietary"]
+    present: bool = True
+
+    def state(self) -> DriverState:
+        """As the kernel would show it."""
+        if not self.present:
+            return DriverState()
+        return DriverState(
+            loaded_version=self.version,
+            loaded_flavour=self.flavour,
+            installed_version=self.version,
+            installed_flavour=self.flavour,
+        )
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A machine. numa_nodes: the CPU list of each node. roots: root buses by name, ``0000:3a``."""
+
+    summary: str
+    source: str
+    board: Board
+    driver: Driver
+    numa_nodes: tuple[str, ...]
+    roots: dict[str, Root]
+    devices: tuple[Device, ...] = ()
+    nvlink: Wiring = Wiring()
+    name: str = ""
+
+
+def profile_names() -> tuple[str, ...]:
+    """Every profile there is, ordered by name."""
+    return tuple(sorted(path.stem for path in (HERE / "profiles").glob("*.yml")))
+
+
+def load(name: str) -> Profile:
+    """One profile, checked whole. Raises LookupError for an unknown name, ValueError for a broken file."""
+    from gpucheck.simulator.wiring import check
+
+    if name not in profile_names():
+        raise LookupError(unknown("profile", name, profile_names()))
+    path = HERE / "profiles" / f"{name}.yml"
+    profile = msgspec.structs.replace(read(path, Profile), name=name)
+    check(profile, path)
+    return profile
+
+
+@cache
+def gpu_model(name: str) -> GpuModel:
+    """One GPU product. Raises LookupError or ValueError as ``load`` does."""
+    names = tuple(sorted(path.stem for path in (HERE / "gpus").glob("*.yml")))
+    if name not in names:
+        raise LookupError(unknown("GPU model", name, names))
+    return read(HERE / "gpus" / f"{name}.yml", GpuModel)
+
+
+@cache
+def bridges() -> dict[str, Bridge]:
+    """Every part of bridges.yml by name."""
+    return read(HERE / "bridges.yml", dict[str, Bridge])
+
+
+def unknown(what: str, name: str, names: tuple[str, ...]) -> str:
+    """The message for a name that nothing has."""
+    near = get_close_matches(name, names, n=1)
+    guess = f" Did you mean {near[0]}?" if near else ""
+    return f"no {what} is called {name!r}.{guess} There are: {', '.join(names)}"
+
+
+def read(path: Path, shape: type[Shape]) -> Shape:
+    """A YAML file as ``shape``. Raises ValueError naming the file, the key and what is wrong with it."""
+    try:
+        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        return msgspec.convert(raw, shape)
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise ValueError(f"{path.name}: {' '.join(str(error).split())}") from error

@@ -1,0 +1,67 @@
+"""Write the directory of a simulated machine: machine.txt, root/ (see ``sysfs``), simulation.json, software.json."""
+
+import platform
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from gpucheck.model import DriverState, Simulation
+from gpucheck.simulator.answers import answers
+from gpucheck.simulator.faults import apply
+from gpucheck.simulator.machine import Machine, build
+from gpucheck.simulator.profile import Profile
+from gpucheck.simulator.sysfs import write_root
+
+
+def write_machine(
+    profile: Profile,
+    directory: Path,
+    *,
+    driver: DriverState | None,
+    faults: Iterable[str] = (),
+    stand_ins: Iterable[str] = (),
+    kernel: str | None = None,
+    software: bool = False,
+) -> None:
+    """Make ``directory`` the machine of this profile. What an earlier machine left there is replaced.
+
+    driver: what the kernel shows. None is a bare machine, with no module loaded and none installed.
+    kernel: release of the running kernel, by default this one's.
+    software: the machine also answers for the services and packages that go with its GPUs (software.json); without it
+    those are asked of the operating system, as on the lab's hosts, where real packages install them.
+    Raises LookupError for an unknown fault, ValueError for one that does not fit, FileExistsError when the directory
+    holds something else.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    if any(directory.iterdir()) and not (directory / "simulation.json").exists():
+        raise FileExistsError(f"{directory}: is not empty and holds no simulated machine. Name an empty directory.")
+    machine = build(profile, driver or DriverState())
+    if software and machine.driver.loaded_version is not None:
+        _install(machine, profile)
+    machine.faults = tuple(faults)
+    apply(machine)
+    shutil.rmtree(directory / "root", ignore_errors=True)
+    write_root(machine, directory / "root", kernel or platform.release())
+    simulation = Simulation(profile=profile.name, faults=machine.faults, stand_ins=tuple(stand_ins))
+    _replace(directory / "machine.txt", answers(machine).encode())
+    _replace(directory / "simulation.json", msgspec.json.encode(simulation))
+    if software:
+        answer = {"services": machine.services, "packages": machine.packages}
+        _replace(directory / "software.json", msgspec.json.encode(answer))
+
+
+def _install(machine: Machine, profile: Profile) -> None:
+    """What a provisioned machine of this profile runs beside its driver."""
+    machine.services["nvidia-persistenced"] = "active"
+    if profile.nvlink.switches:
+        machine.services["nvidia-fabricmanager"] = "active"
+        machine.packages["nvidia-fabricmanager"] = f"{profile.driver.version}-1"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """The library may be reading: it must see the old file or the new one."""
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_bytes(content)
+    partial.replace(path)

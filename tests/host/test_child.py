@@ -1,0 +1,147 @@
+"""A child that hangs, crashes or talks nonsense ends as a value that names the call, and in time."""
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from gpucheck.host import live_host
+from gpucheck.host.child import DIED, LATE, ask_child
+from gpucheck.model import NvmlFailure, NvmlReading
+
+# A library of ours where every call but one is as in the real one: the symbol that NVML's client enters first.
+BAD_INIT = """
+#include <stdlib.h>
+#include <unistd.h>
+int nvmlInitWithFlags(unsigned int flags) { (void)flags; %s; return 0; }
+"""
+
+
+def open_files():
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def failure_of(answer: NvmlReading | NvmlFailure) -> NvmlFailure:
+    assert isinstance(answer, NvmlFailure)
+    return answer
+
+
+def script(body):
+    """A child of our own: it gets the descriptor as its last argument, as the real one does."""
+    return (sys.executable, "-c", f"import os, sys, time\npipe = int(sys.argv[1])\n{body}")
+
+
+@pytest.mark.parametrize(("call", "subject"), [("nvmlInit", "host"), ("nvmlDeviceGetName", "gpu:0000:04:00.0")])
+def test_hang_names_the_call_and_the_gpu_and_ends_at_the_deadline(activate, call, subject):
+    activate("p100-pcie-x2", [f"nvml-hang:call={call}"])
+    started = time.monotonic()
+    failure = failure_of(live_host(isolated=True, deadline_s=2.0).nvml())
+
+    assert time.monotonic() - started < 3.0
+    assert (failure.call, failure.code) == (call, LATE)
+    assert failure.detail.startswith(f"no answer about {subject} within 2 s")
+
+
+def test_crash_names_the_call_and_the_signal(activate):
+    activate("p100-pcie-x2", ["nvml-crash:call=nvmlDeviceGetP2PStatus"])
+    failure = failure_of(live_host(isolated=True, deadline_s=10).nvml())
+
+    assert (failure.call, failure.code) == ("nvmlDeviceGetP2PStatus", DIED)
+    assert "killed by SIGABRT" in failure.detail
+    assert "pair:0000:04:00.0-0000:05:00.0" in failure.detail
+
+
+@pytest.mark.parametrize(("body", "code"), [("sleep(60)", LATE), ("abort()", DIED), ("_exit(3)", DIED)])
+def test_library_of_any_kind_may_be_bad(activate, monkeypatch, tmp_path, body, code):
+    """Not only ours: a stand-in with nothing but a broken init, found by its soname like any other."""
+    library = tmp_path / "lib/libnvidia-ml.so.1"
+    library.parent.mkdir()
+    source = tmp_path / "bad.c"
+    source.write_text(BAD_INIT % body)
+    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1", "-o", library, source], check=True)
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path))
+    failure = failure_of(live_host(isolated=True, deadline_s=2.0).nvml())
+
+    assert (failure.call, failure.code) == ("nvmlInit", code)
+
+
+def test_library_that_cannot_be_loaded(activate, monkeypatch, tmp_path):
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libnvidia-ml.so.1").write_text("no ELF")
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path))
+    for isolated in (True, False):
+        failure = live_host(isolated=isolated, deadline_s=10).nvml()
+        assert isinstance(failure, NvmlFailure)
+        assert failure.call == "dlopen"
+        assert "invalid ELF header" in failure.detail or "file too short" in failure.detail
+
+
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [
+        ("os.write(pipe, b'= {garbage')", "ChildDied"),
+        ("os.write(pipe, b'= {garbage\\n')", "ChildAnswerUnreadable"),
+        ("os.write(pipe, b'= [1, 2]\\n')", "ChildAnswerUnreadable"),
+        ("os.write(pipe, bytes(range(256)) * 300)", "ChildDied"),
+        ('os.write(pipe, b\'= {"type": "reading"}\\n\')', "ChildAnswerUnreadable"),
+        ("print('noise', file=sys.stdout)", "ChildDied"),
+        ("", "ChildDied"),
+    ],
+)
+def test_garbage_is_a_failure_value(body, name):
+    failure = failure_of(ask_child(10, script("os.write(pipe, b'> nvmlInit host\\n')\n" + body)))
+
+    assert (failure.name, failure.code) == (name, DIED)
+
+
+def test_last_words_of_the_child_are_kept():
+    failure = failure_of(ask_child(10, script("sys.exit('libnvidia: wrong phase of the moon')")))
+
+    assert (failure.call, failure.code) == ("start of the NVML child", DIED)
+    assert failure.detail.endswith(
+        "exit status 1; it was asking about nothing yet; it said: libnvidia: wrong phase of the moon"
+    )
+
+
+def test_child_that_cannot_start():
+    assert failure_of(ask_child(10, ("/no/such/python",))).name == "ChildNotStarted"
+
+
+def test_chatter_does_not_move_the_deadline():
+    """Calls keep coming, an answer does not."""
+    started = time.monotonic()
+    body = "while True: os.write(pipe, b'> nvmlDeviceGetName gpu\\n' * 2000)"
+    failure = failure_of(ask_child(0.5, script(body)))
+
+    assert time.monotonic() - started < 1.5
+    assert (failure.call, failure.code) == ("nvmlDeviceGetName", LATE)
+
+
+def test_child_that_ignores_us_is_killed():
+    """Signals that ask are ignored, pipes are closed early; it must be gone all the same."""
+    body = (
+        "import signal\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "os.write(pipe, b'> nvmlInit %d\\n' % os.getpid())\n"
+        "os.close(pipe); os.close(2); time.sleep(60)"
+    )
+    started = time.monotonic()
+    failure = failure_of(ask_child(5, script(body)))
+
+    assert time.monotonic() - started < 3.0
+    assert (failure.call, failure.code) == ("nvmlInit", DIED)
+    pid = int(failure.detail.split("asking about ")[1])
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_no_descriptor_is_left_open(activate):
+    activate("p100-pcie-x2")
+    before = open_files()
+    answers = [ask_child(10), ask_child(0.3, script("time.sleep(9)")), ask_child(9, ("/no/such/python",))]
+
+    assert [type(answer) for answer in answers] == [NvmlReading, NvmlFailure, NvmlFailure]
+    assert open_files() == before

@@ -1,0 +1,266 @@
+"""The door to a machine: sysfs, driver, system, simulation, files, and that each is asked once."""
+
+import pytest
+
+from gpucheck import simulator
+from gpucheck.host import LiveHost, live_host
+from gpucheck.model import DriverState, PcieLink, Simulation
+
+CLOSED_OLD = DriverState(
+    loaded_version="580.95.05",
+    loaded_flavour="proprietary",
+    installed_version="580.178.04",
+    installed_flavour="open",
+)
+
+
+@pytest.fixture
+def host(activate):
+    """A live host on a simulated machine."""
+
+    def host(name, *faults):
+        activate(name, faults)
+        return live_host(isolated=False, deadline_s=10)
+
+    return host
+
+
+def made(directory, name, **options):
+    """A host on a machine directory of our own."""
+    simulator.write_machine(simulator.load(name), directory, **{"driver": None} | options)
+    return LiveHost(isolated=False, deadline_s=1, machine=directory)
+
+
+@pytest.mark.parametrize("name", [n for n in simulator.profile_names() if n != "no-gpu"])
+def test_sysfs_and_nvml_tell_the_same(host, name):
+    """Two readers, two ways, one machine: ids, NUMA nodes and links agree for every GPU."""
+    machine = host(name)
+    by_bus_id = {gpu.pci_bus_id: gpu for gpu in machine.nvml().gpus}
+    devices = [device for device in machine.pci() if device.is_nvidia_gpu]
+
+    assert [device.bus_id for device in devices] == list(by_bus_id)
+    for device in devices:
+        gpu = by_bus_id[device.bus_id]
+        assert (device.device_id, device.link) == (gpu.device_id, gpu.pcie)
+        assert device.numa_node in (gpu.numa_node, None)
+        assert device.driver == "nvidia"
+
+
+def test_chain_of_bridges_runs_from_the_root_port_down(host):
+    (device, _) = host("p100-pcie-x2").pci()
+
+    assert (device.bus_id, device.root) == ("0000:04:00.0", "0000:00")
+    assert device.path == ("0000:00:02.0", "0000:02:00.0", "0000:03:08.0")
+    assert device.link == PcieLink(generation=3, width=16, max_generation=3, max_width=16, device_max_generation=3)
+
+
+def test_device_on_the_root_bus_has_no_path(host):
+    (device,) = host("h200-x1").pci()
+
+    assert (device.path, device.root) == ((), "0000:00")
+
+
+def test_nvswitches_are_among_the_functions(host):
+    assert sum(device.is_nvswitch for device in host("hgx-h100-x8").pci()) == 4
+    assert sum(device.is_nvswitch for device in host("hgx-a100-x8").pci()) == 6
+
+
+def test_narrowed_link_shows_in_sysfs_too(host):
+    links = {device.bus_id: device.link for device in host("p100-pcie-x2", "pcie-width:gpu=1,width=4").pci()}
+
+    assert [(link.width, link.max_width) for link in links.values()] == [(16, 16), (4, 16)]
+
+
+def test_missing_gpu_is_still_on_the_bus(host):
+    machine = host("p100-pcie-x2", "gpu-missing:gpu=0")
+
+    assert len(machine.pci()) == 2
+    assert len(machine.nvml().gpus) == 1
+
+
+@pytest.mark.parametrize(
+    ("speed", "generation"),
+    [("2.5 GT/s PCIe", 1), ("8 GT/s", 3), ("16.0 GT/s PCIe", 4), ("64.0 GT/s PCIe", 6), ("Unknown", None), ("", None)],
+)
+def test_link_speeds_of_old_and_new_kernels(tmp_path, speed, generation):
+    machine = made(tmp_path, "p100-pcie-x2")
+    (tmp_path / "root/sys/bus/pci/devices/0000:04:00.0/current_link_speed").write_text(f"{speed}\n")
+
+    assert machine.pci()[0].link.generation == generation
+
+
+@pytest.mark.parametrize("width", ["0", "63", "255", "Unknown", ""])
+def test_width_of_a_dead_link_is_not_a_number(tmp_path, width):
+    machine = made(tmp_path, "p100-pcie-x2")
+    (tmp_path / "root/sys/bus/pci/devices/0000:04:00.0/current_link_width").write_text(width)
+
+    assert machine.pci()[0].link.width is None
+
+
+def test_files_that_are_missing_are_none(tmp_path):
+    """Older kernels, containers: a GPU without link files is a GPU all the same."""
+    machine = made(tmp_path, "h200-x1")
+    for name in ("numa_node", "current_link_speed", "max_link_speed", "current_link_width", "max_link_width"):
+        (tmp_path / "root/sys/bus/pci/devices/0000:00:05.0" / name).unlink()
+    (device,) = machine.pci()
+
+    assert (device.numa_node, device.link, device.driver) == (None, PcieLink(), None)
+
+
+def test_no_pci_bus_at_all(tmp_path):
+    assert LiveHost(isolated=False, deadline_s=1, machine=tmp_path).pci() == ()
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        DriverState(),
+        DriverState(nouveau_loaded=True),
+        DriverState(installed_version="580.178.04", installed_flavour="proprietary"),
+        CLOSED_OLD,
+        simulator.load("hgx-h100-x8").driver.state(),
+    ],
+    ids=["bare", "nouveau", "installed", "upgraded", "healthy"],
+)
+def test_driver_state_comes_back_as_it_was_written(tmp_path, state):
+    assert made(tmp_path, "p100-pcie-x2", driver=state).driver() == state
+
+
+def test_module_where_the_centos_family_puts_it(tmp_path):
+    """A file with two lines is an installed module; which kernel runs is the machine's to say."""
+    machine = made(tmp_path, "p100-pcie-x2")
+    kernel = tmp_path / "root/lib/modules/5.14.0-570.el9.x86_64"
+    (kernel / "extra").mkdir(parents=True)
+    (kernel / "extra/nvidia.ko").write_text("version=580.178.04\nlicense=Dual MIT/GPL\n")
+    (tmp_path / "root/proc/sys/kernel").mkdir(parents=True)
+    (tmp_path / "root/proc/sys/kernel/osrelease").write_text("5.14.0-570.el9.x86_64\n")
+
+    assert machine.system().kernel == "5.14.0-570.el9.x86_64"
+    assert machine.driver() == DriverState(installed_version="580.178.04", installed_flavour="open")
+
+
+def test_module_of_another_kernel_is_not_installed_for_this_one(tmp_path):
+    machine = made(
+        tmp_path,
+        "p100-pcie-x2",
+        driver=DriverState(installed_version="580.178.04", installed_flavour="open"),
+        kernel="5.15.0-1-generic",
+    )
+
+    assert machine.driver() == DriverState()
+
+
+@pytest.mark.parametrize(
+    ("banner", "version", "flavour"),
+    [
+        (
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (dvs-builder@U22)",
+            "580.95.05",
+            "open",
+        ),
+        (
+            "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12 19:39:15 UTC 2024",
+            "535.183.01",
+            "proprietary",
+        ),
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  570.86.15  Release Build", "570.86.15", "open"),
+    ],
+)
+def test_banner_of_the_real_modules(tmp_path, banner, version, flavour):
+    """Where /sys does not say the version, the banner does."""
+    machine = made(tmp_path, "p100-pcie-x2")
+    (tmp_path / "root/proc/driver/nvidia").mkdir(parents=True)
+    (tmp_path / "root/proc/driver/nvidia/version").write_text(f"{banner}\nGCC version:  gcc version 11.4.0\n")
+
+    assert machine.driver() == DriverState(loaded_version=version, loaded_flavour=flavour)
+
+
+def test_real_host_asks_modinfo(tmp_path, monkeypatch):
+    """Not the stand-in file: a real module is binary."""
+    (tmp_path / "modinfo").write_text(
+        '#!/bin/sh\n[ "$1 $3" = "-k -F" ] || exit 1\n[ "$4" = version ] && echo 580.178.04 || echo "Dual MIT/GPL"\n'
+    )
+    (tmp_path / "modinfo").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    real = LiveHost(isolated=False, deadline_s=1, system_root=tmp_path)
+
+    assert real.driver() == DriverState(installed_version="580.178.04", installed_flavour="open")
+
+
+def test_simulation_is_what_the_directory_says(host):
+    simulation = host("p100-pcie-x2", "gpu-missing:gpu=1").simulation()
+
+    assert (simulation.profile, simulation.faults) == ("p100-pcie-x2", ("gpu-missing:gpu=1",))
+    assert simulation.stand_ins
+
+
+def test_broken_simulation_file_is_simulated_all_the_same(tmp_path):
+    """Never real by mistake."""
+    machine = made(tmp_path, "p100-pcie-x2")
+    (tmp_path / "simulation.json").write_text("{")
+
+    assert isinstance(machine.simulation(), Simulation)
+
+
+def test_without_a_machine_nothing_is_simulated(monkeypatch, tmp_path):
+    monkeypatch.delenv("GPUCHECK_SIMULATOR", raising=False)
+    monkeypatch.setattr("gpucheck.host.simulated.DEFAULT", tmp_path / "none")
+
+    assert live_host(isolated=False, deadline_s=1).simulation() is None
+
+
+def test_default_place_is_a_machine_when_it_says_so(monkeypatch, tmp_path):
+    """The lab's hosts have it there, and no variable in the environment of an SSH command."""
+    simulator.write_machine(simulator.load("rtx4090-x2"), tmp_path, driver=None)
+    monkeypatch.delenv("GPUCHECK_SIMULATOR", raising=False)
+    monkeypatch.setattr("gpucheck.host.simulated.DEFAULT", tmp_path)
+
+    assert live_host(isolated=False, deadline_s=1).simulation() == Simulation(profile="rtx4090-x2")
+
+
+def test_hardware_files_are_the_machines_and_others_the_systems(tmp_path):
+    """A simulated machine must not show the /sys of the host it runs on."""
+    machine = made(tmp_path / "m", "p100-pcie-x2", driver=CLOSED_OLD)
+    real = LiveHost(isolated=False, deadline_s=1, system_root=tmp_path)
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/nccl.conf").write_text("NCCL_P2P_DISABLE=1\n")
+
+    assert machine.read_text("/sys/module/nvidia/version") == "580.95.05\n"
+    assert machine.read_text("/proc/cmdline").startswith("BOOT_IMAGE=")
+    assert machine.read_text("/sys/kernel/mm/transparent_hugepage/enabled") is None
+    assert machine.read_text("/etc/os-release")
+    assert real.read_text("/etc/nccl.conf") == "NCCL_P2P_DISABLE=1\n"
+    assert real.read_text("/etc") is None
+
+
+def test_each_thing_is_asked_once(host, monkeypatch):
+    machine = host("p100-pcie-x2")
+    first = (machine.nvml(), machine.pci(), machine.driver(), machine.system(), machine.packages(["bash"]))
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", "/nowhere")
+    monkeypatch.setenv("PATH", "/nowhere")
+    again = (machine.nvml(), machine.pci(), machine.driver(), machine.system(), machine.packages(["bash"]))
+
+    assert all(a is b for a, b in zip(first, again, strict=True))
+
+
+def test_a_machine_made_for_this_process_answers_for_its_own_services(monkeypatch, tmp_path):
+    """The system underneath has no fabric manager, and its absence would be a finding about nothing."""
+    from gpucheck import simulator
+
+    simulator.write_machine(
+        simulator.load("hgx-h100-x8"), tmp_path, driver=simulator.load("hgx-h100-x8").driver.state(), software=True
+    )
+    host = LiveHost(isolated=False, deadline_s=5, machine=tmp_path)
+
+    assert host.services(["nvidia-fabricmanager", "ssh"]) == {"nvidia-fabricmanager": "active", "ssh": None}
+    (package,) = host.packages(["nvidia-fabricmanager", "bash"])
+    assert (package.version, package.held) == ("580.178.04-1", True)
+
+
+def test_a_lab_host_is_asked_for_its_real_packages(tmp_path):
+    """There real package managers installed them: nothing may stand between."""
+    from gpucheck import simulator
+
+    simulator.write_machine(simulator.load("hgx-h100-x8"), tmp_path, driver=None)
+
+    assert not (tmp_path / "software.json").exists()

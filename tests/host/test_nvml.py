@@ -1,0 +1,153 @@
+"""The pass over NVML: what a reading holds on each simulated machine, and that a refusal is a gap and no zero."""
+
+import pytest
+
+from gpucheck import simulator
+from gpucheck.host import live_host, nvml
+from gpucheck.model import Fabric, NvLink, NvmlFailure, NvmlReading
+from gpucheck.simulator.wiring import gpus_of
+
+
+def read(name, *faults, activate):
+    activate(name, faults)
+    return nvml.read(lambda call, subject: None)
+
+
+@pytest.fixture
+def reading(activate):
+    return lambda name, *faults: read(name, *faults, activate=activate)
+
+
+@pytest.mark.parametrize("name", [n for n in simulator.profile_names() if n != "no-gpu"])
+def test_a_healthy_machine_is_read_whole(reading, name):
+    """Nothing is refused but what the product lacks."""
+    seen = reading(name)
+    assert isinstance(seen, NvmlReading)
+    devices = gpus_of(simulator.load(name))
+
+    assert [gpu.pci_bus_id for gpu in seen.gpus] == [device.bus_id for device in devices]
+    assert {gap.name for gap in seen.gaps} <= {"NVMLError_NotSupported"}
+    assert all(gpu.cpu_affinity and gpu.numa_node is not None and gpu.memory_bytes for gpu in seen.gpus)
+    assert [row[n] for n, row in enumerate(seen.ancestors)] == ["X"] * len(devices)
+    assert list(zip(*seen.ancestors, strict=True)) == list(seen.ancestors)
+
+
+def test_pair_of_p100(reading):
+    seen = reading("p100-pcie-x2")
+    first = seen.gpus[0]
+
+    assert (seen.driver_version, seen.nvml_version, seen.cuda_version) == ("580.178.04", "13.580.178.04", "13.0")
+    assert seen.ancestors == (("X", "PIX"), ("PIX", "X"))
+    assert seen.p2p == {
+        "read": ((None, "OK"), ("OK", None)),
+        "write": ((None, "OK"), ("OK", None)),
+        "nvlink": ((None, "NS"), ("NS", None)),
+    }
+    assert (first.name, first.device_id, first.compute_capability) == ("Tesla P100-PCIE-16GB", "15f8", "6.0")
+    assert (first.memory_bytes, first.bar1_bytes) == (16 << 30, 16 << 30)
+    assert (first.numa_node, first.cpu_affinity) == (0, "0-13,28-41")
+    assert (first.nvlinks, first.fabric) == ((), None)
+    assert {gap.call for gap in seen.gaps} == {"nvmlDeviceGetGpuFabricInfoV"}
+
+
+def test_links_and_fabric_of_h100(reading):
+    """Eighteen links although an older header stops at twelve: the loop ends where NVML says so."""
+    first = reading("hgx-h100-x8").gpus[0]
+
+    assert first.active_nvlinks == len(first.nvlinks) == 18
+    assert first.nvlinks[0] == NvLink(
+        link=0, active=True, version=6, remote_kind="switch", remote_bus_id="0000:05:00.0"
+    )
+    assert first.fabric == Fabric(state="completed", status=0)
+
+
+def test_link_that_is_down_is_kept(reading):
+    links = reading("hgx-h100-x8", "nvlink-down:gpu=0,link=3").gpus[0].nvlinks
+
+    assert len(links) == 18
+    assert links[3] == NvLink(link=3, active=False)
+
+
+def test_switch_that_a_vm_cannot_see_is_a_gap(reading):
+    seen = reading("h200-x1")
+
+    assert {(link.remote_kind, link.remote_bus_id) for link in seen.gpus[0].nvlinks} == {("switch", None)}
+    assert [gap.call for gap in seen.gaps] == ["nvmlDeviceGetNvLinkRemotePciInfo"] * 18
+
+
+def test_lost_gpu_is_a_gap_and_the_others_are_read(reading):
+    """Matrices are over the GPUs that are left; the index of each stays NVML's."""
+    seen = reading("hgx-h100-x8", "gpu-lost:gpu=2")
+
+    assert [gpu.index for gpu in seen.gpus] == [0, 1, 3, 4, 5, 6, 7]
+    assert [len(row) for row in seen.ancestors] == [7] * 7
+    (gap,) = (gap for gap in seen.gaps if gap.code == 15)
+    assert (gap.call, gap.subject) == ("nvmlDeviceGetHandleByIndex", "gpu index 2")
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "name"),
+    [
+        ("driver-mismatch", 18, "NVMLError_LibRmVersionMismatch"),
+        ("driver-not-loaded", 9, "NVMLError_DriverNotLoaded"),
+    ],
+)
+def test_init_that_fails_is_a_failure(reading, fault, code, name):
+    seen = reading("p100-pcie-x2", fault)
+
+    assert isinstance(seen, NvmlFailure)
+    assert (seen.call, seen.code, seen.name) == ("nvmlInit", code, name)
+    assert seen.detail
+
+
+def test_refused_values_are_none(activate, monkeypatch, tmp_path):
+    """A key that is missing is NOT_SUPPORTED, one call that fails is not the end of the pass."""
+    table = (activate("p100-pcie-x2") / "machine.txt").read_text()
+    profile = simulator.load("p100-pcie-x2")
+    simulator.write_machine(profile, tmp_path / "m", driver=profile.driver.state())
+    kept = [
+        line for line in table.splitlines() if not line.startswith(("gpu.0.bar1", "gpu.0.pcie.width", "gpu.0.cpus"))
+    ]
+    (tmp_path / "m/machine.txt").write_text("\n".join([*kept, "call.nvmlDeviceGetUUID = 999\n"]))
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "m"))
+    seen = nvml.read(lambda call, subject: None)
+    assert isinstance(seen, NvmlReading)
+    first, second = seen.gpus
+
+    assert (first.bar1_bytes, first.pcie.width, first.cpu_affinity) == (None, None, None)
+    assert (second.bar1_bytes, second.pcie.width, second.cpu_affinity) == (16 << 30, 16, "0-13,28-41")
+    assert first.uuid == second.uuid == "unknown"
+
+
+def test_every_call_is_announced_before_it_is_made(activate):
+    """The last name on the list is the one that hangs."""
+    activate("p100-pcie-x2", ["gpu-lost:gpu=0"])
+    calls = []
+    nvml.read(lambda call, subject: calls.append((call, subject)))
+
+    assert calls[0] == ("nvmlInit", "host")
+    assert ("nvmlDeviceGetHandleByIndex", "gpu index 0") in calls
+    assert ("nvmlDeviceGetName", "gpu:0000:05:00.0") in calls
+    assert calls[-1] == ("nvmlShutdown", "host")
+
+
+def test_in_process_and_child_read_the_same(activate):
+    activate("dgx1-v100")
+    here, there = (live_host(isolated=isolated, deadline_s=20).nvml() for isolated in (False, True))
+
+    assert isinstance(here, NvmlReading)
+    assert here == there
+
+
+@pytest.mark.parametrize(
+    ("nvml_form", "linux"), [("00000000:3B:00.0", "0000:3b:00.0"), ("00010000:01:00.0", "10000:01:00.0")]
+)
+def test_bus_ids_are_written_as_linux_does(nvml_form, linux):
+    assert nvml.normal_bus_id(nvml_form) == linux
+
+
+@pytest.mark.parametrize(
+    ("cpus", "words"), [([], ""), ([3], "3"), ([0, 1, 2, 8], "0-2,8"), ([*range(4), *range(64, 68)], "0-3,64-67")]
+)
+def test_cpu_list(cpus, words):
+    assert nvml.cpu_list(cpus) == words

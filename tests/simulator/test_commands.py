@@ -1,0 +1,68 @@
+"""gpucheck profiles and gpucheck simulate, as a user calls them."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gpucheck import simulator
+
+COUNT = "import pynvml, sys; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount()); sys.exit(7)"
+
+
+@pytest.fixture
+def gpucheck(monkeypatch, cache):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "gpucheck", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    return run
+
+
+def test_profiles_lists_every_machine_and_fault(gpucheck):
+    listing = json.loads(gpucheck("profiles", "--format", "json").stdout)
+    text = gpucheck("profiles").stdout
+
+    assert listing["schema"] == "gpucheck.profiles/1"
+    assert tuple(profile["name"] for profile in listing["profiles"]) == simulator.profile_names()
+    assert {p["name"]: p["gpus"] for p in listing["profiles"]}["hgx-h100-x8"] == 8
+    assert [fault["name"] for fault in listing["faults"]] == [fault.name for fault in simulator.all_faults()]
+    assert "SIMULATED" in text
+    assert "pcie-width:gpu=N,width=N" in text
+
+
+def test_client_sees_the_machine_and_its_status_comes_through(gpucheck):
+    """The client loads the library by itself: it knows nothing of gpucheck."""
+    done = gpucheck("simulate", "hgx-h100-x8", "--fault", "gpu-missing:gpu=1", "--", sys.executable, "-c", COUNT)
+
+    assert (done.returncode, done.stdout) == (7, "7\n")
+    assert done.stderr == "gpucheck: SIMULATED hardware: hgx-h100-x8 with gpu-missing:gpu=1\n"
+
+
+def test_options_of_the_command_are_not_ours(gpucheck):
+    done = gpucheck("simulate", "no-gpu", "echo", "--fault", "x", "--help")
+
+    assert (done.returncode, done.stdout) == (0, "--fault x --help\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "message"),
+    [
+        (["p100-pcie-x3", "--", "true"], 64, "Did you mean p100-pcie-x2?"),
+        (["p100-pcie-x2", "--fault", "nope", "--", "true"], 64, "no fault is called 'nope'"),
+        (["p100-pcie-x2", "--fault=gpu-lost:gpu=5", "--", "true"], 64, "there is no GPU 5"),
+        (["p100-pcie-x2", "--"], 64, "no command to run"),
+        (["p100-pcie-x2", "--fault"], 64, "no command to run"),
+        (["p100-pcie-x2", "--", "no-such-command"], 127, "there is no such command on PATH"),
+        (["p100-pcie-x2", "--", "/etc"], 126, "cannot be run"),
+    ],
+)
+def test_wrong_usage_is_one_clear_line(gpucheck, arguments, status, message):
+    done = gpucheck("simulate", *arguments)
+
+    assert done.returncode == status
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr

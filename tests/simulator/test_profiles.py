@@ -1,0 +1,112 @@
+"""Profiles are data, read strictly: what could not be built is refused with file, key and reason."""
+
+import pytest
+import yaml
+
+from gpucheck import simulator
+from gpucheck.simulator import profile as profiles
+from gpucheck.simulator.wiring import check
+
+GOOD = """
+summary: one P100 behind a root port
+source: made up
+board: {vendor: Any, product: Box}
+driver: {version: 580.178.04, flavour: proprietary}
+numa_nodes: ["0-7"]
+roots: {"0000:00": {numa_node: 0}}
+devices:
+  - {bus_id: "0000:00:02.0", under: "0000:00", part: broadwell-root-port}
+  - {bus_id: "0000:04:00.0", under: "0000:00:02.0", gpu: p100-pcie-16gb}
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Load a profile from text."""
+
+    def load(text):
+        path = tmp_path / "box.yml"
+        path.write_text(text)
+        profile = profiles.read(path, profiles.Profile)
+        check(profile, path)
+        return profile
+
+    return load
+
+
+def test_the_profiles_of_the_design_are_there():
+    """Names that scripts and the lab use: add, never rename."""
+    wanted = {
+        "no-gpu", "p100-pcie-x2", "p100-pcie-x2-sys", "hgx-h100-x8", "hgx-a100-x8", "dgx1-v100", "rtx4090-x2",
+        "rtx3090-x2-nvlink", "h200-x1", "a100-pcie-x2-nvlink",
+    }  # fmt: skip
+    assert wanted <= set(simulator.profile_names())
+
+
+@pytest.mark.parametrize("name", simulator.profile_names())
+def test_every_profile_loads_and_says_where_it_comes_from(name):
+    profile = simulator.load(name)
+
+    assert profile.name == name
+    assert profile.summary
+    assert profile.source
+
+
+def test_a_good_profile_is_accepted(load):
+    assert len(load(GOOD).devices) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("summary:", "sumary:", "unknown field `sumary`"),
+        ("flavour: proprietary", "flavour: closed", "`$.driver.flavour`"),
+        ("gpu: p100-pcie-16gb", "gpu: p100-pcie-16g", "Did you mean p100-pcie-16gb?"),
+        ("gpu: p100-pcie-16gb", "part: broadwell-rot-port", "'broadwell-rot-port' is not in bridges.yml"),
+        ("gpu: p100-pcie-16gb", "gpu: p100-pcie-16gb, part: nvswitch-1", "exactly one of `part` and `gpu`"),
+        ('"0000:04:00.0", under: "0000:00:02.0"', '"0000:04:00.0", under: "0000:00"', "not on root bus 0000:00"),
+        ('"0000:04:00.0", under', '"0000:00:04.0", under', "must come after the bus of 0000:00:02.0"),
+        ('under: "0000:00:02.0"', 'under: "0000:00:03.0"', "neither a root bus nor a device"),
+        ('"0000:04:00.0"', '"0000:04:00"', "written like 0000:3b:00.0"),
+        ('"0000:04:00.0"', '"0000:00:02.0"', "used twice"),
+        ("part: broadwell-root-port", "part: pex8796-upstream", "a gpu cannot be under a switch-upstream"),
+        ("numa_node: 0", "numa_node: 1", "numa_node 1 is none of 1 nodes"),
+        ('numa_nodes: ["0-7"]', "numa_nodes: []", "at least one CPU list"),
+        ('"0000:00": {', '"00": {', "root bus is written like 0000:3a"),
+        ("devices:", "nvlink: {pairs: [[0, 1, 1]]}\ndevices:", "needs two of GPUs 0 to 0"),
+        ("devices:", 'nvlink: {switches: {"0000:05:00.0": 1}}\ndevices:', "no NVSwitch with this bus id"),
+        (
+            "devices:",
+            "nvlink: {hidden_switch_links: 2}\ndevices:",
+            "GPU 0 would need 2 links, Tesla P100-PCIE-16GB has 0",
+        ),
+        ("devices:", "devices: {", "box.yml: "),
+    ],
+)
+def test_what_could_not_be_built_is_refused(load, old, new, reason):
+    """One line that names the file and what is wrong in it."""
+    assert old in GOOD
+    with pytest.raises(ValueError, match=r"^box\.yml: ") as caught:
+        load(GOOD.replace(old, new, 1))
+
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_two_bridges_cannot_share_a_bus(load):
+    second = '  - {bus_id: "0000:00:03.0", under: "0000:00", part: broadwell-root-port}\n'
+    third = '  - {bus_id: "0000:04:01.0", under: "0000:00:03.0", gpu: p100-pcie-16gb}\n'
+    with pytest.raises(ValueError, match=r"bus 0000:04 is under 0000:00:02\.0 and under 0000:00:03\.0"):
+        load(GOOD + second + third)
+
+
+def test_unquoted_bus_id_of_digits_is_refused(load):
+    """YAML reads 0000:04:00.0 as a number in base 60."""
+    assert yaml.safe_load("0000:04:00.0") == 240.0
+    with pytest.raises(ValueError, match="Expected `str`, got `float`"):
+        load(GOOD.replace('"0000:04:00.0"', "0000:04:00.0"))
+
+
+def test_unknown_profile_is_told_its_neighbour():
+    with pytest.raises(LookupError, match=r"no profile is called 'hgx-h100'\. Did you mean hgx-h100-x8\?"):
+        simulator.load("hgx-h100")

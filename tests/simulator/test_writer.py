@@ -1,0 +1,213 @@
+"""The machine directory: sysfs that agrees with NVML, driver states, the cache, the compiler."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from gpucheck import simulator
+from gpucheck.model import DriverState
+from gpucheck.simulator import library
+
+CLOSED = DriverState(
+    loaded_version="580.178.04",
+    loaded_flavour="proprietary",
+    installed_version="595.91.07",
+    installed_flavour="open",
+)
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write a machine and return its root."""
+
+    def write(name, **options):
+        simulator.write_machine(simulator.load(name), tmp_path / "machine", **{"driver": None} | options)
+        return tmp_path / "machine/root"
+
+    return write
+
+
+def test_device_folders_nest_like_the_kernels(write):
+    root = write("p100-pcie-x2")
+    link = root / "sys/bus/pci/devices/0000:05:00.0"
+
+    assert str(link.readlink()) == "../../../devices/pci0000:00/0000:00:02.0/0000:02:00.0/0000:03:10.0/0000:05:00.0"
+    assert (link / "vendor").read_text() == "0x10de\n"
+    assert (link / "device").read_text() == "0x15f8\n"
+    assert (link / "class").read_text() == "0x030200\n"
+    assert (link / "numa_node").read_text() == "0\n"
+    assert (link / "local_cpulist").read_text() == "0-13,28-41\n"
+    assert (link / "current_link_speed").read_text() == "8.0 GT/s PCIe\n"
+    assert (link / "current_link_width").read_text() == "16\n"
+
+
+def test_firmware_that_does_not_tell_the_node(write):
+    """Most desktops: -1, and every CPU is near."""
+    device = write("rtx4090-x2") / "sys/bus/pci/devices/0000:01:00.0"
+
+    assert (device / "numa_node").read_text() == "-1\n"
+    assert (device / "local_cpulist").read_text() == "0-31\n"
+
+
+def test_config_space_header_agrees_with_the_ids(write):
+    """Type 1 headers carry the bus range that lies below the bridge."""
+    devices = write("p100-pcie-x2") / "sys/bus/pci/devices"
+    gpu, upstream = (devices / "0000:04:00.0/config").read_bytes(), (devices / "0000:02:00.0/config").read_bytes()
+
+    assert (len(gpu), gpu[:4], gpu[9:12], gpu[14]) == (64, b"\xde\x10\xf8\x15", b"\0\x02\x03", 0)
+    assert (upstream[14], tuple(upstream[24:27])) == (1, (2, 3, 5))
+
+
+def test_bare_machine_has_no_module_and_nothing_bound(write):
+    """What a lab host is before it is provisioned; nobody has registered the GPUs or keeps them awake."""
+    root = write("hgx-h100-x8")
+    table = (root.parent / "machine.txt").read_text()
+
+    assert not (root / "sys/module/nvidia").exists()
+    assert not (root / "proc/driver").exists()
+    assert not list(root.glob("lib/modules/*/updates"))
+    assert not (root / "sys/bus/pci/devices/0000:19:00.0/driver").exists()
+    assert "gpu.7.fabric.state = in-progress\n" in table
+    assert "gpu.7.persistence = 0\n" in table
+
+
+def test_loaded_and_installed_driver_may_differ(write):
+    root = write("p100-pcie-x2", driver=CLOSED, kernel="5.15.0-179-generic")
+
+    assert (root / "sys/module/nvidia/version").read_text() == "580.178.04\n"
+    assert "NVIDIA UNIX x86_64 Kernel Module  580.178.04" in (root / "proc/driver/nvidia/version").read_text()
+    installed = (root / "lib/modules/5.15.0-179-generic/updates/dkms/nvidia.ko").read_text()
+    assert {"version=595.91.07", "license=Dual MIT/GPL"} <= set(installed.splitlines())
+    assert (root / "sys/bus/pci/devices/0000:04:00.0/driver").readlink().parts[-4:] == (
+        "bus",
+        "pci",
+        "drivers",
+        "nvidia",
+    )
+    assert "nvidia" in (root / "proc/modules").read_text()
+
+
+def test_nouveau_holds_the_gpus(write):
+    root = write("p100-pcie-x2", driver=DriverState(nouveau_loaded=True))
+
+    assert (root / "sys/module/nouveau").is_dir()
+    assert (root / "sys/bus/pci/devices/0000:04:00.0/driver").resolve().name == "nouveau"
+
+
+def test_every_link_of_the_tree_is_relative_and_leads_somewhere(write, tmp_path):
+    """The directory is copied into containers."""
+    root = write("dgx1-v100", driver=CLOSED)
+    moved = Path(shutil.move(root, tmp_path / "moved"))
+    links = [path for path in moved.rglob("*") if path.is_symlink()]
+
+    assert len(links) > 40
+    assert all(not link.readlink().is_absolute() and link.exists() for link in links)
+
+
+def test_simulation_json_says_what_is_not_real(write):
+    root = write("p100-pcie-x2", faults=["gpu-missing:gpu=1"], stand_ins=["kernel"])
+
+    assert json.loads((root.parent / "simulation.json").read_text()) == {
+        "profile": "p100-pcie-x2",
+        "faults": ["gpu-missing:gpu=1"],
+        "stand_ins": ["kernel"],
+    }
+
+
+def test_second_write_leaves_nothing_of_the_first(write):
+    write("hgx-h100-x8", driver=CLOSED)
+    root = write("p100-pcie-x2")
+
+    assert len(list((root / "sys/bus/pci/devices").iterdir())) == 6
+    assert not (root / "sys/module/nvidia").exists()
+
+
+def test_foreign_directory_is_not_overwritten(tmp_path):
+    (tmp_path / "precious").write_text("mine")
+    with pytest.raises(FileExistsError, match="is not empty and holds no simulated machine"):
+        simulator.write_machine(simulator.load("no-gpu"), tmp_path, driver=None)
+
+
+def test_cached_machine_is_used_again_and_a_fault_makes_another(activate):
+    one = activate("p100-pcie-x2")
+
+    assert activate("p100-pcie-x2") == one
+    assert activate("p100-pcie-x2", ["driver-not-loaded"]) != one
+    assert os.environ["GPUCHECK_SIMULATOR"] != str(one)
+
+
+def test_cached_activation_imports_neither_yaml_nor_the_writer(activate, cache):
+    """`gpucheck topo --simulate` has 0.35 s for everything."""
+    activate("hgx-h100-x8")
+    code = (
+        "import sys; from gpucheck import simulator; simulator.activate('hgx-h100-x8');"
+        "print([m for m in ('yaml', 'gpucheck.simulator.writer', 'subprocess') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "[]\n"
+
+
+def test_many_at_once_make_one_machine(monkeypatch, tmp_path):
+    """Four processes with an empty cache: each ends with a whole machine, and no rubbish stays."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    code = "from gpucheck import simulator; print(simulator.activate('p100-pcie-x2'))"
+
+    def run(_):
+        return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+    with ThreadPoolExecutor(4) as pool:
+        made = set(pool.map(run, range(4)))
+
+    assert len(made) == 1
+    assert [path.name.startswith(".") for path in (tmp_path / "gpucheck/machines").iterdir()] == [False]
+
+
+def test_no_compiler_is_one_clear_message(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OSError, match=r"no `cc` on PATH\. Install one: apt install gcc libc6-dev") as caught:
+        simulator.activate("p100-pcie-x2")
+
+    assert isinstance(caught.value.args[0], str)
+    assert os.environ["GPUCHECK_SIMULATOR"] == ""
+
+
+def test_compiler_that_fails_is_quoted(monkeypatch, tmp_path):
+    compiler = tmp_path / "cc"
+    compiler.write_text("#!/bin/sh\necho 'fatal error: stdio.h: No such file' >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(OSError, match=r"stdio\.h: No such file\nInstall the C headers"):
+        library.build_library(tmp_path / "lib", "580.178.04")
+
+
+def test_cache_that_cannot_be_written_is_replaced_by_our_own_folder(monkeypatch, tmp_path):
+    """A home that is a file, or read-only, as in many containers."""
+    from gpucheck.simulator.cache import cache_folder
+
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert cache_folder("machines") == tmp_path / f"gpucheck-{os.getuid()}/machines"
+
+    (tmp_path / f"gpucheck-{os.getuid()}").chmod(0o777)
+    with pytest.raises(OSError, match="not ours alone"):
+        cache_folder("machines")
+
+
+def test_library_of_a_version_has_the_soname_link(tmp_path, activate):
+    made = simulator.build_library(tmp_path, "570.86.15")
+
+    assert made.name == "libnvidia-ml.so.570.86.15"
+    assert (tmp_path / "libnvidia-ml.so.1").resolve() == made
+    with pytest.raises(ValueError, match="not a driver version"):
+        simulator.build_library(tmp_path, "../escape")
