@@ -1,0 +1,37 @@
+"""Which backend and device each rank uses, decided from what the framework sees. Pure."""
+
+from typing import NamedTuple
+
+from gpucheck.train.outcome import Placement
+
+
+class Plan(NamedTuple):
+    """backend: torch.distributed's name. reason: for the reader of the report."""
+
+    placement: Placement
+    backend: str
+    reason: str
+
+    def device(self, rank: int) -> str:
+        """``cpu`` or ``cuda:<index>``."""
+        if self.placement == "cpu":
+            return "cpu"
+        return f"cuda:{rank if self.placement == 'gpus' else 0}"
+
+
+def plan(world_size: int, *, visible_gpus: int, build_cuda: str | None, build: str, nccl: bool) -> Plan:
+    """Real GPUs where there are enough, one shared GPU where there is one, the CPU otherwise, and why.
+
+    visible_gpus: what the framework sees; build_cuda: the CUDA version it was built for, None for a CPU build;
+    build: the framework's full version; nccl: whether the build carries NCCL.
+    """
+    if build_cuda is None:
+        return Plan("cpu", "gloo", f"torch {build} is a build without CUDA")
+    if visible_gpus == 0:
+        return Plan("cpu", "gloo", f"torch {build} (CUDA {build_cuda}) sees no CUDA device on this host")
+    if visible_gpus < world_size:
+        # NCCL refuses two ranks on one GPU, so gloo carries the traffic through host memory.
+        return Plan("shared-gpu", "gloo", f"{visible_gpus} CUDA device for {world_size} ranks: they share cuda:0")
+    if not nccl:
+        return Plan("gpus", "gloo", f"torch {build} carries no NCCL: gloo moves the gradients through host memory")
+    return Plan("gpus", "nccl", f"{visible_gpus} CUDA devices")

@@ -1,0 +1,149 @@
+"""Starts the ranks, watches them from outside, and ends them: nothing that a rank does outlasts the deadline."""
+
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from gpucheck.train.process import RankEnd, RankProcess, wait_for_stacks
+from gpucheck.train.spec import RankSpec, SmokeOptions
+from gpucheck.train.workplace import Workplace
+
+POLL_S = 0.02
+SETTLE_S = 1.0  # one rank's end makes the others raise: wait for what they have to say, then look for who was first
+STACK_S = 1.0
+TERM_S = 1.0
+KILL_S = 5.0  # a process in an uninterruptible call outlives even SIGKILL; it is reported, not waited for
+GROUP_S = 1.0  # what a rank started and left behind is killed with it and vanishes as soon as init has collected it
+
+
+class Ending(NamedTuple):
+    """How a run was over. reason: ``broken`` if a rank ended badly. ended: time.monotonic(); seconds: since the start.
+
+    unkillable: ranks that SIGKILL did not end.
+    """
+
+    reason: Literal["finished", "broken", "stalled", "deadline"]
+    ranks: tuple[RankEnd, ...]
+    seconds: float
+    ended: float
+    unkillable: tuple[int, ...] = ()
+
+
+def supervise(program: str, options: SmokeOptions, environment: Mapping[str, str]) -> Ending:
+    """Run ``options.world_size`` ranks of a program to their end, or to the deadline.
+
+    When this returns or raises, no rank is left running (but for the unkillable) and no file. Raises OSError when
+    there is no room for the private folder or no process can be started.
+    """
+    with (
+        _ended_by_signals(),
+        tempfile.TemporaryDirectory(prefix="gpucheck-smoke-", ignore_cleanup_errors=True) as folder,
+    ):
+        place = Workplace(Path(folder))
+        place.link_package()
+        ranks: list[RankProcess] = []
+        started = time.monotonic()
+        try:
+            for rank in range(options.world_size):
+                spec = RankSpec(rank=rank, program=program, supervisor_pid=os.getpid(), options=options)
+                place.spec(rank).write_bytes(msgspec.json.encode(spec))
+                ranks.append(RankProcess(rank, place, environment))
+            reason = _watch(ranks, options, started)
+            ended = time.monotonic()
+            if reason != "finished":
+                wait_for_stacks(ranks, STACK_S)
+            ends = tuple(rank.end() for rank in ranks)
+        finally:
+            with _undisturbed():
+                unkillable = _stop(ranks)
+        return Ending(reason, ends, ended - started, ended, unkillable)
+
+
+def _watch(
+    ranks: list[RankProcess], options: SmokeOptions, started: float
+) -> Literal["finished", "broken", "stalled", "deadline"]:
+    broken_since: float | None = None
+    while True:
+        for rank in ranks:
+            rank.drain()
+        now = time.monotonic()
+        running = [rank for rank in ranks if rank.status() is None]
+        if broken_since is None and not all(rank.sound() for rank in ranks if rank not in running):
+            broken_since = now
+        if broken_since is not None and (not running or now - broken_since > SETTLE_S):
+            return "broken"
+        if not running:
+            return "finished"
+        if broken_since is None and now - started > options.timeout_s:
+            return "deadline"
+        if broken_since is None and _stalled(ranks, options.stall_s, now):
+            return "stalled"
+        time.sleep(POLL_S)
+
+
+def _stalled(ranks: list[RankProcess], stall_s: float, now: float) -> bool:
+    """Every rank trains, or has trained, and none has entered a phase for that long."""
+    positions = [rank.position() for rank in ranks]
+    return min(p.order() for p in positions)[0] > 0 and now - max(p.entered for p in positions) > stall_s
+
+
+def _stop(ranks: list[RankProcess]) -> tuple[int, ...]:
+    """End every rank and all it started: SIGTERM, then SIGKILL. Returns the ranks that are still there."""
+    for number, patience in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
+        # Also to the groups of ranks that ended: what they started may still run.
+        for rank in ranks:
+            rank.signal_group(number)
+        until = time.monotonic() + patience
+        while any(rank.status() is None for rank in ranks) and time.monotonic() < until:
+            for rank in ranks:
+                rank.drain()
+            time.sleep(POLL_S / 4)
+    left = tuple(rank.rank for rank in ranks if rank.status() is None)
+    for rank in ranks:
+        rank.reap()
+    until = time.monotonic() + GROUP_S
+    while not all(rank.group_is_gone() for rank in ranks if rank.rank not in left) and time.monotonic() < until:
+        time.sleep(POLL_S / 4)
+    return left
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into SystemExit, so that ranks and files go when this process is told to."""
+
+    def leave(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    with _handling({signal.SIGTERM: leave, signal.SIGHUP: leave}):
+        yield
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Let a second Ctrl-C wait until the ranks are gone."""
+    ignore = signal.SIG_IGN
+    with _handling({signal.SIGINT: ignore, signal.SIGTERM: ignore, signal.SIGHUP: ignore}):
+        yield
+
+
+@contextmanager
+def _handling(handlers: Mapping[signal.Signals, object]) -> Iterator[None]:
+    """Set signal handlers for a while. Only the main thread may; elsewhere the main thread decides what ends us."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

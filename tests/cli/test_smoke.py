@@ -1,0 +1,173 @@
+"""``gpucheck smoke``: what is printed, what it exits with, and that Ctrl-C leaves nothing running."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gpucheck import train
+from gpucheck.cli import main
+from tests.train.conftest import end_processes_with, heed_interrupts, processes_with
+from tests.train.outcomes import HANG, ON_CPU, ON_GPUS
+
+GPUCHECK = [sys.executable, "-m", "gpucheck"]
+
+
+@pytest.fixture
+def smoke(monkeypatch, capsys):
+    """Run the command; the training answers with the given outcome and keeps what it was asked for."""
+
+    def go(outcome, *arguments):
+        asked = []
+
+        def run_smoke(options):
+            asked.append(options)
+            return outcome
+
+        monkeypatch.setattr(train, "run_smoke", run_smoke)
+        monkeypatch.setattr(train, "real_gpus", lambda host: None)
+        with pytest.raises(SystemExit) as stop:
+            main(["smoke", *arguments])
+        out, err = capsys.readouterr()
+        return stop.value.code or 0, out, err, asked
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status"),
+    [
+        (ON_GPUS, 0),
+        (ON_CPU, 0),
+        (HANG, 2),
+        (replace(ON_GPUS, gradients_differ_from_step=3), 2),
+        (replace(HANG, kind="timeout", rank=None), 3),
+        (replace(HANG, kind="missing-package", missing="torch", rank=None), 3),
+    ],
+)
+def test_the_exit_status_is_the_verdict(smoke, outcome, status):
+    assert smoke(outcome)[0] == status
+
+
+def test_the_text_names_the_kind_of_run_every_number_and_what_was_not_proven(smoke):
+    _, out, err, _ = smoke(ON_CPU)
+
+    assert "2 CPU ranks, gloo: torch 2.13.0+cpu is a build without CUDA" in out
+    assert "PASS    loss 2 in step 1, 0.5 in step 10: 0.25 of it" in out
+    assert "SKIP    2 CPU ranks, gloo: this proves the software stack, not GPU communication" in out
+    assert err == ""
+
+
+def test_a_hang_prints_where_why_what_to_do_and_the_stack(smoke):
+    _, out, _, _ = smoke(HANG)
+
+    assert "FAIL    gpu:0000:af:00.0: hang: rank 1 on cuda:1, in step 3 of 40, backward" in out
+    for word in ("why    ", "do     ", "cause  false-p2p-grant (possible)", "saw    stack: "):
+        assert f"        {word}" in out
+
+
+def test_the_json_is_the_contract(smoke):
+    _, out, _, _ = smoke(ON_CPU, "--format", "json")
+    answer = json.loads(out)
+
+    assert (answer["schema"], answer["verdict"], answer["outcome"]["type"]) == ("gpucheck.smoke/1", "pass", "result")
+    assert {"host", "simulated", "started", "counts", "findings", "outcome"} <= set(answer)
+    assert answer["outcome"]["parameter_max_abs_difference"] == 1e-7
+    assert answer["outcome"]["limits"] == {"loss_fraction_max": 0.5, "accuracy_min": 0.9, "parameter_tolerance": 1e-4}
+
+
+def test_a_simulated_machine_is_marked_in_text_and_json(smoke, monkeypatch, tmp_path):
+    """The training is real, the machine's GPUs are not: nobody may take one for the other."""
+    (tmp_path / "simulation.json").write_text('{"profile": "p100-pcie-x2", "faults": [], "stand_ins": []}')
+    (tmp_path / "root").mkdir()
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path))
+
+    lines = smoke(ON_CPU)[1].splitlines()
+    assert "SIMULATED" in lines[0]
+    assert "SIMULATED" in lines[-1]
+    assert json.loads(smoke(ON_CPU, "--format", "json")[1])["simulated"] is True
+
+
+def test_options_reach_the_run(smoke):
+    (asked,) = smoke(ON_CPU, "--steps", "77", "--timeout", "12.5", "--framework", "torch", "--strategy", "ddp")[3]
+
+    assert (asked.steps, asked.timeout_s, asked.fault) == (77, 12.5, None)
+
+
+def test_the_report_goes_to_a_file(smoke, tmp_path):
+    status, out, _, _ = smoke(ON_CPU, "--format", "json", "-o", str(tmp_path / "smoke.json"))
+
+    assert (status, out) == (0, "")
+    assert json.loads((tmp_path / "smoke.json").read_text())["verdict"] == "pass"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["--steps", "9"], "x>=10"),
+        (["--steps", "many"], "not a valid integer"),
+        (["--timeout", "0"], "x>0"),
+        (["--framework", "tensorflow"], "'torch'"),
+        (["--strategy", "dp"], "'ddp'"),
+        (["--fault", "rank-hang"], "No such option"),
+    ],
+)
+def test_wrong_usage_is_64_and_says_what_is_right(smoke, arguments, word):
+    status, out, err, asked = smoke(ON_CPU, *arguments)
+
+    assert (status, out, asked) == (64, "", [])
+    assert word in err
+
+
+def test_the_whole_command_trains_for_real():
+    """The one run with everything: 40 steps, and the answer on stdout alone."""
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [*GPUCHECK, "smoke", "--format", "json"], capture_output=True, text=True, env=environment, timeout=120
+    )
+
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["counts"] == {"pass": 8, "warn": 0, "fail": 0, "unknown": 0, "skip": 1}
+    assert answer["outcome"]["steps"] == 40
+
+
+def test_ctrl_c_ends_the_ranks_and_exits_with_130(tmp_path):
+    marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
+    name, _, value = marker.partition("=")
+    environment = os.environ | {"TMPDIR": str(tmp_path), "CUDA_VISIBLE_DEVICES": "", name: value}
+    command = subprocess.Popen(
+        [*GPUCHECK, "smoke", "--steps", "100000"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=heed_interrupts,
+    )
+    try:
+        _wait_until(lambda: len(_ranks(tmp_path)) == 2)
+        command.send_signal(signal.SIGINT)
+        out, err = command.communicate(timeout=30)
+
+        assert (command.returncode, out, err.strip()) == (130, b"", b"gpucheck: interrupted")
+        assert processes_with(marker) == []
+    finally:
+        end_processes_with(marker)
+    assert list(tmp_path.iterdir()) == []
+
+
+def _ranks(folder: Path) -> list[Path]:
+    return [file for file in folder.glob("gpucheck-smoke-*/progress-*.json") if file.stat().st_size]
+
+
+def _wait_until(true, seconds: float = 30.0) -> None:
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.02)

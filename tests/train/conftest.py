@@ -1,0 +1,67 @@
+"""Runs of the toy program, and the two things that no run may leave: processes and files."""
+
+import os
+import signal
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from gpucheck.train.environment import rank_environment
+from gpucheck.train.outcome import SmokeFailure, SmokeResult
+from gpucheck.train.smoke import conclude
+from gpucheck.train.spec import Fault, SmokeOptions
+from gpucheck.train.supervisor import supervise
+
+ROOT = Path(__file__).parents[2]
+STALL_S = 1.0  # for runs that are to hang; short, and long enough for a busy machine
+Run = Callable[..., SmokeResult | SmokeFailure]
+
+
+def heed_interrupts() -> None:
+    """For a child that is to be interrupted: what a shell runs in the background ignores SIGINT and hands that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def processes_with(marker: str) -> list[int]:
+    """Living processes whose environment holds the marker, so also what the ranks started."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (folder / "environ").read_bytes()
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        if marker.encode() in environment and state != "Z" and int(folder.name) != os.getpid():
+            found.append(int(folder.name))
+    return found
+
+
+def end_processes_with(marker: str) -> None:
+    """So that a test that fails leaves nothing either."""
+    for process in processes_with(marker):
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Run the toy with a fault and options; afterwards nothing of it may be left."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
+
+    def go(fault: Fault | None = None, *, toy: str = "", **options: object) -> SmokeResult | SmokeFailure:
+        chosen = SmokeOptions(**({"steps": 10, "stall_s": 20.0, "fault": fault} | options))  # type: ignore[arg-type]
+        environment, removed = rank_environment(os.environ)
+        name, _, value = marker.partition("=")
+        environment |= {"PYTHONPATH": str(ROOT), "TOY": toy, name: value}
+        return conclude(supervise("tests.train.toy", chosen, environment), chosen, removed)
+
+    yield go
+    left = processes_with(marker)
+    end_processes_with(marker)
+    assert left == []
+    assert list(tmp_path.iterdir()) == []

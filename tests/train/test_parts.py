@@ -1,0 +1,148 @@
+"""The small pure parts: placement, environment, data, progress."""
+
+import numpy as np
+import pytest
+
+from gpucheck.model import PciDevice, Simulation
+from gpucheck.train import data, real_gpus
+from gpucheck.train.environment import rank_environment
+from gpucheck.train.placement import plan
+from gpucheck.train.progress import AFTER, BEFORE, START, STEP, Position, Progress, read_position
+from tests.fakes import FakeHost
+
+
+@pytest.mark.parametrize(
+    ("gpus", "cuda", "nccl", "placement", "backend", "devices"),
+    [
+        (0, None, False, "cpu", "gloo", ["cpu", "cpu"]),
+        (0, "12.6", True, "cpu", "gloo", ["cpu", "cpu"]),
+        (1, "12.6", True, "shared-gpu", "gloo", ["cuda:0", "cuda:0"]),
+        (2, "12.6", True, "gpus", "nccl", ["cuda:0", "cuda:1"]),
+        (8, "12.6", True, "gpus", "nccl", ["cuda:0", "cuda:1"]),
+        (2, "12.6", False, "gpus", "gloo", ["cuda:0", "cuda:1"]),
+    ],
+)
+def test_ranks_get_gpus_of_their_own_where_there_are_enough(gpus, cuda, nccl, placement, backend, devices):
+    chosen = plan(2, visible_gpus=gpus, build_cuda=cuda, build="2.7.1", nccl=nccl)
+
+    assert (chosen.placement, chosen.backend) == (placement, backend)
+    assert [chosen.device(rank) for rank in range(2)] == devices
+
+
+def test_a_cpu_build_is_not_reported_as_a_host_without_gpus():
+    """The first is torch's doing and the second the host's: the remedy differs."""
+    assert "build without CUDA" in plan(2, visible_gpus=0, build_cuda=None, build="2.13.0+cpu", nccl=False).reason
+    assert "sees no CUDA device" in plan(2, visible_gpus=0, build_cuda="12.6", build="2.7.1", nccl=True).reason
+
+
+def test_leftovers_of_jobs_do_not_reach_the_ranks_and_are_named():
+    caller = {
+        "PATH": "/bin",
+        "NCCL_P2P_DISABLE": "1",
+        "TORCH_NCCL_BLOCKING_WAIT": "1",
+        "MASTER_ADDR": "node01",
+        "MASTER_PORT": "29500",
+        "LOCAL_RANK": "3",
+        "WORLD_SIZE": "8",
+        "TORCHELASTIC_RUN_ID": "x",
+        "CUDA_VISIBLE_DEVICES": "1,0",
+        "OMP_NUM_THREADS": "64",
+        "RANKED": "mine",
+    }
+    environment, removed = rank_environment(caller)
+
+    assert removed == (
+        "LOCAL_RANK=3",
+        "MASTER_ADDR=node01",
+        "MASTER_PORT=29500",
+        "NCCL_P2P_DISABLE=1",
+        "TORCHELASTIC_RUN_ID=x",
+        "TORCH_NCCL_BLOCKING_WAIT=1",
+        "WORLD_SIZE=8",
+    )
+    assert {"PATH", "CUDA_VISIBLE_DEVICES", "RANKED"} <= set(environment)
+    assert not {name.partition("=")[0] for name in removed} & set(environment)
+    assert environment["OMP_NUM_THREADS"] == "1"
+    assert environment["GLOO_SOCKET_IFNAME"] == "lo"
+
+
+def test_the_data_has_mnists_shape_and_is_the_same_every_time():
+    one, two, other = data.synthetic(7), data.synthetic(7), data.synthetic(8)
+
+    assert one.images.shape == (data.TRAIN, 784)
+    assert (one.images.dtype, one.labels.dtype) == (np.float32, np.int64)
+    assert set(one.labels.tolist()) == set(range(10))
+    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+    assert not np.array_equal(one.images, other.images)
+
+
+def test_the_held_out_samples_are_not_among_those_trained_on():
+    samples = data.synthetic(7)
+    trained = {image.tobytes() for image in samples.images}
+
+    assert not any(image.tobytes() in trained for image in samples.held_out_images)
+
+
+def test_ranks_share_every_batch_without_overlap_and_an_epoch_shows_each_sample_once():
+    order = data.Order(seed=3, samples=64, global_batch=16)
+    epoch = [order.batch(step) for step in range(1, 5)]
+
+    for step, batch in enumerate(epoch, start=1):
+        shards = [order.shard(step, rank, 2) for rank in range(2)]
+        assert sorted(np.concatenate(shards)) == sorted(batch)
+    assert sorted(np.concatenate(epoch)) == list(range(64))
+    assert not np.array_equal(order.batch(5), epoch[0]), "the second epoch is shuffled anew"
+    assert np.array_equal(order.batch(1), epoch[0]), "and a step can be asked for again"
+
+
+@pytest.mark.parametrize("batch", [0, 65])
+def test_a_batch_that_the_data_cannot_fill_is_refused(batch):
+    with pytest.raises(ValueError, match="the data set has 64"):
+        data.Order(seed=3, samples=64, global_batch=batch)
+
+
+def test_positions_sort_by_how_far_a_rank_has_come():
+    road = [
+        *(Position(phase=phase) for phase in BEFORE),
+        *(Position(phase=phase, step=step) for step in (1, 2, 10) for phase in STEP),
+        *(Position(phase=phase, step=3 if phase == "reference" else None) for phase in AFTER),
+    ]
+    orders = [position.order() for position in road]
+
+    assert orders == sorted(orders)
+    assert len(set(orders)) == len(orders)
+
+
+def test_progress_is_readable_at_any_moment_and_books_the_time(tmp_path):
+    path = tmp_path / "progress"
+    assert read_position(path) == START
+    seen = []
+    progress = Progress(path, on_enter=lambda phase, step: seen.append((phase, step, read_position(path).phase)))
+    assert read_position(path) == START
+
+    progress.on_device("cuda:1", "0000:af:00.0")
+    progress.enter("forward", 12)
+    progress.enter("data")
+
+    position = read_position(path)
+    assert (position.phase, position.step, position.device, position.bus_id) == ("data", None, "cuda:1", "0000:af:00.0")
+    assert seen == [("forward", 12, "forward"), ("data", None, "data")], "a fault strikes when its phase is on record"
+    assert set(progress.seconds) == {"start", "forward"}
+    assert position.words(40) == "data"
+
+
+def test_a_torn_or_foreign_progress_file_counts_as_not_started(tmp_path):
+    path = tmp_path / "progress"
+    path.write_bytes(b'{"phase": "forw')
+
+    assert read_position(path) == START
+
+
+GPU = PciDevice(bus_id="0000:3b:00.0", vendor_id="10de", device_id="15f8", class_id="030200")
+AUDIO = PciDevice(bus_id="0000:3b:00.1", vendor_id="10de", device_id="0fb0", class_id="040300")
+
+
+def test_gpus_count_only_where_the_framework_could_use_them():
+    assert real_gpus(FakeHost(pci_=(GPU, AUDIO)), {}) == 1
+    assert real_gpus(FakeHost(pci_=(GPU,), simulation_=Simulation(profile="p100-pcie-x2")), {}) is None
+    assert real_gpus(FakeHost(pci_=(GPU,)), {"CUDA_VISIBLE_DEVICES": ""}) is None

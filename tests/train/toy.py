@@ -1,0 +1,126 @@
+"""A rank's program without torch: the phases, the waiting for each other and the ways to misbehave of a real one.
+
+One step takes a millisecond, so every way in which a run can go wrong is seen in well under a second. What one
+process does to itself beyond the faults of the spec is asked for by the environment variable TOY.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gpucheck.train.outcome import Checkpoint, RankReport, Reference
+from gpucheck.train.progress import Progress
+from gpucheck.train.spec import RankSpec
+from gpucheck.train.workplace import Workplace
+
+
+class Peers:
+    """An all-reduce of nothing: returns when every rank has arrived, raises when one is gone."""
+
+    def __init__(self, place: Workplace, rank: int, world_size: int) -> None:
+        self.folder, self.rank, self.world = place.folder, rank, range(world_size)
+        (self.folder / f"pid-{rank}").write_text(str(os.getpid()))
+
+    def meet(self, where: str) -> None:
+        (self.folder / f"{where}-{self.rank}").touch()
+        while not all((self.folder / f"{where}-{rank}").exists() for rank in self.world):
+            self._all_alive()
+            time.sleep(0.001)
+
+    def _all_alive(self) -> None:
+        for rank in self.world:
+            pid = self.folder / f"pid-{rank}"
+            if pid.exists() and _gone(pid.read_text() or str(os.getpid())):
+                raise ConnectionError(f"Connection closed by peer {rank}")
+
+
+def _gone(pid: str) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+    """Step with the others to the end."""
+    options = spec.options
+    progress.enter("import")
+    mischief = os.environ.get("TOY", "")
+    progress.enter("init")
+    peers = Peers(place, spec.rank, options.world_size)
+    progress.on_device(f"toy:{spec.rank}", None)
+    progress.enter("data")
+    for step in range(1, options.steps + 1):
+        progress.enter("forward", step)
+        if step == 3 and spec.rank == 1:
+            misbehave(mischief, peers)
+        time.sleep(0.001)
+        progress.enter("backward", step)
+        progress.enter("allreduce", step)
+        peers.meet(f"step-{step}")
+        progress.enter("optimizer", step)
+    progress.enter("reference")
+    return report(spec, progress)
+
+
+def misbehave(how: str, peers: Peers) -> None:
+    if how == "leave":
+        os._exit(0)
+    elif how == "leave-badly":
+        os._exit(7)
+    elif how == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        time.sleep(3600)
+    elif how == "family":
+        subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3600)"])
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif how == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    elif how == "slow-crash":
+        (peers.folder / f"pid-{peers.rank}").write_text("0")  # for its peers this rank is gone
+        time.sleep(0.4)
+        os.kill(os.getpid(), signal.SIGSEGV)
+    elif how == "missing":
+        import gpucheck_no_such_package  # type: ignore[import-not-found] # noqa: F401
+    elif how == "imports":
+        import random
+        import tempfile
+
+        assert random.random() < 1
+        assert tempfile.gettempdir()
+    elif how == "long-message":
+        raise RuntimeError("first line\n" + "native frame\n" * 100)
+
+
+def report(spec: RankSpec, progress: Progress) -> RankReport:
+    same = ("ab" * 32,) * spec.options.world_size
+    return RankReport(
+        rank=spec.rank,
+        world_size=spec.options.world_size,
+        model="toy",
+        backend="files",
+        placement="cpu",
+        placement_reason="a toy",
+        device=f"toy:{spec.rank}",
+        device_name=None,
+        bus_id=None,
+        losses=(2.0,) * (spec.options.steps - 1) + (0.1,),
+        gradient_hashes=("cd" * 32,) * spec.options.steps,
+        data_hash="ef" * 32,
+        checkpoints=(Checkpoint(step=spec.options.steps, parameters=same, gradients=same, optimizer=same),),
+        accuracy=1.0,
+        held_out=10,
+        reference=Reference(
+            max_abs_difference=0.0,
+            max_relative_difference=0.0,
+            loss_last=0.1,
+            data_hashes=("ef" * 32,) * spec.options.world_size,
+        ),
+        seconds=dict(progress.seconds),
+        samples=10,
+        samples_seconds=1.0,
+        versions={"torch": None},
+    )
