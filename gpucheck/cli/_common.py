@@ -18,7 +18,7 @@ class Problem(click.ClickException):
 
     def __init__(self, message: str, exit_code: int = EXIT_USAGE) -> None:
         super().__init__(message)
-        self.exit_code = exit_code
+        self.exit_code = exit_code  # type: ignore[misc]  # click declares it per class, reads it per error
 
 
 def simulation_options(command: F) -> F:

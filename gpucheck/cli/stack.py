@@ -1,96 +1,144 @@
 """gpucheck stack: which driver, CUDA, cuDNN, NCCL and frameworks belong on which host, and why."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
-from gpucheck.cli._common import Problem, write_result
-from gpucheck.model.verdict import EXIT_USAGE
+from gpucheck.cli._common import Problem, output_options, simulation_options, write_result
+from gpucheck.cli._stack import (
+    EXIT_IMPOSSIBLE,
+    EXIT_UNKNOWN,
+    ExistingFile,
+    Formats,
+    as_json,
+    asked_kind,
+    guarded,
+    kind_options,
+    marked,
+    refuse,
+    wish_of,
+)
 
 SHORT_HELP = "One compatible set of driver, CUDA, cuDNN, NCCL and frameworks, or the reason why not."
-EXIT_IMPOSSIBLE = 2
-EXIT_UNKNOWN = 3
-Formats = click.Choice(["text", "json"])
-ExistingFile = click.Path(exists=True, dir_okay=False, path_type=Path)
+EXIT_MOVES = 1
+wish_option = click.option(
+    "--wish", type=ExistingFile, default=Path("stack.yml"), show_default=True, help="The site's wish."
+)
+facts_option = click.option(
+    "--facts", multiple=True, required=True, type=ExistingFile, help="Facts of hosts (JSON). Repeatable."
+)
+lock_option = click.option("--lock", "lock_file", type=ExistingFile, default=Path("stack.lock.yml"), show_default=True)
 
 
 @click.group("stack", short_help=SHORT_HELP)
 def COMMAND() -> None:  # noqa: N802 - the name every command module has
-    """Resolve, lock and plan the NVIDIA stack. Nothing here changes a machine.
+    """Resolve, lock, explain and check the NVIDIA stack. Nothing here changes a machine.
 
-    Exit status: 0 a set exists, 2 impossible, 3 a GPU or system is not known, 64 wrong usage.
+    Exit status: 0 a set exists, 2 impossible, 3 a GPU, system or version is not known, 64 wrong usage.
+    diff: 1 something would move. check: as every judging command.
     """
 
 
 @COMMAND.command("resolve")
-@click.option("--gpu", "gpus", multiple=True, required=True, metavar="MODEL", help="Name or PCI id; 8xH200 for eight.")
-@click.option("--os", "os_name", required=True, metavar="SYSTEM", help="For example ubuntu-22.04, rocky-9, debian-13.")
-@click.option("--arch", metavar="ARCH", help="x86_64 or sbsa (aarch64). Default: that of the GPU.")
-@click.option("--want", "wanted", multiple=True, metavar="PART=VERSION", help="For example cuda=12.9 or 'torch<2.10'.")
-@click.option(
-    "--nvswitches", type=click.IntRange(min=0), help="NVSwitch devices on the PCI bus. Default: as the GPUs suggest."
-)
-@click.option(
-    "--prefer",
-    type=click.Choice(["longest-supported", "production", "newest"]),
-    default="longest-supported",
-    show_default=True,
-    help="Which driver branch to try first.",
-)
+@kind_options
 @click.option("--format", "format_", type=Formats, default="text", show_default=True)
-def resolve_command(
-    gpus: tuple[str, ...],
-    os_name: str,
-    arch: str | None,
-    wanted: tuple[str, ...],
-    nvswitches: int | None,
-    prefer: str,
-    format_: str,
-) -> None:
-    """Print the one set that belongs on a kind of host."""
+def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: Any) -> None:
+    """Print the one set that belongs on a kind of host; without --gpu or --os, on this host."""
     from gpucheck import stack
-    from gpucheck.stack.text import refusal_text, stack_text
+    from gpucheck.stack.text import stack_text
 
     def work() -> Any:
-        wish = msgspec.structs.replace(stack.wants(wanted), prefer=prefer)
-        return stack.resolve(_expanded(gpus), os_name, arch, wish, nvswitches=nvswitches)
+        asked = asked_kind(**kind)
+        return asked.simulation, stack.resolve_target(asked.target, wish_of(wanted, prefer))
 
-    found = _guarded(work)
+    simulation, found = guarded(work)
     if isinstance(found, stack.Refusal):
-        click.echo(_json(found) if format_ == "json" else refusal_text(found))
-        raise SystemExit(EXIT_IMPOSSIBLE)
-    click.echo(_json(found) if format_ == "json" else stack_text(found))
+        refuse(found, format_)
+    if format_ == "json":
+        click.echo(as_json(found, simulated=True, simulation=simulation) if simulation else as_json(found))
+    else:
+        click.echo(marked(stack_text(found), simulation))
+
+
+@COMMAND.command("explain")
+@click.argument("component", required=False)
+@kind_options
+@click.option("--lock", "lock_file", type=ExistingFile, help="Explain a locked set instead.")
+@click.option("--group", help="Which group of the lock.")
+@click.option("--host", help="Which host of the lock.")
+@click.option("--format", "format_", type=Formats, default="text", show_default=True)
+def explain_command(
+    component: str | None,
+    lock_file: Path | None,
+    group: str | None,
+    host: str | None,
+    wanted: tuple[str, ...],
+    prefer: str,
+    format_: str,
+    **kind: Any,
+) -> None:
+    """Print why a part has its version, what holds it down, and what would lift that; without COMPONENT, every part."""
+    from gpucheck import stack
+    from gpucheck.cli._stack_lock import locked_set
+    from gpucheck.stack.explain import SCHEMA, component_named, explain
+    from gpucheck.stack.text import explain_text
+
+    try:
+        part = component_named(component) if component else None
+    except ValueError as error:
+        raise Problem(str(error)) from error
+    if lock_file is None and (group or host):
+        raise Problem("--group and --host name something in a lock: add --lock FILE.")
+    if lock_file is not None and (wanted or any(kind.values())):
+        raise Problem("--lock already says what is meant: take --gpu, --os, --want and the like away.")
+
+    def work() -> Any:
+        if lock_file is not None:
+            return None, *locked_set(lock_file, group, host)
+        asked, wish = asked_kind(**kind), wish_of(wanted, prefer)
+        return asked.simulation, asked.target, wish, stack.resolve_target(asked.target, wish)
+
+    simulation, target, wish, found = guarded(work)
+    if isinstance(found, stack.Refusal):
+        refuse(found, format_)
+    explanations = explain(target, wish, found, part)
+    if format_ == "json":
+        answer = {"schema": SCHEMA, "simulated": simulation is not None, "components": explanations}
+        click.echo(as_json(answer))
+    else:
+        click.echo(marked(explain_text(explanations), simulation))
 
 
 @COMMAND.command("lock")
-@click.option("--wish", type=ExistingFile, default=Path("stack.yml"), show_default=True, help="The site's wish.")
-@click.option("--facts", multiple=True, required=True, type=ExistingFile, help="Facts of hosts (JSON). Repeatable.")
+@wish_option
+@facts_option
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("stack.lock.yml"), show_default=True
 )
 @click.option("--upgrade", is_flag=True, help="Choose anew also where the present lock still holds.")
-def lock_command(wish: Path, facts: tuple[Path, ...], output: Path, upgrade: bool) -> None:
+@click.option("--common", is_flag=True, help="The newest set that serves all groups, or the reason why none does.")
+def lock_command(wish: Path, facts: tuple[Path, ...], output: Path, upgrade: bool, common: bool) -> None:
     """Resolve every group of hosts into a lock file; an unchanged lock is not touched.
 
     A host that cannot be served is refused by itself and named on stderr: the lock is written for the others, and the
-    exit status is 2 (impossible) or 3 (only unknown GPUs or systems).
+    exit status is 2 (impossible) or 3 (only unknown GPUs, systems or versions).
     """
     from gpucheck import stack
-    from gpucheck.stack.lock import lock, read_lock, write_lock
+    from gpucheck.cli._stack_lock import made_lock
+    from gpucheck.stack.lock import read_lock, write_lock
     from gpucheck.stack.text import lock_changes, refused_text
 
     def work() -> Any:
-        hosts = [host for path in facts for host in stack.read_facts(path.read_bytes(), str(path))]
         # A damaged lock is replaced only when that is asked for: it may hold what the hosts run today.
         previous = (
             read_lock(output.read_text(encoding="utf-8"), str(output)) if output.exists() and not upgrade else None
         )
-        return previous, lock(stack.read_wish(wish), hosts, previous)
+        return previous, made_lock(wish, facts, previous, common=common)
 
-    previous, made = _guarded(work)
+    previous, made = guarded(work)
+    if isinstance(made, stack.Refusal):
+        refuse(made, "text")
     text = write_lock(made)
     if output.exists() and output.read_text(encoding="utf-8") == text:
         click.echo(f"{output}: unchanged", err=True)
@@ -105,57 +153,105 @@ def lock_command(wish: Path, facts: tuple[Path, ...], output: Path, upgrade: boo
         raise SystemExit(EXIT_IMPOSSIBLE if "impossible" in kinds else EXIT_UNKNOWN)
 
 
+@COMMAND.command("diff")
+@wish_option
+@facts_option
+@lock_option
+@click.option("--format", "format_", type=Formats, default="text", show_default=True)
+def diff_command(wish: Path, facts: tuple[Path, ...], lock_file: Path, format_: str) -> None:
+    """Print what `lock --upgrade` would move, by group; nothing is written. Exit status 1: something would move."""
+    from gpucheck import stack
+    from gpucheck.cli._stack_lock import made_lock
+    from gpucheck.stack.lock import read_lock
+    from gpucheck.stack.text import lock_changes
+
+    def work() -> Any:
+        present = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
+        return present, made_lock(wish, facts, None, common=present.common)
+
+    present, made = guarded(work)
+    if isinstance(made, stack.Refusal):
+        refuse(made, format_)
+    changes = list(lock_changes(present, made))
+    if format_ == "json":
+        click.echo(as_json({"schema": "gpucheck.stack-diff/1", "lock": str(lock_file), "changes": changes}))
+    else:
+        click.echo("\n".join(changes) or f"{lock_file}: nothing would move")
+    if changes:
+        raise SystemExit(EXIT_MOVES)
+
+
 @COMMAND.command("plan")
-@click.option("--lock", "lock_file", type=ExistingFile, default=Path("stack.lock.yml"), show_default=True)
+@lock_option
 @click.option("--host", help="Name of a host in the lock.")
 @click.option("--group", help="Name of a group in the lock.")
 @click.option("--format", "format_", type=Formats, default="text", show_default=True)
 def plan_command(lock_file: Path, host: str | None, group: str | None, format_: str) -> None:
     """Print the exact packages, repositories, holds, files, services and the reboot rule."""
     from gpucheck import stack
-    from gpucheck.stack.lock import read_lock
-    from gpucheck.stack.plan import plan
-    from gpucheck.stack.text import plan_text, refusal_text
+    from gpucheck.cli._stack_lock import planned
+    from gpucheck.stack.text import plan_text
 
     if (host is None) == (group is None):
         raise Problem("say either --host NAME or --group GROUP")
-    found = _guarded(
-        lambda: plan(read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file)), host=host, group=group)
-    )
+    found, where = guarded(lambda: planned(lock_file, host=host, group=group))
     if isinstance(found, stack.Refusal):
-        click.echo(_json(found) if format_ == "json" else refusal_text(found))
-        raise SystemExit(EXIT_UNKNOWN if found.unknown else EXIT_IMPOSSIBLE)
-    click.echo(_json(found) if format_ == "json" else plan_text(found))
+        refuse(found, format_, where)
+    click.echo(as_json(found) if format_ == "json" else plan_text(found))
 
 
-def _guarded(work: Callable[[], Any]) -> Any:
-    """Run work and turn what can go wrong into one message and an exit status."""
-    from gpucheck.knowledge import KnowledgeError
-    from gpucheck.stack import FactsError, UnknownInput, WishError
-    from gpucheck.stack.lock import LockError
-    from gpucheck.stack.plan import NoSuchHost
+@COMMAND.command("check")
+@click.option("--lock", "lock_file", type=ExistingFile, help="Compare with a lock instead of the host's own record.")
+@click.option("--host", help="Name of this host in the lock. Default: its hostname.")
+@click.option("--import-torch", is_flag=True, help="Also ask torch itself, in a child process (seconds).")
+@click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
+@click.option("-v", "--verbose", is_flag=True, help="Spell out passes and show all evidence.")
+@output_options("text", "json")
+@simulation_options
+def check_command(
+    lock_file: Path | None,
+    host: str | None,
+    import_torch: bool,
+    strict: bool,
+    verbose: bool,
+    format_: str,
+    output: Path | None,
+    profile: str | None,
+    faults: tuple[str, ...],
+) -> None:
+    """Compare this host with what was locked for it: packages, holds, kernel modules, fabric manager, wheels.
 
-    try:
-        return work()
-    except UnknownInput as error:
-        raise Problem(str(error), EXIT_UNKNOWN) from error
-    except (WishError, FactsError, LockError, KnowledgeError, NoSuchHost) as error:
-        raise Problem(str(error.args[0]), EXIT_USAGE) from error
+    Without --lock the plan in /etc/gpucheck/stack.json is used, which provisioning leaves there.
+    """
+    from gpucheck.cli._stack import this_host
+    from gpucheck.cli._stack_lock import checked, planned
+    from gpucheck.model import EXIT_STATUS
+    from gpucheck.render import report as render
+
+    if host and lock_file is None:
+        raise Problem("--host names a host in a lock: add --lock FILE.")
+
+    def work() -> Any:
+        machine = this_host(profile, faults)
+        if lock_file is None:
+            return machine, None, ""
+        return machine, *planned(lock_file, host=host or machine.system().hostname)
+
+    from gpucheck import stack
+
+    machine, plan, where = guarded(work)
+    if isinstance(plan, stack.Refusal):
+        refuse(plan, format_, where)
+    report = checked(machine, plan, str(lock_file), import_torch=import_torch, strict=strict)
+    text = render.to_json(report) if format_ == "json" else render.to_text(report, verbose=verbose)
+    write_result(text if output is None else click.unstyle(text), output)
+    raise SystemExit(EXIT_STATUS[report.verdict])
 
 
-def _expanded(gpus: tuple[str, ...]) -> list[str]:
-    """``8xH200`` as eight names."""
-    names: list[str] = []
-    for text in gpus:
-        count, times, name = text.partition("x")
-        if times and count.strip().isdigit() and name.strip():
-            if not 0 < int(count) <= 64:
-                raise Problem(f"--gpu {text}: a host has 1 to 64 GPUs")
-            names += [name.strip()] * int(count)
-        else:
-            names.append(text)
-    return names
+@COMMAND.command("rules")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write this file instead.")
+def rules_command(output: Path | None) -> None:
+    """Print the rules that every set satisfies, with their sources, as a Markdown page (docs/stack-rules.md)."""
+    from gpucheck.stack.rules_page import rules_page
 
-
-def _json(value: Any) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    write_result(guarded(rules_page), output)

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from gpucheck.topology import Cpu
 
 EXIT_UNKNOWN = EXIT_STATUS[Verdict.UNKNOWN]
-CONTAINERS = ("docker", "podman", "lxc", "containerd")
 SIMULATE = "gpucheck topo --simulate hgx-h100-x8"
 # Why NVML gave nothing, by its return code, in the words of the causes that `gpucheck verify` reports.
 CAUSE = {9: "driver-not-loaded", 12: "driver-not-loaded", 18: "driver-mismatch", 15: "gpu-lost"}
@@ -118,7 +117,7 @@ def _cpu(host: Host) -> "Cpu | None":
 
 def _unlisted(host: Host, listed: set[str]) -> list[Finding]:
     """GPUs that the matrix lacks. A container is usually given some of the host's GPUs and sees all on the PCI bus."""
-    contained = host.system().virtual in CONTAINERS
+    contained = host.system().container is not None
     return [
         Finding(
             check="topology",

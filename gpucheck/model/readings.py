@@ -58,7 +58,11 @@ class DriverState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
-    """The operating system and the machine around the GPUs. Every field is as the host says it."""
+    """The operating system and the machine around the GPUs. Every field is as the host says it.
+
+    virtual: the hypervisor of a virtual machine, which hides the real PCI tree. container: the kind of container this
+    process runs in, which may have been given only some of the machine's GPUs. None = neither.
+    """
 
     hostname: str
     os_id: str
@@ -67,6 +71,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     arch: str
     kernel: str
     virtual: str | None = None
+    container: str | None = None
 
 
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):

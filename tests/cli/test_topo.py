@@ -196,10 +196,10 @@ def test_the_cpu_of_the_host_counts(on):
     assert "the CPU is not known" in on(host)[1], "the CPU below a simulated machine is not its own"
 
 
-@pytest.mark.parametrize(("virtual", "status"), [(None, 1), ("docker", 0)])
-def test_a_gpu_that_nvml_does_not_list_is_named(on, virtual, status):
+@pytest.mark.parametrize(("container", "status"), [(None, 1), ("docker", 0)])
+def test_a_gpu_that_nvml_does_not_list_is_named(on, container, status):
     """A container is given some of the GPUs and sees all of them on the PCI bus: that is no fault."""
-    system = msgspec.structs.replace(SYSTEM, virtual=virtual)
+    system = msgspec.structs.replace(SYSTEM, container=container)
     answer, out, _ = on(FakeHost(system_=system, nvml_=reading(P100S[0]), pci_=on_bus(*P100S)))
 
     assert answer == status

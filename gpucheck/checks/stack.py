@@ -1,0 +1,297 @@
+"""Stack: is what is installed exactly what the plan says, and were the framework wheels built for this host?
+
+Source: the plan that provisioning leaves on the host, against dpkg or rpm, the loaded and the installed kernel module,
+and the Python packages beside gpucheck. A version that moved by itself (an unattended upgrade, an unpinned NCCL) shows
+here first.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from gpucheck.checks._wheel_findings import judge_wheels
+from gpucheck.checks._wheels import FRAMEWORKS, Imported, Wheel, read_wheels
+from gpucheck.knowledge import gpu_by_pci_id
+from gpucheck.model import Check, DriverState, Finding, Host, NvmlReading, PackageVersion, Verdict
+
+NAME = "stack"
+PLAN = "/etc/gpucheck/stack.json"
+FABRIC_MANAGER = "nvidia-fabricmanager"
+PROVISION = "make provision INVENTORY=..."
+
+
+class Values(msgspec.Struct, frozen=True, kw_only=True):
+    """The plan as text (None = none on this host) and what is really there.
+
+    where: what the plan was read from. capabilities: compute capability by bus id of every GPU, None = not known.
+    wheels, libraries: the frameworks that this interpreter can import, and the versions of their library wheels.
+    """
+
+    plan: str | None
+    where: str
+    packages: tuple[PackageVersion, ...]
+    driver: DriverState
+    arch: str
+    capabilities: dict[str, str | None]
+    wheels: tuple[Wheel, ...]
+    libraries: dict[str, str]
+    imported: Imported | None = None
+
+
+class Unreadable(ValueError):
+    """The plan on the host is not a plan."""
+
+
+def probe(host: Host, plan: str | None = None, where: str = PLAN, imported: Imported | None = None) -> Values:
+    """Read the plan, then look for what it names.
+
+    plan: another plan than the host's own, as JSON, read from ``where``. imported: what torch said, where it was asked.
+    """
+    text = host.read_text(PLAN) if plan is None else plan
+    try:
+        names = [package["name"] for _, package in _packages(_decode(text))] if text is not None else []
+    except Unreadable:
+        names = []
+    wheels, libraries = read_wheels(host)
+    return Values(
+        plan=text,
+        where=where,
+        packages=host.packages([*names, FABRIC_MANAGER]),
+        driver=host.driver(),
+        arch=host.system().arch,
+        capabilities=_capabilities(host) if wheels else {},
+        wheels=wheels,
+        libraries=libraries,
+        imported=imported,
+    )
+
+
+def _capabilities(host: Host) -> dict[str, str | None]:
+    """By the PCI ids, so that no driver is needed; NVML is asked only about a GPU that the tables do not know."""
+    models = {device.bus_id: gpu_by_pci_id(device.device_id) for device in host.pci() if device.is_nvidia_gpu}
+    found = {bus_id: model.compute_capability if model else None for bus_id, model in models.items()}
+    if None in found.values():
+        nvml = host.nvml()
+        told = {g.pci_bus_id: g.compute_capability for g in nvml.gpus} if isinstance(nvml, NvmlReading) else {}
+        found = {bus_id: capability or told.get(bus_id) for bus_id, capability in found.items()}
+    return found
+
+
+def evaluate(values: Values) -> Iterator[Finding]:
+    """The packages of each component, the modules loaded and installed, fabric manager, and the frameworks."""
+    yield from _planned(values)
+    yield from judge_wheels(
+        values.wheels,
+        values.libraries,
+        values.capabilities,
+        values.driver.loaded_version,
+        values.arch,
+        values.imported,
+    )
+
+
+def _planned(values: Values) -> Iterator[Finding]:
+    if values.plan is None:
+        yield Finding(
+            check=NAME,
+            verdict=Verdict.SKIP,
+            subject="host",
+            seen="no plan",
+            why=f"{values.where} does not exist: this host was not provisioned from a lock",
+            fix=f"{PROVISION} records it",
+        )
+        return
+    try:
+        plan = _decode(values.plan)
+        wanted = list(_packages(plan))
+    except Unreadable as problem:
+        yield Finding(
+            check=NAME,
+            verdict=Verdict.UNKNOWN,
+            subject="host",
+            seen=str(problem),
+            wanted="a gpucheck.plan/1 document",
+            why=f"{values.where} cannot be read as a plan, so nothing can be compared",
+            fix=f"{PROVISION} writes it again",
+        )
+        return
+    yield from _components(wanted, plan, values.packages)
+    yield from _module(plan, values.driver)
+    yield from _fabric_manager(plan, values)
+    yield from _frameworks(plan, {wheel.name: wheel.version for wheel in values.wheels})
+
+
+def _decode(text: str) -> dict[str, Any]:
+    try:
+        plan = msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise Unreadable(f"not JSON: {error}") from error
+    if plan.get("schema") != "gpucheck.plan/1" or not isinstance(plan.get("components"), dict):
+        raise Unreadable(f"schema {plan.get('schema')!r}, wanted 'gpucheck.plan/1'")
+    return plan
+
+
+def _packages(plan: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    try:
+        for component, content in plan["components"].items():
+            for package in content["packages"]:
+                yield component, {"name": str(package["name"]), "version": package["version"]}
+    except (KeyError, TypeError, AttributeError) as error:
+        raise Unreadable(f"components: {error!r}") from error
+
+
+def _components(
+    wanted: list[tuple[str, dict[str, Any]]], plan: dict[str, Any], packages: tuple[PackageVersion, ...]
+) -> Iterator[Finding]:
+    installed = {package.name: package for package in packages}
+    for component in dict.fromkeys(name for name, _ in wanted):
+        rows = [package for name, package in wanted if name == component]
+        holds = set(plan["components"][component].get("holds", ()))
+        wrong, loose = [], []
+        for row in rows:
+            found = installed.get(row["name"])
+            # A plan without a version takes the newest of its repository and holds it.
+            if found is None or row["version"] not in (None, found.version):
+                planned = row["version"] or "any version"
+                wrong.append(f"{row['name']}: {found.version if found else 'not installed'}, planned {planned}")
+            elif row["name"] in holds and not found.held:
+                loose.append(f"{row['name']} {found.version} is not held")
+        yield _component(component, rows, wrong, loose)
+
+
+def _component(component: str, rows: list[dict[str, Any]], wrong: list[str], loose: list[str]) -> Finding:
+    wanted = f"{len(rows)} packages as planned, held"
+    if wrong:
+        return Finding(
+            check=NAME,
+            verdict=Verdict.FAIL,
+            subject="host",
+            seen=f"{component}: {len(wrong)} of {len(rows)} packages differ",
+            wanted=wanted,
+            cause="library-mismatch",
+            confidence="certain",
+            why="; ".join(wrong),
+            fix=f"{PROVISION} puts the planned versions back",
+            evidence=tuple(wrong),
+        )
+    if loose:
+        return Finding(
+            check=NAME,
+            verdict=Verdict.WARN,
+            subject="host",
+            seen=f"{component}: {len(loose)} packages can move by themselves",
+            wanted=wanted,
+            why="; ".join(loose),
+            fix=f"apt-mark hold / dnf versionlock add, or {PROVISION}",
+            evidence=tuple(loose),
+        )
+    return Finding(
+        check=NAME,
+        verdict=Verdict.PASS,
+        subject="host",
+        seen=f"{component}: {', '.join(sorted({row['version'] or 'newest' for row in rows}))}",
+        wanted=wanted,
+        evidence=tuple(f"{row['name']} {row['version']}" for row in rows),
+    )
+
+
+def _module(plan: dict[str, Any], driver: DriverState) -> Iterator[Finding]:
+    expected = plan.get("expected") or {}
+    version, flavour = expected.get("driver_version"), expected.get("kernel_module")
+    if version is None:
+        return
+    seen = f"kernel module {driver.loaded_version or 'not loaded'} {driver.loaded_flavour or ''}".rstrip()
+    wanted = f"kernel module {version} {flavour}"
+    evidence = (f"installed module: {driver.installed_version} {driver.installed_flavour or ''}".rstrip(),)
+    if driver.loaded_version != version:
+        cause, why, fix = "driver-mismatch", "the loaded module is not the planned one", "reboot; then make provision"
+    elif flavour is not None and driver.loaded_flavour not in (None, flavour):
+        cause, why = "module-flavour-wrong", "the other flavour of the kernel module is loaded"
+        fix = f"{PROVISION} installs the planned flavour and reboots"
+    elif driver.installed_version not in (None, version) or (
+        flavour and driver.installed_flavour not in (None, flavour)
+    ):
+        cause = "driver-mismatch"
+        why = f"the next boot loads {driver.installed_version} {driver.installed_flavour or ''}".rstrip()
+        fix = f"{PROVISION} puts the planned module back before the host reboots"
+    else:
+        yield Finding(check=NAME, verdict=Verdict.PASS, subject="host", seen=seen, wanted=wanted, evidence=evidence)
+        return
+    yield Finding(
+        check=NAME,
+        verdict=Verdict.FAIL,
+        subject="host",
+        seen=seen,
+        wanted=wanted,
+        cause=cause,
+        confidence="certain",
+        why=why,
+        fix=fix,
+        evidence=evidence,
+    )
+
+
+def _fabric_manager(plan: dict[str, Any], values: Values) -> Iterator[Finding]:
+    """Against the loaded module, not against the plan: it refuses to start at any other version."""
+    installed = next((p.version for p in values.packages if p.name == FABRIC_MANAGER), None)
+    planned = (plan.get("expected") or {}).get("fabric_manager_version")
+    loaded = values.driver.loaded_version
+    if (installed is None and planned is None) or loaded is None:
+        return  # a missing package is told with its component, a missing module by itself
+    plain = (installed or "not installed").rpartition(":")[2].partition("-")[0]
+    seen, wanted = f"fabric manager {plain}", f"fabric manager {loaded}, the loaded driver's version"
+    if plain == loaded:
+        yield Finding(check=NAME, verdict=Verdict.PASS, subject="host", seen=seen, wanted=wanted)
+        return
+    yield Finding(
+        check=NAME,
+        verdict=Verdict.FAIL,
+        subject="host",
+        seen=seen,
+        wanted=wanted,
+        cause="fabric-version-mismatch",
+        confidence="certain",
+        why="fabric manager works only at exactly the loaded driver's version",
+        fix=f"{PROVISION} puts both at the planned version; then reboot",
+        evidence=(f"package: {installed}", f"planned: {planned}"),
+    )
+
+
+def _frameworks(plan: dict[str, Any], python: dict[str, str]) -> Iterator[Finding]:
+    stack = plan.get("stack") or {}
+    for name in FRAMEWORKS:
+        planned = stack.get(name) or {}
+        wanted = planned.get("version")
+        if wanted is None:
+            continue
+        # Only wheels of PyTorch's own index carry the build in their version.
+        if planned.get("origin") == "index" and "+" not in wanted:
+            wanted = f"{wanted}+{planned.get('build')}"
+        seen = python.get(name)
+        if seen is None:
+            yield Finding(
+                check=NAME,
+                verdict=Verdict.SKIP,
+                subject="host",
+                seen=f"{name}: not beside gpucheck",
+                wanted=f"{name} {wanted}",
+                why=f"{name} is not installed in gpucheck's own environment, so its build cannot be compared here",
+                fix=f"run gpucheck from the environment that holds {name}",
+            )
+            continue
+        same = seen.split("+")[0] == wanted.split("+")[0] and ("+" not in wanted or seen == wanted)
+        yield Finding(
+            check=NAME,
+            verdict=Verdict.PASS if same else Verdict.WARN,
+            subject="host",
+            seen=f"{name} {seen}",
+            wanted=f"{name} {wanted}",
+            cause=None if same else "library-mismatch",
+            confidence=None if same else "certain",
+            why="" if same else f"another build of {name} than the lock resolved is installed",
+            fix="" if same else f"{PROVISION} installs the planned build",
+        )
+
+
+CHECK = Check(NAME, frozenset({"software", "quick"}), probe, evaluate)

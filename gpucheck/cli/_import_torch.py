@@ -1,0 +1,59 @@
+"""Ask torch itself what it was built for and which libraries it maps: in a child process, which may take its time."""
+
+import subprocess
+import sys
+
+import msgspec
+
+from gpucheck.checks._wheels import Imported
+
+SECONDS = 120.0
+# The architecture list is asked below torch.cuda.get_arch_list(), which answers nothing where no GPU is usable.
+SCRIPT = """
+import json, os, torch
+def told(ask):
+    try:
+        return ask()
+    except (AttributeError, RuntimeError):  # a CPU build lacks it
+        return None
+cudnn = told(torch.backends.cudnn.version)
+if cudnn is not None:
+    step = 10000 if cudnn >= 90000 else 1000
+    cudnn = f"{cudnn // step}.{cudnn % step // 100}.{cudnn % 100}"
+nccl = told(torch.cuda.nccl.version)
+flags = told(lambda: torch._C._cuda_getArchFlags()) or ""
+words = ("libcudart", "libcudnn", "libnccl", "libcublas", "libcufft", "libnvrtc")
+with open("/proc/self/maps") as maps:
+    paths = {line.split(None, 5)[5].strip() for line in maps if line.count("/")}
+print(json.dumps({
+    "version": torch.__version__, "cuda": torch.version.cuda, "cudnn": cudnn,
+    "nccl": ".".join(map(str, nccl)) if nccl else None,
+    "arch_list": [flag for flag in flags.split() if flag.startswith("sm_")],
+    "mapped": sorted(path for path in paths if os.path.basename(path).startswith(words)),
+    "folder": os.path.dirname(os.path.dirname(torch.__file__)),
+}))
+"""
+
+
+def ask_torch(python: str = sys.executable, seconds: float = SECONDS) -> Imported:
+    """What torch says in this interpreter; Imported.error where it says nothing."""
+    try:
+        child = subprocess.run(
+            [python, "-c", SCRIPT],
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        return Imported(error=f"import torch: no answer in {seconds:.0f} s")
+    except OSError as error:
+        return Imported(error=f"{python}: {error.strerror}")
+    if child.returncode != 0:
+        last = (child.stderr.strip().splitlines() or [f"exit status {child.returncode}"])[-1]
+        return Imported(error=f"import torch: {last}")
+    try:
+        return msgspec.json.decode(child.stdout.strip().splitlines()[-1], type=Imported)
+    except (msgspec.DecodeError, IndexError) as error:
+        return Imported(error=f"import torch: answered {child.stdout[-80:]!r}: {error}")

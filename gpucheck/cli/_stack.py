@@ -1,0 +1,170 @@
+"""What the stack commands share: errors as one message, the host that is asked about, and answers as JSON."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
+
+import click
+import msgspec
+
+from gpucheck.cli._common import Problem, simulation_options, start_simulation
+from gpucheck.model.verdict import EXIT_USAGE
+
+if TYPE_CHECKING:
+    from gpucheck.model import Host, Simulation
+    from gpucheck.stack import Refusal, Target
+
+EXIT_IMPOSSIBLE = 2
+EXIT_UNKNOWN = 3
+Formats = click.Choice(["text", "json"])
+ExistingFile = click.Path(exists=True, dir_okay=False, path_type=Path)
+NVML_SECONDS = 20.0
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Asked(NamedTuple):
+    """The kind of host a question is about. simulation: set when it was read from a simulated machine."""
+
+    target: "Target"
+    simulation: "Simulation | None" = None
+
+
+def kind_options(command: F) -> F:
+    """The options that say which kind of host is meant; this host is read for what they leave open."""
+    for option in reversed(
+        (
+            click.option("--gpu", "gpus", multiple=True, metavar="MODEL", help="Name or PCI id; 8xH200 for eight."),
+            click.option("--os", "os_name", metavar="SYSTEM", help="For example ubuntu-22.04, rocky-9, debian-13."),
+            click.option("--arch", metavar="ARCH", help="x86_64 or sbsa (aarch64). Default: that of the GPU."),
+            click.option(
+                "--nvswitches",
+                type=click.IntRange(min=0),
+                help="NVSwitch devices on the PCI bus. Default: as the GPUs suggest.",
+            ),
+            click.option(
+                "--want", "wanted", multiple=True, metavar="PART=VERSION", help="For example cuda=12.9 or 'torch<2.10'."
+            ),
+            click.option(
+                "--prefer",
+                type=click.Choice(["longest-supported", "production", "newest"]),
+                default="longest-supported",
+                show_default=True,
+                help="Which driver branch to try first.",
+            ),
+        )
+    ):
+        command = option(command)
+    return simulation_options(command)
+
+
+def asked_kind(
+    gpus: tuple[str, ...],
+    os_name: str | None,
+    arch: str | None,
+    nvswitches: int | None,
+    profile: str | None,
+    faults: tuple[str, ...],
+) -> Asked:
+    """The kind of host that the options name; what they leave open is read from this host, or a simulated one.
+
+    Raises Problem where this host shows no GPU, and UnknownInput where the tables do not know something.
+    """
+    from gpucheck.stack import target_of
+
+    if gpus and os_name:
+        if profile or faults:
+            raise Problem("--gpu and --os already say it all, so --simulate would go unread. Take one side away.")
+        return Asked(target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches))
+    return _of_this_host(this_host(profile, faults), gpus, os_name, arch, nvswitches)
+
+
+def this_host(profile: str | None, faults: tuple[str, ...]) -> "Host":
+    """The live host, or the simulated machine."""
+    from gpucheck.host import live_host
+
+    start_simulation(profile, faults)
+    return live_host(isolated=True, deadline_s=NVML_SECONDS)
+
+
+def _of_this_host(
+    host: "Host", gpus: tuple[str, ...], os_name: str | None, arch: str | None, nvswitches: int | None
+) -> Asked:
+    from gpucheck.stack import target_of
+    from gpucheck.stack.facts import OsFacts, facts_of
+    from gpucheck.stack.lock import target_of_facts
+    from gpucheck.stack.systems import find_os
+
+    facts = facts_of(host)
+    if gpus:
+        system = os_name or f"{facts.os.id}-{facts.os.version}"
+        return Asked(target_of(expanded(gpus), system, arch or facts.arch, nvswitches=nvswitches), host.simulation())
+    if not facts.gpus:
+        raise Problem(
+            f"{facts.host}: no NVIDIA GPU on its PCI bus, so there is nothing to resolve for. "
+            "Name what is meant: --gpu MODEL --os SYSTEM, or --simulate PROFILE.",
+            EXIT_UNKNOWN,
+        )
+    if os_name:
+        named = find_os(os_name)
+        facts = msgspec.structs.replace(facts, os=OsFacts(id=named.os_id, version=named.version, name=named.name))
+    if arch:
+        facts = msgspec.structs.replace(facts, arch=arch)
+    if nvswitches is not None:
+        facts = msgspec.structs.replace(facts, nvswitches=nvswitches)
+    return Asked(target_of_facts(facts)[0], host.simulation())
+
+
+def wish_of(wanted: tuple[str, ...], prefer: str) -> Any:
+    """The wish of --want and --prefer. Raises WishError."""
+    from gpucheck.stack import wants
+
+    return msgspec.structs.replace(wants(wanted), prefer=prefer)
+
+
+def guarded(work: Callable[[], Any]) -> Any:
+    """Run work and turn what can go wrong into one message and an exit status."""
+    from gpucheck.knowledge import KnowledgeError
+    from gpucheck.stack import FactsError, UnknownInput, WishError
+    from gpucheck.stack.lock import LockError
+    from gpucheck.stack.plan import NoSuchHost
+
+    try:
+        return work()
+    except (UnknownInput, KnowledgeError) as error:
+        raise Problem(str(error.args[0]), EXIT_UNKNOWN) from error
+    except (WishError, FactsError, LockError, NoSuchHost) as error:
+        raise Problem(str(error.args[0]), EXIT_USAGE) from error
+
+
+def refuse(refusal: "Refusal", format_: str, where: str = "") -> NoReturn:
+    """Print a refusal and leave with its status. where: the place of the mistake, for a file that was edited."""
+    from gpucheck.stack.text import refusal_text
+
+    prefix = f"{where}: " if where else ""
+    click.echo(as_json(refusal) if format_ == "json" else prefix + refusal_text(refusal))
+    raise SystemExit(EXIT_UNKNOWN if refusal.unknown else EXIT_IMPOSSIBLE)
+
+
+def expanded(gpus: tuple[str, ...]) -> list[str]:
+    """``8xH200`` as eight names."""
+    names: list[str] = []
+    for text in gpus:
+        count, times, name = text.partition("x")
+        if times and count.strip().isdigit() and name.strip():
+            if not 0 < int(count) <= 64:
+                raise Problem(f"--gpu {text}: a host has 1 to 64 GPUs")
+            names += [name.strip()] * int(count)
+        else:
+            names.append(text)
+    return names
+
+
+def as_json(value: Any, **more: Any) -> str:
+    """A value as indented JSON. more: further keys at the end."""
+    plain = {**msgspec.to_builtins(value), **more} if more else value
+    return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
+
+
+def marked(text: str, simulation: "Simulation | None") -> str:
+    """The text, with the mark that no simulated answer may lack."""
+    return f"SIMULATED hardware: {simulation.profile}\n{text}" if simulation else text

@@ -1,0 +1,77 @@
+"""What the stack commands do with lock files, and the check of a host against one."""
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpucheck.cli._common import Problem
+
+if TYPE_CHECKING:
+    from gpucheck.model import Host, Report
+    from gpucheck.stack import Refusal, StackSet, Target, Wish
+    from gpucheck.stack.lock import Lock
+    from gpucheck.stack.plan import Plan
+
+
+def made_lock(wish: Path, facts: tuple[Path, ...], previous: "Lock | None", *, common: bool) -> "Lock | Refusal":
+    """A lock from the files of wish and facts. Raises WishError, FactsError and LockError."""
+    from gpucheck import stack
+    from gpucheck.stack.common import lock_common
+    from gpucheck.stack.lock import lock
+
+    hosts = [host for path in facts for host in stack.read_facts(path.read_bytes(), str(path))]
+    return (lock_common if common else lock)(stack.read_wish(wish), hosts, previous)
+
+
+def planned(lock_file: Path, *, host: str | None = None, group: str | None = None) -> "tuple[Plan | Refusal, str]":
+    """The plan from a lock file; with a refusal the place of what was edited: file, line and group."""
+    from gpucheck.stack import Refusal
+    from gpucheck.stack.lock import line_in_lock, read_lock
+    from gpucheck.stack.plan import plan
+
+    text = lock_file.read_text(encoding="utf-8")
+    lock = read_lock(text, str(lock_file))
+    found = plan(lock, host=host, group=group)
+    if not isinstance(found, Refusal):
+        return found, ""
+    name = group or next((n for n, g in lock.groups.items() if host in g.hosts), None)
+    return found, f"{lock_file}:{line_in_lock(text, name, 'stack')}: {name}" if name else ""
+
+
+def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[Target, Wish, StackSet | Refusal]":
+    """Target, wish and set of one group. Raises Problem where it is not clear which one."""
+    from gpucheck.stack import Refusal
+    from gpucheck.stack.lock import read_lock, still_valid, target_of_group
+
+    lock = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
+    names = [name for name, row in lock.groups.items() if name == group or host in row.hosts]
+    if group is None and host is None:
+        names = list(lock.groups)
+    if len(names) != 1:
+        known = ", ".join(lock.groups) or "none"
+        raise Problem(f"{lock_file}: say which group: --group GROUP or --host NAME. Groups: {known}")
+    row = lock.groups[names[0]]
+    target = target_of_group(row)
+    broken = still_valid(target, row.stack, lock.wish)
+    return target, lock.wish, Refusal(conflicts=broken) if broken else row.stack
+
+
+def checked(host: "Host", plan: "Plan | None", where: str, *, import_torch: bool, strict: bool) -> "Report":
+    """The report of the one check that compares a host with its plan. plan None: the host's own record."""
+    from gpucheck.checks import stack as check
+    from gpucheck.cli._import_torch import ask_torch
+    from gpucheck.run import Outcome, Step, verify
+
+    text: str | None = msgspec.json.encode(plan).decode() if plan is not None else None
+    probe: Any = check.probe
+    if text is not None:
+        probe = partial(check.probe, plan=text, where=where)
+    if import_torch:
+        probe = partial(probe, imported=ask_torch())
+
+    def run(machine: "Host") -> Outcome:
+        return Outcome(tuple(check.evaluate(probe(machine))), {})
+
+    return verify(host, [Step(check.NAME, check.CHECK.tags, run)], strict=strict)

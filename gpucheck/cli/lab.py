@@ -1,0 +1,70 @@
+"""Two lab hosts and a package mirror in containers: up, down, status."""
+
+import json
+from pathlib import Path
+
+import click
+
+from gpucheck.lab.model import DEFAULT_NAME, DEFAULT_SUBNET, SUBNET_VARIABLE
+
+NAME = click.option(
+    "--name", default=DEFAULT_NAME, show_default=True, help="The lab, and the start of its containers' names."
+)
+
+
+@click.group()
+def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
+    """Two lab hosts and a package mirror in containers, with SIMULATED GPUs."""
+
+
+@COMMAND.command()
+@NAME
+@click.option(
+    "--subnet",
+    envvar=SUBNET_VARIABLE,
+    default=DEFAULT_SUBNET,
+    show_default=True,
+    help=f"IPv4 subnet of the lab's network. Environment: {SUBNET_VARIABLE}.",
+)
+def up(name: str, subnet: str) -> None:
+    """Bring the lab up and print the path of its inventory. Does nothing when it is up."""
+    from gpucheck.lab.lifecycle import up as bring_up
+    from gpucheck.lab.model import make_lab
+
+    click.echo(bring_up(make_lab(name, subnet)))
+
+
+@COMMAND.command()
+@NAME
+@click.option("--images", is_flag=True, help="Remove the images too: the next `lab up` then starts from nothing.")
+def down(name: str, images: bool) -> None:
+    """Remove the lab's containers, network and files; nothing that is not the lab's."""
+    from gpucheck.lab.lifecycle import down as take_down
+    from gpucheck.lab.model import checked_name, checkout
+
+    removed = take_down(checked_name(name), checkout(), images=images)
+    for line in removed:
+        click.echo(f"removed {line}", err=True)
+    if not removed:
+        click.echo(f"the lab {name} is not there: nothing to remove", err=True)
+
+
+@COMMAND.command()
+@NAME
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def status(name: str, format_: str) -> None:
+    """Say which parts of the lab run."""
+    from gpucheck.lab.lifecycle import status as look
+    from gpucheck.lab.model import checked_name, checkout
+
+    seen = look(checked_name(name), checkout())
+    if format_ == "json":
+        click.echo(json.dumps(seen, indent=2))
+        return
+    click.echo(f"lab {name}: {seen['state']} (SIMULATED hardware)")
+    for row in seen["containers"]:
+        click.echo(f"  {row['host']:<9} {row['state']:<10} {row['address'] or '-':<15} {row['name']}")
+    if not seen["engine"]:
+        click.echo("  the Docker engine does not run; gpucheck lab up starts it")
+    if seen["inventory"]:
+        click.echo(f"  inventory {Path(seen['inventory'])}")

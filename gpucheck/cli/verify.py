@@ -1,0 +1,73 @@
+"""Judge this host: driver, GPUs, links, fabric, installed stack, and a real training run."""
+
+import sys
+from difflib import get_close_matches
+from pathlib import Path
+
+import click
+
+from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
+from gpucheck.model import EXIT_STATUS
+
+
+@click.command()
+@click.option(
+    "--level",
+    type=click.Choice(["quick", "standard"]),
+    default="standard",
+    show_default=True,
+    help="quick reads and judges; standard also trains on two ranks.",
+)
+@click.option("--only", multiple=True, metavar="NAME|TAG", help="Run only these steps. Repeatable.")
+@click.option("--skip", multiple=True, metavar="NAME|TAG", help="Leave these steps out. Repeatable.")
+@click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
+@click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
+@click.option("-v", "--verbose", is_flag=True, help="Spell out passes and show all evidence.")
+@output_options("text", "json")
+@simulation_options
+def COMMAND(  # noqa: N802 - the name the command walk looks for
+    level: str,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    strict: bool,
+    timeout: float,
+    verbose: bool,
+    format_: str,
+    output: Path | None,
+    profile: str | None,
+    faults: tuple[str, ...],
+) -> int:
+    """Judge this host, or a simulated one.
+
+    Every finding says what was seen, what was wanted, why, and what to do. Nothing on the host is changed.
+    """
+    start_simulation(profile, faults)
+    from gpucheck import run
+    from gpucheck.host import live_host
+    from gpucheck.render import report as render
+
+    steps = run.all_steps()
+    try:
+        chosen = run.select(steps, quick=level == "quick", only=only, skip=skip)
+    except LookupError as error:
+        raise Problem(_unknown_step(str(error.args[0]), steps)) from error
+    if not chosen:
+        raise Problem("--only and --skip leave nothing to run. Take one of them away.")
+    report = run.verify(live_host(isolated=True, deadline_s=timeout), chosen, strict=strict, progress=_progress)
+    if sys.stderr.isatty():
+        click.echo("\r\033[K", err=True, nl=False)
+    text = render.to_json(report) if format_ == "json" else render.to_text(report, verbose=verbose)
+    write_result(text if output is None else click.unstyle(text), output)
+    return EXIT_STATUS[report.verdict]
+
+
+def _progress(step: str) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r\033[Kgpucheck: {step} ...", err=True, nl=False)
+
+
+def _unknown_step(word: str, steps: tuple[object, ...]) -> str:
+    names = sorted({step.name for step in steps} | {tag for step in steps for tag in step.tags})  # type: ignore[attr-defined]
+    close = get_close_matches(word, names, n=1)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    return f"{word}: no step or tag of this name.{hint} There are: {', '.join(names)}."

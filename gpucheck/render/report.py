@@ -1,0 +1,96 @@
+"""A host's report as text (worst first, quiet about passes) and as JSON."""
+
+from collections.abc import Iterator
+
+import click
+import msgspec
+
+from gpucheck.model import Finding, Report, Verdict
+from gpucheck.render.words import (
+    WORST_FIRST,
+    counts_line,
+    printable,
+    simulated_mark,
+    value,
+    verdict_word,
+)
+
+
+def to_json(report: Report) -> str:
+    """The outside contract, indented for people who read it with less."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+
+
+def to_text(report: Report, *, verbose: bool = False) -> str:
+    """The report for a terminal. With verbose, passes are spelled out and every finding shows its evidence."""
+    lines = [*_head(report), ""]
+    for verdict in WORST_FIRST:
+        findings = [finding for finding in report.findings if finding.verdict is verdict]
+        if verdict is Verdict.PASS and not verbose:
+            lines += _passes(findings)
+        else:
+            for finding in findings:
+                lines += _finding(finding, verbose=verbose)
+    lines += ["", _last(report)]
+    return printable_lines(lines)
+
+
+def printable_lines(lines: list[str]) -> str:
+    """Join lines; colour codes are ours, everything else of a host was cleaned before."""
+    return "\n".join(lines) + "\n"
+
+
+def _head(report: Report) -> Iterator[str]:
+    mark = f"  {simulated_mark(_simulation(report))}" if report.simulated else ""
+    yield click.style(f"gpucheck verify  {printable(report.host)}", bold=True) + mark
+    system, versions = report.system, report.versions
+    yield printable(
+        f"{system.os_name}, kernel {system.kernel}, {system.arch}"
+        + "".join(f", {kind}" for kind in (system.virtual, system.container) if kind)
+    )
+    parts = [f"driver {versions['driver']}" if versions.get("driver") else "no driver"]
+    parts += [f"{name} {versions[name]}" for name in ("cuda", "torch") if versions.get(name)]
+    if report.topology is not None:
+        names = [gpu.name or "GPU" for gpu in report.topology.gpus]
+        parts += [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
+    yield printable(", ".join(parts))
+    if report.simulation is not None:
+        for stand_in in report.simulation.stand_ins:
+            yield f"{simulated_mark()} stands in: {printable(stand_in)}"
+
+
+def _simulation(report: Report) -> str:
+    if report.simulation is None:
+        return ""
+    faults = f" with {', '.join(report.simulation.faults)}" if report.simulation.faults else ""
+    return printable(f"hardware: {report.simulation.profile}{faults}")
+
+
+def _finding(finding: Finding, *, verbose: bool) -> Iterator[str]:
+    wanted = f", wanted {value(finding, finding.wanted)}" if finding.wanted is not None else ""
+    subject = f"{finding.subject}: " if finding.subject != "host" else ""
+    yield f"{verdict_word(finding.verdict)} {finding.check:<10} " + printable(
+        f"{subject}{value(finding, finding.seen)}{wanted}"
+    )
+    indent = " " * 8
+    if finding.verdict is not Verdict.PASS:
+        yield f"{indent}why    {printable(finding.why)}"
+    if finding.fix and finding.verdict is not Verdict.SKIP:
+        yield f"{indent}do     {printable(finding.fix)}"
+    if finding.cause:
+        yield f"{indent}cause  {finding.cause} ({finding.confidence or 'possible'})"
+    if verbose or finding.verdict in (Verdict.FAIL, Verdict.UNKNOWN):
+        for line in finding.evidence:
+            yield f"{indent}saw    {printable(line)}"
+
+
+def _passes(findings: list[Finding]) -> Iterator[str]:
+    names = [finding.check for finding in findings]
+    if names:
+        counted = (f"{name} ({names.count(name)})" if names.count(name) > 1 else name for name in dict.fromkeys(names))
+        yield f"{verdict_word(Verdict.PASS)} {', '.join(counted)}"
+
+
+def _last(report: Report) -> str:
+    mark = f"  {simulated_mark()}" if report.simulated else ""
+    return f"{verdict_word(report.verdict, 0)}  {counts_line(report.counts)}  in {report.seconds:.1f} s{mark}"

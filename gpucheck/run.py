@@ -1,0 +1,148 @@
+"""One run of ``verify`` on one host: which steps, in which order, each timed, into one report."""
+
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gpucheck.checks import all_checks
+from gpucheck.model import AnyCheck, Finding, Host, NvmlReading, Report, Verdict, worst
+from gpucheck.topology import build
+
+Progress = Callable[[str], None]
+
+
+class Outcome(NamedTuple):
+    """What one step found, and the numbers it measured (units in the keys)."""
+
+    findings: tuple[Finding, ...]
+    measurements: dict[str, Any]
+
+
+class Step(NamedTuple):
+    """One thing a run does. Names and tags are what --only and --skip select by."""
+
+    name: str
+    tags: frozenset[str]
+    run: Callable[[Host], Outcome]
+
+
+def all_steps() -> tuple[Step, ...]:
+    """Every check as a step, then the measurements: cheap truths first, so that a hang costs nothing known."""
+    return (*(_check_step(check) for check in all_checks()), *_measurement_steps())
+
+
+def select(steps: Iterable[Step], *, quick: bool, only: Iterable[str], skip: Iterable[str]) -> tuple[Step, ...]:
+    """The steps of a level that --only and --skip leave. Raises LookupError naming what no step is called."""
+    steps = tuple(steps)
+    known = {step.name for step in steps} | {tag for step in steps for tag in step.tags}
+    only, skip = set(only), set(skip)
+    for word in sorted(only | skip):
+        if word not in known:
+            raise LookupError(word)
+
+    def wanted(step: Step) -> bool:
+        words = {step.name, *step.tags}
+        if only:
+            return bool(words & only) and not words & skip
+        return not words & skip and (not quick or "quick" in step.tags)
+
+    return tuple(step for step in steps if wanted(step))
+
+
+def verify(host: Host, steps: Iterable[Step], *, strict: bool = False, progress: Progress = lambda _: None) -> Report:
+    """Run the steps on the host and judge the whole."""
+    started, clock = datetime.now(timezone.utc), time.monotonic()
+    findings: list[Finding] = []
+    measurements: dict[str, dict[str, Any]] = {}
+    for step in steps:
+        progress(step.name)
+        outcome = _timed(step, host)
+        findings += outcome.findings
+        if outcome.measurements:
+            measurements[step.name] = outcome.measurements
+    return _report(host, findings, measurements, started, time.monotonic() - clock, strict=strict)
+
+
+def _check_step(check: AnyCheck) -> Step:
+    def run(host: Host) -> Outcome:
+        return Outcome(tuple(check.evaluate(check.probe(host))), {})
+
+    return Step(check.name, check.tags, run)
+
+
+def _measurement_steps() -> tuple[Step, ...]:
+    def smoke_ddp(host: Host) -> Outcome:
+        from gpucheck import train
+
+        result = train.run_ddp()
+        return Outcome(train.judge(result, gpus=train.real_gpus(host)), msgspec.to_builtins(result))
+
+    return (Step("smoke-ddp", frozenset({"training", "measure"}), smoke_ddp),)
+
+
+def _timed(step: Step, host: Host) -> Outcome:
+    clock = time.monotonic()
+    try:
+        outcome = step.run(host)
+    except Exception as error:  # one broken check must not lose the report of all the others
+        outcome = Outcome((_broken(step, error),), {})
+    seconds = round(time.monotonic() - clock, 3)
+    return Outcome(tuple(msgspec.structs.replace(f, seconds=seconds) for f in outcome.findings), outcome.measurements)
+
+
+def _broken(step: Step, error: Exception) -> Finding:
+    return Finding(
+        check=step.name,
+        verdict=Verdict.UNKNOWN,
+        subject="host",
+        seen=f"{type(error).__name__}: {error}",
+        wanted="a judgement",
+        why="the check itself broke, which is a defect of gpucheck and says nothing about the host",
+        fix=f"report it with the output of: gpucheck verify --only {step.name} --format json",
+        evidence=tuple(_where(error)),
+    )
+
+
+def _where(error: Exception) -> Iterable[str]:
+    trace = error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        yield f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
+        trace = trace.tb_next
+
+
+def _report(
+    host: Host,
+    findings: list[Finding],
+    measurements: dict[str, dict[str, Any]],
+    started: datetime,
+    seconds: float,
+    *,
+    strict: bool,
+) -> Report:
+    nvml, system, simulation = host.nvml(), host.system(), host.simulation()
+    reading = nvml if isinstance(nvml, NvmlReading) else None
+    verdicts = [finding.verdict for finding in findings]
+    return Report(
+        host=system.hostname,
+        simulated=simulation is not None,
+        simulation=simulation,
+        system=system,
+        started=started.isoformat(timespec="seconds"),
+        seconds=round(seconds, 3),
+        versions={
+            "gpucheck": version("gpucheck"),
+            "driver": reading.driver_version if reading else host.driver().loaded_version,
+            "cuda": reading.cuda_version if reading else None,
+            **host.python_packages(["torch", "tensorflow", "nvidia-ml-py"]),
+        },
+        verdict=worst(verdicts, strict=strict),
+        findings=tuple(findings),
+        measurements=measurements,
+        topology=build(reading, host.pci(), simulated=simulation is not None) if reading else None,
+        counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
+    )

@@ -1,0 +1,34 @@
+"""Promises that every check keeps, the ones added tomorrow included."""
+
+import pytest
+
+from gpucheck.checks import all_checks
+from gpucheck.model import DriverState, NvmlFailure, NvmlReading, Verdict
+from tests.fakes import FakeHost
+
+EMPTY = NvmlReading(driver_version="580.178.04", nvml_version="13.580", cuda_version="13.0", gpus=())
+HUNG = NvmlFailure(call="nvmlDeviceGetCount", code=-2, name="no answer within 20 s")
+
+
+@pytest.mark.parametrize("check", all_checks(), ids=lambda c: c.name)
+@pytest.mark.parametrize(
+    "host", [FakeHost(), FakeHost(nvml_=HUNG), FakeHost(nvml_=EMPTY, driver_=DriverState(loaded_version="580.178.04"))]
+)
+def test_no_check_passes_a_host_it_cannot_see(check, host):
+    """Zero evidence is UNKNOWN or SKIP with a reason; the one thing that may pass without GPUs is the driver."""
+    findings = list(check.evaluate(check.probe(host)))
+
+    assert findings
+    for finding in findings:
+        assert finding.check == check.name
+        assert finding.verdict is not Verdict.PASS or (check.name == "driver" and host.nvml_ is EMPTY)
+
+
+def test_names_are_unique_and_tags_are_known():
+    """--only and --skip select by these words, so a check must not share a tag's name."""
+    checks = all_checks()
+    names = [check.name for check in checks]
+    tags = set().union(*(check.tags for check in checks))
+
+    assert len(names) == len(set(names))
+    assert tags <= {"quick", "hardware", "software", "nvlink"}

@@ -1,0 +1,85 @@
+"""The house keeps its shape: arrows between the rooms point down, and heavy packages stay behind functions."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parent.parent / "gpucheck"
+
+# Room -> the rooms it may import. Kept by hand on purpose: a new arrow is a decision.
+MAY_IMPORT = {
+    "model": set(),
+    "knowledge": set(),
+    "host": {"model"},
+    "imports": {"model"},
+    "topology": {"model", "knowledge"},
+    "stack": {"model", "knowledge"},
+    "train": {"model"},
+    "checks": {"model", "knowledge", "topology"},
+    "simulator": {"model", "knowledge"},
+    "lab": {"model", "knowledge", "simulator"},
+    "fleet": {"model", "knowledge"},
+    "run": {"model", "knowledge", "host", "imports", "topology", "stack", "train", "checks"},
+    "render": {"model"},
+}
+HEAVY = {"torch", "tensorflow", "cupy", "docker", "ansible", "numpy"}
+
+
+def rooms() -> list[str]:
+    return sorted(p.stem for p in PACKAGE.iterdir() if not p.name.startswith("_") and p.suffix in ("", ".py"))
+
+
+def sources(room: str) -> list[Path]:
+    path = PACKAGE / room
+    return sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+
+
+def imported(source: Path, *, top_level_only: bool) -> Iterator[str]:
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    for node in tree.body if top_level_only else ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("room", [room for room in rooms() if room != "cli"])
+def test_arrows_point_down(room):
+    """A room imports only the rooms below it; only the command line may import all."""
+    assert room in MAY_IMPORT, f"gpucheck/{room} is new: say in MAY_IMPORT which rooms it may import"
+    for source in sources(room):
+        used = {name.split(".")[1] for name in imported(source, top_level_only=False) if name.startswith("gpucheck.")}
+        wrong = used - MAY_IMPORT[room] - {room}
+        assert not wrong, f"{source.relative_to(PACKAGE.parent)} imports {', '.join(sorted(wrong))}"
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_no_room_is_empty(room):
+    """A room exists when it has content."""
+    assert any(source.read_text(encoding="utf-8").strip() for source in sources(room))
+
+
+def test_heavy_packages_are_imported_inside_functions():
+    """``gpucheck --help`` and ``gpucheck topo`` must not pay for torch, docker or ansible."""
+    for source in sorted(PACKAGE.rglob("*.py")):
+        heavy = {name.split(".")[0] for name in imported(source, top_level_only=True)} & HEAVY
+        assert not heavy, f"{source.relative_to(PACKAGE.parent)} imports {heavy} at the top"
+
+
+def test_help_loads_no_command():
+    """The help line of a command comes from its source, not from importing it."""
+    code = (
+        "import sys; from gpucheck.cli import main\n"
+        "try: main(['--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted(m for m in sys.modules if m.startswith('gpucheck.cli.')), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stderr.strip() == "[]"
+    assert "verify" in done.stdout

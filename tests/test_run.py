@@ -1,0 +1,104 @@
+import json
+
+import pytest
+
+from gpucheck import run
+from gpucheck.model import Check, Finding, Simulation, Verdict
+from gpucheck.render import report as render
+from tests.fakes import FakeHost
+from tests.machines import LOADED, on_bus, p100, reading
+
+HOST = FakeHost(
+    nvml_=reading(p100(0), p100(1)),
+    pci_=on_bus(p100(0), p100(1)),
+    driver_=LOADED,
+    simulation_=Simulation(profile="p100-pcie-x2", stand_ins=("Debian 12 presenting itself as Ubuntu 22.04",)),
+)
+
+
+def quick(host, **options):
+    return run.verify(host, run.select(run.all_steps(), quick=True, only=(), skip=()), **options)
+
+
+def test_a_healthy_host_passes_and_the_report_is_the_contract():
+    """The keys are used by others."""
+    answer = json.loads(render.to_json(quick(HOST)))
+
+    assert answer["schema"] == "gpucheck.report/1"
+    assert answer["verdict"] == "pass"
+    assert answer["simulated"] is True
+    assert {"host", "started", "seconds", "versions", "findings", "measurements", "topology", "counts"} <= set(answer)
+    assert answer["counts"]["fail"] == 0
+    assert answer["topology"]["matrix"] == [["X", "PIX"], ["PIX", "X"]]
+    assert set(answer["findings"][0]) == {
+        *("check", "verdict", "subject", "seen", "wanted", "unit", "cause"),
+        *("confidence", "why", "fix", "evidence", "seconds"),
+    }
+
+
+def test_the_text_says_simulated_first_and_last():
+    """A simulated pass must never be taken for a real one, wherever the paste was cut."""
+    lines = render.to_text(quick(HOST)).splitlines()
+
+    assert "SIMULATED" in lines[0]
+    assert "SIMULATED" in lines[-1]
+    assert any("Debian 12 presenting itself" in line for line in lines)
+
+
+def test_a_real_host_is_not_called_simulated():
+    real = FakeHost(nvml_=HOST.nvml_, pci_=HOST.pci_, driver_=LOADED)
+
+    assert "SIMULATED" not in render.to_text(quick(real))
+
+
+def test_the_worst_comes_first_and_passes_are_one_line():
+    text = render.to_text(quick(FakeHost(nvml_=reading(p100(0)), pci_=on_bus(p100(0), p100(1)), driver_=LOADED)))
+    body = [line for line in text.splitlines() if line[:4] in ("\x1b[31", "\x1b[32", "\x1b[90")]
+
+    assert "inventory" in body[0]
+    assert "gpu:0000:04:00.0" in body[0]
+    assert "driver" in body[-2]
+
+
+def broken(_values):
+    raise RuntimeError("no such key: fan")
+
+
+def test_a_check_that_breaks_costs_only_itself():
+    """The report of all the others survives, and the broken one is a finding that says where."""
+    check = Check("fan", frozenset({"quick"}), lambda host: None, broken)
+    fine = Check(
+        "fine",
+        frozenset({"quick"}),
+        lambda host: None,
+        lambda _: [Finding(check="fine", verdict=Verdict.PASS, subject="host")],
+    )
+
+    report = run.verify(HOST, [run._check_step(check), run._check_step(fine)])
+
+    assert [finding.verdict for finding in report.findings] == [Verdict.UNKNOWN, Verdict.PASS]
+    assert "no such key: fan" in str(report.findings[0].seen)
+    assert any("test_run.py" in line for line in report.findings[0].evidence)
+
+
+@pytest.mark.parametrize(
+    ("quick_", "only", "skip", "expected", "absent"),
+    [
+        (True, (), (), "driver", "smoke-ddp"),
+        (False, (), (), "smoke-ddp", "nothing"),
+        (False, ("nvlink",), (), "fabric", "driver"),
+        (False, ("smoke-ddp",), (), "smoke-ddp", "driver"),
+        (False, (), ("training",), "driver", "smoke-ddp"),
+        (False, ("hardware",), ("fabric",), "nvlink", "fabric"),
+    ],
+)
+def test_only_and_skip_select_by_name_and_tag(quick_, only, skip, expected, absent):
+    names = [step.name for step in run.select(run.all_steps(), quick=quick_, only=only, skip=skip)]
+
+    assert expected in names
+    assert absent not in names
+
+
+def test_an_unknown_word_is_named():
+    with pytest.raises(LookupError, match="nvlnk"):
+        run.select(run.all_steps(), quick=False, only=("nvlnk",), skip=())
