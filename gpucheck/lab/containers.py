@@ -1,0 +1,161 @@
+"""Containers of the lab: made, started, filled with files, asked things."""
+
+import io
+import tarfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from ipaddress import IPv4Address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpucheck.lab.errors import LabError, LabUsageError
+from gpucheck.lab.model import LABEL, Lab
+from gpucheck.lab.system import failed
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+START_SECONDS = 60.0
+
+
+@contextmanager
+def engine_errors(what: str) -> Iterator[None]:
+    """Turn the engine's refusals into a LabError that says what was being done."""
+    import docker.errors
+    import requests.exceptions
+
+    try:
+        yield
+    except docker.errors.APIError as error:
+        why = str(error.explanation or error)
+        raise LabError(
+            failed(what, "the Docker engine refused", why, "docker ps -a, docker network ls show what is there")
+        ) from error
+    except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
+        raise LabError(
+            failed(what, "the Docker engine went away", str(error), "run this again; it starts the engine")
+        ) from error
+
+
+def lab_containers(client: "DockerClient", lab_name: str) -> dict[str, "Container"]:
+    """Every container of a lab, running or not, by name."""
+    found = client.containers.list(all=True, filters={"label": f"{LABEL}={lab_name}"}, ignore_removed=True)
+    return {str(container.name): container for container in found}
+
+
+def create(
+    client: "DockerClient",
+    lab: Lab,
+    name: str,
+    *,
+    hostname: str,
+    image: str,
+    ip: IPv4Address,
+    labels: Mapping[str, str],
+    **options: Any,
+) -> "Container":
+    """Create a container of the lab with a fixed address, not started. Raises LabUsageError when its name is taken."""
+    import docker.errors
+
+    try:
+        other = client.containers.get(name)
+    except docker.errors.NotFound:
+        pass
+    else:
+        raise LabUsageError(
+            f"a container named {name} is there, and no lab made it (image {other.attrs['Config']['Image']})\n"
+            f"do: give the lab another name with --name, or remove it: docker rm -f {name}"
+        )
+    with engine_errors(f"creating the container {name}"):
+        return client.containers.create(
+            image,
+            name=name,
+            hostname=hostname,
+            labels={LABEL: lab.name, **labels},
+            network=lab.name,
+            networking_config={lab.name: client.api.create_endpoint_config(ipv4_address=str(ip))},
+            detach=True,
+            **options,
+        )
+
+
+def start(container: "Container") -> None:
+    """Start a container."""
+    with engine_errors(f"starting the container {container.name}"):
+        container.start()
+
+
+def archive(files: Mapping[str, bytes | Path]) -> bytes:
+    """A tar of files and folders by their path in it. bytes become a 0644 file; a Path is packed as it is on disk.
+
+    Owners and times are left out, so that equal content makes equal bytes.
+    """
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for name, content in files.items():
+            if isinstance(content, Path):
+                tar.add(content, name, filter=_as_root)
+            else:
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mode = len(content), 0o644
+                tar.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _as_root(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    if "__pycache__" in entry.name:
+        return None
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    entry.mtime = 0
+    # Whoever builds with a strict umask still makes hosts that others can read.
+    entry.mode |= 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+    return entry
+
+
+def put(container: "Container", folder: str, files: Mapping[str, bytes | Path]) -> None:
+    """Copy files into a folder of a container that need not run. The folder must be there."""
+    put_archive(container, folder, archive(files))
+
+
+def put_archive(container: "Container", folder: str, tar: bytes) -> None:
+    """Unpack a tar in a folder of a container that need not run."""
+    with engine_errors(f"copying files into {container.name}"):
+        if not container.put_archive(folder, tar):
+            raise LabError(f"copying files into {container.name}:{folder} failed")
+
+
+def execute(container: "Container", command: Sequence[str]) -> tuple[int | None, str]:
+    """Run a command in a container: its exit status and its output."""
+    status, output = container.exec_run(list(command))
+    return status, output.decode(errors="replace") if isinstance(output, bytes) else ""
+
+
+def ask(container: "Container", *command: str, what: str) -> str:
+    """Run a command in a container and return its output. Raises LabError with the output when it fails."""
+    with engine_errors(what):
+        status, text = execute(container, command)
+    if status:
+        raise LabError(failed(what, f"{' '.join(command[:4])} in {container.name} exited {status}", text))
+    return text
+
+
+def wait_for(container: "Container", *command: str, what: str) -> str:
+    """Repeat a command until it succeeds, and return its output. Raises LabError with the container's last words."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        with engine_errors(what):
+            container.reload()
+            if container.status == "running":
+                status, text = execute(container, command)
+                if status == 0:
+                    return text
+        time.sleep(0.2)
+    last = container.logs(tail=10).decode(errors="replace")
+    hint = (
+        f"docker logs {container.name} has the rest; a container of this kind that stops without a word often lacks "
+        "inotify instances (sysctl fs.inotify.max_user_instances)"
+    )
+    raise LabError(failed(what, f"{container.name} is {container.status} after {START_SECONDS:.0f} s", last, hint))

@@ -1,0 +1,124 @@
+"""The lab's hosts: bare machines in containers, each with the simulated hardware of its profile."""
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpucheck.lab import catalogue
+from gpucheck.lab.containers import archive, ask, create, lab_containers, put, put_archive, start, wait_for
+from gpucheck.lab.engine import is_cgroup_v2
+from gpucheck.lab.images import Flavour
+from gpucheck.lab.model import LABEL_FLAVOUR, LABEL_STAMP, HostSpec, Lab, fingerprint
+from gpucheck.lab.system import say
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+MACHINE = "usr/share/gpucheck-lab/machine"
+KERNEL_RELEASE = "usr/lib/gpucheck-lab/kernel-release"
+POSES = {
+    "apt-host": "Debian 12 presenting itself as Ubuntu 22.04",
+    "dnf-host": "Debian 12 presenting itself as Rocky Linux 9",
+}
+STAND_INS = ("DKMS, initramfs and the loading of kernel modules", "stand-in NVIDIA packages")
+
+
+def stand_ins(host: HostSpec, flavour: Flavour) -> tuple[str, ...]:
+    """What on this host is not the real thing, beside its hardware."""
+    return (*([POSES[host.image]] if flavour == "posing" else []), *STAND_INS)
+
+
+def ensure_host(client: "DockerClient", lab: Lab, host: HostSpec, flavour: Flavour, image: str, public_key: str) -> str:
+    """The host, running, with its login and its package source. Returns its host key, ``ssh-ed25519 AAAA...``."""
+    name = lab.container(host.name)
+    container = lab_containers(client, lab.name).get(name)
+    machine = machine_archive(host, flavour)
+    stamp = host_stamp(lab, host, image, machine)
+    if container is not None and container.labels.get(LABEL_STAMP) != stamp:
+        say(f"what {host.name} is made from has changed: making it anew, bare")
+        container.remove(force=True, v=True)
+        container = None
+    if container is not None and container.status == "created":
+        # Cut off before it was filled.
+        container.remove(force=True, v=True)
+        container = None
+    if container is None:
+        container = make_host(client, lab, host, flavour, image, stamp)
+        put_archive(container, "/", machine)
+    # Each time: the key or the mirror may have been made anew since.
+    if container.status != "running":
+        start(container)
+    connect_host(client, lab, host, container, public_key)
+    wait_for(container, "systemctl", "is-active", "multi-user.target", what=f"booting {host.name}")
+    key = ask(container, "cat", "/etc/ssh/ssh_host_ed25519_key.pub", what=f"reading the host key of {host.name}")
+    return " ".join(key.split()[:2])
+
+
+def host_stamp(lab: Lab, host: HostSpec, image: str, machine: bytes) -> str:
+    """Changes when a host must be made anew: its image, its address, or the machine that it simulates."""
+    return fingerprint([image, str(lab.ip(host)), machine])
+
+
+def make_host(
+    client: "DockerClient", lab: Lab, host: HostSpec, flavour: Flavour, image: str, stamp: str
+) -> "Container":
+    """Create a host whose PID 1 is systemd, with no more rights than any container."""
+    if is_cgroup_v2(client):
+        # Not measured: no machine with cgroup v2 alone was at hand.
+        cgroup = {"cgroupns": "host", "volumes": {"/sys/fs/cgroup": {"bind": "/sys/fs/cgroup", "mode": "rw"}}}
+    else:
+        cgroup = {"volumes": {"/sys/fs/cgroup": {"bind": "/sys/fs/cgroup", "mode": "ro"}}}
+    return create(
+        client,
+        lab,
+        lab.container(host.name),
+        hostname=host.name,
+        image=image,
+        ip=lab.ip(host),
+        labels={LABEL_STAMP: stamp, LABEL_FLAVOUR: flavour},
+        tmpfs={"/run": "", "/run/lock": ""},
+        # What makes a reboot a reboot: systemd ends, the engine starts the container again.
+        restart_policy={"Name": "always"},
+        shm_size="1g",
+        **cgroup,
+    )
+
+
+def machine_archive(host: HostSpec, flavour: Flavour) -> bytes:
+    """A tar of the bare machine of the host's profile, and of the kernel release that it says it runs.
+
+    No driver is installed or loaded, and no fabric is up: that is for packages, boots and daemons to do.
+    """
+    from gpucheck import simulator
+
+    profile = simulator.load(host.profile)
+    with tempfile.TemporaryDirectory(prefix="gpucheck-machine-") as temporary:
+        folder = Path(temporary, "machine")
+        simulator.write_machine(profile, folder, driver=None, stand_ins=stand_ins(host, flavour), kernel=host.kernel)
+        return archive({MACHINE: folder, KERNEL_RELEASE: f"{host.kernel}\n".encode()})
+
+
+def connect_host(client: "DockerClient", lab: Lab, host: HostSpec, container: "Container", public_key: str) -> None:
+    """Give the host the lab's login key, and the mirror as the source of what its operating system would supply."""
+    mirror = client.containers.get(lab.container("mirror"))
+    files: dict[str, bytes | Path] = {}
+    repository = next(
+        r
+        for n, r in catalogue.repositories().items()
+        if n.startswith("os-") and (r.kind == "deb") == (host.image == "apt-host")
+    )
+    url = f"http://{lab.mirror_ip}/{repository.path}/"
+    key = ask(mirror, "cat", "/srv/keys/good/key.asc", what="reading the mirror's key").encode()
+    if repository.kind == "deb":
+        files["etc/apt/keyrings/gpucheck-lab-os.asc"] = key
+        line = f"deb [signed-by=/etc/apt/keyrings/gpucheck-lab-os.asc] {url} /\n"
+        files["etc/apt/sources.list.d/gpucheck-lab-os.list"] = line.encode()
+    else:
+        files["etc/pki/rpm-gpg/RPM-GPG-KEY-gpucheck-lab-os"] = key
+        files["etc/yum.repos.d/gpucheck-lab-os.repo"] = (
+            f"[gpucheck-lab-os]\nname=What Rocky Linux and EPEL would supply (SIMULATED)\nbaseurl={url}\nenabled=1\n"
+            "gpgcheck=1\nrepo_gpgcheck=1\ngpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-gpucheck-lab-os\n"
+        ).encode()
+    put(container, "/", files)
+    put(container, "/home/ops/.ssh", {"authorized_keys": public_key.encode()})

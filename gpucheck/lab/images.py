@@ -1,0 +1,243 @@
+"""The lab's images: real Ubuntu and Rocky Linux where a registry answers, else one base from Debian's archive."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from gpucheck.lab.archive import DEFAULT_KEYRING, SUITE, Source, debian_archive, read_sources
+from gpucheck.lab.errors import LabError
+from gpucheck.lab.model import IMAGES, LABEL, fingerprint
+from gpucheck.lab.system import failed, install, root_prefix, run, say
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+Flavour = Literal["real", "posing"]
+PROBE_SECONDS = 4
+REAL = {"apt-host": "ubuntu:22.04", "dnf-host": "rockylinux:9", "mirror": "ubuntu:22.04"}
+# Python of the hosts, for the wheelhouse. Rocky Linux 9 gets 3.11 beside its own 3.9, which is too old for gpucheck.
+PYTHONS: dict[Flavour, tuple[str, ...]] = {"real": ("3.10", "3.11"), "posing": ("3.11",)}
+# Raise when what bootstrap() puts into the base changes.
+BASE_RECIPE = "1"
+PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How one image is built."""
+
+    role: str
+    dockerfile: str
+    target: str | None
+    base: str
+
+    def tag(self, context: Path) -> str:
+        """The image's name: the same recipe on the same files is the same image."""
+        parts: list[str | Path] = [self.role, self.base, context / self.dockerfile, context / "build"]
+        if self.role != "mirror":
+            parts += [context / "rootfs", context / "pose"]
+        return f"{IMAGES}/{self.role}:{fingerprint(parts)}"
+
+
+def recipes(flavour: Flavour, base: str) -> tuple[Recipe, ...]:
+    """The recipes of all images. base: the Debian base, used by the posing flavour."""
+    if flavour == "real":
+        return (
+            Recipe("apt-host", "Dockerfile.ubuntu", None, REAL["apt-host"]),
+            Recipe("dnf-host", "Dockerfile.rocky", None, REAL["dnf-host"]),
+            Recipe("mirror", "Dockerfile.mirror", None, REAL["mirror"]),
+        )
+    return (
+        Recipe("apt-host", "Dockerfile.debian", "apt-host", base),
+        Recipe("dnf-host", "Dockerfile.debian", "dnf-host", base),
+        Recipe("mirror", "Dockerfile.mirror", None, base),
+    )
+
+
+def ensure_images(client: "DockerClient", root: Path, known: Flavour | None) -> tuple[Flavour, dict[str, str]]:
+    """Every image of the lab, built where it is missing: the flavour, and the image name by role.
+
+    known: the flavour that the lab's containers already have; then nobody is asked again.
+    """
+    context = root / "images/lab"
+    source = debian_archive(read_sources())
+    base = f"{IMAGES}/base:{fingerprint([BASE_RECIPE, SUITE, source.uri if source else ''])}"
+    have = {tag for image in client.images.list(name=f"{IMAGES}/*") for tag in image.tags}
+    flavours: tuple[Flavour, ...] = (known,) if known else ("real", "posing")
+    for flavour in flavours:
+        wanted = {r.role: r.tag(context) for r in recipes(flavour, base)}
+        if have.issuperset(wanted.values()):
+            return flavour, wanted
+    flavour = known or ("real" if registry_answers() and pulled(client) else "posing")
+    if flavour == "posing" and base not in have:
+        bootstrap(client, base, source)
+    missing = [r for r in recipes(flavour, base) if r.tag(context) not in have]
+    say(f"building the lab's images: {', '.join(r.role for r in missing)}")
+    # Plain http needs no CA (apt checks signatures), and serving one asks for a way from the build to this machine.
+    secure = flavour == "real" or (source is not None and source.uri.startswith("https:"))
+    with certificates(client, private_certificates() if secure else b"") as ca_url:
+        # Two hosts share their first layers: the builder finds them when the second comes after the first.
+        hosts = [r for r in missing if r.role != "mirror"]
+        others = [r for r in missing if r.role == "mirror"]
+        with ThreadPoolExecutor(2) as pool:
+            for job in [pool.submit(build_all, client, context, some, ca_url) for some in (hosts, others)]:
+                job.result()
+    made = {r.role: r.tag(context) for r in recipes(flavour, base)}
+    drop_stale(client, {*made.values(), base})
+    return flavour, made
+
+
+def drop_stale(client: "DockerClient", wanted: set[str]) -> None:
+    """Remove lab images that newer ones have replaced, unless a lab's container still runs on one."""
+    containers = client.containers.list(all=True, filters={"label": LABEL}, ignore_removed=True)
+    used = {str(container.attrs["Config"]["Image"]) for container in containers}
+    tags = [tag for image in client.images.list(name=f"{IMAGES}/*") for tag in image.tags]
+    for tag in sorted(set(tags) - wanted - used):
+        client.images.remove(tag)
+
+
+def registry_answers() -> bool:
+    """Does a container registry answer the engine? One short question; the answer holds for the run."""
+    import docker
+    import docker.errors
+
+    asking = docker.from_env(timeout=PROBE_SECONDS)
+    try:
+        asking.images.get_registry_data(REAL["apt-host"])
+    except (docker.errors.DockerException, OSError):
+        return False
+    finally:
+        asking.close()
+    return True
+
+
+def pulled(client: "DockerClient") -> bool:
+    """Pull the real systems' images. False, and said, when the registry answers but does not deliver."""
+    import docker.errors
+
+    for name in sorted(set(REAL.values())):
+        say(f"pulling {name}: a lab host is built on it")
+        repository, _, tag = name.partition(":")
+        try:
+            client.images.pull(repository, tag=tag)
+        except (docker.errors.DockerException, OSError) as error:
+            say(f"cannot pull {name} ({error}): building on Debian's archive instead, presenting itself as it")
+            return False
+    return True
+
+
+def bootstrap(client: "DockerClient", tag: str, source: Source | None) -> None:
+    """Make the Debian base with debootstrap and import it as an image."""
+    if shutil.which("debootstrap") is None:
+        install(
+            ["debootstrap", "debian-archive-keyring"],
+            "no container registry answers, so the lab's base is made from Debian's archive",
+        )
+    sudo = root_prefix("making the lab's base image")
+    say("making the lab's base image from Debian's archive: no container registry answers (about a minute)")
+    keyring = (source and source.signed_by) or DEFAULT_KEYRING
+    options = [f"--keyring={keyring}"] if Path(keyring).exists() else []
+    # Not /tmp: debootstrap needs device nodes and programs, which /tmp is often mounted without.
+    work = Path(tempfile.mkdtemp(prefix="gpucheck-base-", dir="/var/tmp"))
+    try:
+        words: list[str | Path] = [*sudo, "debootstrap", "--variant=minbase", *options, SUITE, work / "root"]
+        hint = f"check that this machine reaches {source.uri if source else 'the Debian archive'}; then run this again"
+        run([*words, *([source.uri] if source else [])], what="making the lab's base image", hint=hint)
+        import_tree(client, [*sudo, "tar", "-C", str(work / "root"), "--one-file-system", "-c", "."], tag)
+    finally:
+        run([*sudo, "rm", "-rf", "--one-file-system", work], what="cleaning up after debootstrap")
+
+
+def import_tree(client: "DockerClient", tar: list[str], tag: str) -> None:
+    """Import what a tar command writes as an image with our label."""
+    repository, _, version = tag.partition(":")
+    packing = subprocess.Popen(tar, stdout=subprocess.PIPE)
+    assert packing.stdout is not None  # noqa: S101 - PIPE above
+    answer = client.api.import_image_from_stream(
+        packing.stdout, repository=repository, tag=version, changes=[f"LABEL {LABEL}=images"]
+    )
+    if packing.wait():
+        raise LabError(f"packing the lab's base image failed: {' '.join(tar)} exited {packing.returncode}")
+    if "errorDetail" in str(answer):
+        raise LabError(failed("importing the lab's base image", "the engine refused it", str(answer)))
+
+
+def build_all(client: "DockerClient", context: Path, some: list[Recipe], ca_url: str) -> None:
+    """Build images one after the other."""
+    for recipe in some:
+        build(client, context, recipe, ca_url)
+
+
+def build(client: "DockerClient", context: Path, recipe: Recipe, ca_url: str) -> None:
+    """Build one image. Raises LabError with the end of the build's output."""
+    import docker.errors
+
+    # The engine keeps these few names out of an image's history by itself.
+    proxies = {name: value for name in PROXIES if (value := os.environ.get(name) or os.environ.get(name.upper()))}
+    try:
+        client.images.build(
+            path=str(context),
+            dockerfile=recipe.dockerfile,
+            target=recipe.target,
+            tag=recipe.tag(context),
+            buildargs={"BASE": recipe.base, "CA_URL": ca_url, **proxies},
+            labels={LABEL: "images"},
+            rm=True,
+            forcerm=True,
+        )
+    except docker.errors.BuildError as error:
+        log = "".join(str(line.get("stream", "")) for line in error.build_log)
+        hint = "check that this machine reaches its package archive; then run this again"
+        raise LabError(
+            failed(f"building the lab image {recipe.role}", error.msg, f"{log}\n{error.msg}", hint)
+        ) from error
+
+
+# A private CA
+
+
+def private_certificates() -> bytes:
+    """The CA certificates that this machine's owner added, as one PEM file; empty where there are none."""
+    files = sorted(Path("/usr/local/share/ca-certificates").rglob("*.crt"))
+    names = (os.environ.get(name) for name in ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"))
+    files += [Path(name) for name in names if name]
+    return b"\n".join(dict.fromkeys(path.read_bytes() for path in files if path.is_file()))
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves files without a line for each on stderr."""
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Say nothing."""
+
+
+@contextmanager
+def certificates(client: "DockerClient", bundle: bytes) -> Iterator[str]:
+    """Serve the private CA to the builds that run inside this block; yields its URL, empty where there is none.
+
+    A file, an argument or a layer would stay in the images. What is fetched and removed in one step does not.
+    """
+    if not bundle:
+        yield ""
+        return
+    gateway = client.networks.get("bridge").attrs["IPAM"]["Config"][0].get("Gateway") or "172.17.0.1"
+    with tempfile.TemporaryDirectory(prefix="gpucheck-ca-") as folder:
+        (Path(folder) / "ca.pem").write_bytes(bundle)
+        handler = partial(QuietHandler, directory=folder)
+        with ThreadingHTTPServer((gateway, 0), handler) as server:
+            thread = threading.Thread(target=server.serve_forever, daemon=True)
+            thread.start()
+            try:
+                yield f"http://{gateway}:{server.server_address[1]}/ca.pem"
+            finally:
+                server.shutdown()

@@ -1,0 +1,97 @@
+"""What Ansible and ssh need to reach the lab: inventory, known hosts, and the lab's own wish."""
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gpucheck.lab import catalogue
+from gpucheck.lab.images import Flavour
+from gpucheck.lab.model import HOSTS, Lab
+
+# The boot id is the engine's machine's, the same before and after: PID 1's start time is the container's own.
+BOOT_TIME_COMMAND = "cut -d' ' -f22 /proc/1/stat"
+
+
+def inventory(lab: Lab, flavour: Flavour) -> dict[str, Any]:
+    """The inventory: group ``gpu`` with a child group a package manager."""
+    known_hosts = shlex.quote(str(lab.directory / "known_hosts"))
+    children = {
+        host.group: {
+            "hosts": {
+                host.name: {
+                    "ansible_host": str(lab.ip(host)),
+                    "gpucheck_python": "python3.11" if (flavour, host.image) == ("real", "dnf-host") else "python3",
+                }
+            }
+        }
+        for host in HOSTS
+    }
+    variables = {
+        "ansible_user": "ops",
+        "ansible_ssh_private_key_file": str(lab.directory / "id_ed25519"),
+        "ansible_ssh_common_args": (
+            f"-o UserKnownHostsFile={known_hosts} -o GlobalKnownHostsFile=/dev/null "
+            "-o StrictHostKeyChecking=yes -o IdentitiesOnly=yes"
+        ),
+        "ansible_python_interpreter": "/usr/bin/python3",
+        "reboot_boot_time_command": BOOT_TIME_COMMAND,
+        "stack_wish": str(lab.directory / "stack.yml"),
+        "stack_lock": str(lab.directory / "stack.lock.yml"),
+        "gpucheck_pip_args": [
+            "--no-index",
+            "--find-links",
+            f"http://{lab.mirror_ip}/wheels/",
+            "--trusted-host",
+            str(lab.mirror_ip),
+        ],
+    }
+    return {"gpu": {"vars": variables, "children": children}}
+
+
+def wish(lab: Lab, key_fingerprint: str, torch_version: str) -> dict[str, Any]:
+    """The lab's stack.yml: NVIDIA's repositories are the mirror's; everything else is auto."""
+
+    def mirrored(path: str) -> dict[str, str]:
+        url = f"http://{lab.mirror_ip}/{path}/"
+        return {"url": url, "key_url": f"{url}{catalogue.KEY_NAME}", "key_fingerprint": key_fingerprint}
+
+    return {
+        "torch": torch_version,
+        "tensorflow": "none",
+        "repositories": {
+            "nvidia-cuda": mirrored("compute/cuda/repos/{distro}/{arch}"),
+            "nvidia-container-toolkit": mirrored("libnvidia-container/stable/{distro}/{arch}"),
+        },
+    }
+
+
+def known_hosts(keys: Mapping[str, str]) -> str:
+    """known_hosts lines. keys: public host key by address."""
+    return "".join(f"{address} {key}\n" for address, key in sorted(keys.items()))
+
+
+def dump(content: dict[str, Any], comment: str) -> str:
+    """YAML with a line that says what wrote it."""
+    return f"# {comment}\n{yaml.safe_dump(content, sort_keys=False, width=120)}"
+
+
+def write_if_changed(path: Path, text: str, mode: int = 0o644) -> None:
+    """Write a file whole, and only when it says something else now."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.chmod(mode)
+    partial.replace(path)
+
+
+def write_wish(directory: Path, text: str) -> None:
+    """Write stack.yml when the lab has something new to say; until then, what a person changed in it stays."""
+    path, written = directory / "stack.yml", directory / ".stack.yml.written"
+    if path.exists() and written.exists() and written.read_text(encoding="utf-8") == text:
+        return
+    write_if_changed(path, text)
+    write_if_changed(written, text)

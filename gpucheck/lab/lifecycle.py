@@ -1,0 +1,166 @@
+"""Bring a lab up, take it down, say how it is."""
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpucheck.lab import inventory as files
+from gpucheck.lab.containers import engine_errors, lab_containers
+from gpucheck.lab.engine import engine, reachable
+from gpucheck.lab.errors import LabError
+from gpucheck.lab.hosts import ensure_host
+from gpucheck.lab.images import PYTHONS, Flavour, ensure_images
+from gpucheck.lab.mirror import ensure_mirror
+from gpucheck.lab.model import HOSTS, IMAGES, LABEL, LABEL_FLAVOUR, Lab
+from gpucheck.lab.network import check_network, ensure_network, find_network
+from gpucheck.lab.system import install, run
+from gpucheck.lab.wheelhouse import ensure_wheelhouse
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+SCHEMA = "gpucheck.lab/1"
+
+
+def up(lab: Lab) -> Path:
+    """Bring the lab up, or find that it is; returns the inventory's path. Raises LabError."""
+    with one_at_a_time(lab.root):
+        client = engine()
+        # Asked before anything is built, made only after: a failed build leaves no network behind.
+        with engine_errors("looking at the engine's networks"):
+            check_network(client, lab)
+        # The wheels come over the network, the images mostly not: side by side they cost the longer of the two.
+        with ThreadPoolExecutor(1) as pool:
+            wheels = pool.submit(ensure_wheelhouse, lab.root, PYTHONS["posing"])
+            with engine_errors("building the lab's images"):
+                flavour, images = ensure_images(client, lab.root, known_flavour(client, lab.name))
+            wheelhouse = wheels.result()
+        if PYTHONS[flavour] != PYTHONS["posing"]:
+            wheelhouse = ensure_wheelhouse(lab.root, PYTHONS[flavour])
+        with engine_errors("making the lab's network"):
+            ensure_network(client, lab)
+        lab.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+        public_key = login_key(lab.directory)
+        key_fingerprint = ensure_mirror(client, lab, images["mirror"], wheelhouse.folder)
+        with ThreadPoolExecutor(len(HOSTS)) as pool:
+            jobs = {
+                host: pool.submit(ensure_host, client, lab, host, flavour, images[host.image], public_key)
+                for host in HOSTS
+            }
+            keys = {str(lab.ip(host)): job.result() for host, job in jobs.items()}
+        comment = f"Written by `gpucheck lab up`; gone with `gpucheck lab down --name {lab.name}`."
+        files.write_if_changed(lab.directory / "known_hosts", files.known_hosts(keys))
+        files.write_wish(lab.directory, files.dump(files.wish(lab, key_fingerprint, wheelhouse.torch_version), comment))
+        files.write_if_changed(lab.directory / "inventory.yml", files.dump(files.inventory(lab, flavour), comment))
+    return lab.directory / "inventory.yml"
+
+
+def known_flavour(client: "DockerClient", name: str) -> Flavour | None:
+    """What the lab's hosts are built on already, None where there are none."""
+    found = {container.labels.get(LABEL_FLAVOUR) for container in lab_containers(client, name).values()}
+    return "real" if "real" in found else "posing" if "posing" in found else None
+
+
+def login_key(directory: Path) -> str:
+    """The public half of the lab's login key, made when it is not there."""
+    private, public = directory / "id_ed25519", directory / "id_ed25519.pub"
+    if not (private.exists() and public.exists()):
+        if shutil.which("ssh-keygen") is None:
+            install(["openssh-client"], "the lab hosts are reached over SSH")
+        for path in (private, public):
+            path.unlink(missing_ok=True)
+        words: list[str | Path] = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "gpucheck-lab", "-f", private]
+        run(words, what="making the lab's login key")
+    return public.read_text(encoding="ascii")
+
+
+def down(name: str, root: Path, *, images: bool) -> list[str]:
+    """Take the lab away; returns what was removed, in words. Images stay unless asked for: they are the slow part."""
+    removed = []
+    with one_at_a_time(root):
+        client = reachable()
+        directory = root / ".lab" / name
+        if client is None and not directory.exists():
+            return []
+        if client is None:
+            client = engine()
+        with engine_errors(f"taking down the lab {name}"):
+            for container in lab_containers(client, name).values():
+                container.remove(force=True, v=True)
+                removed.append(f"container {container.name}")
+            network = find_network(client, name)
+            if network is not None:
+                network.remove()
+                removed.append(f"network {network.name}")
+        if images:
+            removed += remove_images(client)
+        if directory.exists():
+            shutil.rmtree(directory)
+            removed.append(str(directory))
+    return removed
+
+
+def remove_images(client: "DockerClient") -> list[str]:
+    """Remove the lab's images. Raises LabError while another lab runs on them."""
+    others = client.containers.list(all=True, filters={"label": LABEL})
+    if others:
+        names = ", ".join(sorted({str(container.labels[LABEL]) for container in others}))
+        raise LabError(
+            f"the lab's images stay: the lab {names} runs on them\ndo: gpucheck lab down --name {names.split(', ')[0]}"
+        )
+    tags = [tag for image in client.images.list(name=f"{IMAGES}/*") for tag in image.tags]
+    # A base goes last: nothing may be built on it any more.
+    tags.sort(key=lambda tag: tag.startswith(f"{IMAGES}/base:"))
+    with engine_errors("removing the lab's images"):
+        for tag in tags:
+            client.images.remove(tag)
+    return [f"image {tag}" for tag in tags]
+
+
+def status(name: str, root: Path) -> dict[str, Any]:
+    """How the lab is, for people and programs: its state, its containers, its inventory."""
+    client = reachable()
+    containers = lab_containers(client, name) if client else {}
+    rows = []
+    for container in containers.values():
+        networks = container.attrs["NetworkSettings"]["Networks"].values()
+        rows.append(
+            {
+                "name": container.name,
+                "host": container.attrs["Config"]["Hostname"],
+                "state": container.status,
+                "address": next((str(network["IPAddress"]) for network in networks if network["IPAddress"]), None),
+                "flavour": container.labels.get(LABEL_FLAVOUR),
+            }
+        )
+    inventory = root / ".lab" / name / "inventory.yml"
+    running = sum(row["state"] == "running" for row in rows)
+    whole = running == len(HOSTS) + 1 and inventory.exists()
+    return {
+        "schema": SCHEMA,
+        "name": name,
+        "engine": client is not None,
+        "state": "up" if whole else "partial" if rows else "down",
+        "containers": sorted(rows, key=lambda row: str(row["name"])),
+        "inventory": str(inventory) if inventory.exists() else None,
+    }
+
+
+@contextmanager
+def one_at_a_time(root: Path) -> Iterator[None]:
+    """Hold the checkout's lab lock: two `lab up` at once would build the same things into each other."""
+    folder = root / ".lab"
+    folder.mkdir(exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            from gpucheck.lab.system import say
+
+            say("waiting for another gpucheck lab command to end")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

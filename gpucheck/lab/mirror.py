@@ -1,0 +1,78 @@
+"""The mirror container: builds and signs the stand-in packages, and serves them and the wheelhouse."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import gpucheck.simulator
+from gpucheck.lab import catalogue
+from gpucheck.lab.containers import ask, create, lab_containers, put, start, wait_for
+from gpucheck.lab.model import LABEL_STAMP, Lab, fingerprint
+from gpucheck.lab.system import say
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+STAMP = "/srv/www/stamp"
+
+
+def library_source() -> Path:
+    """The C source of the simulated NVML library."""
+    return Path(gpucheck.simulator.__file__).parent / "nvml/libnvidia_ml.c"
+
+
+def ensure_mirror(client: "DockerClient", lab: Lab, image: str, wheels: Path) -> str:
+    """The mirror, serving what the catalogue says now. Returns the fingerprint of its signing key.
+
+    The key is made in the container when it first runs and never leaves it.
+    """
+    name = lab.container("mirror")
+    stamp = fingerprint([image, str(lab.mirror_ip), str(wheels)])
+    container = lab_containers(client, lab.name).get(name)
+    if container is not None and container.labels.get(LABEL_STAMP) != stamp:
+        say("the mirror's image has changed: making it anew")
+        container.remove(force=True)
+        container = None
+    if container is None:
+        container = create(
+            client,
+            lab,
+            name,
+            hostname="mirror",
+            image=image,
+            ip=lab.mirror_ip,
+            labels={LABEL_STAMP: stamp},
+            restart_policy={"Name": "unless-stopped"},
+            init=True,
+            volumes={str(wheels): {"bind": "/srv/www/wheels", "mode": "ro"}},
+        )
+    if container.status != "running":
+        start(container)
+    wait_for(container, "true", what="starting the mirror")
+    fill(container, lab.root)
+    return ask(container, "cat", "/srv/keys/good/fingerprint", what="reading the mirror's key").strip()
+
+
+def fill(container: "Container", root: Path) -> None:
+    """Build the repositories unless the container holds exactly these already."""
+    images = root / "images/lab"
+    content = catalogue.to_json()
+    stamp = fingerprint([content, library_source(), images / "payload", images / "mirror"])
+    if (
+        ask(container, "sh", "-c", f"cat {STAMP} 2>/dev/null || echo none", what="reading the mirror's state").strip()
+        == stamp
+    ):
+        return
+    say(f"building and signing {len(catalogue.packages())} stand-in packages")
+    put(
+        container,
+        "/srv/build",
+        {
+            "catalogue.json": content,
+            "libnvidia_ml.c": library_source(),
+            "payload": images / "payload",
+            "build_repos.py": images / "mirror/build_repos.py",
+        },
+    )
+    ask(container, "python3", "/srv/build/build_repos.py", what="building the stand-in packages")
+    put(container, "/srv/www", {"stamp": stamp.encode()})

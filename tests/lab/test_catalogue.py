@@ -1,0 +1,172 @@
+"""The mirror's packages are consistent, and carry what the stack tables ask for."""
+
+import re
+from itertools import combinations
+
+import msgspec
+import pytest
+from packaging.version import Version
+
+from gpucheck.lab import catalogue
+from gpucheck.lab.catalogue import Package
+from gpucheck.lab.model import HOSTS
+from gpucheck.simulator import load
+from gpucheck.simulator.profile import gpu_model
+from gpucheck.stack.facts import HostFacts
+from gpucheck.stack.lock import lock
+from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.wish import Wish
+
+PACKAGES = catalogue.packages()
+NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+RELATION = re.compile(r"(?P<name>[a-z0-9][a-z0-9+.-]*)(?: \(?(?P<operator>[<>=]+) (?P<version>[^ )]+)\)?)?")
+# What one host can install from: NVIDIA's repository, the container toolkit's, and the operating system's.
+SIGHT = {
+    "deb": ("cuda-ubuntu2204", "toolkit-deb", "os-ubuntu2204"),
+    "rpm": ("cuda-rhel9", "toolkit-rpm", "os-rhel9"),
+}
+OS = {"apt-host": ("ubuntu", "22.04"), "dnf-host": ("rocky", "9.5")}
+
+
+def in_sight(kind: str) -> list[Package]:
+    return [p for p in PACKAGES if p.repository in SIGHT[kind]]
+
+
+def offers(package: Package) -> set[tuple[str, str | None]]:
+    """(name, version or None) of a package and of everything that it provides."""
+    found: set[tuple[str, str | None]] = {(package.name, package.full_version)}
+    for text in package.provides:
+        match = RELATION.fullmatch(text)
+        assert match
+        found.add((match["name"], match["version"]))
+    return found
+
+
+@pytest.mark.parametrize("kind", ["deb", "rpm"])
+def test_every_dependency_can_be_satisfied(kind):
+    """An exact version must be there in exactly that version, epoch and revision included."""
+    everything = set().union(*(offers(p) for p in in_sight(kind)))
+    names = {name for name, _ in everything}
+
+    missing = []
+    for package in in_sight(kind):
+        for text in package.depends:
+            match = RELATION.fullmatch(text)
+            assert match, f"{package.name}: {text!r} is no relation"
+            wanted = (match["name"], match["version"])
+            if match["name"] not in names or (match["operator"] == "=" and wanted not in everything):
+                missing.append(f"{package.name} {package.full_version}: {text}")
+    assert not missing
+
+
+def test_names_and_versions_are_what_package_managers_accept():
+    """Version raises for what cannot be ordered; a revision must not hold the separator."""
+    for package in PACKAGES:
+        assert NAME.fullmatch(package.name), package.name
+        assert Version(package.version).release, package.name
+        assert package.revision, package.name
+        assert "-" not in package.revision, package.name
+
+
+def test_no_package_is_there_twice():
+    seen = [(p.repository, p.name, p.full_version) for p in PACKAGES]
+
+    assert len(seen) == len(set(seen))
+
+
+@pytest.mark.parametrize(
+    ("repository", "name", "chosen", "trap"),
+    [
+        ("cuda-ubuntu2204", "nvidia-persistenced", "580.178.04-1ubuntu1", "610.57.04-1ubuntu1"),
+        ("cuda-ubuntu2204", "libcudnn9-cuda-12", "9.10.2.21-1", "9.26.0.51-1"),
+        ("cuda-ubuntu2204", "libnccl2", "2.29.3-1+cuda12.9", "2.32.3-1+cuda13.4"),
+        ("cuda-rhel9", "nvidia-driver-cuda", "3:580.178.04-1.el9", "3:610.57.04-1.el9"),
+        ("cuda-rhel9", "nvidia-fabricmanager", "580.178.04-1", "610.57.04-1"),
+        ("cuda-rhel9", "libnccl", "2.30.7-1+cuda13.3", "2.32.3-1+cuda13.4"),
+        ("toolkit-deb", "nvidia-container-toolkit", "1.18.1-1", "1.19.0-1"),
+        ("toolkit-rpm", "libnvidia-container1", "1.18.1-1", "1.19.0-1"),
+    ],
+)
+def test_the_mirror_tempts_with_something_newer(repository, name, chosen, trap):
+    """Whoever installs without a pin gets the trap, as from the real repositories."""
+    versions = {p.full_version: Version(p.version) for p in PACKAGES if (p.repository, p.name) == (repository, name)}
+
+    assert versions[trap] > versions[chosen]
+    assert versions[trap] == max(versions.values())
+
+
+def test_the_two_flavours_of_the_module_exclude_each_other():
+    """On apt over a virtual package that both provide, on dnf by name."""
+    apt = {p.name: p for p in PACKAGES if p.version == "580.178.04" and p.repository == "cuda-ubuntu2204"}
+    dnf = {p.name: p for p in PACKAGES if p.version == "580.178.04" and p.repository == "cuda-rhel9"}
+
+    for name in ("nvidia-dkms-580", "nvidia-dkms-580-open"):
+        assert set(apt[name].provides) & set(apt[name].conflicts) == {"nvidia-dkms-kernel"}
+    assert "kmod-nvidia-latest-dkms" in dnf["kmod-nvidia-open-dkms"].conflicts
+    assert "kmod-nvidia-open-dkms" in dnf["kmod-nvidia-latest-dkms"].conflicts
+
+
+def test_every_stream_has_all_its_packages():
+    modules = catalogue.modules()
+    have = {(p.name, p.version) for p in PACKAGES if p.repository == modules.repository}
+
+    for stream in modules.streams.values():
+        for version in stream.versions:
+            assert {(name, version) for name in (*modules.common, *stream.packages)} <= have
+
+
+def test_packages_that_ship_the_same_path_exclude_each_other():
+    """Else the package manager stops in the middle of an installation."""
+    for kind in ("deb", "rpm"):
+        for one, other in combinations(in_sight(kind), 2):
+            shared = {*one.files, *one.links} & {*other.files, *other.links}
+            if shared and one.name != other.name and one.version == other.version:
+                apart = {*one.conflicts} & {other.name, *other.provides} or {*other.conflicts} & {
+                    one.name,
+                    *one.provides,
+                }
+                assert apart, f"{one.name} and {other.name} both have {shared}"
+
+
+def plan_of(host):
+    profile = load(host.profile)
+    os_id, version = OS[host.image]
+    gpus = [d for d in profile.devices if d.gpu]
+    ids = [gpu_model(d.gpu) for d in gpus]
+    facts = {
+        "schema": "gpucheck.facts/1",
+        "host": host.name,
+        "os": {"id": os_id, "version": version},
+        "arch": "x86_64",
+        "kernel": host.kernel,
+        "simulated": True,
+        "stand_ins": ["stand-in NVIDIA packages"],
+        "gpus": [
+            {"bus_id": d.bus_id, "device_id": m.device_id, "subsystem_id": f"10de:{m.subsystem_id}"}
+            for d, m in zip(gpus, ids, strict=True)
+        ],
+        "nvswitches": sum(d.part is not None and "nvswitch" in d.part for d in profile.devices),
+    }
+    made = plan(lock(Wish(torch="2.13.0+cpu", tensorflow="none"), [msgspec.convert(facts, HostFacts)]), host=host.name)
+    assert isinstance(made, Plan), made
+    return made
+
+
+@pytest.mark.parametrize("host", HOSTS, ids=lambda h: h.name)
+def test_what_the_plan_of_a_lab_host_names_is_in_the_mirror(host):
+    """Every package of every component in exactly the planned version, the headers, and the module stream."""
+    made = plan_of(host)
+    kind = "deb" if made.package_manager == "apt" else "rpm"
+    have = {(p.name, p.full_version) for p in in_sight(kind)}
+    names = {name for name, _ in have}
+
+    wanted = {(p["name"], p["version"]) for c in made.components.values() for p in c["packages"]}
+    assert wanted
+    assert wanted <= have
+    assert set(made.prerequisites) <= names
+    headers = {f"{p.name}-{p.full_version}.x86_64" for p in in_sight("rpm")} | {p.name for p in in_sight("deb")}
+    assert made.headers
+    assert set(made.headers) <= headers
+    if made.module_stream:
+        assert made.module_stream["module"] == catalogue.modules().module
+        assert made.module_stream["stream"] in catalogue.modules().streams

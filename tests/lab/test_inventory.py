@@ -1,0 +1,93 @@
+"""What the lab writes down is what Ansible, ssh and the stack room read."""
+
+import subprocess
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpucheck.lab.inventory import dump, inventory, known_hosts, wish, write_if_changed, write_wish
+from gpucheck.lab.model import Lab
+from gpucheck.stack.wish import parse_wish
+
+LAB = Lab("unit", IPv4Network("10.99.7.0/24"), Path("/src/gpucheck"))
+FINGERPRINT = "0123456789ABCDEF0123456789ABCDEF01234567"
+
+
+def test_the_inventory_reaches_both_hosts_and_trusts_only_the_labs_own_keys():
+    group = yaml.safe_load(dump(inventory(LAB, "posing"), "by a test"))["gpu"]
+
+    hosts = {name: host for child in group["children"].values() for name, host in child["hosts"].items()}
+    assert {name: host["ansible_host"] for name, host in hosts.items()} == {
+        "lab-apt": "10.99.7.11",
+        "lab-dnf": "10.99.7.12",
+    }
+    arguments = group["vars"]["ansible_ssh_common_args"]
+    assert "StrictHostKeyChecking=yes" in arguments
+    assert "UserKnownHostsFile=/src/gpucheck/.lab/unit/known_hosts" in arguments
+    assert group["vars"]["stack_wish"] == "/src/gpucheck/.lab/unit/stack.yml"
+    assert group["vars"]["gpucheck_pip_args"][:3] == ["--no-index", "--find-links", "http://10.99.7.10/wheels/"]
+
+
+def test_a_reboot_is_seen_by_the_containers_own_clock():
+    """The kernel's boot id is the engine's machine's and survives a container's reboot; PID 1's start time does not."""
+    command = inventory(LAB, "posing")["gpu"]["vars"]["reboot_boot_time_command"]
+
+    answer = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)  # noqa: S602 - as Ansible does
+
+    fields = Path("/proc/1/stat").read_text().rpartition(")")[2].split()
+    assert answer.stdout.strip() == fields[19]
+
+
+@pytest.mark.parametrize(("flavour", "python"), [("posing", "python3"), ("real", "python3.11")])
+def test_gpucheck_runs_on_a_python_that_is_new_enough(flavour, python):
+    """The real Rocky Linux 9 has 3.9 as python3."""
+    host = inventory(LAB, flavour)["gpu"]["children"]["gpu_dnf"]["hosts"]["lab-dnf"]
+
+    assert host["gpucheck_python"] == python
+
+
+def test_the_wish_is_one_that_the_stack_room_understands():
+    """The torch version must stay text, and both repositories must be the mirror's."""
+    text = dump(wish(LAB, FINGERPRINT, "2.13.0+cpu"), "by a test")
+
+    read = parse_wish(text, "stack.yml")
+    assert read.torch == "2.13.0+cpu"
+    cuda = read.repositories["nvidia-cuda"]
+    assert cuda.url == "http://10.99.7.10/compute/cuda/repos/{distro}/{arch}/"
+    assert cuda.key_url == f"{cuda.url}key.asc"
+    assert cuda.key_fingerprint == FINGERPRINT
+
+
+def test_known_hosts_lines():
+    assert known_hosts({"10.0.0.2": "ssh-ed25519 B", "10.0.0.1": "ssh-ed25519 A"}) == (
+        "10.0.0.1 ssh-ed25519 A\n10.0.0.2 ssh-ed25519 B\n"
+    )
+
+
+def test_an_unchanged_file_is_not_touched(tmp_path):
+    path = tmp_path / "inventory.yml"
+    write_if_changed(path, "a\n")
+    before = path.stat().st_ino
+
+    write_if_changed(path, "a\n")
+    assert path.stat().st_ino == before
+    write_if_changed(path, "b\n")
+    assert path.read_text() == "b\n"
+
+
+def test_a_changed_wish_is_kept_until_the_lab_has_something_new_to_say(tmp_path):
+    """Whoever tries another version in the lab's stack.yml must not lose it to the next `lab up`."""
+    path = tmp_path / "stack.yml"
+    write_wish(tmp_path, "cuda: auto\n")
+    path.write_text("cuda: '12.9'\n")
+
+    write_wish(tmp_path, "cuda: auto\n")
+    assert path.read_text() == "cuda: '12.9'\n"
+
+    write_wish(tmp_path, "cuda: auto\nkey: new\n")
+    assert path.read_text() == "cuda: auto\nkey: new\n"
+    path.unlink()
+    write_wish(tmp_path, "cuda: auto\nkey: new\n")
+    assert path.exists()

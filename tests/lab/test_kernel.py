@@ -1,0 +1,233 @@
+"""Which module a lab host has loaded follows the real rules, step by step, on a tree in a temporary folder."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpucheck import simulator
+from gpucheck.lab.model import HOSTS
+from gpucheck.model import DriverState
+
+PROGRAMS = Path(__file__).parents[2] / "images/lab/rootfs/usr/lib/gpucheck-lab/programs.py"
+KERNELS = {host.profile: host.kernel for host in HOSTS}
+
+
+class Host:
+    """A lab host's file tree, and the programs run on it by their names."""
+
+    def __init__(self, root: Path, profile: str) -> None:
+        self.root, self.profile, self.kernel = root, profile, KERNELS[profile]
+        self.state = root / "var/lib/gpucheck-lab"
+        self.machine = root / "run/gpucheck-simulator"
+        (root / "etc/modprobe.d").mkdir(parents=True)
+        (root / "usr/lib/gpucheck-lab").mkdir(parents=True)
+        (root / "usr/lib/gpucheck-lab/kernel-release").write_text(f"{self.kernel}\n")
+        simulator.write_machine(
+            simulator.load(profile), root / "usr/share/gpucheck-lab/machine", driver=None, kernel=self.kernel
+        )
+        self.call("boot")
+
+    def call(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        link = self.root / name
+        if not link.is_symlink():
+            link.symlink_to(PROGRAMS)
+        return subprocess.run(
+            [str(link), *arguments],
+            env={**os.environ, "GPUCHECK_LAB_ROOT": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def run(self, name: str, *arguments: str) -> str:
+        done = self.call(name, *arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def headers(self) -> None:
+        (self.root / "lib/modules" / self.kernel / "build").mkdir(parents=True)
+
+    def install(self, version: str, flavour: str) -> str:
+        license_ = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}[flavour]
+        return self.run("dkms", "add", "-v", version, "-l", license_)
+
+    def blacklist(self) -> None:
+        (self.root / "etc/modprobe.d/no-nouveau.conf").write_text("# ours\nblacklist nouveau\n")
+
+    def loaded(self) -> str | None:
+        path = self.machine / "root/sys/module/nvidia/version"
+        return path.read_text().strip() if path.exists() else None
+
+    def has_nouveau(self) -> bool:
+        return (self.machine / "root/sys/module/nouveau").exists()
+
+
+@pytest.fixture
+def host(tmp_path):
+    return Host(tmp_path, "p100-pcie-x2")
+
+
+def ready(host):
+    """Headers, no nouveau, and that in the initramfs."""
+    host.headers()
+    host.blacklist()
+    host.run("update-initramfs", "-u")
+
+
+def test_a_bare_host_boots_into_nouveau(host):
+    assert (host.has_nouveau(), host.loaded()) == (True, None)
+    assert (host.state / "boots").read_text() == "1\n"
+    assert "nouveau" in host.run("lsmod")
+
+
+def test_the_blacklist_counts_only_once_it_is_in_the_initramfs(host):
+    host.headers()
+    host.install("580.178.04", "proprietary")
+    host.blacklist()
+    host.call("boot")
+    assert host.has_nouveau()
+    assert (host.state / "boots").read_text() == "2\n"
+
+    host.run("update-initramfs", "-u")
+    host.call("boot")
+    assert (host.has_nouveau(), host.loaded()) == (False, "580.178.04")
+
+
+def test_a_blacklist_that_was_taken_away_again_does_not_count(host):
+    ready(host)
+    host.install("580.178.04", "proprietary")
+    (host.root / "etc/modprobe.d/no-nouveau.conf").unlink()
+
+    host.call("boot")
+
+    assert host.has_nouveau()
+
+
+def test_the_driver_waits_for_a_reboot_while_nouveau_holds_the_gpus(host):
+    host.headers()
+
+    host.install("580.178.04", "proprietary")
+
+    assert host.loaded() is None
+    assert host.run("modinfo", "-F", "version", "nvidia") == "580.178.04\n"
+    refused = host.call("modprobe", "nvidia")
+    assert refused.returncode == 1
+    assert "nouveau holds the GPUs" in refused.stderr
+
+
+def test_without_nouveau_the_driver_is_loaded_at_once(host):
+    ready(host)
+    host.call("boot")
+
+    host.install("580.178.04", "proprietary")
+
+    assert host.loaded() == "580.178.04"
+    assert (host.root / "dev/nvidiactl").exists()
+
+
+def test_an_upgrade_stays_out_of_the_kernel_until_the_reboot(host):
+    """The old module answers, the new library speaks: NVML's version mismatch."""
+    ready(host)
+    host.call("boot")
+    host.install("580.95.05", "proprietary")
+
+    host.install("580.178.04", "proprietary")
+    # What the old package's removal script does after the new one is in place.
+    host.run("dkms", "remove", "-v", "580.95.05")
+
+    assert host.loaded() == "580.95.05"
+    assert host.run("modinfo", "-F", "version", "nvidia") == "580.178.04\n"
+    host.call("boot")
+    assert host.loaded() == "580.178.04"
+
+
+def test_without_headers_dkms_says_added_and_succeeds(host):
+    """The real trap: the package installs cleanly and there is no module."""
+    said = host.install("580.178.04", "proprietary")
+
+    assert "skipped since the kernel headers" in said
+    assert host.run("dkms", "status") == "nvidia/580.178.04: added\n"
+    host.headers()
+    host.run("dkms", "autoinstall")
+    assert host.run("dkms", "status") == f"nvidia/580.178.04, {host.kernel}, x86_64: installed\n"
+
+
+def test_the_open_module_does_not_take_a_pascal_gpu(host):
+    ready(host)
+    host.call("boot")
+
+    said = host.install("580.178.04", "open")
+
+    assert host.loaded() is None
+    assert "the open kernel module does not support the GPU 10de:15f8" in said
+
+
+def test_removing_the_driver_takes_the_module_from_the_next_boot(host):
+    ready(host)
+    host.install("580.178.04", "proprietary")
+
+    host.run("dkms", "remove", "-v", "580.178.04")
+
+    assert host.call("modinfo", "nvidia").returncode == 1
+    host.call("boot")
+    assert (host.loaded(), host.has_nouveau()) == (None, False)
+
+
+def test_unloading_leaves_nothing_of_the_driver_behind(host):
+    ready(host)
+    host.call("boot")
+    host.install("580.178.04", "proprietary")
+
+    host.run("modprobe", "-r", "nvidia")
+
+    assert host.loaded() is None
+    assert not (host.root / "dev/nvidiactl").exists()
+    assert host.run("lsmod").splitlines()[1:] == []
+
+
+@pytest.mark.parametrize(("profile", "flavour"), [("p100-pcie-x2", "proprietary"), ("hgx-h100-x8", "open")])
+def test_a_loaded_driver_looks_as_the_simulator_writes_it(tmp_path, profile, flavour):
+    """Every file and link of the tree, so that readers need not know who wrote it."""
+    host = Host(tmp_path / "host", profile)
+    ready(host)
+    host.install("580.178.04", flavour)
+    host.call("boot")
+    state = DriverState(
+        loaded_version="580.178.04",
+        loaded_flavour=flavour,
+        installed_version="580.178.04",
+        installed_flavour=flavour,
+    )
+    simulator.write_machine(simulator.load(profile), tmp_path / "wanted", driver=state, kernel=host.kernel)
+
+    seen, wanted = tree(host.machine / "root"), tree(tmp_path / "wanted/root")
+
+    # The lab's own: the kernel's release, and the headers that the module was built with.
+    seen.pop("proc/sys/kernel/osrelease", None)
+    wanted.pop("proc/sys/kernel/osrelease", None)
+    assert seen == wanted
+
+
+def test_nouveau_looks_as_the_simulator_writes_it(host, tmp_path):
+    state = DriverState(nouveau_loaded=True)
+    simulator.write_machine(simulator.load(host.profile), tmp_path / "wanted", driver=state, kernel=host.kernel)
+
+    seen, wanted = tree(host.machine / "root"), tree(tmp_path / "wanted/root")
+
+    seen.pop("proc/sys/kernel/osrelease", None)
+    wanted.pop("proc/sys/kernel/osrelease", None)
+    assert seen == wanted
+
+
+def tree(root: Path) -> dict[str, str]:
+    """Every file's text and every link's target, by path."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        name = path.relative_to(root).as_posix()
+        if path.is_symlink():
+            found[name] = f"-> {path.readlink()}"
+        elif path.is_file():
+            found[name] = path.read_bytes().hex()
+    return found
