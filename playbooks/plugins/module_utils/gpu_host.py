@@ -1,0 +1,262 @@
+"""What our modules read on a GPU host: PCI and module state from sysfs, packages, holds, kernels.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+"""
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+
+SIMULATOR = "/run/gpucheck-simulator"
+VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
+SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+OF_INTEREST = re.compile(r"nvidia|cuda|cudnn|nccl|linux-headers|kernel-devel|kernel-uek-devel")
+# dpkg's second status letter: i is installed, n and c are absent; the rest is a transaction that was cut off.
+UNFINISHED = frozenset("HUFWt")
+COMMAND_SECONDS = 60
+
+
+class Unreadable(Exception):
+    """The host could not be read; the message says what and why."""
+
+
+def command(argv):
+    """stdout of a read-only program. Raises Unreadable when it is missing, hangs or fails."""
+    environment = dict(os.environ, LC_ALL="C")
+    try:
+        done = subprocess.run(
+            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, timeout=COMMAND_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Unreadable("{}: {}".format(argv[0], error))
+    if done.returncode:
+        raise Unreadable("{}: exit {}: {}".format(argv[0], done.returncode, done.stderr.decode("utf-8", "replace")))
+    return done.stdout.decode("utf-8", "replace")
+
+
+def text(path):
+    """A small file without surrounding space, None where it does not exist or may not be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read().decode("utf-8", "replace").strip()
+    except OSError:
+        return None
+
+
+def simulation(directory=SIMULATOR):
+    """The simulated machine's description, None on real hardware."""
+    path = os.path.join(directory, "simulation.json")
+    try:
+        with open(path, "rb") as file:
+            return json.loads(file.read().decode("utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        # Taken for real hardware, a simulated machine that may not be read would lose its mark.
+        raise Unreadable("{}: {}".format(path, error))
+
+
+def os_release(root="/"):
+    """{id, version, name, like} of /etc/os-release; like holds the ids of the families it belongs to."""
+    values = {}
+    content = text(os.path.join(root, "etc/os-release")) or text(os.path.join(root, "usr/lib/os-release")) or ""
+    for line in content.splitlines():
+        key, found, value = line.partition("=")
+        if found:
+            values[key.strip()] = value.strip().strip("\"'")
+    name = values.get("ID", "unknown")
+    return {
+        "id": name,
+        "version": values.get("VERSION_ID", ""),
+        "name": values.get("PRETTY_NAME", name),
+        "like": [name, *values.get("ID_LIKE", "").split()],
+    }
+
+
+def package_family(like):
+    """dpkg or rpm, by the family the system says it is of: a host may carry the other family's tools too."""
+    if {"rhel", "fedora", "centos", "suse"} & set(like):
+        return "rpm"
+    if {"debian", "ubuntu"} & set(like):
+        return "dpkg"
+    return "rpm" if shutil.which("rpm") and not shutil.which("dpkg-query") else "dpkg"
+
+
+def dpkg_packages():
+    """(packages, holds, unfinished): name -> full version, held names, names of a transaction that was cut off."""
+    layout = "${db:Status-Abbrev}\t${Architecture}\t${Package}\t${Version}\n"
+    packages, holds, unfinished = {}, set(), []
+    for line in command(["dpkg-query", "-W", "-f", layout]).splitlines():
+        status, _, name, version = line.split("\t")
+        if status[1:2] in UNFINISHED or status[2:3] == "R":
+            unfinished.append(name)
+        # A second architecture (i386 libraries) comes after the native one and must not hide it.
+        if status[1:2] == "i" and name not in packages:
+            packages[name] = version
+        if status[0:1] == "h":
+            holds.add(name)
+    return packages, sorted(holds), unfinished
+
+
+def rpm_packages():
+    """(packages, keys): name -> [epoch:]version-release; the last eight hex digits of every imported key."""
+    layout = "%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\n"
+    packages, keys = {}, set()
+    for line in command(["rpm", "-qa", "--qf", layout]).splitlines():
+        name, version = line.split("\t")
+        if name == "gpg-pubkey":
+            keys.add(version.split("-")[0])
+        else:
+            packages[name] = version
+    return packages, sorted(keys)
+
+
+def lock_name(entry):
+    """The package name of one versionlock entry such as ``name-3:1.2-1.el9.*``."""
+    return entry.lstrip("!").rsplit("-", 2)[0]
+
+
+def version_locks(path=VERSIONLOCK):
+    """The raw entries of dnf's version lock, without comments and exclusions."""
+    lines = (line.strip() for line in (text(path) or "").splitlines())
+    return [line for line in lines if line and not line.startswith(("#", "!"))]
+
+
+def pci_devices(root):
+    """NVIDIA's PCI functions as (bus id, class, device id, subsystem), ordered by bus id."""
+    folder = os.path.join(root, "sys/bus/pci/devices")
+    found = []
+    for bus_id in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
+        values = [
+            (text(os.path.join(folder, bus_id, name)) or "").replace("0x", "").lower()
+            for name in ("vendor", "class", "device", "subsystem_vendor", "subsystem_device")
+        ]
+        if values[0] == "10de":
+            subsystem = "{}:{}".format(values[3], values[4]) if values[3] and values[4] else ""
+            found.append((bus_id, values[1], values[2], subsystem))
+    return found
+
+
+def module_file(root, kernel):
+    """(version, flavour) of the nvidia module that the running kernel would load, (None, None) where there is none.
+
+    A DKMS package installs with success and without a module when the headers are missing: only modinfo tells.
+    The licence tells the flavour: the open modules are "Dual MIT/GPL".
+    """
+    ask = ["modinfo", "-k", kernel] + (["-b", root] if root != "/" else [])
+    try:
+        version = command([*ask, "-F", "version", "nvidia"]).strip()
+        licence = command([*ask, "-F", "license", "nvidia"])
+    except Unreadable:
+        return None, None
+    return version or None, "open" if "MIT" in licence else "proprietary"
+
+
+def driver(root, kernel, packages):
+    """The contract's ``driver`` object: what is loaded, and what the next load would give."""
+    loaded = text(os.path.join(root, "sys/module/nvidia/version"))
+    told = text(os.path.join(root, "proc/driver/nvidia/version")) or ""
+    # Without modinfo nothing loads modules here, and the package is all there is to go by.
+    installed, flavour = module_file(root, kernel) if shutil.which("modinfo") else packaged_module(packages)
+    return {
+        "loaded_version": loaded,
+        "loaded_flavour": None if loaded is None else "open" if "Open Kernel Module" in told else "proprietary",
+        "installed_version": installed,
+        "installed_flavour": flavour,
+    }
+
+
+def packaged_module(packages):
+    """(version, flavour) of the installed kernel module package, for hosts where modinfo finds no module."""
+    for name in sorted(packages):
+        if name.startswith(("nvidia-dkms", "kmod-nvidia", "nvidia-kernel-open-dkms")):
+            return upstream(packages[name]), "open" if "-open" in name else "proprietary"
+    return None, None
+
+
+def upstream(version):
+    """The upstream part of a full package version: no epoch, no revision."""
+    return version.split(":")[-1].split("-")[0]
+
+
+def kernels_with_headers(root="/"):
+    """Kernel releases whose headers are there, so that DKMS can build for them."""
+    releases = set()
+    modules = os.path.join(root, "lib/modules")
+    for release in os.listdir(modules) if os.path.isdir(modules) else []:
+        if os.path.exists(os.path.join(modules, release, "build")):
+            releases.add(release)
+    sources = os.path.join(root, "usr/src")
+    for name in os.listdir(sources) if os.path.isdir(sources) else []:
+        if name.startswith("linux-headers-"):
+            releases.add(name[len("linux-headers-") :])
+    trees = os.path.join(sources, "kernels")
+    releases.update(os.listdir(trees) if os.path.isdir(trees) else [])
+    return sorted(releases)
+
+
+def secure_boot(root):
+    """True or False, None where the firmware has the variable and would not show it."""
+    if not os.path.isdir(os.path.join(root, "sys/firmware/efi")):
+        return False
+    try:
+        with open(os.path.join(root, SECURE_BOOT), "rb") as variable:
+            return variable.read()[-1:] == b"\x01"
+    except OSError:
+        return None
+
+
+def python3():
+    """Version of the python3 on the host's PATH, "" without one; Ansible's own interpreter may be another."""
+    found = shutil.which("python3")
+    if found is None:
+        return ""
+    if os.path.realpath(found) == os.path.realpath(sys.executable):
+        return platform.python_version()
+    return command([found, "-c", "import platform; print(platform.python_version())"]).strip()
+
+
+def read_facts(host, simulator=SIMULATOR):
+    """The contract's facts document (gpucheck.facts/1), and beside it what only our own modules need."""
+    simulated = simulation(simulator)
+    root = os.path.join(simulator, "root") if simulated is not None else "/"
+    system = os_release()
+    family = package_family(system["like"])
+    keys, unfinished, locks = [], [], []
+    if family == "dpkg":
+        everything, holds, unfinished = dpkg_packages()
+    else:
+        everything, keys = rpm_packages()
+        locks = version_locks()
+        holds = sorted({lock_name(entry) for entry in locks})
+    kernel = text(os.path.join(root, "proc/sys/kernel/osrelease")) or os.uname().release
+    devices = pci_devices(root)
+    facts = {
+        "schema": "gpucheck.facts/1",
+        "host": host,
+        "os": {key: system[key] for key in ("id", "version", "name")},
+        "arch": os.uname().machine,
+        "kernel": kernel,
+        "simulated": simulated is not None,
+        "stand_ins": list((simulated or {}).get("stand_ins", [])),
+        "gpus": [
+            {"bus_id": bus, "device_id": device, "subsystem_id": subsystem}
+            for bus, kind, device, subsystem in devices
+            if kind[:4] in ("0300", "0302")
+        ],
+        "nvswitches": sum(kind[:4] == "0680" for _, kind, _, _ in devices),
+        "driver": driver(root, kernel, everything),
+        "nouveau_loaded": os.path.isdir(os.path.join(root, "sys/module/nouveau")),
+        "secure_boot": secure_boot(root),
+        "headers": kernels_with_headers(),
+        "packages": {name: everything[name] for name in sorted(everything) if OF_INTEREST.search(name)},
+        "holds": holds,
+        "python3": python3(),
+        "reboot_count": None,
+    }
+    beside = {"packages": everything, "keys": keys, "unfinished": unfinished, "locks": locks, "family": family}
+    return facts, beside

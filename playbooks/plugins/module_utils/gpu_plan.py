@@ -1,0 +1,266 @@
+"""Compare a host with its plan: what is not yet as the plan says, in words and as data for the roles.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Pure functions of what was read, but for the
+small files and systemd states that only a plan can name.
+"""
+
+import glob
+import json
+import os
+import re
+import shutil
+
+from ansible.module_utils.gpu_host import Unreadable, command, lock_name, text, upstream
+
+PACKAGE_COMPONENTS = ("driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit")
+STACK_FILE = "/etc/gpucheck/stack.json"
+MARKER = "/opt/gpucheck/requirements.sha256"
+# Survives a reboot: the initramfs is older than a module file until it was rebuilt.
+INITRAMFS_PENDING = "/var/lib/gpucheck/initramfs-pending"
+# Lives in /run, so that the reboot it asks for is what removes it.
+REBOOT_REQUIRED = "/run/gpucheck/reboot-required"
+MODULES_D = "/etc/dnf/modules.d"
+VERSIONLOCK_PLUGIN = "/usr/lib/python3*/*-packages/dnf-plugins/versionlock.py"
+DRIVER_FAMILY = re.compile(r"^(lib)?nvidia|^kmod-nvidia|^xserver-xorg-video-nvidia")
+MODULE_PACKAGE = re.compile(r"^kmod-nvidia|^nvidia-(kernel-)?(open-)?dkms|^nvidia-kernel-.*dkms")
+DRIVER_VERSION = re.compile(r"^\d{3}\.\d{2,3}(\.\d+)?$")
+# They hold the device files open all their life and stop with the driver's own scripts.
+DAEMONS = frozenset(["nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-imex"])
+
+
+def component(plan, name):
+    """A component's packages and holds, empty where the plan does not want it."""
+    found = plan["components"].get(name) or {}
+    return found.get("packages") or [], found.get("holds") or []
+
+
+def package_differences(plan, name, packages):
+    """Packages of one component that are not installed in exactly the planned version."""
+    words = []
+    for package in component(plan, name)[0]:
+        seen = packages.get(package["name"])
+        if seen is None:
+            words.append("{} {} is not installed".format(package["name"], package["version"] or "(newest)"))
+        elif package["version"] not in (None, seen):
+            words.append("{} is {}, planned {}".format(package["name"], seen, package["version"]))
+    return words
+
+
+def lock_entries(plan, name, packages, locks):
+    """(missing, stale): raw versionlock entries to add, and entries of the same packages for another version."""
+    # A version of None means the newest: what is installed is what gets locked.
+    planned = {row["name"]: row["version"] or packages.get(row["name"]) for row in component(plan, name)[0]}
+    holds = [hold for hold in component(plan, name)[1] if planned.get(hold)]
+    wanted = ["{}-{}.*".format(held, planned[held]) for held in holds]
+    # dnf writes epoch 0 out where rpm leaves it away; both mean the same package.
+    known = {normal_lock(entry) for entry in locks}
+    missing = [entry for entry in wanted if normal_lock(entry) not in known]
+    good = {normal_lock(entry) for entry in wanted}
+    stale = [entry for entry in locks if lock_name(entry) in planned and normal_lock(entry) not in good]
+    return missing, stale
+
+
+def normal_lock(entry):
+    """(name, version, release) without an epoch of 0."""
+    name, version, release = entry.rsplit("-", 2)
+    return name, version[2:] if version.startswith("0:") else version, release
+
+
+def hold_differences(plan, name, packages, held, locks):
+    """(words, missing, stale) for the holds of one component; missing holds names (apt) or raw entries (dnf)."""
+    if plan["package_manager"] == "apt":
+        missing = [hold for hold in component(plan, name)[1] if hold not in held]
+        return ["{} is not held".format(hold) for hold in missing], missing, []
+    missing, stale = lock_entries(plan, name, packages, locks)
+    words = ["{} is not version-locked".format(lock_name(entry)) for entry in missing]
+    words += ["{} is a stale version lock".format(entry) for entry in stale]
+    return words, missing, stale
+
+
+def strays(plan, packages):
+    """Driver packages, planned or pulled in, that are of another driver version than the plan's."""
+    planned = {row["name"] for part in PACKAGE_COMPONENTS for row in component(plan, part)[0]}
+    expected = plan["expected"]["driver_version"]
+    found = []
+    for name, version in sorted(packages.items()):
+        seen = upstream(version)
+        if name not in planned and DRIVER_FAMILY.search(name) and DRIVER_VERSION.match(seen) and seen != expected:
+            found.append("{} {}".format(name, version))
+    return found
+
+
+def same_file(path, content, mode):
+    """True where the file has this content and these permissions."""
+    try:
+        if os.stat(path).st_mode & 0o7777 != int(mode, 8):
+            return False
+        with open(path, "rb") as file:
+            return file.read() == content.encode("utf-8")
+    except OSError:
+        return False
+
+
+def wrong_files(plan):
+    """Paths of the plan's files that are missing or different."""
+    return [row["path"] for row in plan["files"] if not same_file(row["path"], row["content"], row["mode"])]
+
+
+def initramfs_files(plan):
+    """Those of the wrong files that the initramfs carries a copy of."""
+    wrong = wrong_files(plan)
+    return [row["path"] for row in plan["files"] if row["initramfs"] and row["path"] in wrong]
+
+
+def module_packages(plan):
+    """The planned packages whose installation script builds the kernel module."""
+    return [row["name"] for row in component(plan, "driver")[0] if MODULE_PACKAGE.search(row["name"])]
+
+
+def enabled_stream(module):
+    """The enabled stream of a dnf module from dnf's own state, None where none is enabled."""
+    inside = False
+    stream, state = None, None
+    for line in (text(os.path.join(MODULES_D, module + ".module")) or "").splitlines():
+        line = line.strip()
+        if line.startswith("["):
+            inside = line == "[{}]".format(module)
+        key, _, value = line.partition("=")
+        if inside and key.strip() == "stream":
+            stream = value.strip() or None
+        if inside and key.strip() == "state":
+            state = value.strip()
+    return stream if state == "enabled" else None
+
+
+def service_states(names):
+    """systemd's {LoadState, ActiveState, UnitFileState} of each unit, in one call."""
+    if not names:
+        return {}
+    fields = "Id,LoadState,ActiveState,UnitFileState"
+    shown = command(["systemctl", "show", "--no-pager", "-p", fields] + [name + ".service" for name in names])
+    states = {}
+    for name, block in zip(names, shown.strip().split("\n\n")):
+        states[name] = dict(line.partition("=")[::2] for line in block.splitlines())
+    return states
+
+
+def service_differences(plan):
+    """Services that are not enabled or not running as planned."""
+    services = plan["services"]
+    try:
+        states = service_states([row["name"] for row in services])
+    except Unreadable as error:
+        return ["services cannot be read: {}".format(error)]
+    words = []
+    for row in services:
+        seen = states.get(row["name"], {})
+        active = seen.get("ActiveState", "unknown")
+        if row["state"] == "started" and active != "active":
+            words.append("{} is {}, planned started".format(row["name"], active))
+        if row["enabled"] and seen.get("UnitFileState") not in ("enabled", "static", "enabled-runtime"):
+            words.append("{} is not enabled".format(row["name"]))
+    return words
+
+
+def reboot_reasons(plan, facts):
+    """Why the plan's rule asks for a reboot now, empty where it does not."""
+    rules = plan["reboot"]["when"]
+    driver = facts["driver"]
+    reasons = []
+    if "nouveau-loaded" in rules and facts["nouveau_loaded"]:
+        reasons.append("nouveau is loaded and holds the GPUs")
+    if "loaded-differs-from-installed" in rules and driver["loaded_version"]:
+        loaded = (driver["loaded_version"], driver["loaded_flavour"])
+        installed = (driver["installed_version"] or loaded[0], driver["installed_flavour"] or loaded[1])
+        if loaded != installed:
+            reasons.append("the loaded module is {} {}, the installed one {} {}".format(*(loaded + installed)))
+    pending = text(REBOOT_REQUIRED)
+    if "module-files-changed" in rules and pending is not None:
+        reasons.append(pending or "a module file changed since the last boot")
+    return reasons
+
+
+def loaded_differences(plan, facts):
+    """The kernel module in force against the plan."""
+    expected, driver = plan["expected"], facts["driver"]
+    if driver["installed_version"] is None:
+        return [
+            "no nvidia module is built for kernel {}, planned {}".format(facts["kernel"], expected["driver_version"])
+        ]
+    if driver["loaded_version"] is None:
+        return ["no nvidia module is loaded, planned {driver_version} {kernel_module}".format(**expected)]
+    seen = "{loaded_version} {loaded_flavour}".format(**driver)
+    wanted = "{driver_version} {kernel_module}".format(**expected)
+    return [] if seen == wanted else ["the loaded module is {}, planned {}".format(seen, wanted)]
+
+
+def busy_processes():
+    """Programs that hold a GPU device file open, as ``name (pid)``; needs root to see those of other users."""
+    found = []
+    for folder in glob.glob("/proc/[0-9]*/fd"):
+        pid = folder.split("/")[2]
+        try:
+            targets = [os.readlink(os.path.join(folder, fd)) for fd in os.listdir(folder)]
+        except OSError:
+            continue  # the process ended while we looked
+        name = text("/proc/{}/comm".format(pid)) or ""
+        if any(re.match(r"/dev/nvidia(\d|-uvm$)", target) for target in targets) and name not in DAEMONS:
+            found.append("{} ({})".format(name, pid))
+    return sorted(found)
+
+
+def versionlock_available():
+    """Whether dnf's versionlock plugin is installed."""
+    return bool(glob.glob(VERSIONLOCK_PLUGIN))
+
+
+def headers_missing(plan, facts, packages):
+    """Header packages of the plan that the running kernel still lacks."""
+    if facts["kernel"] in facts["headers"]:
+        return []
+    return [name for name in plan["headers"] if name not in packages]
+
+
+def prerequisites_missing(plan, packages):
+    """Packages to try before the driver's own transaction, such as the release package of a repository with dkms.
+
+    Not a difference: a site's mirror may carry dkms itself.
+    """
+    return [name for name in plan.get("prerequisites") or [] if name not in packages]
+
+
+def initramfs(family):
+    """(program, images): what rebuilds the initramfs here, and whether the host boots with one at all."""
+    program = "update-initramfs" if family == "dpkg" else "dracut"
+    return shutil.which(program), bool(glob.glob("/boot/initr*") + glob.glob("/boot/*/*/initrd"))
+
+
+def driver_differences(plan, facts, packages):
+    """Everything of the driver but its packages and holds: module, files, services, tools."""
+    words = ["{} is needed to build the module".format(name) for name in headers_missing(plan, facts, packages)]
+    words += ["{} is missing or different".format(path) for path in wrong_files(plan)]
+    words += loaded_differences(plan, facts) + service_differences(plan)
+    words += ["{} is of another driver version".format(stray) for stray in strays(plan, packages)]
+    if shutil.which("nvidia-smi") is None:
+        words.append("nvidia-smi is missing")
+    if os.path.exists(INITRAMFS_PENDING):
+        words.append("the initramfs is older than the module files")
+    return words + ["reboot needed: " + reason for reason in reboot_reasons(plan, facts)]
+
+
+def recorded_plan(path=STACK_FILE):
+    """The plan that an earlier run left on the host, None where there is none that can be read."""
+    try:
+        return json.loads(text(path) or "null")
+    except ValueError:
+        return None
+
+
+def gpucheck_differences(plan, digest):
+    """gpucheck itself: the requirement set it was installed from, and the plan it judges by."""
+    words = []
+    if digest and text(MARKER) != digest:
+        words.append("gpucheck is not installed from the wanted requirement set")
+    if recorded_plan() != plan:
+        words.append("{} does not hold this plan".format(STACK_FILE))
+    return words

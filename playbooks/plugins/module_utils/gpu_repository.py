@@ -1,0 +1,94 @@
+"""Package repositories of a plan against a host's files. Standard library only, Python 3.6 or newer."""
+
+import glob
+import os
+import re
+
+from ansible.module_utils.gpu_host import text
+from ansible.module_utils.openpgp import NotAKey, fingerprint, read_key
+
+APT_LISTS = "/etc/apt/sources.list.d"
+YUM_REPOS = "/etc/yum.repos.d"
+RPM_KEYS = "/etc/pki/rpm-gpg"
+
+
+def paths(repository):
+    """(source file, key file) of a repository."""
+    if repository["kind"] == "apt":
+        return os.path.join(APT_LISTS, repository["name"] + ".list"), repository["keyring"]
+    name = repository["name"]
+    return os.path.join(YUM_REPOS, name + ".repo"), os.path.join(RPM_KEYS, "RPM-GPG-KEY-" + name)
+
+
+def source_line(repository):
+    """The one-line apt source, signed by its own key and no other."""
+    return "deb [signed-by={keyring}] {url} {suite}\n".format(**repository)
+
+
+def yum_file(repository):
+    """The settings that the .repo file must hold: the signed metadata is always checked, it vouches for every package.
+
+    gpgcheck false is for a publisher that signs only its metadata.
+    """
+    return {
+        "baseurl": repository["url"],
+        "gpgcheck": "1" if repository.get("gpgcheck", True) else "0",
+        "repo_gpgcheck": "1",
+        "enabled": "1",
+        "gpgkey": "file://" + paths(repository)[1],
+    }
+
+
+def differences(plan, keys):
+    """Words for every repository whose source or key is not as planned. keys: imported rpm keys, eight hex digits."""
+    words = []
+    for repository in plan["repositories"]:
+        source, key_file = paths(repository)
+        seen = key_fingerprint(key_file)
+        wanted = (repository["key_fingerprint"] or "").replace(" ", "").upper()
+        if seen is None:
+            words.append("{}: its key {} is missing".format(repository["name"], key_file))
+        elif wanted and seen != wanted:
+            words.append("{}: {} holds key {}, planned {}".format(repository["name"], key_file, seen, wanted))
+        elif repository["kind"] == "dnf" and seen[-8:].lower() not in keys:
+            words.append("{}: its key is not imported into rpm".format(repository["name"]))
+        if not source_as_planned(repository, source):
+            words.append("{}: {} is missing or different".format(repository["name"], source))
+    return words
+
+
+def key_fingerprint(path):
+    """Fingerprint of the key in a file, None where there is no readable key."""
+    try:
+        with open(path, "rb") as file:
+            return fingerprint(read_key(file.read()))
+    except (OSError, NotAKey):
+        return None
+
+
+def source_as_planned(repository, path):
+    """True where the source file says what the plan wants."""
+    content = text(path)
+    if content is None:
+        return False
+    if repository["kind"] == "apt":
+        return content == source_line(repository).strip()
+    seen = dict((part.strip() for part in line.split("=", 1)) for line in content.splitlines() if "=" in line)
+    return all(seen.get(key) == value for key, value in yum_file(repository).items())
+
+
+def rivals(plan):
+    """Other active source files that name a planned repository: two signed-by for one URL stop apt altogether."""
+    found = []
+    for repository in plan["repositories"]:
+        source, _ = paths(repository)
+        if repository["kind"] == "apt":
+            files = glob.glob(APT_LISTS + "/*.list") + glob.glob(APT_LISTS + "/*.sources") + ["/etc/apt/sources.list"]
+        else:
+            files = glob.glob(YUM_REPOS + "/*.repo")
+        url = re.compile(re.escape(repository["url"].rstrip("/")) + r"/?(\s|$)")
+        for path in sorted(set(files) - {source}):
+            lines = (line.strip() for line in (text(path) or "").splitlines())
+            if any(url.search(line) for line in lines if not line.startswith("#")):
+                found.append("{} also names {}".format(path, repository["url"]))
+    return found

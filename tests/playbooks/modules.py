@@ -1,0 +1,35 @@
+"""Load our Ansible modules the way Ansible does on a host: their shared code appears as ansible.module_utils.<name>."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
+PLUGINS = PLAYBOOKS / "plugins"
+
+
+def _load(name: str, path: Path) -> ModuleType:
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+    return sys.modules[name]
+
+
+def shared(name: str) -> ModuleType:
+    """One file of plugins/module_utils, with everything it imports from there."""
+    package = importlib.import_module("ansible.module_utils")
+    for needed in ("gpu_host", "openpgp", "gpu_plan", "gpu_repository"):
+        loaded = _load(f"ansible.module_utils.{needed}", PLUGINS / "module_utils" / f"{needed}.py")
+        setattr(package, needed, loaded)
+    return sys.modules[f"ansible.module_utils.{name}"]
+
+
+def module(name: str) -> ModuleType:
+    """One file of plugins/modules."""
+    shared("gpu_host")
+    return _load(f"playbooks_module_{name}", PLUGINS / "modules" / f"{name}.py")

@@ -1,0 +1,289 @@
+"""The facts module against a hand-made machine: what it reads, and what it says of a host it cannot read."""
+
+import os
+import stat
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.playbooks.modules import module, shared
+
+host = shared("gpu_host")
+
+
+def pci(root: Path, bus_id: str, **values: str) -> None:
+    folder = root / "sys/bus/pci/devices" / bus_id
+    folder.mkdir(parents=True)
+    for name, value in values.items():
+        (folder / name).write_text(value + "\n")
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A simulated machine: two P100, one NVSwitch, one network card, nvidia 580 proprietary loaded, nouveau too."""
+    root = tmp_path / "root"
+    gpu = {"vendor": "0x10de", "class": "0x030200", "device": "0x15f8"}
+    pci(root, "0000:3b:00.0", **gpu, subsystem_vendor="0x10de", subsystem_device="0x118f")
+    pci(root, "0000:af:00.0", **gpu)
+    pci(root, "0000:05:00.0", vendor="0x10de", **{"class": "0x068000"}, device="0x22a3")
+    pci(root, "0000:06:00.0", vendor="0x15b3", **{"class": "0x020700"}, device="0x1021")
+    files = {
+        "proc/sys/kernel/osrelease": "5.15.0-179-generic\n",
+        "sys/module/nvidia/version": "580.178.04\n",
+        "proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.178.04  Release\n",
+    }
+    for name, content in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(content)
+    (root / "sys/module/nouveau").mkdir()
+    (tmp_path / "simulation.json").write_text('{"profile": "p100-pcie-x2", "faults": [], "stand_ins": ["kernel"]}')
+    return tmp_path
+
+
+@pytest.fixture
+def tools(tmp_path, monkeypatch):
+    """A folder that is all of PATH, to put stand-in programs into."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    return folder
+
+
+def program(folder: Path, name: str, output: str, status: int = 0) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\nprintf '%b' '{output}'\nexit {status}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+DPKG = (
+    "ii \tamd64\tnvidia-dkms-580\t580.178.04-1ubuntu1\\n"
+    "hi \tamd64\tlibnccl2\t2.29.3-1+cuda12.9\\n"
+    "ii \ti386\tlibnccl2\t2.18.3-1\\n"
+    "rc \tamd64\tcuda-toolkit-12-8\t12.8.1-1\\n"
+    "iF \tamd64\tnvidia-persistenced\t580.178.04-1ubuntu1\\n"
+    "ii \tamd64\tbash\t5.1-6\\n"
+)
+
+
+@pytest.fixture
+def facts(machine, tools, monkeypatch):
+    program(tools, "dpkg-query", DPKG)
+    monkeypatch.setattr(host, "package_family", lambda like: "dpkg")
+    return lambda: host.read_facts("lab-apt", str(machine))[0]
+
+
+def test_devices_are_read_from_sysfs_by_class(facts):
+    """GPUs are display and 3D controllers of NVIDIA; switches are its bridges; other vendors do not count."""
+    seen = facts()
+
+    assert seen["gpus"] == [
+        {"bus_id": "0000:3b:00.0", "device_id": "15f8", "subsystem_id": "10de:118f"},
+        {"bus_id": "0000:af:00.0", "device_id": "15f8", "subsystem_id": ""},
+    ]
+    assert seen["nvswitches"] == 1
+    assert seen["nouveau_loaded"] is True
+    assert seen["kernel"] == "5.15.0-179-generic"
+
+
+def test_simulated_hardware_says_so(facts, machine):
+    assert (facts()["simulated"], facts()["stand_ins"]) == (True, ["kernel"])
+
+    (machine / "simulation.json").unlink()
+    assert (facts()["simulated"], facts()["stand_ins"]) == (False, [])
+
+
+def test_only_installed_packages_of_interest_are_listed(facts):
+    """A removed package whose settings stayed (rc) is not installed; i386 does not hide amd64."""
+    assert facts()["packages"] == {"nvidia-dkms-580": "580.178.04-1ubuntu1", "libnccl2": "2.29.3-1+cuda12.9"}
+    assert facts()["holds"] == ["libnccl2"]
+
+
+def test_a_package_transaction_that_was_cut_off_is_noticed(facts, machine):
+    assert host.read_facts("lab-apt", str(machine))[1]["unfinished"] == ["nvidia-persistenced"]
+
+
+def test_loaded_and_installed_module_are_told_apart(facts, machine):
+    loaded = {"loaded_version": "580.178.04", "loaded_flavour": "proprietary"}
+    assert facts()["driver"] == {**loaded, "installed_version": "580.178.04", "installed_flavour": "proprietary"}
+
+    words = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  575.51.03\n"
+    (machine / "root/proc/driver/nvidia/version").write_text(words)
+    (machine / "root/sys/module/nvidia/version").write_text("575.51.03\n")
+    assert (facts()["driver"]["loaded_version"], facts()["driver"]["loaded_flavour"]) == ("575.51.03", "open")
+    assert facts()["driver"]["installed_version"] == "580.178.04"
+
+
+@pytest.mark.parametrize(("licence", "flavour"), [("Dual MIT/GPL", "open"), ("NVIDIA", "proprietary")])
+def test_modinfo_outranks_the_package_name(facts, tools, licence, flavour):
+    path = tools / "modinfo"
+    path.write_text(f'#!/bin/sh\ncase "$*" in *license*) echo "{licence}";; *) echo 570.1.2;; esac\n')
+    path.chmod(0o755)
+
+    assert facts()["driver"]["installed_version"] == "570.1.2"
+    assert facts()["driver"]["installed_flavour"] == flavour
+
+
+def test_an_installed_dkms_package_without_a_built_module_is_not_an_installed_module(facts, tools):
+    """Without headers the package installs with exit status 0 and builds nothing."""
+    program(tools, "modinfo", "", status=1)
+
+    assert facts()["driver"]["installed_version"] is None
+
+
+@pytest.mark.parametrize(("byte", "seen"), [(b"\x01", True), (b"\x00", False)])
+def test_secure_boot_is_the_last_byte_of_the_variable(facts, machine, byte, seen):
+    assert facts()["secure_boot"] is False  # no EFI at all
+
+    folder = machine / "root/sys/firmware/efi/efivars"
+    folder.mkdir(parents=True)
+    assert facts()["secure_boot"] is None  # EFI, and the variable is not shown
+
+    (folder / "SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c").write_bytes(b"\x06\x00\x00\x00" + byte)
+    assert facts()["secure_boot"] is seen
+
+
+def test_the_facts_are_what_the_resolver_reads(facts):
+    """Both sides of the contract, held against each other."""
+    from gpucheck.stack.facts import read_facts
+
+    (read,) = read_facts(msgspec.json.encode(facts()), "facts.json")
+
+    assert (read.host, read.nvswitches, len(read.gpus)) == ("lab-apt", 1, 2)
+    assert set(facts()) == {field.encode_name for field in msgspec.structs.fields(type(read))}
+
+
+@pytest.mark.parametrize(
+    ("profile", "device", "gpus", "switches"), [("p100-pcie-x2", "15f8", 2, 0), ("hgx-h100-x8", "2330", 8, 4)]
+)
+def test_simulated_machines_are_read_like_real_ones(tmp_path, tools, monkeypatch, profile, device, gpus, switches):
+    """A bare machine as the simulator writes it: GPUs and switches on the bus, no driver, and its mark."""
+    from gpucheck import simulator
+
+    program(tools, "dpkg-query", "")
+    monkeypatch.setattr(host, "package_family", lambda like: "dpkg")
+    simulator.write_machine(simulator.load(profile), tmp_path / "machine", driver=None)
+
+    seen = host.read_facts("lab", str(tmp_path / "machine"))[0]
+
+    assert [gpu["device_id"] for gpu in seen["gpus"]] == [device] * gpus
+    assert len({gpu["bus_id"] for gpu in seen["gpus"]}) == gpus
+    assert (seen["nvswitches"], seen["simulated"]) == (switches, True)
+    assert seen["driver"] == dict.fromkeys(
+        ("loaded_version", "loaded_flavour", "installed_version", "installed_flavour")
+    )
+
+
+def test_rpm_versions_carry_the_epoch_where_there_is_one(tools):
+    """rpm prints "(none)" for a missing epoch, so the layout that is asked for has to leave it away itself."""
+    listing = (
+        "nvidia-driver-cuda\\t3:580.178.04-1.el9\\nlibnccl\\t2.30.7-1+cuda13.0\\ngpg-pubkey\\td42d0685-62589a51\\n"
+    )
+    path = tools / "rpm"
+    wanted = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"
+    path.write_text(f"#!/bin/sh\ncase \"$*\" in *'{wanted}'*) printf '%b' '{listing}';; *) exit 1;; esac\n")
+    path.chmod(0o755)
+
+    packages, keys = host.rpm_packages()
+
+    assert packages == {"nvidia-driver-cuda": "3:580.178.04-1.el9", "libnccl": "2.30.7-1+cuda13.0"}
+    assert keys == ["d42d0685"]
+
+
+def test_version_locks_are_entries_without_comments_and_exclusions(tmp_path):
+    path = tmp_path / "versionlock.list"
+    path.write_text("# added\n\nkmod-nvidia-open-dkms-3:580.178.04-1.el9.*\n!kernel-5.14.0-1.el9.*\n")
+
+    (entry,) = host.version_locks(str(path))
+
+    assert host.lock_name(entry) == "kmod-nvidia-open-dkms"
+
+
+@pytest.mark.parametrize(
+    ("release", "family"),
+    [
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"', "rpm"),
+        ("ID=ubuntu\nID_LIKE=debian", "dpkg"),
+        ("ID=debian", "dpkg"),
+        ("ID=fedora", "rpm"),
+    ],
+)
+def test_the_package_family_follows_the_system_not_the_tools(tmp_path, release, family):
+    """A host may have both dpkg and rpm installed."""
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").write_text(release + "\n")
+
+    assert host.package_family(host.os_release(str(tmp_path))["like"]) == family
+
+
+def test_headers_are_found_where_each_family_puts_them(tmp_path):
+    for folder in (
+        "lib/modules/5.15.0-1-generic/build",
+        "usr/src/linux-headers-6.8.0-2",
+        "usr/src/kernels/5.14.0-3.el9",
+    ):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "lib/modules/5.15.0-9-generic").mkdir()
+
+    assert host.kernels_with_headers(str(tmp_path)) == ["5.14.0-3.el9", "5.15.0-1-generic", "6.8.0-2"]
+
+
+def test_a_package_manager_that_fails_is_said_not_read_as_empty(tools):
+    """A host whose package database is damaged must not look like a bare one."""
+    program(tools, "dpkg-query", "", status=2)
+    with pytest.raises(host.Unreadable, match=r"dpkg-query: exit 2"):
+        host.dpkg_packages()
+
+    (tools / "dpkg-query").unlink()
+    with pytest.raises(host.Unreadable, match="dpkg-query"):
+        host.dpkg_packages()
+
+
+def test_a_damaged_simulation_file_is_said(machine):
+    (machine / "simulation.json").write_text("{")
+
+    with pytest.raises(host.Unreadable, match=r"simulation\.json"):
+        host.simulation(str(machine))
+
+
+def test_a_simulated_machine_that_may_not_be_read_is_never_taken_for_a_real_one(machine):
+    (machine / "simulation.json").unlink()
+    (machine / "simulation.json").mkdir()  # what reading it gives is an error, also for root
+
+    with pytest.raises(host.Unreadable, match=r"simulation\.json"):
+        host.simulation(str(machine))
+
+
+def test_reading_changes_nothing(facts, machine):
+    def listing() -> list[tuple[str, float]]:
+        return sorted((str(path), os.lstat(path).st_mtime) for path in machine.rglob("*") if path.name != "__pycache__")
+
+    before = listing()
+    facts()
+
+    assert listing() == before
+
+
+def test_the_module_says_which_host_cannot_be_read(monkeypatch, capsys):
+    """The message of the one task that every host starts with."""
+    facts_module = module("gpu_facts")
+
+    class Failed(Exception):
+        pass
+
+    class Module:
+        params = {"host": "node07"}  # noqa: RUF012
+
+        def __init__(self, **_):
+            pass
+
+        def fail_json(self, msg):
+            raise Failed(msg)
+
+    def unreadable(_):
+        raise facts_module.Unreadable("rpm: exit 1: database is locked")
+
+    monkeypatch.setattr(facts_module, "AnsibleModule", Module)
+    monkeypatch.setattr(facts_module, "read_facts", unreadable)
+    with pytest.raises(Failed, match="node07: this host cannot be read: rpm: exit 1"):
+        facts_module.main()

@@ -1,0 +1,190 @@
+"""Comparing a host with its plan: every kind of difference is seen, and a host that is as planned has none."""
+
+import pytest
+
+from tests.playbooks.planned import DRIVER, VERSION, plan_code
+
+
+def test_a_host_that_is_as_planned_has_no_differences(machine):
+    answer = machine.compare()
+
+    assert answer["differences"] == {}
+    assert answer["reboot"] == []
+    assert answer["host"]["plan_current"]
+    assert answer["host"]["requirements_current"]
+
+
+@pytest.mark.parametrize(
+    ("break_it", "role", "word"),
+    [
+        (lambda m: m.beside["packages"].pop("libnccl2"), "nccl", "libnccl2 2.29.3-1+cuda12.9 is not installed"),
+        (lambda m: m.beside["packages"].update(libnccl2="2.32.3-1+cuda13.4"), "nccl", "libnccl2 is 2.32.3-1+cuda13.4"),
+        (lambda m: m.facts["holds"].remove("libnccl2"), "nccl", "libnccl2 is not held"),
+        (lambda m: m.facts["driver"].update(loaded_version=None), "driver", "no nvidia module is loaded"),
+        (
+            lambda m: m.facts["driver"].update(installed_version=None),
+            "driver",
+            "no nvidia module is built for kernel 5.15",
+        ),
+        (lambda m: m.facts["driver"].update(loaded_flavour="open"), "driver", "the loaded module is 580.178.04 open"),
+        (lambda m: m.facts.update(headers=[]), "driver", "linux-headers-5.15.0-179-generic is needed"),
+        (lambda m: (m.folder / "nouveau.conf").write_text(""), "driver", "nouveau.conf is missing or different"),
+        (lambda m: (m.folder / "nouveau.conf").chmod(0o600), "driver", "nouveau.conf is missing or different"),
+        (
+            lambda m: m.services["nvidia-persistenced"].update(ActiveState="failed"),
+            "driver",
+            "is failed, planned started",
+        ),
+        (lambda m: m.services["nvidia-persistenced"].update(UnitFileState="disabled"), "driver", "is not enabled"),
+        (lambda m: m.tools.clear(), "driver", "nvidia-smi is missing"),
+        (lambda m: m.beside["unfinished"].append("nvidia-dkms-580"), "driver", "a package transaction was cut off"),
+        (lambda m: (m.folder / "initramfs-pending").write_text("x"), "driver", "the initramfs is older"),
+        (lambda m: (m.folder / "reboot-required").write_text("files"), "driver", "reboot needed: files"),
+        (lambda m: (m.folder / "key.gpg").unlink(), "repository", "is missing"),
+        (lambda m: (m.folder / "nvidia-cuda.list").write_text("deb x /\n"), "repository", "is missing or different"),
+        (lambda m: (m.folder / "marker").write_text("def"), "gpucheck", "not installed from the wanted"),
+        (lambda m: (m.folder / "stack.json").write_text("{}"), "gpucheck", "does not hold this plan"),
+        (lambda m: (m.folder / "stack.json").write_text("{"), "gpucheck", "does not hold this plan"),
+    ],
+)
+def test_each_difference_is_seen_by_the_role_that_removes_it(machine, break_it, role, word):
+    break_it(machine)
+
+    differences = machine.differences()
+
+    assert set(differences) == {role}
+    assert any(word in sentence for sentence in differences[role]), differences
+
+
+def test_another_driver_version_beside_the_planned_one_is_a_stray(machine):
+    """A library of another branch that was left behind is found; the toolkit's and a metapackage's numbers are not."""
+    machine.beside["packages"].update(
+        {
+            "libnvidia-compute-570": "570.133.20-0ubuntu1",
+            "nvidia-container-toolkit": "1.18.1-1",
+            "nvidia-settings": "510-1",
+        }
+    )
+
+    assert machine.differences() == {
+        "driver": ["libnvidia-compute-570 570.133.20-0ubuntu1 is of another driver version"]
+    }
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"nouveau_loaded": True}, "nouveau is loaded"),
+        ({"driver": {**DRIVER, "loaded_version": "570.1.2"}}, "the loaded module is 570.1.2 proprietary"),
+        ({"driver": {**DRIVER, "installed_flavour": "open"}}, "the installed one 580.178.04 open"),
+    ],
+)
+def test_the_reboot_rule_is_the_plans(machine, change, reason):
+    """Each reason holds only while the plan's rule names it."""
+    machine.facts.update(change)
+    (found,) = machine.compare()["reboot"]
+    assert reason in found
+
+    machine.plan["reboot"]["when"] = []
+    assert machine.compare()["reboot"] == []
+
+
+def test_only_files_of_the_initramfs_ask_for_its_rebuild(machine):
+    """A changed apt preference must not reboot a host."""
+    machine.plan["files"].append(
+        {"path": str(machine.folder / "pin"), "content": "x", "mode": "0644", "initramfs": False}
+    )
+    assert machine.compare()["host"]["wrong_initramfs_files"] == []
+    assert machine.compare()["host"]["wrong_files"] == [str(machine.folder / "pin")]
+
+    (machine.folder / "nouveau.conf").unlink()
+    assert machine.compare()["host"]["wrong_initramfs_files"] == [str(machine.folder / "nouveau.conf")]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["nvidia-dkms-580", "nvidia-dkms-580-open", "kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkms", "nvidia-open-dkms"],
+)
+def test_the_package_that_builds_the_module_is_known(machine, name):
+    machine.plan["components"]["driver"]["packages"] = [
+        {"name": name, "version": VERSION, "spec": ""},
+        {"name": "nvidia-utils-580", "version": VERSION, "spec": ""},
+    ]
+
+    assert machine.compare()["host"]["module_packages"] == [name]
+
+
+def test_a_package_without_a_planned_version_is_locked_as_it_was_installed(machine):
+    """nvlsm has a version of its own that no table knows: the newest is taken, then it stays."""
+    machine.plan["package_manager"] = "dnf"
+    machine.plan["components"]["fabric_manager"] = {
+        "packages": [{"name": "nvlsm", "version": None, "spec": "nvlsm"}],
+        "holds": ["nvlsm"],
+    }
+    assert "nvlsm (newest) is not installed" in machine.differences()["driver"]
+    assert machine.compare()["components"]["fabric_manager"]["missing"] == []
+
+    machine.beside["packages"]["nvlsm"] = "2025.06.5-1"
+    assert machine.compare()["components"]["fabric_manager"]["missing"] == ["nvlsm-2025.06.5-1.*"]
+
+
+def test_a_bare_host_needs_no_reboot_for_having_no_module(machine):
+    machine.facts["driver"] = dict.fromkeys(DRIVER)
+
+    assert machine.compare()["reboot"] == []
+
+
+def test_version_locks_are_compared_by_entry(machine):
+    """dnf writes an epoch of 0 that rpm does not show; a lock on another version keeps the planned one out."""
+    machine.plan["package_manager"] = "dnf"
+    machine.beside["locks"] = [
+        "nvidia-dkms-580-0:580.178.04-1ubuntu1.*",
+        "libnccl2-2.28.1-1+cuda12.9.*",
+        "kernel-5-1.*",
+    ]
+
+    answer = machine.compare()
+
+    assert answer["components"]["driver"] == {"packages": [], "missing": [], "stale": []}
+    assert answer["components"]["nccl"] == {
+        "packages": [],
+        "missing": ["libnccl2-2.29.3-1+cuda12.9.*"],
+        "stale": ["libnccl2-2.28.1-1+cuda12.9.*"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "seen"),
+    [
+        ("[nvidia-driver]\nname=nvidia-driver\nstream=580-open\nprofiles=\nstate=enabled\n", "580-open"),
+        ("[nvidia-driver]\nname=nvidia-driver\nstream=580-dkms\nprofiles=\nstate=disabled\n", None),
+        ("[other]\nstream=580-open\nstate=enabled\n", None),
+        ("", None),
+    ],
+)
+def test_the_enabled_stream_is_read_from_dnf_itself(machine, content, seen):
+    (machine.folder / "nvidia-driver.module").write_text(content)
+    machine.plan["module_stream"] = {"module": "nvidia-driver", "stream": "580-open"}
+
+    answer = machine.compare()
+
+    assert answer["host"]["module_stream"] == seen
+    assert ("driver" in answer["differences"]) is (seen != "580-open")
+
+
+def test_services_of_one_call_are_told_apart(monkeypatch):
+    block = "Id={0}.service\nLoadState=loaded\nActiveState={1}\nUnitFileState=enabled\n"
+    monkeypatch.setattr(
+        plan_code, "command", lambda argv: block.format("a", "active") + "\n" + block.format("b", "failed")
+    )
+
+    states = plan_code.service_states(["a", "b"])
+
+    assert {name: values["ActiveState"] for name, values in states.items()} == {"a": "active", "b": "failed"}
+
+
+def test_a_document_that_is_no_plan_is_refused(machine):
+    machine.plan["schema"] = "gpucheck.plan/9"
+
+    with pytest.raises(ValueError, match=r"gpucheck.plan/9"):
+        machine.compare()

@@ -1,0 +1,119 @@
+"""The wheel for the hosts: built once for each state of the sources, and from nothing else."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.playbooks.modules import module
+
+wheel = module("python_wheel")
+
+
+@pytest.fixture
+def project(tmp_path):
+    source = tmp_path / "project"
+    (source / "tool/data").mkdir(parents=True)
+    (source / "tool/__pycache__").mkdir()
+    files = {"pyproject.toml": "[project]\n", "README.md": "x\n", "tool/__init__.py": "", "tool/data/a.yml": "a: 1\n"}
+    files |= {
+        "tool/__pycache__/__init__.cpython-311.pyc.1403": "junk",
+        "tool/old.pyc": "junk",
+        "tests.py": "not part of it\n",
+    }
+    for name, content in files.items():
+        (source / name).write_text(content)
+    return source
+
+
+def digest(project: Path) -> str:
+    found: str = wheel.digest_of(str(project), wheel.sources(str(project), "tool"))
+    return found
+
+
+def test_only_what_goes_into_the_wheel_counts(project):
+    assert wheel.sources(str(project), "tool") == ["pyproject.toml", "README.md", "tool/__init__.py", "tool/data/a.yml"]
+
+
+def test_every_change_of_the_sources_is_another_digest_and_nothing_else_is(project):
+    before = digest(project)
+    (project / "tests.py").write_text("changed\n")
+    (project / "tool/__pycache__/other.pyc").write_text("changed\n")
+    assert digest(project) == before
+
+    (project / "tool/data/a.yml").write_text("a: 2\n")
+    changed = digest(project)
+    (project / "tool/data/a.yml").rename(project / "tool/data/b.yml")
+    assert len({before, changed, digest(project)}) == 3
+
+
+@pytest.mark.parametrize(("line", "minimum"), [("Requires-Python: >=3.10\n", "3.10"), ("", "")])
+def test_the_oldest_python_is_read_from_the_wheel(tmp_path, line, minimum):
+    path = tmp_path / "tool-1-py3-none-any.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("tool-1.dist-info/METADATA", f"Metadata-Version: 2.4\nName: tool\n{line}\nText.\n")
+
+    assert wheel.python_minimum(str(path)) == minimum
+
+
+class Done(Exception):
+    """The module ended; the arguments are what it answered."""
+
+
+@pytest.fixture
+def run(project, tmp_path, monkeypatch):
+    """Run the module; builds are counted and leave an empty wheel."""
+    builds = []
+
+    def build(source, names, folder):
+        builds.append(names)
+        Path(folder).mkdir(parents=True)
+        with zipfile.ZipFile(Path(folder) / "tool-1-py3-none-any.whl", "w") as archive:
+            archive.writestr("tool-1.dist-info/METADATA", "Name: tool\n")
+
+    class Module:
+        params = {"source": str(project), "package": "tool", "dest": str(tmp_path / "wheels")}  # noqa: RUF012
+
+        def __init__(self, **_):
+            pass
+
+        def exit_json(self, **answer):
+            raise Done(answer)
+
+        def fail_json(self, msg):
+            raise Done({"failed": msg})
+
+    monkeypatch.setattr(wheel, "AnsibleModule", Module)
+    monkeypatch.setattr(wheel, "build", build)
+
+    def call():
+        with pytest.raises(Done) as done:
+            wheel.main()
+        return done.value.args[0]
+
+    return call, builds
+
+
+def test_the_same_sources_are_never_built_twice(run, project):
+    """The second run of a playbook needs no network."""
+    call, builds = run
+    first, second = call(), call()
+    assert first == second
+    assert len(builds) == 1
+
+    (project / "README.md").write_text("y\n")
+    assert call()["path"] != first["path"]
+    assert len(builds) == 2
+
+
+def test_a_build_that_fails_and_a_folder_that_is_no_project_are_said(run, project, monkeypatch):
+    call, _ = run
+
+    def broken(*_):
+        raise RuntimeError("no matching distribution for setuptools")
+
+    monkeypatch.setattr(wheel, "build", broken)
+    assert "setuptools" in call()["failed"]
+
+    (project / "pyproject.toml").unlink()
+    assert "holds no pyproject.toml" in call()["failed"]

@@ -1,0 +1,131 @@
+"""The house rules of the playbooks, held for every role and every task file, also for the one you are about to add."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.playbooks.modules import PLAYBOOKS, PLUGINS
+
+ROLES = sorted((PLAYBOOKS / "roles").iterdir())
+TASK_FILES = sorted([*PLAYBOOKS.glob("roles/*/tasks/*.yml"), *PLAYBOOKS.glob("tasks/*.yml")])
+OURS = {path.stem for path in (PLUGINS / "modules").glob("*.py")}
+KEYWORDS = {"name", "when", "become", "register", "loop", "loop_control", "vars", "tags", "delegate_to", "run_once"}
+KEYWORDS |= {"check_mode", "changed_when", "failed_when", "diff", "environment", "timeout", "block", "rescue", "always"}
+
+
+def plays(path: Path) -> list[dict[str, Any]]:
+    return [entry for entry in yaml.safe_load(path.read_text()) if "hosts" in entry]
+
+
+def tasks_of(entries: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for entry in entries:
+        yield entry
+        for part in ("block", "rescue", "always"):
+            yield from tasks_of(entry.get(part, []))
+
+
+def every_task() -> Iterator[tuple[str, dict[str, Any]]]:
+    for path in TASK_FILES:
+        for task in tasks_of(yaml.safe_load(path.read_text())):
+            yield str(path.relative_to(PLAYBOOKS)), task
+    for path in PLAYBOOKS.glob("*.yml"):
+        for play in plays(path):
+            for task in tasks_of(play["tasks"]):
+                yield path.name, task
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_argument_specs_say_what_defaults_do(role):
+    options = yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    real = yaml.safe_load((role / "defaults/main.yml").read_text()) or {}
+
+    assert {key: option["default"] for key, option in options.items() if "default" in option} == real
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_every_variable_of_a_role_is_described(role):
+    """Whatever a role reads under its own prefix is an option, or made by the role itself."""
+    options = yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+    text = "\n".join(path.read_text() for path in [*role.glob("tasks/*.yml"), *role.glob("vars/*.yml")])
+    made = set(re.findall(rf"^\s*({role.name}_\w+):", text, re.MULTILINE))
+    made |= set(re.findall(rf"register: ({role.name}_\w+)", text))
+
+    assert set(re.findall(rf"\b{role.name}_\w+", text)) - made <= set(options) | {role.name}
+    assert all(option.get("description") for option in options.values())
+
+
+@pytest.mark.parametrize("path", TASK_FILES, ids=lambda path: str(path.relative_to(PLAYBOOKS)))
+def test_roles_hold_no_versions(path):
+    """Every version, branch and release comes from the plan: one here would contradict it one day."""
+    text = "\n".join(line for line in path.read_text().splitlines() if not line.lstrip().startswith("#"))
+
+    assert re.findall(r"\d+\.\d+|-\d{2,3}\b|\bel\d+\b|=\d|ubuntu\d|rhel\d", text) == []
+
+
+def test_tasks_use_only_built_in_modules_and_ours():
+    """A collection would be one more thing to fetch before the first host can be provisioned."""
+    seen = {(where, action) for where, task in every_task() for action in set(task) - KEYWORDS}
+
+    assert seen
+    assert {pair for pair in seen if not pair[1].startswith("ansible.builtin.") and pair[1] not in OURS} == set()
+
+
+def test_no_task_hides_a_failure_or_runs_a_shell_line():
+    """failed_when: false is left to the four calls whose answer the next task judges."""
+    actions = {"ansible.builtin.shell", "ansible.builtin.raw", "ignore_errors", "ignore_unreachable"}
+    assert [(where, task["name"]) for where, task in every_task() if actions & set(task)] == []
+
+    blind = sorted(task["register"] for _, task in every_task() if task.get("failed_when") is False)
+    assert blind == ["gpucheck_environment", "stack_lock_run", "stack_plan_run", "verify_run"]
+
+
+def test_every_command_says_whether_it_changed_something():
+    commands = [(where, task) for where, task in every_task() if "ansible.builtin.command" in task]
+
+    assert commands
+    assert [(where, task["name"]) for where, task in commands if "changed_when" not in task] == []
+    assert [(where, task["name"]) for where, task in commands if "argv" not in task["ansible.builtin.command"]] == []
+
+
+def test_every_play_leaves_fact_gathering_off():
+    found = [play for path in PLAYBOOKS.glob("*.yml") for play in plays(path)]
+
+    assert len(found) >= 5
+    assert all(play["gather_facts"] is False for play in found)
+
+
+@pytest.mark.parametrize("path", sorted(PLUGINS.glob("module*/*.py")), ids=lambda path: path.stem)
+def test_what_runs_on_hosts_is_understood_by_old_pythons(path):
+    """A host's Python may be years older than the controller's."""
+    ast.parse(path.read_text(), feature_version=(3, 6))
+
+
+@pytest.mark.parametrize("path", sorted((PLUGINS / "modules").glob("*.py")), ids=lambda path: path.stem)
+def test_every_module_documents_its_options(path):
+    """The documented options are the ones the module accepts."""
+    tree = ast.parse(path.read_text())
+    texts = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Constant)
+    }
+    documented = yaml.safe_load(texts["DOCUMENTATION"])["options"]
+    spec = [
+        ast.literal_eval(keyword.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "AnsibleModule"
+        for keyword in node.keywords
+        if keyword.arg == "argument_spec"
+    ]
+    fields = ("type", "required", "default")
+    described = {name: {k: o[k] for k in fields if k in o} for name, o in documented.items()}
+
+    assert spec in ([], [described]), path  # show_text is documented here and runs as an action plugin
+    assert spec or path.stem == "show_text"

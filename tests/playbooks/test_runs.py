@@ -1,0 +1,80 @@
+"""What ansible-playbook and ansible-lint themselves say. No host is contacted."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.playbooks.modules import PLAYBOOKS
+
+BIN = Path(sys.executable).parent
+
+
+def run(*arguments: str, cwd: Path = PLAYBOOKS.parent, **environment: str) -> "subprocess.CompletedProcess[str]":
+    env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "NO_COLOR": "1", "ANSIBLE_NOCOLOR": "1"}
+    env["ANSIBLE_CONFIG"] = str(PLAYBOOKS / "ansible.cfg")
+    return subprocess.run(
+        arguments, cwd=cwd, env={**env, **environment}, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def playbook(inventory: Path | str, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return run(str(BIN / "ansible-playbook"), "-i", str(inventory), *arguments)
+
+
+@pytest.mark.parametrize("name", ["provision.yml", "verify.yml"])
+def test_the_playbooks_parse_with_the_example_inventory(name):
+    done = playbook("playbooks/inventory/example/hosts.yml", "--syntax-check", f"playbooks/{name}")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_ansible_lint_is_content_at_its_strictest_profile():
+    lint = shutil.which("ansible-lint", path=str(BIN))
+    assert lint, "ansible-lint is not installed: make check installs the dev extra"
+    done = run(lint, "--offline", "--strict", "--profile", "production", "--nocolor", "playbooks")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("inventory", ["all:\n  hosts:\n    node01: {}\n", "gpu:\n  hosts: {}\n"])
+def test_an_inventory_without_gpu_hosts_is_refused_in_words(tmp_path, inventory):
+    """Ansible itself would skip every play and end with success."""
+    (tmp_path / "hosts.yml").write_text(inventory)
+
+    done = playbook(tmp_path / "hosts.yml", "playbooks/provision.yml")
+
+    assert done.returncode == 2
+    assert "no host in group gpu" in done.stdout
+    assert str(tmp_path / "hosts.yml") in done.stdout
+    assert "inventory/example/hosts.yml shows how" in done.stdout
+
+
+def test_a_controller_without_gpucheck_is_refused_in_words(tmp_path):
+    (tmp_path / "hosts.yml").write_text("gpu:\n  hosts:\n    node01: {}\n")
+
+    done = playbook(
+        tmp_path / "hosts.yml", "-e", "gpucheck_controller_executable=/nowhere/gpucheck", "playbooks/verify.yml"
+    )
+
+    assert done.returncode == 2
+    assert "/nowhere/gpucheck: no such program" in done.stdout
+    assert "node01" not in done.stdout.split("TASK [Refuse a controller")[1].split("PLAY RECAP")[0]
+
+
+def test_text_is_shown_as_it_is(tmp_path):
+    """A table wrapped into one YAML string is no table any more."""
+    table = "host   verdict\nlab-a  PASS  \u2502 SIMULATED\n\nend"
+    (tmp_path / "play.yml").write_text(
+        "- hosts: localhost\n  gather_facts: false\n  tasks: [{show_text: {text: '{{ table }}'}}]\n"
+    )
+    (tmp_path / "vars.json").write_text(json.dumps({"table": table}))
+
+    done = playbook("localhost,", "-e", f"@{tmp_path / 'vars.json'}", str(tmp_path / "play.yml"))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"\n{table}\n" in done.stdout
