@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -59,8 +60,8 @@ def packages(host: str) -> str:
     )
 
 
-def report(reports: Path, host: str) -> dict[str, object]:
-    answer: dict[str, object] = json.loads((reports / f"{host}.json").read_text())
+def report(reports: Path, host: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads((reports / f"{host}.json").read_text())
     return answer
 
 

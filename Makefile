@@ -1,0 +1,72 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+VENV := .venv
+LAB ?= gpucheck-lab
+LAB_INVENTORY := .lab/$(LAB)/inventory.yml
+# Without INVENTORY everything happens in the embedded lab: two hosts in containers.
+INVENTORY ?=
+TARGET := $(or $(INVENTORY),$(LAB_INVENTORY))
+REPORTS ?= reports
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i $(TARGET) -e reports_dir=$(abspath $(REPORTS)) $(ARGS)
+
+.PHONY: help provision verify check lint test lab-down clean
+
+help: ## this list
+	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
+	@awk -F ': *.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  INVENTORY=path  real hosts over SSH (group gpu) instead of the embedded lab; see playbooks/inventory/example"
+
+provision: $(VENV)/.provision target ## install driver, CUDA, cuDNN, NCCL and gpucheck on every GPU host, verify, print the merged report
+	@$(PLAYBOOK) playbooks/provision.yml
+
+verify: $(VENV)/.provision target ## verify every GPU host again and print the merged report
+	@$(PLAYBOOK) playbooks/verify.yml
+
+check: $(VENV)/.test lint ## tests that need no Docker, no root and no GPU
+	@$(VENV)/bin/pytest -m "not lab and not gpu"
+
+test: check ## all tests: make check, then the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
+	@$(VENV)/bin/pytest -m lab
+
+lint: $(VENV)/.test ## formatting, types, playbooks, Dockerfiles
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check --quiet .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/hadolint images/*/Dockerfile*
+
+lab-down: $(VENV)/.provision ## remove the lab's containers, network and keys
+	@$(VENV)/bin/gpucheck lab down --name $(LAB)
+
+clean: ## remove what was built here; installed system packages stay
+	@rm -rf $(VENV) .lab build reports .mypy_cache .pytest_cache .ruff_cache
+
+.PHONY: target
+ifdef INVENTORY
+target:
+	@test -e "$(INVENTORY)" || { echo "INVENTORY=$(INVENTORY): no such file or folder. Give the path of an Ansible inventory with a group gpu (example: playbooks/inventory/example), or leave INVENTORY away for the embedded lab." >&2; exit 64; }
+else
+target: $(VENV)/.provision
+	@$(VENV)/bin/gpucheck lab up --name $(LAB)
+endif
+
+# A stamp for each set of extras: nothing is installed twice, and a change of the pins installs again.
+$(VENV)/.provision: EXTRAS := provision
+$(VENV)/.test: EXTRAS := provision,torch,dev
+$(VENV)/.provision $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "gpucheck: installing its Python packages ($(EXTRAS)) into $(VENV), at the versions of constraints.txt" >&2
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $@
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "$(PYTHON) is older than 3.10 or missing. Install a newer Python and name it: make PYTHON=python3.11 ..." >&2; exit 64; }
+	@if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
+	  echo "gpucheck: installing python3-venv, because this Python cannot make virtual environments" >&2; \
+	  $(SUDO) apt-get -qq update && $(SUDO) apt-get -qq install --yes python3-venv >/dev/null; \
+	fi
+	@$(PYTHON) -m venv $(VENV)
