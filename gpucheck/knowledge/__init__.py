@@ -9,6 +9,7 @@ from gpucheck.knowledge.causes import Cause, causes
 from gpucheck.knowledge.gpus import (
     Generation,
     GpuModel,
+    code_runs,
     find_gpu,
     generation_of,
     gpu_by_pci_id,
@@ -36,6 +37,7 @@ __all__ = [
     "Limits",
     "NvLinkRate",
     "causes",
+    "code_runs",
     "cpu_link_gb_s",
     "find_gpu",
     "generation_of",

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections.abc import Iterable
 from functools import cache
 from typing import Literal
 
@@ -153,3 +154,12 @@ def generation_of(device_id: str) -> Generation | None:
         if int(generation.first, 16) <= value <= int(generation.last, 16):
             return generation
     return None
+
+
+def code_runs(capability: str, archs: Iterable[int]) -> bool:
+    """Whether a GPU (``"8.9"``) runs one of these machine codes (86 means sm_86).
+
+    Code for X.Y runs on X.Z with Z >= Y, and never on another X. Source: NVIDIA's CUDA programming guide.
+    """
+    major, _, minor = capability.partition(".")
+    return any(arch // 10 == int(major) and arch % 10 <= int(minor) for arch in archs)

@@ -271,3 +271,23 @@ def operating_systems() -> OsTable:
 def sources() -> dict[str, Source]:
     """Every source by the id that the tables use."""
     return table("sources.yml", _Sources).sources
+
+
+class Rule(_Row, frozen=True, kw_only=True):
+    """What is known of one rule beside its statement. tables: names of the tables that hold its data."""
+
+    title: str
+    source: tuple[str, ...]
+    tables: tuple[str, ...]
+    note: str | None = None
+
+
+class _Rules(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    schema_: str
+    as_of: str
+    rules: dict[str, Rule]
+
+
+def rules() -> dict[str, Rule]:
+    """R1 to R21, in order."""
+    return table("rules.yml", _Rules).rules

@@ -1,10 +1,12 @@
-"""What the playbooks' facts module says about a host, before anything is changed on it."""
+"""What is known of a host before anything is changed on it: from the playbooks' facts module, or from a host door."""
 
 from typing import Literal
 
 import msgspec
 
-SCHEMA = "gpucheck.facts/1"
+from gpucheck.model import Host
+
+SCHEMA: Literal["gpucheck.facts/1"] = "gpucheck.facts/1"
 
 
 class FactsError(Exception):
@@ -71,3 +73,29 @@ def read_facts(text: bytes, name: str) -> tuple[HostFacts, ...]:
     except msgspec.DecodeError as error:
         raise FactsError(f"{name}: {error}. It must hold {SCHEMA}, written by the gpu_facts module") from None
     return facts if isinstance(facts, tuple) else (facts,)
+
+
+def facts_of(host: Host) -> HostFacts:
+    """The same facts from a host door: live, simulated or recorded. GPUs and switches are those of the PCI bus.
+
+    What only the installation needs (headers, packages, holds, Secure Boot) is not asked.
+    """
+    system, driver, simulation, pci = host.system(), host.driver(), host.simulation(), host.pci()
+    return HostFacts(
+        schema_=SCHEMA,
+        host=system.hostname,
+        os=OsFacts(id=system.os_id, version=system.os_version, name=system.os_name),
+        arch=system.arch,
+        kernel=system.kernel,
+        simulated=simulation is not None,
+        stand_ins=simulation.stand_ins if simulation else (),
+        gpus=tuple(GpuFacts(bus_id=d.bus_id, device_id=d.device_id.lower()) for d in pci if d.is_nvidia_gpu),
+        nvswitches=sum(device.is_nvswitch for device in pci),
+        driver=DriverFacts(
+            loaded_version=driver.loaded_version,
+            loaded_flavour=driver.loaded_flavour,
+            installed_version=driver.installed_version,
+            installed_flavour=driver.installed_flavour,
+        ),
+        nouveau_loaded=driver.nouveau_loaded,
+    )

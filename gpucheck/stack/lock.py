@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from gpucheck.knowledge import generation_of, gpu_by_pci_id, tables
+from gpucheck.knowledge._load import Loader
 from gpucheck.stack import rules_driver
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.resolve import resolve_target, search
@@ -52,10 +53,14 @@ class RefusedHost(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """The whole lock, ordered by group and host name. tables: the day of the tables it was made from."""
+    """The whole lock, ordered by group and host name. tables: the day of the tables it was made from.
+
+    common: every group has the same versions.
+    """
 
     schema_: Literal["gpucheck.lock/1"] = "gpucheck.lock/1"
     tables: str
+    common: bool = False
     wish: Wish
     groups: dict[str, LockedGroup]
     refused: dict[str, RefusedHost]
@@ -84,14 +89,15 @@ def lock(wish: Wish, facts: Iterable[HostFacts], previous: Lock | None = None) -
             refused[host.host] = _no_gpu(host)
             continue
         name = group_name(target, counts)
-        kind = members.setdefault(name, (target, counts, {}))
-        kind[2][host.host] = LockedHost(kernel=host.kernel, simulated=host.simulated, stand_ins=host.stand_ins)
+        _, _, found_hosts = members.setdefault(name, (target, counts, {}))
+        found_hosts[host.host] = LockedHost(kernel=host.kernel, simulated=host.simulated, stand_ins=host.stand_ins)
     groups: dict[str, LockedGroup] = {}
     for name in sorted(members):
         target, counts, hosts = members[name]
         found = _kept(previous, name, wish, target) or resolve_target(target, wish)
         if isinstance(found, Refusal):
-            refused |= {host: RefusedHost(kind="impossible", conflicts=found.conflicts) for host in hosts}
+            kind: Literal["impossible", "unknown"] = "unknown" if found.unknown else "impossible"
+            refused |= {host: RefusedHost(kind=kind, conflicts=found.conflicts) for host in hosts}
             continue
         switches = bool(target.nvswitches)
         groups[name] = LockedGroup(
@@ -178,13 +184,17 @@ def exact_wish(stack: StackSet) -> dict[str, str]:
 
 
 def _kept(previous: Lock | None, name: str, wish: Wish, target: Target) -> StackSet | None:
-    if previous is None or name not in previous.groups:
+    if previous is None or previous.common or name not in previous.groups:
         return None
-    same = msgspec.structs.replace(previous.wish, repositories=wish.repositories) == wish
     stack = previous.groups[name].stack
-    if not same or still_valid(target, stack, wish):
+    if not same_wish(previous, wish) or still_valid(target, stack, wish):
         return None
     return stack
+
+
+def same_wish(previous: Lock, wish: Wish) -> bool:
+    """Whether a lock answers this wish. Mirrors of repositories hold no versions, so they do not count."""
+    return msgspec.structs.replace(previous.wish, repositories=wish.repositories) == wish
 
 
 def _unknown_gpu(host: str, device: str) -> str:
@@ -238,10 +248,47 @@ def read_lock(text: str, name: str) -> Lock:
     try:
         return parse(text, name, Lock)
     except KnowledgeError as error:
-        message = str(error).partition(". The data file")[0]
+        message = _nearer(text, name) or str(error).partition(". The data file")[0]
         raise LockError(
             f"{message}. Make it anew: gpucheck stack lock --wish stack.yml --facts FILE -o {name}"
         ) from None
+
+
+def _nearer(text: str, name: str) -> str | None:
+    """The same mistake with the line inside its group: msgspec does not say in which entry of a mapping it was."""
+    try:
+        raw = yaml.load(text, Loader=Loader)  # noqa: S506 - CSafeLoader is a safe loader
+    except yaml.YAMLError:
+        return None  # the first message already names the line
+    groups = raw.get("groups") if isinstance(raw, dict) else None
+    for group, content in groups.items() if isinstance(groups, dict) else ():
+        problem = _mistake(content)
+        if problem:
+            message, _, path = problem.partition(" - at `$")
+            keys = [key for key in path.rstrip("`").split(".") if key and "[" not in key]
+            return f"{name}:{line_in_lock(text, str(group), *keys)}: {group}: {message}"
+    return None
+
+
+def _mistake(content: Any) -> str | None:
+    try:
+        msgspec.convert(content, LockedGroup)
+    except msgspec.ValidationError as error:
+        return str(error)
+    return None
+
+
+def line_in_lock(text: str, group: str, *keys: str) -> int:
+    """The 1-based line of a group, or of something inside it, in a lock's text; the deepest key that is there."""
+    node = yaml.compose(text, Loader=Loader)
+    line = 1
+    for key in ("groups", group, *keys):
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        found = next(((k, v) for k, v in pairs if k.value == key), None)
+        if found is None:
+            break
+        line, node = found[0].start_mark.line + 1, found[1]
+    return int(line)
 
 
 __all__ = ["Lock", "LockError", "lock", "read_lock", "search", "write_lock"]

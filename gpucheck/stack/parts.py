@@ -51,9 +51,11 @@ def libraries(
         return found
     toolkit, reasons = found
     why += reasons
-    # What the newest official build for these GPUs brings along is the yardstick, also when torch itself is not wanted.
-    yardstick = torch if torch and torch.cuda else _yardstick(target, driver)
+    # What the newest official build for these GPUs brings along is the yardstick, also when torch itself is not wanted
+    # or is built for another CUDA major: an older torch must not bring newer libraries.
     cuda_major = major(toolkit.version)
+    same = torch is not None and torch.cuda is not None and major(torch.cuda) == cuda_major
+    yardstick = torch if same else _yardstick(target, driver)
     cudnn = part(library_rules.choose_cudnn(target, cuda_major, wish.cudnn, yardstick), wish.cudnn, why)
     if isinstance(cudnn, Clash):
         return cudnn
@@ -87,4 +89,5 @@ def container_toolkit(wanted: str, why: list[Reason]) -> str | Clash | None:
             Fact(f"the tables hold {', '.join(known)}", "container-toolkit-guide"),
         ),
         because=f"no container toolkit {wanted} is known",
+        unknown=True,
     )

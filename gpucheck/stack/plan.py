@@ -31,11 +31,16 @@ Package: nvidia-* libnvidia-* libcuda1 cuda-drivers* firmware-nvidia-* libxnvctr
 Pin: version {version}*
 Pin-Priority: 1000
 """
+# The roles in this order: what comes later needs what came before, and a reboot happens within the driver's.
+ORDER = ("repository", "driver", "cuda", "cudnn", "nccl", "container_toolkit")
 PROFILE = 'export PATH="/usr/local/cuda/bin${PATH:+:${PATH}}"\n'
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """The outside contract ``gpucheck.plan/1``. host: the host that ``headers`` are for, None = all of the group."""
+    """The outside contract ``gpucheck.plan/1``. host: the host that ``headers`` are for, None = all of the group.
+
+    order: the roles that carry it out, first to last; the driver's installs fabric manager in the same transaction.
+    """
 
     schema_: str = SCHEMA
     group: str
@@ -44,6 +49,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     os: dict[str, str]
     arch: str
     package_manager: Literal["apt", "dnf"]
+    order: tuple[str, ...]
     stack: StackSet
     repositories: tuple[dict[str, str | None], ...]
     module_stream: dict[str, str] | None
@@ -109,6 +115,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         os={"id": system.os_id, "version": system.version, "family": system.family},
         arch=locked.arch,
         package_manager=manager,
+        order=ORDER,
         stack=stack,
         repositories=tuple(_repositories(system, locked.arch, wish, stack)),
         module_stream=stream,

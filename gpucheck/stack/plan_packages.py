@@ -42,6 +42,8 @@ def gaps(system: OperatingSystem, stack: StackSet) -> tuple[Reason, ...]:
         if stack.fabric_manager or stack.imex:
             notes.append(("fabric_manager", revision.fabric_unconfirmed))
     notes.append(("repositories", table.repositories.keys[system.repository or ""].unconfirmed))
+    if system.os_id == "debian" and stack.arch == "sbsa":
+        notes.append(("repositories", f"the sbsa folder of {system.repository} was seen in third-party records only"))
     if stack.subnet_manager:
         notes.append(("fabric_manager", "the version of nvlsm is not known here: the newest is taken, then held"))
     if stack.cudnn and system.repository not in table.cudnn.seen_in:

@@ -63,7 +63,10 @@ def _gpu(text: str) -> GpuModel:
 def resolve_target(target: Target, wish: Wish) -> StackSet | Refusal:
     """The set for a kind of host, or why there is none with the nearest change that works."""
     found = search(target, wish)
-    return found if isinstance(found, StackSet) else Refusal(conflicts=conflicts(target, wish, found, search))
+    if isinstance(found, StackSet):
+        return found
+    unknown = all(clash.unknown for clash in found)
+    return Refusal(conflicts=conflicts(target, wish, found, search), unknown=unknown)
 
 
 def search(target: Target, wish: Wish) -> StackSet | tuple[Clash, ...]:
@@ -87,7 +90,7 @@ def search(target: Target, wish: Wish) -> StackSet | tuple[Clash, ...]:
             if isinstance(found, StackSet):
                 return found
             clashes.append(found)
-    explained = [clash for clash in clashes if clash.rule != "R2" and clash.component != "driver"]
+    explained = [c for c in clashes if c.unknown or (c.rule != "R2" and c.component != "driver")]
     return tuple(explained or clashes)
 
 
@@ -182,6 +185,7 @@ def _no_branch(wanted: str) -> Clash:
             Fact(f"the branches known to be supported are {known}", "nv-supported-drivers-615, endoflife"),
         ),
         because=f"no driver {wanted} is known",
+        unknown=True,
     )
 
 
@@ -197,6 +201,7 @@ def _complete(
     if isinstance(tensorflow, Clash):
         return tensorflow
     why += wheel_rules.r19_same_environment(torch, tensorflow)
+    why += wheel_rules.r16_unconfirmed(target.os) if torch or tensorflow else ()
     found = libraries(target, wish, driver, torch, why, full=full)
     if isinstance(found, Clash):
         return found

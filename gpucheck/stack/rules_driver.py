@@ -239,6 +239,7 @@ def r18_version(branch: Branch, wanted: str) -> tuple[str, Reason | Clash]:
                 Fact(f"driver {version} is asked for", "the wish"),
             ),
             because=f"no driver {version} is known",
+            unknown=True,
         )
         return version, clash
     text = f"{version} as asked for; it is not in the tables (newest known of branch {branch.branch}: {newest})"

@@ -1,11 +1,11 @@
 """Rules about the host's own CUDA toolkit, cuDNN and NCCL."""
 
-from gpucheck.knowledge import GpuModel, tables
+from gpucheck.knowledge import GpuModel, code_runs, tables
 from gpucheck.knowledge.packages import NcclSystemBuild, packages
 from gpucheck.knowledge.tables import CudnnRelease, NcclBuild, Toolkit
 from gpucheck.stack.rules_driver import is_a, r1_driver_floor, r2_full_function
 from gpucheck.stack.types import Clash, Fact, Reason, Target, TorchChoice
-from gpucheck.stack.versions import cc, major, minor, parse, request, sm
+from gpucheck.stack.versions import cc, major, minor, parse, request
 
 # Fixed in 13.2.2; trap 5 of the release notes: wrong results from cuBLAS NVFP4 and from reconverging branches.
 KNOWN_BAD_CUDA = {"13.2.1": "has wrong-result bugs in cuBLAS NVFP4 and in the compiler, fixed in 13.2.2"}
@@ -13,8 +13,7 @@ KNOWN_BAD_CUDA = {"13.2.1": "has wrong-result bugs in cuBLAS NVFP4 and in the co
 
 def r5_runs(capability: str, archs: tuple[int, ...]) -> bool:
     """R5: machine code for X.Y runs on X.Z with Z >= Y, and never on another X."""
-    have = cc(capability)
-    return any(sm(arch)[0] == have[0] and sm(arch)[1] <= have[1] for arch in archs)
+    return code_runs(capability, archs)
 
 
 def r9_cuda_window(gpu: GpuModel, toolkit: Toolkit) -> Clash | None:
@@ -59,6 +58,7 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
             Fact("no such toolkit is in the tables, or nothing about it is confirmed", "cuda-rn"),
         ),
         because=f"no CUDA toolkit {wanted} is known",
+        unknown=True,
     )
 
 
@@ -187,7 +187,7 @@ def choose_nccl(
             continue
         clash = next(filter(None, (r8_nccl(gpu, build) for gpu in target.models)), None)
         if clash is None:
-            return f"{pair.version}+cuda{pair.cuda}", _nccl_reasons(pair, same, torch)
+            return f"{pair.version}+cuda{pair.cuda}", _nccl_reasons(pair, build, same, torch, toolkit)
         first = first or clash
     return first or _no_release("nccl", "NCCL", wanted, cuda_major)
 
@@ -198,12 +198,22 @@ def _nccl_order(toolkit: str, same: str | None) -> list[NcclSystemBuild]:
     return sorted(pairs, key=lambda p: (p.version != same, -_order(p.version), p.cuda != minor(toolkit)))
 
 
-def _nccl_reasons(pair: NcclSystemBuild, same: str | None, torch: TorchChoice | None) -> tuple[Reason, ...]:
+def _nccl_reasons(
+    pair: NcclSystemBuild, build: NcclBuild, same: str | None, torch: TorchChoice | None, toolkit: str
+) -> tuple[Reason, ...]:
     if pair.version == same and torch:
         text = f"the version torch {torch.version}+{torch.build} brings along: all ranks of a job should load one NCCL"
     else:
         text = f"newest system build for CUDA {major(pair.cuda)} with code for these GPUs"
     reasons = [Reason(component="nccl", because=text, rule="R8", source="nccl-mk, wheel-bytes")]
+    if parse(pair.cuda) > parse(minor(toolkit)):
+        text = (
+            f"built with CUDA {pair.cuda}: every driver for CUDA {major(pair.cuda)} runs it, as it holds machine code"
+        )
+        reasons.append(Reason(component="nccl", because=text, rule="R1", source="cuda-compat"))
+    if "carried over" in build.basis:
+        text = f"its list of machine code was {build.basis}, not read"
+        reasons.append(Reason(component="nccl", because=text, rule="R8", source="nccl-mk", confirmed=False))
     if pair.unconfirmed:
         reasons.append(
             Reason(component="nccl", because=pair.unconfirmed, rule="R8", source="cuda-repo", confirmed=False)
@@ -212,6 +222,8 @@ def _nccl_reasons(pair: NcclSystemBuild, same: str | None, torch: TorchChoice | 
 
 
 def _no_release(component: str, name: str, wanted: str, cuda_major: int) -> Clash:
+    asked = request(wanted)
+    known = [r.version for r in tables.cudnn().releases] if component == "cudnn" else _nccl_versions()
     return Clash(
         component=component,
         rule="R7" if component == "cudnn" else "R8",
@@ -220,4 +232,9 @@ def _no_release(component: str, name: str, wanted: str, cuda_major: int) -> Clas
             Fact(f"no such release for CUDA {cuda_major} is in the tables", "cudnn-matrix, nccl-mk"),
         ),
         because=f"no {name} {wanted} for CUDA {cuda_major} is known",
+        unknown=not any(asked.matches(version) for version in known),
     )
+
+
+def _nccl_versions() -> list[str]:
+    return [pair.version for pair in packages().nccl.builds]

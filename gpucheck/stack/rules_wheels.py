@@ -82,6 +82,16 @@ def r16_python(os: OperatingSystem, pythons: tuple[str, ...], glibc: str) -> str
     return max((p for p in pythons if not p.endswith("t")), key=parse)
 
 
+def r16_unconfirmed(os: OperatingSystem) -> tuple[Reason, ...]:
+    """R16: what of a system decides about wheels and was not confirmed."""
+    values = {"python": f"its default Python is {os.python}", "glibc": f"its glibc is {os.glibc}"}
+    texts = [text for field, text in values.items() if field in os.unconfirmed]
+    if not texts:
+        return ()
+    text = f"{os.name}: that {' and that '.join(texts)} was not confirmed"
+    return (Reason(component="os", because=text, rule="R16", source="env-dumps", confirmed=False),)
+
+
 def _glibc_clash(component: str, what: str, glibc: str, os: OperatingSystem) -> Clash:
     return Clash(
         component=component,
@@ -179,6 +189,7 @@ def _cpu_torch(target: Target, wanted: str) -> tuple[TorchChoice, tuple[Reason, 
 
 
 def _not_known(component: str, wanted: str, source: str, target: Target) -> Clash:
+    rows = tables.torch().releases if component == "torch" else tables.tensorflow().releases
     return Clash(
         component=component,
         rule="R20" if target.arch == "sbsa" else "R11",
@@ -187,6 +198,7 @@ def _not_known(component: str, wanted: str, source: str, target: Target) -> Clas
             Fact(f"the tables hold no confirmed GPU build of it for {target.arch}", source),
         ),
         because=f"no {component} {wanted} with GPU support for {target.arch} is known",
+        unknown=not any(request(wanted).matches(row.version) for row in rows),
     )
 
 

@@ -9,6 +9,7 @@ from gpucheck.stack.resolve import counted
 from gpucheck.stack.types import Conflict, Reason, Refusal, StackSet
 
 if TYPE_CHECKING:
+    from gpucheck.stack.explain import Explanation
     from gpucheck.stack.plan import Plan
 
 WIDTH = 110
@@ -17,7 +18,8 @@ WIDTH = 110
 def rows(stack: StackSet) -> list[tuple[str, str]]:
     """Part and value, in the order of the layers."""
     driver, torch, tensorflow = stack.driver, stack.torch, stack.tensorflow
-    found = [("driver", f"{driver.version}  {driver.kernel_module} kernel modules, branch {driver.branch}")]
+    exact = f"{driver.version}-{driver.revision}" if driver.revision else driver.version
+    found = [("driver", f"{exact}  {driver.kernel_module} kernel modules, branch {driver.branch}")]
     if stack.fabric_manager:
         extra = " with the NVLink subnet manager" if stack.subnet_manager else ""
         found.append(("fabric manager", f"{stack.fabric_manager}{extra}"))
@@ -99,6 +101,8 @@ def lock_changes(previous: Lock | None, made: Lock) -> Iterator[str]:
             yield f"{name}: new, {_brief(new)}"
         else:
             yield from (f"{name}: {change}" for change in _differences(old, new))
+    if previous and previous.common != made.common:
+        yield "one set for all groups now" if made.common else "a set for each group now"
     if previous and previous.wish != made.wish:
         yield "the wish changed"
     if previous and previous.refused != made.refused:
@@ -139,5 +143,38 @@ def plan_text(plan: "Plan") -> str:
     lines += ["", "kernel headers", *(f"  {name}" for name in plan.headers or ("none",))]
     lines += ["", "files", *(f"  {file['path']}" for file in plan.files)]
     lines += ["", "services", *(f"  {service['name']}" for service in plan.services)]
-    lines += ["", f"reboot when {', '.join(plan.reboot['when'])}", ""]
+    lines += ["", f"order  {', '.join(plan.order)}", f"reboot when {', '.join(plan.reboot['when'])}", ""]
     return "\n".join([*lines, *_reasons((*plan.stack.reasons, *plan.reasons))])
+
+
+def explain_text(explanations: "Iterable[Explanation]") -> str:
+    """For each part: what, why, what holds it down, what would lift it."""
+    return "\n".join(line for explanation in explanations for line in _explained(explanation))
+
+
+def _explained(explanation: "Explanation") -> Iterator[str]:
+    yield f"{explanation.component.replace('_', ' ')}  {explanation.version or 'none'}"
+    for reason in explanation.reasons:
+        sure = "" if reason.confirmed else "not confirmed: "
+        mark = ", ".join(filter(None, (reason.rule, reason.source)))
+        yield from _indented("why", f"{sure}{reason.because}  [{mark}]" if mark else f"{sure}{reason.because}")
+    for step in explanation.held_by:
+        verb = "possible" if step.possible else "forbidden"
+        yield from _indented(
+            "next", f"{step.version} is {verb}: {step.because}" + (f"  [{step.rule}]" if step.rule else "")
+        )
+        for fact in step.between:
+            yield from _indented("fact", f"{fact.fact}  [{fact.source}]")
+        for price in step.price:
+            yield from _indented("price", price)
+        for lift in step.lifts:
+            yield from _indented("lift", lift)
+    if explanation.note:
+        yield from _indented("note", explanation.note)
+    yield ""
+
+
+def _indented(label: str, text: str) -> list[str]:
+    return textwrap.wrap(
+        text, WIDTH, initial_indent=f"  {label:<5}  ", subsequent_indent=" " * 9, break_on_hyphens=False
+    )

@@ -32,12 +32,16 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Clash(msgspec.Struct, frozen=True, kw_only=True):
-    """Two facts that cannot both hold. rule: which rule says so (R1 to R21)."""
+    """Two facts that cannot both hold. rule: which rule says so (R1 to R21).
+
+    unknown: nothing clashes, but the tables do not know what is asked for.
+    """
 
     component: str
     rule: str
     between: tuple[Fact, Fact]
     because: str
+    unknown: bool = False
 
 
 class Conflict(msgspec.Struct, frozen=True, kw_only=True, rename={"try_": "try"}):
@@ -125,7 +129,7 @@ class StackSet(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sc
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """No set exists. unknown: not because facts clash, but because the tables do not know the host."""
+    """No set exists. unknown: not because facts clash, but because the tables do not know the host or a version."""
 
     conflicts: tuple[Conflict, ...]
     unknown: bool = False

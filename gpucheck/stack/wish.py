@@ -1,6 +1,7 @@
 """stack.yml: the site's wish. Every value may be ``auto``; a mistake is one message with file, line and key."""
 
 import difflib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -88,7 +89,24 @@ def wants(items: tuple[str, ...], base: Wish | None = None) -> Wish:
         except ValueError as error:
             raise WishError(f"--want {item}: {error}") from None
         fields[key] = value.strip()
-    return msgspec.structs.replace(base or Wish(), **fields)
+    wish = msgspec.structs.replace(base or Wish(), **fields)
+    for keys, problem in contradictions(wish):
+        raise WishError(f"--want {keys[-1]}={getattr(wish, keys[-1])}: {problem}")
+    return wish
+
+
+def contradictions(wish: Wish) -> Iterator[tuple[tuple[str, str], str]]:
+    """What in a wish rules itself out on every host: the two keys, and why."""
+    if request(wish.cuda).none:
+        for key in ("cudnn", "nccl"):
+            if request(getattr(wish, key)).explicit:
+                yield (
+                    ("cuda", key),
+                    "cuda is none, and this is built for one CUDA major. State a cuda, or none here too.",
+                )
+    toolkit, build = request(wish.cuda).prefix, request(wish.nccl).build
+    if toolkit and build.startswith("cuda") and build[4:].partition(".")[0] != str(toolkit[0]):
+        yield ("cuda", "nccl"), f"cuda is {wish.cuda}, and this build is for {build}. Both must be of one CUDA major."
 
 
 def _split_range(item: str) -> tuple[str, str]:
@@ -120,6 +138,7 @@ def parse_wish(text: str, name: str) -> Wish:
     if node is None:
         return Wish()
     fields: dict[str, Any] = {}
+    lines: dict[str, int] = {}
     for key, value, line in _pairs(node, name):
         where = f"{name}:{line}: {key}"
         if key == "schema":
@@ -130,10 +149,14 @@ def parse_wish(text: str, name: str) -> Wish:
             raise WishError(f"{where}: no such key. {did_you_mean(key, (*Wish.__struct_fields__, 'schema'))}")
         if key in fields:
             raise WishError(f"{where}: stated twice; keep one")
+        lines[key] = line
         fields[key] = (
             _repositories(value, name) if key == "repositories" else _checked(key, _scalar(value, where), where)
         )
-    return Wish(**fields)
+    wish = Wish(**fields)
+    for (one, other), problem in contradictions(wish):
+        raise WishError(f"{name}:{lines[other]}: {other}: contradicts line {lines[one]}: {problem}")
+    return wish
 
 
 def _checked(key: str, value: str, where: str) -> str:

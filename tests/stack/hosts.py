@@ -13,6 +13,7 @@ GPU_SETS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "rtx3090-x2": (("2204",) * 2, 0, "x86_64"),
     "rtx4090-x2": (("2684",) * 2, 0, "x86_64"),
     "h100-pcie-x2": (("2331",) * 2, 0, "x86_64"),
+    "h100-pcie-x2-arm64": (("2331",) * 2, 0, "aarch64"),
     "h100-sxm5-x8": (("2330",) * 8, 4, "x86_64"),
     "b200-x8": (("2901",) * 8, 0, "x86_64"),
     "gb200-x4": (("2941",) * 4, 0, "aarch64"),
@@ -30,11 +31,18 @@ SYSTEMS: dict[str, tuple[str, str, str]] = {
     "ubuntu-26.04": ("ubuntu", "26.04", "7.0.0-28-generic"),
     "debian-12": ("debian", "12", "6.1.0-38-amd64"),
     "debian-13": ("debian", "13", "6.12.57-amd64"),
+    "rhel-8": ("rhel", "8.10", "4.18.0-553.el8_10.x86_64"),
+    "centos-stream-8": ("centos", "8", "4.18.0-553.el8.x86_64"),
     "rocky-8": ("rocky", "8.10", "4.18.0-553.el8_10.x86_64"),
+    "almalinux-8": ("almalinux", "8.10", "4.18.0-553.el8_10.x86_64"),
     "rhel-9": ("rhel", "9.8", "5.14.0-687.el9.x86_64"),
     "centos-stream-9": ("centos", "9", "5.14.0-754.el9.x86_64"),
+    "almalinux-9": ("almalinux", "9.6", "5.14.0-570.el9_6.x86_64"),
     "rocky-9": ("rocky", "9.6", "5.14.0-570.el9_6.x86_64"),
     "oracle-9": ("ol", "9.6", "5.15.0-311.uek.x86_64"),
+    "rhel-10": ("rhel", "10.1", "6.12.0-124.el10.x86_64"),
+    "centos-stream-10": ("centos", "10", "6.12.0-170.el10.x86_64"),
+    "rocky-10": ("rocky", "10.1", "6.12.0-124.el10.x86_64"),
     "almalinux-10": ("almalinux", "10.1", "6.12.0-124.el10.x86_64"),
     "centos-7": ("centos", "7", "3.10.0-1160.el7.x86_64"),
 }
@@ -44,6 +52,8 @@ def host(system: str, gpus: str, name: str = "node01", **changes: object) -> Hos
     """The facts of a bare host of this system with this GPU set."""
     devices, switches, arch = GPU_SETS[gpus]
     os_id, version, kernel = SYSTEMS[system]
+    if arch == "aarch64":
+        kernel = kernel.replace("x86_64", "aarch64").replace("amd64", "arm64")
     facts = {
         "schema_": "gpucheck.facts/1",
         "host": name,

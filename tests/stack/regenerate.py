@@ -9,9 +9,11 @@ import yaml
 from gpucheck.stack import Refusal, Wish
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import plan
+from gpucheck.stack.rules_page import rules_page
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
 FOLDER = Path(__file__).parent / "golden"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "stack-rules.md"
 # Ubuntu 20.04 is planned only for a site that states driver and CUDA itself.
 WISHES = {"ubuntu-20.04": Wish(driver="580", cuda="12.9")}
 LAB = {"lab-apt": ("ubuntu-22.04", "p100-pcie-x2"), "lab-dnf": ("rocky-9", "h100-sxm5-x8")}
@@ -53,7 +55,7 @@ def text(value: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Write every golden file."""
+    """Write every golden file, and the page of the rules."""
     for system in SYSTEMS:
         for gpus in GPU_SETS:
             path = FOLDER / system / f"{gpus}.yml"
@@ -61,6 +63,7 @@ def main() -> None:
             path.write_text(text(golden(system, gpus)), encoding="utf-8")
     for name in LAB:
         (FOLDER / f"{name}.json").write_text(lab_plan(name), encoding="utf-8")
+    PAGE.write_text(rules_page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,31 +5,11 @@ import json
 import msgspec
 import pytest
 import yaml
-from click.testing import CliRunner
 
-from gpucheck.cli.stack import COMMAND
+from tests.stack.cli_words import lock_words, run, site
 from tests.stack.hosts import host
 
-
-def run(*words):
-    """The command in this process."""
-    return CliRunner().invoke(COMMAND, [str(word) for word in words])
-
-
-@pytest.fixture
-def site(tmp_path):
-    """A folder with a wish and the facts of two hosts."""
-    (tmp_path / "stack.yml").write_text("driver: auto\n")
-    facts = (host("ubuntu-22.04", "p100-pcie-x2", "lab-apt"), host("rocky-9", "h100-sxm5-x8", "lab-dnf"))
-    for one in facts:
-        (tmp_path / f"{one.host}.json").write_bytes(msgspec.json.encode(one))
-    return tmp_path
-
-
-def lock_words(site, *more):
-    """The words of a lock command for the site."""
-    facts = [word for name in ("lab-apt", "lab-dnf") for word in ("--facts", site / f"{name}.json")]
-    return ["lock", "--wish", site / "stack.yml", *facts, "-o", site / "stack.lock.yml", *more]
+__all__ = ["site"]  # a fixture is used by its name
 
 
 def test_resolve_prints_the_set_as_json():
@@ -55,6 +35,13 @@ def test_resolve_prints_a_table_for_people():
     assert max(map(len, text.splitlines())) <= 110
 
 
+def test_a_package_revision_that_was_asked_for_is_shown():
+    """Two revisions of one driver are two packages, so a change of it is a change."""
+    words = ["--gpu", "T4", "--os", "ubuntu-22.04", "--want", "driver=580.95.05-0ubuntu1"]
+
+    assert "580.95.05-0ubuntu1  open kernel modules" in run("resolve", *words).stdout
+
+
 def test_an_impossible_wish_is_exit_2_with_conflicts():
     """In both formats."""
     words = ["resolve", "--gpu", "P100 PCIe", "--os", "ubuntu-22.04", "--want", "cuda=13"]
@@ -76,6 +63,7 @@ def test_an_impossible_wish_is_exit_2_with_conflicts():
         (["--gpu", "T4", "--os", "ubuntu-22.05"], 3, "Did you mean ubuntu-22.04"),
         (["--gpu", "T4", "--os", "ubuntu-22.04", "--arch", "mips"], 3, "x86_64, sbsa"),
         (["--gpu", "T4", "--os", "ubuntu-22.04", "--want", "cudaa=12"], 64, "Did you mean 'cuda'"),
+        (["--gpu", "T4", "--os", "ubuntu-22.04", "--want", "cuda=none", "--want", "nccl=2.29.3"], 64, "cuda is none"),
         (["--gpu", "T4", "--os", "ubuntu-22.04", "--want", "cuda=new"], 64, "'new' is neither"),
         (["--gpu", "99xT4", "--os", "ubuntu-22.04"], 64, "1 to 64 GPUs"),
     ],
@@ -87,6 +75,54 @@ def test_bad_input_is_one_message(words, status, says):
     assert (result.exit_code, result.stdout) == (status, "")
     assert says in result.stderr
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("want", ["cuda=99", "torch=99", "driver=999", "nccl=9.9", "cudnn=99", "container_toolkit=9"])
+def test_a_version_that_the_tables_do_not_know_is_unknown_and_not_impossible(want):
+    """Exit 3, with one that is known; an index of tomorrow may have it."""
+    for gpu in ("H100 SXM", "P100 PCIe"):
+        result = run("resolve", "--gpu", gpu, "--os", "ubuntu-24.04", "--want", want, "--format", "json")
+        (conflict,) = json.loads(result.stdout)["conflicts"]
+
+        assert result.exit_code == 3
+        assert "is known" in conflict["because"]
+        assert conflict["change"]
+
+
+def test_a_version_that_exists_for_others_is_impossible():
+    """Known, and ruled out by a fact: TensorFlow for aarch64, NCCL for another CUDA major."""
+    grace = run("resolve", "--gpu", "GB200", "--os", "ubuntu-24.04", "--want", "tensorflow=2.21")
+    major = run("resolve", "--gpu", "P100 PCIe", "--os", "ubuntu-24.04", "--want", "nccl=2.32.3")
+
+    assert (grace.exit_code, major.exit_code) == (2, 2)
+
+
+def test_a_preference_moves_the_driver_and_what_goes_with_it():
+    """longest-supported, production, newest."""
+    branches = {}
+    for prefer in ("longest-supported", "production", "newest"):
+        words = ["--gpu", "H100 SXM", "--os", "ubuntu-24.04", "--prefer", prefer, "--format", "json"]
+        branches[prefer] = int(json.loads(run("resolve", *words).stdout)["driver"]["branch"])
+
+    assert branches["longest-supported"] == 580
+    assert branches["longest-supported"] < branches["production"] <= branches["newest"]
+
+
+def test_a_damaged_table_is_one_message_with_its_line(monkeypatch, tmp_path):
+    """Exit 3: nothing could be looked at."""
+    from gpucheck.knowledge import _load
+
+    for path in _load.FOLDER.glob("*.yml"):
+        (tmp_path / path.name).write_text(path.read_text())
+    text = (tmp_path / "cuda.yml").read_text().replace('version: "12.0.0"', "version: [12]", 1)
+    (tmp_path / "cuda.yml").write_text(text)
+    monkeypatch.setattr(_load, "FOLDER", tmp_path)
+    monkeypatch.setattr(_load, "_parsed", {})
+    line = next(n for n, row in enumerate(text.splitlines(), 1) if "version: [12]" in row)
+    result = run("resolve", "--gpu", "H100 SXM", "--os", "ubuntu-24.04")
+
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert f"cuda.yml:{line}: Expected `str`" in result.stderr
 
 
 def test_lock_writes_once_and_then_leaves_the_file_alone(site):
@@ -193,3 +229,11 @@ def test_a_lock_that_cannot_be_written_leaves_nothing_behind(site):
 
     assert result.exit_code == 64
     assert "Traceback" not in result.stderr
+
+
+def test_rules_prints_the_page(tmp_path):
+    """The same text as the file in docs."""
+    page = tmp_path / "rules.md"
+
+    assert run("rules", "-o", page).exit_code == 0
+    assert page.read_text() == run("rules").stdout

@@ -102,6 +102,13 @@ def test_what_the_tables_do_not_know_is_unknown_not_impossible(change, says):
     assert says in made.refused["lab-apt"].conflicts[0].because
 
 
+def test_a_version_that_the_tables_do_not_know_is_unknown_as_well():
+    """It may exist tomorrow; what a known fact forbids is impossible."""
+    unknown, impossible = (lock(Wish(cuda=version), [LAB[0]]).refused["lab-apt"].kind for version in ("99", "13"))
+
+    assert (unknown, impossible) == ("unknown", "impossible")
+
+
 def test_an_impossible_group_is_refused_host_by_host():
     """V100 and B200 in one host."""
     made = lock(Wish(), [host("ubuntu-24.04", "mixed-v100-b200", name) for name in ("a", "b")])

@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 from gpucheck.knowledge import gpu_table, tables
 from gpucheck.stack import Refusal, StackSet, Wish, resolve_target
-from gpucheck.stack.lock import lock, write_lock
+from gpucheck.stack.candidates import PARTS, chosen, plain
+from gpucheck.stack.common import lock_common
+from gpucheck.stack.explain import explain
+from gpucheck.stack.lock import lock, target_of_group, write_lock
 from gpucheck.stack.resolve import target_of
 from gpucheck.stack.versions import cc, major, parse
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
@@ -32,6 +35,9 @@ wishes = st.fixed_dictionaries({key: st.sampled_from(values) for key, values in 
 )
 gpu_sets = st.lists(st.sampled_from(NAMES), min_size=1, max_size=4)
 systems = st.sampled_from(OSES)
+kinds_of_hosts = st.lists(
+    st.tuples(st.sampled_from(sorted(SYSTEMS)), st.sampled_from(sorted(GPU_SETS))), min_size=1, max_size=6
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -86,34 +92,80 @@ def test_the_order_of_the_gpus_never_matters(gpus, os, wish):
     assert all(answer == answers[0] for answer in answers)
 
 
-@settings(max_examples=40, deadline=None)
-@given(gpu_sets, systems, st.sampled_from(["cuda", "torch", "tensorflow", "cudnn"]))
-def test_an_upper_bound_never_yields_something_newer(gpus, os, part):
-    """Asking for less than what was chosen moves that part down, or is refused."""
+BOUNDED = ["cuda", "torch", "tensorflow", "cudnn", "nccl", "container_toolkit"]
+preferences = st.sampled_from(["longest-supported", "production", "newest"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(gpu_sets, systems, preferences, st.sampled_from(BOUNDED))
+def test_an_upper_bound_never_yields_something_newer(gpus, os, prefer, part):
+    """Asking for less than what was chosen moves that part down, or is refused; and it moves no other part up."""
     target = target_of(gpus, os)
-    wish = Wish(end_of_life_os="allow")
+    wish = Wish(end_of_life_os="allow", prefer=prefer)
     free = resolve_target(target, wish)
-    if isinstance(free, Refusal) or version_of(free, part) is None:
+    if isinstance(free, Refusal) or chosen(free, part) is None:
         return
-    chosen = str(version_of(free, part))
-    bound = resolve_target(target, msgspec.structs.replace(wish, **{part: f"<{chosen}"}))
+    have = plain(str(chosen(free, part)))
+    bound = resolve_target(target, msgspec.structs.replace(wish, **{part: f"<{have}"}))
 
     if isinstance(bound, StackSet):
-        assert parse(str(version_of(bound, part))) < parse(chosen)
-        assert parse(bound.driver.version) <= parse(free.driver.version)
+        assert parse(plain(str(chosen(bound, part)))) < parse(have)
+        assert_nothing_newer(bound, free)
 
 
-def version_of(found: StackSet, part: str) -> str | None:
-    """The version of one part of a set."""
-    value = getattr(found, part)
-    return value if value is None or isinstance(value, str) else value.version
+@settings(max_examples=150, deadline=None)
+@given(gpu_sets, st.sampled_from(NAMES), systems, preferences)
+def test_another_gpu_in_the_host_never_yields_something_newer(gpus, more, os, prefer):
+    """A GPU can only hold down what the others could have."""
+    wish = Wish(end_of_life_os="allow", prefer=prefer)
+    free, bound = (resolve_target(target_of(names, os, "x86_64"), wish) for names in (gpus, [*gpus, more]))
+
+    if isinstance(free, StackSet) and isinstance(bound, StackSet):
+        assert_nothing_newer(bound, free)
 
 
-hosts = st.lists(st.tuples(st.sampled_from(sorted(SYSTEMS)), st.sampled_from(sorted(GPU_SETS))), min_size=1, max_size=6)
+def assert_nothing_newer(bound: StackSet, free: StackSet) -> None:
+    """Part by part, where both have it."""
+    for part in PARTS:
+        before, after = chosen(free, part), chosen(bound, part)
+        if before is not None and after is not None:
+            assert parse(plain(after)) <= parse(plain(before)), part
+
+
+@settings(max_examples=60, deadline=None)
+@given(gpu_sets, systems, wishes)
+def test_an_explanation_holds_when_it_is_asked_again(gpus, os, wish):
+    """What is forbidden is refused, what is possible resolves."""
+    target = target_of(gpus, os)
+    found = resolve_target(target, wish)
+    if isinstance(found, Refusal):
+        return
+    for explanation in explain(target, wish, found):
+        part = explanation.component
+        # cuDNN and NCCL are asked for with the toolkit as it is.
+        base = msgspec.structs.replace(wish, cuda=found.cuda or wish.cuda) if part in ("cudnn", "nccl") else wish
+        for step in explanation.held_by:
+            answer = resolve_target(target, msgspec.structs.replace(base, **{part: step.version}))
+            assert isinstance(answer, StackSet if step.possible else Refusal), (part, step)
 
 
 @settings(max_examples=40, deadline=None)
-@given(hosts, st.randoms(use_true_random=False))
+@given(kinds_of_hosts)
+def test_a_common_set_satisfies_every_rule_in_every_group(kinds):
+    """And never holds a part newer than the group alone would have, but for what goes with an older one."""
+    facts = [host(system, gpus, f"n{index}") for index, (system, gpus) in enumerate(kinds)]
+    made = lock_common(Wish(), facts)
+    if isinstance(made, Refusal):
+        assert all(c.between and c.because and c.source and c.try_ for c in made.conflicts)
+        return
+    for group in made.groups.values():
+        assert_rules(group.stack, target_of_group(group))
+    sets = {tuple(chosen(group.stack, part) for part in PARTS) for group in made.groups.values()}
+    assert len(sets) <= 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(kinds_of_hosts, st.randoms(use_true_random=False))
 def test_a_lock_is_stable(kinds, random):
     """Whatever the order of the facts, and when it is made again on top of itself: the same bytes."""
     facts = [host(system, gpus, f"n{index}") for index, (system, gpus) in enumerate(kinds)]

@@ -24,6 +24,9 @@ from gpucheck.stack import Wish, WishError, parse_wish, read_wish, wants
         ),
         ("schema: gpucheck.wish/9\n", "stack.yml:1: schema: 'gpucheck.wish/9' is not"),
         ("cuda:\n", "stack.yml:1: cuda: is empty"),
+        ("cuda: none\n\nnccl: 2.29.3\n", "stack.yml:3: nccl: contradicts line 1: cuda is none"),
+        ("cudnn: 9.10\ncuda: none\n", "stack.yml:1: cudnn: contradicts line 2: cuda is none"),
+        ("cuda: 13.0\nnccl: 2.29.3+cuda12.9\n", "stack.yml:2: nccl: contradicts line 1: cuda is 13.0"),
     ],
 )
 def test_a_mistake_names_file_line_and_key(text, message):
@@ -61,6 +64,15 @@ def test_wants_understand_versions_and_ranges():
 
     assert (wish.cuda, wish.torch, wish.container_toolkit) == ("12.9", ">=2.7,<2.10", "1.18.1")
     assert wish.kernel_module == "open"
+
+
+def test_wants_that_rule_each_other_out_are_refused():
+    """As in the file; equal majors and builds without a stated toolkit are no contradiction."""
+    with pytest.raises(WishError, match=r"--want nccl=2.29.3\+cuda12.9: cuda is 13"):
+        wants(("nccl=2.29.3+cuda12.9", "cuda=13"))
+
+    assert wants(("nccl=2.29.3+cuda12.9", "cuda=12.8")).cuda == "12.8"
+    assert wants(("nccl=2.29.3+cuda12.9",)).cuda == "auto"
 
 
 @pytest.mark.parametrize("item", ["cudaa=12", "cuda", "cuda=", "cuda=x", "=1"])

@@ -44,7 +44,7 @@ def test_eight_h100_sxm_on_rocky_9():
 
     assert (found.driver.version, found.driver.kernel_module) == ("580.178.04", "open")
     assert found.fabric_manager == found.driver.version
-    assert (found.cuda, found.cudnn, found.nccl) == ("13.0.2", "9.26.0.51", "2.30.7+cuda13.0")
+    assert (found.cuda, found.cudnn, found.nccl) == ("13.0.2", "9.26.0.51", "2.30.7+cuda13.3")
 
 
 def test_p100_with_cuda_13_is_refused():
@@ -275,3 +275,15 @@ def test_an_unknown_gpu_gets_a_suggestion():
 def test_systems_are_found_by_what_they_are_called(text, found):
     """os-release, people and the tables spell them differently."""
     assert answer(["T4"], text).os == found
+
+
+def test_what_a_decision_rests_on_and_was_not_confirmed_is_said():
+    """A system's Python, a code list that was carried over; nothing where everything was read."""
+    rocky, ubuntu = answer(["T4"], "rocky-10"), answer(["T4"], "ubuntu-24.04")
+    carried = answer(["P100 PCIe"], "ubuntu-24.04", "nccl=2.31")
+
+    assert [r.because for r in rocky.reasons if r.component == "os"] == [
+        "Rocky Linux 10: that its default Python is 3.12 and that its glibc is 2.39 was not confirmed"
+    ]
+    assert not any(r.component == "os" for r in ubuntu.reasons)
+    assert any("carried over from 2.30.7" in r.because and not r.confirmed for r in carried.reasons)

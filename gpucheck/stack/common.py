@@ -1,0 +1,213 @@
+"""One set of versions for every group of a mixed cluster: the newest that serves them all, or the two facts that clash.
+
+All ranks of a job should run one framework with one NCCL; only the flavour of the kernel modules may differ by host.
+Every version is really asked for, for every group.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from gpucheck.knowledge import tables
+from gpucheck.stack.candidates import PARTS, chosen, newest_first
+from gpucheck.stack.facts import HostFacts
+from gpucheck.stack.lock import Lock, LockedGroup, exact_wish, lock, same_wish, still_valid, target_of_group
+from gpucheck.stack.resolve import counted, search
+from gpucheck.stack.rules_driver import r2_full_function, r18_branches
+from gpucheck.stack.types import Clash, Conflict, Fact, Reason, Refusal, StackSet, Target
+from gpucheck.stack.versions import request
+from gpucheck.stack.wish import Wish
+
+# A training job needs these on every rank; any other part is left out where no version of it serves all groups.
+NEEDED = ("driver", "torch")
+
+
+class _NoneServes(Exception):
+    """No version of a part serves every group. answers: group -> version -> the clash, None where it would do."""
+
+    def __init__(self, part: str, answers: dict[str, dict[str, Clash | None]]) -> None:
+        super().__init__(part)
+        self.part = part
+        self.answers = answers
+
+
+def lock_common(wish: Wish, facts: Iterable[HostFacts], previous: Lock | None = None) -> Lock | Refusal:
+    """Like ``lock``, with the same versions for every group. Refused hosts are left out of the question.
+
+    previous: kept as a whole as long as its wish and groups are the same and no rule forbids it.
+    Raises LockError if two facts files speak of the same host.
+    """
+    own = lock(wish, facts)
+    if not own.groups:
+        return msgspec.structs.replace(own, common=True)
+    targets = {name: target_of_group(group) for name, group in own.groups.items()}
+    if previous is not None and _holds(previous, wish, targets):
+        kept = {name: previous.groups[name].stack for name in own.groups}
+        return msgspec.structs.replace(own, common=True, groups=_with(own.groups, kept))
+    try:
+        pins = newest_common(wish, targets)
+    except _NoneServes as none:
+        return Refusal(conflicts=(_conflict(none, targets),))
+    stacks: dict[str, StackSet] = {}
+    pinned = msgspec.structs.replace(wish, **pins)
+    for name, target in targets.items():
+        found = search(target, pinned)
+        assert isinstance(found, StackSet), found  # noqa: S101 - every pin was asked for with those before it
+        alone = own.groups[name].stack
+        why = tuple(_held_down(name, alone, found, wish, targets))
+        # A set that nothing was taken from keeps the reasons of its own choice.
+        stacks[name] = msgspec.structs.replace(found, reasons=(*found.reasons, *why)) if why else alone
+    return msgspec.structs.replace(own, common=True, groups=_with(own.groups, stacks))
+
+
+def newest_common(wish: Wish, targets: dict[str, Target]) -> dict[str, Any]:
+    """The wish values that name one set for all. Raises _NoneServes for the part of which there is no version."""
+    # As for one host: first only toolkits that have their own driver, then by minor version compatibility.
+    tried = [(full, driver) for full in (True, False) for driver in _drivers(wish)]
+    answers = (_given_driver(wish, targets, driver, full=full) for full, driver in tried)
+    failures = []
+    for answer in answers:
+        if isinstance(answer, dict):
+            return answer
+        failures.append(answer)
+    raise failures[0]
+
+
+def _drivers(wish: Wish) -> tuple[str, ...]:
+    asked = newest_first("driver", wish.driver)
+    if len(request(wish.driver).prefix) > 1:
+        return asked
+    return tuple(branch.last for branch in r18_branches(wish.prefer, wish.driver) if branch.last in asked)
+
+
+def _given_driver(wish: Wish, targets: dict[str, Target], driver: str, *, full: bool) -> dict[str, Any] | _NoneServes:
+    pins: dict[str, Any] = {}
+    for part in PARTS:
+        wanted = str(getattr(wish, part))
+        if request(wanted).none or (part in ("cudnn", "nccl") and pins.get("cuda") == "none"):
+            continue
+        pinned = msgspec.structs.replace(wish, **pins)
+        order = (driver,) if part == "driver" else tuple(_order(part, wanted, pinned, targets))
+        if part == "cuda" and full:
+            order = tuple(version for version in order if _is_full(version, driver))
+        best, answers = _serving(part, order, pinned, targets)
+        if best is not None:
+            pins[part] = best
+        elif part in NEEDED or request(wanted).explicit or (part == "cuda" and full):
+            return _NoneServes(part, answers)
+        else:
+            pins[part] = "none"
+    return pins
+
+
+def _order(part: str, wanted: str, pinned: Wish, targets: dict[str, Target]) -> Iterator[str]:
+    """Newest first; of cuDNN and NCCL first what the groups would choose, which is what their torch brings along."""
+    known = newest_first(part, wanted)
+    if part in ("cudnn", "nccl"):
+        found = (search(target, pinned) for target in targets.values())
+        own = {chosen(stack, part) for stack in found if isinstance(stack, StackSet)}
+        yield from (version for version in known if version in own)
+    yield from known
+
+
+def _is_full(version: str, driver: str) -> bool:
+    toolkit = next(t for t in tables.cuda().toolkits if t.version == version)
+    return r2_full_function(toolkit, driver) is None
+
+
+def _serving(
+    part: str, order: tuple[str, ...], pinned: Wish, targets: dict[str, Target]
+) -> tuple[str | None, dict[str, dict[str, Clash | None]]]:
+    """The first version that every group can have, and what each group said to each."""
+    answers: dict[str, dict[str, Clash | None]] = {name: {} for name in targets}
+    for version in dict.fromkeys(order):
+        asked = msgspec.structs.replace(pinned, **{part: version})
+        for name, target in targets.items():
+            found = search(target, asked)
+            answers[name][version] = None if isinstance(found, StackSet) else found[0]
+        if all(said[version] is None for said in answers.values()):
+            return version, answers
+    return None, answers
+
+
+def _conflict(none: _NoneServes, targets: dict[str, Target]) -> Conflict:
+    """The pair of groups without a common version, each with the fact that rules out the other's newest."""
+    usable = {name: [v for v, clash in said.items() if clash is None] for name, said in none.answers.items()}
+    names = sorted(usable)
+    pairs = [(a, b) for i, a in enumerate(names) for b in names[i + 1 :] if not set(usable[a]) & set(usable[b])]
+    part = none.part.replace("_", " ")
+    if not pairs:
+        facts = tuple(Fact(f"{name} can have {part} {', '.join(usable[name][:3])}", "the tables") for name in names[:2])
+        because = f"no {part} serves all groups: {', '.join(names)}"
+        return Conflict(between=facts, because=because, source="the tables", try_=ADVICE.format(part=none.part))
+    a, b = pairs[0]
+    facts = tuple(
+        fact
+        for group, other in ((a, b), (b, a))
+        for fact in _ruled_out(none, group, usable[other][0] if usable[other] else None, other)
+    )
+    who = " and ".join(f"{name} ({counted([gpu.name for gpu in targets[name].gpus])})" for name in (a, b))
+    said = none.answers[a].get(usable[b][0]) if usable[b] else None
+    return Conflict(
+        between=facts,
+        because=f"no {part} serves both {who}",
+        source="; ".join(dict.fromkeys(fact.source for fact in facts)),
+        rule=said.rule if said else "",
+        try_=ADVICE.format(part=none.part),
+    )
+
+
+ADVICE = (
+    "two partitions with two stacks: lock without --common, where each group has a set of its own; "
+    "or leave it out of the common set: {part}: none in stack.yml"
+)
+
+
+def _ruled_out(none: _NoneServes, group: str, version: str | None, other: str) -> Iterator[Fact]:
+    clash = none.answers[group].get(version) if version else None
+    if clash is not None and version is not None:
+        part = none.part.replace("_", " ")
+        source = ", ".join(dict.fromkeys(fact.source for fact in clash.between))
+        yield Fact(f"{part} {version}, the newest for {other}, is nothing for {group}: {clash.between[0].fact}", source)
+
+
+def _held_down(name: str, own: StackSet, found: StackSet, wish: Wish, targets: dict[str, Target]) -> Iterator[Reason]:
+    """Why this group has another version than it would have alone: the first group that could not use that one."""
+    for part in PARTS:
+        alone, now = chosen(own, part), chosen(found, part)
+        if alone is None or alone == now:
+            continue
+        clash, other = _first_refusal(part, alone, name, found, wish, targets)
+        text = f"{now or 'none'} for all groups; alone this one would have {alone}"
+        if clash is None:
+            yield Reason(component=part, because=f"{text}, which does not go with the other common parts", rule="")
+            continue
+        source = ", ".join(dict.fromkeys(fact.source for fact in clash.between))
+        yield Reason(component=part, because=f"{text}, but {other}: {clash.because}", rule=clash.rule, source=source)
+
+
+def _first_refusal(
+    part: str, version: str, name: str, found: StackSet, wish: Wish, targets: dict[str, Target]
+) -> tuple[Clash | None, str]:
+    asked = msgspec.structs.replace(wish, **{part: version})
+    # cuDNN and NCCL belong to a CUDA major, which is given by then.
+    if part in ("cudnn", "nccl") and found.cuda:
+        asked = msgspec.structs.replace(asked, cuda=found.cuda)
+    for other, target in targets.items():
+        said = search(target, asked)
+        if other != name and not isinstance(said, StackSet):
+            return said[0], other
+    return None, ""
+
+
+def _holds(previous: Lock, wish: Wish, targets: dict[str, Target]) -> bool:
+    if set(previous.groups) != set(targets) or not same_wish(previous, wish):
+        return False
+    stacks = [previous.groups[name].stack for name in targets]
+    one = {tuple(v for k, v in exact_wish(stack).items() if k != "kernel_module") for stack in stacks}
+    return len(one) == 1 and not any(still_valid(targets[name], previous.groups[name].stack, wish) for name in targets)
+
+
+def _with(groups: dict[str, LockedGroup], stacks: dict[str, StackSet]) -> dict[str, LockedGroup]:
+    return {name: msgspec.structs.replace(group, stack=stacks[name]) for name, group in groups.items()}

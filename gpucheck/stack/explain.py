@@ -1,0 +1,218 @@
+"""Why a part has its version: what forbids the next newer one, and what would lift that.
+
+Nothing here judges by itself: every newer version is really asked for, and every way out is really tried.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from gpucheck.knowledge import gpu_table, tables
+from gpucheck.stack.candidates import PARTS, chosen, plain, versions
+from gpucheck.stack.resolve import search
+from gpucheck.stack.rules_driver import r2_full_function
+from gpucheck.stack.types import Clash, Fact, Reason, StackSet, Target
+from gpucheck.stack.versions import cc, major, parse, request
+from gpucheck.stack.wish import Wish, did_you_mean
+
+SCHEMA = "gpucheck.explanation/1"
+# Parts without versions of their own, and what they follow.
+FOLLOWERS = {"kernel_module": "what the GPUs need", "fabric_manager": "the driver", "imex": "the driver"}
+EXPLAINED = (*PARTS, *FOLLOWERS)
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """A newer version that was asked for.
+
+    possible: a set with it exists, at the price named; else rule and between say what forbids it.
+    lifts: changes after which the resolver takes it; every one was tried.
+    """
+
+    version: str
+    possible: bool
+    because: str
+    rule: str = ""
+    between: tuple[Fact, ...] = ()
+    price: tuple[str, ...] = ()
+    lifts: tuple[str, ...] = ()
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """One part. version None: left out. held_by: the next newer version, and the first one that is forbidden."""
+
+    component: str
+    version: str | None
+    reasons: tuple[Reason, ...]
+    held_by: tuple[Step, ...]
+    note: str = ""
+
+
+def component_named(word: str) -> str:
+    """The part that a word means. Raises ValueError with what was probably meant."""
+    name = word.strip().lower().replace("-", "_")
+    if name not in EXPLAINED:
+        raise ValueError(f"{word!r} is no component. {did_you_mean(name, EXPLAINED)}")
+    return name
+
+
+def explain(target: Target, wish: Wish, stack: StackSet, component: str | None = None) -> tuple[Explanation, ...]:
+    """One part of a set, or all of them. stack: what was resolved, or locked, for this target and wish."""
+    return tuple(_explanation(target, wish, stack, part) for part in ([component] if component else EXPLAINED))
+
+
+def _explanation(target: Target, wish: Wish, stack: StackSet, part: str) -> Explanation:
+    reasons = tuple(reason for reason in stack.reasons if reason.component == part)
+    version = chosen(stack, part)
+    if part in FOLLOWERS:
+        note = f"has no version of its own: it follows {FOLLOWERS[part]}" if version else "is not needed here"
+        return Explanation(component=part, version=version, reasons=reasons, held_by=(), note=note)
+    if request(getattr(wish, part)).none:
+        return Explanation(component=part, version=None, reasons=reasons, held_by=(), note="none is asked for")
+    newer = _newer(part, version)
+    note = "" if newer else "nothing newer is in the tables"
+    return Explanation(
+        component=part,
+        version=version,
+        reasons=reasons,
+        held_by=tuple(_held(target, wish, stack, part, newer)),
+        note=note,
+    )
+
+
+def _newer(part: str, version: str | None) -> tuple[str, ...]:
+    """Newer versions, the next one first; of a part that was left out, the newest alone."""
+    known = versions(part)
+    if version is None:
+        return known[-1:]
+    have = parse(plain(version))
+    newer = tuple(text for text in known if parse(plain(text)) > have)
+    if part == "nccl":
+        # A build for another CUDA major is another question: that of the toolkit.
+        family = major(version.partition("+cuda")[2])
+        newer = tuple(text for text in newer if major(text.partition("+cuda")[2]) == family)
+    return newer
+
+
+def _held(target: Target, wish: Wish, stack: StackSet, part: str, newer: tuple[str, ...]) -> Iterator[Step]:
+    """The next newer version, and, where that one is possible, the first that is forbidden."""
+    for place, version in enumerate(newer):
+        # cuDNN and NCCL are built for one CUDA major, so they are asked for with the toolkit as it is.
+        rest = {"cuda": stack.cuda} if part in ("cudnn", "nccl") and stack.cuda else {}
+        asked = msgspec.structs.replace(wish, **{**rest, part: version})
+        found = search(target, asked)
+        if isinstance(found, StackSet):
+            if place == 0:
+                yield _possible(target, wish, stack, part, version, found)
+            continue
+        clash = found[0]
+        yield Step(
+            version=version,
+            possible=False,
+            because=clash.because,
+            rule=clash.rule,
+            between=clash.between,
+            lifts=tuple(_lifts(target, asked, part, clash)),
+        )
+        return
+
+
+def _possible(target: Target, wish: Wish, stack: StackSet, part: str, version: str, found: StackSet) -> Step:
+    price = (*_moves(part, stack, found), *_doubts(part, stack, found))
+    asked = request(getattr(wish, part))
+    between: tuple[Fact, ...] = ()
+    rule = ""
+    if asked.explicit and not asked.matches(plain(version)):
+        because = f"{part} {asked.text} is asked for, and {version} is outside of that"
+    elif part == "driver":
+        because, rule = f"prefer is {wish.prefer}, and that puts branch {stack.driver.branch} first", "R18"
+    elif part == "cuda":
+        full = r2_full_function(next(t for t in tables.cuda().toolkits if t.version == version), stack.driver.version)
+        because = full.because if full else "the version chosen is the newest that is confirmed"
+        rule, between = ("R2", full.between) if full else ("", ())
+    else:
+        because = next((reason.because for reason in stack.reasons if reason.component == part), "not the first choice")
+        because = f"another is chosen: {because}"
+    lifts = (f"{part}: {version} in stack.yml, or --want {part}={version}", *_preferences(target, wish, part, version))
+    return Step(version=version, possible=True, because=because, rule=rule, between=between, price=price, lifts=lifts)
+
+
+def _moves(part: str, before: StackSet, after: StackSet) -> Iterator[str]:
+    for other in (*PARTS, "kernel_module"):
+        old, new = chosen(before, other), chosen(after, other)
+        if other != part and old != new:
+            yield f"{other} moves from {old or 'none'} to {new or 'none'}"
+
+
+def _doubts(part: str, before: StackSet, after: StackSet) -> Iterator[str]:
+    known = {reason.because for reason in before.reasons}
+    for reason in after.reasons:
+        if reason.component == part and not reason.confirmed and reason.because not in known:
+            yield reason.because
+
+
+def _preferences(target: Target, wish: Wish, part: str, version: str) -> Iterator[str]:
+    """Other preferences, and other branches, under which the resolver takes it of its own accord."""
+    for prefer in ("production", "newest"):
+        changed: Any = {"prefer": prefer}
+        if prefer != wish.prefer and _reaches(target, wish, changed, part, version):
+            yield f"prefer: {prefer}"
+    if part == "driver" or not request(wish.driver).auto:
+        return
+    for branch in tables.drivers().branches:
+        if branch.state == "supported" and _reaches(target, wish, {"driver": branch.branch}, part, version):
+            yield f"driver: {branch.branch}"
+            return
+
+
+def _reaches(target: Target, wish: Wish, changes: dict[str, Any], part: str, version: str) -> bool:
+    found = search(target, msgspec.structs.replace(wish, **changes))
+    have = chosen(found, part) if isinstance(found, StackSet) else None
+    return have is not None and parse(plain(have)) >= parse(plain(version))
+
+
+def _lifts(target: Target, asked: Wish, part: str, clash: Clash) -> Iterator[str]:
+    """Ways out of a refusal: another wish, fewer GPUs, another system, newer GPUs. At most one of each kind."""
+    ways = (_other_wish(target, asked, part), _fewer_gpus(target, asked), _other_system(target, asked))
+    found = [way for way in (next(kind, None) for kind in ways) if way]
+    found += [way for way in (next(_newer_gpu(target, asked), None),) if way]
+    yield from found
+    if not found:
+        yield "an entry with its source in gpucheck/knowledge" if clash.unknown else "nothing that the tables know"
+
+
+def _other_wish(target: Target, asked: Wish, part: str) -> Iterator[str]:
+    free: dict[str, Any] = dict.fromkeys((*PARTS, "kernel_module"), "auto")
+    for key in free:
+        stated = getattr(asked, key)
+        if key != part and stated != "auto" and _works(target, msgspec.structs.replace(asked, **{key: "auto"})):
+            yield f"{key}: auto instead of {stated}"
+
+
+def _fewer_gpus(target: Target, asked: Wish) -> Iterator[str]:
+    for model in target.models if len(target.models) > 1 else ():
+        rest = tuple(gpu for gpu in target.gpus if gpu != model)
+        if _works(msgspec.structs.replace(target, gpus=rest), asked):
+            yield f"without the {model.name}: put it into another host"
+
+
+def _other_system(target: Target, asked: Wish) -> Iterator[str]:
+    systems = [s for s in tables.operating_systems().systems if s.id != target.os.id and not s.explicit_only]
+    own = [s for s in systems if s.os_id == target.os.os_id and parse(s.version) > parse(target.os.version)]
+    kin = [s for s in systems if s.family == target.os.family and s.os_id != target.os.os_id]
+    for system in (*own, *kin):
+        if _works(msgspec.structs.replace(target, os=system), asked):
+            yield f"another system, for example {system.name}"
+
+
+def _newer_gpu(target: Target, asked: Wish) -> Iterator[str]:
+    """The oldest data-center GPU that would do; it must be newer than the oldest GPU here."""
+    oldest = min(cc(gpu.compute_capability) for gpu in target.models)
+    rows = [gpu for gpu in gpu_table().gpus if gpu.cls == "datacenter" and cc(gpu.compute_capability) > oldest]
+    for gpu in sorted(rows, key=lambda gpu: cc(gpu.compute_capability)):
+        if _works(msgspec.structs.replace(target, gpus=(gpu,), nvswitches=None), asked):
+            yield f"other GPUs: from {gpu.architecture} on (asked for a {gpu.name})"
+
+
+def _works(target: Target, wish: Wish) -> bool:
+    return isinstance(search(target, wish), StackSet)

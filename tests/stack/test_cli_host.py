@@ -1,0 +1,298 @@
+"""The stack commands that look at a host: resolve and explain without --gpu or --os, and check."""
+
+import json
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from gpucheck.checks._wheels import Imported
+from gpucheck.cli import _import_torch, _stack
+from gpucheck.cli.stack import COMMAND
+from gpucheck.model import DriverState, PackageVersion, PciDevice, Simulation
+from gpucheck.stack import Wish
+from gpucheck.stack.facts import SCHEMA, facts_of
+from gpucheck.stack.lock import lock, write_lock
+from tests.fakes import FakeHost
+from tests.machines import LOADED, h100, nvswitches, on_bus, p100
+from tests.stack.hosts import host
+
+P100S = FakeHost(pci_=on_bus(p100(0), p100(1)), driver_=LOADED)
+
+
+def run(*words):
+    """The command in this process."""
+    return CliRunner().invoke(COMMAND, [str(word) for word in words])
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Set which host the commands look at."""
+
+    def be(fake):
+        monkeypatch.setattr(_stack, "this_host", lambda profile, faults: fake)
+        return fake
+
+    return be
+
+
+def test_facts_come_from_any_host_door():
+    """GPUs and switches from the PCI bus; an audio function of a card is no GPU."""
+    audio = PciDevice(bus_id="0000:03:00.1", vendor_id="10de", device_id="0fb0", class_id="040300")
+    fake = FakeHost(
+        pci_=(*on_bus(h100(0), h100(1)), audio, *nvswitches(4)),
+        driver_=DriverState(loaded_version="580.178.04", loaded_flavour="open", nouveau_loaded=True),
+        simulation_=Simulation(profile="hgx-h100-x8", stand_ins=("kernel",)),
+    )
+
+    facts = facts_of(fake)
+
+    assert (facts.schema_, facts.host, facts.arch, facts.os.id) == (SCHEMA, "node07", "x86_64", "ubuntu")
+    assert [gpu.device_id for gpu in facts.gpus] == ["2330", "2330"]
+    assert (facts.nvswitches, facts.nouveau_loaded, facts.driver.loaded_flavour) == (4, True, "open")
+    assert (facts.simulated, facts.stand_ins) == (True, ("kernel",))
+
+
+def test_facts_of_a_host_door_lock_like_facts_of_the_playbooks():
+    """The same kind, so the same group."""
+    from_door = msgspec.structs.replace(facts_of(P100S), host="a")
+    from_playbook = host("ubuntu-22.04", "p100-pcie-x2", "b")
+
+    assert list(lock(Wish(), [from_door, from_playbook]).groups) == ["ubuntu-22.04-x86_64-15f8x2"]
+
+
+def test_resolve_looks_at_this_host_for_what_is_left_open(here):
+    """Its GPUs, its system, its architecture."""
+    here(P100S)
+    both = run("resolve", "--format", "json")
+    named = run("resolve", "--gpu", "2xP100 PCIe", "--os", "ubuntu-22.04", "--format", "json")
+
+    assert json.loads(both.stdout) == json.loads(named.stdout)
+    assert json.loads(run("resolve", "--os", "rocky-9", "--format", "json").stdout)["os"] == "rocky-9"
+    assert json.loads(run("resolve", "--gpu", "T4", "--format", "json").stdout)["os"] == "ubuntu-22.04"
+
+
+def test_a_simulated_answer_says_so_in_both_formats(here):
+    """It can never be mistaken."""
+    here(FakeHost(pci_=on_bus(p100(0)), simulation_=Simulation(profile="p100-pcie-x2")))
+
+    assert run("resolve").stdout.startswith("SIMULATED hardware: p100-pcie-x2\n")
+    assert json.loads(run("resolve", "--format", "json").stdout)["simulated"] is True
+    assert run("explain", "cuda").stdout.startswith("SIMULATED")
+    assert json.loads(run("explain", "cuda", "--format", "json").stdout)["simulated"] is True
+
+
+@pytest.mark.parametrize(
+    ("pci", "says"),
+    [((), "no NVIDIA GPU on its PCI bus"), (on_bus(msgspec.structs.replace(p100(0), device_id="2c02")), "10de:2c02")],
+)
+def test_a_host_that_cannot_be_resolved_for_is_unknown(here, pci, says):
+    """Nothing was looked at, so nothing is impossible."""
+    here(FakeHost(pci_=pci))
+    result = run("resolve")
+
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert says in result.stderr
+
+
+def test_a_simulated_machine_beside_named_parts_is_wrong_usage():
+    """It would go unread."""
+    result = run("resolve", "--gpu", "T4", "--os", "rocky-9", "--simulate", "p100-pcie-x2")
+
+    assert result.exit_code == 64
+    assert "unread" in result.stderr
+
+
+def test_a_whole_process_resolves_for_a_simulated_machine():
+    """Through the simulator and the real host door."""
+    words = ["stack", "resolve", "--simulate", "hgx-h100-x8", "--os", "ubuntu-24.04", "--format", "json"]
+    code = "import sys; from gpucheck.cli import main; main(sys.argv[1:])"
+    result = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    answer = json.loads(result.stdout)
+
+    assert (answer["simulated"], answer["driver"]["kernel_module"], len(answer["gpus"])) == (True, "open", 8)
+    assert answer["fabric_manager"] == answer["driver"]["version"]
+
+
+def test_explain_prints_why_and_what_would_lift_it(here):
+    """One part of this host's set."""
+    here(P100S)
+    result = run("explain", "torch")
+
+    assert result.exit_code == 0
+    assert "torch  2.14.1+cu126\n" in result.stdout
+    assert "next   2.15.0 is forbidden: torch 2.15.0+cu132 has no code for Tesla P100-PCIE" in result.stdout
+    assert "lift   other GPUs: from Turing on" in result.stdout
+    assert max(map(len, result.stdout.splitlines())) <= 110
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["cudaa", "--gpu", "T4", "--os", "rocky-9"], 64, "'cudaa' is no component. Did you mean 'cuda'?"),
+        (["--gpu", "T4", "--os", "rocky-9", "--group", "x"], 64, "add --lock"),
+        (["--gpu", "P100 PCIe", "--os", "rocky-9", "--want", "cuda=13"], 2, ""),
+    ],
+)
+def test_explain_of_what_is_none_is_one_message(words, status, says):
+    """A refusal explains itself."""
+    result = run("explain", *words)
+
+    assert result.exit_code == status
+    assert says in result.stderr
+
+
+def test_a_locked_set_is_explained_as_it_is_locked(tmp_path):
+    """By group or host; with one group in the lock neither is needed."""
+    path = tmp_path / "stack.lock.yml"
+    facts = [host("ubuntu-22.04", "p100-pcie-x2", "a"), host("rocky-9", "h100-sxm5-x8", "b")]
+    path.write_text(write_lock(lock(Wish(cuda="12.8"), facts)))
+
+    by_host = run("explain", "cuda", "--lock", path, "--host", "a")
+    unclear, stray = run("explain", "--lock", path), run("explain", "--lock", path, "--host", "a", "--gpu", "T4")
+
+    assert "cuda  12.8.1\n" in by_host.stdout
+    assert (unclear.exit_code, stray.exit_code) == (64, 64)
+    assert "rocky-9-x86_64-2330x8" in unclear.stderr
+    path.write_text(write_lock(lock(Wish(), facts[:1])))
+    assert run("explain", "nccl", "--lock", path).stdout.startswith("nccl  2.29.3+cuda12.9\n")
+
+
+@pytest.fixture
+def locked(tmp_path):
+    """A lock for node07, the host of the fakes."""
+    path = tmp_path / "stack.lock.yml"
+    path.write_text(write_lock(lock(Wish(), [host("ubuntu-22.04", "p100-pcie-x2", "node07")])))
+    return path
+
+
+def as_planned(path, name="node07"):
+    """The packages of a host that is exactly as locked."""
+    plan = json.loads(run("plan", "--lock", path, "--host", name, "--format", "json").stdout)
+    rows = [package for component in plan["components"].values() for package in component["packages"]]
+    return tuple(PackageVersion(name=row["name"], version=row["version"], held=True) for row in rows)
+
+
+def test_check_passes_a_host_that_is_as_locked(here, locked):
+    """By hostname."""
+    python = {"torch": "2.14.1+cu126", "nvidia-cudnn-cu12": "9.10.2.21", "nvidia-nccl-cu12": "2.29.3"}
+    here(FakeHost(pci_=P100S.pci_, driver_=LOADED, packages_=as_planned(locked), python_=python))
+
+    result = run("check", "--lock", locked, "--format", "json")
+    report = json.loads(result.stdout)
+
+    assert (result.exit_code, report["verdict"], report["schema"]) == (0, "pass", "gpucheck.report/1")
+    assert report["counts"]["pass"] >= 8
+
+
+def test_check_fails_a_host_that_moved(here, locked):
+    """One package at another version: exit 2, with what was seen and wanted."""
+    moved = tuple(
+        msgspec.structs.replace(p, version="2.32.3-1+cuda13.4") if p.name == "libnccl2" else p
+        for p in as_planned(locked)
+    )
+    here(FakeHost(pci_=P100S.pci_, driver_=LOADED, packages_=moved))
+    result = run("check", "--lock", locked)
+
+    assert result.exit_code == 2
+    assert "2.32.3-1+cuda13.4, planned 2.29.3-1+cuda12.9" in result.stdout
+
+
+def test_check_reads_the_hosts_own_record(here, locked):
+    """What provisioning left there; without it nothing could be compared."""
+    plan = run("plan", "--lock", locked, "--host", "node07", "--format", "json").stdout
+    recorded = FakeHost(driver_=LOADED, packages_=as_planned(locked), files={"/etc/gpucheck/stack.json": plan})
+
+    here(recorded)
+    with_record = run("check")
+    here(FakeHost())
+    without = run("check")
+
+    assert (with_record.exit_code, without.exit_code) == (0, 3)
+    assert "was not provisioned from a lock" in without.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"), [(["--host", "node08"], "no host 'node08'"), (["--host", "x"], "no host 'x'")]
+)
+def test_check_of_a_host_that_is_not_in_the_lock_is_wrong_usage(here, locked, words, says):
+    """With those that are."""
+    here(FakeHost())
+    result = run("check", "--lock", locked, *words)
+
+    assert result.exit_code == 64
+    assert says in result.stderr
+    assert run("check", "--host", "a").exit_code == 64
+
+
+def test_a_lock_edited_to_something_incompatible_names_its_line(here, locked):
+    """In plan and in check: file, line and group, then the two facts."""
+    text = locked.read_text().replace("cuda: 12.9.1", "cuda: 13.0.2")
+    line = next(n for n, row in enumerate(text.splitlines(), 1) if row.strip() == "stack:")
+    locked.write_text(text)
+    here(FakeHost())
+
+    for result in (run("plan", "--lock", locked, "--host", "node07"), run("check", "--lock", locked)):
+        assert result.exit_code == 2
+        assert result.stdout.startswith(f"{locked}:{line}: ubuntu-22.04-x86_64-15f8x2: REFUSED  CUDA 13.0.2")
+
+
+def test_check_asks_torch_itself_when_told_to(here, monkeypatch):
+    """In a child process; here it is not this process's torch that is judged, but what the child said."""
+    said = Imported(
+        version="2.14.1", cuda="13.0", arch_list=("sm_75",), folder="/site", mapped=("/site/nvidia/libcudart.so.13",)
+    )
+    monkeypatch.setattr(_import_torch, "ask_torch", lambda: said)
+    here(FakeHost(pci_=P100S.pci_, driver_=LOADED, python_={"torch": "2.14.1"}))
+    result = run("check", "--import-torch", "-v")
+
+    assert result.exit_code == 2
+    assert "torch 2.14.1: CUDA 13.0, cuDNN None" in result.stdout
+    assert "torch 2.14.1 holds no code for this GPU" in result.stdout
+
+
+FAKE_TORCH = """
+class _C:
+    _cuda_getArchFlags = staticmethod(lambda: "sm_60 sm_70 compute_70")
+class cudnn:
+    version = staticmethod(lambda: 91002)
+class backends:
+    cudnn = cudnn
+class nccl:
+    version = staticmethod(lambda: (2, 29, 3))
+class cuda:
+    nccl = nccl
+class version:
+    cuda = "12.6"
+__version__ = "9.9.9"
+"""
+
+
+def test_torch_is_asked_below_its_own_gpu_check(tmp_path, monkeypatch):
+    """Its public list is empty where no GPU is usable, which is where the answer is needed most."""
+    (tmp_path / "torch.py").write_text(FAKE_TORCH)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    said = _import_torch.ask_torch()
+
+    assert said.error is None
+    assert (said.version, said.cuda, said.cudnn, said.nccl) == ("9.9.9", "12.6", "9.10.2", "2.29.3")
+    assert said.arch_list == ("sm_60", "sm_70")
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("raise ImportError('libcudnn.so.9: cannot open shared object file')", "cannot open shared object file"),
+        ("import time; time.sleep(60)", "no answer in 1 s"),
+        ("import os; os._exit(7)", "exit status 7"),
+    ],
+)
+def test_a_torch_that_cannot_be_imported_is_told_and_never_waited_for(tmp_path, monkeypatch, source, says):
+    """Its last line, not its traceback."""
+    (tmp_path / "torch.py").write_text(source)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    assert says in str(_import_torch.ask_torch(seconds=1).error)
+    assert "no/such/python" in str(_import_torch.ask_torch(python="no/such/python").error)

@@ -1,0 +1,90 @@
+"""gpucheck stack diff and lock --common: what would move, and one set for all."""
+
+import json
+
+import msgspec
+import yaml
+
+from tests.stack.cli_words import lock_words, run, site
+from tests.stack.hosts import host
+
+__all__ = ["site"]  # a fixture is used by its name
+
+
+def diff_words(site, *more):
+    """The words of a diff of the site's lock."""
+    facts = [word for name in ("lab-apt", "lab-dnf") for word in ("--facts", site / f"{name}.json")]
+    return ["diff", "--wish", site / "stack.yml", *facts, "--lock", site / "stack.lock.yml", *more]
+
+
+def test_diff_of_a_lock_that_is_current_is_empty(site):
+    """Exit 0, and no file is touched."""
+    run(*lock_words(site))
+    result = run(*diff_words(site))
+
+    assert (result.exit_code, result.stdout) == (0, f"{site / 'stack.lock.yml'}: nothing would move\n")
+
+
+def test_diff_shows_what_an_upgrade_would_move_and_writes_nothing(site):
+    """The lock still holds an older driver, which lock keeps and lock --upgrade moves."""
+    path = site / "stack.lock.yml"
+    run(*lock_words(site))
+    path.write_text(path.read_text().replace("580.178.04", "580.95.05"))
+    before = path.read_bytes()
+    text, answer = run(*diff_words(site)), run(*diff_words(site, "--format", "json"))
+
+    assert (text.exit_code, answer.exit_code) == (1, 1)
+    assert "rocky-9-x86_64-2330x8: fabric manager 580.95.05 -> 580.178.04" in text.stdout
+    assert json.loads(answer.stdout)["changes"] == text.stdout.splitlines()
+    assert path.read_bytes() == before
+    assert run(*lock_words(site)).exit_code == 0
+    assert path.read_bytes() == before
+
+    run(*lock_words(site, "--upgrade"))
+    assert run(*diff_words(site)).exit_code == 0
+
+
+def test_diff_names_hosts_that_joined_and_groups_that_are_new(site):
+    """What the facts say that the lock does not know yet."""
+    run("lock", "--wish", site / "stack.yml", "--facts", site / "lab-apt.json", "-o", site / "stack.lock.yml")
+    result = run(*diff_words(site))
+
+    assert result.exit_code == 1
+    assert result.stdout.startswith("rocky-9-x86_64-2330x8: new, 1 host")
+
+
+def test_lock_common_gives_every_group_the_same_versions(site):
+    """And diff asks the same question again."""
+    result = run(*lock_words(site, "--common"))
+    text = (site / "stack.lock.yml").read_text()
+    groups = yaml.safe_load(text)["groups"]
+
+    assert result.exit_code == 0
+    assert {group["stack"]["cuda"] for group in groups.values()} == {"12.9.1"}
+    assert run(*diff_words(site)).exit_code == 0
+    assert run(*lock_words(site, "--common")).exit_code == 0
+    assert (site / "stack.lock.yml").read_text() == text
+    assert "a set for each group now" in run(*lock_words(site)).stderr
+
+
+def test_lock_common_without_an_answer_names_the_clash_and_writes_nothing(site):
+    """P100 and B200: exit 2."""
+    (site / "lab-dnf.json").write_bytes(msgspec.json.encode(host("rocky-9", "b200-x8", "lab-dnf")))
+    result = run(*lock_words(site, "--common"))
+
+    assert result.exit_code == 2
+    assert result.stdout.startswith("REFUSED  no torch serves both rocky-9-x86_64-2901x8")
+    assert not (site / "stack.lock.yml").exists()
+
+
+def test_a_lock_with_a_wrong_type_names_the_line_inside_its_group(site):
+    """Not only where all groups begin."""
+    run(*lock_words(site))
+    path = site / "stack.lock.yml"
+    text = path.read_text().replace("nvswitches: false", "nvswitches: perhaps")
+    path.write_text(text)
+    line = next(n for n, row in enumerate(text.splitlines(), 1) if "perhaps" in row)
+    result = run("plan", "--lock", path, "--host", "lab-apt")
+
+    assert result.exit_code == 64
+    assert f"stack.lock.yml:{line}: ubuntu-22.04-x86_64-15f8x2: Expected `bool`" in result.stderr

@@ -1,0 +1,159 @@
+"""Why a version, what holds it down, what would lift that: every answer can be asked of the resolver again."""
+
+import msgspec
+import pytest
+
+from gpucheck.stack import Refusal, StackSet, Wish, resolve_target, target_of, wants
+from gpucheck.stack.explain import EXPLAINED, component_named, explain
+
+
+def explained(gpus, os, part, *want, **more):
+    """The explanation of one part of what is resolved."""
+    target, wish = target_of(gpus, os, **more), wants(want)
+    found = resolve_target(target, wish)
+    assert isinstance(found, StackSet), found
+    (explanation,) = explain(target, wish, found, part)
+    return explanation
+
+
+def test_cuda_of_a_p100_is_held_down_by_its_compiler():
+    """12.9.2 would do by name; 13.0 is the first that is forbidden, with the two facts, and only other GPUs lift it."""
+    found = explained(["P100 PCIe"] * 2, "ubuntu-22.04", "cuda")
+    soft, hard = found.held_by
+
+    assert found.version == "12.9.1"
+    assert (soft.version, soft.possible, soft.rule) == ("12.9.2", True, "R2")
+    assert (hard.version, hard.possible, hard.rule) == ("13.0.0", False, "R9")
+    assert [fact.fact for fact in hard.between] == [
+        "Tesla P100-PCIE is sm_60 (Pascal); CUDA 12.9 is its last",
+        "CUDA 13.0 builds for compute capability 7.5 and newer",
+    ]
+    assert hard.lifts == ("other GPUs: from Turing on (asked for a Tesla T4)",)
+
+
+@pytest.mark.parametrize(
+    ("part", "version", "rule"),
+    [("driver", "590.48.01", "R9"), ("torch", "2.15.0", "R11"), ("cudnn", "9.11.0.98", "R7")],
+)
+def test_the_next_newer_version_is_named_with_the_rule_that_forbids_it(part, version, rule):
+    """Of every part that a P100 holds down."""
+    (step,) = explained(["P100 PCIe"], "ubuntu-22.04", part).held_by
+
+    assert (step.version, step.possible, step.rule) == (version, False, rule)
+    assert all(fact.source for fact in step.between)
+    assert step.lifts
+
+
+def test_cudnn_and_nccl_are_asked_for_with_the_toolkit_as_it_is():
+    """Each is built for one CUDA major: a build for CUDA 13 is a question about the toolkit."""
+    cudnn, nccl = (explained(["P100 PCIe"], "ubuntu-22.04", part) for part in ("cudnn", "nccl"))
+
+    assert cudnn.held_by[0].lifts == ("other GPUs: from Turing on (asked for a Tesla T4)",)
+    assert [(step.version, step.possible) for step in nccl.held_by] == [("2.29.7+cuda12.9", True)]
+    assert "torch 2.14.1+cu126 brings along" in nccl.held_by[0].because
+
+
+def test_a_driver_that_is_only_not_preferred_is_possible():
+    """The long-term branch comes first; another preference, or its number, lifts that."""
+    (step,) = explained(["H100 SXM"], "ubuntu-24.04", "driver").held_by
+
+    assert (step.possible, step.rule) == (True, "R18")
+    assert "prefer: production" in step.lifts
+    assert any(price.startswith("cuda moves from 13.0.2") for price in step.price)
+
+
+def test_what_the_wish_itself_holds_down_says_so():
+    """Nothing forbids CUDA 12.9 on a T4 but the site's own words."""
+    step = explained(["T4"], "ubuntu-22.04", "cuda", "cuda=12.8").held_by[0]
+    outside = explained(["T4"], "ubuntu-22.04", "cuda", "cuda=12.8.1").held_by[0]
+
+    assert (step.version, outside.version) == ("12.8.2", "12.8.2")
+    assert "is outside of that" in outside.because
+    assert "is outside of that" not in step.because
+
+
+def test_a_gpu_that_holds_others_down_is_named():
+    """Without the V100 the H100 could have branch 590."""
+    (step,) = explained(["V100 SXM2", "H100 SXM"], "ubuntu-24.04", "driver").held_by
+
+    assert "without the Tesla V100-SXM2: put it into another host" in step.lifts
+
+
+def test_another_wish_that_stands_in_the_way_is_named():
+    """torch 2.15 needs driver 580; the wish keeps 570."""
+    (step,) = explained(["A100 PCIe 80GB"], "ubuntu-24.04", "torch", "driver=570").held_by
+
+    assert step.rule == "R1"
+    assert "driver: auto instead of 570" in step.lifts
+
+
+def test_a_system_that_holds_a_wheel_down_is_named():
+    """glibc 2.17 ends at torch 2.6."""
+    target = target_of(["V100 SXM2"], "centos-7")
+    wish = Wish(driver="550", end_of_life_os="allow")
+    found = resolve_target(target, wish)
+    assert isinstance(found, StackSet)
+
+    (explanation,) = explain(target, wish, found, "torch")
+
+    assert explanation.held_by[0].rule == "R16"
+    assert any(lift.startswith("another system") for lift in explanation.held_by[0].lifts)
+
+
+@pytest.mark.parametrize(
+    ("part", "want", "note"),
+    [
+        ("tensorflow", ("tensorflow=none",), "none is asked for"),
+        ("container_toolkit", (), "nothing newer is in the tables"),
+        ("fabric_manager", (), "is not needed here"),
+        ("kernel_module", (), "it follows what the GPUs need"),
+    ],
+)
+def test_a_part_without_a_next_version_says_why(part, want, note):
+    """Instead of an empty answer."""
+    found = explained(["T4"], "ubuntu-22.04", part, *want)
+
+    assert note in found.note
+    assert found.held_by == ()
+
+
+def test_a_part_that_was_left_out_says_what_forbids_it():
+    """No official TensorFlow works on B200."""
+    found = explained(["B200"], "ubuntu-24.04", "tensorflow")
+
+    assert found.version is None
+    assert (found.held_by[0].version, found.held_by[0].rule) == ("2.21.0", "R11")
+    assert found.held_by[0].lifts == ("nothing that the tables know",)  # an older GPU is no way out
+
+
+def test_every_part_is_explained_when_none_is_named():
+    """In the order of the layers."""
+    target = target_of(["GB200"] * 4, "ubuntu-24.04")
+    found = resolve_target(target, Wish())
+    assert isinstance(found, StackSet)
+
+    assert [e.component for e in explain(target, Wish(), found)] == list(EXPLAINED)
+
+
+@pytest.mark.parametrize(("gpu", "os"), [("P100 PCIe", "ubuntu-22.04"), ("T4", "rocky-8"), ("B200", "debian-13")])
+def test_what_is_forbidden_is_really_refused(gpu, os):
+    """And what is possible really resolves."""
+    target = target_of([gpu], os)
+    found = resolve_target(target, Wish())
+    assert isinstance(found, StackSet)
+
+    steps = [(e.component, step) for e in explain(target, Wish(), found) for step in e.held_by]
+
+    assert len(steps) >= 5
+    for part, step in steps:
+        # cuDNN and NCCL are asked for with the toolkit as it is.
+        base = Wish(cuda=found.cuda or "auto") if part in ("cudnn", "nccl") else Wish()
+        answer = resolve_target(target, msgspec.structs.replace(base, **{part: step.version}))
+        assert isinstance(answer, StackSet if step.possible else Refusal), (part, step.version)
+
+
+def test_an_unknown_component_gets_a_suggestion():
+    """And the known ones may be written with a dash."""
+    assert component_named("Container-Toolkit") == "container_toolkit"
+    with pytest.raises(ValueError, match="Did you mean 'cudnn'"):
+        component_named("cudn")
