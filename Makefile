@@ -60,7 +60,7 @@ $(VENV)/.provision: EXTRAS := provision
 $(VENV)/.test: EXTRAS := provision,torch,dev
 $(VENV)/.provision $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "gpucheck: installing its Python packages ($(EXTRAS)) into $(VENV), at the versions of constraints.txt" >&2
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
 	@touch $@
 
 $(VENV)/bin/python:
