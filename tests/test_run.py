@@ -1,5 +1,7 @@
 import json
 
+import click
+import msgspec
 import pytest
 
 from gpucheck import run
@@ -58,6 +60,23 @@ def test_the_worst_comes_first_and_passes_are_one_line():
     assert "inventory" in body[0]
     assert "gpu:0000:04:00.0" in body[0]
     assert "driver" in body[-2]
+
+
+def test_one_cause_is_one_block():
+    """Without a driver six checks could not look, for one reason: it is told once, and every check is named."""
+    text = click.unstyle(render.to_text(quick(FakeHost(pci_=on_bus(p100(0), p100(1))))))
+
+    assert text.count("NVML gave no answer") == 1
+    assert "UNKNOWN fabric, inventory, nvlink, pcie-link, topology" in text
+
+
+def test_subjects_with_the_same_fault_stand_together():
+    narrow = [msgspec.structs.replace(p100(n), pcie=msgspec.structs.replace(p100(n).pcie, width=8)) for n in (0, 1)]
+    host = FakeHost(nvml_=reading(*narrow), pci_=on_bus(*narrow), driver_=LOADED)
+
+    text = click.unstyle(render.to_text(quick(host)))
+
+    assert "FAIL    pcie-link   gpu:0000:03:00.0, gpu:0000:04:00.0: 8 lanes, wanted 16 lanes" in text
 
 
 def broken(_values):

@@ -60,13 +60,23 @@ def row(report: Report) -> FleetRow:
         system=report.system.os_name,
         driver=report.versions.get("driver"),
         gpus=", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or None,
-        training=worst(f.verdict for f in training).value if training else None,
+        training=_training(report, worst(f.verdict for f in training)) if training else None,
         started=report.started,
         seconds=report.seconds,
         counts=report.counts,
         problems=tuple(problems),
         stand_ins=report.simulation.stand_ins if report.simulation else (),
     )
+
+
+def _training(report: Report, verdict: Verdict) -> str:
+    """The training verdict with what it was trained on: a pass on CPU ranks says nothing about the GPUs."""
+    run = next((m for name, m in report.measurements.items() if name.startswith("smoke-")), {})
+    devices = run.get("devices")
+    if not isinstance(devices, list | tuple) or not devices:
+        return verdict.value
+    kind = "CPU ranks" if run.get("placement") == "cpu" else "GPU ranks"
+    return f"{verdict.value} ({len(devices)} {kind})"
 
 
 def _problem(seen: str, why: str, fix: str) -> Finding:

@@ -29,8 +29,8 @@ def to_text(report: Report, *, verbose: bool = False) -> str:
         if verdict is Verdict.PASS and not verbose:
             lines += _passes(findings)
         else:
-            for finding in findings:
-                lines += _finding(finding, verbose=verbose)
+            for group in _alike(findings):
+                lines += _finding(group, verbose=verbose)
     lines += ["", _last(report)]
     return printable_lines(lines)
 
@@ -66,10 +66,22 @@ def _simulation(report: Report) -> str:
     return printable(f"hardware: {report.simulation.profile}{faults}")
 
 
-def _finding(finding: Finding, *, verbose: bool) -> Iterator[str]:
+def _alike(findings: list[Finding]) -> list[list[Finding]]:
+    """Findings that say the same of several subjects or checks, together: one cause is one block, not 56 lines."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        same = (finding.seen, finding.wanted, finding.unit, finding.cause, finding.why, finding.fix)
+        groups.setdefault(same if finding.verdict is not Verdict.PASS else (len(groups),), []).append(finding)
+    return list(groups.values())
+
+
+def _finding(group: list[Finding], *, verbose: bool) -> Iterator[str]:
+    finding = group[0]
     wanted = f", wanted {value(finding, finding.wanted)}" if finding.wanted is not None else ""
-    subject = f"{finding.subject}: " if finding.subject != "host" else ""
-    yield f"{verdict_word(finding.verdict)} {finding.check:<10} " + printable(
+    checks = ", ".join(dict.fromkeys(f.check for f in group))
+    subjects = ", ".join(dict.fromkeys(f.subject for f in group if f.subject != "host"))
+    subject = f"{subjects}: " if subjects else ""
+    yield f"{verdict_word(finding.verdict)} {checks:<10}  " + printable(
         f"{subject}{value(finding, finding.seen)}{wanted}"
     )
     indent = " " * 8
@@ -80,7 +92,7 @@ def _finding(finding: Finding, *, verbose: bool) -> Iterator[str]:
     if finding.cause:
         yield f"{indent}cause  {finding.cause} ({finding.confidence or 'possible'})"
     if verbose or finding.verdict in (Verdict.FAIL, Verdict.UNKNOWN):
-        for line in finding.evidence:
+        for line in dict.fromkeys(line for f in group for line in f.evidence):
             yield f"{indent}saw    {printable(line)}"
 
 

@@ -29,6 +29,20 @@ def test_every_host_is_a_row_and_every_simulated_row_says_so(tmp_path):
     assert lines[-1] == "PASS  2 hosts: 2 pass  SIMULATED"
 
 
+@pytest.mark.parametrize(("placement", "words"), [("cpu", "pass (2 CPU ranks)"), ("gpus", "pass (2 GPU ranks)")])
+def test_the_training_column_says_what_was_trained_on(tmp_path, placement, words):
+    """A pass on CPU ranks says nothing about the GPUs."""
+    path = write(tmp_path, "a")
+    report = json.loads(path.read_text())
+    report["findings"].append({"check": "smoke-ddp", "verdict": "pass", "subject": "host"})
+    report["measurements"]["smoke-ddp"] = {"devices": ["x", "y"], "placement": placement}
+    path.write_text(json.dumps(report))
+
+    (row,) = read_reports([path])
+
+    assert row.training == words
+
+
 def test_a_host_without_a_report_is_a_row_not_a_gap(tmp_path):
     """The host that is down is the one the operator must see."""
     fleet = merge(read_reports([write(tmp_path, "a")]), expected=["a", "dead"])
