@@ -4,9 +4,9 @@
 # usage: bench/stack.sh            needs: hyperfine
 set -euo pipefail
 cd "$(dirname "$0")/.."
-bin=.venv/bin
+. bench/_lib.sh
+need hyperfine "apt install hyperfine"
 out=bench/results/stack-$(date -u +%Y-%m-%d).md
-command -v hyperfine >/dev/null || { echo "bench/stack.sh needs hyperfine (apt install hyperfine)" >&2; exit 64; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 # 10 systems x 5 GPU sets = 50 groups of 20 hosts.
@@ -40,13 +40,5 @@ hyperfine --warmup 2 --runs 10 --shell none --export-markdown "$work/table.md" \
   --command-name "stack lock, nothing changed" "$lock -o $work/made.lock.yml" \
   --command-name "stack lock --common, 1000 hosts, $groups groups" \
   "$bin/gpucheck stack lock --common --upgrade --wish $work/torchless.yml --facts $work/facts.json -o $work/common.lock.yml"
-{
-  echo "# gpucheck stack, whole process"
-  echo
-  echo "$(date -u +%Y-%m-%d), $(nproc) x $(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1), $(uname -sr)," \
-    "$("$bin/python" -V), gpucheck $("$bin/gpucheck" --version | grep -o '[0-9][0-9.]*'), $(hyperfine --version)." \
-    "Load average at the start $(cut -d' ' -f1 /proc/loadavg)."
-  echo
-  cat "$work/table.md"
-} >"$out"
+{ result_head "gpucheck stack, whole process"; cat "$work/table.md"; } >"$out"
 echo "written: $out" >&2
