@@ -1,0 +1,54 @@
+"""The README is run: every gpucheck line in it, and every make target that it names."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from gpucheck.cli import main
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("gpucheck ")]
+# The exit status that each line is meant to show; the others pass.
+STATUS = {"nvlink-down": 2, "--gpu B200": 2}
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_every_command_does_what_it_is_shown_for(line, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(shlex.split(line)[1:])
+
+    out = capsys.readouterr().out
+    assert (stop.value.code or 0) == next((status for word, status in STATUS.items() if word in line), 0)
+    assert out.strip()
+
+
+def test_the_finding_shown_is_the_finding_printed(capsys):
+    """The example is a real one, to the letter."""
+    shown = next(block for block in BLOCKS if block.startswith("FAIL "))
+
+    with pytest.raises(SystemExit):
+        main(shlex.split("verify --simulate hgx-h100-x8 --level quick --fault nvlink-down:gpu=2,link=3"))
+
+    assert shown in re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+
+
+def test_every_target_named_exists():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+    for target in set(re.findall(r"(?:`|^)make ([a-z-]+)", README, re.MULTILINE)):
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"make {target}"
+
+
+def test_every_command_of_the_table_exists():
+    modules = {path.stem for path in (ROOT / "gpucheck/cli").glob("[a-z]*.py")}
+
+    assert set(re.findall(r"^\| `gpucheck ([a-z]+)", README, re.MULTILINE)) <= modules
+
+
+def test_every_path_named_exists():
+    for path in re.findall(r"`((?:playbooks|bench|tests|images|gpucheck)/[a-z/-]*)`", README):
+        assert (ROOT / path).exists(), path
