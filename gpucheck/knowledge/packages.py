@@ -19,22 +19,27 @@ class Key(_Row, frozen=True, kw_only=True):
     unconfirmed: str | None = None
 
 
+Signed = Literal["packages", "metadata", "both"]
+
+
 class ToolkitRepository(_Row, frozen=True, kw_only=True):
-    """The container toolkit's own repository."""
+    """The container toolkit's own repository. signed: what of an rpm repository carries a signature."""
 
     apt_url: str
     dnf_url: str
     key_url: str
     fingerprint: str
     keyring: str
+    signed: Signed
 
 
 class Repositories(_Row, frozen=True, kw_only=True):
-    """Where packages come from. keys: by folder of NVIDIA's CUDA repository."""
+    """Where packages come from. keys: by folder of NVIDIA's CUDA repository. signed: as for the toolkit's."""
 
     source: tuple[str, ...]
     cuda_url: str
     keyring: str
+    signed: Signed
     keys: dict[str, Key]
     container_toolkit: ToolkitRepository
 

@@ -56,7 +56,12 @@ def wish(lab: Lab, key_fingerprint: str, torch_version: str) -> dict[str, Any]:
 
     def mirrored(path: str) -> dict[str, str]:
         url = f"http://{lab.mirror_ip}/{path}/"
-        return {"url": url, "key_url": f"{url}{catalogue.KEY_NAME}", "key_fingerprint": key_fingerprint}
+        return {
+            "url": url,
+            "key_url": f"{url}{catalogue.KEY_NAME}",
+            "key_fingerprint": key_fingerprint,
+            "signed": "both",
+        }
 
     return {
         "torch": torch_version,

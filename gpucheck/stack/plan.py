@@ -156,24 +156,26 @@ def _repositories(system: OperatingSystem, arch: str, wish: Wish, stack: StackSe
     key = table.keys[distro]
     base = table.cuda_url.format(distro=distro, arch=arch)
     name = "nvidia-cuda" if apt else f"cuda-{distro}-{arch}"
-    cuda = _repository(name, base, f"{base}{key.file}", key.fingerprint, table.keyring if apt else None)
+    cuda = _repository(name, base, (f"{base}{key.file}", key.fingerprint), table.keyring if apt else None, table.signed)
     found = [_mirrored(cuda, wish, ("nvidia-cuda", name), distro, arch)]
     if stack.container_toolkit:
         box = table.container_toolkit
         url = (box.apt_url if apt else box.dnf_url).format(
             deb_arch="amd64" if arch == "x86_64" else "arm64", uname_arch="x86_64" if arch == "x86_64" else "aarch64"
         )
-        tool = _repository("nvidia-container-toolkit", url, box.key_url, box.fingerprint, box.keyring if apt else None)
+        keyring = box.keyring if apt else None
+        tool = _repository("nvidia-container-toolkit", url, (box.key_url, box.fingerprint), keyring, box.signed)
         found.append(_mirrored(tool, wish, ("nvidia-container-toolkit",), distro, arch))
     return found
 
 
 def _repository(
-    name: str, url: str, key_url: str, fingerprint: str | None, keyring: str | None
+    name: str, url: str, key: tuple[str, str | None], keyring: str | None, signed: str
 ) -> dict[str, str | None]:
-    common: dict[str, str | None] = {"name": name, "kind": "apt" if keyring else "dnf", "url": url}
-    key = {"key_url": key_url, "key_fingerprint": fingerprint}
-    return {**common, "suite": "/", **key, "keyring": keyring} if keyring else {**common, **key}
+    """key: URL and fingerprint. signed counts for dnf alone: apt always checks the metadata and nothing else."""
+    row: dict[str, str | None] = {"name": name, "kind": "apt" if keyring else "dnf", "url": url}
+    row |= {"key_url": key[0], "key_fingerprint": key[1]}
+    return row | ({"suite": "/", "keyring": keyring} if keyring else {"signed": signed})
 
 
 def _mirrored(
@@ -186,6 +188,8 @@ def _mirrored(
         # A mirror signs with its own key: NVIDIA's fingerprint would only mislead.
         if override.key_url:
             result["key_fingerprint"] = None
+        if override.signed and "signed" in result:
+            result["signed"] = override.signed
         for field in ("url", "key_url", "key_fingerprint"):
             value = getattr(override, field)
             if value:

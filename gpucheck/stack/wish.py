@@ -18,12 +18,19 @@ class WishError(Exception):
     """stack.yml, or a wish on the command line, cannot be understood. The message says where and what to do."""
 
 
+SIGNED = ("packages", "metadata", "both")
+
+
 class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A site's own mirror. url and key_url may hold ``{distro}`` (rhel9) and ``{arch}`` (x86_64 or sbsa)."""
+    """A site's own mirror. url and key_url may hold ``{distro}`` (rhel9) and ``{arch}`` (x86_64 or sbsa).
+
+    signed: what of an rpm repository carries the mirror's signature: packages, metadata or both.
+    """
 
     url: str | None = None
     key_url: str | None = None
     key_fingerprint: str | None = None
+    signed: Literal["packages", "metadata", "both"] | None = None
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,5 +198,7 @@ def _repositories(node: Any, name: str) -> dict[str, Repository]:
             if field not in Repository.__struct_fields__:
                 raise WishError(f"{where}: no such key. {did_you_mean(field, Repository.__struct_fields__)}")
             fields[field] = _scalar(inner, where)
-        repositories[key] = Repository(**fields)
+            if field == "signed" and fields[field] not in SIGNED:
+                raise WishError(f"{where}: {fields[field]!r} is none of {', '.join(SIGNED)}")
+        repositories[key] = msgspec.convert(fields, Repository)
     return repositories

@@ -20,23 +20,33 @@ def test_a_second_entry_for_a_planned_repository_is_a_rival(machine, name, line,
     assert bool(machine.compare()["host"]["rivals"]) is rival
 
 
-def test_a_dnf_repository_checks_packages_and_metadata(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("signed", "checks"), [("both", (1, 1)), ("packages", (1, 0)), ("metadata", (0, 1))])
+def test_a_dnf_repository_checks_what_its_publisher_signs(tmp_path, monkeypatch, signed, checks):
+    """Asking for more refuses a good repository, asking for less lets a bad one in."""
     for name in ("YUM_REPOS", "RPM_KEYS"):
         monkeypatch.setattr(repository_code, name, str(tmp_path))
     key = DATA / "signing-key-rsa2048.asc"
     (tmp_path / "RPM-GPG-KEY-cuda").write_bytes(key.read_bytes())
     plan = {
         "repositories": [
-            {"name": "cuda", "kind": "dnf", "url": "https://m/", "key_fingerprint": None, "key_url": "https://m/k"}
+            {
+                "name": "cuda",
+                "kind": "dnf",
+                "url": "https://m/",
+                "key_fingerprint": None,
+                "key_url": "https://m/k",
+                "signed": signed,
+            }
         ]
     }
     path = tmp_path / "cuda.repo"
-    good = f"[cuda]\nbaseurl = https://m/\nenabled = 1\ngpgcheck = 1\nrepo_gpgcheck = 1\ngpgkey = file://{tmp_path}/RPM-GPG-KEY-cuda\n"
+    settings = f"[cuda]\nbaseurl = https://m/\nenabled = 1\ngpgcheck = {checks[0]}\nrepo_gpgcheck = {checks[1]}\n"
+    good = f"{settings}gpgkey = file://{tmp_path}/RPM-GPG-KEY-cuda\n"
     path.write_text(good)
     assert repository_code.differences(plan, ["90ffeed0"]) == []
     assert repository_code.differences(plan, []) == ["cuda: its key is not imported into rpm"]
 
-    path.write_text(good.replace("repo_gpgcheck = 1", "repo_gpgcheck = 0"))
+    path.write_text(good.replace(f"repo_gpgcheck = {checks[1]}", f"repo_gpgcheck = {1 - checks[1]}"))
     assert repository_code.differences(plan, ["90ffeed0"]) == [f"cuda: {path} is missing or different"]
 
 

@@ -108,6 +108,16 @@ def test_a_sites_mirror_replaces_url_and_key():
     assert dnf["key_fingerprint"] == "ABCD"
 
 
+def test_what_is_signed_follows_the_publisher_and_the_sites_mirror():
+    """NVIDIA signs the CUDA packages, and of the toolkit repository only the metadata: dnf must ask for no more."""
+    nvidia = planned("rocky-9", "t4-x1").repositories
+    mirror = planned("rocky-9", "t4-x1", Wish(repositories={"nvidia-cuda": Repository(signed="both")})).repositories
+
+    assert [repository["signed"] for repository in nvidia] == ["packages", "metadata"]
+    assert [repository["signed"] for repository in mirror] == ["both", "metadata"]
+    assert all("signed" not in repository for repository in planned("ubuntu-22.04", "t4-x1").repositories)
+
+
 def test_parts_that_are_not_wanted_have_no_packages():
     """none leaves out; without a toolkit there is no cuDNN and no NCCL either."""
     found = planned("rocky-9", "t4-x1", Wish(cuda="none", container_toolkit="none"))

@@ -19,6 +19,10 @@ from gpucheck.stack import Wish, WishError, parse_wish, read_wish, wants
         ("cuda: 'auto\n", "stack.yml:2: not YAML"),
         ("kernel_module: opne\n", "stack.yml:1: kernel_module: 'opne' is not possible. Did you mean 'open'?"),
         (
+            "repositories:\n  nvidia-cuda:\n    signed: all\n",
+            "stack.yml:3: repositories.nvidia-cuda.signed: 'all' is none of packages, metadata, both",
+        ),
+        (
             "repositories:\n  nvidia-cuda:\n    ulr: x\n",
             "stack.yml:3: repositories.nvidia-cuda.ulr: no such key. Did you",
         ),

@@ -26,14 +26,11 @@ def source_line(repository):
 
 
 def yum_file(repository):
-    """The settings that the .repo file must hold: the signed metadata is always checked, it vouches for every package.
-
-    gpgcheck false is for a publisher that signs only its metadata.
-    """
+    """The settings that the .repo file must hold; at least one of packages and metadata is always checked."""
     return {
         "baseurl": repository["url"],
-        "gpgcheck": "1" if repository.get("gpgcheck", True) else "0",
-        "repo_gpgcheck": "1",
+        "gpgcheck": "0" if repository["signed"] == "metadata" else "1",
+        "repo_gpgcheck": "0" if repository["signed"] == "packages" else "1",
         "enabled": "1",
         "gpgkey": "file://" + paths(repository)[1],
     }
