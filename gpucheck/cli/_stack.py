@@ -150,7 +150,8 @@ def expanded(gpus: tuple[str, ...]) -> list[str]:
     names: list[str] = []
     for text in gpus:
         count, times, name = text.partition("x")
-        if times and count.strip().isdigit() and name.strip():
+        # 0x15f8 is a PCI id, and no number of GPUs called 15f8.
+        if times and count.strip().isdigit() and name.strip() and not text.lower().startswith("0x"):
             if not 0 < int(count) <= 64:
                 raise Problem(f"--gpu {text}: a host has 1 to 64 GPUs")
             names += [name.strip()] * int(count)

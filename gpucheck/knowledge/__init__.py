@@ -10,11 +10,9 @@ from gpucheck.knowledge.gpus import (
     Generation,
     GpuModel,
     code_runs,
-    find_gpu,
     generation_of,
-    gpu_by_pci_id,
     gpu_table,
-    similar_gpus,
+    gpus,
 )
 from gpucheck.knowledge.links import (
     Limits,
@@ -28,6 +26,7 @@ from gpucheck.knowledge.links import (
     pcie_gb_s,
     pcie_limits,
 )
+from gpucheck.knowledge.names import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
 
 __all__ = [
     "Cause",
@@ -43,6 +42,8 @@ __all__ = [
     "generation_of",
     "gpu_by_pci_id",
     "gpu_table",
+    "gpus",
+    "gpus_of_family",
     "nvlink_factor",
     "nvlink_gb_s_per_link",
     "nvlink_limits",

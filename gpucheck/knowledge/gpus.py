@@ -1,7 +1,5 @@
-"""The GPU table, and finding a GPU by what people call it: marketing name, NVML name, or PCI device id."""
+"""Every GPU that is known: the rows of gpus.yml, and the boards of boards.yml, which share the facts of their chip."""
 
-import difflib
-import re
 from collections.abc import Iterable
 from functools import cache
 from typing import Literal
@@ -11,8 +9,8 @@ import msgspec
 from gpucheck.knowledge._load import table
 
 Flavour = Literal["open", "proprietary", "either"]
-# The end of an NVML name that tells no products apart: ``-16GB``, ``-32GB-LS``, `` 80GB HBM2e``.
-MEMORY_AND_REVISION = re.compile(r"[-_ ]\d+ ?GB([-_ ]HBM\w+)?([-_ ](N|LS|LSB|TS))?\s*$", re.IGNORECASE)
+# The oldest branch that the open kernel modules can say anything about; boards in its first list are older than it.
+OPEN_MODULES_FROM = 515
 
 
 class FirstDriver(msgspec.Struct, frozen=True, kw_only=True, rename={"is_": "is"}):
@@ -45,6 +43,7 @@ class GpuModel(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"
     """One GPU product. Absent ends (last_driver_branch, max_cuda) mean that no end is known.
 
     grace: sits beside a Grace CPU, so the host is aarch64 and the kernel modules are open.
+    general_knowledge: the facts of its chip are not confirmed by a source.
     """
 
     name: str
@@ -64,6 +63,46 @@ class GpuModel(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"
     grace: bool = False
     forward_compatibility: bool | None = None
     note: str | None = None
+    general_knowledge: bool = False
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"}):
+    """One product of a chip family. first: the oldest release of the open modules that lists it. width: PCIe lanes."""
+
+    name: str
+    pci_ids: tuple[str, ...]
+    cls: Literal["datacenter", "geforce", "workstation"]
+    aliases: tuple[str, ...] = ()
+    first: str | None = None
+    width: int | None = None
+    nvlink: GpuNvLink | None = None
+    fabric: Literal["nvswitch"] | None = None
+
+
+class Family(msgspec.Struct, frozen=True, kw_only=True):
+    """What all boards of a chip share."""
+
+    chip: str
+    architecture: str
+    compute_capability: str
+    kernel_module: Flavour
+    min_cuda_native: str
+    boards: tuple[Board, ...]
+    last_driver_branch: str | None = None
+    max_cuda: str | None = None
+    pcie: GpuPcie | None = None
+    grace: bool = False
+
+
+class BoardTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """boards.yml."""
+
+    schema_: Literal["gpucheck.knowledge.boards/1"]
+    as_of: str
+    source: tuple[str, ...]
+    notes: tuple[str, ...]
+    unconfirmed: tuple[str, ...]
+    families: tuple[Family, ...]
 
 
 class Generation(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,54 +136,51 @@ class GpuTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sc
 
 
 def gpu_table() -> GpuTable:
-    """The whole table. Raises KnowledgeError if the file is damaged."""
+    """gpus.yml. Raises KnowledgeError if the file is damaged."""
     return table("gpus.yml", GpuTable)
 
 
-def plain(name: str) -> str:
-    """A name as people type it, reduced to what tells products apart: ``NVIDIA GeForce RTX 4090`` -> ``rtx4090``."""
-    words = re.sub(r"[^a-z0-9]+", " ", name.lower()).split()
-    return "".join(word for word in words if word not in {"nvidia", "tesla", "geforce", "quadro", "gpu"})
-
-
 @cache
-def _by_name() -> dict[str, GpuModel]:
-    return {plain(name): gpu for gpu in gpu_table().gpus for name in (*gpu.aliases, gpu.name)}
+def gpus() -> tuple[GpuModel, ...]:
+    """Every GPU that is known. Raises KnowledgeError if a file is damaged."""
+    families = table("boards.yml", BoardTable).families
+    return (*gpu_table().gpus, *(_model(family, board) for family in families for board in family.boards))
 
 
-@cache
-def _by_pci_id() -> dict[str, GpuModel]:
-    return {pci_id: gpu for gpu in gpu_table().gpus for pci_id in gpu.pci_ids}
+def _model(family: Family, board: Board) -> GpuModel:
+    pcie = family.pcie
+    if pcie is not None and board.width is not None:
+        pcie = msgspec.structs.replace(pcie, width=board.width)
+    return GpuModel(
+        name=board.name,
+        aliases=board.aliases,
+        pci_ids=board.pci_ids,
+        architecture=family.architecture,
+        compute_capability=family.compute_capability,
+        cls=board.cls,
+        kernel_module=family.kernel_module,
+        first_driver=_first_driver(family, board),
+        min_cuda_native=family.min_cuda_native,
+        last_driver_branch=family.last_driver_branch,
+        max_cuda=family.max_cuda,
+        nvlink=board.nvlink,
+        pcie=pcie,
+        fabric=board.fabric,
+        grace=family.grace,
+        general_knowledge=True,
+    )
 
 
-def gpu_by_pci_id(device_id: str) -> GpuModel | None:
-    """The GPU with this device id (``15f8``, ``0x15F8`` or ``10de:15f8``), or None."""
-    return _by_pci_id().get(device_id.lower().removeprefix("10de:").removeprefix("0x"))
-
-
-def find_gpu(text: str) -> GpuModel | None:
-    """The GPU that a marketing name, NVML name or PCI device id means, or None.
-
-    NVML names carry memory sizes and revisions that the table may not (``Tesla V100-SXM2-16GB-N``): these are ignored,
-    anything else is not: an RTX 4090 Ti is no RTX 4090.
-    """
-    known = _by_name()
-    key = plain(text)
-    if key in known:
-        return known[key]
-    by_id = gpu_by_pci_id(text.strip())
-    if by_id is not None:
-        return by_id
-    return known.get(plain(MEMORY_AND_REVISION.sub("", text)))
-
-
-def similar_gpus(text: str, count: int = 3) -> tuple[str, ...]:
-    """Names near to one that was not found, best first; empty when nothing is near."""
-    known = _by_name()
-    key = plain(text)
-    near = difflib.get_close_matches(key, known, n=count * 2, cutoff=0.5)
-    inside = [name for name in known if len(key) > 2 and (key in name or name in key)]
-    return tuple(dict.fromkeys(known[name].name for name in (*inside, *near)))[:count]
+def _first_driver(family: Family, board: Board) -> FirstDriver:
+    if board.first is None:
+        branch = min("470", family.last_driver_branch or "470", key=int)
+        evidence = f"{family.architecture} is older than branch {branch}"
+        return FirstDriver(branch=branch, is_="at-most", evidence=evidence)
+    branch = board.first.partition(".")[0]
+    if int(branch) > OPEN_MODULES_FROM:
+        return FirstDriver(branch=branch, is_="proven", evidence=f"open-readme:{board.first}")
+    evidence = f"open-readme:{board.first}; 470 from general knowledge"
+    return FirstDriver(branch="470", is_="assumed", evidence=evidence)
 
 
 def generation_of(device_id: str) -> Generation | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.knowledge import gpu_table, tables
+from gpucheck.knowledge import gpus, tables
 from gpucheck.stack.candidates import PARTS, chosen, plain, versions
 from gpucheck.stack.resolve import search
 from gpucheck.stack.rules_driver import r2_full_function
@@ -208,7 +208,7 @@ def _other_system(target: Target, asked: Wish) -> Iterator[str]:
 def _newer_gpu(target: Target, asked: Wish) -> Iterator[str]:
     """The oldest data-center GPU that would do; it must be newer than the oldest GPU here."""
     oldest = min(cc(gpu.compute_capability) for gpu in target.models)
-    rows = [gpu for gpu in gpu_table().gpus if gpu.cls == "datacenter" and cc(gpu.compute_capability) > oldest]
+    rows = [gpu for gpu in gpus() if gpu.cls == "datacenter" and cc(gpu.compute_capability) > oldest]
     for gpu in sorted(rows, key=lambda gpu: cc(gpu.compute_capability)):
         if _works(msgspec.structs.replace(target, gpus=(gpu,), nvswitches=None), asked):
             yield f"other GPUs: from {gpu.architecture} on (asked for a {gpu.name})"

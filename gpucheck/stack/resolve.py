@@ -6,13 +6,13 @@ tried best first, and given a driver every other part is chosen by itself. Nothi
 
 from collections.abc import Iterator, Sequence
 
-from gpucheck.knowledge import GpuModel, find_gpu, similar_gpus, tables
+from gpucheck.knowledge import tables
 from gpucheck.knowledge.tables import Branch
 from gpucheck.stack import rules_driver as driver_rules
 from gpucheck.stack import rules_wheels as wheel_rules
 from gpucheck.stack.advice import conflicts
 from gpucheck.stack.parts import Chosen, container_toolkit, libraries, part
-from gpucheck.stack.systems import find_os, normal_arch
+from gpucheck.stack.targets import target_of
 from gpucheck.stack.types import (
     Clash,
     DriverChoice,
@@ -21,7 +21,6 @@ from gpucheck.stack.types import (
     Refusal,
     StackSet,
     Target,
-    UnknownInput,
 )
 from gpucheck.stack.versions import request
 from gpucheck.stack.wish import Wish
@@ -40,24 +39,6 @@ def resolve(
     arch None: that of the GPUs (Grace is sbsa), else x86_64. Raises UnknownInput with what was probably meant.
     """
     return resolve_target(target_of(gpus, os, arch, nvswitches=nvswitches), wish or Wish())
-
-
-def target_of(gpus: Sequence[str], os: str, arch: str | None = None, *, nvswitches: int | None = None) -> Target:
-    """Look every name up. Raises UnknownInput."""
-    models = sorted((_gpu(text) for text in gpus), key=lambda gpu: gpu.pci_ids[0])
-    if not models:
-        raise UnknownInput("no GPU was named: say --gpu MODEL, for example --gpu 'H100 SXM'")
-    chosen = normal_arch(arch) if arch else ("sbsa" if any(gpu.grace for gpu in models) else "x86_64")
-    return Target(gpus=tuple(models), os=find_os(os), arch=chosen, nvswitches=nvswitches)
-
-
-def _gpu(text: str) -> GpuModel:
-    gpu = find_gpu(text)
-    if gpu is not None:
-        return gpu
-    near = similar_gpus(text)
-    hint = f"Did you mean {' or '.join(repr(name) for name in near)}?" if near else "No name in the tables is near."
-    raise UnknownInput(f"GPU {text!r} is not known. {hint}")
 
 
 def resolve_target(target: Target, wish: Wish) -> StackSet | Refusal:
@@ -175,6 +156,15 @@ def _driver_reasons(target: Target, branch: Branch, choice: DriverChoice) -> Ite
         yield Reason(component="driver", because=text, rule="R15", source="driver-install-guide", confirmed=False)
 
 
+def _assumptions(target: Target) -> Iterator[Reason]:
+    for text in target.taken:
+        yield Reason(component="gpus", because=text, rule="R17", source="the wish", confirmed=False)
+    for gpu in target.models:
+        if gpu.general_knowledge:
+            text = f"{driver_rules.is_a(gpu)}: known in general, not from a source that was read"
+            yield Reason(component="gpus", because=text, rule="R9", source="spec-lists", confirmed=False)
+
+
 def _no_branch(wanted: str) -> Clash:
     known = ", ".join(b.branch for b in tables.drivers().branches if b.state == "supported" and b.last)
     return Clash(
@@ -193,7 +183,7 @@ def _complete(
     target: Target, wish: Wish, driver: DriverChoice, reasons: tuple[Reason, ...], *, full: bool
 ) -> StackSet | Clash:
     """Every other part, given the driver. A part left to us that cannot be had is left out with its reason."""
-    why = list(reasons)
+    why = [*reasons, *_assumptions(target)]
     torch = part(wheel_rules.choose_torch(target, driver.version, wish.torch), wish.torch, why)
     if isinstance(torch, Clash):
         return torch

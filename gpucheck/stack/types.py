@@ -11,12 +11,16 @@ SCHEMA = "gpucheck.stack/1"
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of host. gpus: every GPU of it, ordered by PCI id; nvswitches None = the PCI bus was not read."""
+    """One kind of host. gpus: every GPU of it, ordered by PCI id; nvswitches None = the PCI bus was not read.
+
+    taken: what was taken for granted where a name means several boards, in words.
+    """
 
     gpus: tuple[GpuModel, ...]
     os: OperatingSystem
     arch: Literal["x86_64", "sbsa"]
     nvswitches: int | None = None
+    taken: tuple[str, ...] = ()
 
     @property
     def models(self) -> tuple[GpuModel, ...]:

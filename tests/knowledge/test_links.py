@@ -66,7 +66,7 @@ def test_what_is_no_pcie_path_has_no_factor(path_class):
 
 def test_every_nvlink_generation_in_use_has_factors_for_both_engines():
     """A GPU with NVLink can always be judged."""
-    for gpu in knowledge.gpu_table().gpus:
+    for gpu in knowledge.gpus():
         if gpu.nvlink:
             assert 0.5 < knowledge.nvlink_factor(gpu.nvlink.generation, "ce") <= 1
             assert 0.5 < knowledge.nvlink_factor(gpu.nvlink.generation, "sm") <= 1

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import yaml
 
-from gpucheck.knowledge import find_gpu, generation_of, gpu_table, nvlink_rate, tables
+from gpucheck.knowledge import find_gpu, generation_of, gpus, nvlink_rate, tables
 from gpucheck.knowledge._load import FOLDER
 from gpucheck.knowledge.packages import packages
 from gpucheck.stack.versions import cc, major, parse
 
-GPUS = gpu_table().gpus
+GPUS = gpus()
 BRANCHES = {branch.branch: branch for branch in tables.drivers().branches}
 FILES = sorted(FOLDER.glob("*.yml"))
 # These two tables describe their sources in words, row by row.

@@ -58,7 +58,7 @@ def test_an_impossible_wish_is_exit_2_with_conflicts():
 @pytest.mark.parametrize(
     ("words", "status", "says"),
     [
-        (["--gpu", "P100", "--os", "ubuntu-22.04"], 3, "Did you mean"),
+        (["--gpu", "P1000", "--os", "ubuntu-22.04"], 3, "Did you mean"),
         (["--gpu", "ffff", "--os", "ubuntu-22.04"], 3, "'ffff' is not known"),
         (["--gpu", "T4", "--os", "ubuntu-22.05"], 3, "Did you mean ubuntu-22.04"),
         (["--gpu", "T4", "--os", "ubuntu-22.04", "--arch", "mips"], 3, "x86_64, sbsa"),
@@ -167,7 +167,7 @@ def test_a_refused_host_is_named_and_the_others_are_locked(site):
 def test_an_unknown_gpu_on_a_host_is_exit_3(site):
     """Unknown is not impossible."""
     odd = host("rocky-9", "t4-x1", "odd")
-    odd = msgspec.structs.replace(odd, gpus=(msgspec.structs.replace(odd.gpus[0], device_id="2c02"),))
+    odd = msgspec.structs.replace(odd, gpus=(msgspec.structs.replace(odd.gpus[0], device_id="2cff"),))
     (site / "odd.json").write_bytes(msgspec.json.encode(odd))
 
     assert run(*lock_words(site, "--facts", site / "odd.json")).exit_code == 3

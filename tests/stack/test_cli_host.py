@@ -86,7 +86,7 @@ def test_a_simulated_answer_says_so_in_both_formats(here):
 
 @pytest.mark.parametrize(
     ("pci", "says"),
-    [((), "no NVIDIA GPU on its PCI bus"), (on_bus(msgspec.structs.replace(p100(0), device_id="2c02")), "10de:2c02")],
+    [((), "no NVIDIA GPU on its PCI bus"), (on_bus(msgspec.structs.replace(p100(0), device_id="2cff")), "10de:2cff")],
 )
 def test_a_host_that_cannot_be_resolved_for_is_unknown(here, pci, says):
     """Nothing was looked at, so nothing is impossible."""

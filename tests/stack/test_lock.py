@@ -88,8 +88,8 @@ def test_a_host_without_gpus_is_refused_by_itself():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"gpus": (LAB[0].gpus[0], msgspec.structs.replace(LAB[0].gpus[1], device_id="2c02"))}, "10de:2c02"),
-        ({"gpus": (msgspec.structs.replace(LAB[0].gpus[0], device_id="1180"),)}, "Kepler or older"),
+        ({"gpus": (LAB[0].gpus[0], msgspec.structs.replace(LAB[0].gpus[1], device_id="2cff"))}, "10de:2cff"),
+        ({"gpus": (msgspec.structs.replace(LAB[0].gpus[0], device_id="11ff"),)}, "Kepler or older"),
         ({"os": msgspec.structs.replace(LAB[0].os, id="plan9")}, "operating system 'plan9-22.04'"),
         ({"arch": "riscv64"}, "architecture 'riscv64'"),
     ],

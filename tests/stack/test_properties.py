@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucheck.knowledge import gpu_table, tables
+from gpucheck.knowledge import gpus, tables
 from gpucheck.stack import Refusal, StackSet, Wish, resolve_target
 from gpucheck.stack.candidates import PARTS, chosen, plain
 from gpucheck.stack.common import lock_common
@@ -17,7 +17,7 @@ from gpucheck.stack.resolve import target_of
 from gpucheck.stack.versions import cc, major, parse
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
-NAMES = [gpu.name for gpu in gpu_table().gpus]
+NAMES = [gpu.name for gpu in gpus()]
 OSES = [system.id for system in tables.operating_systems().systems]
 WISHES: dict[str, list[str]] = {
     "driver": ["auto", "580", "595", "615", "535", "580.95.05", ">=590"],

@@ -264,9 +264,47 @@ def test_what_is_not_known_is_said_to_be_unknown(gpus, os):
 
 
 def test_an_unknown_gpu_gets_a_suggestion():
-    """P100 is two products."""
-    with pytest.raises(UnknownInput, match="Did you mean 'Tesla P100-PCIE'"):
-        resolve(["P100"], "ubuntu-22.04")
+    """There is a Quadro P1000, which the tables do not know."""
+    with pytest.raises(UnknownInput, match="Did you mean 'Quadro P6000'"):
+        resolve(["P1000"], "ubuntu-22.04")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "nvswitches", "board", "fabric_manager"),
+    [
+        (["P100"] * 2, None, "Tesla P100-PCIE", False),
+        (["A100"] * 2, None, "NVIDIA A100-PCIE-40GB", False),
+        (["A100"] * 8, None, "NVIDIA A100-SXM4-40GB", True),
+        (["H100"] * 8, None, "NVIDIA H100 80GB HBM3", True),
+        (["H100"] * 8, 0, "NVIDIA H100 PCIe", False),
+        (["A100 SXM"] * 4, None, "NVIDIA A100-SXM4-40GB", False),
+    ],
+)
+def test_a_name_of_several_boards_is_taken_for_one_and_that_is_said(gpus, nvswitches, board, fabric_manager):
+    """They share everything but the switch fabric, which the number of GPUs or of switches decides."""
+    found = resolve(gpus, "ubuntu-22.04", nvswitches=nvswitches)
+
+    assert isinstance(found, StackSet)
+    assert set(found.gpus) == {board}
+    assert (found.fabric_manager is not None) is fabric_manager
+    assert any(gpus[0] in r.because and board in r.because and not r.confirmed for r in found.reasons)
+
+
+def test_a_volta_and_an_ampere_by_their_short_names_get_the_proprietary_modules():
+    """V100 and A100 in one host."""
+    found = resolve(["V100", "A100"], "ubuntu-22.04")
+
+    assert isinstance(found, StackSet)
+    assert (found.driver.kernel_module, found.driver.branch) == ("proprietary", "580")
+
+
+@pytest.mark.parametrize("gpu", ["Tesla M2090", "GTX 780", "K20", "Tesla K80"])
+def test_a_gpu_older_than_maxwell_is_refused_by_name(gpu):
+    """Fermi and Kepler have no supported driver any more."""
+    found = resolve([gpu], "ubuntu-22.04")
+
+    assert isinstance(found, Refusal)
+    assert "no supported driver drives" in found.conflicts[0].because
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,39 @@
+"""From names that people type to the kind of host that is meant."""
+
+from collections.abc import Sequence
+
+from gpucheck.knowledge import GpuModel, find_gpu, gpu_table, gpus_of_family, similar_gpus
+from gpucheck.stack.systems import find_os, normal_arch
+from gpucheck.stack.types import Target, UnknownInput
+
+
+def target_of(gpus: Sequence[str], os: str, arch: str | None = None, *, nvswitches: int | None = None) -> Target:
+    """Look every name up. A name that means several boards (``A100``) is taken for one of them, and that is said.
+
+    Raises UnknownInput with what was probably meant.
+    """
+    if not gpus:
+        raise UnknownInput("no GPU was named: say --gpu MODEL, for example --gpu 'H100 SXM'")
+    many = len(gpus) >= gpu_table().nvswitch_from_gpus if nvswitches is None else nvswitches > 0
+    named = {text: _board(text, switched=many) for text in gpus}
+    models = sorted((named[text][0] for text in gpus), key=lambda gpu: gpu.pci_ids[0])
+    chosen = normal_arch(arch) if arch else ("sbsa" if any(gpu.grace for gpu in models) else "x86_64")
+    taken = tuple(note for _, note in named.values() if note)
+    return Target(gpus=tuple(models), os=find_os(os), arch=chosen, nvswitches=nvswitches, taken=taken)
+
+
+def _board(text: str, *, switched: bool) -> tuple[GpuModel, str | None]:
+    """The board, and what was taken for granted. switched: the host looks like one with NVSwitch."""
+    gpu = find_gpu(text)
+    if gpu is not None:
+        return gpu, None
+    family = gpus_of_family(text)
+    if len({(gpu.architecture, gpu.compute_capability, gpu.kernel_module, gpu.grace) for gpu in family}) == 1:
+        chosen = next((gpu for gpu in family if (gpu.fabric is not None) is switched), family[0])
+        if len(family) == 1:
+            return chosen, None
+        names = ", ".join(gpu.name for gpu in family)
+        return chosen, f"{text} means any of {names}: taken for {chosen.name}. Name the board to be sure"
+    near = tuple(gpu.name for gpu in family) or similar_gpus(text)
+    hint = f"Did you mean {' or '.join(repr(name) for name in near)}?" if near else "No name in the tables is near."
+    raise UnknownInput(f"GPU {text!r} is not known. {hint}")
