@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.model.health import Health
+
 
 class PcieLink(msgspec.Struct, frozen=True, kw_only=True):
     """One PCIe link as trained now and as its two ends allow. None is "was not told".
@@ -22,11 +24,34 @@ class PcieLink(msgspec.Struct, frozen=True, kw_only=True):
     device_max_generation: int | None = None
 
 
+class AcsControl(msgspec.Struct, frozen=True, kw_only=True):
+    """The Access Control Services registers of a bridge (PCIe base specification 7.7.7), raw 16-bit values."""
+
+    capability: int
+    control: int
+
+
+class AerCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """Advanced Error Reporting totals of one function since boot, from aer_dev_{correctable,nonfatal,fatal}."""
+
+    correctable: int
+    non_fatal: int
+    fatal: int
+
+
 class PciDevice(msgspec.Struct, frozen=True, kw_only=True):
     """One PCI function as sysfs shows it. Ids are four lower-case hex digits, class six (``030200``).
 
     path: bus ids from the root port down to the upstream bridge, empty for a device on the root bus.
     numa_node: None where the firmware did not say (sysfs prints -1).
+    kind: of a bridge, what its PCI Express capability says it is; ``bridge`` where that could not be read (only the
+    first 64 bytes of configuration space are readable without root). None for everything that is no bridge.
+    link: of a root port or a switch's downstream port the link below it, of every other function the link above it.
+    acs: None where the function has no ACS or it could not be read; config_readable tells the two apart.
+    iommu_group, iommu_type: of the group, type as Linux writes it (``identity DMA DMA-FQ``); None without an IOMMU.
+    aer: None where the operating system does not own error reporting.
+    bar1_bytes: size of base address register 1, the window through which others see the GPU's memory.
+    net_names, infiniband_names: of a network card, its interfaces (``ens1f0``) and RDMA devices (``mlx5_0``).
     """
 
     bus_id: str
@@ -38,6 +63,20 @@ class PciDevice(msgspec.Struct, frozen=True, kw_only=True):
     root: str = ""
     link: PcieLink = PcieLink()
     driver: str | None = None
+    kind: Literal["root-port", "switch-upstream", "switch-downstream", "bridge"] | None = None
+    config_readable: bool = False
+    acs: AcsControl | None = None
+    iommu_group: str | None = None
+    iommu_type: str | None = None
+    aer: AerCounts | None = None
+    bar1_bytes: int | None = None
+    net_names: tuple[str, ...] = ()
+    infiniband_names: tuple[str, ...] = ()
+
+    @property
+    def is_network_card(self) -> bool:
+        """An Ethernet (0200) or InfiniBand (0207) controller."""
+        return self.class_id[:4] in ("0200", "0207")
 
     @property
     def is_nvidia_gpu(self) -> bool:
@@ -54,7 +93,9 @@ class NvLink(msgspec.Struct, frozen=True, kw_only=True):
     """One NVLink port of a GPU.
 
     version: NVML's version enum (5 = NVLink 3.1, 6 = 4.0, 7 = 5.0), as read.
-    remote_bus_id: the peer GPU or switch, None where NVML did not say.
+    remote_bus_id: the peer GPU or switch, None where NVML did not say. remote_link: the port at the far end.
+    speed_mb_s: payload each way, 10**6 bytes per second, as NVML's field 164 (or 90) tells it.
+    replay_errors, recovery_errors, crc_errors: cumulative counters (up to Hopper); judge differences.
     """
 
     link: int
@@ -62,16 +103,26 @@ class NvLink(msgspec.Struct, frozen=True, kw_only=True):
     version: int | None = None
     remote_kind: Literal["gpu", "switch", "npu", "unknown"] | None = None
     remote_bus_id: str | None = None
+    remote_link: int | None = None
+    speed_mb_s: int | None = None
+    replay_errors: int | None = None
+    recovery_errors: int | None = None
+    crc_errors: int | None = None
 
 
 class Fabric(msgspec.Struct, frozen=True, kw_only=True):
     """NVSwitch fabric registration of one GPU, from nvmlDeviceGetGpuFabricInfo.
 
     status: an NVML return code, meaningful only when the state is ``completed``; 0 is success.
+    clique_id, cluster_uuid: zero on a machine that is alone (HGX), the rack's on NVLink 5 multi-node systems.
+    health_mask: raw NVML_GPU_FABRIC_HEALTH_MASK bits, None where the driver is too old to tell.
     """
 
     state: Literal["not-supported", "not-started", "in-progress", "completed"]
     status: int | None = None
+    clique_id: int | None = None
+    cluster_uuid: str | None = None
+    health_mask: int | None = None
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +141,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     pcie: PcieLink = PcieLink()
     nvlinks: tuple[NvLink, ...] = ()
     fabric: Fabric | None = None
+    health: Health = Health()
 
     @property
     def active_nvlinks(self) -> int:

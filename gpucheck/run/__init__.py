@@ -4,35 +4,22 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from gpucheck.checks import all_checks
 from gpucheck.model import AnyCheck, Finding, Host, NvmlReading, Report, Verdict, worst
+from gpucheck.run._step import Outcome, Step
+from gpucheck.run._train import training_steps
 from gpucheck.topology import build
 
 Progress = Callable[[str], None]
 
 
-class Outcome(NamedTuple):
-    """What one step found, and the numbers it measured (units in the keys)."""
-
-    findings: tuple[Finding, ...]
-    measurements: dict[str, Any]
-
-
-class Step(NamedTuple):
-    """One thing a run does. Names and tags are what --only and --skip select by."""
-
-    name: str
-    tags: frozenset[str]
-    run: Callable[[Host], Outcome]
-
-
 def all_steps() -> tuple[Step, ...]:
     """Every check as a step, then the measurements: cheap truths first, so that a hang costs nothing known."""
-    return (*(_check_step(check) for check in all_checks()), *_measurement_steps())
+    return (*(_check_step(check) for check in all_checks()), *training_steps())
 
 
 def select(steps: Iterable[Step], *, quick: bool, only: Iterable[str], skip: Iterable[str]) -> tuple[Step, ...]:
@@ -72,16 +59,6 @@ def _check_step(check: AnyCheck) -> Step:
         return Outcome(tuple(check.evaluate(check.probe(host))), {})
 
     return Step(check.name, check.tags, run)
-
-
-def _measurement_steps() -> tuple[Step, ...]:
-    def smoke_ddp(host: Host) -> Outcome:
-        from gpucheck import train
-
-        result = train.run_ddp()
-        return Outcome(train.judge(result, gpus=train.real_gpus(host)), msgspec.to_builtins(result))
-
-    return (Step("smoke-ddp", frozenset({"training", "measure"}), smoke_ddp),)
 
 
 def _timed(step: Step, host: Host) -> Outcome:
