@@ -39,12 +39,15 @@ class _Transcript:
                 self.answer = rest
 
 
-def ask_child(deadline_s: float, command: Sequence[str] = CHILD) -> NvmlReading | NvmlFailure:
-    """Run the child and return its answer, or why there is none; never later than the deadline plus a moment."""
+def ask_child(deadline_s: float, command: Sequence[str] = CHILD, *, health: bool = True) -> NvmlReading | NvmlFailure:
+    """Run the child and return its answer, or why there is none; never later than the deadline plus a moment.
+
+    health: as in gpucheck.host.nvml.read.
+    """
     receive, send = os.pipe()
     try:
         child = subprocess.Popen(
-            [*command, str(send)],
+            [*command, str(send), "health" if health else "identity"],
             pass_fds=(send,),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -1,5 +1,6 @@
 """The machine we run on, asked at most once for each thing."""
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar, cast
@@ -7,14 +8,23 @@ from typing import TypeVar, cast
 import msgspec
 
 from gpucheck.host import simulated
+from gpucheck.host.boot import read_dkms, read_kernels, read_secure_boot
 from gpucheck.host.child import ask_child
 from gpucheck.host.driver import read_driver
+from gpucheck.host.files import folder_names
+from gpucheck.host.kernel_log import read_kernel_log
 from gpucheck.host.packages import read_packages, read_python_packages, read_services
 from gpucheck.host.pci import read_pci
+from gpucheck.host.process import belongs, read_libraries, read_limits, steering
 from gpucheck.host.system import os_release, read_system
 from gpucheck.model import (
+    DkmsModule,
     DriverState,
     Host,
+    InstalledKernel,
+    KernelLog,
+    Limits,
+    LoaderLibrary,
     NvmlFailure,
     NvmlReading,
     PackageVersion,
@@ -25,16 +35,17 @@ from gpucheck.model import (
 
 Answer = TypeVar("Answer")
 # Of a simulated machine these belong to the hardware: what is not in its tree is not there.
-HARDWARE = ("/sys/", "/proc/driver/", "/proc/modules", "/proc/cmdline", "/lib/modules/")
+HARDWARE = ("/sys/", "/dev/", "/proc/driver/", "/proc/modules/", "/proc/cmdline/", "/lib/modules/", "/var/lib/dkms/")
 
 
-def live_host(*, isolated: bool, deadline_s: float) -> Host:
+def live_host(*, isolated: bool, deadline_s: float, health: bool = True) -> Host:
     """This machine, or the simulated one that the environment names.
 
     isolated: ask NVML in a child process, so that a hang or a crash becomes an NvmlFailure.
     deadline_s: how long that child may take.
+    health: also ask NVML how each GPU is; without it the pass is half as long and Gpu.health is empty.
     """
-    return LiveHost(isolated=isolated, deadline_s=deadline_s, machine=simulated.machine_directory())
+    return LiveHost(isolated=isolated, deadline_s=deadline_s, machine=simulated.machine_directory(), health=health)
 
 
 class LiveHost:
@@ -45,12 +56,19 @@ class LiveHost:
     """
 
     def __init__(
-        self, *, isolated: bool, deadline_s: float, machine: Path | None = None, system_root: Path = Path("/")
+        self,
+        *,
+        isolated: bool,
+        deadline_s: float,
+        machine: Path | None = None,
+        system_root: Path = Path("/"),
+        health: bool = True,
     ) -> None:
         self.isolated = isolated
         self.deadline_s = deadline_s
         self.machine = machine
         self.system_root = system_root
+        self.health = health
         self.root = system_root if machine is None else machine / "root"
         self._answers: dict[object, object] = {}
 
@@ -68,7 +86,7 @@ class LiveHost:
         return self._once("driver", lambda: read_driver(self.root, kernel, simulated=self.machine is not None))
 
     def pci(self) -> tuple[PciDevice, ...]:
-        """Every PCI function of vendor NVIDIA, ordered by bus id."""
+        """Every NVIDIA function, every bridge and every network card, ordered by bus id."""
         return self._once("pci", lambda: read_pci(self.root))
 
     def nvml(self) -> NvmlReading | NvmlFailure:
@@ -88,7 +106,9 @@ class LiveHost:
     def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
         """Versions of these distributions in the running interpreter's environment."""
         wanted = tuple(names)
-        return dict(self._once(("python", wanted), lambda: read_python_packages(wanted)))
+        found = dict(self._once(("python", wanted), lambda: read_python_packages(wanted)))
+        made = self._surroundings()
+        return found if made is None else found | {name: made.python[name] for name in wanted if name in made.python}
 
     def services(self, names: Iterable[str]) -> dict[str, str | None]:
         """systemd's ActiveState of each unit."""
@@ -100,12 +120,63 @@ class LiveHost:
 
     def read_text(self, path: str) -> str | None:
         """A text file by absolute path."""
-        hardware = any(path.startswith(prefix) for prefix in HARDWARE)
-        root = self.root if hardware else self.system_root
         try:
-            return (root / path.lstrip("/")).read_text(encoding="utf-8", errors="replace")
+            return self._place(path).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
+
+    def list_names(self, path: str) -> tuple[str, ...] | None:
+        """The sorted names in a folder by absolute path."""
+        return folder_names(self._place(path))
+
+    def kernel_log(self) -> KernelLog:
+        """The kernel's messages about GPUs, switches, PCI and the IOMMU."""
+        return self._once("kernel-log", lambda: read_kernel_log(self.root, simulated=self.machine is not None))
+
+    def limits(self) -> Limits:
+        """Shared memory and resource limits of this process."""
+        made = self._surroundings()
+        return self._once("limits", lambda: read_limits() if made is None else made.limits)
+
+    def environment(self) -> dict[str, str]:
+        """The variables of this process that steer CUDA, NCCL, the loader and the frameworks."""
+        made = self._surroundings()
+        return steering(os.environ if made is None else made.environment)
+
+    def kernels(self) -> tuple[InstalledKernel, ...]:
+        """Every kernel below /lib/modules."""
+        running = self.system().kernel
+        return self._once("kernels", lambda: read_kernels(self.root, running, simulated=self.machine is not None))
+
+    def dkms(self) -> tuple[DkmsModule, ...]:
+        """The state of each DKMS module for each kernel."""
+        return self._once("dkms", lambda: read_dkms(self.root))
+
+    def secure_boot(self) -> bool | None:
+        """Whether the firmware enforces signatures; of a simulated machine that says nothing about it: no."""
+        made = self._surroundings()
+        if made is not None and made.secure_boot is not None:
+            return made.secure_boot
+        told = self._once("secure-boot", lambda: read_secure_boot(self.root))
+        return told if made is None else bool(told)
+
+    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...]:
+        """What the dynamic loader would find."""
+        wanted = tuple(names)
+        made = self._surroundings()
+        if made is not None:
+            return tuple(library for library in made.libraries if belongs(library.soname, wanted))
+        path = os.environ.get("LD_LIBRARY_PATH", "")
+        return self._once(("libraries", wanted), lambda: read_libraries(wanted, path))
+
+    def _place(self, path: str) -> Path:
+        hardware = any(f"{path}/".startswith(prefix) for prefix in HARDWARE)
+        return (self.root if hardware else self.system_root) / path.lstrip("/")
+
+    def _surroundings(self) -> simulated.Surroundings | None:
+        """What a simulated machine says in place of this process' surroundings; None on real hardware."""
+        machine = self.machine
+        return None if machine is None else self._once("surroundings", lambda: simulated.surroundings(machine))
 
     def _simulation(self) -> Simulation | None:
         if self.machine is None:
@@ -117,14 +188,14 @@ class LiveHost:
 
     def _nvml(self) -> NvmlReading | NvmlFailure:
         if self.isolated:
-            return ask_child(self.deadline_s)
+            return ask_child(self.deadline_s, health=self.health)
         try:
             simulated.preload()
         except OSError as error:
             return NvmlFailure(call="dlopen", code=12, name="NVMLError_LibraryNotFound", detail=str(error))
         from gpucheck.host import nvml
 
-        return nvml.read(lambda call, subject: None)  # noqa: ARG005 - nobody listens
+        return nvml.read(lambda call, subject: None, health=self.health)  # noqa: ARG005 - nobody listens
 
     def _once(self, key: object, ask: Callable[[], Answer]) -> Answer:
         if key not in self._answers:

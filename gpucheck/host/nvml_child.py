@@ -1,7 +1,7 @@
 """The child that asks NVML, so that a driver that hangs or crashes takes only this process with it.
 
-``python -m gpucheck.host.nvml_child FD`` writes lines to the file descriptor FD: ``> CALL SUBJECT`` before each call,
-``= JSON`` (an NvmlReading or an NvmlFailure) at the end.
+``python -m gpucheck.host.nvml_child FD DEPTH`` writes lines to the file descriptor FD: ``> CALL SUBJECT`` before each
+call, ``= JSON`` (an NvmlReading or an NvmlFailure) at the end. DEPTH is ``health`` or ``identity``, the shorter pass.
 """
 
 import os
@@ -12,7 +12,7 @@ import msgspec
 from gpucheck.host import simulated
 
 
-def main(descriptor: int) -> None:
+def main(descriptor: int, depth: str) -> None:
     """Ask and answer."""
 
     def entering(call: str, subject: str) -> None:
@@ -23,8 +23,8 @@ def main(descriptor: int) -> None:
     from gpucheck.host import nvml
 
     with open(descriptor, "wb") as pipe:
-        pipe.write(b"= " + msgspec.json.encode(nvml.read(entering)) + b"\n")
+        pipe.write(b"= " + msgspec.json.encode(nvml.read(entering, health=depth == "health")) + b"\n")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    main(int(sys.argv[1]), sys.argv[2])

@@ -5,7 +5,7 @@ import platform
 import shlex
 from pathlib import Path
 
-from gpucheck.host.pci import text
+from gpucheck.host.files import text
 from gpucheck.model import System
 
 # Beginnings of DMI sys_vendor or product_name -> the hypervisor that writes them.
@@ -67,6 +67,9 @@ def _hypervisor(root: Path) -> str | None:
     kind = text(root / "sys/hypervisor/type")
     if kind:
         return kind
+    tree = text(root / "proc/device-tree/hypervisor/compatible")  # ARM; cpuinfo there has no line of flags
+    if tree:
+        return "xen" if "xen" in tree else "kvm" if "kvm" in tree else "vm"
     flags = (line for line in (text(root / "proc/cpuinfo") or "").splitlines() if line.startswith("flags"))
     return "vm" if " hypervisor" in next(flags, "") else None
 

@@ -15,6 +15,7 @@ from gpucheck.model.hardware import (
     PciDevice,
     PcieLink,
     TopologyGpu,
+    narrowest_hop,
 )
 from gpucheck.model.health import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
 from gpucheck.model.host import Host
@@ -80,5 +81,6 @@ __all__ = [
     "Topology",
     "TopologyGpu",
     "Verdict",
+    "narrowest_hop",
     "worst",
 ]

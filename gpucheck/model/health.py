@@ -60,7 +60,9 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     sm_clock_mhz, max_sm_clock_mhz: now, and as far as the board can.
     compute_mode: ``default exclusive-thread prohibited exclusive-process``.
     mig, mig_pending: on or off now, and after the next reset; None where the GPU has no MIG.
-    recovery_action: ``none reset reboot drain-p2p drain-and-reset recover-imex`` (NVML field 230).
+    recovery_action: NVML field 230, ``none reset reboot drain-p2p drain-and-reset recover-imex bus-reset
+    system-reboot``.
+    A mode, action or reason that is newer than these names is told by its number (``unknown-8``, ``0x400``).
     addressing_mode: ``hmm ats none``.
     """
 

@@ -14,6 +14,8 @@ from gpucheck.run._step import Outcome, Step
 from gpucheck.run._train import training_steps
 from gpucheck.topology import build
 
+__all__ = ["Outcome", "Progress", "Step", "all_steps", "select", "verify"]
+
 Progress = Callable[[str], None]
 
 
