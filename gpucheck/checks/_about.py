@@ -46,7 +46,9 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
             Verdict.FAIL, seen=seen, wanted=wanted, why=why, fix=fix, cause=cause, confidence=confidence
         )
 
-    def _finding(self, verdict: Verdict, *, cause: str | None = None, confidence: Confidence | None = None, **words: Value) -> Finding:
+    def _finding(
+        self, verdict: Verdict, *, cause: str | None = None, confidence: Confidence | None = None, **words: Value
+    ) -> Finding:
         return Finding(
             check=self.check,
             verdict=verdict,

@@ -20,6 +20,8 @@ RECOVERY = {
     "drain-p2p": "let no new peer-to-peer work start on {}, end the running jobs, then reset it",
     "drain-and-reset": "drain {} and reset it",
     "recover-imex": "recover the IMEX domain of this host, then check again",
+    "bus-reset": "drain the GPU and reset its PCI slot, or reboot the host",
+    "system-reboot": "drain the host and reboot it",
 }
 
 
@@ -44,7 +46,9 @@ def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     about, reset = _about(gpu), DRAIN.format(gpu.pci_bus_id)
     if health.row_remap and health.row_remap.failed:
         why = "a bad row could not be replaced: the spare rows of its bank are used up"
-        return about.fails("row remap failed", "no failure", why, "take the GPU out of service, replace it", "row-remap")
+        return about.fails(
+            "row remap failed", "no failure", why, "take the GPU out of service, replace it", "row-remap"
+        )
     if counts.volatile_uncorrected:
         why = "the memory returned data that could not be corrected; the job that used it was killed"
         fix = f"{reset}; if it happens again, replace the board"

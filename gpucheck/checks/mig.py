@@ -1,7 +1,7 @@
 """MIG: is a GPU cut into instances, or about to be?
 
-Source: nvmlDeviceGetMigMode. Instances have no peer-to-peer between them, so multi-GPU training cannot use them. That is
-a choice and no fault; a mode that waits for a reset is one.
+Source: nvmlDeviceGetMigMode. Instances have no peer-to-peer between them, so multi-GPU training cannot use them. That
+is a choice and no fault; a mode that waits for a reset is one.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def _judge(gpu: Gpu) -> Finding | None:
     return about.passes("off")
 
 
-def _word(on: bool) -> str:  # noqa: FBT001 - a word for a flag
+def _word(on: bool) -> str:
     return "on" if on else "off"
 
 

@@ -34,7 +34,9 @@ def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
         return about.passes(0, 0)
     pids = ", ".join(str(process.pid) for process in users[:SHOWN])
     why = "the GPU is in use: measurements would tell about that job, and on a free node this is a leftover"
-    return about.warns(len(users), 0, why, f"wait for the job, or look who it is: ps -o user,pid,etime,args -p {pids}", "gpu-busy")
+    return about.warns(
+        len(users), 0, why, f"wait for the job, or look who it is: ps -o user,pid,etime,args -p {pids}", "gpu-busy"
+    )
 
 
 CHECK = Check(NAME, frozenset({"software", "quick"}), probe, evaluate)

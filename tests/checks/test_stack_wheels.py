@@ -130,7 +130,7 @@ def test_a_gpu_that_the_tables_do_not_know_is_asked_for_over_nvml():
     """And stays unknown where NVML is silent."""
     python = {"torch": "2.14.1+cu126", "nvidia-cudnn-cu12": "9.10.2.21", "nvidia-nccl-cu12": "2.29.3"}
     odd = h100(0).__class__(
-        index=0, name="odd", uuid="x", pci_bus_id="0000:9b:00.0", device_id="2c02", compute_capability="12.0"
+        index=0, name="odd", uuid="x", pci_bus_id="0000:9b:00.0", device_id="2cff", compute_capability="12.0"
     )
     told: NvmlReading = reading(odd)
 

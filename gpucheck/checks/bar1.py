@@ -1,0 +1,63 @@
+"""BAR1: is the window through which peers see a GPU's memory as large as the memory?
+
+Source: nvmlDeviceGetBAR1MemoryInfo. 256 MiB on a card of Ampere or newer means that Resizable BAR or Above 4G Decoding
+is off; a Turing card such as the T4 has no more (captures of cloud machines).
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from gpucheck.checks._about import About
+from gpucheck.checks._nvml import each_gpu, not_told
+from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+
+NAME = "bar1"
+SMALL = 256 << 20
+# Compute capability of the first generation whose cards all can resize: Ampere.
+RESIZABLE_FROM = (8, 0)
+FIX = (
+    "enable Above 4G Decoding and Resizable BAR in the BIOS, update the card's VBIOS, then: gpucheck verify --only bar1"
+)
+
+
+class Values(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPUs, and the kind of virtual machine where there is one."""
+
+    nvml: NvmlReading | NvmlFailure
+    virtual: str | None
+
+
+def probe(host: Host) -> Values:
+    """Ask NVML."""
+    return Values(nvml=host.nvml(), virtual=host.system().virtual)
+
+
+def evaluate(values: Values) -> Iterator[Finding]:
+    """One finding a GPU."""
+    nothing = "no GPU of this host tells the size of its BAR1"
+    yield from each_gpu(NAME, values.nvml, lambda gpu: _judge(values, gpu), nothing=nothing)
+
+
+def _judge(values: Values, gpu: Gpu) -> Finding | None:
+    bar1, memory = gpu.bar1_bytes, gpu.memory_bytes
+    if bar1 is None or memory is None:
+        return not_told(NAME, values.nvml, gpu, "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetMemoryInfo")
+    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", unit="MiB")
+    seen, wanted = bar1 >> 20, memory >> 20
+    if bar1 > SMALL:
+        return about.passes(seen)
+    if _capability(gpu) < RESIZABLE_FROM:
+        return about.skips("cards of this generation have no larger window", seen)
+    if values.virtual is not None:
+        return about.skips(f"inside a {values.virtual} machine the window is the provider's choice", seen)
+    why = "peers reach the GPU's memory through a small window that must be moved: peer copies are slow or refused"
+    return about.warns(seen, wanted, why, FIX, "rebar-off")
+
+
+def _capability(gpu: Gpu) -> tuple[int, int]:
+    major, _, minor = (gpu.compute_capability or "0.0").partition(".")
+    return int(major), int(minor or 0)
+
+
+CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), probe, evaluate)
