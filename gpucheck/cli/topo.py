@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import click
 from msgspec.structs import replace
 
-from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
+from gpucheck.cli._common import (
+    Problem,
+    open_host,
+    output_options,
+    recording_option,
+    replay_mark,
+    simulation_options,
+    write_result,
+)
 from gpucheck.model.finding import Finding
 from gpucheck.model.host import Host
 from gpucheck.model.readings import NvmlFailure
@@ -33,6 +41,7 @@ CAUSE = {9: "driver-not-loaded", 12: "driver-not-loaded", 18: "driver-mismatch",
 @click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
 @output_options("text", "json")
+@recording_option
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     source: str | None,
@@ -42,20 +51,24 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     output: Path | None,
     profile: str | None,
     faults: tuple[str, ...],
+    recording: Path | None,
 ) -> int:
-    """Show the GPU topology matrix of this machine, of a simulated one, or of a pasted dump.
+    """Show the GPU topology matrix of this machine, of a simulated one, of a recording, or of a pasted dump.
 
     The classes are those of nvidia-smi topo -m. NVML and sysfs are asked independently, and a disagreement is reported.
     """
-    if source is not None and (profile is not None or faults):
-        raise Problem("--import reads a file and --simulate a machine. Give one of them.")
+    if source is not None and (profile is not None or faults or recording is not None):
+        raise Problem("--import reads a dump, --simulate makes a machine, --from replays one. Give one of them.")
+    mark = ""
     if source is None:
-        topology, about = _live(profile, faults, timeout)
+        host = open_host(profile, faults, recording, deadline_s=timeout, health=False)
+        topology, about = look(host)
+        mark = replay_mark(host)
     else:
         topology, about = _imported(source), ""
     from gpucheck.render import topology as render
 
-    text = render.to_json(topology) if format_ == "json" else render.to_text(topology, about=about)
+    text = render.to_json(topology) if format_ == "json" else mark + render.to_text(topology, about=about)
     write_result(text if output is None else click.unstyle(text), output)
     judged = [finding.verdict for finding in topology.findings if finding.verdict is not Verdict.SKIP]
     return EXIT_STATUS[worst(judged, strict=strict)] if judged else 0
@@ -88,13 +101,10 @@ def _unreadable(name: str, error: Exception) -> Problem:
     return Problem(f"{name}: cannot be read: {why}. Give a file that holds nvidia-smi topo -m output.", EXIT_UNKNOWN)
 
 
-def _live(profile: str | None, faults: tuple[str, ...], timeout: float) -> tuple[Topology, str]:
-    """The topology of this machine, and what is simulated about it in words."""
-    start_simulation(profile, faults)
-    from gpucheck.host import live_host
+def look(host: Host) -> tuple[Topology, str]:
+    """The topology of a host, and what is simulated about it in words."""
     from gpucheck.topology import build
 
-    host = live_host(isolated=True, deadline_s=timeout)
     simulation, reading, pci = host.simulation(), host.nvml(), host.pci()
     simulated = simulation is not None
     about = ", ".join((simulation.profile, *simulation.faults)) if simulation else ""

@@ -1,12 +1,21 @@
 """Judge this host: driver, GPUs, links, fabric, installed stack, and a real training run."""
 
-import sys
 from difflib import get_close_matches
 from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
+from gpucheck.cli._common import (
+    Problem,
+    open_host,
+    output_options,
+    progress,
+    progress_end,
+    recording_option,
+    replay_mark,
+    simulation_options,
+    write_result,
+)
 from gpucheck.model import EXIT_STATUS
 
 
@@ -24,6 +33,7 @@ from gpucheck.model import EXIT_STATUS
 @click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
 @click.option("-v", "--verbose", is_flag=True, help="Spell out passes and show all evidence.")
 @output_options("text", "json")
+@recording_option
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     level: str,
@@ -36,14 +46,14 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     output: Path | None,
     profile: str | None,
     faults: tuple[str, ...],
+    recording: Path | None,
 ) -> int:
-    """Judge this host, or a simulated one.
+    """Judge this host, a simulated one, or a recording.
 
     Every finding says what was seen, what was wanted, why, and what to do. Nothing on the host is changed.
     """
-    start_simulation(profile, faults)
+    host = open_host(profile, faults, recording, deadline_s=timeout)
     from gpucheck import run
-    from gpucheck.host import live_host
     from gpucheck.render import report as render
 
     steps = run.all_steps()
@@ -53,17 +63,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         raise Problem(_unknown_step(str(error.args[0]), steps)) from error
     if not chosen:
         raise Problem("--only and --skip leave nothing to run. Take one of them away.")
-    report = run.verify(live_host(isolated=True, deadline_s=timeout), chosen, strict=strict, progress=_progress)
-    if sys.stderr.isatty():
-        click.echo("\r\033[K", err=True, nl=False)
-    text = render.to_json(report) if format_ == "json" else render.to_text(report, verbose=verbose)
+    report = run.verify(host, chosen, strict=strict, progress=progress)
+    progress_end()
+    text = render.to_json(report) if format_ == "json" else replay_mark(host) + render.to_text(report, verbose=verbose)
     write_result(text if output is None else click.unstyle(text), output)
     return EXIT_STATUS[report.verdict]
-
-
-def _progress(step: str) -> None:
-    if sys.stderr.isatty():
-        click.echo(f"\r\033[Kgpucheck: {step} ...", err=True, nl=False)
 
 
 def _unknown_step(word: str, steps: tuple[object, ...]) -> str:

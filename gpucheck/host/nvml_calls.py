@@ -50,6 +50,9 @@ class Calls:
         scope: the link, for fields of one link. Each value has a return code of its own, and each refusal is a gap.
         """
         known = [name for name in names if hasattr(pynvml, name)]
+        for name in names:
+            if name not in known:
+                self.refused(name, subject, pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND))
         answer: dict[str, int | None] = dict.fromkeys(names)
         wanted = [(getattr(pynvml, name), scope) for name in known]
         values = self.ask("nvmlDeviceGetFieldValues", subject, handle, wanted) if wanted else None

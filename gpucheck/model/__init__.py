@@ -18,7 +18,7 @@ from gpucheck.model.hardware import (
     narrowest_hop,
 )
 from gpucheck.model.health import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
-from gpucheck.model.host import Host
+from gpucheck.model.host import Host, NotRecorded
 from gpucheck.model.readings import (
     DkmsModule,
     DriverState,
@@ -64,6 +64,7 @@ __all__ = [
     "Limits",
     "LoaderLibrary",
     "Nic",
+    "NotRecorded",
     "NvLink",
     "NvmlFailure",
     "NvmlGap",

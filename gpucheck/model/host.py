@@ -19,8 +19,15 @@ from gpucheck.model.readings import (
 )
 
 
+class NotRecorded(LookupError):
+    """A recording was asked something that nobody asked when it was made. The message is a whole sentence."""
+
+
 class Host(Protocol):
-    """A host's answers, unjudged. No method raises for what the host lacks: absence is a value."""
+    """A host's answers, unjudged. No method raises for what the host lacks: absence is a value.
+
+    Only a replay raises, and only NotRecorded: that a thing is not in a recording does not mean that it was not there.
+    """
 
     def system(self) -> System:
         """The operating system and the machine."""

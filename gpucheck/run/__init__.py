@@ -9,13 +9,16 @@ from typing import Any
 import msgspec
 
 from gpucheck.checks import all_checks
-from gpucheck.model import AnyCheck, Finding, Host, NvmlReading, Report, Verdict, worst
+from gpucheck.host.recording import ReplayHost
+from gpucheck.model import AnyCheck, Finding, Host, NotRecorded, NvmlReading, Report, Verdict, worst
 from gpucheck.run._step import Outcome, Step
 from gpucheck.run._train import training_steps
 from gpucheck.topology import build
 
-__all__ = ["Outcome", "Progress", "Step", "all_steps", "select", "verify"]
+__all__ = ["NEEDS_HARDWARE", "Outcome", "Progress", "Step", "all_steps", "select", "verify"]
 
+# Tags of the steps that copy or train: a recording can only be asked.
+NEEDS_HARDWARE = frozenset({"measure", "training"})
 Progress = Callable[[str], None]
 
 
@@ -64,13 +67,40 @@ def _check_step(check: AnyCheck) -> Step:
 
 
 def _timed(step: Step, host: Host) -> Outcome:
+    if isinstance(host, ReplayHost) and step.tags & NEEDS_HARDWARE:
+        return Outcome((_not_on_a_replay(step),), {})
     clock = time.monotonic()
     try:
         outcome = step.run(host)
+    except NotRecorded as error:
+        outcome = Outcome((_not_recorded(step, error),), {})
     except Exception as error:  # one broken check must not lose the report of all the others
         outcome = Outcome((_broken(step, error),), {})
     seconds = round(time.monotonic() - clock, 3)
     return Outcome(tuple(msgspec.structs.replace(f, seconds=seconds) for f in outcome.findings), outcome.measurements)
+
+
+def _not_on_a_replay(step: Step) -> Finding:
+    return Finding(
+        check=step.name,
+        verdict=Verdict.SKIP,
+        subject="host",
+        seen="a recording",
+        why="a recording can be asked, but nothing can be copied or trained on it",
+        fix=f"on the host itself: gpucheck verify --only {step.name}",
+    )
+
+
+def _not_recorded(step: Step, error: NotRecorded) -> Finding:
+    return Finding(
+        check=step.name,
+        verdict=Verdict.UNKNOWN,
+        subject="host",
+        seen="not in the recording",
+        wanted="the host's answer",
+        why=str(error.args[0]),
+        fix="record the host again with this gpucheck: gpucheck record -o FILE",
+    )
 
 
 def _broken(step: Step, error: Exception) -> Finding:

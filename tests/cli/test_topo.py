@@ -37,7 +37,7 @@ def on(monkeypatch, topo):
     """Run on a host made of values."""
 
     def run(host, *arguments):
-        monkeypatch.setattr("gpucheck.host.live_host", lambda *, isolated, deadline_s: host)
+        monkeypatch.setattr("gpucheck.host.live_host", lambda **_: host)
         return topo(*arguments)
 
     return run
@@ -212,7 +212,7 @@ def test_nvml_is_asked_in_a_child_with_a_deadline(monkeypatch, topo):
     monkeypatch.setattr("gpucheck.host.live_host", lambda **how: asked.update(how) or FakeHost())
     topo("--timeout", "3")
 
-    assert asked == {"isolated": True, "deadline_s": 3.0}
+    assert asked == {"isolated": True, "deadline_s": 3.0, "health": False}
 
 
 @pytest.mark.parametrize(
