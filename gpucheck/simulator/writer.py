@@ -46,7 +46,7 @@ def write_machine(
     machine.faults = tuple(faults)
     apply(machine)
     shutil.rmtree(directory / "root", ignore_errors=True)
-    write_root(machine, directory / "root", kernel or platform.release())
+    write_root(machine, directory / "root", kernel or platform.release(), kernels=software)
     simulation = Simulation(profile=profile.name, faults=machine.faults, stand_ins=tuple(stand_ins))
     _replace(directory / "machine.txt", answers(machine).encode())
     _replace(directory / "simulation.json", msgspec.json.encode(simulation))
@@ -59,9 +59,9 @@ def write_machine(
 def _install(machine: Machine, profile: Profile) -> None:
     """What a provisioned machine of this profile runs beside its driver."""
     machine.services["nvidia-persistenced"] = "active"
-    if profile.nvlink.switches:
-        machine.services["nvidia-fabricmanager"] = "active"
-        machine.packages["nvidia-fabricmanager"] = f"{profile.driver.version}-1"
+    for unit in profile.services:
+        machine.services[unit] = "active"
+        machine.packages[unit] = f"{profile.driver.version}-1"
 
 
 def _replace(path: Path, content: bytes) -> None:
