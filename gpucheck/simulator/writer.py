@@ -46,7 +46,7 @@ def write_machine(
     machine.faults = tuple(faults)
     apply(machine)
     shutil.rmtree(directory / "root", ignore_errors=True)
-    write_root(machine, directory / "root", kernel or platform.release(), kernels=software)
+    write_root(machine, directory / "root", kernel or platform.release(), whole=software)
     simulation = Simulation(profile=profile.name, faults=machine.faults, stand_ins=tuple(stand_ins))
     _replace(directory / "machine.txt", answers(machine).encode())
     _replace(directory / "simulation.json", msgspec.json.encode(simulation))

@@ -17,13 +17,13 @@ from gpucheck.simulator.sysfs.tree import Tree
 __all__ = ["write_root"]
 
 
-def write_root(machine: Machine, root: Path, kernel: str, *, kernels: bool) -> None:
+def write_root(machine: Machine, root: Path, kernel: str, *, whole: bool) -> None:
     """Write the whole tree.
 
-    kernel: the release whose module folder holds the installed driver. kernels: as in ``driver.write_driver``.
+    kernel: the release whose module folder holds the installed driver. whole: as in ``driver.write_driver``.
     """
     tree = Tree(root)
-    write_pci(machine, tree)
+    write_pci(machine, tree, whole=whole)
     write_platform(machine, tree, kernel)
-    write_driver(machine, tree, kernel, kernels=kernels)
-    tree.raw("dev/kmsg", kernel_log(machine, kernel).encode())
+    write_driver(machine, tree, kernel, whole=whole)
+    tree.raw("dev/kmsg", kernel_log(machine, kernel, driver=whole).encode())

@@ -29,6 +29,7 @@ MODULES = (
     ("nvidia_modeset", 1556480, 1, "nvidia_drm,"),
     ("nvidia", 103956480, 2, "nvidia_uvm,nvidia_modeset,"),
 )
+CORE_MODULES = (("nvidia_uvm", 2080768, 0, "-"), ("nvidia", 103956480, 1, "nvidia_uvm,"))
 # Some of those that the driver prints, at their defaults
 PARAMETERS = {
     "ModifyDeviceFiles": 1,
@@ -44,21 +45,26 @@ NODES = ("nvidiactl", "nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools", "nvidi
 FIRST_MIG_MINOR = 30
 
 
-def write_driver(machine: Machine, tree: Tree, kernel: str, *, kernels: bool) -> None:
-    """kernels: the machine also has the headers, the DKMS tree and a second kernel of an installed host."""
+def write_driver(machine: Machine, tree: Tree, kernel: str, *, whole: bool) -> None:
+    """whole: with parameters, device nodes, headers, DKMS and a second kernel, as an installed host has them.
+
+    Without it these are somebody else's: in the lab the packages and boots of the host write them.
+    """
     tree.folder("sys/module")
     driver, loaded = machine.driver, []
     if driver.nouveau_loaded:
         tree.write("sys/module/nouveau", {"refcnt": "0"})
-        loaded.append(("nouveau", 3104768, len(machine.gpus), "-"))
+        loaded.append(("nouveau", 3104768, 0, "-"))
     if driver.loaded_version is not None:
         _loaded(machine, tree, driver.loaded_version)
-        loaded += MODULES
+        loaded += MODULES if whole else CORE_MODULES
+        if whole:
+            _started(machine, tree, driver.loaded_version)
     if any(function.kind == "nic" for function in machine.functions.values()):
         loaded += [("mlx5_ib", 450560, 0, "-"), ("mlx5_core", 2138112, 1, "mlx5_ib,")]
     lines = (f"{name} {size} {users} {by} Live 0x0000000000000000\n" for name, size, users, by in loaded)
     tree.raw("proc/modules", "".join(lines).encode())
-    if not kernels:
+    if not whole:
         tree.folder(f"lib/modules/{kernel}")
         _installed(driver, tree, kernel)
         return
@@ -69,12 +75,15 @@ def write_driver(machine: Machine, tree: Tree, kernel: str, *, kernels: bool) ->
 
 
 def _loaded(machine: Machine, tree: Tree, version: str) -> None:
-    driver, arch = machine.driver, machine.profile.arch
-    tree.write("sys/module/nvidia", {"version": version, "refcnt": "2"})
+    banner = BANNER[machine.driver.loaded_flavour or "open"].format(arch=machine.profile.arch, version=version)
+    tree.write("sys/module/nvidia", {"version": version, "refcnt": "0"})
+    tree.write("proc/driver/nvidia", {"version": f"{banner}\nGCC version:  gcc version 12.2.0"})
+
+
+def _started(machine: Machine, tree: Tree, version: str) -> None:
+    """The modules beside nvidia, its parameters, each GPU's entry, and the device nodes."""
     for name, _, users, _ in MODULES[:-1]:
         tree.write(f"sys/module/{name}", {"version": version, "refcnt": str(users)})
-    banner = BANNER[driver.loaded_flavour or "open"].format(arch=arch, version=version)
-    tree.write("proc/driver/nvidia", {"version": f"{banner}\nGCC version:  gcc version 12.2.0"})
     parameters = "\n".join(f"{name}: {value}" for name, value in PARAMETERS.items())
     tree.write("proc/driver/nvidia", {"params": parameters})
     nodes = list(NODES)

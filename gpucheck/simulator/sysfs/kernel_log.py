@@ -20,9 +20,10 @@ BANNER = {
 }
 
 
-def kernel_log(machine: Machine, kernel: str) -> str:
-    """The records, oldest first."""
-    boot = [(number * STEP_S, priority, text) for number, (priority, text) in enumerate(_boot(machine, kernel))]
+def kernel_log(machine: Machine, kernel: str, *, driver: bool) -> str:
+    """The records, oldest first. driver: with what the NVIDIA driver says when it loads."""
+    lines = [*_boot(machine, kernel), *(_nvidia(machine) if driver else ())]
+    boot = [(number * STEP_S, priority, text) for number, (priority, text) in enumerate(lines)]
     since = [(UPTIME_S - message.age_s, message.priority, message.text) for message in machine.messages]
     records = boot + sorted(since, key=lambda record: record[0])
     return "".join(
@@ -48,7 +49,6 @@ def _boot(machine: Machine, kernel: str) -> Iterator[tuple[int, str]]:
         yield INFORMATION, f"pci {bus_id}: Adding to iommu group {group}"
     for function in machine.functions.values():
         yield from _bound(machine, function)
-    yield from _nvidia(machine)
 
 
 def _found(machine: Machine, function: Function) -> Iterator[tuple[int, str]]:
@@ -72,12 +72,13 @@ def _bound(machine: Machine, function: Function) -> Iterator[tuple[int, str]]:
         rate, speed = _rate(function), SPEED[function.generation]
         whole = f"{rate / 1000:.3f} Gb/s available PCIe bandwidth ({speed} GT/s PCIe x{function.width} link)"
         yield INFORMATION, f"mlx5_core {function.bus_id}: {line or whole}"
-    if driver == "nouveau":
-        yield INFORMATION, f"nouveau {function.bus_id}: NVIDIA {machine.profile.name} (SIMULATED)"
 
 
 def _nvidia(machine: Machine) -> Iterator[tuple[int, str]]:
     driver = machine.driver
+    if driver.nouveau_loaded:
+        for gpu in machine.gpus:
+            yield INFORMATION, f"nouveau {gpu.function.bus_id}: {gpu.model.name} (SIMULATED)"
     if driver.loaded_version is None:
         return
     banner = BANNER[driver.loaded_flavour or "open"].format(arch=machine.profile.arch, version=driver.loaded_version)

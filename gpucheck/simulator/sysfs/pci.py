@@ -20,8 +20,8 @@ ERRORS["fatal"] = ERRORS["nonfatal"]
 TOTAL = {"correctable": "TOTAL_ERR_COR", "nonfatal": "TOTAL_ERR_NONFATAL", "fatal": "TOTAL_ERR_FATAL"}
 
 
-def write_pci(machine: Machine, tree: Tree) -> None:
-    """Every function, and the IOMMU groups that they are in."""
+def write_pci(machine: Machine, tree: Tree, *, whole: bool) -> None:
+    """Every function, and the IOMMU groups that they are in. whole: drivers list the functions that they hold."""
     tree.folder("sys/bus/pci/devices")
     groups = iommu_groups(machine)
     folders = {bus_id: device_folder(machine, function) for bus_id, function in machine.functions.items()}
@@ -34,8 +34,10 @@ def write_pci(machine: Machine, tree: Tree) -> None:
         tree.link(f"sys/bus/pci/devices/{bus_id}", folder)
         driver = driver_of(machine, function)
         if driver is not None:
-            tree.link(f"sys/bus/pci/drivers/{driver}/{bus_id}", folder)
+            tree.folder(f"sys/bus/pci/drivers/{driver}")
             tree.link(f"{folder}/driver", f"sys/bus/pci/drivers/{driver}")
+            if whole:
+                tree.link(f"sys/bus/pci/drivers/{driver}/{bus_id}", folder)
         _network(tree, function, folder)
         if bus_id in groups:
             _group(machine, tree, groups[bus_id], function, folder)
