@@ -62,7 +62,11 @@ def test_a_good_profile_is_accepted(load):
         ("summary:", "sumary:", "unknown field `sumary`"),
         ("flavour: proprietary", "flavour: closed", "`$.driver.flavour`"),
         ("gpu: p100-pcie-16gb", "gpu: p100-pcie-16g", "Did you mean p100-pcie-16gb?"),
-        ("gpu: p100-pcie-16gb", "part: broadwell-rot-port", "'broadwell-rot-port' is not in bridges.yml"),
+        (
+            "gpu: p100-pcie-16gb",
+            "part: broadwell-rot-port",
+            "Did you mean broadwell-root-port?",
+        ),
         ("gpu: p100-pcie-16gb", "gpu: p100-pcie-16gb, part: nvswitch-1", "exactly one of `part` and `gpu`"),
         ('"0000:04:00.0", under: "0000:00:02.0"', '"0000:04:00.0", under: "0000:00"', "not on root bus 0000:00"),
         ('"0000:04:00.0", under', '"0000:00:04.0", under', "must come after the bus of 0000:00:02.0"),
@@ -110,3 +114,14 @@ def test_unquoted_bus_id_of_digits_is_refused(load):
 def test_unknown_profile_is_told_its_neighbour():
     with pytest.raises(LookupError, match=r"no profile is called 'hgx-h100'\. Did you mean hgx-h100-x8\?"):
         simulator.load("hgx-h100")
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (profiles.HERE / "gpus").glob("*.yml")))
+def test_every_gpu_model_says_where_it_comes_from_and_what_is_unsourced(name):
+    """A number that nobody has seen in a source is marked as such, by its field's name."""
+    model = profiles.gpu_model(name)
+
+    assert model.source
+    assert set(model.unsourced) <= set(profiles.GpuModel.__struct_fields__)
+    assert model.power_range_w[0] <= model.power_limit_w <= model.power_range_w[1]
+    assert not (model.row_remap and model.retired_pages)
