@@ -1,5 +1,7 @@
 """Promises that every check keeps, the ones added tomorrow included."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpucheck.checks import all_checks
@@ -10,7 +12,7 @@ EMPTY = NvmlReading(driver_version="580.178.04", nvml_version="13.580", cuda_ver
 HUNG = NvmlFailure(call="nvmlDeviceGetCount", code=-2, name="no answer within 20 s")
 
 
-BLIND = {"kernel_log_": KernelLog(denied="not root"), "limits_": Limits()}
+BLIND = FakeHost(kernel_log_=KernelLog(denied="not root"), limits_=Limits())
 # An empty environment is evidence: there is nothing in it that steers.
 NEED_NO_GPU = {"environment"}
 
@@ -19,9 +21,9 @@ NEED_NO_GPU = {"environment"}
 @pytest.mark.parametrize(
     "host",
     [
-        FakeHost(**BLIND),
-        FakeHost(nvml_=HUNG, **BLIND),
-        FakeHost(nvml_=EMPTY, driver_=DriverState(loaded_version="580.178.04"), **BLIND),
+        BLIND,
+        replace(BLIND, nvml_=HUNG),
+        replace(BLIND, nvml_=EMPTY, driver_=DriverState(loaded_version="580.178.04")),
     ],
 )
 def test_no_check_passes_a_host_it_cannot_see(check, host):

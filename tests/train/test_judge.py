@@ -92,7 +92,7 @@ def test_the_limits_themselves_are_still_good():
     limits = ON_GPUS.limits
     edge = replace(
         ON_GPUS,
-        loss_last=ON_GPUS.loss_first * limits.loss_fraction_max,  # type: ignore[operator]
+        loss_last=ON_GPUS.loss_first * limits.loss_fraction_max,
         accuracy=limits.accuracy_min,
         parameter_max_abs_difference=limits.parameter_tolerance,
     )
