@@ -14,12 +14,6 @@ def normal_bus_id(nvml: str) -> str:
     return f"{int(domain, 16):04x}:{rest}"
 
 
-def uuid(content: bytes) -> str:
-    """16 bytes in the usual groups. The standard library's uuid takes longer to import than the GPU to answer."""
-    digits = content.hex()
-    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
-
-
 def cpu_list(cpus: list[int]) -> str:
     """CPU numbers as Linux lists them: ``0-15,32-47``."""
     runs: list[list[int]] = []

@@ -2,10 +2,11 @@
 
 from ctypes import byref
 from typing import Any, Literal
+from uuid import UUID
 
 import pynvml
 
-from gpucheck.host.notation import normal_bus_id, plain, uuid
+from gpucheck.host.notation import normal_bus_id, plain
 from gpucheck.host.nvml_calls import NOT_THERE, Calls
 from gpucheck.model import Fabric, NvLink
 
@@ -83,6 +84,6 @@ def fabric(calls: Calls, subject: str, handle: Any) -> Fabric | None:
         state=state,
         status=info.status,
         clique_id=info.cliqueId,
-        cluster_uuid=uuid(bytes(info.clusterUuid)),
+        cluster_uuid=str(UUID(bytes=bytes(info.clusterUuid))),
         health_mask=info.healthMask,
     )
