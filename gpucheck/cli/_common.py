@@ -87,11 +87,17 @@ def start_simulation(profile: str | None, faults: tuple[str, ...]) -> None:
 
 
 def open_host(
-    profile: str | None, faults: tuple[str, ...], recording: Path | None, *, deadline_s: float, health: bool = True
+    profile: str | None,
+    faults: tuple[str, ...],
+    recording: Path | None,
+    *,
+    deadline_s: float,
+    health: bool = True,
+    begin: bool = True,
 ) -> "Host":
     """The host that the options name: a simulated machine, a recording, or this one. Raises Problem.
 
-    deadline_s: for NVML. health: as in gpucheck.host.live_host.
+    deadline_s: for NVML. health, begin: as in gpucheck.host.live_host.
     """
     if recording is not None:
         if profile is not None or faults:
@@ -100,7 +106,7 @@ def open_host(
     start_simulation(profile, faults)
     from gpucheck.host import live_host
 
-    return live_host(isolated=True, deadline_s=deadline_s, health=health)
+    return live_host(isolated=True, deadline_s=deadline_s, health=health, begin=begin)
 
 
 def _replayed(recording: Path) -> "Host":

@@ -87,7 +87,7 @@ def asked_kind(
 
 def this_host(profile: str | None, faults: tuple[str, ...], recording: Path | None = None) -> "Host":
     """The live host, the simulated machine, or the recording."""
-    return open_host(profile, faults, recording, deadline_s=NVML_SECONDS)
+    return open_host(profile, faults, recording, deadline_s=NVML_SECONDS, begin=False)
 
 
 def _of_this_host(

@@ -212,7 +212,7 @@ def test_nvml_is_asked_in_a_child_with_a_deadline(monkeypatch, topo):
     monkeypatch.setattr("gpucheck.host.live_host", lambda **how: asked.update(how) or FakeHost())
     topo("--timeout", "3")
 
-    assert asked == {"isolated": True, "deadline_s": 3.0, "health": False}
+    assert asked == {"isolated": True, "deadline_s": 3.0, "health": False, "begin": True}
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,8 @@ def test_the_short_pass_leaves_health_out(activate):
     activate("dgx1-v100", ())
     short, whole = (nvml.read(lambda call, subject: None, health=health) for health in (False, True))
 
+    assert isinstance(short, NvmlReading)
+    assert isinstance(whole, NvmlReading)
     assert {gpu.health for gpu in short.gpus} == {Health()}
     assert all(link.replay_errors is None for gpu in short.gpus for link in gpu.nvlinks)
     assert all(link.replay_errors == 0 for gpu in whole.gpus for link in gpu.nvlinks)

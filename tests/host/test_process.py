@@ -1,5 +1,6 @@
 """What surrounds this process: limits, steering variables, libraries that the loader finds."""
 
+import platform
 import resource
 
 from gpucheck.host import process
@@ -18,7 +19,7 @@ def test_limits_of_this_process(monkeypatch):
     seen = read_limits()
 
     assert (seen.memlock_bytes, seen.nofile) == (-1, -1)
-    assert seen.shm_bytes >= seen.shm_free_bytes >= 0
+    assert (seen.shm_bytes or 0) >= (seen.shm_free_bytes or 0) >= 0
 
 
 def test_missing_shared_memory_is_not_zero(monkeypatch, tmp_path):
@@ -51,7 +52,7 @@ def test_search_path_comes_before_the_cache(tmp_path, monkeypatch):
     (tmp_path / "libnccl.so.2.27.3").touch()
     (tmp_path / "libnccl_static.a").touch()
     monkeypatch.setattr(process, "output", lambda _: CACHE)
-    monkeypatch.setattr(process.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
 
     assert read_libraries(["libnccl"], f"{tmp_path}:/nonexistent") == (
         LoaderLibrary(soname="libnccl.so.2.27.3", path=f"{tmp_path}/libnccl.so.2.27.3", source="LD_LIBRARY_PATH"),
@@ -60,7 +61,7 @@ def test_search_path_comes_before_the_cache(tmp_path, monkeypatch):
 
 
 def test_libraries_for_another_word_size_are_left_out(monkeypatch):
-    monkeypatch.setattr(process.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
 
     assert [library.path for library in cache_entries(CACHE)] == [
         "/usr/lib/x86_64-linux-gnu/libnccl.so.2",
@@ -69,7 +70,7 @@ def test_libraries_for_another_word_size_are_left_out(monkeypatch):
 
 
 def test_libraries_of_an_arm_server(monkeypatch):
-    monkeypatch.setattr(process.platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     listing = "\tlibnccl.so.2 (libc6,AArch64) => /usr/lib/aarch64-linux-gnu/libnccl.so.2\n"
 
     assert len(list(cache_entries(listing))) == 1

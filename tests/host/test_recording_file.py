@@ -86,7 +86,7 @@ def test_a_bomb_is_not_unpacked(monkeypatch):
             unpacked.append(len(plain := self.stream.decompress(content, most)))
             return plain
 
-    monkeypatch.setattr(recording_file.zlib, "decompressobj", Counting)
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
     with pytest.raises(RecordingProblem, match="unpacks to more than 1 MiB"):
         decode(bomb, "x")
 

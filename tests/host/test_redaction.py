@@ -1,13 +1,14 @@
 """What identifies is gone from a recording, equal things stay equal, and what is judged stays as it was."""
 
 import re
+from typing import cast
 
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.host.redaction import encodable, redacted
-from gpucheck.model import Health, System
+from gpucheck.model import Fabric, Health, System
 from tests.fakes import SYSTEM, FakeHost, kernel_log
 from tests.host.test_recording import replay
 from tests.machines import LOADED, h100, on_bus, reading
@@ -36,6 +37,11 @@ HOST = FakeHost(
 )
 
 
+def gpu_of(recording):
+    """Its only GPU."""
+    return recording.nvml.gpus[0]
+
+
 def recorded():
     recorder = replay(HOST, {}).recording
     return msgspec.structs.replace(recorder, texts=dict(HOST.files))
@@ -54,15 +60,15 @@ def test_nothing_that_identifies_is_left():
 
 def test_equal_things_stay_equal():
     after = redacted(recorded())
-    uuid = after.nvml.gpus[0].uuid
+    uuid, texts = gpu_of(after).uuid, cast("dict[str, str]", after.texts)
     first = after.kernel_log.lines[0].text
 
     assert re.fullmatch(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", uuid)
     assert uuid in first
-    assert after.nvml.gpus[0].health.serial in first
-    assert uuid.removeprefix("GPU-") in after.texts["/proc/cmdline"]
+    assert gpu_of(after).health.serial in first
+    assert uuid.removeprefix("GPU-") in texts["/proc/cmdline"]
     assert after.system.hostname.partition(".")[0] in first
-    assert after.environment["MASTER_ADDR"] in after.texts["/proc/cmdline"]
+    assert after.environment["MASTER_ADDR"] in texts["/proc/cmdline"]
     assert after.environment["MASTER_ADDR"] in after.kernel_log.lines[1].text
 
 
@@ -79,11 +85,10 @@ def test_what_is_judged_stays():
 
 def test_the_uuid_of_no_rack_stays_zero():
     nothing = "00000000-0000-0000-0000-000000000000"
-    fabric = msgspec.structs.replace(GPU.fabric, cluster_uuid=nothing)
-    gpu = msgspec.structs.replace(GPU, fabric=fabric)
+    gpu = msgspec.structs.replace(GPU, fabric=Fabric(state="completed", status=0, cluster_uuid=nothing))
     after = redacted(replay(FakeHost(nvml_=reading(gpu)), {}).recording)
 
-    assert after.nvml.gpus[0].fabric.cluster_uuid == nothing
+    assert gpu_of(after).fabric.cluster_uuid == nothing
 
 
 def test_two_recordings_share_no_hash():
@@ -102,7 +107,7 @@ def test_a_host_may_be_called_anything(name):
     after = redacted(encodable(replay(host, {}).recording))
 
     assert (after.pci, after.driver) == (on_bus(GPU), LOADED)
-    assert after.nvml.gpus[0].fabric == GPU.fabric
+    assert gpu_of(after).fabric == GPU.fabric
 
 
 def test_names_that_are_no_unicode_are_kept_as_far_as_they_are():
