@@ -106,9 +106,12 @@ def _judge(status: str | None, by_design: str | None, pairs: list[tuple[Gpu, Gpu
 
 
 def _links_without_p2p(nvml: NvmlReading) -> Iterator[Finding]:
-    """Ports that are up prove no path: on NVSwitch boards the fabric must have been set up too."""
+    """Ports that are up prove no path: on NVSwitch boards the fabric must have been set up too.
+
+    While it is being set up there is none, which the fabric check tells.
+    """
     status = nvml.p2p.get("nvlink")
-    if status is None:
+    if status is None or any(gpu.fabric is not None and gpu.fabric.state != "completed" for gpu in nvml.gpus):
         return
     dead = [
         (a, b)

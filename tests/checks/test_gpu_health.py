@@ -190,6 +190,8 @@ def test_links_that_are_up_and_not_used_fail():
 
 def test_peer_access_that_was_not_told_is_unknown():
     """Zero evidence."""
-    (finding,) = judge(p2p_status, FakeHost(nvml_=reading(with_health(p100(0)), with_health(p100(1)))))
+    told = msgspec.structs.replace(reading(p100(0), p100(1)), p2p={})
+
+    (finding,) = judge(p2p_status, FakeHost(nvml_=told))
 
     assert finding.verdict is UNKNOWN

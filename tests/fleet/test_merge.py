@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import click
 import msgspec
@@ -7,13 +8,13 @@ import pytest
 from gpucheck.fleet import merge, read_reports
 from gpucheck.model import Verdict
 from gpucheck.render import fleet as render
-from tests.fakes import SYSTEM, FakeHost
+from tests.fakes import SYSTEM
 from tests.test_run import HOST, quick
 
 
 def write(folder, name, host=HOST):
     system = msgspec.structs.replace(SYSTEM, hostname=name)
-    report = quick(FakeHost(system, host.simulation_, host.driver_, host.pci_, host.nvml_))
+    report = quick(replace(host, system_=system))
     path = folder / f"{name}.json"
     path.write_bytes(msgspec.json.encode(report))
     return path
