@@ -33,8 +33,21 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     health_mask: int
 
 
+class Thermal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits in degrees Celsius. The driver of some products tells only some of them; None is one it does not tell."""
+
+    shutdown: int | None = None
+    slowdown: int | None = None
+    memory: int | None = None
+    operating: int | None = None
+
+
 class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One GPU product. pcie_p2p: NVML's P2P status between two of them over PCIe (0 OK, 1 CNS, 2 GNS)."""
+    """One GPU product. pcie_p2p: NVML's P2P status between two of them over PCIe (0 OK, 1 CNS, 2 GNS).
+
+    power_range_w: the lowest and the highest limit that may be set. retired_pages: ECC counts pages, not rows.
+    unsourced: values that stand on general knowledge of the product and were not seen in a source or a capture.
+    """
 
     name: str
     device_id: str
@@ -48,16 +61,20 @@ class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     generation: int
     width: int = 16
     power_limit_w: int
+    power_range_w: tuple[int, int]
+    thermal: Thermal
     clocks_mhz: tuple[int, int]
     nvlink: NvLinkPorts | None = None
     fabric: Fabric | None = None
     ecc: bool = True
     mig: bool = False
     row_remap: bool = False
+    retired_pages: bool = False
     display: bool = False
     fan: bool = False
     pcie_p2p: int = 0
     source: str
+    unsourced: tuple[str, ...] = ()
 
 
 class Bridge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

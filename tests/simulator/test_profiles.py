@@ -110,3 +110,14 @@ def test_unquoted_bus_id_of_digits_is_refused(load):
 def test_unknown_profile_is_told_its_neighbour():
     with pytest.raises(LookupError, match=r"no profile is called 'hgx-h100'\. Did you mean hgx-h100-x8\?"):
         simulator.load("hgx-h100")
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (profiles.HERE / "gpus").glob("*.yml")))
+def test_every_gpu_model_says_where_it_comes_from_and_what_is_unsourced(name):
+    """A number that nobody has seen in a source is marked as such, by its field's name."""
+    model = profiles.gpu_model(name)
+
+    assert model.source
+    assert set(model.unsourced) <= set(profiles.GpuModel.__struct_fields__)
+    assert model.power_range_w[0] <= model.power_limit_w <= model.power_range_w[1]
+    assert not (model.row_remap and model.retired_pages)
