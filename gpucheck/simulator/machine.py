@@ -43,11 +43,22 @@ class Link:
     peer: tuple[int, int] | None = None
 
 
+@dataclass(frozen=True)
+class Process:
+    """A process that computes on a GPU, as NVML lists it."""
+
+    pid: int
+    memory_mib: int
+    name: str
+
+
 @dataclass
 class SimulatedGpu:
     """One GPU. visible false: on the PCI bus, but not among those that NVML counts. nvml: keys that override.
 
     fabric_state: as in gpucheck.model.Fabric; shown only by models that report it.
+    memory_node: the NUMA node that its memory is, None where it is none. mig: its GPU instances, none with MIG off.
+    processes: what computes on it. p2p_refused: NVML's P2P status to another GPU, by that one's bus id.
     """
 
     function: Function
@@ -56,6 +67,10 @@ class SimulatedGpu:
     links: list[Link]
     visible: bool = True
     fabric_state: str = "completed"
+    memory_node: int | None = None
+    mig: tuple[str, ...] = ()
+    processes: list[Process] = field(default_factory=list)
+    p2p_refused: dict[str, int] = field(default_factory=dict)
     nvml: dict[str, str] = field(default_factory=dict)
 
 
@@ -82,6 +97,14 @@ class Machine:
             numbers = f"GPUs 0 to {len(self.gpus) - 1}" if self.gpus else "no GPU"
             raise ValueError(f"there is no GPU {index}; profile {self.profile.name} has {numbers}")
         return self.gpus[index]
+
+    def chosen(self, words: str) -> list[SimulatedGpu]:
+        """One GPU by its number in the profile, or ``all`` of them. Raises ValueError for anything else."""
+        if words == "all" and self.gpus:
+            return self.gpus
+        if words != "all" and not (words.isascii() and words.isdigit()):
+            raise ValueError(f"gpu={words}: a number, or all")
+        return [self.gpu(int(words) if words != "all" else 0)]
 
     def chain(self, bus_id: str) -> list[Function]:
         """The bridges above a function, from the root port down."""
