@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gpucheck.simulator.cache import cache_folder, publish
 
+SOURCES = (".py", ".yml", ".c", ".h", ".txt", ".sh")
 STAND_INS = ("NVML library", "PCI, driver and DMI files of /sys and /proc", "GPU services and packages")
 
 
@@ -48,6 +49,6 @@ def _key(name: str, faults: tuple[str, ...]) -> str:
     """Whatever a machine directory is made from: the profile, the faults in order, every file of this room."""
     digest = hashlib.sha256("\0".join((name, *faults, platform.machine(), platform.release())).encode())
     here = Path(__file__).parent
-    for source in sorted(p for p in here.rglob("*") if p.suffix in (".py", ".yml", ".c", ".sh")):
+    for source in sorted(p for p in here.rglob("*") if p.suffix in SOURCES):
         digest.update(str(source.relative_to(here)).encode() + b"\0" + source.read_bytes())
     return digest.hexdigest()[:24]

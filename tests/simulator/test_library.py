@@ -11,6 +11,7 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.simulator import library as builder
+from gpucheck.simulator.exports import exports
 
 (SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE) = (0, 1, 2, 3, 6, 7)
 DRIVER_NOT_LOADED, MISMATCH, WRONG_VERSION, UNKNOWN = 9, 18, 25, 999
@@ -301,8 +302,8 @@ def test_library_has_no_memory_error(machine, tmp_path):
         pytest.skip("this C compiler has no address sanitizer")
     output = tmp_path / "lib" / "libnvidia-ml.so.580.178.04"
     output.parent.mkdir()
-    flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
-    subprocess.run(["cc", *builder.FLAGS, *flags, "-o", output, builder.SOURCE], check=True)
+    flags = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+    builder.compile_library(output.parent, exports("580.178.04"), flags).rename(output)
     (output.parent / "libnvidia-ml.so.1").symlink_to(output.name)
     environment = {
         **os.environ,
