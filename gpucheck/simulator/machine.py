@@ -59,12 +59,22 @@ class Function:
     lost: bool = False
 
 
+@dataclass(frozen=True)
+class Process:
+    """A process that computes on a GPU, as NVML lists it."""
+
+    pid: int
+    memory_mib: int
+    name: str
+
+
 @dataclass
 class SimulatedGpu:
     """One GPU. visible false: on the PCI bus, but not among those that NVML counts. nvml: keys that override.
 
     fabric_state: as in gpucheck.model.Fabric; shown only by models that report it.
     memory_node: the NUMA node that its memory is, None where it is none. mig: its GPU instances, none with MIG off.
+    processes: what computes on it. p2p_refused: NVML's P2P status to another GPU, by that one's bus id.
     """
 
     function: Function
@@ -75,6 +85,8 @@ class SimulatedGpu:
     fabric_state: str = "completed"
     memory_node: int | None = None
     mig: tuple[str, ...] = ()
+    processes: list[Process] = field(default_factory=list)
+    p2p_refused: dict[str, int] = field(default_factory=dict)
     nvml: dict[str, str] = field(default_factory=dict)
 
 
@@ -134,6 +146,14 @@ class Machine:
     def cpu(self) -> Cpu | None:
         """The profile's CPU, None where it names none."""
         return cpus()[self.profile.cpu] if self.profile.cpu else None
+
+    def chosen(self, words: str) -> list[SimulatedGpu]:
+        """One GPU by its number in the profile, or ``all`` of them. Raises ValueError for anything else."""
+        if words == "all" and self.gpus:
+            return self.gpus
+        if words != "all" and not (words.isascii() and words.isdigit()):
+            raise ValueError(f"gpu={words}: a number, or all")
+        return [self.gpu(int(words) if words != "all" else 0)]
 
     def chain(self, bus_id: str) -> list[Function]:
         """The bridges above a function, from the root port down."""

@@ -42,10 +42,24 @@ class Thermal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     operating: int | None = None
 
 
+class MigSlice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a GPU instance of one MIG profile has, as ``nvidia-smi mig -lgip`` lists it. slices: of seven."""
+
+    slices: int
+    memory_mib: int
+    multiprocessors: int
+    copy_engines: int
+    decoders: int = 0
+    jpeg: int = 0
+    ofa: int = 0
+
+
 class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One GPU product. pcie_p2p: NVML's P2P status between two of them over PCIe (0 OK, 1 CNS, 2 GNS).
 
     power_range_w: the lowest and the highest limit that may be set. retired_pages: ECC counts pages, not rows.
+    ecc_enabled: as it comes from the factory. mig_slices: the MIG profiles that we know of it, by name.
+    coherent: joined to a Grace CPU by NVLink-C2C.
     unsourced: values that stand on general knowledge of the product and were not seen in a source or a capture.
     """
 
@@ -67,7 +81,10 @@ class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     nvlink: NvLinkPorts | None = None
     fabric: Fabric | None = None
     ecc: bool = True
+    ecc_enabled: bool = True
     mig: bool = False
+    mig_slices: dict[str, MigSlice] = msgspec.field(default_factory=dict)
+    coherent: bool = False
     row_remap: bool = False
     retired_pages: bool = False
     display: bool = False

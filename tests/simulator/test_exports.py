@@ -54,7 +54,7 @@ def test_every_function_that_the_installed_binding_knows_is_in_the_table():
 
 
 @pytest.mark.parametrize(("version", "has", "lacks"), [
-    ("535.261.03", "nvmlDeviceGetGpuFabricInfoV", "nvmlSystemGetDriverBranch"),
+    ("535.261.03", "nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetGpuFabricInfoV"),
     ("570.86.15", "nvmlDeviceGetTemperatureV", "nvmlDeviceGetAddressingMode"),
     ("580.178.04", "nvmlDeviceGetAddressingMode", "nvmlDeviceGetUnrepairableMemoryFlag_v1"),
     ("615.36", "nvmlDeviceGetGpuFabricInfo_v4", None),

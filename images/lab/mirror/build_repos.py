@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Build, sign and put in place every repository of the lab's mirror. Runs inside the mirror container.
 
-Reads catalogue.json, payload/, nvml/ and exports/ in /srv/build. Keys are in /srv/keys, made when they are missing: they
+Reads catalogue.json, payload/, nvml/, exports/ in /srv/build. Keys are in /srv/keys, made when they are missing: they
 exist nowhere but in this container. The result replaces what /srv/www serves, in one rename per tree, once it is whole.
 ``bad/`` is the same again, signed with a key that nobody publishes.
 """
