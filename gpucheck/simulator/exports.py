@@ -1,6 +1,7 @@
 """The functions that libnvidia-ml exports, by driver branch: what a client of the simulated library finds."""
 
 import re
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -41,3 +42,14 @@ def unsimulated_rows(chosen: tuple[Export, ...]) -> str:
     """unsimulated.inc, for unsimulated.c: a row for each function that no C file defines."""
     rows = (f"{one.how.upper().replace('-', '_')}({one.name})\n" for one in chosen if one.how != "answers")
     return "".join(rows)
+
+
+def check_call(call: str) -> None:
+    """Raise ValueError, with the nearest name, unless NVML has such a function; its _v2 or _v3 may be left out."""
+    names = {one.name for one in all_exports()}
+    bases = {re.sub(r"_v\d$", "", name) for name in names}
+    if call in names | bases:
+        return
+    near = get_close_matches(call, sorted(names | bases), n=1)
+    guess = f" Did you mean {near[0]}?" if near else ""
+    raise ValueError(f"call={call}: NVML has no such function.{guess}")

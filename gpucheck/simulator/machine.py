@@ -1,6 +1,7 @@
 """A profile put together: PCI functions and GPUs with their links. Faults change this, writers read it."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpucheck.model import DriverState
@@ -88,6 +89,15 @@ class SimulatedGpu:
     processes: list[Process] = field(default_factory=list)
     p2p_refused: dict[str, int] = field(default_factory=dict)
     nvml: dict[str, str] = field(default_factory=dict)
+
+    def answer(self, values: Mapping[str, object], when: str = "always") -> None:
+        """Override what NVML tells: ``always``, or only under ``load``. Raises ValueError for another word."""
+        if when not in ("always", "load"):
+            raise ValueError(f"when={when}: always, or load")
+        for key, value in values.items():
+            self.nvml[f"{key}.load"] = str(value)
+            if when == "always":
+                self.nvml[key] = str(value)
 
 
 @dataclass

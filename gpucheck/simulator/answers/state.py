@@ -15,6 +15,7 @@ CELSIUS, CELSIUS_BUSY = 34, 62
 PCIE_ERROR_FIELDS = range(173, 184)
 # nvmlMemoryLocation_t
 L1, L2, DRAM, REGISTERS, TEXTURE, TEXTURE_SHARED, CBU, SRAM = range(8)
+THROTTLED_FIELDS = range(269, 272)  # nanoseconds: software thermal, hardware thermal, power brake
 VIOLATIONS = range(5)  # nvmlPerfPolicyType_t: power, thermal, sync boost, board limit, low utilization
 
 
@@ -25,6 +26,7 @@ def state(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     yield from (("clocks_event_reasons", IDLE), ("clocks_event_reasons.load", 0))
     yield "supported_clocks_event_reasons", ALL_REASONS
     yield from ((f"violation.{policy}", 0) for policy in VIOLATIONS)
+    yield from ((f"field.{field}", "0ull") for field in THROTTLED_FIELDS)
     yield "event_types", XID | PSTATE | CLOCK | (SINGLE_BIT | DOUBLE_BIT if gpu.model.ecc else 0)
     if gpu.model.architecture >= AMPERE:
         yield "recovery_action", 0

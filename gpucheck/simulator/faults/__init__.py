@@ -26,9 +26,12 @@ class Fault:
 
     @property
     def usage(self) -> str:
-        """How it is written: ``pcie-width:gpu=N,width=N``."""
-        words = [f"{key}={'N' if _kind(default) is int else 'NAME'}" for key, default in self.parameters.items()]
-        return self.name + (":" + ",".join(words) if words else "")
+        """How it is written: ``pcie-width:gpu=N,width=N[,when=always]``, with the defaults of what may be left out."""
+        needed = {key: kind for key, kind in self.parameters.items() if isinstance(kind, type)}
+        words = [f"{key}={'N' if kind is int else 'NAME'}" for key, kind in needed.items()]
+        more = [f"{key}={default}" for key, default in self.parameters.items() if key not in needed]
+        optional = f"[{',' if words else ':'}{','.join(more)}]" if more else ""
+        return self.name + (":" if words else "") + ",".join(words) + optional
 
 
 def all_faults() -> tuple[Fault, ...]:
