@@ -74,6 +74,7 @@ class SimulatedGpu:
     """One GPU. visible false: on the PCI bus, but not among those that NVML counts. nvml: keys that override.
 
     fabric_state: as in gpucheck.model.Fabric; shown only by models that report it.
+    fabric_up: paths lead over NVSwitches; older models tell no state, and lose the paths all the same.
     memory_node: the NUMA node that its memory is, None where it is none. mig: its GPU instances, none with MIG off.
     processes: what computes on it. p2p_refused: NVML's P2P status to another GPU, by that one's bus id.
     """
@@ -84,6 +85,7 @@ class SimulatedGpu:
     links: list[Link]
     visible: bool = True
     fabric_state: str = "completed"
+    fabric_up: bool = True
     memory_node: int | None = None
     mig: tuple[str, ...] = ()
     processes: list[Process] = field(default_factory=list)
@@ -177,6 +179,12 @@ class Machine:
     def ports(self) -> list[Function]:
         """The bridge ports that can isolate what is below them."""
         return [function for function in self.functions.values() if function.acs_capability is not None]
+
+    def find_library(self, soname: str, path: str, source: str) -> None:
+        """Let the dynamic loader find a library, after those that it finds already."""
+        libraries = self.surroundings.setdefault("libraries", [])
+        assert isinstance(libraries, list)  # noqa: S101 - written here only
+        libraries.append({"soname": soname, "path": path, "source": source})
 
     def log(self, text: str, age_s: float, priority: int = 3) -> None:
         """Add a line to the kernel log. Raises ValueError for one from before the machine started."""

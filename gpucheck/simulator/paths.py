@@ -41,7 +41,7 @@ def p2p_status(a: SimulatedGpu, b: SimulatedGpu, capability: int, *, fabric: boo
     With MIG on there is none at all. A status that a fault gave the pair holds for every way but NVLink.
     """
     over_pcie = a.model.pcie_p2p if a.model == b.model else P2P_NOT_SUPPORTED
-    linked = by_nvlink(a, b, fabric=fabric)
+    linked = by_nvlink(a, b, fabric=fabric and a.fabric_up and b.fabric_up)
     if a.mig or b.mig:
         return P2P_NOT_SUPPORTED
     if b.function.bus_id in a.p2p_refused and capability != NVLINK:

@@ -3,8 +3,10 @@
 from pathlib import Path
 
 from gpucheck.simulator.cables import check_nvlinks
-from gpucheck.simulator.devices import part_of
+from gpucheck.simulator.devices import gpus_of, part_of
 from gpucheck.simulator.profile import BUS_ID, Device, Part, Profile, cpus, unknown
+
+__all__ = ["check", "gpus_of"]
 
 
 def check(profile: Profile, path: Path) -> None:

@@ -6,7 +6,7 @@ import pynvml
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator.devices import gpus_of
+from gpucheck.simulator.wiring import gpus_of
 
 PROFILES = [name for name in simulator.profile_names() if name != "no-gpu"]
 SINGLE, MULTIPLE, NODE, SYSTEM = 10, 20, 40, 50
