@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpucheck.checks._about import About
 from gpucheck.checks._nvml import not_looked
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, PackageVersion, Verdict
 
@@ -64,10 +65,13 @@ def _states(values: Values, members: list[Gpu]) -> Iterator[Finding]:
         *(f"{bus_id}: state {fabric.state}, status {fabric.status}" for bus_id, fabric in states),
         f"{UNIT}.service: {values.service}",
     )
+    if not members:
+        yield _service_alone(values.service)
+        return
     ready = [fabric for _, fabric in states if fabric.state == "completed" and fabric.status == 0]
     training = [fabric for _, fabric in states if fabric.state == "in-progress"]
     seen, wanted = f"{len(ready)} of {len(members)} GPUs registered", "all registered with success"
-    if members and len(ready) == len(members):
+    if len(ready) == len(members):
         yield Finding(check=NAME, verdict=Verdict.PASS, subject="host", seen=seen, wanted=wanted, evidence=evidence)
     elif training and values.service == "active":
         yield Finding(
@@ -93,6 +97,16 @@ def _states(values: Values, members: list[Gpu]) -> Iterator[Finding]:
             fix=f"systemctl status {UNIT}; journalctl -u {UNIT}; start it at the driver's exact version",
             evidence=evidence,
         )
+
+
+def _service_alone(service: str | None) -> Finding:
+    """GPUs before Hopper do not tell whether they are registered, so fabric manager's word has to do."""
+    about = About(check=NAME, evidence=(f"{UNIT}.service: {service}", "no GPU reports a registration (before Hopper)"))
+    if service == "active":
+        return about.passes("fabric manager active", "active")
+    why = "without fabric manager the NVSwitches carry nothing, and CUDA fails with error 802 (system not ready)"
+    fix = f"systemctl status {UNIT}; journalctl -u {UNIT}; start it at the driver's exact version"
+    return about.fails(f"fabric manager {service or 'not installed'}", "active", why, fix, "fabric-manager-down")
 
 
 def _manager(values: Values) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ CHECKS = (
 FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 PENDING = RowRemap(corrected=0, uncorrected=1, pending=True, failed=False)
 FAILED = msgspec.structs.replace(PENDING, failed=True)
+REFUSED = (("OK", "GNS"), ("GNS", "OK"))
 ALL_OK = (("OK", "OK"), ("OK", "OK"))
 
 
@@ -124,11 +125,19 @@ def test_what_nvml_refuses_is_a_skip_only_where_the_gpu_does_not_have_it(code, v
 )
 def test_a_small_window_is_a_fault_only_where_a_larger_one_is_possible(capability, virtual, verdict):
     """A T4 has no more than 256 MiB, and a virtual machine gets what its host gives."""
-    gpu = msgspec.structs.replace(with_health(h100(0)), compute_capability=capability, bar1_bytes=256 << 20)
+    gpus = [msgspec.structs.replace(p100(n), compute_capability=capability, bar1_bytes=256 << 20) for n in range(2)]
 
-    (finding,) = judge(bar1, host(gpu, virtual=virtual))
+    found = judge(bar1, host(*gpus, virtual=virtual))
 
-    assert (finding.verdict, finding.cause) == (verdict, "rebar-off" if verdict is WARN else None)
+    assert {(f.verdict, f.cause) for f in found} == {(verdict, "rebar-off" if verdict is WARN else None)}
+
+
+def test_a_small_window_costs_nothing_without_peers_over_pcie():
+    """Two bridged cards copy over NVLink; GeForce cards stage through the host."""
+    bridged = [msgspec.structs.replace(h100(n), bar1_bytes=256 << 20) for n in range(2)]
+
+    assert {f.verdict for f in judge(bar1, host(*bridged))} == {SKIP}
+    assert {f.verdict for f in judge(bar1, host(*bridged, p2p=REFUSED))} == {SKIP}
 
 
 @pytest.mark.parametrize(
@@ -147,9 +156,6 @@ def test_links_that_repeat_or_retrain_are_named(counters, verdict):
 
     assert finding.verdict is verdict
     assert finding.evidence[0].startswith("link 5:")
-
-
-REFUSED = (("OK", "GNS"), ("GNS", "OK"))
 
 
 def _geforce(index):
