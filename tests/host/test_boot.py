@@ -35,17 +35,18 @@ def test_no_modules_at_all(tmp_path):
 
 
 def test_states_of_dkms(tmp_path):
-    """As ``dkms status`` judges: added by the source, built by the module, installed by the link."""
+    """As ``dkms status`` judges: added by the source, built by the module, installed by the link to this version."""
     tree = tmp_path / "var/lib/dkms/nvidia"
     for version in ("580.95.05", "575.57.08"):
         (tree / version).mkdir(parents=True)
         (tree / version / "source").symlink_to(f"/usr/src/nvidia-{version}")
     for kernel in (OLD, NEW):
         (tree / "580.95.05" / kernel / "x86_64/module").mkdir(parents=True)
+    (tree / "575.57.08" / OLD / "x86_64/module").mkdir(parents=True)
     (tree / f"kernel-{OLD}-x86_64").symlink_to(f"580.95.05/{OLD}/x86_64")
 
     assert read_dkms(tmp_path) == (
-        DkmsModule(name="nvidia", version="575.57.08", state="added"),
+        DkmsModule(name="nvidia", version="575.57.08", state="built", kernel=OLD),
         DkmsModule(name="nvidia", version="580.95.05", state="built", kernel=NEW),
         DkmsModule(name="nvidia", version="580.95.05", state="installed", kernel=OLD),
     )

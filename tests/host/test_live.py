@@ -136,6 +136,7 @@ def test_module_where_the_centos_family_puts_it(tmp_path):
     kernel = tmp_path / "root/lib/modules/5.14.0-570.el9.x86_64"
     (kernel / "extra").mkdir(parents=True)
     (kernel / "extra/nvidia.ko").write_text("version=580.178.04\nlicense=Dual MIT/GPL\n")
+    (tmp_path / "root/proc/sys/kernel").mkdir(parents=True, exist_ok=True)
     (tmp_path / "root/proc/sys/kernel/osrelease").write_text("5.14.0-570.el9.x86_64\n")
 
     assert machine.system().kernel == "5.14.0-570.el9.x86_64"
@@ -149,6 +150,7 @@ def test_module_of_another_kernel_is_not_installed_for_this_one(tmp_path):
         driver=DriverState(installed_version="580.178.04", installed_flavour="open"),
         kernel="5.15.0-1-generic",
     )
+    (tmp_path / "root/proc/sys/kernel").mkdir(parents=True, exist_ok=True)
     (tmp_path / "root/proc/sys/kernel/osrelease").write_text("5.15.0-2-generic\n")
 
     assert machine.driver() == DriverState()
@@ -231,7 +233,7 @@ def test_hardware_files_are_the_machines_and_others_the_systems(tmp_path):
 
     assert machine.read_text("/sys/module/nvidia/version") == "580.95.05\n"
     assert machine.read_text("/proc/cmdline").startswith("BOOT_IMAGE=")
-    assert machine.read_text("/sys/kernel/notes") is None
+    assert machine.read_text("/sys/kernel/uevent_seqnum") is None
     assert machine.read_text("/etc/os-release")
     assert real.read_text("/etc/nccl.conf") == "NCCL_P2P_DISABLE=1\n"
     assert real.read_text("/etc") is None
