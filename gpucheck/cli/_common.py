@@ -40,7 +40,7 @@ def simulation_options(command: F) -> F:
         "--simulate",
         "profile",
         metavar="PROFILE",
-        help="Look at a simulated machine instead of this one (see: gpucheck profiles).",
+        help="Look at a simulated machine instead of this one: a name of gpucheck profiles, or a profile's FILE.yml.",
     )(command)
 
 

@@ -1,5 +1,6 @@
 """List the machines that can be simulated, and the faults that they can have."""
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -7,19 +8,66 @@ import click
 import msgspec
 
 from gpucheck.cli._common import Problem, output_options, write_result
+from gpucheck.model.verdict import EXIT_STATUS, Verdict
 
 SCHEMA = "gpucheck.profiles/1"
+GZIP = b"\x1f\x8b"
+MOST_BYTES = 128 << 20
+UNREADABLE = EXIT_STATUS[Verdict.UNKNOWN]
 
 
 @click.command()
+@click.option(
+    "--from",
+    "recording",
+    metavar="RECORDING",
+    type=click.Path(path_type=Path),
+    help="Make a profile out of a machine that gpucheck record recorded; -o FILE.yml is where it goes.",
+)
 @output_options("text", "json")
-def COMMAND(format_: str, output: Path | None) -> None:  # noqa: N802 - the name the command walk looks for
-    """List the machines for --simulate and the faults for --fault."""
+def COMMAND(recording: Path | None, format_: str, output: Path | None) -> None:  # noqa: N802 - the name walked for
+    """List the machines for --simulate and the faults for --fault.
+
+    \b
+    gpucheck profiles --from host.recording -o host.yml
+    gpucheck verify --simulate host.yml --fault gpu-lost:gpu=1
+    """
+    if recording is not None:
+        if format_ == "json":
+            raise Problem("a profile is written as YAML. Leave --format out.")
+        write_result(_recorded(recording), output)
+        return
     listing = _listing()
     if format_ == "json":
         write_result(msgspec.json.format(msgspec.json.encode(listing), indent=2).decode(), output)
     else:
         write_result(_text(listing), output)
+
+
+def _recorded(recording: Path) -> str:
+    """The profile of the recorded machine, as YAML. A file that cannot be read ends with exit status 3."""
+    from gpucheck.simulator import from_recording, to_yaml
+
+    try:
+        document = msgspec.json.decode(_plain(recording.read_bytes()))
+        return to_yaml(from_recording(document, recording.name.partition(".")[0]))
+    except (OSError, zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        advice = "Give a file that gpucheck record wrote."
+        raise Problem(f"{recording}: cannot be read: {why}. {advice}", UNREADABLE) from error
+    except (LookupError, ValueError) as error:
+        raise Problem(f"{recording}: {error.args[0]}", UNREADABLE) from error
+
+
+def _plain(content: bytes) -> bytes:
+    """The JSON, out of its compression where it has any. Raises zlib.error or ValueError."""
+    if not content.startswith(GZIP):
+        return content
+    stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    plain = stream.decompress(content, MOST_BYTES)
+    if not stream.eof:
+        raise ValueError(f"is cut off, or unpacks to more than {MOST_BYTES >> 20} MiB, which no recording does")
+    return plain
 
 
 def _listing() -> dict[str, Any]:

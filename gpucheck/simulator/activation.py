@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from gpucheck.simulator.cache import cache_folder, publish
+from gpucheck.simulator.files import is_file, profile_text
 
 SOURCES = (".py", ".yml", ".c", ".h", ".txt", ".sh")
 STAND_INS = ("NVML library", "PCI, driver and DMI files of /sys and /proc", "GPU services and packages")
@@ -36,17 +37,19 @@ def activate(name: str, faults: Iterable[str] = ()) -> Path:
 
 
 def _make(name: str, faults: tuple[str, ...], directory: Path) -> None:
-    from gpucheck.simulator.library import build_library
+    from gpucheck.simulator.live import make
     from gpucheck.simulator.profile import load
-    from gpucheck.simulator.writer import write_machine
 
-    profile = load(name)
-    write_machine(profile, directory, driver=profile.driver.state(), faults=faults, stand_ins=STAND_INS, software=True)
-    build_library(directory / "lib", profile.driver.version)
+    make(load(name), directory, faults, STAND_INS)
 
 
 def _key(name: str, faults: tuple[str, ...]) -> str:
-    """Whatever a machine directory is made from: the profile, the faults in order, every file of this room."""
+    """Whatever a machine directory is made from: the profile, the faults in order, every file of this room.
+
+    Raises OSError for a profile's own file that cannot be read.
+    """
+    if is_file(name):
+        name = f"{name}\0{profile_text(name)}"
     digest = hashlib.sha256("\0".join((name, *faults, platform.machine(), platform.release())).encode())
     here = Path(__file__).parent
     for source in sorted(p for p in here.rglob("*") if p.suffix in SOURCES):

@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from gpucheck.model import DriverState
+from gpucheck.simulator.files import is_file, profile_text
 
 HERE = Path(__file__).parent
 BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
@@ -244,9 +245,16 @@ def profile_names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Profile:
-    """One profile, checked whole. Raises LookupError for an unknown name, ValueError for a broken file."""
+    """One profile by its name or its file, checked whole.
+
+    Raises LookupError for an unknown name, ValueError for a broken file, OSError for one that cannot be read.
+    """
     from gpucheck.simulator.wiring import check
 
+    if is_file(name):
+        own = parse(profile_text(name), name, Profile)
+        check(own, Path(name))
+        return msgspec.structs.replace(own, name=own.name or Path(name).stem)
     if name not in profile_names():
         raise LookupError(unknown("profile", name, profile_names()))
     path = HERE / "profiles" / f"{name}.yml"
@@ -284,9 +292,14 @@ def unknown(what: str, name: str, names: tuple[str, ...]) -> str:
 
 
 def read(path: Path, shape: type[Shape]) -> Shape:
-    """A YAML file as ``shape``. Raises ValueError naming the file, the key and what is wrong with it."""
+    """A YAML file of ours as ``shape``. Raises ValueError naming the file, the key and what is wrong with it."""
+    return parse(path.read_text(encoding="utf-8"), path.name, shape)
+
+
+def parse(text: str, name: str, shape: type[Shape]) -> Shape:
+    """YAML as ``shape``. Raises ValueError as ``read`` does."""
     try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        raw = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
         return msgspec.convert(raw, shape)
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise ValueError(f"{path.name}: {' '.join(str(error).split())}") from error
+    except (yaml.YAMLError, msgspec.ValidationError, RecursionError, ValueError) as error:
+        raise ValueError(f"{name}: {' '.join(str(error).split())}") from error

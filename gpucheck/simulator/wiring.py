@@ -6,18 +6,23 @@ from gpucheck.simulator.cables import check_nvlinks
 from gpucheck.simulator.devices import gpus_of, part_of
 from gpucheck.simulator.profile import BUS_ID, Device, Part, Profile, cpus, unknown
 
-__all__ = ["check", "gpus_of"]
+__all__ = ["check", "check_profile", "gpus_of"]
 
 
 def check(profile: Profile, path: Path) -> None:
     """Raise ValueError naming the file, the key and the reason, if the parts do not fit together."""
     try:
-        _check_platform(profile)
-        _check_roots(profile)
-        _check_devices(profile)
-        check_nvlinks(profile)
+        check_profile(profile)
     except (LookupError, ValueError) as error:
         raise ValueError(f"{path.name}: {error.args[0]}") from error
+
+
+def check_profile(profile: Profile) -> None:
+    """The same for a profile that is in no file. Raises LookupError or ValueError naming the key and the reason."""
+    _check_platform(profile)
+    _check_roots(profile)
+    _check_devices(profile)
+    check_nvlinks(profile)
 
 
 def _check_platform(profile: Profile) -> None:

@@ -10,7 +10,7 @@ from gpucheck import simulator
 from gpucheck.simulator.machine import UPTIME_S
 from gpucheck.simulator.xids import texts
 
-# What a fault may change, as the names that ``written`` gives: a path of the tree, or FILE:KEY. "log": the kernel log.
+# What a fault changes, by the names that ``written`` gives: a path of the tree, FILE:KEY, or "log", the kernel log.
 DRIVER_GONE = {
     "dev/nvidia-caps/nvidia-cap1", "dev/nvidia-modeset", "dev/nvidia-uvm", "dev/nvidia-uvm-tools", "dev/nvidia0",
     "dev/nvidia1", "dev/nvidiactl", "log", "proc/driver/nvidia/gpus/0000:04:00.0/information",
@@ -105,11 +105,9 @@ def changed(written, healthy):
             f"var/lib/dkms/nvidia/580.178.04/{NEXT}/x86_64/module/nvidia.ko",
             f"var/lib/dkms/nvidia/kernel-{NEXT}-x86_64",
         }),
-        (
-            "p100-pcie-x2",
-            "headers-missing",
-            {f"lib/modules/{KERNEL}/build", f"usr/src/linux-headers-{KERNEL}/Makefile"},
-        ),
+        ("p100-pcie-x2", "headers-missing", {
+            f"lib/modules/{KERNEL}/build", f"usr/src/linux-headers-{KERNEL}/Makefile",
+        }),
         ("p100-pcie-x2", "node-missing", {"dev/nvidia-uvm"}),
         ("p100-pcie-x2", "shm-small:mib=64", {"surroundings:shm_bytes", "surroundings:shm_free_bytes"}),
         ("p100-pcie-x2", "memlock-small", {"surroundings:memlock_bytes"}),
@@ -122,7 +120,8 @@ def changed(written, healthy):
         ("hgx-h100-x8", "iommu-faults:gpu=0", {"log"}),
         ("p100-pcie-x2", "uplink-gen:gpu=1,gen=2", {
             "log",
-            *(f"{a}/{file}" for a in (ABOVE, f"{ABOVE}/0000:02:00.0") for file in ("config", "current_link_speed")),
+            *(f"{ABOVE}/{file}" for file in ("config", "current_link_speed")),
+            *(f"{ABOVE}/0000:02:00.0/{file}" for file in ("config", "current_link_speed")),
         }),
         ("p100-pcie-x2", "aer-rising:gpu=0", {
             "log",

@@ -20,9 +20,8 @@ def _apply(machine: Machine, gpu: int, count: int) -> None:
     device = function.bus_id.removeprefix("0000:")
     for number in range(count):
         address = 0x3A000000000 + number * 0x1000
-        machine.log(
-            (AMD if amd else INTEL).format(function=function.bus_id, device=device, address=address), 60 + number
-        )
+        line = (AMD if amd else INTEL).format(function=function.bus_id, device=device, address=address)
+        machine.log(line, age_s=60 + number)
 
 
 FAULT = Fault(

@@ -6,6 +6,7 @@ from gpucheck.simulator.sysfs.tree import Tree
 
 SPEED = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}  # GT/s by PCIe generation
 NOBODY_ANSWERS = {"current_link_speed": "Unknown", "current_link_width": "63"}
+MELLANOX = "15b3:"
 MIB = 1 << 20
 REGISTERS = 16 * MIB
 # The names and the order of drivers/pci/pcie/aer.c
@@ -63,7 +64,7 @@ def driver_of(machine: Machine, function: Function) -> str | None:
     if function.kind in BRIDGES:
         return "pcieport"
     if function.kind == "nic":
-        return "mlx5_core"
+        return "mlx5_core" if function.ids.startswith(MELLANOX) else None
     if machine.driver.loaded_version is not None:
         return "nvidia-nvswitch" if function.kind == "nvswitch" else "nvidia"
     return "nouveau" if machine.driver.nouveau_loaded and function.kind == "gpu" else None
