@@ -17,8 +17,8 @@ from gpucheck.topology import joint
 
 NAME = "bar1"
 SMALL = 256 << 20
-# Compute capability from which a card of each class needs a large window for its peers. GeForce and workstation cards of
-# Ampere come with 256 MiB and copy through mailboxes (general knowledge).
+# Compute capability from which a card of each class needs a large window for its peers. GeForce and workstation cards
+# of Ampere come with 256 MiB and copy through mailboxes (general knowledge).
 LARGE_FROM = {"datacenter": (8, 0), "geforce": (8, 9), "workstation": (8, 9)}
 FIX = (
     "enable Above 4G Decoding and Resizable BAR in the BIOS, update the card's VBIOS, then: gpucheck verify --only bar1"
@@ -56,7 +56,7 @@ def _judge(values: Values, gpu: Gpu) -> Finding | None:
         return about.skips("cards of this class and generation come with a small window", seen)
     if values.virtual is not None:
         return about.skips(f"inside a {values.virtual} machine the window is the provider's choice", seen)
-    if not _has_pcie_peer(values.nvml, gpu):
+    if model is not None and model.cls == "geforce" and not _has_pcie_peer(values.nvml, gpu):
         return about.skips("small, and no other GPU reaches this one over PCIe, so it costs nothing", seen)
     why = "peers reach the GPU's memory through a small window that must be moved: peer copies are slow or refused"
     return about.warns(seen, wanted, why, FIX, "rebar-off")

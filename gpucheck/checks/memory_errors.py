@@ -38,10 +38,8 @@ def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
 
 def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     health, counts = gpu.health, gpu.health.ecc_counts
-    if health.recovery_action not in (None, "none"):
-        return _asked_for(gpu)
     told = (counts.volatile_uncorrected, counts.aggregate_uncorrected, health.row_remap, health.retired_pages)
-    if all(value is None for value in told):
+    if health.recovery_action in (None, "none") and all(value is None for value in told):
         return not_told(NAME, nvml, gpu, *CALLS)
     about, reset = _about(gpu), DRAIN.format(gpu.pci_bus_id)
     if health.row_remap and health.row_remap.failed:
@@ -59,6 +57,8 @@ def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     if health.retired_pages and health.retired_pages.pending:
         why = "a bad page is to be retired, which happens when the driver is loaded the next time"
         return about.warns("page retirement pending", "none pending", why, reset, "row-remap")
+    if health.recovery_action not in (None, "none"):
+        return _asked_for(gpu)
     if counts.aggregate_uncorrected:
         why = "the board had uncorrectable errors in the past; none since the driver was loaded"
         fix = "watch it: gpucheck verify --only memory-errors --baseline REPORT; replace the board if the count rises"
@@ -76,9 +76,10 @@ def _asked_for(gpu: Gpu) -> Finding:
 def _about(gpu: Gpu) -> About:
     health, counts = gpu.health, gpu.health.ecc_counts
     evidence = [
+        f"NVML recovery action: {health.recovery_action}",
         f"ECC {'on' if health.ecc else 'off'}; volatile {counts.volatile_corrected} corrected, "
         f"{counts.volatile_uncorrected} uncorrected; aggregate {counts.aggregate_corrected}, "
-        f"{counts.aggregate_uncorrected}"
+        f"{counts.aggregate_uncorrected}",
     ]
     if health.row_remap:
         row = health.row_remap

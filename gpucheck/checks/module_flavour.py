@@ -1,7 +1,8 @@
 """Module flavour: do the loaded kernel modules serve the generation of these GPUs?
 
-Sources: the banner of /proc/driver/nvidia/version; NVIDIA's driver installation guide: Blackwell and Grace need the
-open modules, GPUs before Turing the proprietary ones. With the wrong flavour the module loads and binds no GPU.
+Sources: the banner of /proc/driver/nvidia/version, or the licence of the installed module where none is loaded;
+NVIDIA's driver installation guide: Blackwell and Grace need the open modules, GPUs before Turing the proprietary ones.
+With the wrong flavour the module binds no GPU.
 """
 
 from collections.abc import Iterator
@@ -29,15 +30,21 @@ def probe(host: Host) -> Values:
 
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding for each GPU that the flavour does not serve, else one for the host."""
-    flavour = values.driver.loaded_flavour
-    about = About(check=NAME, evidence=(f"/proc/driver/nvidia/version: {values.driver.loaded_version} {flavour}",))
+    flavour = values.driver.loaded_flavour or values.driver.installed_flavour
+    about = About(
+        check=NAME,
+        evidence=(
+            f"loaded: {values.driver.loaded_version} {values.driver.loaded_flavour}",
+            f"installed: {values.driver.installed_version} {values.driver.installed_flavour}",
+        ),
+    )
     if not values.gpus:
         yield about.unknown("the PCI bus shows no NVIDIA GPU", "gpucheck verify --only inventory", "0 GPUs")
         return
     if flavour is None:
-        yield about.skips("no NVIDIA module is loaded (see the driver check)")
+        yield about.skips("no NVIDIA module is loaded or installed (see the driver check)")
         return
-    wrong = [(gpu, needed) for gpu in values.gpus if (needed := _needed(gpu)) not in ("either", flavour)]
+    wrong = [(gpu, needed) for gpu in values.gpus if (needed := needed_flavour(gpu)) not in ("either", flavour)]
     for gpu, needed in wrong:
         finding = About(check=NAME, subject=f"gpu:{gpu.bus_id}", evidence=about.evidence)
         why = f"this generation needs the {needed} modules: the {flavour} ones load and do not bind it"
@@ -47,7 +54,8 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield about.passes(flavour)
 
 
-def _needed(gpu: PciDevice) -> str:
+def needed_flavour(gpu: PciDevice) -> str:
+    """``open``, ``proprietary``, or ``either``, also where the id is in no table."""
     model = gpu_by_pci_id(gpu.device_id)
     if model is not None:
         return model.kernel_module

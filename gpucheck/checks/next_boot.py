@@ -69,6 +69,10 @@ def _kernels(values: Values, about: About) -> Finding:
         )
         fix = HEADERS.format(running.release)
         return about.warns(names, "installed", why, fix, "module-not-built", "likely")
+    if values.dkms and not running.headers:
+        why = "DKMS builds the driver on this host, and without the headers the next driver update cannot be built"
+        fix = HEADERS.format(running.release)
+        return about.warns(f"no headers for {running.release}", "headers", why, fix, "module-not-built", "possible")
     if newest.nvidia is None:
         return about.skips("the loaded module lies outside /lib/modules, so nothing tells about the next boot")
     return about.passes(f"nvidia {newest.nvidia} for {newest.release}")

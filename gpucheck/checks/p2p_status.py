@@ -121,9 +121,13 @@ def _links_without_p2p(nvml: NvmlReading) -> Iterator[Finding]:
     if dead and not any(a.health.mig or b.health.mig for a, b in dead):
         names = [f"{a.pci_bus_id}-{b.pci_bus_id}" for a, b in dead]
         about = About(check=NAME, evidence=tuple(f"nvmlDeviceGetP2PStatus NVLink {n}: not OK" for n in names[:SHOWN]))
-        why = "the links are up, and the driver does not use them: the fabric is not set up for these GPUs"
-        fix = "gpucheck verify --only fabric; restart fabric manager, then reset the GPUs"
-        yield about.fails(f"{len(dead)} pairs without NVLink P2P", "OK", why, fix, "nvlink-down", "likely")
+        switched = any(link.remote_kind == "switch" for a, _ in dead for link in a.nvlinks)
+        cause = "fabric-manager-down" if switched else "nvlink-down"
+        why = "the links are up, and the driver does not use them" + (
+            ": the fabric is not set up for these GPUs" if switched else ""
+        )
+        fix = "gpucheck verify --only fabric; restart fabric manager" if switched else "reseat the bridge, then reboot"
+        yield about.fails(f"{len(dead)} pairs without NVLink P2P", "OK", why, fix, cause, "likely")
 
 
 CHECK = Check(NAME, frozenset({"hardware", "p2p", "quick"}), probe, evaluate)

@@ -28,7 +28,16 @@ from gpucheck.model import (
 
 Answer = TypeVar("Answer")
 # Of a simulated machine these belong to the hardware: what is not in its tree is not there.
-HARDWARE = ("/sys/", "/dev/", "/proc/driver/", "/proc/modules/", "/proc/cmdline/", "/lib/modules/", "/var/lib/dkms/")
+HARDWARE = (
+    "/sys/",
+    "/dev/",
+    "/proc/driver/",
+    "/proc/modules/",
+    "/proc/cmdline/",
+    "/proc/cpuinfo/",
+    "/lib/modules/",
+    "/var/lib/dkms/",
+)
 
 
 def live_host(*, isolated: bool, deadline_s: float, health: bool = True, begin: bool = False) -> Host:

@@ -10,10 +10,10 @@ import msgspec
 
 from gpucheck.checks import all_checks
 from gpucheck.host.recording import ReplayHost
-from gpucheck.model import AnyCheck, Finding, Host, NotRecorded, NvmlReading, Report, Verdict, worst
+from gpucheck.model import AnyCheck, Finding, Host, NotRecorded, NvmlReading, Report, Topology, Verdict, worst
 from gpucheck.run._step import Outcome, Step
 from gpucheck.run._train import training_steps
-from gpucheck.topology import build
+from gpucheck.topology import build, identify
 
 __all__ = ["NEEDS_HARDWARE", "Outcome", "Progress", "Step", "all_steps", "select", "verify"]
 
@@ -152,6 +152,11 @@ def _report(
         verdict=worst(verdicts, strict=strict),
         findings=tuple(findings),
         measurements=measurements,
-        topology=build(reading, host.pci(), simulated=simulation is not None) if reading else None,
+        topology=_topology(host, reading, simulated=simulation is not None) if reading else None,
         counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
     )
+
+
+def _topology(host: Host, reading: NvmlReading, *, simulated: bool) -> Topology:
+    cpu = identify(host.read_text("/proc/cpuinfo"))
+    return build(reading, host.pci(), simulated, cpu=cpu, virtual=host.system().virtual)

@@ -192,8 +192,6 @@ def test_the_cpu_of_the_host_counts(on):
     )
 
     assert "x 0.68 same host bridge" in on(host)[1]
-    host.simulation_ = Simulation(profile="p100-pcie-x2")
-    assert "the CPU is not known" in on(host)[1], "the CPU below a simulated machine is not its own"
 
 
 @pytest.mark.parametrize(("container", "status"), [(None, 1), ("docker", 0)])
