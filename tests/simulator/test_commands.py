@@ -1,6 +1,7 @@
 """gpucheck profiles and gpucheck simulate, as a user calls them."""
 
 import json
+import signal
 import subprocess
 import sys
 
@@ -40,6 +41,35 @@ def test_client_sees_the_machine_and_its_status_comes_through(gpucheck):
 
     assert (done.returncode, done.stdout) == (7, "7\n")
     assert done.stderr == "gpucheck: SIMULATED hardware: hgx-h100-x8 with gpu-missing:gpu=1\n"
+
+
+def test_a_signal_reaches_the_command_itself(gpucheck):
+    """The command takes our place: what kills it is what the caller sees. SIMULATED is said once."""
+    kill = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
+    done = gpucheck("simulate", "p100-pcie-x2", "--", sys.executable, "-c", kill)
+
+    assert done.returncode == -signal.SIGTERM
+    assert done.stderr.count("SIMULATED") == 1
+
+
+def test_interrupt_is_the_commands_to_handle(monkeypatch, cache):
+    """Ctrl-C: the command ends as it wants to, with its own status."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    code = """if True:
+        import time
+        print("ready", flush=True)
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            raise SystemExit(5)
+    """
+    command = [sys.executable, "-m", "gpucheck", "simulate", "no-gpu", "--", sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(30) == 5
 
 
 def test_options_of_the_command_are_not_ours(gpucheck):

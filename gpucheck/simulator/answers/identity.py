@@ -22,6 +22,9 @@ VBIOS = {
     10: "97.00.82.00.10",
 }
 TURING = 6
+SLICES = 7  # of compute, of a GPU that can be divided
+# The ids that the driver gives GPU instances of so many slices (A100, ``nvidia-smi mig -lgi``)
+INSTANCE_IDS = {7: (0,), 4: (1,), 3: (2, 1), 2: (3, 4, 5), 1: tuple(range(7, 14))}
 
 
 def identity(machine: Machine, gpu: SimulatedGpu, index: int) -> Iterator[tuple[str, object]]:
@@ -52,10 +55,7 @@ def _memory(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]
     used = sum(process.memory_mib for process in gpu.processes)
     yield from (("memory.total", model.memory_mib * MIB), ("memory.reserved", RESERVED_MIB * MIB))
     yield from (("memory.used", used * MIB), ("bar1.total", model.bar1_mib * MIB), ("bar1.used", 0))
-    yield "process.compute.count", len(gpu.processes)
-    for number, process in enumerate(gpu.processes):
-        yield f"process.compute.{number}.pid", process.pid
-        yield f"process.compute.{number}.memory", process.memory_mib * MIB
+    yield from processes(gpu)
     yield from (("cpus", machine.profile.numa_nodes[node or 0]), ("numa_nodes", node or 0))
     if gpu.memory_node is not None:
         yield "memory_numa_node", gpu.memory_node
@@ -63,6 +63,30 @@ def _memory(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]
         yield "c2c.enabled", 1
     if model.architecture >= TURING:
         yield "addressing_mode", ADDRESSING_ATS if model.coherent else ADDRESSING_NONE
+
+
+def processes(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
+    """Of a GPU; on one that is divided, all of them run on its first MIG device."""
+    yield "process.compute.count", len(gpu.processes)
+    for number, process in enumerate(gpu.processes):
+        yield f"process.compute.{number}.pid", process.pid
+        yield f"process.compute.{number}.memory", process.memory_mib * MIB
+        if gpu.mig:
+            yield f"process.compute.{number}.gpu_instance", instance_ids(gpu)[0]
+            yield f"process.compute.{number}.compute_instance", 0
+
+
+def instance_ids(gpu: SimulatedGpu) -> list[int]:
+    """The id of each GPU instance. Raises ValueError for instances that the model does not have or that do not fit."""
+    known, taken = gpu.model.mig_slices, list[int]()
+    for name in gpu.mig:
+        if name not in known:
+            raise ValueError(f"mig: {gpu.model.name} has no instance {name!r}. It has: {', '.join(known) or 'none'}")
+        free = [number for number in INSTANCE_IDS[known[name].slices] if number not in taken]
+        if not free or sum(known[one].slices for one in gpu.mig) > SLICES:
+            raise ValueError(f"mig: {', '.join(gpu.mig)} are more than the {SLICES} slices of a GPU")
+        taken.append(free[0])
+    return taken
 
 
 def _pcie(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:

@@ -9,7 +9,8 @@ DRIVER_MIB = 1024  # what a driver may keep for itself
 def _apply(machine: Machine, gpu: int, memory: int, pid: int, name: str) -> None:
     """memory: MiB. pid: 1, which every host has, so that clients find it."""
     busy = machine.gpu(gpu)
-    free = busy.model.memory_mib - DRIVER_MIB - sum(process.memory_mib for process in busy.processes)
+    whole = busy.model.mig_slices[busy.mig[0]].memory_mib if busy.mig else busy.model.memory_mib
+    free = whole - DRIVER_MIB - sum(process.memory_mib for process in busy.processes)
     if memory > free:
         raise ValueError(f"memory={memory}: GPU {gpu} has {free} MiB to give")
     if pid < 1:

@@ -86,7 +86,7 @@ static nvmlProcessDetail_t process(const struct subject *subject, const char *ki
     seen.memory = OF(ULLONG_MAX, "memory"); /* "not available" */
     seen.gpuInstance = (unsigned int)OF(UINT_MAX, "gpu_instance");
     seen.computeInstance = (unsigned int)OF(UINT_MAX, "compute_instance");
-    seen.protectedMemory = OF(ULLONG_MAX, "protected_memory");
+    seen.protectedMemory = OF(0, "protected_memory");
 #undef OF
     return seen;
 }
