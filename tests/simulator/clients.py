@@ -56,8 +56,10 @@ def by_nvitop() -> list[dict[str, Any]]:
 def by_pynvml() -> list[dict[str, Any]]:
     """As gpucheck asks, and in the same words."""
     from gpucheck.host import nvml
+    from gpucheck.model import NvmlReading
 
     reading = nvml.read(lambda call, subject: None)
+    assert isinstance(reading, NvmlReading), reading
     pynvml.nvmlInit()
     rows = []
     for gpu in reading.gpus:
@@ -69,7 +71,7 @@ def by_pynvml() -> list[dict[str, Any]]:
                 "name": gpu.name,
                 "uuid": gpu.uuid,
                 "bus_id": gpu.pci_bus_id,
-                "memory_total_mib": gpu.memory_bytes >> 20,
+                "memory_total_mib": memory.total >> 20,
                 "memory_used_mib": memory.used >> 20,
                 "temperature": pynvml.nvmlDeviceGetTemperature(handle, pynvml.NVML_TEMPERATURE_GPU),
                 "power_limit_w": pynvml.nvmlDeviceGetEnforcedPowerLimit(handle) // 1000,

@@ -132,35 +132,6 @@ def test_cpu_beyond_the_set_is_refused(library, machine, gpu):
     assert library.nvmlDeviceGetCpuAffinity(gpu, 4, (ctypes.c_ulong * 4)()) == SUCCESS
 
 
-@pytest.mark.parametrize(
-    ("function", "size", "right"),
-    [("nvmlDeviceGetMemoryInfo_v2", 40, 0x02000028), ("nvmlDeviceGetTemperatureV", 12, 0x0100000C)],
-)
-def test_struct_version_is_checked_and_its_size_kept(library, gpu, function, size, right):
-    """A struct of another version is refused untouched; the right one is written to its size and no further."""
-    for version, wanted in ((right, SUCCESS), (right + 1, WRONG_VERSION), (0, WRONG_VERSION)):
-        buffer = ctypes.create_string_buffer(version.to_bytes(4, "little") + b"\0" * (size - 4) + b"#" * 16)
-        before = buffer.raw
-        assert getattr(library, function)(gpu, buffer) == wanted
-        assert buffer.raw[size : size + 16] == b"#" * 16
-        assert (buffer.raw == before) == (wanted != SUCCESS)
-
-
-def test_fabric_struct_version_2_is_shorter_than_version_3(activate, monkeypatch, tmp_path):
-    """Version 2 ends after 36 bytes: the health summary of version 3 must not be written behind it."""
-    directory = activate("hgx-h100-x8")
-    library = ctypes.CDLL(str(directory / "lib/libnvidia-ml.so.1"))
-    assert library.nvmlInit_v2() == SUCCESS
-    first = handle(library, 0)
-    for version, size in ((0x02000024, 36), (0x03000028, 40)):
-        buffer = ctypes.create_string_buffer(version.to_bytes(4, "little") + b"\0" * (size - 4) + b"#" * 8)
-        assert library.nvmlDeviceGetGpuFabricInfoV(first, buffer) == SUCCESS
-        assert buffer.raw[size : size + 8] == b"#" * 8
-    wrong = ctypes.create_string_buffer((0x01000024).to_bytes(4, "little") + b"\0" * 60)
-    assert library.nvmlDeviceGetGpuFabricInfoV(first, wrong) == WRONG_VERSION
-    library.nvmlShutdown()
-
-
 def test_link_past_the_last_is_invalid_and_no_link_not_supported(activate):
     out = ctypes.c_uint()
     for profile, link, wanted in (("hgx-h100-x8", 17, 0), ("hgx-h100-x8", 18, 2), ("p100-pcie-x2", 0, NOT_SUPPORTED)):
