@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator.wiring import gpus_of
+from gpucheck.model import DriverState
+from gpucheck.simulator.machine import build
 
-PROFILES = [name for name in simulator.profile_names() if gpus_of(simulator.load(name))]
+GPUS = {name: len(build(simulator.load(name), DriverState()).gpus) for name in simulator.profile_names()}
 
 
 def run(machine: Path, *command: str) -> "subprocess.CompletedProcess[str]":
@@ -24,7 +25,7 @@ def run(machine: Path, *command: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", [name for name, gpus in GPUS.items() if gpus])
 def test_clients_agree_with_gpucheck(activate, profile):
     """Names, ids, memory, heat, limits, use, processes, MIG devices; one GPU computes for somebody else."""
     machine = activate(profile, ["busy-gpu:gpu=0,memory=1000"])
@@ -33,7 +34,7 @@ def test_clients_agree_with_gpucheck(activate, profile):
     told = json.loads(done.stdout)
     gpucheck = told["pynvml"]
 
-    assert len(gpucheck) == len(gpus_of(simulator.load(profile)))
+    assert len(gpucheck) == GPUS[profile]
     assert [gpu["processes"] for gpu in gpucheck] == [[[1, 1000]], *[[]] * (len(gpucheck) - 1)]
     assert told["gpustat"] == [{key: gpu[key] for key in gpu if key not in ("bus_id", "mig")} for gpu in gpucheck]
     assert told["nvitop"] == [{**gpu, "bus_id": f"0000{gpu['bus_id'].upper()}"} for gpu in gpucheck]
