@@ -88,6 +88,11 @@ def test_options_of_the_command_are_not_ours(gpucheck):
         (["p100-pcie-x2", "--fault"], 64, "no command to run"),
         (["p100-pcie-x2", "--", "no-such-command"], 127, "there is no such command on PATH"),
         (["p100-pcie-x2", "--", "/etc"], 126, "cannot be run"),
+        ([], 64, "no machine to simulate"),
+        (["no-such.yml", "--", "true"], 64, "no-such.yml: cannot be read: No such file"),
+        (["--switch", "/nonexistent"], 64, "holds no simulated machine"),
+        (["--switch", "/nonexistent", "no-gpu"], 64, "--switch takes faults only"),
+        (["no-gpu", "-o", "/proc/nowhere", "--", "true"], 64, "Name a folder that can be written"),
     ],
 )
 def test_wrong_usage_is_one_clear_line(gpucheck, arguments, status, message):
@@ -96,3 +101,47 @@ def test_wrong_usage_is_one_clear_line(gpucheck, arguments, status, message):
     assert done.returncode == status
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_machine_of_ones_own_is_kept_and_switched(gpucheck, tmp_path):
+    """Made without a command, used through the environment, broken while it is there."""
+    machine = tmp_path / "machine"
+    made = gpucheck("simulate", "p100-pcie-x2", "-o", str(machine))
+    broken = gpucheck("simulate", "--switch", str(machine), "--fault", "gpu-missing:gpu=1")
+
+    assert (made.returncode, made.stdout) == (0, f"GPUCHECK_SIMULATOR={machine}\n")
+    assert broken.stderr == f"gpucheck: SIMULATED hardware: {machine} is now gpu-missing:gpu=1\n"
+    assert "gpu.count = 1\n" in (machine / "machine.txt").read_text()
+    refused = gpucheck("simulate", "--switch", str(machine), "--fault", "gpu-lots:gpu=1")
+    assert (refused.returncode, "Did you mean gpu-lost?" in refused.stderr) == (64, True)
+    assert "gpu.count = 1\n" in (machine / "machine.txt").read_text()
+
+
+def test_recording_becomes_a_profile_for_every_command(gpucheck, tmp_path):
+    """From the file of a recorder to a simulated machine with a fault."""
+    import gzip
+
+    import msgspec
+
+    from tests.simulator.test_recorded import SYSTEM, pci
+
+    failure = {"type": "failure", "call": "nvmlInit", "code": 9, "name": "NVMLError_DriverNotLoaded"}
+    values = {"system": SYSTEM, "pci": pci("p100-pcie-x2"), "nvml": failure,
+              "driver": {"loaded_version": "580.178.04", "loaded_flavour": "proprietary"}}  # fmt: skip
+    (tmp_path / "host.recording").write_bytes(gzip.compress(msgspec.json.encode(values)))
+    own = tmp_path / "host.yml"
+    made = gpucheck("profiles", "--from", str(tmp_path / "host.recording"), "-o", str(own))
+    topo = gpucheck("topo", "--simulate", str(own), "--fault", "xid:gpu=0,code=79", "--format", "json")
+
+    assert (made.returncode, made.stderr) == (0, "")
+    assert json.loads(topo.stdout)["matrix"] == [["X", "PIX"], ["PIX", "X"]]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\x1f\x8b", b"\x1f\x8b" + bytes(40), b"[1]", b"\xff\xfe"])
+def test_file_that_is_no_recording_ends_in_one_line(gpucheck, tmp_path, content):
+    (tmp_path / "file").write_bytes(content)
+    done = gpucheck("profiles", "--from", str(tmp_path / "file"), "-o", str(tmp_path / "out.yml"))
+
+    assert done.returncode == 3
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "out.yml").exists()
