@@ -1,7 +1,8 @@
-"""Show how the GPUs are connected and what each pair should reach; also reads pasted nvidia-smi topo -m output."""
+"""Show how the GPUs are connected and what each pair should reach; also reads other tools' dumps of a topology."""
 
 import sys
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import click
@@ -30,12 +31,23 @@ CAUSE = {9: "driver-not-loaded", 12: "driver-not-loaded", 18: "driver-mismatch",
     metavar="FILE",
     help="Read another tool's dump instead of this machine; - is stdin. The kind is recognised.",
 )
+@click.option("--best", type=click.IntRange(min=1), metavar="K", help="Choose the best K GPUs for one job.")
+@click.option("--tree", is_flag=True, help="Show the PCIe and NVLink tree instead of the matrix.")
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a drawing of the machine as well.",
+)
 @click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
 @output_options("text", "json")
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     source: str | None,
+    best: int | None,
+    tree: bool,
+    svg: Path | None,
     strict: bool,
     timeout: float,
     format_: str,
@@ -53,20 +65,51 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         topology, about = _live(profile, faults, timeout)
     else:
         topology, about = _imported(source), ""
-    from gpucheck.render import topology as render
+    topology = _advised(topology, best)
+    if svg is not None:
+        from gpucheck.render.topology_svg import to_svg
 
-    text = render.to_json(topology) if format_ == "json" else render.to_text(topology, about=about)
+        write_result(to_svg(topology, about=about), svg)
+    if tree and format_ == "text":
+        from gpucheck.render.topology_tree import to_tree
+
+        text = to_tree(topology, about=about, width=None if output else _columns())
+    else:
+        from gpucheck.render import topology as render
+
+        width = None if output else _columns()
+        text = (
+            render.to_json(topology)
+            if format_ == "json"
+            else render.to_text(topology, about=about, width=width, best=best is not None)
+        )
     write_result(text if output is None else click.unstyle(text), output)
     judged = [finding.verdict for finding in topology.findings if finding.verdict is not Verdict.SKIP]
     return EXIT_STATUS[worst(judged, strict=strict)] if judged else 0
 
 
+def _advised(topology: Topology, best: int | None) -> Topology:
+    from gpucheck.topology import with_advice
+
+    if not topology.gpus:
+        return topology
+    try:
+        return with_advice(topology, best)
+    except ValueError as error:
+        raise Problem(f"--best: {error}") from error
+
+
+def _columns() -> int | None:
+    """The terminal's; None where the output goes to a file or a program, which wants every line whole."""
+    return get_terminal_size().columns if sys.stdout.isatty() else None
+
+
 def _imported(source: str) -> Topology:
     from gpucheck import imports
-    from gpucheck.topology import with_expectations
+    from gpucheck.topology import with_expectations, with_sketch
 
     try:
-        return with_expectations(imports.read(_bytes(source, imports.MAX_BYTES + 1)))
+        return with_expectations(with_sketch(imports.read(_bytes(source, imports.MAX_BYTES + 1))))
     except (OSError, ValueError) as error:
         raise _unreadable("stdin" if source == "-" else source, error) from error
 
@@ -85,7 +128,9 @@ def _unreadable(name: str, error: Exception) -> Problem:
     if isinstance(error, ImportProblem):
         return Problem(f"{name}: {error}", EXIT_UNKNOWN)
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return Problem(f"{name}: cannot be read: {why}. Give a file that holds nvidia-smi topo -m output.", EXIT_UNKNOWN)
+    return Problem(
+        f"{name}: cannot be read: {why}. Give a file with nvidia-smi topo -m output or NCCL topology XML.", EXIT_UNKNOWN
+    )
 
 
 def _live(profile: str | None, faults: tuple[str, ...], timeout: float) -> tuple[Topology, str]:
@@ -103,7 +148,7 @@ def _live(profile: str | None, faults: tuple[str, ...], timeout: float) -> tuple
         return _nothing(_no_nvml(reading, shown), simulated), about
     if not reading.gpus:
         return _nothing(_no_gpu(shown), simulated), about
-    topology = build(reading, pci, simulated, cpu=_cpu(host))
+    topology = build(reading, pci, simulated, cpu=_cpu(host), virtual=host.system().virtual)
     unlisted = _unlisted(host, {gpu.pci_bus_id for gpu in reading.gpus})
     return replace(topology, findings=(*topology.findings, *unlisted)), about
 
