@@ -7,8 +7,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from gpucheck.render.words import printable
 
-CHARACTER = 0.58
-"""Width of an average character of a sans-serif face, in ems."""
+CHARACTER = 0.64
+"""Width of an average character of a bold sans-serif face, in ems."""
 
 
 class Point(NamedTuple):

@@ -10,19 +10,16 @@ VENDOR = {"GenuineIntel": "Intel", "intel": "Intel", "AuthenticAMD": "AMD", "amd
 
 @dataclass
 class Box:
-    """title: what it is. detail: where and how, empty if nothing is told. link: its PCIe link in words, with what it
-    should be where it runs below that (reduced)."""
+    """title: what it is. name: of the model or device. detail: where it is. link: its PCIe link in words, with what it
+    should be where it runs below that (reduced). Each is empty where nothing is told."""
 
     kind: Literal["node", "root", "switch", "gpu", "nic"]
     title: str
+    name: str = ""
     detail: str = ""
     link: str = ""
     reduced: bool = False
     inside: list["Box"] = field(default_factory=list)
-
-    def leaves(self) -> list["Box"]:
-        """Its GPUs and network cards, in order."""
-        return [self] if self.kind in ("gpu", "nic") else [leaf for box in self.inside for leaf in box.leaves()]
 
 
 def boxes(topology: Topology) -> list[Box]:
@@ -44,7 +41,7 @@ def boxes(topology: Topology) -> list[Box]:
         title = untold if node.index is None else f"NUMA node {node.index}"
         vendor = VENDOR.get(node.vendor or "", node.vendor or "")
         detail = ", ".join(word for word in (vendor, f"CPUs {node.cpus}" if node.cpus else "") if word)
-        box = Box("node", title, detail)
+        box = Box("node", title, detail=detail)
         top = [f for f in children.get(None, []) if f.numa_node == node.index]
         for root in dict.fromkeys(function.root for function in top):
             below = [b for f in top if f.root == root for b in _box(f, children, names, wiring.told)]
@@ -62,10 +59,10 @@ def _box(
     if function.kind in ("gpu", "nic"):
         detail = function.bus_id if told else ""
         name = names.get(function.label, "")
-        title = f"{function.label} {name}" if name and name != function.label else function.label
-        return [Box("gpu" if function.kind == "gpu" else "nic", title, detail, words, reduced)]
+        kind: Literal["gpu", "nic"] = "gpu" if function.kind == "gpu" else "nic"
+        return [Box(kind, function.label, name if name != function.label else "", detail, words, reduced)]
     if function.kind == "switch-upstream" and below:
-        return [Box("switch", "PCIe switch", function.bus_id if told else "", words, reduced, below)]
+        return [Box("switch", "PCIe switch", "", function.bus_id if told else "", words, reduced, below)]
     return below
 
 

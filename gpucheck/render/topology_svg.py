@@ -3,12 +3,14 @@
 Readable on light and dark paper, by link width and words as well as by colour.
 """
 
+from collections.abc import Iterator
+
 from gpucheck.model import Topology, Wiring
 from gpucheck.render._matrix import ranges
 from gpucheck.render._svg import Point, Size, around, element, flow, plain, text
 from gpucheck.render._tree import Box, boxes, direct_links, switch_count, switch_links
 
-PAGE, MARGIN, GAP, PAD, HEAD = 1240.0, 24.0, 10.0, 8.0, 20.0
+PAGE, MARGIN, GAP, PAD, HEAD, STEP = 1240.0, 24.0, 10.0, 8.0, 20.0, 17.0
 LEAF = Size(128.0, 58.0)
 SMALL, NORMAL, LARGE = 11, 13, 18
 NARROWEST = 640.0
@@ -34,8 +36,8 @@ def to_svg(topology: Topology, *, about: str = "") -> str:
     tree = boxes(topology)
     sizes = [_size(box) for box in tree]
     places, whole = flow(sizes, PAGE, GAP)
-    for box, place in zip(tree, places, strict=True):
-        parts.append(_draw(box, Point(MARGIN + place.x, y + place.y)))
+    alike = len({gpu.name for gpu in topology.gpus}) == 1
+    parts += [_draw(b, Point(MARGIN + p.x, y + p.y), alike) for b, p in zip(tree, places, strict=True)]
     y += whole.height + (ROW if tree else 0)
     inner = max(whole.width, NARROWEST)
     if topology.wiring is not None and topology.wiring.nvlinks:
@@ -103,31 +105,35 @@ def _room(box: Box) -> float:
     return PAGE - 2 * PAD * {"node": 1, "root": 2, "switch": 3}.get(box.kind, 4)
 
 
-def _draw(box: Box, at: Point) -> str:
+def _draw(box: Box, at: Point, alike: bool) -> str:
+    """alike: all GPUs are of the model that the heading names."""
     size = _size(box)
     classes = f"box {box.kind}" + (" reduced" if box.reduced else "")
     parts = [element("rect", x=at.x, y=at.y, width=size.width, height=size.height, rx=6, class_=classes)]
-    room = size.width - 2 * PAD
-    link = f"{box.link} reduced" if box.reduced else box.link
-    lines = (
-        [(box.title, "mark", NORMAL), (box.detail, "soft", SMALL), (link, "bad" if box.reduced else "soft", SMALL)]
-        if box.kind in ("gpu", "nic")
-        else [(box.title, "mark", NORMAL), (", ".join(filter(None, (box.detail, link))), _tone(box), SMALL)]
-    )
     y = at.y + PAD + SMALL
-    for words, class_, size_ in lines:
-        if words:
-            parts.append(text(words, Point(at.x + PAD, y), size_, room=room, class_=class_))
-        y += 16.0 if box.kind in ("gpu", "nic") else 17.0
+    for words, class_, points in _words(box, alike):
+        parts.append(text(words, Point(at.x + PAD, y), points, room=size.width - 2 * PAD, class_=class_))
+        y += STEP
     places, _ = flow((_size(inside) for inside in box.inside), _room(box), GAP)
     top = at.y + PAD + HEAD * _lines(box)
     for inside, place in zip(box.inside, places, strict=True):
-        parts.append(_draw(inside, Point(at.x + PAD + place.x, top + place.y)))
+        parts.append(_draw(inside, Point(at.x + PAD + place.x, top + place.y), alike))
     return element("g", *parts)
 
 
-def _tone(box: Box) -> str:
-    return "bad" if box.reduced else "soft"
+def _words(box: Box, alike: bool) -> Iterator[tuple[str, str, int]]:
+    """Text, class and size of the lines at the top of a box."""
+    tone = "bad" if box.reduced else "soft"
+    if box.kind == "root":
+        yield box.title, "soft", SMALL
+    elif box.kind in ("gpu", "nic"):
+        name = "" if box.kind == "gpu" and alike else box.name
+        yield f"{box.title} {name}".rstrip(), "mark", NORMAL
+        yield from ((words, class_, SMALL) for words, class_ in ((box.detail, "soft"), (box.link, tone)) if words)
+    else:
+        yield box.title, "mark", NORMAL
+        if box.detail or box.link:
+            yield ", ".join(filter(None, (box.detail, box.link))), tone, SMALL
 
 
 def _nvlinks(wiring: Wiring, indexes: list[int], at: Point, room: float) -> tuple[str, float]:

@@ -23,6 +23,8 @@ def to_tree(topology: Topology, *, about: str = "", width: int | None = None) ->
 
     def grow(tree: Tree, box: Box) -> None:
         line = Text(printable(box.title), style=STYLE[box.kind])
+        if box.name:
+            line.append(f" {printable(box.name)}")
         if box.detail:
             line.append(f"  {printable(box.detail)}", style="default")
         if box.link:

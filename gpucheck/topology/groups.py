@@ -60,7 +60,8 @@ class _Table:
         for pair in topology.pairs:
             i, j = place[pair.a], place[pair.b]
             value = self.rates[pair.a, pair.b].low_gb_s if self.known else nearness(pair.cls)
-            self.weight[i][j] = self.weight[j][i] = value
+            # Lanes and generations go by halves, so a reduced link carries half of what it should at most.
+            self.weight[i][j] = self.weight[j][i] = value / 2 if pair.reduced else value
         self.node = [gpu.numa_node for gpu in topology.gpus]
 
     def every(self, size: int) -> Iterator[_Set]:
