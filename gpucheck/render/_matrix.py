@@ -36,7 +36,7 @@ def matrix(topology: Topology, width: int | None = None) -> list[str]:
 def _folded(topology: Topology, width: int) -> list[str]:
     """Three tables, each with its own like GPUs joined: class to GPUs, class to network cards, affinity."""
     count, (header, rows) = len(topology.gpus), _cells(topology)
-    lines = ["GPUs that differ in nothing share a row; a cell at its own column is the class between them.", ""]
+    lines = ["GPUs that differ in nothing share a row.", "A cell at its own column is the class between them.", ""]
     groups = like_gpus(topology)
     names = [_shortened(ranges([topology.gpus[i].index for i in group])) for group in groups]
     cells = [

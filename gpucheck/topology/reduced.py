@@ -14,8 +14,7 @@ SUBJECT = {"gpu": "gpu", "nic": "nic"}
 def reduced_findings(wiring: Wiring, virtual: str | None) -> Iterator[Finding]:
     """One finding a link, at its lower end. virtual: a hypervisor's made-up links are told, not judged."""
     for function in wiring.functions:
-        # A port has the same link as the device below it, which is the one to name.
-        if function.kind in ("gpu", "nic", "switch-upstream") and is_reduced(function):
+        if is_reduced(function):
             yield _finding(function, virtual)
 
 

@@ -146,7 +146,12 @@ class Paths:
 
 
 def is_reduced(function: WiredFunction) -> bool:
-    """Fewer lanes than both ends have. Between bridges a lower generation too: only a device's own link sleeps."""
+    """Fewer lanes than both ends have. Of a switch a lower generation too: only a device's own link sleeps.
+
+    A port has the same link as the function below it, which is the one to name.
+    """
+    if function.kind not in ("gpu", "nic", "switch-upstream"):
+        return False
     link = function.link
     lanes = link.width is not None and link.max_width is not None and link.width < link.max_width
     speed = link.generation is not None and link.max_generation is not None and link.generation < link.max_generation
