@@ -70,22 +70,24 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         from gpucheck.render.topology_svg import to_svg
 
         write_result(to_svg(topology, about=about), svg)
-    if tree and format_ == "text":
-        from gpucheck.render.topology_tree import to_tree
-
-        text = to_tree(topology, about=about, width=None if output else _columns())
-    else:
-        from gpucheck.render import topology as render
-
-        width = None if output else _columns()
-        text = (
-            render.to_json(topology)
-            if format_ == "json"
-            else render.to_text(topology, about=about, width=width, best=best is not None)
-        )
+    width = None if output else _columns()
+    text = _report(topology, about, format_, width, tree=tree, best=best is not None)
     write_result(text if output is None else click.unstyle(text), output)
     judged = [finding.verdict for finding in topology.findings if finding.verdict is not Verdict.SKIP]
     return EXIT_STATUS[worst(judged, strict=strict)] if judged else 0
+
+
+def _report(topology: Topology, about: str, format_: str, width: int | None, *, tree: bool, best: bool) -> str:
+    """The topology in the form that was asked for; width as in the renderers."""
+    from gpucheck.render import topology as render
+
+    if format_ == "json":
+        return render.to_json(topology)
+    if tree:
+        from gpucheck.render.topology_tree import to_tree
+
+        return to_tree(topology, about=about, width=width)
+    return render.to_text(topology, about=about, width=width, best=best)
 
 
 def _advised(topology: Topology, best: int | None) -> Topology:
