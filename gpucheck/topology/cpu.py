@@ -25,6 +25,9 @@ AMD = (
 )
 
 
+FIELD = re.compile(r"^(vendor_id|CPU implementer|cpu family|model)[ \t]*:[ \t]*(\S+)", re.MULTILINE)
+
+
 class Cpu(msgspec.Struct, frozen=True, kw_only=True):
     """vendor: ``intel``, ``amd`` or as the kernel prints it. link: key of the socket link rate, None if not known."""
 
@@ -38,11 +41,15 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def identify(cpuinfo: str | None) -> Cpu | None:
-    """The CPU of /proc/cpuinfo's text, None where it names none (Arm prints no vendor_id)."""
-    fields = dict(re.findall(r"^(vendor_id|cpu family|model)[ \t]*:[ \t]*(\S+)", (cpuinfo or "")[:65536], re.MULTILINE))
+    """The CPU of /proc/cpuinfo's text, None where it names none. Arm prints an implementer's code for a vendor."""
+    fields = dict(
+        re.findall(
+            r"^(vendor_id|CPU implementer|cpu family|model)[ \t]*:[ \t]*(\S+)", (cpuinfo or "")[:65536], re.MULTILINE
+        )
+    )
     family, model = fields.get("cpu family", ""), fields.get("model", "")
     numbers = (int(family), int(model)) if family.isdecimal() and model.isdecimal() else (None, None)
-    return known(fields.get("vendor_id"), *numbers)
+    return known(fields.get("vendor_id") or ("arm" if "CPU implementer" in fields else None), *numbers)
 
 
 def known(vendor_id: str | None, family: int | None, model: int | None) -> Cpu | None:

@@ -140,7 +140,7 @@ def _across_sockets(low: float, cpu: Cpu | None) -> tuple[float, str]:
     if cpu is not None and cpu.link in links:
         return min(low, links[cpu.link]), f"; low end: socket link of {cpu.link}, {links[cpu.link]:g} GB/s"
     slowest = min(links.values())
-    return min(low, slowest), f"; low end: slowest socket link known, {slowest:g} GB/s, the CPU is not known"
+    return min(low, slowest), f"; low end: slowest socket link known, {slowest:g} GB/s, that of this CPU is not"
 
 
 def _rate(hop: Hop) -> _Rate | None:

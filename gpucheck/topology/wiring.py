@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
+from msgspec.structs import replace
+
 from gpucheck.model.hardware import Gpu, Nic, PciDevice, PcieLink
 from gpucheck.model.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
 from gpucheck.topology.cpu import Cpu
@@ -15,15 +17,15 @@ PORTS: tuple[BridgeKind, BridgeKind] = ("switch-downstream", "switch-upstream")
 
 def wire(gpus: tuple[Gpu, ...], nics: tuple[Nic, ...], devices: dict[str, PciDevice], cpu: Cpu | None) -> Wiring:
     """devices: every known PCI function by bus id; a bridge that is not among them is drawn without its link."""
-    leaves = [_leaf(f"GPU{gpu.index}", "gpu", gpu.pci_bus_id, devices, gpu_link(gpu, devices)) for gpu in gpus]
+    leaves = [_gpu(gpu, devices) for gpu in gpus]
     cards: dict[str, WiredFunction] = {}
     for nic in nics:
         if nic.pci_bus_id and nic.pci_bus_id not in cards:
-            cards[nic.pci_bus_id] = _leaf(nic.label, "nic", nic.pci_bus_id, devices, None)
+            cards[nic.pci_bus_id] = _leaf(nic.label, "nic", nic.pci_bus_id, devices)
     leaves += cards.values()
     return Wiring(
         nodes=tuple(_nodes(gpus, leaves, cpu)),
-        functions=(*_bridges([leaf.bus_id for leaf in leaves], devices), *leaves),
+        functions=(*_bridges(leaves, devices), *leaves),
         nvlinks=tuple(_bundles(gpus)),
     )
 
@@ -40,9 +42,13 @@ def gpu_link(gpu: Gpu, devices: dict[str, PciDevice]) -> PcieLink:
     )
 
 
-def _leaf(
-    label: str, kind: Literal["gpu", "nic"], bus_id: str, devices: dict[str, PciDevice], link: PcieLink | None
-) -> WiredFunction:
+def _gpu(gpu: Gpu, devices: dict[str, PciDevice]) -> WiredFunction:
+    leaf = _leaf(f"GPU{gpu.index}", "gpu", gpu.pci_bus_id, devices)
+    node = gpu.numa_node if gpu.numa_node is not None else leaf.numa_node
+    return replace(leaf, numa_node=node, link=gpu_link(gpu, devices))
+
+
+def _leaf(label: str, kind: Literal["gpu", "nic"], bus_id: str, devices: dict[str, PciDevice]) -> WiredFunction:
     device = devices.get(bus_id.lower())
     return WiredFunction(
         bus_id=bus_id,
@@ -51,15 +57,15 @@ def _leaf(
         above=device.path[-1] if device and device.path else None,
         root=device.root if device else "",
         numa_node=device.numa_node if device else None,
-        link=link or (device.link if device else PcieLink()),
+        link=device.link if device else PcieLink(),
     )
 
 
-def _bridges(leaves: list[str], devices: dict[str, PciDevice]) -> Iterator[WiredFunction]:
+def _bridges(leaves: list[WiredFunction], devices: dict[str, PciDevice]) -> Iterator[WiredFunction]:
     """Those above a leaf, each once and before what is below it."""
     seen: set[str] = set()
     for leaf in leaves:
-        device = devices.get(leaf.lower())
+        device = devices.get(leaf.bus_id.lower())
         for depth, bus_id in enumerate(device.path if device else ()):
             if device is None or bus_id in seen:
                 continue
@@ -73,17 +79,15 @@ def _bridges(leaves: list[str], devices: dict[str, PciDevice]) -> Iterator[Wired
                 kind=told or kind,
                 above=device.path[depth - 1] if depth else None,
                 root=device.root,
-                numa_node=bridge.numa_node if bridge and bridge.numa_node is not None else device.numa_node,
+                numa_node=bridge.numa_node if bridge and bridge.numa_node is not None else leaf.numa_node,
                 link=bridge.link if bridge else PcieLink(),
             )
 
 
 def _nodes(gpus: tuple[Gpu, ...], leaves: list[WiredFunction], cpu: Cpu | None) -> Iterator[NumaNode]:
-    near = {leaf.label: leaf.numa_node for leaf in leaves}
     cpus: dict[int | None, str | None] = {}
-    for gpu in gpus:
-        node = gpu.numa_node if gpu.numa_node is not None else near.get(f"GPU{gpu.index}")
-        cpus[node] = cpus.get(node) or gpu.cpu_affinity
+    for gpu, leaf in zip(gpus, leaves, strict=False):
+        cpus[leaf.numa_node] = cpus.get(leaf.numa_node) or gpu.cpu_affinity
     for leaf in leaves:
         cpus.setdefault(leaf.numa_node, None)
     for node in sorted(cpus, key=lambda node: (node is None, node or 0)):

@@ -87,6 +87,16 @@ def test_a_bridge_that_nobody_could_read_is_drawn_and_not_guessed():
     assert [hop.bus_id for hop in Paths(wiring).between("GPU0", "GPU1")] == ["0000:03:00.0", "0000:04:00.0"]
 
 
+def test_a_node_that_only_nvml_tells_holds_the_whole_chain():
+    """Desktop firmware leaves numa_node at -1 in sysfs."""
+    nvml, pci = server(4, 2)
+    gpus_only = (d for d in pci if not d.is_network_card)
+    wiring = build(nvml, tuple(msgspec.structs.replace(d, numa_node=None) for d in gpus_only), False).wiring
+
+    assert wiring is not None
+    assert {f.numa_node for f in wiring.functions} == {0, 1}
+
+
 def test_bundles_name_both_ends_of_direct_links_and_the_switch_of_others():
     a, b = p100(0), p100(1)
     cable = NvLink(link=0, active=True, remote_kind="gpu", remote_bus_id=b.pci_bus_id)
