@@ -44,7 +44,7 @@ def to_svg(topology: Topology, *, about: str = "") -> str:
         drawn, height = _nvlinks(topology.wiring, [gpu.index for gpu in topology.gpus], Point(MARGIN, y), inner - 46)
         parts.append(drawn)
         y += height
-    elif topology.gpus:
+    elif len(topology.gpus) > 1:
         parts.append(text("No NVLink between these GPUs.", Point(MARGIN, y + NORMAL), NORMAL, class_="soft"))
         y += ROW
     width, height = inner + 2 * MARGIN, y + MARGIN

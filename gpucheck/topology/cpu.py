@@ -23,8 +23,6 @@ AMD = (
     (25, 0x60, "amd-zen4"),
     (26, 0, "amd-zen5"),
 )
-
-
 FIELD = re.compile(r"^(vendor_id|CPU implementer|cpu family|model)[ \t]*:[ \t]*(\S+)", re.MULTILINE)
 
 
