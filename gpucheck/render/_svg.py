@@ -7,8 +7,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from gpucheck.render.words import printable
 
-CHARACTER = 0.64
-"""Width of an average character of a bold sans-serif face, in ems."""
+BOLD, LIGHT = 0.64, 0.56
+"""Width of an average character of a sans-serif face, in ems."""
 
 
 class Point(NamedTuple):
@@ -32,13 +32,22 @@ def _value(value: object) -> str:
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else printable(str(value))
 
 
-def text(words: str, at: Point, size: int, *, room: float | None = None, **attributes: object) -> str:
+def width_of(words: str, size: int, *, bold: bool = False) -> float:
+    """About how wide a line of text is."""
+    return len(words) * size * (BOLD if bold else LIGHT)
+
+
+def text(
+    words: str, at: Point, size: int, *, room: float | None = None, bold: bool = False, **attributes: object
+) -> str:
     """A line of text, cut with an ellipsis where it would be wider than `room`; hovering then shows it whole."""
     shown, title = words, ""
-    if room is not None and len(words) * size * CHARACTER > room:
-        shown = words[: max(1, int(room / (size * CHARACTER)) - 1)] + "…"
+    if room is not None and width_of(words, size, bold=bold) > room:
+        shown = words[: max(1, int(room / width_of("x", size, bold=bold)) - 1)] + "…"
         title = element("title", plain(words))
-    return element("text", plain(shown), title, x=at.x, y=at.y, font_size=size, **attributes)
+    return element(
+        "text", plain(shown), title, x=at.x, y=at.y, font_size=size, font_weight="bold" if bold else None, **attributes
+    )
 
 
 def plain(words: str) -> str:

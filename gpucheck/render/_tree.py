@@ -22,15 +22,24 @@ class Box:
     inside: list["Box"] = field(default_factory=list)
 
 
+def heading(topology: Topology) -> str:
+    """How many GPUs, and of which model where it is one."""
+    names, count = {gpu.name for gpu in topology.gpus}, len(topology.gpus)
+    model = names.pop() if len(names) == 1 else None
+    return f"{count} x {model}" if model else f"{count} GPU{'s' if count != 1 else ''}"
+
+
 def boxes(topology: Topology) -> list[Box]:
     """The NUMA nodes of a topology with all that is in them; nothing without a wiring.
 
-    Ports are left out: what a port's link can do is written at the device below it.
+    Ports are left out: what a port's link can do is written at the device below it. The name of GPUs that are all of
+    one model is left to the heading.
     """
     wiring = topology.wiring
     if wiring is None:
         return []
-    names = {f"GPU{gpu.index}": gpu.name or "" for gpu in topology.gpus}
+    alike = len({gpu.name for gpu in topology.gpus}) == 1
+    names = {f"GPU{gpu.index}": "" if alike else gpu.name or "" for gpu in topology.gpus}
     names |= {nic.label: nic.name or "" for nic in topology.nics}
     children: dict[str | None, list[WiredFunction]] = {}
     for function in wiring.functions:

@@ -4,7 +4,7 @@ import io
 
 from gpucheck.model import NvLinkBundle, Topology, Wiring
 from gpucheck.render._matrix import ranges
-from gpucheck.render._tree import Box, boxes, direct_links, switch_count, switch_links
+from gpucheck.render._tree import Box, boxes, direct_links, heading, switch_count, switch_links
 from gpucheck.render.topology import findings_text
 from gpucheck.render.words import printable, simulated_mark
 
@@ -37,7 +37,8 @@ def to_tree(topology: Topology, *, about: str = "", width: int | None = None) ->
     parts = [simulated_mark(f"{about}: no real GPU was looked at".lstrip(": "))] if topology.simulated else []
     if topology.wiring is not None and topology.gpus:
         told = "" if topology.wiring.told else ", worked out from the path classes"
-        tree = Tree(f"{len(topology.gpus)} GPUs, {len(topology.nics)} network cards{told}", guide_style="dim")
+        cards = f"{len(topology.nics)} network card{'s' if len(topology.nics) != 1 else ''}"
+        tree = Tree(Text(printable(f"{heading(topology)}, {cards}{told}")), guide_style="dim")
         for box in boxes(topology):
             grow(tree, box)
         links = tree.add(Text("NVLink", style="bold"))

@@ -38,9 +38,10 @@ def _meshes(topology: Topology) -> Iterator[str]:
         gpu.index: sum(links_of(topology, i, j) for j in range(len(topology.gpus)))
         for i, gpu in enumerate(topology.gpus)
     }
-    if len(set(totals.values())) > 1:
-        usual, _ = Counter(totals.values()).most_common(1)[0]
-        odd = [f"GPU {index} has {links}" for index, links in totals.items() if links != usual]
+    linked = {index: links for index, links in totals.items() if links}
+    if len(set(linked.values())) > 1:
+        usual, _ = Counter(linked.values()).most_common(1)[0]
+        odd = [f"GPU {index} has {links}" for index, links in linked.items() if links != usual]
         yield f"NVLinks to peers: {_named(odd)}, the others have {usual}"
 
 

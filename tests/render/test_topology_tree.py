@@ -19,12 +19,12 @@ def plain(made, **options):
 def test_gpus_hang_below_their_switch_host_bridge_and_node():
     lines = plain(topology(4, 2)).splitlines()
 
-    assert lines[0] == "4 GPUs, 2 network cards"
+    assert lines[0] == "4 x NVIDIA RTX PRO 6000 Blackwell Server Edition, 2 network cards"
     assert lines[1] == "├── NUMA node 0  AMD, CPUs 0-63"
     assert lines[2] == "│   └── host bridge 0000:00"
     assert lines[3] == "│       └── PCIe switch  0000:20:00.0  Gen5 x16"
     assert lines[4].startswith("│           ├── NIC0 mlx5_0  0000:c0:00.0") or "GPU0" in lines[4]
-    assert all(sum(f"GPU{n} " in line for line in lines) == 1 for n in range(4))
+    assert all(sum(f"── GPU{n}  " in line for line in lines) == 1 for n in range(4))
 
 
 def test_nvlinks_are_told_by_switch_or_by_peer():
@@ -52,6 +52,14 @@ def test_simulated_is_the_first_thing_said():
     made = msgspec.structs.replace(topology(2), simulated=True)
 
     assert plain(made, about="p100").startswith("SIMULATED p100: no real GPU")
+
+
+def test_gpus_of_several_models_have_their_name_each():
+    made = topology(2)
+    mixed = msgspec.structs.replace(made, gpus=(msgspec.structs.replace(made.gpus[0], name="Tesla T4"), made.gpus[1]))
+
+    assert plain(mixed).startswith("2 GPUs, 1 network card\n")
+    assert "GPU0 Tesla T4  0000:60:00.0" in plain(mixed)
 
 
 def test_a_name_cannot_drive_the_terminal():
