@@ -1,5 +1,6 @@
 """The nouns. Everything else speaks in these; nothing here imports anything of ours outside this room."""
 
+from gpucheck.model.advice import Advice, Choice, Pinning
 from gpucheck.model.check import AnyCheck, Check
 from gpucheck.model.finding import Finding
 from gpucheck.model.fleet import FleetReport, FleetRow
@@ -37,15 +38,19 @@ from gpucheck.model.readings import (
 from gpucheck.model.report import Report
 from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import EXIT_INTERRUPTED, EXIT_STATUS, EXIT_USAGE, Verdict, worst
+from gpucheck.model.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
 
 __all__ = [
     "EXIT_INTERRUPTED",
     "EXIT_STATUS",
     "EXIT_USAGE",
+    "NVSWITCH",
     "AcsControl",
+    "Advice",
     "AerCounts",
     "AnyCheck",
     "Check",
+    "Choice",
     "DkmsModule",
     "DriverState",
     "EccCounts",
@@ -65,7 +70,9 @@ __all__ = [
     "LoaderLibrary",
     "Nic",
     "NotRecorded",
+    "NumaNode",
     "NvLink",
+    "NvLinkBundle",
     "NvmlFailure",
     "NvmlGap",
     "NvmlReading",
@@ -74,6 +81,7 @@ __all__ = [
     "PciDevice",
     "PcieErrors",
     "PcieLink",
+    "Pinning",
     "Report",
     "RetiredPages",
     "RowRemap",
@@ -82,6 +90,8 @@ __all__ = [
     "Topology",
     "TopologyGpu",
     "Verdict",
+    "WiredFunction",
+    "Wiring",
     "narrowest_hop",
     "worst",
 ]

@@ -185,6 +185,7 @@ class TopologyGpu(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None = None
     uuid: str | None = None
     pci_bus_id: str | None = None
+    compute_capability: str | None = None
     numa_node: int | None = None
     cpu_affinity: str | None = None
     numa_affinity: str | None = None
@@ -192,17 +193,30 @@ class TopologyGpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Nic(msgspec.Struct, frozen=True, kw_only=True):
-    """A network card of the matrix. classes[i] is the path class to GPU i, None where the source does not say."""
+    """A network card of the matrix.
+
+    classes[i] is the path class to GPU i, None where the source does not say. peers[i]: the same to network card i,
+    ``X`` to itself; empty where the source has no such row.
+    """
 
     label: str
     name: str | None = None
     classes: tuple[str | None, ...] = ()
+    peers: tuple[str | None, ...] = ()
+    pci_bus_id: str | None = None
+    numa_node: int | None = None
 
 
 class Pair(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"}):
-    """An unordered GPU pair, a < b, with its path class (NV#, PIX, PXB, PHB, NODE, SYS) and expected bandwidth."""
+    """An unordered GPU pair, a < b, with its path class (NV#, PIX, PXB, PHB, NODE, SYS) and expected bandwidth.
+
+    narrowest: bus id at the lower end of the slowest PCIe link on the way, None where all are alike or not told.
+    reduced: bus ids of the links on the way that run below what their two ends allow.
+    """
 
     a: int
     b: int
     cls: str | None
     expected: Expected | None = None
+    narrowest: str | None = None
+    reduced: tuple[str, ...] = ()
