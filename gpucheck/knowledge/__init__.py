@@ -19,6 +19,7 @@ from gpucheck.knowledge.gpus import (
 from gpucheck.knowledge.links import (
     Limits,
     NvLinkRate,
+    Staged,
     cpu_link_gb_s,
     nvlink_factor,
     nvlink_gb_s_per_link,
@@ -27,6 +28,7 @@ from gpucheck.knowledge.links import (
     pcie_factor,
     pcie_gb_s,
     pcie_limits,
+    staged_paths,
 )
 
 __all__ = [
@@ -36,6 +38,7 @@ __all__ = [
     "KnowledgeError",
     "Limits",
     "NvLinkRate",
+    "Staged",
     "causes",
     "code_runs",
     "cpu_link_gb_s",
@@ -51,4 +54,5 @@ __all__ = [
     "pcie_gb_s",
     "pcie_limits",
     "similar_gpus",
+    "staged_paths",
 ]
