@@ -75,12 +75,30 @@ class Rates:
             return self.staged_goal(pair)
         if m.is_nvlink(pair):
             return self.nvlink_goal(pair)
+        if m.classes[pair] is None and self._beyond_pcie(pair):
+            return self._product_goal(pair)
         straight = self._pcie_goal(pair)
         through_host = self.staged_goal(pair)
         if m.direct[pair] is None and straight and through_host:
             words = f"{straight.basis}; low end as through host memory, the driver's permission is not known"
             return straight._replace(warn=through_host.warn, fail=through_host.fail, basis=words)
         return straight
+
+    def _beyond_pcie(self, pair: Pair) -> bool:
+        """More was measured than a PCIe link carries: NVLinks that no matrix tells of."""
+        raw = [self.machine.raw(i) for i in pair]
+        return any(rate is not None and self._one_way(pair) > rate for rate in raw)
+
+    def _one_way(self, pair: Pair) -> float:
+        both = (lower(self.measured.p2p_bidir_gb_s, pair) or 0.0) / 2
+        return lower(self.measured.p2p_uni_gb_s, pair) or both
+
+    def _product_goal(self, pair: Pair) -> Goal | None:
+        """What all NVLinks of the product reach; less may be fewer links or another board, so it is no answer."""
+        models = [self.machine.models[i] for i in pair]
+        links = [model.nvlink.links for model in models if model and model.nvlink]
+        goal = self._links_goal(pair, min(links)) if len(links) == len(pair) else None
+        return goal if goal and self._one_way(pair) >= goal.fail else None
 
     def _pcie_goal(self, pair: Pair) -> Goal | None:
         m = self.machine
@@ -96,8 +114,10 @@ class Rates:
 
     def nvlink_goal(self, pair: Pair) -> Goal | None:
         """links x payload x factor of the engine; with the engine not known, anything from kernel to copy engine."""
+        return self._links_goal(pair, self.machine.links(pair))
+
+    def _links_goal(self, pair: Pair, links: int) -> Goal | None:
         m, engine = self.machine, self.measured.method.engine
-        links = m.links(pair)
         rate = slower(*(nvlink_of(m.gpu(i).model) for i in pair))
         if rate is None or not links:
             return None

@@ -9,16 +9,17 @@ from pkgutil import iter_modules
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import MAX_BYTES, decode, plain, quoted
+from gpucheck.model.observations import Import
 from gpucheck.model.topology import Topology
 
-__all__ = ["MAX_BYTES", "ImportProblem", "Kind", "all_kinds", "read"]
+__all__ = ["MAX_BYTES", "ImportProblem", "Kind", "all_kinds", "read", "read_measured"]
 
 
 def all_kinds() -> tuple[Kind, ...]:
-    """Every KIND here, ordered by name. Raises AttributeError if a module defines none."""
+    """Every KIND of topology here, ordered by name. Raises AttributeError if a module defines none."""
     names = (m.name for m in iter_modules(__path__) if not m.name.startswith("_"))
     kinds = (import_module(f"{__name__}.{name}").KIND for name in names)
-    return tuple(sorted(kinds, key=lambda kind: kind.name))
+    return tuple(sorted((kind for kind in kinds if isinstance(kind, Kind)), key=lambda kind: kind.name))
 
 
 def read(data: str | bytes) -> Topology:
@@ -35,3 +36,10 @@ def read(data: str | bytes) -> Topology:
         why=f"it starts with {quoted(first)}, which is not {wanted}",
         do="Save the dump again and import that: nvidia-smi topo -m > topo.txt",
     )
+
+
+def read_measured(data: str | bytes) -> Import:
+    """Recognise which tool's measurements these are and read them. Raises ImportProblem, and nothing else."""
+    from gpucheck.imports import _measured
+
+    return _measured.read_measured(data)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gpucheck.model.observations import Import
 from gpucheck.model.topology import Topology
 
 
@@ -18,3 +19,13 @@ class Kind:
     title: str
     recognise: Callable[[str], bool]
     parse: Callable[[str], Topology]
+
+
+@dataclass(frozen=True)
+class MeasuredKind:
+    """One kind of measurements; like Kind, but what it holds are numbers and no topology."""
+
+    name: str
+    title: str
+    recognise: Callable[[str], bool]
+    parse: Callable[[str], Import]

@@ -152,10 +152,10 @@ class Observations(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Import(msgspec.Struct, frozen=True, kw_only=True):
-    """What another tool printed: its name, the GPUs it named, whether peers may reach each other, and its numbers."""
+    """What another tool printed: the GPUs it named, what it says of peer access and environment, and its numbers."""
 
     tool: str
     gpus: tuple[ObservedGpu, ...] = ()
     p2p_access: Flags | None = None
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
     measured: Measured = Measured()
-    notes: tuple[str, ...] = ()

@@ -142,8 +142,12 @@ def _small(m: Machine, row: Collective) -> bool:
 
 
 def _goal(m: Machine, row: Collective) -> Goal | None:
-    if m.pairs and all(m.is_nvlink(pair) for pair in m.pairs):
+    boards = [model and model.nvlink and not model.nvlink.bridge for model in m.models]
+    untold = not any(m.classes.values())
+    if m.pairs and (all(m.is_nvlink(pair) for pair in m.pairs) or (untold and all(boards))):
         return _nvlink_goal(m, row)
+    if untold and any(model and model.nvlink for model in m.models):
+        return None
     raw = [rate for i in range(m.count) if (rate := m.raw(i)) is not None]
     if len(raw) < m.count or not raw or any(m.is_nvlink(pair) for pair in m.pairs):
         return None
@@ -165,7 +169,10 @@ def _nvlink_goal(m: Machine, row: Collective) -> Goal | None:
     model = m.models[0]
     board = model.nvlink.links if model and model.nvlink else links
     one_pair = row.ranks == 2 or m.count == 2 or "send" in (row.op or "").lower()
-    used = links if one_pair else max(links, board)
+    # Without a matrix a pair may have any part of the links.
+    used = links if one_pair and m.count > 2 else max(links, board)
+    if not used:
+        return None
     line = used * rate.gb_s
     words = f"{used} NVLinks x {rate.gb_s:g} GB/s x {factor:.2f} as kernels reach"
     return Goal(line * factor, line * factor * SM_WARN, line * factor * SM_FAIL, words)

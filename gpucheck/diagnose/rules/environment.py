@@ -56,7 +56,7 @@ def judge(case: Case) -> Iterator[Diagnosis]:
                 seen=f"{name}={value[:80]}",
                 wanted="not set",
                 why=effect + (", which the collectives here were measured with" if explains else ""),
-                fix=f"unset {name}, look in /etc/nccl.conf and ~/.nccl.conf too, and measure again",
+                fix=f"unset {name}; look in /etc/nccl.conf and ~/.nccl.conf too",
                 evidence=(f"{name}={value[:200]}",),
             ),
             frozenset([COLLECTIVES] if explains else []),
