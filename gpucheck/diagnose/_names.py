@@ -10,11 +10,11 @@ from gpucheck.topology.expected import gpu_nvlink
 # Source: nccl#1127, nccl#1309, aikitoria/open-gpu-kernel-modules PR#5; nccl#257 for Pascal.
 GEFORCE = re.compile(r"\b(?:RTX\s*[2-5]0[5-9]0|GTX\s*16[1-6]0)", re.IGNORECASE)
 AMD = (
-    (r"EPYC\s*7\w{2}1\b|Naples|(?:Ryzen|Threadripper)\D*[12]\d{3}", "amd-zen1"),
-    (r"EPYC\s*7\w{2}2\b|Rome|(?:Ryzen|Threadripper)\D*[34]\d{3}", "amd-zen2"),
-    (r"EPYC\s*7\w{2}3\b|Milan|(?:Ryzen|Threadripper)\D*5\d{3}", "amd-zen3"),
-    (r"EPYC\s*[89]\w{2}4\b|Genoa|Bergamo|Siena|(?:Ryzen|Threadripper)\D*7\d{3}", "amd-zen4"),
-    (r"EPYC\s*9\w{2}5\b|Turin|(?:Ryzen|Threadripper)\D*9\d{3}", "amd-zen5"),
+    (r"EPYC\s*7\w{2}1[A-Z]{0,2}\b|Naples|(?:Ryzen|Threadripper)\D*[12]\d{3}", "amd-zen1"),
+    (r"EPYC\s*7\w{2}2[A-Z]{0,2}\b|Rome|(?:Ryzen|Threadripper)\D*[34]\d{3}", "amd-zen2"),
+    (r"EPYC\s*7\w{2}3[A-Z]{0,2}\b|Milan|(?:Ryzen|Threadripper)\D*5\d{3}", "amd-zen3"),
+    (r"EPYC\s*[89]\w{2}4[A-Z]{0,2}\b|Genoa|Bergamo|Siena|(?:Ryzen|Threadripper)\D*7\d{3}", "amd-zen4"),
+    (r"EPYC\s*9\w{2}5[A-Z]{0,2}\b|Turin|(?:Ryzen|Threadripper)\D*9\d{3}", "amd-zen5"),
 )
 INTEL = (
     (r"\bE[357]-\d{4}|Broadwell|Haswell", "intel-broadwell"),

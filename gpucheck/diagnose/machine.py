@@ -119,8 +119,24 @@ class Machine:
         trained = pcie.gen if pcie.read == "load" else None
         return PcieLink(
             max_generation=pcie.max_gen or (board[0] if board else None) or trained,
-            max_width=pcie.max_width or (board[1] if board else None) or pcie.width,
+            max_width=pcie.width
+            if self.is_narrow_by_design(i)
+            else pcie.max_width or (board[1] if board else None) or pcie.width,
         )
+
+    def is_narrow_by_design(self, i: int) -> bool:
+        """Fewer lanes than the maximum, on purpose: the port above has no more, a virtual machine's provider chose so,
+        or all cards are alike at half width, as boards that split their slots make them.
+        """
+        pcie = self.gpu(i).pcie
+        if not (pcie.width and pcie.max_width and pcie.width < pcie.max_width):
+            return False
+        own = (port for port in self.gpu(i).path if port.kind != "chipset" and len(self.behind(port)) <= 1)
+        above = [port.max_width for port in own if port.max_width]
+        if above:
+            return min(above) <= pcie.width
+        alike = {(gpu.model, gpu.pcie.width, gpu.pcie.max_width) for gpu in self.seen.gpus}
+        return bool(self.host.virtual) or (self.count > 1 and len(alike) == 1 and pcie.width == 8)
 
     def link_told(self, i: int) -> bool:
         """Whether the slot's own limits were told, so that the board's data sheet need not stand in."""

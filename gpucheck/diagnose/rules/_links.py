@@ -2,7 +2,9 @@
 
 from typing import NamedTuple
 
-from gpucheck.diagnose._rule import Confidence
+from msgspec.structs import replace
+
+from gpucheck.diagnose._rule import Confidence, Diagnosis
 from gpucheck.diagnose.machine import Machine, rate_of
 from gpucheck.model.observations import Port
 
@@ -41,6 +43,20 @@ def contradicted(port: Port, proven: float) -> bool:
     """More was seen to pass than the link as read could carry: it was read idle."""
     most = rate_of(port.gen or port.max_gen, port.width or port.max_width)
     return most is not None and proven > most * FITS_TO
+
+
+def together(m: Machine, found: list[Diagnosis]) -> list[Diagnosis]:
+    """All GPUs at the same wrong link have one cause: a BIOS setting, a backplane."""
+    alike = {(d.finding.cause, d.finding.seen, d.finding.wanted) for d in found}
+    if m.count < 2 or len(found) < m.count or len(alike) > 1:
+        return found
+    one = replace(
+        found[0].finding,
+        subject="host",
+        why=f"all {m.count} GPUs alike: {found[0].finding.why}; look for one setting (BIOS, riser type, backplane)",
+        evidence=tuple(f"{d.finding.subject}: {line}" for d in found for line in d.finding.evidence),
+    )
+    return [Diagnosis(one, frozenset().union(*(d.explains for d in found)))]
 
 
 def cause_of(machine: Machine, i: int, reached: float) -> LinkCause:

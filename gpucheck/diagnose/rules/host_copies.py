@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpucheck.diagnose._rule import Case, Confidence, Diagnosis, Rule, finding
 from gpucheck.diagnose.machine import Machine
-from gpucheck.diagnose.rules._links import cause_of
+from gpucheck.diagnose.rules._links import cause_of, together
 from gpucheck.model.observations import HostDevice
 from gpucheck.model.verdict import Verdict
 
@@ -18,10 +18,13 @@ SLOWER_NODE = 0.85
 def judge(case: Case) -> Iterator[Diagnosis]:
     """Placement first: a copy from the wrong node says nothing about the link."""
     m = case.machine
+    found: list[Diagnosis] = []
     for i in range(m.count):
         rows = [row for row in m.measured.host_device if row.gpu == i and _rate(row)]
-        if rows:
-            yield from _placed(case, i, rows)
+        found += _placed(case, i, rows) if rows else ()
+    links = [diagnosis for diagnosis in found if (diagnosis.finding.cause or "").startswith("pcie-")]
+    yield from (diagnosis for diagnosis in found if diagnosis not in links)
+    yield from together(m, links)
 
 
 def _rate(row: HostDevice) -> float:
@@ -108,7 +111,9 @@ def _wrong(m: Machine, i: int, seen: float, wanted: float, why: str, sure: Confi
 
 def _link(case: Case, i: int, rate: float) -> Iterator[Diagnosis]:
     m, raw = case.machine, case.machine.raw(i)
-    told = any(f"gpu:{m.label(i)}" == found.subject and found.cause for found in case.earlier if found.check in LINKS)
+    subjects = {found.subject for found in case.earlier if found.check in LINKS and found.verdict is not Verdict.PASS}
+    alike = any(found.check == "same-generation" for found in case.earlier)
+    told = alike or bool(subjects & {"host", f"gpu:{m.label(i)}"})
     if raw is None or rate >= WARN_BELOW * raw or told or any(f.cause in FOR_ALL for f in case.earlier):
         return
     if case.rates.proven(i) > rate / 0.85:
@@ -154,11 +159,11 @@ def _unexplained(m: Machine, i: int, rate: float, raw: float) -> Diagnosis:
     )
 
 
-LINKS = ("link-state", "uplink-state", "slow-device")
+LINKS = ("link-state", "uplink-state", "slow-device", "same-generation")
 FOR_ALL = ("uplink-downgraded",)
 RULE = Rule(
     name="host-copies",
-    order=48,
+    order=54,
     title="Copies between host memory and a GPU",
     looks_at="measured.host_device (by NUMA node), gpus.numa_node, gpus.pcie, peer copies of the same GPU",
     formula="own node < 0.85 x another: the placement or what firmware says is wrong; measured from another node "

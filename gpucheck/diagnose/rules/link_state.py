@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from gpucheck.diagnose._rule import Case, Diagnosis, Rule, finding
 from gpucheck.diagnose.machine import Machine, rate_of
-from gpucheck.diagnose.rules._links import FITS_TO, contradicted, narrowed, slowed, words
+from gpucheck.diagnose.rules._links import FITS_TO, contradicted, narrowed, slowed, together, words
 from gpucheck.model.observations import Port
 from gpucheck.model.verdict import Verdict
 
@@ -16,8 +14,8 @@ UNDER_LOAD = "read it again while copying: nvidia-smi -q -d PCIE; lspci -vv -s B
 def judge(case: Case) -> Iterator[Diagnosis]:
     """Every GPU's own link, and the port above that serves it alone."""
     m = case.machine
-    designed = [i for i in range(m.count) if _narrow_by_design(m, i)]
-    yield from _together(m, [d for i in range(m.count) if i not in designed if (d := _first(case, i))])
+    designed = [i for i in range(m.count) if m.is_narrow_by_design(i)]
+    yield from together(m, [d for i in range(m.count) if i not in designed if (d := _first(case, i))])
     if designed:
         pcie = m.gpu(designed[0]).pcie
         yield Diagnosis(
@@ -40,34 +38,8 @@ def _first(case: Case, i: int) -> Diagnosis | None:
     return next((found for port in ports if (found := _judged(case, i, port))), None)
 
 
-def _together(m: Machine, found: list[Diagnosis]) -> list[Diagnosis]:
-    """All GPUs at the same wrong link have one cause: a BIOS setting, a backplane."""
-    alike = {(d.finding.cause, d.finding.seen, d.finding.wanted) for d in found}
-    if m.count < 2 or len(found) < m.count or len(alike) > 1:
-        return found
-    one = replace(
-        found[0].finding,
-        subject="host",
-        why=f"all {m.count} GPUs alike: {found[0].finding.why}; look for one setting (BIOS, riser type, backplane)",
-        evidence=tuple(f"{d.finding.subject}: {line}" for d in found for line in d.finding.evidence),
-    )
-    return [Diagnosis(one, frozenset().union(*(d.explains for d in found)))]
-
-
 def _own(m: Machine, port: Port) -> bool:
     return port.kind != "chipset" and len(m.behind(port)) <= 1
-
-
-def _narrow_by_design(m: Machine, i: int) -> bool:
-    """A virtual machine's width is the provider's choice; a port with no more lanes, and equal cards all alike, too."""
-    pcie = m.gpu(i).pcie
-    if not narrowed(pcie):
-        return False
-    above = [port.max_width for port in m.gpu(i).path if _own(m, port) and port.max_width]
-    if above:
-        return min(above) <= (pcie.width or 0)
-    alike = {(gpu.model, gpu.pcie.width, gpu.pcie.max_width) for gpu in m.seen.gpus}
-    return bool(m.host.virtual) or (m.count > 1 and len(alike) == 1 and pcie.width == 8)
 
 
 def _design_words(m: Machine, designed: list[int]) -> str:

@@ -29,8 +29,6 @@ def judge(case: Case) -> Iterator[Diagnosis]:
 def _wanted(m: Machine, i: int) -> int | None:
     """Links in use on the product; a bare count of ports where the product is not known."""
     counted, model = m.gpu(i).nvlinks, m.models[i]
-    if model and model.nvlink and not model.nvlink.bridge:
-        return model.nvlink.links
     if model and model.nvlink:
         return min(model.nvlink.links, counted.total or model.nvlink.links)
     return counted.total

@@ -25,6 +25,9 @@ def judge(case: Case) -> Iterator[Diagnosis]:
     if all(m.classes[pair] == "SYS" for pair in pairs) and fine and not m.translating:
         words = "P2P below the switches is fine: this CPU is poor at peer traffic between sockets"
         suspects = [Suspect("cross-socket", "likely", words, "keep P2P off for this class: NCCL_P2P_LEVEL=PXB")]
+    elif not suspects and all(m.classes[pair] == "SYS" for pair in pairs):
+        words = "ACS and IOMMU are out of the way: this CPU is poor at peer traffic between sockets"
+        suspects = [Suspect("cross-socket", "likely", words, "keep P2P off for this class: NCCL_P2P_LEVEL=PXB")]
     elif not suspects:
         words = "ACS and IOMMU are out of the way: this root complex is poor at peer traffic"
         suspects = [

@@ -51,7 +51,7 @@ def _why(case: Case, rates: dict[Pair, Rate]) -> tuple[list[str | None], list[Co
     gpus = sorted({i for pair in rates for i in pair})
     value = middle(rate.gb_s for rate in rates.values())
     staged = all(m.direct[pair] is False for pair in rates)
-    links_fine = all(_runs_complete(case, i) or case.rates.proven(i) > PROVEN * value for i in gpus)
+    links_fine = all(_runs_complete(case, i) or _is_proven(case, i, value) for i in gpus)
     if links_fine and not staged:
         suspects = on_path(m, rates)
         if suspects:
@@ -70,6 +70,12 @@ def _why(case: Case, rates: dict[Pair, Rate]) -> tuple[list[str | None], list[Co
     if not staged and sure == "possible" and (m.acs is not False or m.translating is not False):
         words += ". ACS redirect or a translating IOMMU would look alike: compare P2P with staged copies"
     return ["pcie-link-downgraded"], [sure], words
+
+
+def _is_proven(case: Case, i: int, value: float) -> bool:
+    """More passed this link than the slow pairs show, and more than half of what it can do."""
+    proven, raw = case.rates.proven(i), case.machine.raw(i)
+    return raw is not None and proven >= FITS_FROM * raw and proven > PROVEN * value
 
 
 def _runs_complete(case: Case, i: int) -> bool:

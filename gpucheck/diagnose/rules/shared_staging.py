@@ -45,10 +45,8 @@ def judge(case: Case) -> Iterator[Diagnosis]:
 
 
 def _staged(case: Case) -> dict[Pair, Rate]:
-    """Staged measurements, where P2P was asked for and refused, else where it was switched off."""
-    m = case.machine
-    found = {pair: rate for pair, rate in case.rates.all.items() if m.direct[pair] is False}
-    return found or {pair: rate for pair in m.pairs if not m.is_nvlink(pair) and (rate := case.rates.staged(pair))}
+    """Pairs that have no P2P. Where P2P is in use, how copies would do without it is no news."""
+    return {pair: rate for pair, rate in case.rates.all.items() if case.machine.direct[pair] is False}
 
 
 def _cliques(m: Machine, rates: dict[Pair, Rate]) -> list[Pair]:
@@ -66,8 +64,7 @@ RULE = Rule(
     name="shared-staging",
     order=42,
     title="Near pairs slower than far ones, staged",
-    looks_at="staged pairs (P2P refused or switched off), matrix; without a matrix, which GPUs are slow among "
-    "themselves",
+    looks_at="pairs without P2P, matrix; without a matrix, which GPUs are slow among themselves",
     formula="near median between 0.35 and 0.85 of the far median, P2P not in use: one uplink carries the copy twice",
     sources=("nccl#1127", "nccl#1309"),
     cases=("nccl#1127",),

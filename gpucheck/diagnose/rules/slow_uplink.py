@@ -13,6 +13,7 @@ from gpucheck.model.verdict import Verdict
 
 FAST = 0.80
 FAR_BELOW = 0.50
+BELOW_CLASS = 0.70
 Choice = tuple[str, Confidence, str]
 
 
@@ -55,7 +56,10 @@ def _judge_groups(case: Case, rates: dict[Pair, Rate], groups: list[frozenset[in
         return
     usual = middle(rate.gb_s for rate in inside)
     crossing = {g: [p for p in rates if len(g & set(p)) == 1] for g in groups}
-    slow = [g for g, pairs in crossing.items() if pairs and all(_is_slow(m, rates[p], usual) for p in pairs)]
+    best = {cls: max(r.gb_s for p, r in rates.items() if m.classes[p] == cls) for cls in {m.classes[p] for p in rates}}
+    slow = [g for g, pairs in crossing.items() if pairs and all(_is_slow(m, rates[p], usual, best) for p in pairs)]
+    if all(rates[pair].level == "good" for group in slow for pair in crossing[group]):
+        return
     # One slow way up makes every group's pairs with it slow; only the group without a fast way out is to blame.
     blamed = [group for group in slow if len(group) > 1] or slow
     pairs = sorted({pair for group in slow for pair in crossing[group]})
@@ -84,8 +88,10 @@ def _judge_groups(case: Case, rates: dict[Pair, Rate], groups: list[frozenset[in
     )
 
 
-def _is_slow(m: Machine, rate: Rate, usual: float) -> bool:
-    """Below its own expectation; without one, and within a node, far below what is usual inside the groups."""
+def _is_slow(m: Machine, rate: Rate, usual: float, best: dict[str | None, float]) -> bool:
+    """Below its own expectation or far below its class; without one, far below what is usual inside the groups."""
+    if m.classes[rate.pair] is not None and rate.gb_s < BELOW_CLASS * best[m.classes[rate.pair]]:
+        return True
     if rate.level != "unknown" and m.classes[rate.pair] is not None:
         return rate.level in ("low", "bad")
     return m.crosses_nodes(rate.pair) is not True and rate.gb_s < FAR_BELOW * usual
@@ -103,13 +109,17 @@ def _why(case: Case, pairs: list[Pair], rates: list[Rate], usual: float) -> Choi
         return "switch-write-collapse", "likely", words
     if m.translating:
         return "iommu-translation", "likely", "Copies between switches pass the IOMMU, which translates them"
-    if any(m.crosses_nodes(pair) for pair in pairs) or (m.classes[pairs[0]] is None and (m.host.sockets or 0) > 1):
+    far = [p for p in case.rates.all if p not in pairs and m.crosses_nodes(p) and case.rates.all[p].level == "good"]
+    untold = m.classes[pairs[0]] is None and (m.host.sockets or 0) > 1
+    below_cpu = m.cpu is not None and m.cpu.link is not None and all(rate.level == "bad" for rate in rates)
+    if not far and not below_cpu and (untold or all(m.crosses_nodes(pair) for pair in pairs)):
         return "cross-socket", "likely", "They cross the link between sockets, and this CPU is slow at that"
     fits = _fits(value, usual)
     words = f"{value:.3g} GB/s fits {fits}" if fits else f"{value:.3g} GB/s fits no lower link rate"
     if complete:
         return "expected-limit", "possible", f"{words}, but the uplinks run at full rate: the root complex is the limit"
-    sure: Confidence = "likely" if fits and m.classes[pairs[0]] is not None else "possible"
+    within = not all(m.crosses_nodes(pair) for pair in pairs)
+    sure: Confidence = "likely" if fits and within and m.classes[pairs[0]] is not None else "possible"
     return "uplink-downgraded", sure, words
 
 
