@@ -65,6 +65,8 @@ class Machine:
         return (matrix[i][j] or matrix[j][i]) if matrix else None
 
     def _guess(self, i: int, j: int) -> str | None:
+        if any(model and model.nvlink for model in (self.models[i], self.models[j])):
+            return None  # NVLink may join them, and only a matrix says so
         if self.shared_hops(i, j):
             return "PXB"
         one, other = self.gpu(i).numa_node, self.gpu(j).numa_node

@@ -16,7 +16,7 @@ def judge(case: Case) -> Iterator[Diagnosis]:
     m = case.machine
     joined = [pair for pair in m.pairs if m.is_nvlink(pair)]
     lost = [pair for pair in case.open(joined) if m.access(pair) is False or _too_slow_for_nvlink(case, pair)]
-    unseen = [] if joined or not m.is_nvswitch else case.open(pair for pair in m.pairs if m.classes[pair])
+    unseen = [] if joined or not m.is_nvswitch or not m.seen.matrix else case.open(p for p in m.pairs if m.classes[p])
     if lost:
         yield from _unusable(case, lost, joined)
     elif unseen:

@@ -65,7 +65,8 @@ def _cause(m: Machine, bad: list[Pair]) -> tuple[str, Confidence, str]:
         return "data-corruption", "possible", "nothing says whether the driver granted peer access"
     if any(granted) or damage in LOST[:3]:
         words = "the driver's OK is a claim, not a proof: peer access is granted, but what arrives is wrong"
-        return "false-p2p-grant", "likely" if any(granted) else "possible", words
+        settled = any(granted) and damage is not None and m.translating is False
+        return "false-p2p-grant", "likely" if settled else "possible", words
     return "data-corruption", "possible", "data that arrived differs from data that was sent"
 
 

@@ -51,7 +51,7 @@ def _staged(case: Case) -> dict[Pair, Rate]:
 
 def _cliques(m: Machine, rates: dict[Pair, Rate]) -> list[Pair]:
     """The slow pairs, when they are exactly the pairs inside groups and the fast ones exactly those between."""
-    if len(rates) < len(m.pairs):
+    if not rates or len(rates) < len(m.pairs):
         return []
     most = max(rate.gb_s for rate in rates.values())
     slow = [pair for pair, rate in rates.items() if rate.gb_s < NEAR_IS_SLOWER * most]
