@@ -23,13 +23,17 @@ BOTH_WAYS_WARN, BOTH_WAYS_FAIL = 0.70, 0.55
 
 
 class Goal(NamedTuple):
-    """What a pair should reach one way. warn, fail: below is too little. line: nothing can exceed it."""
+    """What a pair should reach one way. warn, fail: below is too little. line: nothing can exceed it.
+
+    staged: through host memory, where both ways at once add up to hardly more than one.
+    """
 
     gb_s: float
     warn: float
     fail: float
     line: float
     basis: str
+    staged: bool = False
 
 
 class Rate(NamedTuple):
@@ -51,7 +55,9 @@ class Rate(NamedTuple):
         if self.goal is None:
             return "unknown"
         warn, fail = self.goal.warn, self.goal.fail
-        if self.way == "bidir":
+        if self.way == "bidir" and self.goal.staged:
+            warn, fail = warn / 2, fail / 2
+        elif self.way == "bidir":
             warn, fail = warn * BOTH_WAYS_WARN / 0.85, fail * BOTH_WAYS_FAIL / 0.70
         return "bad" if self.gb_s < fail else "low" if self.gb_s < warn else "good"
 
@@ -81,7 +87,7 @@ class Rates:
         through_host = self.staged_goal(pair)
         if m.direct[pair] is None and straight and through_host:
             words = f"{straight.basis}; low end as through host memory, the driver's permission is not known"
-            return straight._replace(warn=through_host.warn, fail=through_host.fail, basis=words)
+            return straight._replace(warn=through_host.warn, fail=through_host.fail, basis=words, staged=True)
         return straight
 
     def _beyond_pcie(self, pair: Pair) -> bool:
@@ -151,7 +157,7 @@ class Rates:
         if m.classes[pair] in ("SYS", None):
             floor = min(floor, self._socket_floor())
         words = f"{raw:g} GB/s x {staged.factor:.2f} through host memory" + (" x 0.5 shared uplink" if shared else "")
-        return Goal(goal, floor * staged.warn_below, floor * staged.fail_below, raw, words)
+        return Goal(goal, floor * staged.warn_below, floor * staged.fail_below, raw, words, staged=True)
 
     def _socket_floor(self) -> float:
         links, cpu = cpu_link_gb_s(), self.machine.cpu

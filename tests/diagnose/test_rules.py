@@ -232,6 +232,18 @@ def test_geforce_without_p2p_is_no_fault(at):
     assert "geforce-p2p-disabled" in {finding.cause for finding in findings}
 
 
+@pytest.mark.parametrize("at", SHAPES, ids=str)
+def test_staged_copies_both_ways_at_once_share_what_one_way_has(at):
+    """Only sums were measured, as in nccl#1127: no link is slow."""
+    s = shape(at, 0.03)
+    seen = without_p2p(s, GEFORCE[at[3]])
+    raw = {3: 15.75, 4: 31.5, 5: 63.0}[at[3]]
+    both = s.rates(lambda i, j: (0.39 if s.pairs(i, j) else 0.54) * raw)
+    seen["measured"] = {"p2p_bidir_gb_s": both}
+
+    assert {f.verdict for f in judged(seen)} == {Verdict.PASS}
+
+
 @pytest.mark.parametrize("at", [at for at in SHAPES if at[0] > 2], ids=str)
 @pytest.mark.parametrize("lost", ["width", "gen"])
 def test_the_slow_card_is_the_one_that_is_named(at, lost):
