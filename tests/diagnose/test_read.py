@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.diagnose import ObservationProblem, diagnose, read
-from gpucheck.model.observations import Observations
+from gpucheck.model.observations import Hang, Observations
 from tests.diagnose.machines import Shape, healthy, slow_uplink
 
 WHOLE = """
@@ -54,7 +54,7 @@ def test_every_key_of_the_contract_is_read():
     assert seen.measured.p2p_uni_gb_s == ((None, 1.5), (None, None))
     assert seen.measured.by_class == {"SYS": (1.0, 2.0), "NODE": (3.0, 3.0)}
     assert seen.measured.flows[0].pairs == ((0, 1), (1, 0))
-    assert seen.measured.hang.with_p2p_off is False
+    assert seen.measured.hang == Hang(op="all_reduce", gpus=(0, 1), with_p2p_off=False)
     assert seen.measured.collectives[0].busbw_gb_s == 12.0
 
 

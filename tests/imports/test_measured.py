@@ -23,6 +23,11 @@ def test_every_paste_is_recognised_by_one_kind_only():
 
 def test_p2p_bandwidth_latency_test_is_read_in_full():
     found = read_measured(P2P)
+    assert found.measured.staged_uni_gb_s
+    assert found.measured.p2p_bidir_gb_s
+    assert found.measured.staged_bidir_gb_s
+    assert found.measured.p2p_latency_us
+    assert found.measured.staged_latency_us
 
     assert [gpu.model for gpu in found.gpus] == ["NVIDIA A10"] * 3
     assert [gpu.bus_id for gpu in found.gpus] == ["0000:01:00.0", "0000:17:00.0", "0000:a1:00.0"]
@@ -42,6 +47,7 @@ def test_of_writes_and_reads_the_writes_count():
 def test_refused_peers_are_read():
     found = read_measured(P2P.replace("Device=0 CAN Access Peer Device=1", "Device=0 CANNOT Access Peer Device=1"))
 
+    assert found.p2p_access
     assert found.p2p_access[0] == (None, False, True)
     assert found.p2p_access[1] == (True, None, True)
 
@@ -53,6 +59,7 @@ def test_nvbandwidth_is_read_with_copy_engines_and_writes_first():
     # GPU(row) <- GPU(column): the row is the destination.
     assert found.measured.p2p_uni_gb_s == ((None, 396.40), (396.10, None))
     assert found.measured.p2p_bidir_gb_s == ((None, 782.60), (782.80, None))
+    assert found.measured.p2p_latency_us
     assert found.measured.p2p_latency_us[0][1] == pytest.approx(0.7512)
     assert [(row.gpu, row.h2d_gb_s, row.d2h_gb_s) for row in found.measured.host_device] == [
         (0, 55.40, 55.10),
