@@ -6,12 +6,13 @@ A kind's module holds ``KIND``. Modules that start with an underscore are shared
 from importlib import import_module
 from pkgutil import iter_modules
 
-from gpucheck.imports._kind import Kind
+from gpucheck.imports._kind import Kind, MeasuredKind
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import MAX_BYTES, decode, plain, quoted
+from gpucheck.model.observations import Import
 from gpucheck.model.topology import Topology
 
-__all__ = ["MAX_BYTES", "ImportProblem", "Kind", "all_kinds", "read", "recognise"]
+__all__ = ["MAX_BYTES", "ImportProblem", "Kind", "all_kinds", "read", "read_measured", "recognise"]
 
 
 def all_kinds() -> tuple[Kind, ...]:
@@ -56,4 +57,20 @@ def read(data: str | bytes) -> Topology:
         where="line 1",
         why=f"it starts with {quoted(first)}, which is not {wanted}",
         do="Save the dump again and import that: nvidia-smi topo -m > topo.txt",
+    )
+
+
+def read_measured(data: str | bytes) -> Import:
+    """Recognise which tool's measurements these are and read them. Raises ImportProblem, and nothing else."""
+    kind, text = recognise(data)
+    if isinstance(kind, MeasuredKind):
+        measured: Import = kind.parse(text)
+        return measured
+    wanted = " or ".join(kind.title for kind in all_kinds() if isinstance(kind, MeasuredKind))
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    raise ImportProblem(
+        "no measurements in the input",
+        where="line 1",
+        why=f"it starts with {quoted(first)}, which is not {wanted}",
+        do="Save the whole output of the tool again, and import that",
     )

@@ -24,3 +24,11 @@ class Kind:
     holds: str = "topology"
     command: str = TOPOLOGY_COMMAND
     loose: bool = False
+
+
+@dataclass(frozen=True)
+class MeasuredKind(Kind):
+    """One kind of measurements: like every Kind, but what it holds are numbers and no topology."""
+
+    holds: str = "measurements"
+    command: str = "gpucheck diagnose --bandwidth FILE"
