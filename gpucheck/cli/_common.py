@@ -69,20 +69,22 @@ def start_simulation(profile: str | None, faults: tuple[str, ...]) -> None:
         raise Problem(str(error.args[0] if error.args else error)) from error
 
 
-def write_result(text: str, output: Path | None) -> None:
+def write_result(text: str | bytes, output: Path | None) -> None:
     """Print to stdout, or write the file atomically: temporary file in the same folder, then rename.
 
+    Text ends with a newline, bytes are written as they are.
     Raises Problem when the file cannot be written; an existing file is then untouched.
     """
     if output is None:
-        click.echo(text, nl=not text.endswith("\n"))
+        click.echo(text, nl=isinstance(text, str) and not text.endswith("\n"))
         return
+    content = text if isinstance(text, bytes) else f"{text.removesuffix(chr(10))}\n".encode()
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{output.name}.", dir=output.parent)
         try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text if text.endswith("\n") else text + "\n")
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
             Path(temporary).chmod(0o644)
             Path(temporary).replace(output)
         except BaseException:

@@ -10,6 +10,7 @@ import msgspec
 
 from gpucheck.checks import all_checks
 from gpucheck.model import AnyCheck, Finding, Host, NvmlReading, Report, Verdict, worst
+from gpucheck.run._attributes import attributes
 from gpucheck.run._step import Outcome, Step
 from gpucheck.run._train import training_steps
 from gpucheck.topology import build
@@ -122,4 +123,5 @@ def _report(
         measurements=measurements,
         topology=build(reading, host.pci(), simulated=simulation is not None) if reading else None,
         counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
+        attributes=attributes(host),
     )

@@ -1,0 +1,227 @@
+"""From a report's numbers to named metrics: one walk over whatever was measured, whoever measured it.
+
+A number counts when its key ends in a unit. What surrounds it gives its name and its subject:
+
+    {"p2p-bandwidth": {"pairs": [{"a": 0, "b": 1, "class": "NV18", "unidirectional_gb_s": 381.2}]}}
+        -> p2p.unidirectional_gb_s[NV18] of pair 0-1
+
+An entry of a list is named by its ``class``, ``op``, ``ranks`` ... and placed by ``a`` and ``b``, or ``gpu``. A square
+matrix under a unit key (row = source GPU) is placed by row and column.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+from gpucheck.model import Finding, HostMetric, Report, Topology, Verdict
+
+UNITS = ("gb_s", "us", "ms", "seconds", "s", "percent", "ratio", "w", "c", "mhz", "bytes", "count", "per_second")
+QUALIFIERS = ("class", "op", "transport", "ranks", "bytes", "engine", "direction", "size_bytes")
+# An entry that says what was wanted, or how sure a number is, is no measurement of its own.
+NOT_MEASURED = ("expected", "wanted", "spread", "mad", "deadline", "timeout", "started", "samples", "min", "max")
+LOWER_IS_WORSE = ("gb_s", "per_second")
+HIGHER_IS_WORSE = ("us", "ms", "seconds", "s")
+MAX_DEPTH = 12
+MAX_METRICS = 200
+MAX_GPUS = 64
+
+Worse = Literal["lower", "higher", "either"]
+Place = tuple[str, ...]
+
+
+class Number(NamedTuple):
+    """One measured number. place: ``()`` the host, ``(gpu,)``, or ``(gpu, gpu)``."""
+
+    metric: str
+    place: Place
+    value: float
+
+
+def worse(metric: str) -> Worse:
+    """Which side of a metric is the sick one, by its unit; ``either`` where the unit does not tell."""
+    name = metric.partition("[")[0]
+    if _ends(name, LOWER_IS_WORSE):
+        return "lower"
+    return "higher" if _ends(name, HIGHER_IS_WORSE) else "either"
+
+
+def host_metrics(report: Report) -> dict[str, HostMetric]:
+    """Every metric of the report, reduced; at most MAX_METRICS of them, by name."""
+    places: dict[str, dict[Place, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for number in numbers(report):
+        places[number.metric][number.place].append(number.value)
+    low = _low(report.topology)
+    names = _names(report.topology)
+    return {
+        metric: _reduce(places[metric], worse(metric), names, low.get(_class(metric)) if _is_p2p(metric) else None)
+        for metric in sorted(places)[:MAX_METRICS]
+    }
+
+
+def numbers(report: Report) -> Iterator[Number]:
+    """Every number of the measurements, and of the findings that saw one."""
+    classes = _classes(report.topology)
+    for step, measured in report.measurements.items():
+        yield from _walk(step.removesuffix("-bandwidth").removesuffix("-latency"), measured, (), "", classes, 0)
+    for finding in report.findings:
+        yield from _seen(finding)
+
+
+def _walk(
+    name: str, node: Any, place: Place, qualifier: str, classes: dict[Place, str], depth: int
+) -> Iterator[Number]:
+    """The numbers below one dict, list or value."""
+    if isinstance(node, dict):
+        here, words = _place(node) or place, _qualifier(node) or qualifier
+        for key, value in node.items():
+            kind = type(value)
+            if kind is float or kind is int:
+                if _is_metric(key) and math.isfinite(value):
+                    yield Number(f"{name}.{key}{words}", here, float(value))
+            elif (kind is dict or kind is list) and depth < MAX_DEPTH and not key.startswith(NOT_MEASURED):
+                yield from _inside(name, key, value, here, words, classes, depth + 1)
+    elif isinstance(node, list) and depth < MAX_DEPTH:
+        for item in node:
+            yield from _walk(name, item, place, qualifier, classes, depth + 1)
+
+
+def _inside(
+    name: str, key: str, value: Any, place: Place, words: str, classes: dict[Place, str], depth: int
+) -> Iterator[Number]:
+    if _is_metric(key) and isinstance(value, list):
+        yield from _listed(f"{name}.{key}", value, words, classes)
+        return
+    # A container that only lists its entries adds nothing to the name.
+    longer = name if isinstance(value, list) or key in ("pairs", "gpus", "results") else f"{name}.{key}"
+    yield from _walk(longer, value, place, words, classes, depth)
+
+
+def _listed(name: str, rows: list[Any], words: str, classes: dict[Place, str]) -> Iterator[Number]:
+    """A matrix of pairs, or a vector: one number a GPU."""
+    for i, row in enumerate(rows[:MAX_GPUS]):
+        if isinstance(row, list) and len(row) == len(rows):
+            for j, value in enumerate(row):
+                if i != j and _finite(value):
+                    cls = classes.get((str(min(i, j)), str(max(i, j))))
+                    yield Number(f"{name}[{cls}]" if cls else name + words, (str(i), str(j)), float(value))
+        elif _finite(row):
+            yield Number(name + words, (str(i),), float(row))
+
+
+def _seen(finding: Finding) -> Iterator[Number]:
+    value = finding.seen
+    if finding.unit and isinstance(value, int | float) and _finite(value) and finding.verdict is not Verdict.SKIP:
+        kind, _, where = finding.subject.partition(":")
+        unit = finding.unit.lower().replace("/", "_").replace(" ", "_")
+        place = (where,) if kind == "gpu" and where else ()
+        yield Number(f"finding.{finding.check}.{unit}", place, float(value))
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _ends(key: str, units: tuple[str, ...]) -> bool:
+    return any(key.endswith(f"_{unit}") for unit in units)
+
+
+_METRIC_KEYS: dict[str, bool] = {}
+
+
+def _is_metric(key: str) -> bool:
+    """Whether a key names a measured number. Remembered: the same few keys come a million times."""
+    known = _METRIC_KEYS.get(key)
+    if known is None:
+        known = _ends(key, UNITS) and not key.startswith(NOT_MEASURED) and key not in QUALIFIERS
+        if len(_METRIC_KEYS) < 10_000:
+            _METRIC_KEYS[key] = known
+    return known
+
+
+def _place(entry: dict[str, Any]) -> Place | None:
+    if "a" in entry and "b" in entry:
+        return str(entry["a"])[:64], str(entry["b"])[:64]
+    if "source" in entry and "destination" in entry:
+        return str(entry["source"])[:64], str(entry["destination"])[:64]
+    gpu = entry.get("gpu")
+    return (str(gpu)[:64],) if isinstance(gpu, int | str) else None
+
+
+def _qualifier(entry: dict[str, Any]) -> str:
+    words = [str(entry[key])[:32] for key in QUALIFIERS if isinstance(entry.get(key), int | str)]
+    return f"[{' '.join(words)}]" if words else ""
+
+
+def _class(metric: str) -> str:
+    return metric.partition("[")[2].partition(" ")[0].removesuffix("]")
+
+
+def _is_p2p(metric: str) -> bool:
+    return "unidirectional_gb_s" in metric
+
+
+def _classes(topology: Topology | None) -> dict[Place, str]:
+    return {(str(p.a), str(p.b)): p.cls for p in topology.pairs if p.cls} if topology else {}
+
+
+def _low(topology: Topology | None) -> dict[str, float]:
+    """The smallest bandwidth that the model of the machine still allows, by path class."""
+    found: dict[str, float] = {}
+    for pair in topology.pairs if topology else ():
+        if pair.cls and pair.expected:
+            found[pair.cls] = min(pair.expected.low_gb_s, found.get(pair.cls, math.inf))
+    return found
+
+
+def _names(topology: Topology | None) -> dict[str, str]:
+    """A GPU is told by its bus id where the topology knows it: an index changes."""
+    return {str(g.index): g.pci_bus_id for g in topology.gpus if g.pci_bus_id} if topology else {}
+
+
+def _reduce(places: dict[Place, list[float]], sick: Worse, names: dict[str, str], low: float | None) -> HostMetric:
+    """The host's own value, its worst GPU and its worst pair (both directions together)."""
+    pairs: dict[Place, list[float]] = {}
+    gpus: dict[str, list[float]] = {}
+    values: list[float] = []
+    for place, found in places.items():
+        values += found
+        if len(place) == 2:
+            a, b = place
+            pairs.setdefault(place if a <= b else (b, a), []).extend(found)
+        for gpu in place:
+            gpus.setdefault(gpu, []).extend(found)
+    worst_gpu = _worst({(gpu,): middle(v) for gpu, v in gpus.items()} if len(gpus) > 1 else {}, sick)
+    worst_pair = _worst({pair: sum(v) / len(v) for pair, v in pairs.items()} if len(pairs) > 1 else {}, sick)
+    return HostMetric(
+        n=len(values),
+        host=_short(middle(values)),
+        gpu=_short(worst_gpu[1]) if worst_gpu else None,
+        gpu_at=_named(worst_gpu[0], names) if worst_gpu else None,
+        pair=_short(worst_pair[1]) if worst_pair else None,
+        pair_at=_named(worst_pair[0], names) if worst_pair else None,
+        low=low,
+    )
+
+
+def _worst(found: dict[Place, float], sick: Worse) -> tuple[Place, float] | None:
+    if not found or sick == "either":
+        return None
+    pick = min if sick == "lower" else max
+    return pick(found.items(), key=lambda item: item[1])
+
+
+def _named(place: Place, names: dict[str, str]) -> str:
+    return "-".join(names.get(gpu, gpu) for gpu in place)
+
+
+def _short(value: float) -> float:
+    """Six digits: more than any of this can be measured, and half the bytes of a fleet."""
+    return float(f"{value:.6g}")
+
+
+def middle(values: list[float]) -> float:
+    """The mean without the highest and lowest quarter: one bad pair does not move a GPU, noise still averages."""
+    cut = len(values) // 4
+    kept = sorted(values)[cut : len(values) - cut] if cut else values
+    return math.fsum(kept) / len(kept)
