@@ -13,6 +13,16 @@ from gpucheck import fleet
 from gpucheck.cli._common import Problem, write_result
 from gpucheck.model import EXIT_STATUS, FleetReport, FleetRow
 
+ENDINGS = {
+    ".json": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".prom": "prometheus",
+    ".xml": "junit",
+    ".html": "html",
+    ".txt": "text",
+}
+
 
 class Options(NamedTuple):
     """The options of the command line, as click hands them on."""
@@ -21,6 +31,7 @@ class Options(NamedTuple):
     labels: Path | None
     previous: Path | None
     keep: Path | None
+    files: tuple[Path, ...]
     shard: bool
     select: int | None
     model: str | None
@@ -36,6 +47,9 @@ def run(sources: tuple[Path, ...], options: Options) -> int:
     """Merge the sources; the exit status of the command. Raises Problem."""
     if options.model and options.select is None:
         raise Problem("--model chooses among hosts for a job. Say how many GPUs it needs: --select 64 --model H100.")
+    wrong = [file for file in options.files if file.suffix not in ENDINGS]
+    if wrong:
+        raise Problem(f"--write {wrong[0]}: its ending names no format. Endings are {' '.join(ENDINGS)}.")
     expected = [host for word in options.expect for host in word.split(",") if host]
     rows = _rows(sources, expected)
     if options.shard:
@@ -109,25 +123,26 @@ def _select(merged: FleetReport, options: Options) -> int:
 
 
 def _write(merged: FleetReport, options: Options) -> None:
+    if options.format_ == "parquet" and options.output is None:
+        raise Problem("Parquet is no text. Say where it goes: --format parquet -o fleet.parquet")
+    for file in options.files:
+        write_result(_content(merged, ENDINGS[file.suffix], verbose=options.verbose, terminal=False), file)
+    text = _content(merged, options.format_, verbose=options.verbose, terminal=options.output is None)
+    write_result(text, options.output)
+
+
+def _content(merged: FleetReport, form: str, *, verbose: bool, terminal: bool) -> str | bytes:
     from gpucheck.render import fleet as render
 
-    if options.format_ == "parquet":
-        _write_parquet(merged, options.output)
-        return
-    if options.format_ == "text":
-        text = render.to_text(merged, verbose=options.verbose)
-        write_result(text if options.output is None else click.unstyle(text), options.output)
-        return
-    write_result(render.WRITERS[options.format_](merged), options.output)
-
-
-def _write_parquet(merged: FleetReport, output: Path | None) -> None:
+    if form == "text":
+        text = render.to_text(merged, verbose=verbose)
+        return text if terminal else click.unstyle(text)
+    if form != "parquet":
+        return render.WRITERS[form](merged)
     from gpucheck.render.fleet_table import to_parquet
 
-    if output is None:
-        raise Problem("Parquet is no text. Say where it goes: --format parquet -o fleet.parquet")
     try:
-        write_result(to_parquet(merged), output)
+        return to_parquet(merged)
     except ModuleNotFoundError as error:
         told = f"--format parquet needs the Python package {error.name}: pip install 'gpucheck[fleet]'. CSV needs none."
         raise Problem(told) from error

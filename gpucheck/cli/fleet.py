@@ -28,6 +28,13 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
 @click.option("--labels", type=FILE, help="What the site knows of its hosts: CSV (host,rack,...) or YAML.")
 @click.option("--previous", type=FILE, help="An earlier merge (--format json): tell what is new, fixed, worse.")
 @click.option("--keep", type=FOLDER, help="Also keep this merge in a folder, by date, for fleet history.")
+@click.option(
+    "--write",
+    "files",
+    multiple=True,
+    type=FILE,
+    help="Also write this file, its format by its ending: .json .csv .parquet .prom .xml .html .txt. Repeatable.",
+)
 @click.option("--shard", is_flag=True, help="Write rows to be merged again (fleet report part*.json), judge nothing.")
 @click.option("--select", type=click.IntRange(min=1), metavar="GPUS", help="Print hosts fit for a job of so many GPUs.")
 @click.option("--model", metavar="NAME", help="With --select: only GPUs of this model, for example H100.")

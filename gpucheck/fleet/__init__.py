@@ -2,5 +2,6 @@
 
 from gpucheck.fleet.merge import merge, shard
 from gpucheck.fleet.read import read_file, read_reports, read_stream, report_files
+from gpucheck.fleet.row import row
 
-__all__ = ["merge", "read_file", "read_reports", "read_stream", "report_files", "shard"]
+__all__ = ["merge", "read_file", "read_reports", "read_stream", "report_files", "row", "shard"]

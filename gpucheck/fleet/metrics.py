@@ -10,32 +10,27 @@ matrix under a unit key (row = source GPU) is placed by row and column.
 """
 
 import math
-from collections import defaultdict
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from gpucheck.model import Finding, HostMetric, Report, Topology, Verdict
 
 UNITS = ("gb_s", "us", "ms", "seconds", "s", "percent", "ratio", "w", "c", "mhz", "bytes", "count", "per_second")
 QUALIFIERS = ("class", "op", "transport", "ranks", "bytes", "engine", "direction", "size_bytes")
+QUALIFYING = frozenset(QUALIFIERS)
 # An entry that says what was wanted, or how sure a number is, is no measurement of its own.
 NOT_MEASURED = ("expected", "wanted", "spread", "mad", "deadline", "timeout", "started", "samples", "min", "max")
 LOWER_IS_WORSE = ("gb_s", "per_second")
 HIGHER_IS_WORSE = ("us", "ms", "seconds", "s")
+# Beyond this nothing is a measurement, and no integer of a thousand digits becomes a float.
+LARGEST = 1e30
 MAX_DEPTH = 12
 MAX_METRICS = 200
 MAX_GPUS = 64
 
 Worse = Literal["lower", "higher", "either"]
+# () is the host, (gpu,) or (gpu, gpu).
 Place = tuple[str, ...]
-
-
-class Number(NamedTuple):
-    """One measured number. place: ``()`` the host, ``(gpu,)``, or ``(gpu, gpu)``."""
-
-    metric: str
-    place: Place
-    value: float
+Numbers = dict[str, dict[Place, list[float]]]
 
 
 def worse(metric: str) -> Worse:
@@ -48,9 +43,7 @@ def worse(metric: str) -> Worse:
 
 def host_metrics(report: Report) -> dict[str, HostMetric]:
     """Every metric of the report, reduced; at most MAX_METRICS of them, by name."""
-    places: dict[str, dict[Place, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for number in numbers(report):
-        places[number.metric][number.place].append(number.value)
+    places = numbers(report)
     low = _low(report.topology)
     names = _names(report.topology)
     return {
@@ -59,67 +52,74 @@ def host_metrics(report: Report) -> dict[str, HostMetric]:
     }
 
 
-def numbers(report: Report) -> Iterator[Number]:
+def numbers(report: Report) -> Numbers:
     """Every number of the measurements, and of the findings that saw one."""
-    classes = _classes(report.topology)
+    walk = _Walk(_classes(report.topology))
     for step, measured in report.measurements.items():
-        yield from _walk(step.removesuffix("-bandwidth").removesuffix("-latency"), measured, (), "", classes, 0)
+        walk.node(step.removesuffix("-bandwidth").removesuffix("-latency"), measured, (), "", 0)
     for finding in report.findings:
-        yield from _seen(finding)
+        walk.seen(finding)
+    return walk.found
 
 
-def _walk(
-    name: str, node: Any, place: Place, qualifier: str, classes: dict[Place, str], depth: int
-) -> Iterator[Number]:
-    """The numbers below one dict, list or value."""
-    if isinstance(node, dict):
-        here, words = _place(node) or place, _qualifier(node) or qualifier
-        for key, value in node.items():
-            kind = type(value)
-            if kind is float or kind is int:
-                if _is_metric(key) and math.isfinite(value):
-                    yield Number(f"{name}.{key}{words}", here, float(value))
-            elif (kind is dict or kind is list) and depth < MAX_DEPTH and not key.startswith(NOT_MEASURED):
-                yield from _inside(name, key, value, here, words, classes, depth + 1)
-    elif isinstance(node, list) and depth < MAX_DEPTH:
-        for item in node:
-            yield from _walk(name, item, place, qualifier, classes, depth + 1)
+class _Walk:
+    """Collects while it descends: a generator a level would cost more than all the rest."""
 
+    def __init__(self, classes: dict[Place, str]) -> None:
+        self.classes = classes
+        self.found: Numbers = {}
 
-def _inside(
-    name: str, key: str, value: Any, place: Place, words: str, classes: dict[Place, str], depth: int
-) -> Iterator[Number]:
-    if _is_metric(key) and isinstance(value, list):
-        yield from _listed(f"{name}.{key}", value, words, classes)
-        return
-    # A container that only lists its entries adds nothing to the name.
-    longer = name if isinstance(value, list) or key in ("pairs", "gpus", "results") else f"{name}.{key}"
-    yield from _walk(longer, value, place, words, classes, depth)
+    def add(self, metric: str, place: Place, value: float) -> None:
+        self.found.setdefault(metric, {}).setdefault(place, []).append(float(value))
 
+    def node(self, name: str, node: Any, place: Place, words: str, depth: int) -> None:
+        """The numbers below one dict or list. words: the qualifier that surrounds it."""
+        if depth > MAX_DEPTH:
+            return
+        if type(node) is list:
+            for item in node:
+                self.node(name, item, place, words, depth + 1)
+        elif type(node) is dict:
+            place, words = _place(node) or place, _qualifier(node) or words
+            for key, value in node.items():
+                kind = type(value)
+                if kind is float or kind is int:
+                    if _is_metric(key) and -LARGEST < value < LARGEST:
+                        self.add(f"{name}.{key}{words}", place, value)
+                elif (kind is dict or kind is list) and not key.startswith(NOT_MEASURED):
+                    self.inside(name, key, value, place, words, depth + 1)
 
-def _listed(name: str, rows: list[Any], words: str, classes: dict[Place, str]) -> Iterator[Number]:
-    """A matrix of pairs, or a vector: one number a GPU."""
-    for i, row in enumerate(rows[:MAX_GPUS]):
-        if isinstance(row, list) and len(row) == len(rows):
-            for j, value in enumerate(row):
-                if i != j and _finite(value):
-                    cls = classes.get((str(min(i, j)), str(max(i, j))))
-                    yield Number(f"{name}[{cls}]" if cls else name + words, (str(i), str(j)), float(value))
-        elif _finite(row):
-            yield Number(name + words, (str(i),), float(row))
+    def inside(self, name: str, key: str, value: Any, place: Place, words: str, depth: int) -> None:
+        """What stands under a key: a matrix or vector of numbers, or a container of more."""
+        if type(value) is list and _is_metric(key):
+            self.listed(f"{name}.{key}", value, words)
+            return
+        # A container that only lists its entries adds nothing to the name.
+        longer = name if type(value) is list or key in ("pairs", "gpus", "results") else f"{name}.{key}"
+        self.node(longer, value, place, words, depth)
 
+    def listed(self, name: str, rows: list[Any], words: str) -> None:
+        """A matrix of pairs, or a vector: one number a GPU."""
+        for i, row in enumerate(rows[:MAX_GPUS]):
+            if isinstance(row, list) and len(row) == len(rows):
+                for j, value in enumerate(row):
+                    if i != j and _finite(value):
+                        cls = self.classes.get((str(min(i, j)), str(max(i, j))))
+                        self.add(f"{name}[{cls}]" if cls else name + words, (str(i), str(j)), value)
+            elif _finite(row):
+                self.add(name + words, (str(i),), row)
 
-def _seen(finding: Finding) -> Iterator[Number]:
-    value = finding.seen
-    if finding.unit and isinstance(value, int | float) and _finite(value) and finding.verdict is not Verdict.SKIP:
-        kind, _, where = finding.subject.partition(":")
-        unit = finding.unit.lower().replace("/", "_").replace(" ", "_")
-        place = (where,) if kind == "gpu" and where else ()
-        yield Number(f"finding.{finding.check}.{unit}", place, float(value))
+    def seen(self, finding: Finding) -> None:
+        """The number that a finding saw, if it says in which unit."""
+        value = finding.seen
+        if finding.unit and isinstance(value, int | float) and _finite(value) and finding.verdict is not Verdict.SKIP:
+            kind, _, where = finding.subject.partition(":")
+            unit = finding.unit.lower().replace("/", "_").replace(" ", "_")
+            self.add(f"finding.{finding.check}.{unit}", (where,) if kind == "gpu" and where else (), value)
 
 
 def _finite(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
 
 
 def _ends(key: str, units: tuple[str, ...]) -> bool:
@@ -149,6 +149,8 @@ def _place(entry: dict[str, Any]) -> Place | None:
 
 
 def _qualifier(entry: dict[str, Any]) -> str:
+    if QUALIFYING.isdisjoint(entry):
+        return ""
     words = [str(entry[key])[:32] for key in QUALIFIERS if isinstance(entry.get(key), int | str)]
     return f"[{' '.join(words)}]" if words else ""
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import msgspec
 
@@ -95,7 +95,7 @@ def _content(content: bytes, name: str) -> Sequence[FleetRow]:
         return rows
     # Not one report: perhaps many in one file. A file that is cut off is told from one that holds none.
     found = list(documents(io.BytesIO(content)))
-    if not found or (len(found) == 1 and found[0].document is not None):
+    if not found or (len(found) == 1 and (found[0].document is not None or len(content) > MAX_BYTES)):
         return rows
     return [row for each in found for row in _found(each, name)]
 
@@ -114,23 +114,28 @@ def _packed(path: Path) -> Sequence[FleetRow]:
     """Unpacked in pieces and refused where it grows too far: a few kB can hold terabytes."""
     limit = min(MAX_UNPACKED, max(MAX_BYTES, path.stat().st_size * MAX_RATIO))
     parts, size = [], 0
-    with path.open("rb") as raw, _unpacker(raw, path.suffix) as stream:
-        while chunk := stream.read(CHUNK):
-            size += len(chunk)
+    with path.open("rb") as raw:
+        for piece in _unpacked(raw, path.suffix):
+            size += len(piece)
             if size > limit:
                 raise _Bomb(f"unpacks to more than {limit // 2**20} MiB, so it is no host report")
-            parts.append(chunk)
+            parts.append(piece)
     return _content(b"".join(parts), path.name)
 
 
-def _unpacker(raw: IO[bytes], suffix: str) -> Any:
+def _unpacked(raw: IO[bytes], suffix: str) -> Iterator[bytes]:
+    """The content in pieces. Raises ValueError, OSError, EOFError or zlib.error where it is broken."""
     if suffix == ".gz":
-        return gzip.GzipFile(fileobj=raw)
+        with gzip.GzipFile(fileobj=raw) as stream:
+            yield from iter(lambda: stream.read(CHUNK), b"")
+        return
     import zstandard
 
     try:
         # max_window_size: what a frame may ask for; the format would allow 2 GiB.
-        return zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(raw, read_across_frames=True)
+        unpacker = zstandard.ZstdDecompressor(max_window_size=2**27)
+        with unpacker.stream_reader(raw, read_across_frames=True) as reader:
+            yield from iter(lambda: reader.read(CHUNK), b"")
     except zstandard.ZstdError as error:
         raise ValueError(str(error)) from error
 

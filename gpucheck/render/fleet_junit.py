@@ -1,8 +1,6 @@
-"""A merged fleet report as JUnit: a suite a host, a case a problem, and one for standing out."""
+"""A merged fleet report as JUnit: a suite a host, a case a problem."""
 
-from collections import defaultdict
-
-from gpucheck.model import Finding, FleetReport, FleetRow, Outlier, Verdict
+from gpucheck.model import Finding, FleetReport, FleetRow, Verdict
 from gpucheck.render import junit
 from gpucheck.render.junit import Case, Suite
 from gpucheck.render.words import one_line, value
@@ -10,16 +8,12 @@ from gpucheck.render.words import one_line, value
 
 def to_junit(fleet: FleetReport) -> str:
     """Write the report."""
-    odd: dict[str, list[Outlier]] = defaultdict(list)
-    for outlier in fleet.outliers:
-        odd[outlier.host].append(outlier)
     name = "gpucheck fleet (SIMULATED)" if fleet.simulated else "gpucheck fleet"
-    return junit.write(name, (_suite(row, odd[row.host]) for row in fleet.hosts))
+    return junit.write(name, map(_suite, fleet.hosts))
 
 
-def _suite(row: FleetRow, odd: list[Outlier]) -> Suite:
+def _suite(row: FleetRow) -> Suite:
     cases = [_case(row.host, finding) for finding in row.problems]
-    cases += [_outlier(outlier) for outlier in odd]
     if not cases:
         cases = [Case("verdict", row.host, row.verdict, "nothing is wrong" if row.verdict is Verdict.PASS else "")]
     facts = {"gpus": row.gpus, "driver": row.driver, "system": row.system}
@@ -33,8 +27,3 @@ def _case(host: str, finding: Finding) -> Case:
     detail = "\n".join((f"why: {finding.why}", f"do: {finding.fix}", *finding.evidence))
     message = one_line(f"{value(finding, finding.seen)}")
     return Case(name, host, finding.verdict, message, detail, finding.seconds or 0.0)
-
-
-def _outlier(outlier: Outlier) -> Case:
-    told = f"{outlier.value:.4g} at {outlier.at or 'the whole host'}, {outlier.percent:+.1f} % off {outlier.normal:.4g}"
-    return Case(f"stands out: {outlier.metric}", outlier.host, Verdict.WARN, told, f"compared with: {outlier.group}")

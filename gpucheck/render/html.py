@@ -5,6 +5,7 @@ escaped text (Jinja2) or as JSON data that scripts write with textContent only.
 """
 
 import base64
+import functools
 import hashlib
 import re
 import unicodedata
@@ -28,17 +29,26 @@ def page(template: str, *, data: Any, styles: tuple[str, ...], scripts: tuple[st
     style, script = _joined(styles), _joined(scripts)
     allowed = f"style-src {_hash(style)}; script-src {_hash(script)}"
     policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            policy=policy,
+            style=Markup(style),  # noqa: S704 - our own file
+            script=Markup(script),  # noqa: S704 - our own files
+            data=Markup(json_data(data)),  # noqa: S704 - escaped by json_data
+            **values,
+        )
+    )
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(PAGES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     environment.filters["clean"] = clean
-    return environment.get_template(template).render(
-        policy=policy,
-        style=Markup(style),  # noqa: S704 - our own file
-        script=Markup(script),  # noqa: S704 - our own files
-        data=Markup(json_data(data)),  # noqa: S704 - escaped by json_data
-        **values,
-    )
+    return environment
 
 
 def json_data(data: Any) -> str:

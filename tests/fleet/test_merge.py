@@ -4,7 +4,7 @@ from datetime import datetime, timezone
 import click
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.fleet import merge, read_reports, shard
@@ -158,6 +158,7 @@ def test_a_report_much_older_than_the_others_is_named():
     assert [(p.kind, p.subject) for p in fleet.problems] == [("stale", "a")]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=12), st.integers(1, 4))
 def test_shards_add_up_to_what_one_reader_sees(numbers, parts):
     """Whoever reads what first: the merge is the same, byte for byte."""

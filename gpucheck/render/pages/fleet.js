@@ -66,7 +66,7 @@ function table(hosts) {
   const pages = Math.max(1, Math.ceil(sorted.length / PAGE));
   STATE.page = Math.min(STATE.page, pages - 1);
   const head = COLUMNS.map(([label, id]) => make(WIDE.has(id) ? "th.wide" : "th", { scope: "col", "aria-sort": STATE.sort === id ? (STATE.down ? "descending" : "ascending") : "none" },
-    make("button", { type: "button", "data-sort": id, click: () => { STATE.down = STATE.sort === id && !STATE.down; STATE.sort = id; show(); document.querySelector("[data-sort=" + id + "]").focus(); } }, label)));
+    make("button", { type: "button", "data-sort": id, click: () => { STATE.down = STATE.sort === id && !STATE.down; STATE.sort = id; STATE.page = 0; show(); document.querySelector("[data-sort=" + id + "]").focus(); } }, label)));
   const rows = sorted.slice(STATE.page * PAGE, (STATE.page + 1) * PAGE).map((host) => {
     const worst = host.odd.length ? host.odd.reduce((a, b) => (Math.abs(b.percent) > Math.abs(a.percent) ? b : a)) : null;
     const checks = [...new Set(host.findings.map((f) => f.check))].join(", ");
