@@ -32,19 +32,8 @@ SHARES = (1, 5, 20)
 
 
 def template(profile):
-    command = [
-        sys.executable,
-        "-m",
-        "gpucheck",
-        "verify",
-        "--simulate",
-        profile,
-        "--level",
-        "quick",
-        "--format",
-        "json",
-    ]
-    done = subprocess.run(command, capture_output=True, check=False)
+    gpucheck = [sys.executable, "-m", "gpucheck", "verify", "--level", "quick", "--format", "json"]
+    done = subprocess.run([*gpucheck, "--simulate", profile], capture_output=True, check=False)
     return msgspec.json.decode(done.stdout, type=Report)
 
 

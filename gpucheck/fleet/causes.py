@@ -84,7 +84,7 @@ def _of_sign(
 
 
 def _words(sign: str, names: list[str], sick_with: int, sick: int, others_with: int, others: int, p: float) -> str:
-    of = f"all {sick}" if sick_with == sick else f"{sick_with} of the {sick}"
+    of = f"All {sick}" if sick_with == sick else f"{sick_with} of the {sick}"
     shared = " and ".join(names) if len(names) < 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
     apart = "; the numbers cannot tell these apart" if len(names) > 1 else ""
     return (

@@ -71,6 +71,8 @@ def _signs(row: FleetRow) -> set[str]:
 
 
 def _sign(finding: Finding) -> str:
+    if finding.check == "fleet":
+        return finding.why.partition(" is ")[0]
     where = "" if finding.subject == "host" else f" {finding.subject}"
     return f"{finding.check}{where}"
 

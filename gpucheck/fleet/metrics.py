@@ -193,7 +193,7 @@ def _reduce(places: dict[Place, list[float]], sick: Worse, names: dict[str, str]
             pairs.setdefault(place if a <= b else (b, a), []).extend(found)
         for gpu in place:
             gpus.setdefault(gpu, []).extend(found)
-    worst_gpu = _worst({(gpu,): middle(v) for gpu, v in gpus.items()} if len(gpus) > 1 else {}, sick)
+    worst_gpu = _worst({(gpu,): _of_gpu(v) for gpu, v in gpus.items()} if len(gpus) > 1 else {}, sick)
     worst_pair = _worst({pair: sum(v) / len(v) for pair, v in pairs.items()} if len(pairs) > 1 else {}, sick)
     return HostMetric(
         n=len(values),
@@ -222,8 +222,13 @@ def _short(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def middle(values: list[float]) -> float:
-    """The mean without the highest and lowest quarter: one bad pair does not move a GPU, noise still averages."""
-    cut = len(values) // 4
-    kept = sorted(values)[cut : len(values) - cut] if cut else values
+def middle(values: list[float], cut: float = 0.25) -> float:
+    """The mean without the highest and lowest part: what is odd does not move it, noise still averages."""
+    left_out = int(len(values) * cut)
+    kept = sorted(values)[left_out : len(values) - left_out] if left_out else values
     return math.fsum(kept) / len(kept)
+
+
+def _of_gpu(values: list[float]) -> float:
+    """One bad pair, both its directions, does not move a GPU; each number kept makes a small loss easier to see."""
+    return middle(values, 2 / 14 if len(values) >= 14 else 0.25)

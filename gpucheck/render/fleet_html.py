@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gpucheck.model import FleetReport, FleetRow, Verdict
+from gpucheck.model import Finding, FleetReport, FleetRow, Verdict
 from gpucheck.render import html
 from gpucheck.render.words import value
 
@@ -73,7 +73,7 @@ def _host(row: FleetRow, texts: _Table, metrics: _Table, findings: _Table, attri
         row.started,
         [
             [
-                findings.number((f.check, f.verdict.value, value(f, f.seen), f.why, f.fix)),
+                findings.number((f.check, f.verdict.value, _seen(f), f.why, f.fix)),
                 "" if f.subject == "host" else f.subject,
             ]
             for f in row.problems
@@ -81,3 +81,8 @@ def _host(row: FleetRow, texts: _Table, metrics: _Table, findings: _Table, attri
         [[metrics.number(name), m.host, m.gpu, m.gpu_at, m.pair, m.pair_at] for name, m in row.metrics.items()],
         [attributes.number((name, text)) for name, found in row.attributes.items() for text in found],
     ]
+
+
+def _seen(finding: Finding) -> str:
+    wanted = "" if finding.wanted is None else f", wanted {value(finding, finding.wanted)}"
+    return f"{value(finding, finding.seen)}{wanted}"

@@ -95,7 +95,7 @@ function driftCard() {
   const section = card("drift", "Drift", "what hosts that should be alike do not share");
   const rows = DATA.drift.flatMap((entry) => entry.values.map((v, i) => make("tr", {},
     i ? null : make("th", { scope: "row", rowspan: entry.values.length }, entry.attribute, make("div.soft", {}, entry.scope)),
-    make("td.mono", {}, v.value), make("td.number", {}, v.hosts.toLocaleString("en")),
+    make(v.value.length < 48 ? "td.mono.keep" : "td.mono", {}, v.value), make("td.number", {}, v.hosts.toLocaleString("en")),
     make("td", {}, i || v.hosts <= 8 ? names(v) : "most hosts"))));
   const head = make("tr", {}, ["attribute", "value"].map((t) => make("th", { scope: "col" }, t)), make("th.number", { scope: "col" }, "hosts"), make("th", { scope: "col" }, "which"));
   section.append(make("div.scroll", {}, make("table", {}, make("thead", {}, head), make("tbody", {}, rows))));
