@@ -4,6 +4,7 @@ Memory is the proportional set size (shared pages counted once), sampled every 5
 usage: python bench/_memory.py LABEL COMMAND...
 """
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -34,10 +35,8 @@ def main():
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     most = 0
     while process.poll() is None:
-        try:
+        with contextlib.suppress(OSError):  # it ended between two looks
             most = max(most, held_kb(process.pid))
-        except OSError:
-            pass
         time.sleep(0.05)
     seconds = time.monotonic() - clock
     if process.returncode not in (0, 1, 2):  # the verdicts of a fleet

@@ -12,13 +12,9 @@ matrix under a unit key (row = source GPU) is placed by row and column.
 import math
 from typing import Any, Literal
 
+from gpucheck.fleet.layout import ends_in, layout_of
 from gpucheck.model import Finding, HostMetric, Report, Topology, Verdict
 
-UNITS = ("gb_s", "us", "ms", "seconds", "s", "percent", "ratio", "w", "c", "mhz", "bytes", "count", "per_second")
-QUALIFIERS = ("class", "op", "transport", "ranks", "bytes", "engine", "direction", "size_bytes")
-QUALIFYING = frozenset(QUALIFIERS)
-# An entry that says what was wanted, or how sure a number is, is no measurement of its own.
-NOT_MEASURED = ("expected", "wanted", "spread", "mad", "deadline", "timeout", "started", "samples", "min", "max")
 LOWER_IS_WORSE = ("gb_s", "per_second")
 HIGHER_IS_WORSE = ("us", "ms", "seconds", "s")
 # Beyond this nothing is a measurement, and no integer of a thousand digits becomes a float.
@@ -36,9 +32,9 @@ Numbers = dict[str, dict[Place, list[float]]]
 def worse(metric: str) -> Worse:
     """Which side of a metric is the sick one, by its unit; ``either`` where the unit does not tell."""
     name = metric.partition("[")[0]
-    if _ends(name, LOWER_IS_WORSE):
+    if ends_in(name, LOWER_IS_WORSE):
         return "lower"
-    return "higher" if _ends(name, HIGHER_IS_WORSE) else "either"
+    return "higher" if ends_in(name, HIGHER_IS_WORSE) else "either"
 
 
 def host_metrics(report: Report) -> dict[str, HostMetric]:
@@ -80,23 +76,25 @@ class _Walk:
             for item in node:
                 self.node(name, item, place, words, depth + 1)
         elif type(node) is dict:
-            place, words = _place(node) or place, _qualifier(node) or words
-            for key, value in node.items():
-                kind = type(value)
-                if kind is float or kind is int:
-                    if _is_metric(key) and -LARGEST < value < LARGEST:
-                        self.add(f"{name}.{key}{words}", place, value)
-                elif (kind is dict or kind is list) and not key.startswith(NOT_MEASURED):
-                    self.inside(name, key, value, place, words, depth + 1)
+            self.entry(name, node, place, words, depth)
 
-    def inside(self, name: str, key: str, value: Any, place: Place, words: str, depth: int) -> None:
-        """What stands under a key: a matrix or vector of numbers, or a container of more."""
-        if type(value) is list and _is_metric(key):
-            self.listed(f"{name}.{key}", value, words)
-            return
-        # A container that only lists its entries adds nothing to the name.
-        longer = name if type(value) is list or key in ("pairs", "gpus", "results") else f"{name}.{key}"
-        self.node(longer, value, place, words, depth)
+    def entry(self, name: str, entry: dict[str, Any], place: Place, words: str, depth: int) -> None:
+        """The numbers of one entry, then those of the entries inside it."""
+        layout = layout_of(entry)
+        place, words = layout.place_of(entry) or place, layout.qualifier_of(entry) or words
+        for key in layout.numbers:
+            value = entry[key]
+            kind = type(value)
+            if kind is float or kind is int:
+                if -LARGEST < value < LARGEST:
+                    self.add(f"{name}.{key}{words}", place, value)
+            elif kind is list:
+                self.listed(f"{name}.{key}", value, words)
+        for key in layout.others:
+            value = entry[key]
+            # A container that only lists its entries adds nothing to the name.
+            listing = type(value) is list or key in ("pairs", "gpus", "results")
+            self.node(name if listing else f"{name}.{key}", value, place, words, depth + 1)
 
     def listed(self, name: str, rows: list[Any], words: str) -> None:
         """A matrix of pairs, or a vector: one number a GPU."""
@@ -120,39 +118,6 @@ class _Walk:
 
 def _finite(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
-
-
-def _ends(key: str, units: tuple[str, ...]) -> bool:
-    return any(key.endswith(f"_{unit}") for unit in units)
-
-
-_METRIC_KEYS: dict[str, bool] = {}
-
-
-def _is_metric(key: str) -> bool:
-    """Whether a key names a measured number. Remembered: the same few keys come a million times."""
-    known = _METRIC_KEYS.get(key)
-    if known is None:
-        known = _ends(key, UNITS) and not key.startswith(NOT_MEASURED) and key not in QUALIFIERS
-        if len(_METRIC_KEYS) < 10_000:
-            _METRIC_KEYS[key] = known
-    return known
-
-
-def _place(entry: dict[str, Any]) -> Place | None:
-    if "a" in entry and "b" in entry:
-        return str(entry["a"])[:64], str(entry["b"])[:64]
-    if "source" in entry and "destination" in entry:
-        return str(entry["source"])[:64], str(entry["destination"])[:64]
-    gpu = entry.get("gpu")
-    return (str(gpu)[:64],) if isinstance(gpu, int | str) else None
-
-
-def _qualifier(entry: dict[str, Any]) -> str:
-    if QUALIFYING.isdisjoint(entry):
-        return ""
-    words = [str(entry[key])[:32] for key in QUALIFIERS if isinstance(entry.get(key), int | str)]
-    return f"[{' '.join(words)}]" if words else ""
 
 
 def _class(metric: str) -> str:
