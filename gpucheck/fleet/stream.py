@@ -18,6 +18,9 @@ ANSIBLE = re.compile(rb"^(\S{1,253}) \| ([A-Z]+)!?(?: \| rc=-?\d+)?(?: \| \(stdo
 TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]')
 MAX_PREFIXES = 200_000
 MAX_LINE = MAX_BYTES
+# What all that is open may hold together, looked at every so many lines.
+MAX_HELD = 1024 * 1024 * 1024
+LOOK = 1000
 
 
 class Found(NamedTuple):
@@ -43,7 +46,11 @@ def documents(lines: Iterable[bytes]) -> Iterator[Found]:
     """Every document in order of its end; then what was still open when the input ended. Other text is passed over."""
     open_: dict[str, _Open] = {}
     current = ""
-    for line in lines:
+    for number, line in enumerate(lines):
+        if number % LOOK == 0 and sum(state.size for state in open_.values()) > MAX_HELD:
+            largest = max(open_, key=lambda label: open_[label].size)
+            del open_[largest]
+            yield Found(largest, None, "given up: too many reports are open at once in this stream")
         if len(line) > MAX_LINE:
             yield Found(current, None, f"a line of more than {MAX_LINE // 2**20} MiB, so it is no host report")
             open_.pop(current, None)

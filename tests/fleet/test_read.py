@@ -147,6 +147,18 @@ def test_a_report_that_is_cut_off_is_named_and_the_next_is_read():
     assert found["n02"].verdict is Verdict.PASS
 
 
+def test_a_stream_cannot_fill_the_memory(monkeypatch):
+    """Endless reports that are begun and never ended: the largest is given up, by name."""
+    monkeypatch.setattr("gpucheck.fleet.stream.MAX_HELD", 5000)
+    monkeypatch.setattr("gpucheck.fleet.stream.LOOK", 10)
+    lines = [line for i in range(50) for line in (b'%d: {"x": "%s"\n' % (i, b"y" * 1000),)]
+
+    reasons = [seen(row) for row in stream(b"".join(lines))]
+
+    assert len(reasons) == 50
+    assert any("too many reports are open" in reason for reason in reasons)
+
+
 def test_an_empty_stream_says_so():
     (row,) = stream(b"\n\nnothing here\n")
 
