@@ -110,7 +110,7 @@ function names(value) {
 function listCard(id, title, note, entries, kind, words) {
   if (!entries.length) return null;
   const section = card(id, title, note);
-  const rows = entries.slice(0, 200).map((entry) => make("tr", {}, make("td", {}, kind(entry)), make("td", {}, hostLink(words(entry)[0])), make("td", {}, words(entry)[1])));
+  const rows = entries.slice(0, 200).map((entry) => make("tr", {}, make("td.keep", {}, kind(entry)), make("td.place-name", {}, hostLink(words(entry)[0])), make("td", {}, words(entry)[1])));
   section.append(make("div.scroll", {}, make("table", {}, make("tbody", {}, rows))));
   if (entries.length > 200) section.append(make("p.soft", {}, plural(entries.length - 200, "more entry").replace("entrys", "entries")));
   return section;
