@@ -165,13 +165,14 @@ def new_file(output: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
         raise Problem(f"{output}: cannot write the file: {error.strerror}. Choose another file with -o.") from error
 
 
-def write_result(text: str, output: Path | None) -> None:
+def write_result(text: str | bytes, output: Path | None) -> None:
     """Print to stdout, or write the file atomically.
 
+    Text ends with a newline, bytes are written as they are.
     Raises Problem when the file cannot be written; an existing file is then untouched.
     """
     if output is None:
-        click.echo(text, nl=not text.endswith("\n"))
+        click.echo(text, nl=isinstance(text, str) and not text.endswith("\n"))
         return
     with new_file(output) as file:
-        file.write((text if text.endswith("\n") else text + "\n").encode())
+        file.write(text if isinstance(text, bytes) else f"{text.removesuffix(chr(10))}\n".encode())

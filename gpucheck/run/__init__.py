@@ -11,6 +11,7 @@ import msgspec
 from gpucheck.checks import all_checks
 from gpucheck.host.recording import ReplayHost
 from gpucheck.model import AnyCheck, Finding, Host, NotRecorded, NvmlReading, Report, Topology, Verdict, worst
+from gpucheck.run._attributes import attributes
 from gpucheck.run._step import Outcome, Step
 from gpucheck.run._train import training_steps
 from gpucheck.topology import build, identify
@@ -154,6 +155,7 @@ def _report(
         measurements=measurements,
         topology=_topology(host, reading, simulated=simulation is not None) if reading else None,
         counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
+        attributes=attributes(host),
     )
 
 

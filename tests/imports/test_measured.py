@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import pytest
-from gpucheck.imports._measured import measured_kinds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucheck.imports import ImportProblem, read_measured
+from gpucheck.imports import ImportProblem, all_kinds, read_measured
 from gpucheck.model.observations import Import
 
 FOLDER = Path(__file__).parent.parent / "data" / "bandwidth"
@@ -18,7 +17,7 @@ NCCL, NCCL_JSON = PASTES["nccl-tests.txt"], PASTES["nccl-tests.json"]
 
 def test_every_paste_is_recognised_by_one_kind_only():
     for name, text in PASTES.items():
-        assert sum(kind.recognise(text) for kind in measured_kinds()) == 1, name
+        assert sum(kind.recognise(text) for kind in all_kinds()) == 1, name
 
 
 def test_p2p_bandwidth_latency_test_is_read_in_full():
