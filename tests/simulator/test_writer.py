@@ -120,6 +120,13 @@ def test_simulation_json_says_what_is_not_real(write):
     }
 
 
+def test_healthy_surroundings_say_nothing(write):
+    """Every key left out is a healthy host's."""
+    root = write("p100-pcie-x2")
+
+    assert json.loads((root.parent / "surroundings.json").read_text()) == {}
+
+
 def test_second_write_leaves_nothing_of_the_first(write):
     write("hgx-h100-x8", driver=CLOSED)
     root = write("p100-pcie-x2")
