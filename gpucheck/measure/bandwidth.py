@@ -25,7 +25,7 @@ from gpucheck.measure.sampler import Sampler
 from gpucheck.measure.selection import Unmeasurable, admit, choose, device, room
 from gpucheck.measure.simulated_machine import describe, read_faults
 from gpucheck.measure.supervisor import Supervised
-from gpucheck.measure.values import Device, Failure, Opened, Setup, Simulated, Step
+from gpucheck.measure.values import Device, Failure, Setup, Simulated, Step
 from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, worst
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.topology import build, identify
@@ -254,18 +254,22 @@ def _cannot_fail(finding: Finding) -> Finding:
     return finding
 
 
-def method(opened: Opened | None) -> tuple[str, ...]:
+def method(results: Results) -> tuple[str, ...]:
     """How the numbers were made: what a reader needs to compare them with another tool's."""
-    if opened is None:
+    if results.opened is None:
         return ()
-    return (
-        f"clock: {opened.clock}",
-        "one direction: the source writes; copies are queued before they start, 10 to 20 ms a sample, at least 7 "
-        "samples after 50 ms of warm-up; the median counts, GB/s is 10**9 bytes per second",
-        "both directions: sum of the two, started together",
-        "latency: 16-byte copies in a row, each after the one before",
-        "pairs that share no link are measured at the same time; a low one is repeated alone before it is judged",
-    )
+    lines = [
+        f"clock: {results.opened.clock}",
+        "bandwidth: the source writes; copies are queued before they start, 10 to 20 ms a sample, at least 7 samples "
+        "after 50 ms of warm-up; the median counts, GB/s is 10**9 bytes per second",
+    ]
+    if results.both:
+        lines.append("both directions: sum of the two, started together")
+    if results.latency:
+        lines.append("latency: 16-byte copies in a row, each after the one before")
+    if results.rounds:
+        lines.append("pairs that share no link are measured at the same time; a low one is repeated alone to be sure")
+    return tuple(lines)
 
 
 def _report(
@@ -295,7 +299,7 @@ def _report(
         device_s=round(results.device_s, 3),
         rounds=results.rounds,
         devices=report.devices(machine),
-        method=method(results.opened),
+        method=method(results),
         notes=notes,
         pairs=report.measured_pairs(results, machine),
         matrices=report.matrices(results, machine),
@@ -303,6 +307,7 @@ def _report(
         local_gb_s=report.local(results, machine),
         crowds=report.crowds(results),
         sizes=report.sizes(results, machine),
+        tensor=report.tensor(results) if options.tensor_bytes is not None else None,
         integrity=report.integrity(results),
         verdict=worst(counts),
         findings=findings,

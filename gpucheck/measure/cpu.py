@@ -95,8 +95,8 @@ class CpuEngine:
         """End the processes."""
         for process, pipe in self.workers:
             pipe.close()
-            process.join(1.0)
             process.kill()
+            process.join(1.0)
 
     def _copier(self, flow: Flow) -> int:
         return flow.dst if flow.src == HOST else flow.src

@@ -42,6 +42,8 @@ def judge(results: Results, machine: Machine, facts: Facts) -> tuple[Finding, ..
         findings += judge_load(results, facts)
     else:
         findings.append(_not_gpus(results))
+    if facts.kind == "gpu" and len(results.devices) == 1:
+        findings.append(_one_gpu())
     return tuple(findings)
 
 
@@ -53,6 +55,16 @@ def _not_gpus(results: Results) -> Finding:
         subject="host",
         seen=f"{pairs} ordered pairs of CPU processes",
         why="copies between CPU processes through shared memory: they prove the method, and say nothing about GPUs",
+    )
+
+
+def _one_gpu() -> Finding:
+    return Finding(
+        check=NAME,
+        verdict=Verdict.SKIP,
+        subject="host",
+        seen="1 GPU",
+        why="a single GPU has no pair: copies inside it and to the host were measured, and have no expectation",
     )
 
 

@@ -137,6 +137,17 @@ def sizes(results: Results, machine: Machine) -> tuple[SizePoint, ...]:
     )
 
 
+def tensor(results: Results) -> dict[str, float]:
+    """There and back: bytes, and GB/s and milliseconds of each way."""
+    answer: dict[str, float] = {}
+    for flow, timing in results.together.items():
+        way = f"{results.devices[flow.src].index} to {results.devices[flow.dst].index}"
+        answer["bytes"] = timing.size
+        answer[f"{way}, GB/s"] = round(timing.gb_s, PLACES)
+        answer[f"{way}, ms"] = round(timing.median_s * 1e3, PLACES)
+    return answer
+
+
 def integrity(results: Results) -> dict[str, int]:
     """How much was compared, and how much of it was wrong."""
     checks = [check for _, check in results.checks]

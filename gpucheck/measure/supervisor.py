@@ -21,7 +21,7 @@ SLACK = 10.0  # times the planned device time, before a step counts as stuck
 # A killed child that sits in the driver (state D) cannot go before the driver lets it: it is left behind.
 GRACE_S = 0.3
 TAIL_BYTES = 2000
-LARGEST_ANSWER = 1 << 24
+LARGEST_ANSWER = 1 << 21
 Shape = TypeVar("Shape")
 
 
