@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from gpucheck.measure.child import answer, open_engine
 from gpucheck.measure.engine import CopyEngine
 from gpucheck.measure.facts import Facts
@@ -15,7 +17,7 @@ from gpucheck.measure.selection import device
 from gpucheck.measure.simulated import SimulatedEngine
 from gpucheck.measure.simulated_machine import MeasurementFault, describe
 from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
-from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, Verdict, worst
+from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink, Verdict, worst
 from gpucheck.topology import build
 from tests.machines import h100, on_bus, p100, reading
 
@@ -39,6 +41,8 @@ class Bench:
     def __init__(self, gpus: Sequence[Gpu], ancestor: str = "PIX", pci: tuple[PciDevice, ...] | None = None) -> None:
         self.gpus = tuple(gpus)
         self.reading: NvmlReading = reading(*self.gpus, ancestor=ancestor)
+        if pci is not None:
+            self.reading = replace(self.reading, ancestors=())  # the PCI tree alone says how they are connected
         self.pci = on_bus(*self.gpus) if pci is None else pci
         topology = build(self.reading, self.pci, simulated=True)
         self.machine = Machine(
@@ -93,6 +97,24 @@ class Bench:
 
 TWO_PCIE = Bench([p100(0), p100(1)])
 EIGHT_NVSWITCH = Bench([h100(index) for index in range(8)], ancestor="SYS")
+
+
+def gen4(index: int) -> Gpu:
+    """A card in a slot of its own, four to a socket."""
+    link = PcieLink(generation=4, width=16, max_generation=4, max_width=16, device_max_generation=4)
+    return replace(p100(index), pci_bus_id=f"0000:{index + 1}1:00.0", pcie=link)
+
+
+def eight_pcie() -> Bench:
+    gpus = [gen4(index) for index in range(8)]
+    pci = tuple(
+        replace(device, numa_node=place // 4, root=f"pci0000:{place}0", path=(f"0000:{place}0:01.0",))
+        for place, device in enumerate(on_bus(*gpus))
+    )
+    return Bench(gpus, pci=pci)
+
+
+EIGHT_PCIE = eight_pcie()
 
 
 def fault(name: str, a: int = 0, b: int = 1, **values) -> MeasurementFault:

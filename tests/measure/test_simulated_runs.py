@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gpucheck.model import Verdict, worst
 from tests.machines import p100
-from tests.measure.benches import EIGHT_NVSWITCH, TWO_PCIE, Bench, by_check, fault
+from tests.measure.benches import EIGHT_NVSWITCH, EIGHT_PCIE, TWO_PCIE, Bench, by_check, fault
 
 
 def verdict(findings):
@@ -27,6 +27,14 @@ def test_eight_gpus_are_measured_in_seven_rounds_and_within_twenty_seconds():
     assert results.rounds == 7
     assert results.device_s <= 20
     assert len(dict(results.measured())) == 56
+
+
+def test_eight_gpus_over_pcie_gen4_and_two_sockets_take_45_seconds_at_most():
+    """Every pair across the sockets uses the one link between them: sixteen rounds each way, and no fewer."""
+    results, _ = EIGHT_PCIE.measure()
+
+    assert results.rounds == 16
+    assert results.device_s <= 45
 
 
 def test_two_gpus_take_ten_seconds_at_most():
