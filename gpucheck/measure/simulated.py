@@ -17,6 +17,7 @@ LOCAL_GB_S = 500.0  # copies inside one GPU are not modelled: a round number, wh
 LOCAL_LATENCY_S = 1e-6
 HOST_LATENCY_S = 2e-6
 STAGED_LATENCY_S = 14e-6
+QUEUED_S = 1e-6  # what a copy in a queue costs beside its bytes: small copies never reach the rate of large ones
 LEAST_FACTOR = 0.05  # noise never makes a copy instant
 SAMPLE = 16
 FLIP_EVERY, FLIP_AT, FLIP_BIT = 4096, 100, 17
@@ -147,7 +148,7 @@ class SimulatedEngine:
             seconds = HOST_LATENCY_S
         else:
             seconds = STAGED_LATENCY_S if flow.method == "staged" else link.latency_us * 1e-6
-        return 0.0 if queued else seconds
+        return QUEUED_S if queued else seconds
 
     def _noise(self) -> float:
         drift = 1 + self.machine.drift * self.now / 10

@@ -47,7 +47,7 @@ def test_a_slow_pair_is_measured_again_alone_and_named_with_its_cause():
 
     assert low.verdict is Verdict.FAIL
     assert low.subject == "pair:0000:3b:00.0-0000:6b:00.0"
-    assert (low.seen, low.wanted, low.cause) == (229.5, 355.7, "nvlink-down")
+    assert (low.seen, low.wanted, low.cause) == (229.3, 355.7, "nvlink-down")
     assert sum(step.purpose == "alone" for step in here.asked) == 2
     assert len(results.alone) == 2
 
