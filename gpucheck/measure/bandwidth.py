@@ -254,24 +254,6 @@ def _cannot_fail(finding: Finding) -> Finding:
     return finding
 
 
-def method(results: Results) -> tuple[str, ...]:
-    """How the numbers were made: what a reader needs to compare them with another tool's."""
-    if results.opened is None:
-        return ()
-    lines = [
-        f"clock: {results.opened.clock}",
-        "bandwidth: the source writes; copies are queued before they start, 10 to 20 ms a sample, at least 7 samples "
-        "after 50 ms of warm-up; the median counts, GB/s is 10**9 bytes per second",
-    ]
-    if results.both:
-        lines.append("both directions: sum of the two, started together")
-    if results.latency:
-        lines.append("latency: 16-byte copies in a row, each after the one before")
-    if results.rounds:
-        lines.append("pairs that share no link are measured at the same time; a low one is repeated alone to be sure")
-    return tuple(lines)
-
-
 def _report(
     host: Host,
     options: Options,
@@ -299,7 +281,7 @@ def _report(
         device_s=round(results.device_s, 3),
         rounds=results.rounds,
         devices=report.devices(machine),
-        method=method(results),
+        method=report.method(results),
         notes=notes,
         pairs=report.measured_pairs(results, machine),
         matrices=report.matrices(results, machine),

@@ -32,7 +32,7 @@ def to_text(report: BandwidthReport) -> str:
     """Who was measured and how, the matrices, measured against expected, and the findings, worst first."""
     parts = [
         list(_head(report)),
-        *(_matrix(report, name) for name in TITLES if _told(report.matrices.get(name, ())) > 1),
+        *(_matrix(report, name) for name in TITLES if name in report.matrices and not _sparse(report.matrices[name])),
         list(_lone_cells(report)),
         list(_pairs(report.pairs)),
         list(_rest(report)),
@@ -59,18 +59,24 @@ def _head(report: BandwidthReport) -> Iterator[str]:
     yield from (f"note: {printable(note)}" for note in report.notes)
 
 
-def _told(matrix: Matrix) -> int:
-    return sum(cell is not None for row in matrix for cell in row)
+def _sparse(matrix: Matrix) -> bool:
+    """Fewer numbers than rows: a reference that was taken on some pairs only."""
+    return sum(cell is not None for row in matrix for cell in row) < len(matrix)
 
 
 def _lone_cells(report: BandwidthReport) -> Iterator[str]:
-    """A matrix with one number is a line: the reference was taken on one pair of a class."""
+    """A sparse matrix is a line."""
     for name, (title, _) in TITLES.items():
-        if _told(report.matrices.get(name, ())) == 1:
-            for src, row in zip(report.devices, report.matrices[name], strict=True):
-                for dst, cell in zip(report.devices, row, strict=True):
-                    if cell is not None:
-                        yield f"{title}: {src.index} to {dst.index} {cell:.1f}"
+        matrix = report.matrices.get(name)
+        if matrix is None or not _sparse(matrix):
+            continue
+        cells = [
+            f"{src.index} to {dst.index} {cell:.1f}"
+            for src, row in zip(report.devices, matrix, strict=True)
+            for dst, cell in zip(report.devices, row, strict=True)
+            if cell is not None
+        ]
+        yield f"{title.partition(' (')[0]}: {', '.join(cells)}"
 
 
 def _matrix(report: BandwidthReport, name: str) -> list[str]:
