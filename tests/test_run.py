@@ -121,3 +121,10 @@ def test_only_and_skip_select_by_name_and_tag(quick_, only, skip, expected, abse
 def test_an_unknown_word_is_named():
     with pytest.raises(LookupError, match="nvlnk"):
         run.select(run.all_steps(), quick=False, only=("nvlnk",), skip=())
+
+
+def test_a_host_without_gpus_is_not_measured_and_says_why():
+    report = run.verify(FakeHost(), run.select(run.all_steps(), quick=False, only=("p2p",), skip=()))
+
+    assert [(finding.verdict, finding.check) for finding in report.findings] == [(Verdict.UNKNOWN, "p2p-copies")]
+    assert "no GPU to measure" in str(report.findings[0].seen)

@@ -12,6 +12,7 @@ from gpucheck.checks import all_checks
 from gpucheck.host.recording import ReplayHost
 from gpucheck.model import AnyCheck, Finding, Host, NotRecorded, NvmlReading, Report, Topology, Verdict, worst
 from gpucheck.run._attributes import attributes
+from gpucheck.run._measure import measurement_steps
 from gpucheck.run._step import Outcome, Step
 from gpucheck.run._train import training_steps
 from gpucheck.topology import build, identify
@@ -25,7 +26,7 @@ Progress = Callable[[str], None]
 
 def all_steps() -> tuple[Step, ...]:
     """Every check as a step, then the measurements: cheap truths first, so that a hang costs nothing known."""
-    return (*(_check_step(check) for check in all_checks()), *training_steps())
+    return (*(_check_step(check) for check in all_checks()), *measurement_steps(), *training_steps())
 
 
 def select(steps: Iterable[Step], *, quick: bool, only: Iterable[str], skip: Iterable[str]) -> tuple[Step, ...]:
