@@ -5,6 +5,7 @@ A simulated machine is a directory D (see ``writer`` for every file in it)::
     D/machine.txt       what the NVML library answers
     D/root/             what /sys, /proc and /lib/modules would hold
     D/simulation.json   profile, faults and stand-ins (gpucheck.model.Simulation)
+    D/surroundings.json shared memory, limits, environment and libraries where they differ from a healthy host's
     D/software.json     services and packages that go with the GPUs, only where this process made D for itself
     D/lib/              libnvidia-ml.so.1, only where this process made D for itself
 

@@ -64,6 +64,7 @@ class Machine:
     """A whole machine, free to be changed until it is written. nvml: machine-wide lines for machine.txt.
 
     services: systemd's ActiveState by unit. packages: installed versions by name. Both only of what goes with the GPUs.
+    surroundings: what the machine answers in place of this process's own limits, environment and libraries.
     """
 
     profile: Profile
@@ -75,6 +76,7 @@ class Machine:
     nvml: dict[str, str] = field(default_factory=dict)
     services: dict[str, str] = field(default_factory=dict)
     packages: dict[str, str] = field(default_factory=dict)
+    surroundings: dict[str, object] = field(default_factory=dict)
 
     def gpu(self, index: int) -> SimulatedGpu:
         """A GPU by its number in the profile. Raises ValueError if there is none."""

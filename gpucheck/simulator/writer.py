@@ -1,4 +1,7 @@
-"""Write the directory of a simulated machine: machine.txt, root/ (see ``sysfs``), simulation.json, software.json."""
+"""Write the directory of a simulated machine.
+
+machine.txt, root/ (see ``sysfs``), simulation.json, surroundings.json and, where asked for, software.json.
+"""
 
 import platform
 import shutil
@@ -47,6 +50,7 @@ def write_machine(
     simulation = Simulation(profile=profile.name, faults=machine.faults, stand_ins=tuple(stand_ins))
     _replace(directory / "machine.txt", answers(machine).encode())
     _replace(directory / "simulation.json", msgspec.json.encode(simulation))
+    _replace(directory / "surroundings.json", msgspec.json.encode(machine.surroundings))
     if software:
         answer = {"services": machine.services, "packages": machine.packages}
         _replace(directory / "software.json", msgspec.json.encode(answer))

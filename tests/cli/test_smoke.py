@@ -34,7 +34,7 @@ def smoke(monkeypatch, capsys):
         monkeypatch.setattr(train, "run_smoke", run_smoke)
         monkeypatch.setattr(train, "real_gpus", lambda host: None)
         with pytest.raises(SystemExit) as stop:
-            main(["smoke", *arguments])
+            main(["smoke", *(() if "--framework" in arguments else ("--framework", "torch")), *arguments])
         out, err = capsys.readouterr()
         return stop.value.code or 0, out, err, asked
 
@@ -77,10 +77,22 @@ def test_the_json_is_the_contract(smoke):
     _, out, _, _ = smoke(ON_CPU, "--format", "json")
     answer = json.loads(out)
 
-    assert (answer["schema"], answer["verdict"], answer["outcome"]["type"]) == ("gpucheck.smoke/1", "pass", "result")
-    assert {"host", "simulated", "started", "counts", "findings", "outcome"} <= set(answer)
-    assert answer["outcome"]["parameter_max_abs_difference"] == 1e-7
-    assert answer["outcome"]["limits"] == {"loss_fraction_max": 0.5, "accuracy_min": 0.9, "parameter_tolerance": 1e-4}
+    assert (answer["schema"], answer["verdict"], answer["outcomes"][0]["type"]) == (
+        "gpucheck.smoke/2",
+        "pass",
+        "result",
+    )
+    assert {"host", "simulated", "started", "counts", "findings", "outcomes"} <= set(answer)
+    (outcome,) = answer["outcomes"]
+    assert outcome["references"][0]["max_abs_difference"] == 1e-7
+    assert outcome["limits"] == {
+        "loss_fraction_max": 0.5,
+        "accuracy_min": 0.9,
+        "parameter_tolerance": 1e-4,
+        "straggler_ratio_max": 1.5,
+        "memory_kept_max_bytes": 32 << 20,
+    }
+    assert outcome["performance"]["scaling_efficiency"] == 0.905
 
 
 def test_a_simulated_machine_is_marked_in_text_and_json(smoke, monkeypatch, tmp_path):
@@ -111,12 +123,19 @@ def test_the_report_goes_to_a_file(smoke, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["--steps", "9"], "x>=10"),
+        (["--steps", "9"], "needs 10 steps or more"),
         (["--steps", "many"], "not a valid integer"),
         (["--timeout", "0"], "x>0"),
-        (["--framework", "tensorflow"], "'torch'"),
-        (["--strategy", "dp"], "'ddp'"),
-        (["--fault", "rank-hang"], "No such option"),
+        (["--framework", "jax"], "'torch'"),
+        (["--strategy", "zero"], "'ddp'"),
+        (["--framework", "torch", "--strategy", "mirrored"], "torch has no strategy mirrored; it has ddp"),
+        (["--framework", "cupy", "--strategy", "ddp"], "ddp is a strategy of torch"),
+        (["--fault", "rank-hang"], "Add --simulate PROFILE"),
+        (["--devices", "0,1"], "this host has no GPU. Take --devices cpu,cpu"),
+        (["--devices", "cpu"], "takes two"),
+        (["--model", "cnn", "--steps", "20"], "cnn needs 40 steps"),
+        (["--nodes", "2"], "--rendezvous HOST:PORT"),
+        (["--nodes", "2", "--rendezvous", "node01"], "wanted HOST:PORT"),
     ],
 )
 def test_wrong_usage_is_64_and_says_what_is_right(smoke, arguments, word):
@@ -135,8 +154,10 @@ def test_the_whole_command_trains_for_real():
 
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
-    assert answer["counts"] == {"pass": 8, "warn": 0, "fail": 0, "unknown": 0, "skip": 1}
-    assert answer["outcome"]["steps"] == 40
+    assert answer["counts"] == {"pass": 12, "warn": 0, "fail": 0, "unknown": 0, "skip": 3}
+    assert answer["outcomes"][0]["steps"] == 40
+    missing = [f["seen"] for f in answer["findings"] if f["check"] != "smoke-ddp"]
+    assert missing == ["package tensorflow is not installed", "package cupy is not installed"]
 
 
 def test_ctrl_c_ends_the_ranks_and_exits_with_130(tmp_path):

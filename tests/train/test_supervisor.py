@@ -15,6 +15,7 @@ import pytest
 from gpucheck.train import run_smoke, smoke
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.spec import Fault, SmokeOptions
+from gpucheck.train.strategies import all_strategies
 from tests.train.conftest import ROOT, STALL_S, Run, end_processes_with, heed_interrupts, processes_with
 
 
@@ -175,8 +176,13 @@ def test_what_a_rank_started_goes_with_it(run: Run):
     assert where(run(toy="family"))[0] == "died"
 
 
+def _needs(monkeypatch, packages):
+    known = {key: strategy._replace(packages=packages) for key, strategy in all_strategies().items()}
+    monkeypatch.setattr(smoke, "all_strategies", lambda: known)
+
+
 def test_a_missing_framework_is_found_before_any_process_is_started(monkeypatch):
-    monkeypatch.setitem(smoke.PACKAGES, "torch", ("gpucheck_no_such_package",))
+    _needs(monkeypatch, ("gpucheck_no_such_package",))
     outcome = run_smoke(SmokeOptions())
 
     assert isinstance(outcome, SmokeFailure)
@@ -185,7 +191,7 @@ def test_a_missing_framework_is_found_before_any_process_is_started(monkeypatch)
 
 def test_no_room_for_the_run_is_said_and_not_raised(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    monkeypatch.setitem(smoke.PACKAGES, "torch", ())
+    _needs(monkeypatch, ())
     outcome = run_smoke(SmokeOptions())
 
     assert isinstance(outcome, SmokeFailure)

@@ -36,14 +36,14 @@ def test_a_healthy_run_fails_nothing(healthy):
     assert failures(healthy) == []
     assert healthy.loss_last < 0.5 * healthy.loss_first
     assert healthy.accuracy > 0.9
-    assert 0 <= healthy.parameter_max_abs_difference < 1e-6
+    assert 0 <= healthy.references[0].max_abs_difference < 1e-6
 
 
 def test_a_healthy_run_says_where_and_with_what_it_ran(healthy):
     assert (healthy.backend, healthy.placement, healthy.devices) == ("gloo", "cpu", ("cpu", "cpu"))
     assert healthy.versions["torch"]
     assert len(healthy.losses) == healthy.steps == 10
-    assert all(rate > 0 for rate in healthy.samples_per_s)
+    assert all(rate > 0 for rate in healthy.performance.samples_per_s)
     phases = {"import", "init", "data", "broadcast", "load", "forward", "backward", "allreduce", "optimizer", "check"}
     assert phases <= set(healthy.seconds)
     assert healthy.seconds["total"] > healthy.seconds["import"]
@@ -103,7 +103,7 @@ def test_not_a_number_is_traced_to_the_rank_and_step_where_it_began():
 
     assert isinstance(outcome, SmokeResult)
     assert [(stray.rank, stray.step) for stray in outcome.not_a_number] == [(0, 6), (1, 5)]
-    assert outcome.parameter_max_abs_difference is None
+    assert outcome.references[0].max_abs_difference is None
     assert any("rank 1 from step 5 on" in text for text in failures(outcome))
 
 
