@@ -23,10 +23,9 @@ def unsupported(precision: str, capability: str | None) -> str | None:
             return None
         return "tf32 is a mode of GPUs from compute capability 8.0 on and does nothing on a CPU: take fp32 or bf16"
     major, _, minor = capability.partition(".")
-    if (int(major), int(minor or 0)) >= _SINCE[precision]:
+    usable = [name for name in PRECISIONS if (int(major), int(minor or 0)) >= _SINCE[name]]
+    if precision in usable:
         return None
     since = ".".join(map(str, _SINCE[precision]))
-    usable = [name for name in PRECISIONS if unsupported(name, capability) is None]
-    return (
-        f"{precision} needs compute capability {since} or newer, this GPU has {capability}: take {' or '.join(usable)}"
-    )
+    others = " or ".join(usable)
+    return f"{precision} needs compute capability {since} or newer, this GPU has {capability}: take {others}"

@@ -146,9 +146,10 @@ def share(rank: Rank, report: RankReport, place: Workplace) -> RankReport:
     if nodes is None:
         return report
     store.set(f"report/{spec.rank}", msgspec.json.encode(report))
+    here = spec.processes // nodes.count
     if spec.local_rank == 0:
         for other in range(spec.processes):
-            if other != spec.rank:
+            if other // here != nodes.rank:
                 place.shared_report(other).write_bytes(store.get(f"report/{other}"))
     store.add("done", 1)
     while spec.rank == 0 and store.add("done", 0) < spec.processes:

@@ -84,7 +84,7 @@ class Training:
 
     def _train(self, step: int) -> None:
         torch, devices, progress = self._rank.torch, self._rank.devices, self._progress
-        before = sum(progress.seconds[phase] for phase in COMPUTING)
+        before = sum(progress.seconds.get(phase, 0.0) for phase in COMPUTING)
         if self._averaging is not None:
             self._averaging.begin(step)
         progress.enter("load", step)
@@ -107,7 +107,7 @@ class Training:
         self._scaler.update()
         self._wait(devices)
         progress.enter("check", step)
-        self.compute_seconds.append(sum(progress.seconds[phase] for phase in COMPUTING) - before)
+        self.compute_seconds.append(sum(progress.seconds.get(phase, 0.0) for phase in COMPUTING) - before)
 
     def _wait(self, devices: tuple[Any, ...]) -> None:
         for device in devices:
@@ -154,7 +154,7 @@ class Training:
         return list(zip(*(store.get(f"{key}/{rank}").decode().split() for rank in range(spec.processes)), strict=True))
 
     def _busy(self) -> float:
-        return sum(self._progress.seconds[phase] for phase in (*COMPUTING, "allreduce"))
+        return sum(self._progress.seconds.get(phase, 0.0) for phase in (*COMPUTING, "allreduce"))
 
     def _faulty(self, kind: str, step: int) -> bool:
         return self._fault is not None and self._fault.kind == kind and self._fault.step == step

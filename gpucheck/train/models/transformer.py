@@ -30,4 +30,4 @@ def _torch(torch: Any) -> list[Any]:
     return [Patches(), layer(), layer(), nn.LayerNorm(WIDTH), nn.Flatten(), nn.Linear(PATCHES * WIDTH, CLASSES)]
 
 
-MODEL = Model("transformer", "two encoder layers over 16 patches, 81546 parameters", _torch, 0.05, 10)
+MODEL = Model("transformer", "two encoder layers over 16 patches, 81546 parameters", _torch, 0.02, 10)
