@@ -71,7 +71,7 @@ def to_svg(title: str, spans: Sequence[Span], *, simulated: bool) -> str:
     if middle:
         first, last = middle[0].step, max(span.step or 0 for span in middle)
         panels.append((f"steps {first} to {last}", middle))
-    head = f"{title}  SIMULATED hardware" if simulated else title
+    head = f"{title}, SIMULATED hardware" if simulated else title
     body, y = [], 60
     for name, shown in panels:
         part, y = _panel(name, shown, y)

@@ -18,6 +18,7 @@ from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies
 from gpucheck.train.wish import plan
 
+SIMULATED_STALL_S = 8.0
 TAGS = frozenset({"training", "measure"})
 
 
@@ -38,7 +39,7 @@ def _smoke(host: Host, strategy: Strategy) -> Outcome:
     stopped = refused(version_truth(host)).get(strategy.framework)
     if stopped is not None:
         return Outcome((not_trained(strategy, stopped),), {})
-    options = SmokeOptions(fault=simulated_fault())
+    options = with_fault(SmokeOptions())
     runs = plan(strategy.framework, strategy.name, options, steps=None, capabilities=())
     outcomes = []
     for _, chosen in runs:
@@ -98,5 +99,6 @@ FAULTS: dict[str, Callable[..., Fault]] = {
 
 
 def with_fault(options: SmokeOptions) -> SmokeOptions:
-    """The options with the simulated machine's fault, for a run that is not a step."""
-    return replace(options, fault=simulated_fault())
+    """The options with the simulated machine's fault, if it has one; a hang is then not waited for as long."""
+    fault = simulated_fault()
+    return options if fault is None else replace(options, fault=fault, stall_s=SIMULATED_STALL_S)

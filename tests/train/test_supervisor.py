@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.train import run_smoke, smoke
+from gpucheck.train import judge, run_smoke, smoke
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import all_strategies
@@ -65,6 +65,16 @@ def test_a_killed_rank_is_named_and_not_the_one_that_lost_its_peer(run: Run):
     assert isinstance(outcome, SmokeFailure)
     assert outcome.signal == "SIGKILL"
     assert any("ConnectionError: Connection closed by peer 1" in line for line in outcome.evidence)
+
+
+def test_a_rank_that_runs_out_of_memory_is_named_with_the_cause(run: Run):
+    """A limit of the process or its cgroup refuses memory; the kernel's OOM killer is the SIGKILL above."""
+    outcome = run(Fault(kind="out-of-memory", phase="backward", step=3))
+
+    assert where(outcome) == ("raised", 1, "toy:1", 3, "backward")
+    assert isinstance(outcome, SmokeFailure)
+    assert outcome.error_type == "MemoryError"
+    assert judge(outcome)[0].cause == "rank-killed"
 
 
 def test_a_crash_leaves_its_stack(run: Run):

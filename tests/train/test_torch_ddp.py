@@ -2,7 +2,9 @@
 
 import os
 import signal
+import uuid
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from gpucheck.model import Verdict
 from gpucheck.train import judge, run_smoke
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.spec import Fault
+from tests.train.conftest import processes_with
 from tests.train.real import SHORT, TWO_RANKS, run_all
 
 
@@ -160,8 +163,8 @@ def test_not_a_number_is_traced_to_the_rank_and_step_where_it_began(runs):
     assert any("rank 1 from step 5 on" in seen for seen, _ in bad(outcome))
 
 
-def fail(fault: Fault, **options: Any) -> SmokeFailure:
-    outcome = run_smoke(replace(SHORT, fault=fault, timeout_s=120, **options), os.environ)
+def fail(fault: Fault, environment: dict[str, str] | None = None, **options: Any) -> SmokeFailure:
+    outcome = run_smoke(replace(SHORT, fault=fault, timeout_s=120, **options), os.environ | (environment or {}))
     assert isinstance(outcome, SmokeFailure), outcome
     return outcome
 
@@ -180,9 +183,17 @@ def test_a_rank_that_never_enters_the_all_reduce_is_named_with_its_stack():
     assert any(line.startswith("rank 0 (cpu): step 3 of 10, ") for line in outcome.evidence)
 
 
-def test_a_killed_rank_is_named_although_its_peer_raised():
-    outcome = fail(Fault(kind="die", phase="allreduce", step=3))
+def test_a_killed_rank_is_named_although_its_peer_raised_and_nothing_of_it_is_left():
+    """Its loaders would be orphans, and what they share with it stays in /dev/shm until somebody removes it."""
+    marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
+    name, _, value = marker.partition("=")
+    shared = set(Path("/dev/shm").glob("torch_*"))
+
+    outcome = fail(Fault(kind="die", phase="allreduce", step=3), {name: value}, workers=1)
 
     assert (outcome.kind, outcome.rank, outcome.step, outcome.phase) == ("died", 1, 3, "allreduce")
     assert outcome.signal == signal.SIGKILL.name
     assert judge(outcome)[0].cause == "rank-killed"
+    assert processes_with(marker) == [], "with its last process goes every socket and port of a run"
+    left = set(Path("/dev/shm").glob("torch_*")) - shared
+    assert [file for file in left if not Path(f"/proc/{file.name.split('_')[1]}").exists()] == []
