@@ -95,6 +95,8 @@ def _hanging(ending: Ending, options: SmokeOptions) -> tuple[FailureKind, RankEn
     behind = min(running, key=lambda r: r.position.order())
     age = ending.ended - max(rank.position.entered for rank in running)
     if ending.reason == "deadline":
+        if options.framework == "tensorflow" and behind.position.step == 1:
+            return "timeout-start", behind, f"still compiling its first step {after}"
         starting = behind.position.phase in BEFORE
         if starting and (behind.position.phase in ("start", "import") or age < STARTING_IS_SLOW_S):
             return "timeout-start", behind, f"still in {behind.position.phase} {after}"

@@ -173,7 +173,7 @@ GARBAGE = Reading(
     "read what it printed (below); check free space for temporary files (df -h /tmp); repeat with: gpucheck smoke",
 )
 SLOW_START = Reading(
-    "the time was up before the ranks had started: importing torch from a slow or cold disk takes long",
+    "the time was up before the ranks had started: importing and compiling take long on a slow disk or a busy host",
     "repeat with more time: gpucheck smoke --timeout 300",
 )
 SLOW = Reading(

@@ -39,7 +39,8 @@ def passes(framework: str, strategy: str, wish: SmokeOptions, gpus: int) -> list
 def test_every_strategy_trains_on_the_gpus(capabilities, key):
     for package in all_strategies()[key].packages:
         pytest.importorskip(package)
-    passes(*key, SmokeOptions(timeout_s=180), len(capabilities))
+    framework, strategy = key
+    passes(framework, strategy, SmokeOptions(timeout_s=180), len(capabilities))
 
 
 @pytest.mark.parametrize("model", ["cnn", "transformer"])

@@ -51,8 +51,10 @@ def test_the_picture_shows_the_run_and_a_few_steps_of_its_middle():
     assert words.count("rank 0") == words.count("rank 1") == 2
     bars = [bar for bar in root.iter(f"{SVG}rect") if bar.find(f"{SVG}title") is not None]
     assert len(bars) == len(SPANS) + 2 * 4 * 2
-    width = float(root.get("width"))
-    assert all(float(bar.get("x")) >= 0 and float(bar.get("x")) + float(bar.get("width")) <= width for bar in bars)
+    width = float(root.get("width", ""))
+    assert all(
+        float(bar.get("x", "")) >= 0 and float(bar.get("x", "")) + float(bar.get("width", "")) <= width for bar in bars
+    )
 
 
 def test_a_simulated_machine_is_named_in_the_picture():

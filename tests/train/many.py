@@ -20,7 +20,7 @@ from gpucheck.train.workplace import Workplace
 def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
     import torch.distributed as dist
 
-    report = None
+    report: RankReport | None = None
     for name, options in msgspec.json.decode(os.environ["MANY"], type=dict[str, SmokeOptions]).items():
         folder = Workplace(place.folder / f"run-{name}")
         folder.folder.mkdir(exist_ok=True)

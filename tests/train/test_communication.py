@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.train.communication import first_miscommunication
-from gpucheck.train.outcome import Sums
+from gpucheck.train.outcome import Miscommunication, Sums
 
 values = st.lists(st.floats(-100, 100).filter(lambda v: abs(v) > 0.1), min_size=4, max_size=4)
 
@@ -20,6 +20,12 @@ def healthy(sent_by_rank):
 
 def by_rank(*steps):
     return [list(rank) for rank in zip(*steps, strict=True)]
+
+
+def found_in(sums) -> Miscommunication:
+    found = first_miscommunication(sums)
+    assert found is not None
+    return found
 
 
 ranks = st.integers(2, 5).flatmap(lambda n: st.lists(values, min_size=n, max_size=n))
@@ -39,7 +45,7 @@ def test_a_lost_contribution_is_named_with_its_rank(sent, data):
     partial = [sum(c for n, c in enumerate(column) if n != lost) / len(sent) for column in zip(*sent, strict=True)]
     step = [Sums(sent=tuple(s), received=tuple(partial), norm=math.hypot(*s)) for s in sent]
 
-    found = first_miscommunication(by_rank(healthy(sent), step))
+    found = found_in(by_rank(healthy(sent), step))
 
     assert (found.step, found.kind) == (2, "dropped")
     # Two ranks that sent the very same cannot be told apart.
@@ -51,7 +57,7 @@ def test_a_contribution_of_the_step_before_is_stale():
     average = [(0.5 + 3.0) / 2, (2.0 - 2.0) / 2]
     step = [Sums(sent=tuple(s), received=tuple(average), norm=math.hypot(*s)) for s in second]
 
-    found = first_miscommunication(by_rank(healthy(first), step))
+    found = found_in(by_rank(healthy(first), step))
 
     assert (found.step, found.kind, found.rank) == (2, "stale", 1)
 
@@ -60,7 +66,7 @@ def test_the_whole_answer_of_the_step_before_is_stale_where_it_was_received():
     first, second = healthy([[1.0, 5.0], [3.0, -2.0]]), healthy([[0.5, 2.0], [7.0, 1.0]])
     second[1] = Sums(sent=second[1].sent, received=first[1].received, norm=second[1].norm)
 
-    assert first_miscommunication(by_rank(first, second)).kind == "stale"
+    assert found_in(by_rank(first, second)).kind == "stale"
 
 
 @pytest.mark.parametrize("received", [(9.0, 9.0), (None, 1.0)])
@@ -68,7 +74,7 @@ def test_what_nothing_explains_is_wrong_where_it_arrived(received):
     step = healthy([[1.0, 5.0], [3.0, -2.0]])
     step[1] = Sums(sent=step[1].sent, received=received, norm=step[1].norm)
 
-    found = first_miscommunication(by_rank(step))
+    found = found_in(by_rank(step))
 
     assert (found.step, found.kind, found.rank) == (1, "wrong", 1)
 

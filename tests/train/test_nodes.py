@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.train.conftest import ROOT
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+        return int(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize(
@@ -71,7 +72,7 @@ def test_torchrun_says_where_and_who():
 
 
 @pytest.fixture(scope="module")
-def two_hosts() -> list[dict]:
+def two_hosts() -> list[dict[str, Any]]:
     """Two node agents on this machine, meeting over loopback: each starts its own two ranks."""
     place = f"127.0.0.1:{free_port()}"
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}

@@ -19,7 +19,9 @@ def test_nothing_is_found_where_nothing_is_wrong(runs, name):
     findings = judge(runs[name])
     assert {finding.verdict for finding in findings} == {Verdict.PASS, Verdict.SKIP}
     assert findings[-1].verdict is Verdict.SKIP
-    assert findings[-1].seen.startswith(f"{runs[name].world_size} CPU devices, torch copies: this proves the software")
+    assert str(findings[-1].seen).startswith(
+        f"{runs[name].world_size} CPU devices, torch copies: this proves the software"
+    )
 
 
 @pytest.mark.parametrize("name", ["dp", "dp-three", "model-parallel"])

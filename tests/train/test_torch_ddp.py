@@ -24,7 +24,7 @@ def runs(tmp_path_factory) -> dict[str, SmokeResult]:
 
 
 @pytest.fixture
-def healthy(runs) -> SmokeResult:
+def healthy(runs: dict[str, SmokeResult]) -> SmokeResult:
     return runs["healthy"]
 
 
