@@ -18,7 +18,7 @@ HOST = replace(
 
 
 def quick(host, **options):
-    return run.verify(host, run.select(run.all_steps(), quick=True, only=(), skip=()), **options)
+    return run.verify(host, run.select(run.all_steps(), level="quick", only=(), skip=()), **options)
 
 
 def test_a_healthy_host_passes_and_the_report_is_the_contract():
@@ -101,18 +101,22 @@ def test_a_check_that_breaks_costs_only_itself():
 
 
 @pytest.mark.parametrize(
-    ("quick_", "only", "skip", "expected", "absent"),
+    ("level", "only", "skip", "expected", "absent"),
     [
-        (True, (), (), "driver", "smoke-ddp"),
-        (False, (), (), "smoke-ddp", "nothing"),
-        (False, ("nvlink",), (), "fabric", "driver"),
-        (False, ("smoke-ddp",), (), "smoke-ddp", "driver"),
-        (False, (), ("training",), "driver", "smoke-ddp"),
-        (False, ("hardware",), ("fabric",), "nvlink", "fabric"),
+        ("quick", (), (), "driver", "smoke-ddp"),
+        ("standard", (), (), "smoke-ddp", "smoke-fsdp"),
+        ("standard", (), (), "smoke-transfer", "smoke-dp"),
+        ("standard", (), (), "smoke-versions", "smoke-model-parallel"),
+        ("full", (), (), "smoke-fsdp", "nothing"),
+        ("standard", ("smoke-fsdp",), (), "smoke-fsdp", "driver"),
+        ("standard", ("nvlink",), (), "fabric", "driver"),
+        ("standard", ("smoke-ddp",), (), "smoke-ddp", "driver"),
+        ("standard", (), ("training",), "driver", "smoke-ddp"),
+        ("standard", ("hardware",), ("fabric",), "nvlink", "fabric"),
     ],
 )
-def test_only_and_skip_select_by_name_and_tag(quick_, only, skip, expected, absent):
-    names = [step.name for step in run.select(run.all_steps(), quick=quick_, only=only, skip=skip)]
+def test_only_and_skip_select_by_name_and_tag(level, only, skip, expected, absent):
+    names = [step.name for step in run.select(run.all_steps(), level=level, only=only, skip=skip)]
 
     assert expected in names
     assert absent not in names
@@ -120,11 +124,11 @@ def test_only_and_skip_select_by_name_and_tag(quick_, only, skip, expected, abse
 
 def test_an_unknown_word_is_named():
     with pytest.raises(LookupError, match="nvlnk"):
-        run.select(run.all_steps(), quick=False, only=("nvlnk",), skip=())
+        run.select(run.all_steps(), level="standard", only=("nvlnk",), skip=())
 
 
 def test_a_host_without_gpus_is_not_measured_and_says_why():
-    report = run.verify(FakeHost(), run.select(run.all_steps(), quick=False, only=("p2p",), skip=()))
+    report = run.verify(FakeHost(), run.select(run.all_steps(), level="standard", only=("p2p",), skip=()))
 
     assert [(finding.verdict, finding.check) for finding in report.findings] == [(Verdict.UNKNOWN, "p2p-copies")]
     assert "no GPU to measure" in str(report.findings[0].seen)

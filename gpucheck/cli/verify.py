@@ -2,6 +2,7 @@
 
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,14 +19,17 @@ from gpucheck.cli._common import (
 )
 from gpucheck.model import EXIT_STATUS
 
+if TYPE_CHECKING:
+    from gpucheck.run import Level
+
 
 @click.command()
 @click.option(
     "--level",
-    type=click.Choice(["quick", "standard"]),
+    type=click.Choice(["quick", "standard", "full"]),
     default="standard",
     show_default=True,
-    help="quick reads and judges; standard also trains on two ranks.",
+    help="quick reads and judges; standard also trains on two ranks and copies; full trains in every way there is.",
 )
 @click.option("--only", multiple=True, metavar="NAME|TAG", help="Run only these steps. Repeatable.")
 @click.option("--skip", multiple=True, metavar="NAME|TAG", help="Leave these steps out. Repeatable.")
@@ -36,7 +40,7 @@ from gpucheck.model import EXIT_STATUS
 @recording_option
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
-    level: str,
+    level: "Level",
     only: tuple[str, ...],
     skip: tuple[str, ...],
     strict: bool,
@@ -58,7 +62,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     steps = run.all_steps()
     try:
-        chosen = run.select(steps, quick=level == "quick", only=only, skip=skip)
+        chosen = run.select(steps, level=level, only=only, skip=skip)
     except LookupError as error:
         raise Problem(_unknown_step(str(error.args[0]), steps)) from error
     if not chosen:

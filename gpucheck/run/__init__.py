@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -29,8 +29,15 @@ def all_steps() -> tuple[Step, ...]:
     return (*(_check_step(check) for check in all_checks()), *measurement_steps(), *training_steps())
 
 
-def select(steps: Iterable[Step], *, quick: bool, only: Iterable[str], skip: Iterable[str]) -> tuple[Step, ...]:
-    """The steps of a level that --only and --skip leave. Raises LookupError naming what no step is called."""
+Level = Literal["quick", "standard", "full"]
+
+
+def select(steps: Iterable[Step], *, level: Level, only: Iterable[str], skip: Iterable[str]) -> tuple[Step, ...]:
+    """The steps of a level that --only and --skip leave. Raises LookupError naming what no step is called.
+
+    Tags decide: ``quick`` takes what is tagged so, ``standard`` all but what is tagged ``full``, ``full`` everything.
+    What --only names is run whatever the level.
+    """
     steps = tuple(steps)
     known = {step.name for step in steps} | {tag for step in steps for tag in step.tags}
     only, skip = set(only), set(skip)
@@ -42,7 +49,8 @@ def select(steps: Iterable[Step], *, quick: bool, only: Iterable[str], skip: Ite
         words = {step.name, *step.tags}
         if only:
             return bool(words & only) and not words & skip
-        return not words & skip and (not quick or "quick" in step.tags)
+        belongs = "quick" in step.tags if level == "quick" else level == "full" or "full" not in step.tags
+        return not words & skip and belongs
 
     return tuple(step for step in steps if wanted(step))
 
