@@ -130,4 +130,4 @@ def _links_without_p2p(nvml: NvmlReading) -> Iterator[Finding]:
         yield about.fails(f"{len(dead)} pairs without NVLink P2P", "OK", why, fix, cause, "likely")
 
 
-CHECK = Check(NAME, frozenset({"hardware", "p2p", "quick"}), probe, evaluate)
+CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)

@@ -1,6 +1,5 @@
 """List the machines that can be simulated, and the faults that they can have."""
 
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +7,9 @@ import click
 import msgspec
 
 from gpucheck.cli._common import Problem, output_options, write_result
-from gpucheck.model.verdict import EXIT_STATUS, Verdict
+from gpucheck.model.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
 
 SCHEMA = "gpucheck.profiles/1"
-GZIP = b"\x1f\x8b"
-MOST_BYTES = 128 << 20
 UNREADABLE = EXIT_STATUS[Verdict.UNKNOWN]
 
 
@@ -46,28 +43,15 @@ def COMMAND(recording: Path | None, format_: str, output: Path | None) -> None: 
 
 def _recorded(recording: Path) -> str:
     """The profile of the recorded machine, as YAML. A file that cannot be read ends with exit status 3."""
+    from gpucheck.host.recording_file import RecordingProblem, read_recording
     from gpucheck.simulator import from_recording, to_yaml
 
     try:
-        document = msgspec.json.decode(_plain(recording.read_bytes()))
-        return to_yaml(from_recording(document, recording.name.partition(".")[0]))
-    except (OSError, zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        advice = "Give a file that gpucheck record wrote."
-        raise Problem(f"{recording}: cannot be read: {why}. {advice}", UNREADABLE) from error
+        return to_yaml(from_recording(read_recording(recording), recording.name.partition(".")[0]))
+    except RecordingProblem as error:
+        raise Problem(str(error), EXIT_USAGE if error.usage else UNREADABLE) from error
     except (LookupError, ValueError) as error:
         raise Problem(f"{recording}: {error.args[0]}", UNREADABLE) from error
-
-
-def _plain(content: bytes) -> bytes:
-    """The JSON, out of its compression where it has any. Raises zlib.error or ValueError."""
-    if not content.startswith(GZIP):
-        return content
-    stream = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
-    plain = stream.decompress(content, MOST_BYTES)
-    if not stream.eof:
-        raise ValueError(f"is cut off, or unpacks to more than {MOST_BYTES >> 20} MiB, which no recording does")
-    return plain
 
 
 def _listing() -> dict[str, Any]:

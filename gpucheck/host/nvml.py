@@ -74,7 +74,9 @@ def _gpu(calls: Calls, index: int, handle: Any, *, health: bool) -> Gpu | None:
 
     name, uuid = ask("nvmlDeviceGetName"), ask("nvmlDeviceGetUUID")
     capability = ask("nvmlDeviceGetCudaComputeCapability")
-    memory, bar1 = ask("nvmlDeviceGetMemoryInfo"), ask("nvmlDeviceGetBAR1MemoryInfo")
+    # Version 2 tells the driver's own share apart from what programs use.
+    memory = ask("nvmlDeviceGetMemoryInfo", pynvml.nvmlMemory_v2)
+    bar1 = ask("nvmlDeviceGetBAR1MemoryInfo")
     cpus = ask("nvmlDeviceGetCpuAffinity", CPU_WORDS)
     nodes = bits(ask("nvmlDeviceGetMemoryAffinity", NODE_WORDS, pynvml.NVML_AFFINITY_SCOPE_NODE))
     return Gpu(

@@ -50,7 +50,6 @@ def test_names_are_unique_and_tags_are_known():
         "software",
         "nvlink",
         "pcie",
-        "p2p",
         "memory",
         "settings",
         "limits",

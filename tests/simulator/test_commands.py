@@ -118,21 +118,13 @@ def test_machine_of_ones_own_is_kept_and_switched(gpucheck, tmp_path):
 
 
 def test_recording_becomes_a_profile_for_every_command(gpucheck, tmp_path):
-    """From the file of a recorder to a simulated machine with a fault."""
-    import gzip
-
-    import msgspec
-
-    from tests.simulator.test_recorded import SYSTEM, pci
-
-    failure = {"type": "failure", "call": "nvmlInit", "code": 9, "name": "NVMLError_DriverNotLoaded"}
-    values = {"system": SYSTEM, "pci": pci("p100-pcie-x2"), "nvml": failure,
-              "driver": {"loaded_version": "580.178.04", "loaded_flavour": "proprietary"}}  # fmt: skip
-    (tmp_path / "host.recording").write_bytes(gzip.compress(msgspec.json.encode(values)))
-    own = tmp_path / "host.yml"
-    made = gpucheck("profiles", "--from", str(tmp_path / "host.recording"), "-o", str(own))
+    """From a recording to a simulated machine with a fault."""
+    recording, own = tmp_path / "host.recording", tmp_path / "host.yml"
+    recorded = gpucheck("record", "--simulate", "p100-pcie-x2", "-o", str(recording))
+    made = gpucheck("profiles", "--from", str(recording), "-o", str(own))
     topo = gpucheck("topo", "--simulate", str(own), "--fault", "xid:gpu=0,code=79", "--format", "json")
 
+    assert recorded.returncode == 0
     assert (made.returncode, made.stderr) == (0, "")
     assert json.loads(topo.stdout)["matrix"] == [["X", "PIX"], ["PIX", "X"]]
 
