@@ -16,6 +16,8 @@ from gpucheck.cli._common import Problem
 from gpucheck.cli.bandwidth import parse_sizes, parse_tensor
 from tests.simulator.conftest import activate, cache  # noqa: F401 - fixtures
 
+pytestmark = pytest.mark.slow
+
 GPUCHECK = [sys.executable, "-m", "gpucheck", "bandwidth"]
 
 

@@ -19,6 +19,8 @@ from tests.train.conftest import end_processes_with, heed_interrupts, processes_
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS
 from tests.train.test_idx import write_set
 
+pytestmark = pytest.mark.slow
+
 GPUCHECK = [sys.executable, "-m", "gpucheck"]
 
 

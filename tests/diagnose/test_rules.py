@@ -27,6 +27,8 @@ from tests.diagnose.machines import (
     without_p2p,
 )
 
+pytestmark = pytest.mark.slow
+
 # count, group, sockets, generation
 SHAPES = [
     (2, 1, 1, 4), (2, 2, 1, 5), (2, 1, 2, 5), (3, 1, 1, 4), (4, 2, 1, 3), (4, 1, 1, 5), (6, 2, 1, 4),

@@ -18,6 +18,8 @@ from gpucheck.model import Verdict
 from gpucheck.model.collectives import CollectiveResult
 from tests.measure.benches import by_check
 
+pytestmark = pytest.mark.slow
+
 GPUCHECK = [sys.executable, "-m", "gpucheck", "collectives"]
 LOG = """\
 node07:101:120 [0] NCCL INFO NCCL version 2.27.3+cuda12.9

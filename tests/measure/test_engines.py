@@ -12,6 +12,8 @@ from gpucheck.measure.execute import execute
 from gpucheck.measure.integrity import verify
 from gpucheck.measure.values import HOST, Device, Failure, Flow, Opened, Region, Setup, Step
 
+pytestmark = pytest.mark.slow
+
 MIB = 1 << 20
 
 

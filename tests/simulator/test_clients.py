@@ -12,6 +12,8 @@ from gpucheck import simulator
 from gpucheck.model import DriverState
 from gpucheck.simulator.machine import build
 
+pytestmark = pytest.mark.slow
+
 GPUS = {name: len(build(simulator.load(name), DriverState()).gpus) for name in simulator.profile_names()}
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from gpucheck import simulator
 
+pytestmark = pytest.mark.slow
+
 COUNT = "import pynvml, sys; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount()); sys.exit(7)"
 
 

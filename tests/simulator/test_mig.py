@@ -7,6 +7,8 @@ from gpucheck import simulator
 from gpucheck.simulator.answers import answers
 from gpucheck.simulator.machine import Process, build
 
+pytestmark = pytest.mark.slow
+
 NOT_SUPPORTED, NOT_FOUND, INVALID = 3, 6, 2
 
 

@@ -10,6 +10,8 @@ from gpucheck.cli import main
 from gpucheck.knowledge import causes
 from gpucheck.train.strategies import all_strategies
 
+pytestmark = pytest.mark.slow
+
 PAGE = (Path(__file__).parents[2] / "docs/training.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.startswith("gpucheck ")]

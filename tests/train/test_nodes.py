@@ -12,6 +12,8 @@ import pytest
 from gpucheck.train.nodes import meeting, torchrun
 from tests.train.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 def free_port() -> int:
     with socket.socket() as probe:

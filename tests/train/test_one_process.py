@@ -8,6 +8,8 @@ from gpucheck.train.outcome import SmokeResult
 from gpucheck.train.transfer import POISON, SIZES, damage
 from tests.train.real import ONE_PROCESS, run_all
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> dict[str, SmokeResult]:

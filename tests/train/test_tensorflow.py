@@ -11,6 +11,8 @@ from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.wish import plan
 from tests.train.conftest import ROOT
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("tensorflow")
 
 RUNS = [

@@ -17,6 +17,8 @@ from gpucheck.train.spec import Fault
 from tests.train.conftest import processes_with
 from tests.train.real import SHORT, TWO_RANKS, run_all
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory) -> dict[str, SmokeResult]:
