@@ -52,7 +52,8 @@ SIGNS = (
 )
 BLOCKED = re.compile(
     r"(DMAR: \[DMA (Read|Write).*?device \[?(?P<intel>[0-9a-f:.]+)\]?.*fault"
-    r"|AMD-Vi: Event logged \[IO_PAGE_FAULT.*?device=(?P<amd>[0-9a-f:.]+))",
+    r"|AMD-Vi: Event logged \[IO_PAGE_FAULT.*?device=(?P<amd>[0-9a-f:.]+)"
+    r"|\S+ (?P<driver>[0-9a-f]{4}:[0-9a-f:.]+): AMD-Vi: Event logged \[IO_PAGE_FAULT)",
     re.IGNORECASE,
 )
 
@@ -142,7 +143,7 @@ def _blocked(lines: Iterable[KernelLine], gpus: tuple[str, ...]) -> Iterator[Fin
     for line in lines:
         match = BLOCKED.search(line.text)
         if match:
-            bus_id = _bus_id(match["intel"] or match["amd"])
+            bus_id = _bus_id(match["intel"] or match["amd"] or match["driver"])
             if bus_id in gpus:
                 groups[bus_id].append(line)
     for bus_id, told in groups.items():

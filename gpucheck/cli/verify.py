@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 @click.option("--skip", multiple=True, metavar="NAME|TAG", help="Leave these steps out. Repeatable.")
 @click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
+@click.option("--list", "listed", is_flag=True, help="Show all steps with tags, level and cost, and end.")
 @click.option("-v", "--verbose", is_flag=True, help="Spell out passes and show all evidence.")
 @output_options("text", "json")
 @recording_option
@@ -45,6 +46,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     skip: tuple[str, ...],
     strict: bool,
     timeout: float,
+    listed: bool,
     verbose: bool,
     format_: str,
     output: Path | None,
@@ -56,6 +58,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     Every finding says what was seen, what was wanted, why, and what to do. Nothing on the host is changed.
     """
+    if listed:
+        return _list(format_, output)
     host = open_host(profile, faults, recording, deadline_s=timeout)
     from gpucheck import run
     from gpucheck.render import report as render
@@ -72,6 +76,15 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     text = render.to_json(report) if format_ == "json" else replay_mark(host) + render.to_text(report, verbose=verbose)
     write_result(text if output is None else click.unstyle(text), output)
     return EXIT_STATUS[report.verdict]
+
+
+def _list(format_: str, output: Path | None) -> int:
+    from gpucheck import run
+    from gpucheck.run import _listing
+
+    found = _listing.listing(run.all_steps())
+    write_result(_listing.to_json(found) if format_ == "json" else _listing.to_text(found), output)
+    return 0
 
 
 def _unknown_step(word: str, steps: tuple[object, ...]) -> str:

@@ -1,6 +1,6 @@
 """How many GPUs the observations speak of: every matrix and every index must agree."""
 
-from gpucheck.diagnose._nodes import Value
+from gpucheck.knowledge.strict import Value
 from gpucheck.model.observations import Hang, Observations, ObservedGpu
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gpucheck.diagnose._nodes import ObservationProblem
+from gpucheck.knowledge.strict import InputProblem as ObservationProblem
 from gpucheck.model.observations import Import, Measured, Observations, ObservedGpu
 from gpucheck.model.topology import Topology
 

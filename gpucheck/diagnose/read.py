@@ -4,11 +4,9 @@ import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import yaml
-
-from gpucheck.diagnose._nodes import FALSE, TRUE, ObservationProblem, Value
 from gpucheck.diagnose._sizes import sized
-from gpucheck.knowledge._load import Loader
+from gpucheck.knowledge.strict import FALSE, TRUE, Value, document
+from gpucheck.knowledge.strict import InputProblem as ObservationProblem
 from gpucheck.model.observations import (
     AcsReading,
     Collective,
@@ -39,18 +37,9 @@ DAMAGE = ("untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip")
 def read(data: bytes | str) -> Observations:
     """The observations in a YAML document. Raises ObservationProblem, and nothing else, for any input."""
     text = _text(data)
-    try:
-        node = yaml.compose(text, Loader=Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
-        what = " ".join(str(getattr(error, "problem", None) or "unreadable").split())
-        raise ObservationProblem(f"{where}not YAML: {what}. Write 'key: value' lines") from None
-    except (RecursionError, ValueError):
-        raise ObservationProblem("line 1: nested too deeply. Observations are a few levels deep") from None
-    if node is None:
-        raise ObservationProblem("line 1: there is nothing in it. Write at least gpus, matrix and measured")
-    root = Value(node)
+    root = document(
+        text, shape="Observations are a few levels deep", example="Write at least gpus, matrix and measured"
+    )
     return sized(Observations(**root.fields(OBSERVATIONS)), root)
 
 

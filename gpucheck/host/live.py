@@ -145,6 +145,10 @@ class LiveHost:
 
     def read_text(self, path: str) -> str | None:
         """A text file by absolute path."""
+        made = self._surroundings()
+        wheel = made.wheel_file(path) if made is not None else None
+        if wheel is not None:
+            return wheel
         try:
             return self._place(path).read_text(encoding="utf-8", errors="replace")
         except OSError:

@@ -38,7 +38,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What a simulated machine answers in place of what surrounds this process; by default that of a healthy host.
 
     secure_boot: None leaves it to the machine's own tree. python: versions that stand in for the installed ones.
-    code_runs: the architectures that the simulated torch build was made for, as torch.cuda.get_arch_list names them.
+    code_runs: the architectures that the simulated torch build was made for, as torch.cuda.get_arch_list names them;
+    the build is the local part of its version, as in ``2.7.1+cu126``.
     measurement, training: how copies and training runs go wrong, each a ``fault`` with its parameters.
     """
 
@@ -53,6 +54,14 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     code_runs: tuple[str, ...] | None = None
     measurement: tuple[dict[str, Any], ...] = ()
     training: tuple[dict[str, Any], ...] = ()
+
+    def wheel_file(self, path: str) -> str | None:
+        """A file of a simulated wheel: torch's version.py, which here also says what its code runs on."""
+        build = self.python.get("torch", "").partition("+cu")[2]
+        if not path.endswith("/torch/version.py") or not build or self.code_runs is None:
+            return None
+        code = ", ".join(repr(name) for name in self.code_runs)
+        return f"cuda: str = '{build[:-1]}.{build[-1]}'\narch_list = [{code}]\n"
 
     @property
     def limits(self) -> Limits:

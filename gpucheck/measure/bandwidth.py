@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from gpucheck.host.child import ask_child
+from gpucheck.host.child import ask_child, child_command
 from gpucheck.host.simulated import machine_directory
 from gpucheck.measure import report
 from gpucheck.measure.facts import Facts, iommu_translates, redirecting, refused
@@ -38,6 +38,8 @@ KIND = {
     "cpu": "CPU processes through shared memory: no GPU was measured",
     "simulated": "SIMULATED copies: no GPU was measured",
 }
+BUSY = "GPUCHECK_SIMULATOR_LOAD=1"
+SIMULATED_READING_S = 20.0
 CPU_BYTES = 16 << 20
 CPU_DEVICES = 2
 
@@ -150,12 +152,16 @@ def measure(host: Host, options: Options, watch: Watch = Watch()) -> BandwidthRe
 
 
 def _sampler(engine: EngineName, facts: Facts, options: Options) -> Sampler:
-    """NVML beside the copies. A simulated machine answers alike at all times, so what it said before is enough."""
+    """NVML beside the copies. A simulated machine is told that it is busy, for nothing that copies shows it."""
     if engine == "cpu":
         return Sampler(None)
-    if engine == "simulated":
+    patience_s = options.timeout_s or PATIENCE_S[engine]
+    if engine != "simulated":
+        return Sampler(lambda: ask_child(patience_s))
+    if machine_directory() is None:
         return Sampler(None, facts.before)
-    return Sampler(lambda: ask_child(options.timeout_s or PATIENCE_S[engine]))
+    busy = ask_child(max(patience_s, SIMULATED_READING_S), ["env", BUSY, *child_command()])
+    return Sampler(None, busy if isinstance(busy, NvmlReading) else None)
 
 
 def choose_engine(host: Host, wanted: str) -> EngineName:

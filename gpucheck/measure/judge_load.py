@@ -30,7 +30,7 @@ def judge_load(results: Results, facts: Facts) -> Iterator[Finding]:
             fix="gpucheck bandwidth --depth full takes longer and is looked at more often",
         )
         return
-    findings = [finding for readings in by_gpu.values() for finding in _gpu(readings)]
+    findings = [finding for readings in by_gpu.values() for finding in _gpu(readings, facts.virtual)]
     findings += _rising(used, facts.before, facts.after)
     yield from findings
     if not findings:
@@ -45,7 +45,7 @@ def judge_load(results: Results, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _gpu(readings: list[Gpu]) -> Iterator[Finding]:
+def _gpu(readings: list[Gpu], virtual: str | None) -> Iterator[Finding]:
     """The best generation seen counts: between two steps a link may already rest."""
     last, subject = readings[-1], f"gpu:{readings[-1].pci_bus_id}"
     best = max((gpu.pcie.generation or 0 for gpu in readings), default=0)
@@ -61,6 +61,20 @@ def _gpu(readings: list[Gpu]) -> Iterator[Finding]:
             why="the link stays below what card and slot can do together, with copies running over it",
             fix=f"reseat the card, try another slot or riser, set the slot to Auto in the BIOS; then: {AGAIN}",
             evidence=(f"nvmlDeviceGetCurrPcieLinkGeneration: {best} at best in {len(readings)} readings",),
+        )
+    lanes = max((gpu.pcie.width or 0 for gpu in readings), default=0)
+    if lanes and last.pcie.max_width and lanes < last.pcie.max_width and virtual is None:
+        yield Finding(
+            check=NAME,
+            verdict=Verdict.FAIL,
+            subject=subject,
+            seen=f"{lanes} lanes while copying",
+            wanted=f"{last.pcie.max_width} lanes",
+            cause="pcie-width-reduced",
+            confidence="certain",
+            why="the link has lost lanes that card and slot both have, with copies running over it",
+            fix=f"reseat the card, check riser and slot bifurcation; then: {AGAIN}",
+            evidence=(f"nvmlDeviceGetCurrPcieLinkWidth: {lanes} at best in {len(readings)} readings",),
         )
     brakes = sorted({r for gpu in readings for r in gpu.health.clocks_event_reasons or () if r in BRAKES})
     if brakes:
@@ -94,6 +108,8 @@ def _rising(used: list[str | None], before: NvmlReading | None, after: NvmlReadi
                 subject=f"gpu:{gpu.pci_bus_id}",
                 seen=", ".join(f"{name} +{count}" for name, count in risen.items()),
                 wanted="no new errors while copying",
+                cause="pcie-errors" if any(name.startswith("PCIe") for name in risen) else "nvlink-errors",
+                confidence="likely",
                 why="the link repeats transfers: it works, and is about to get slower or fail",
                 fix="reseat or clean card, bridge and cables, replace them if the counters go on rising",
                 evidence=tuple(f"{name}: +{count} during the copies" for name, count in risen.items()),

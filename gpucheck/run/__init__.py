@@ -12,6 +12,7 @@ from gpucheck.checks import all_checks
 from gpucheck.host.recording import ReplayHost
 from gpucheck.model import AnyCheck, Finding, Host, NotRecorded, NvmlReading, Report, Topology, Verdict, worst
 from gpucheck.run._attributes import attributes
+from gpucheck.run._deadline import StuckError, in_time
 from gpucheck.run._measure import measurement_steps
 from gpucheck.run._step import Outcome, Step
 from gpucheck.run._train import training_steps
@@ -73,7 +74,7 @@ def _check_step(check: AnyCheck) -> Step:
     def run(host: Host) -> Outcome:
         return Outcome(tuple(check.evaluate(check.probe(host))), {})
 
-    return Step(check.name, check.tags, run)
+    return Step(check.name, check.tags, run, check.seconds)
 
 
 def _timed(step: Step, host: Host) -> Outcome:
@@ -81,7 +82,9 @@ def _timed(step: Step, host: Host) -> Outcome:
         return Outcome((_not_on_a_replay(step),), {})
     clock = time.monotonic()
     try:
-        outcome = step.run(host)
+        outcome = step.run(host) if step.seconds is None else in_time(step, host, step.seconds + _nvml_s(host))
+    except StuckError as error:
+        outcome = Outcome((_stuck(step, error),), {})
     except NotRecorded as error:
         outcome = Outcome((_not_recorded(step, error),), {})
     except Exception as error:  # one broken check must not lose the report of all the others
@@ -110,6 +113,24 @@ def _not_recorded(step: Step, error: NotRecorded) -> Finding:
         wanted="the host's answer",
         why=str(error.args[0]),
         fix="record the host again with this gpucheck: gpucheck record -o FILE",
+    )
+
+
+def _nvml_s(host: Host) -> float:
+    """What NVML may take by its own deadline: a check that waits for it is not stuck."""
+    return float(getattr(host, "deadline_s", 0.0))
+
+
+def _stuck(step: Step, error: StuckError) -> Finding:
+    return Finding(
+        check=step.name,
+        verdict=Verdict.UNKNOWN,
+        subject="host",
+        seen=f"no end within {error.seconds:g} s, in {error.call}",
+        wanted="a judgement",
+        why="a read of the host never came back, as happens when the driver or the kernel is wedged",
+        fix="look for processes in state D (ps -eo pid,stat,wchan,args) and read dmesg; reboot the host",
+        evidence=error.stack,
     )
 
 

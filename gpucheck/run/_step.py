@@ -14,8 +14,12 @@ class Outcome(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One thing a run does. Names and tags are what --only and --skip select by."""
+    """One thing a run does. Names and tags are what --only and --skip select by.
+
+    seconds: the longest it may take; None where it works in children with deadlines of their own.
+    """
 
     name: str
     tags: frozenset[str]
     run: Callable[[Host], Outcome]
+    seconds: float | None = None

@@ -12,6 +12,8 @@ from typing import Any
 
 import yaml
 
+from gpucheck.knowledge._load import Loader
+
 NOT_TOLD = {"", "~", "null", "unknown", "n/a", "?"}
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z")
 WITH_UNIT = re.compile(r"[-+]?\d[\d.]*\s*([A-Za-z%/]+)\Z")
@@ -20,8 +22,8 @@ LARGEST = 1e12
 QUOTE = 40
 
 
-class ObservationProblem(ValueError):
-    """Observations that cannot be understood. As text it is one line: where, what is wrong, what to do."""
+class InputProblem(ValueError):
+    """Input that cannot be understood. As text it is one line: where, what is wrong, what to do."""
 
 
 class Value:
@@ -31,10 +33,10 @@ class Value:
         self.node = node
         self.path = path
 
-    def problem(self, what: str) -> ObservationProblem:
+    def problem(self, what: str) -> InputProblem:
         """The error to raise about this value."""
         name = f": {self.path}" if self.path else ""
-        return ObservationProblem(f"line {self.node.start_mark.line + 1}{name}: {what}")
+        return InputProblem(f"line {self.node.start_mark.line + 1}{name}: {what}")
 
     @property
     def told(self) -> bool:
@@ -137,6 +139,25 @@ class Value:
         if word.lower() in known:
             return word.lower()
         raise self.problem(f"{_shown(word)} is not possible. {did_you_mean(word.lower(), known)}")
+
+
+def document(text: str, *, shape: str, example: str) -> Value:
+    """The top of a YAML (or JSON) document. Raises InputProblem with the line for anything that is none.
+
+    shape: what such documents look like. example: what to write into an empty one.
+    """
+    try:
+        node = yaml.compose(text, Loader=Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark else ""
+        what = " ".join(str(getattr(error, "problem", None) or "unreadable").split())
+        raise InputProblem(f"{where}not YAML: {what}. Write 'key: value' lines") from None
+    except (RecursionError, ValueError):
+        raise InputProblem(f"line 1: nested too deeply. {shape}") from None
+    if node is None:
+        raise InputProblem(f"line 1: there is nothing in it. {example}")
+    return Value(node)
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
