@@ -64,4 +64,5 @@ def render(report: Report, format_: str, *, mark: str = "", verbose: bool = Fals
 def render_all(report: Report, *, mark: str = "", verbose: bool = False) -> dict[str, str]:
     """File name -> content, in every format, without terminal colours."""
     texts = {file: render(report, name, mark=mark, verbose=verbose) for name, file in FILES.items()}
-    return {**texts, FILES["text"]: click.unstyle(texts[FILES["text"]])}
+    texts[FILES["text"]] = click.unstyle(texts[FILES["text"]])
+    return {file: text if text.endswith("\n") else f"{text}\n" for file, text in texts.items()}

@@ -222,9 +222,14 @@ def _number(cell: float | None) -> str:
 def _data(found: Copies | None) -> dict[str, Any]:
     """What the page says about a cell when it is pointed at."""
     if found is None:
-        return {"devices": [], "pairs": {}}
+        return {"devices": [], "paths": [], "pairs": {}}
+    paths: dict[tuple[Any, ...], int] = {}
     pairs = {
-        f"{p.src},{p.dst}": [p.cls, p.measured.gb_s if p.measured else None, p.expected_gb_s, p.low_gb_s, p.basis]
+        f"{p.src},{p.dst}": (
+            paths.setdefault((p.cls, p.expected_gb_s, p.low_gb_s, p.basis), len(paths)),
+            p.measured.gb_s if p.measured else None,
+        )
         for p in found.pairs
     }
-    return {"devices": [[d.index, d.name, d.bus_id] for d in found.devices], "pairs": pairs}
+    devices = [(device.index, device.name, device.bus_id) for device in found.devices]
+    return {"devices": devices, "paths": list(paths), "pairs": pairs}

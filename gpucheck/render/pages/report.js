@@ -71,7 +71,8 @@ function explain(cell) {
   const [src, dst] = [cell.parentElement.rowIndex - 1, cell.cellIndex - 1];
   const pair = DATA.pairs[src + "," + dst];
   if (src === dst || !pair) return named(src);
-  const [cls, measured, expected, low, basis] = pair;
+  const [path, measured] = pair;
+  const [cls, expected, low, basis] = DATA.paths[path];
   const words = [named(src) + " to " + named(dst), cls || "path not known", "one direction " + short(measured) + " GB/s"];
   if (expected) words.push("expected " + short(expected) + ", not below " + short(low) + ": " + basis);
   return words.join(", ");
