@@ -55,15 +55,16 @@ def recording_option(command: F) -> F:
     )(command)
 
 
-def output_options(*formats: str) -> Callable[[F], F]:
-    """Add --format, with the given choices (the first is the default), and -o."""
+def output_options(*formats: str, folder: bool = False) -> Callable[[F], F]:
+    """Add --format, with the given choices (the first is the default), and -o. folder: one of them writes a folder."""
 
     def decorate(command: F) -> F:
         command = click.option(
             "-o",
             "--output",
-            type=click.Path(dir_okay=False, path_type=Path),
-            help="Write the report to this file instead of stdout; it appears complete or not at all.",
+            type=click.Path(dir_okay=folder, path_type=Path),
+            help="Write the report to this file instead of stdout; it appears complete or not at all."
+            + (" With --format all: the folder." if folder else ""),
         )(command)
         return click.option("--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True)(
             command

@@ -15,7 +15,6 @@ from gpucheck.cli._common import (
     recording_option,
     replay_mark,
     simulation_options,
-    write_result,
 )
 from gpucheck.model import EXIT_STATUS
 
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 @click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
 @click.option("--list", "listed", is_flag=True, help="Show all steps with tags, level and cost, and end.")
 @click.option("-v", "--verbose", is_flag=True, help="Spell out passes and show all evidence.")
-@output_options("text", "json")
+@output_options("text", "json", "junit", "nagios", "prometheus", "html", "all", folder=True)
 @recording_option
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -60,9 +59,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     if listed:
         return _list(format_, output)
+    from gpucheck.cli import _verify_output
+
+    _verify_output.refuse(format_, output)
     host = open_host(profile, faults, recording, deadline_s=timeout)
     from gpucheck import run
-    from gpucheck.render import report as render
 
     steps = run.all_steps()
     try:
@@ -73,8 +74,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         raise Problem("--only and --skip leave nothing to run. Take one of them away.")
     report = run.verify(host, chosen, strict=strict, progress=progress)
     progress_end()
-    text = render.to_json(report) if format_ == "json" else replay_mark(host) + render.to_text(report, verbose=verbose)
-    write_result(text if output is None else click.unstyle(text), output)
+    _verify_output.write(report, format_, output, mark=replay_mark(host), verbose=verbose)
     return EXIT_STATUS[report.verdict]
 
 

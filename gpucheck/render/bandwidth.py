@@ -1,22 +1,16 @@
 """A bandwidth report as text, with heat maps for the terminal, and as JSON."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 import msgspec
 
-from gpucheck.model.bandwidth import BandwidthReport, Matrix, Measured, MeasuredPair
+from gpucheck.model.bandwidth import BandwidthReport, Measured, MeasuredPair
 from gpucheck.model.finding import Finding
 from gpucheck.model.verdict import Verdict
+from gpucheck.render._heat import TITLES, expectations, is_sparse, steps
 from gpucheck.render.words import WORST_FIRST, counts_line, printable, simulated_mark, table, value, verdict_word
 
-TITLES = {
-    "p2p_uni_gb_s": ("one direction, GB/s (row to column)", False),
-    "p2p_bidir_gb_s": ("both directions at once, sum, GB/s", False),
-    "p2p_latency_us": ("latency of a small copy, us", True),
-    "staged_uni_gb_s": ("through host memory, one direction, GB/s", False),
-    "staged_latency_us": ("latency through host memory, us", True),
-}
 # Red over yellow to green, dark enough for white digits on light and dark terminals alike.
 HEAT = ((150, 40, 45), (165, 95, 30), (140, 130, 30), (75, 130, 60), (30, 115, 75))
 MIB = 1 << 20
@@ -32,7 +26,7 @@ def to_text(report: BandwidthReport) -> str:
     """Who was measured and how, the matrices, measured against expected, and the findings, worst first."""
     parts = [
         list(_head(report)),
-        *(_matrix(report, name) for name in TITLES if name in report.matrices and not _sparse(report.matrices[name])),
+        *(_matrix(report, name) for name in TITLES if name in report.matrices and not is_sparse(report.matrices[name])),
         list(_lone_cells(report)),
         list(_pairs(report.pairs)),
         list(_rest(report)),
@@ -59,16 +53,11 @@ def _head(report: BandwidthReport) -> Iterator[str]:
     yield from (f"note: {printable(note)}" for note in report.notes)
 
 
-def _sparse(matrix: Matrix) -> bool:
-    """Fewer numbers than rows: a reference that was taken on some pairs only."""
-    return sum(cell is not None for row in matrix for cell in row) < len(matrix)
-
-
 def _lone_cells(report: BandwidthReport) -> Iterator[str]:
     """A sparse matrix is a line."""
     for name, (title, _) in TITLES.items():
         matrix = report.matrices.get(name)
-        if matrix is None or not _sparse(matrix):
+        if matrix is None or not is_sparse(matrix):
             continue
         cells = [
             f"{src.index} to {dst.index} {cell:.1f}"
@@ -80,39 +69,21 @@ def _lone_cells(report: BandwidthReport) -> Iterator[str]:
 
 
 def _matrix(report: BandwidthReport, name: str) -> list[str]:
-    title, less_is_better = TITLES[name]
     matrix = report.matrices[name]
-    shade = _shade(report, name, matrix, less_is_better=less_is_better)
+    shades = steps(name, matrix, expectations(name, report.pairs))
     labels = [str(device.index) for device in report.devices]
     cells = [[NOTHING if cell is None else f"{cell:.1f}" for cell in row] for row in matrix]
     width = max(len(text) for row in (labels, *cells) for text in row) + 1
     side = max(map(len, labels))
-    lines = [title, " " * side + "".join(label.rjust(width) for label in labels)]
-    for i, row in enumerate(cells):
-        shaded = (shade(i, j, text.rjust(width)) for j, text in enumerate(row))
-        lines.append(labels[i].rjust(side) + "".join(shaded))
+    lines = [TITLES[name][0], " " * side + "".join(label.rjust(width) for label in labels)]
+    for label, row, shade in zip(labels, cells, shades, strict=True):
+        shaded = (_shaded(text.rjust(width), step) for text, step in zip(row, shade, strict=True))
+        lines.append(label.rjust(side) + "".join(shaded))
     return lines
 
 
-def _shade(
-    report: BandwidthReport, name: str, matrix: Matrix, *, less_is_better: bool
-) -> Callable[[int, int, str], str]:
-    """Colour by the part of what is expected where that is known, else by the part of the best in the matrix."""
-    expected = {(pair.src, pair.dst): pair.expected_gb_s for pair in report.pairs if name == "p2p_uni_gb_s"}
-    values = [cell for row in matrix for cell in row if cell is not None]
-
-    def shade(i: int, j: int, text: str) -> str:
-        cell = matrix[i][j]
-        if cell is None:
-            return click.style(text, dim=True)
-        wanted = expected.get((i, j))
-        best = min(values) if less_is_better else wanted or max(values)
-        part = best / cell if less_is_better else cell / best
-        # Below half of what it should be everything is red; from 95 % on everything is green.
-        step = (part - 0.5) / 0.45 * (len(HEAT) - 1)
-        return click.style(text, fg="bright_white", bg=HEAT[max(0, min(len(HEAT) - 1, int(step)))])
-
-    return shade
+def _shaded(text: str, step: int | None) -> str:
+    return click.style(text, dim=True) if step is None else click.style(text, fg="bright_white", bg=HEAT[step])
 
 
 def _pairs(pairs: Sequence[MeasuredPair]) -> Iterator[str]:

@@ -6,7 +6,7 @@ from gpucheck.model import Finding, FleetReport, FleetRow, Verdict
 from gpucheck.render import html
 from gpucheck.render.words import value
 
-STYLES = ("tokens.css", "fleet.css")
+STYLES = ("tokens.css", "parts.css", "fleet.css")
 SCRIPTS = ("page.js", "fleet_grid.js", "fleet_charts.js", "fleet_host.js", "fleet.js")
 WORST_FIRST = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS)
 # Without scripts the page still names the sick, but not ten thousand of them.

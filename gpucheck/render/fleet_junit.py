@@ -3,7 +3,6 @@
 from gpucheck.model import Finding, FleetReport, FleetRow, Verdict
 from gpucheck.render import junit
 from gpucheck.render.junit import Case, Suite
-from gpucheck.render.words import one_line, value
 
 
 def to_junit(fleet: FleetReport) -> str:
@@ -24,6 +23,4 @@ def _suite(row: FleetRow) -> Suite:
 
 def _case(host: str, finding: Finding) -> Case:
     name = finding.check if finding.subject == "host" else f"{finding.check} {finding.subject}"
-    detail = "\n".join((f"why: {finding.why}", f"do: {finding.fix}", *finding.evidence))
-    message = one_line(f"{value(finding, finding.seen)}")
-    return Case(name, host, finding.verdict, message, detail, finding.seconds or 0.0)
+    return junit.case(finding, name=name, classname=host, seconds=finding.seconds or 0.0)

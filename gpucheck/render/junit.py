@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from gpucheck.model import Verdict
-from gpucheck.render.words import printable
+from gpucheck.model import Finding, Verdict
+from gpucheck.render.words import one_line, printable, value
 
 OUTCOME = {Verdict.FAIL: "failure", Verdict.WARN: "failure", Verdict.UNKNOWN: "error", Verdict.SKIP: "skipped"}
 
@@ -32,6 +32,18 @@ class Suite(NamedTuple):
     hostname: str = ""
     started: str | None = None
     properties: tuple[tuple[str, str], ...] = ()
+
+
+def case(finding: Finding, *, name: str, classname: str, seconds: float) -> Case:
+    """A finding as a case: what was seen is the message; why, what to do and the evidence are the detail."""
+    if finding.verdict is Verdict.PASS:
+        return Case(name, classname, finding.verdict, seconds=seconds)
+    wanted = "" if finding.wanted is None else f", wanted {value(finding, finding.wanted)}"
+    seen = finding.why if finding.seen is None else f"{value(finding, finding.seen)}{wanted}"
+    cause = f"cause: {finding.cause} ({finding.confidence or 'possible'})" if finding.cause else ""
+    why = "" if seen == finding.why else f"why: {finding.why}"
+    lines = (why, f"do: {finding.fix}" if finding.fix else "", cause, *finding.evidence)
+    return Case(name, classname, finding.verdict, one_line(seen), "\n".join(filter(None, lines)), seconds)
 
 
 def write(name: str, suites: Iterable[Suite]) -> str:

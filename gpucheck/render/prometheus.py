@@ -24,13 +24,23 @@ class Family(NamedTuple):
 
 
 def write(families: Iterable[Family]) -> str:
-    """HELP, TYPE and samples of each family; a family without samples is left out, a value that is no number too."""
+    """HELP, TYPE and samples of each family; a family without samples is left out, a value that is no number too.
+
+    Of two samples with the same labels the first stands: one double would cost the collector the whole file.
+    """
     lines: list[str] = []
     for family in families:
-        samples = [_sample(family.name, labels, value) for labels, value in family.samples if math.isfinite(value)]
+        samples: dict[str, str] = {}
+        for labels, value in family.samples:
+            if math.isfinite(value):
+                samples.setdefault(_series(family.name, labels), _number(value))
         if samples:
             told = family.help.replace("\\", r"\\").replace("\n", r"\n")
-            lines += [f"# HELP {family.name} {told}", f"# TYPE {family.name} {family.kind}", *dict.fromkeys(samples)]
+            lines += [
+                f"# HELP {family.name} {told}",
+                f"# TYPE {family.name} {family.kind}",
+                *map(" ".join, samples.items()),
+            ]
     return "\n".join(lines) + "\n"
 
 
@@ -39,10 +49,13 @@ def metric_name(words: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_]+", "_", words).strip("_")
 
 
-def _sample(name: str, labels: Mapping[str, str], value: float) -> str:
+def _series(name: str, labels: Mapping[str, str]) -> str:
     inside = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-    number = f"{int(value)}" if value == int(value) and abs(value) < 1e15 else f"{value:.9g}"
-    return f"{name}{{{inside}}} {number}" if inside else f"{name} {number}"
+    return f"{name}{{{inside}}}" if inside else name
+
+
+def _number(value: float) -> str:
+    return f"{int(value)}" if value == int(value) and abs(value) < 1e15 else f"{value:.9g}"
 
 
 def _escaped(text: str) -> str:

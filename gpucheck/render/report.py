@@ -29,9 +29,9 @@ def to_text(report: Report, *, verbose: bool = False) -> str:
         if verdict is Verdict.PASS and not verbose:
             lines += _passes(findings)
         elif verdict is Verdict.SKIP and not verbose:
-            lines += [_skip(group) for group in _alike(findings)]
+            lines += [_skip(group) for group in alike(findings)]
         else:
-            for group in _alike(findings):
+            for group in alike(findings):
                 lines += _finding(group, verbose=verbose)
     lines += ["", _last(report)]
     return printable_lines(lines)
@@ -68,7 +68,7 @@ def _simulation(report: Report) -> str:
     return printable(f"hardware: {report.simulation.profile}{faults}")
 
 
-def _alike(findings: list[Finding]) -> list[list[Finding]]:
+def alike(findings: list[Finding]) -> list[list[Finding]]:
     """Findings that say the same of several subjects or checks, together: one cause is one block, not 56 lines."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:

@@ -4,6 +4,7 @@ Readable on light and dark paper, by link width and words as well as by colour.
 """
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from gpucheck.model import Topology, Wiring
 from gpucheck.render._matrix import ranges
@@ -17,21 +18,20 @@ NARROWEST, WIDEST = 640.0, 260.0
 ROW = 20.0
 MANY = 24
 """GPUs; above that they are smaller and spokes thinner."""
-STYLE = """
+COLOURS = """
 :root{--paper:#ffffff;--ink:#1b1f24;--soft:#57606a;--line:#8c959f;--node:#f6f8fa;--root:#ffffff;--switch:#ddf4ff;
 --gpu:#d3f3d8;--nic:#e6e0fb;--nv:#1a7f37;--bad:#cf222e}
 @media (prefers-color-scheme:dark){:root{--paper:#0d1117;--ink:#e6edf3;--soft:#9ba5b0;--line:#6e7681;--node:#161b22;
 --root:#0d1117;--switch:#10314f;--gpu:#123d20;--nic:#2b2350;--nv:#3fb950;--bad:#ff7b72}}
-text{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;fill:var(--ink)}
-.soft{fill:var(--soft)}.bad{fill:var(--bad)}.box{stroke:var(--line);stroke-width:1}
-.node{fill:var(--node)}.root{fill:var(--root);stroke-dasharray:3 3}.switch{fill:var(--switch)}.gpu{fill:var(--gpu)}
-.nic{fill:var(--nic)}.reduced{stroke:var(--bad);stroke-width:2.5}.link{stroke:var(--nv);fill:none}
-.hub{fill:var(--paper);stroke:var(--nv);stroke-width:2}
 """.replace("\n", "")
+RULES = Path(__file__).parent / "pages" / "drawing.css"
 
 
-def to_svg(topology: Topology, *, about: str = "") -> str:
-    """The whole drawing as one SVG file. about: what is simulated."""
+def to_svg(topology: Topology, *, about: str = "", in_page: bool = False) -> str:
+    """The whole drawing as one SVG file. about: what is simulated.
+
+    in_page: without colours and rules, for a page that has them.
+    """
     tree = boxes(topology)
     places, whole = flow((_size(box) for box in tree), PAGE, GAP)
     inner = max(whole.width, NARROWEST)
@@ -46,12 +46,13 @@ def to_svg(topology: Topology, *, about: str = "") -> str:
         parts.append(text("No NVLink between these GPUs.", Point(MARGIN, y + NORMAL), NORMAL, class_="soft"))
         y += ROW
     width, height = inner + 2 * MARGIN, y + MARGIN
-    background = element("rect", width="100%", height="100%", style="fill:var(--paper)")
+    style = [] if in_page else [element("style", COLOURS + RULES.read_text(encoding="utf-8"))]
+    background = element("rect", width="100%", height="100%", class_="paper")
     return (
         element(
             "svg",
             element("title", plain(heading(topology))),
-            element("style", STYLE),
+            *style,
             background,
             *parts,
             xmlns="http://www.w3.org/2000/svg",

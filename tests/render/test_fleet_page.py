@@ -1,11 +1,10 @@
 """The page in a real browser, used as a person would: looked at, filtered, clicked, typed at."""
 
-import shutil
-
 import pytest
 
 from gpucheck.model import Verdict
 from gpucheck.render.fleet_html import to_html
+from tests.browser import all_of, count, find, started, wait
 from tests.fleet.reports import bad, merged, report
 
 pytestmark = pytest.mark.browser
@@ -14,20 +13,9 @@ EVIL = "evil</script><img src=x onerror=document.title='owned'>"
 
 @pytest.fixture(scope="module")
 def browser():
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-
-    chromium, driver = shutil.which("chromium") or shutil.which("chromium-browser"), shutil.which("chromedriver")
-    if not chromium or not driver:
-        pytest.fail("needs Chromium and its driver: apt-get install chromium chromium-driver", pytrace=False)
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,1000"):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    started = webdriver.Chrome(options=options, service=Service(driver))
-    yield started
-    started.quit()
+    browser = started()
+    yield browser
+    browser.quit()
 
 
 @pytest.fixture(scope="module")
@@ -48,24 +36,6 @@ def opened(browser, page):
     browser.get("about:blank")
     browser.get(page.as_uri())
     return browser
-
-
-def find(browser, selector):
-    return browser.find_element("css selector", selector)
-
-
-def all_of(browser, selector):
-    return browser.find_elements("css selector", selector)
-
-
-def count(browser, selector):
-    return browser.execute_script("return document.querySelectorAll(arguments[0]).length", selector)
-
-
-def wait(browser, condition):
-    from selenium.webdriver.support.wait import WebDriverWait
-
-    return WebDriverWait(browser, 10).until(lambda _: condition())
 
 
 def test_every_host_is_a_cell_told_by_shape_and_words(opened):
