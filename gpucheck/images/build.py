@@ -31,11 +31,10 @@ PORTS = range(42000, 48000)
 
 @dataclass(frozen=True)
 class Options:
-    """What people may say about a build. places: pip options. index: let the build itself ask an index by this URL."""
+    """What people may say about a build. places: pip options that say where wheels are."""
 
     base: str | None = None
     places: tuple[str, ...] = ()
-    index: str | None = None
 
 
 @dataclass(frozen=True)
@@ -131,10 +130,7 @@ def existing(client: "DockerClient", plan: Plan) -> bool:
 
 @contextmanager
 def files_for_build(client: "DockerClient", plan: Plan, options: Options) -> Iterator[dict[str, str]]:
-    """Serve wheels and a private CA to the build; yields the arguments that name them.
-
-    With an index of its own the build downloads by itself: then this machine's pip has no part in it.
-    """
+    """Serve wheels and a private CA to the build; yields the arguments that name them."""
     served_folder = plan.folder.parent / f"{plan.name}.served"
     served_folder.mkdir(exist_ok=True)
     for old in served_folder.iterdir():
@@ -142,25 +138,23 @@ def files_for_build(client: "DockerClient", plan: Plan, options: Options) -> Ite
     bundle = private_certificates()
     if bundle:
         (served_folder / "ca.pem").write_bytes(bundle)
-    if not options.index:
-        wheels = ensure_wheels(plan.root, plan.name, plan.base.python, list(options.places))
-        (served_folder / "wheels").symlink_to(wheels)
+    wheels = ensure_wheels(plan.root, plan.name, plan.base.python, list(options.places))
+    (served_folder / "wheels").symlink_to(wheels)
     port = PORTS[zlib.crc32(str(served_folder).encode()) % len(PORTS)]
     try:
         with served(client, served_folder, port) as url:
-            found = {"CA_URL": f"{url}/ca.pem"} if bundle and needs_ca(plan, options) else {}
-            found |= {"PIP_INDEX_URL": options.index} if options.index else {"WHEELS_URL": f"{url}/wheels/"}
-            yield found
+            ca = {"CA_URL": f"{url}/ca.pem"} if bundle and needs_ca(plan) else {}
+            yield {"WHEELS_URL": f"{url}/wheels/", **ca}
     finally:
         (served_folder / "ca.pem").unlink(missing_ok=True)
 
 
-def needs_ca(plan: Plan, options: Options) -> bool:
+def needs_ca(plan: Plan) -> bool:
     """A stand-in base with a plain http archive needs none: apt checks signatures."""
     from gpucheck.lab.archive import debian_archive, read_sources
 
     source = debian_archive(read_sources())
-    return bool(options.index) or not plan.stand_in or source is None or source.uri.startswith("https:")
+    return not plan.stand_in or source is None or source.uri.startswith("https:")
 
 
 def proxies() -> dict[str, str]:
