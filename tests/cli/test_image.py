@@ -10,7 +10,7 @@ from gpucheck.images import build as building
 from gpucheck.images import fill, probe
 from gpucheck.lab import engine
 from gpucheck.lab.errors import LabError
-from tests.images.inside import CPU_IMAGE, ON_A_LAPTOP, ON_P100
+from tests.images.inside import CPU_IMAGE, ON_A_LAPTOP, ON_P100, PROMISE
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_simulated_hardware_is_marked_in_both_formats(image):
 
 
 def test_a_stand_in_base_is_said(image):
-    values = replace(ON_P100, promise=replace(ON_P100.promise, stand_in_base=True))
+    values = replace(ON_P100, promise=replace(PROMISE, stand_in_base=True))
 
     assert "a stand-in" in image(values=values)[1]
 

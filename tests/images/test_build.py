@@ -2,9 +2,11 @@
 
 import io
 import json
+import subprocess
 import tarfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import docker.errors
 import pytest
@@ -67,6 +69,11 @@ class Engine:
         return SimpleNamespace(get_archive=lambda _path: ([buffer.getvalue()], None), remove=lambda **_: None)
 
 
+def fake_engine(**options: Any) -> Any:
+    """Any, so that it passes for a docker client."""
+    return Engine(**options)
+
+
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """A checkout's images and nothing else; pip and the Debian archive are only asked in words."""
@@ -88,7 +95,7 @@ def root(tmp_path, monkeypatch):
 
 
 def test_a_build_makes_both_stages_labels_the_image_and_keeps_the_sbom(root):
-    engine = Engine()
+    engine = fake_engine()
 
     made = build(engine, root, "torch-cpu", Options())
 
@@ -99,7 +106,7 @@ def test_a_build_makes_both_stages_labels_the_image_and_keeps_the_sbom(root):
 
 
 def test_nothing_changed_is_nothing_built(root):
-    engine = Engine()
+    engine = fake_engine()
     build(engine, root, "torch-cpu", Options())
 
     again = build(engine, root, "torch-cpu", Options())
@@ -110,7 +117,7 @@ def test_nothing_changed_is_nothing_built(root):
 
 @pytest.mark.parametrize("lost", ["wheel", "sbom"])
 def test_a_changed_gpucheck_or_a_lost_sbom_is_a_build(root, lost):
-    engine = Engine()
+    engine = fake_engine()
     made = build(engine, root, "torch-cpu", Options())
     if lost == "sbom":
         made.sbom.unlink()
@@ -121,7 +128,7 @@ def test_a_changed_gpucheck_or_a_lost_sbom_is_a_build(root, lost):
 
 
 def test_the_build_is_told_where_things_are_and_the_ca_does_not_stay(root):
-    engine = Engine()
+    engine = fake_engine()
 
     build(engine, root, "torch-cpu", Options())
 
@@ -136,7 +143,7 @@ def test_the_build_is_told_where_things_are_and_the_ca_does_not_stay(root):
 
 
 def test_the_address_is_the_same_each_time_so_that_the_builders_cache_holds(root):
-    first, second = Engine(), Engine()
+    first, second = fake_engine(), fake_engine()
     build(first, root, "torch-cpu", Options())
     build(second, root, "torch-cpu", Options())
 
@@ -145,24 +152,27 @@ def test_the_address_is_the_same_each_time_so_that_the_builders_cache_holds(root
 
 def test_a_size_over_budget_fails_with_the_largest_folders(root):
     with pytest.raises(LabError, match=r"(?s)has 9000 MB; its budget .* is 1500 MB.*/opt"):
-        build(Engine(size=9 * 10**9), root, "torch-cpu", Options())
+        build(fake_engine(size=9 * 10**9), root, "torch-cpu", Options())
 
 
 def test_an_old_engine_is_refused_with_what_it_lacks(root):
     with pytest.raises(LabError, match=r"engine 1\.0 is too old"):
-        build(Engine(api="1.24"), root, "torch-cpu", Options())
+        build(fake_engine(api="1.24"), root, "torch-cpu", Options())
 
 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (docker.errors.BuildError("exit 1", [{"stream": "pip: No space left on device\n"}]), "the disk is full"),
-        (docker.errors.BuildError("exit 1", [{"stream": "E: Unable to locate package tini\n"}]), "package archive"),
+        (docker.errors.BuildError("exit 1", iter([{"stream": "pip: No space left on device\n"}])), "the disk is full"),
+        (
+            docker.errors.BuildError("exit 1", iter([{"stream": "E: Unable to locate package tini\n"}])),
+            "package archive",
+        ),
         (docker.errors.APIError("no such image"), "the engine refused"),
     ],
 )
 def test_a_failed_build_is_told_with_its_last_words(root, error, words):
-    engine = Engine()
+    engine = fake_engine()
 
     def fails(**_options):
         raise error
@@ -175,7 +185,7 @@ def test_a_failed_build_is_told_with_its_last_words(root, error, words):
 
 def test_a_registry_that_answers_gives_the_pinned_base(root, monkeypatch):
     monkeypatch.setattr(building, "registry_answers", lambda: True)
-    engine = Engine()
+    engine = fake_engine()
 
     plan = plan_of(engine, root, VERSIONS, "torch-cpu", None)
 
@@ -187,11 +197,11 @@ def test_a_digest_that_the_registry_lost_is_said(root, monkeypatch):
     monkeypatch.setattr(building, "registry_answers", lambda: True)
 
     with pytest.raises(LabError, match="not in its registry"):
-        plan_of(Engine(size=docker.errors.NotFound("manifest unknown")), root, VERSIONS, "torch-cpu", None)
+        plan_of(fake_engine(size=docker.errors.NotFound("manifest unknown")), root, VERSIONS, "torch-cpu", None)
 
 
 def test_a_given_base_is_taken_as_it_is(root):
-    plan = plan_of(Engine(), root, VERSIONS, "torch-cu132", "mirror.example/ubuntu:24.04")
+    plan = plan_of(fake_engine(), root, VERSIONS, "torch-cu132", "mirror.example/ubuntu:24.04")
 
     assert plan.arguments() == {"BASE": "mirror.example/ubuntu:24.04", "COMPILER": "gcc libc6-dev libpython3-dev"}
     assert plan.tag == "gpucheck/torch:2.15.0-cu132-py312"
@@ -206,7 +216,7 @@ def test_a_variant_without_a_lock_is_refused_with_how_to_make_it(root):
 
 
 def test_the_context_is_whole_and_its_promise_is_the_row(root):
-    plan = plan_of(Engine(), root, VERSIONS, "torch-cu132", None)
+    plan = plan_of(fake_engine(), root, VERSIONS, "torch-cu132", None)
     folder = assemble(plan)
 
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
@@ -226,7 +236,7 @@ def test_the_context_is_whole_and_its_promise_is_the_row(root):
 
 
 def test_the_plain_command_line_carries_arguments_and_labels(root):
-    plan = plan_of(Engine(), root, VERSIONS, "torch-cpu", None)
+    plan = plan_of(fake_engine(), root, VERSIONS, "torch-cpu", None)
     assemble(plan)
 
     words = command_line(plan, plan.arguments())
@@ -240,7 +250,7 @@ def test_the_plain_command_line_carries_arguments_and_labels(root):
 def test_an_origin_with_a_login_or_a_path_is_not_published(tmp_path, monkeypatch):
     answers = {"log": "abc", "config": "https://me:secret@host/r"}
     monkeypatch.setattr(
-        context.subprocess,
+        subprocess,
         "run",
         lambda words, **_: SimpleNamespace(returncode=0, stdout=answers[words[3]]),
     )

@@ -66,7 +66,7 @@ def test_a_second_copy_is_seen_and_a_link_is_none(libraries, tmp_path):
 def test_a_library_that_refuses_is_told_in_its_words(tmp_path, code, words):
     compiled(tmp_path, "nccl/lib/libnccl.so.2", code)
 
-    assert words in selfreport.report(tmp_path)["nccl"]["error"]
+    assert words in str(selfreport.report(tmp_path)["nccl"]["error"])
 
 
 def test_an_unreadable_library_is_told(tmp_path):

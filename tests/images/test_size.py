@@ -37,7 +37,7 @@ def test_nothing_listed_is_nothing_told():
 @given(st.dictionaries(st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map(tuple), st.integers(1, 1000)))
 def test_no_folder_is_told_inside_another(own):
     """Whatever the tree: at most ten, largest first, and no byte twice."""
-    sizes = {}
+    sizes: dict[tuple[str, ...], int] = {}
     for path, count in own.items():
         for depth in range(len(path) + 1):
             sizes[path[:depth]] = sizes.get(path[:depth], 0) + count
