@@ -71,7 +71,7 @@ def test_a_damaged_exceptions_file_is_one_line(tmp_path):
 
 
 def test_our_own_exceptions_hold_today():
-    words = [sys.executable, FOLDER / "scan_exceptions.py", FOLDER / "scan-exceptions.yml", "torch-cpu"]
+    words = [sys.executable, str(FOLDER / "scan_exceptions.py"), str(FOLDER / "scan-exceptions.yml"), "torch-cpu"]
 
     assert subprocess.run(words, check=False, capture_output=True).returncode == 0
 
