@@ -145,13 +145,15 @@ def _words(value: object) -> str:
 
 
 def to_text(versions: Versions, old: str) -> str:
-    """The file's text: the comment that the old text begins with, then every value."""
+    """The file's text: the comment that the old text begins with, then every value that is one."""
     comment = "".join(line for line in old.splitlines(keepends=True)[: _comment_lines(old)])
     plain = msgspec.to_builtins(versions)
+    parts = [plain["base"], plain["stand_in"]]
     for row in plain["variants"].values():
-        for part in (row, row["wish"], row["filled"]):
-            for key in [key for key, value in part.items() if value is None or value in ([], ())]:
-                del part[key]
+        parts += [row, row["wish"], row["filled"]]
+    for part in parts:
+        for key in [key for key, value in part.items() if value is None or value in ([], ())]:
+            del part[key]
     return comment + yaml.safe_dump(plain, sort_keys=False, width=120, allow_unicode=True)
 
 

@@ -1,13 +1,19 @@
 """What an image says of itself: whole or changed, and who keeps the GPU from it."""
 
+from pathlib import Path
+
 import pytest
 from msgspec.structs import replace
 
 from gpucheck.images.judge import judge
+from gpucheck.images.page import served
 from gpucheck.images.probe import Library, SelfReport
+from gpucheck.images.versions import read_versions
 from gpucheck.model import EXIT_STATUS, DriverState, NvmlFailure, Verdict, worst
 from tests.images.inside import CPU, CPU_IMAGE, ON_A_LAPTOP, ON_P100, OWN, PROMISE, WITHOUT_GPUS
 from tests.machines import h100, p100, reading
+
+ROOT = Path(__file__).parents[2]
 
 
 def found(values, *, quick=False):
@@ -161,7 +167,9 @@ def test_a_gpu_without_code_in_the_build_is_told_with_the_variant_that_has_it():
 
     assert finding.cause == "arch-not-in-build"
     assert finding.subject == "gpu:0000:03:00.0"
-    assert "torch-cu126" in finding.fix
+    # The variant that the advice names is there, and serves the generation it is named for.
+    name = finding.fix.rpartition("Pascal: ")[2].rstrip(")")
+    assert "Pascal" in served(read_versions(ROOT).variant(name).filled.code)
 
 
 def test_ptx_of_the_newest_code_serves_a_newer_gpu():
