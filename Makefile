@@ -15,7 +15,7 @@ REPORTS ?= reports
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i $(TARGET) -e reports_dir=$(abspath $(REPORTS)) $(ARGS)
 
-.PHONY: help provision verify check lint test test-gpu lab-down clean
+.PHONY: help provision verify check lint test test-gpu images test-images lab-down clean
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -37,6 +37,12 @@ test: check tools ## all tests: make check, whole programs, pages in Chromium, a
 
 test-gpu: $(VENV)/.test ## tests on a real GPU: numbers against a second measurement, training on whatever GPUs are there
 	@$(VENV)/bin/pytest -m gpu tests/gpu
+
+images: $(VENV)/.provision ## build the container images (IMAGE=torch-cpu for one)
+	@$(VENV)/bin/gpucheck image build $(IMAGE)
+
+test-images: $(VENV)/.test ## build and test images in containers (IMAGE=...; default: the CPU variants)
+	@$(if $(IMAGE),GPUCHECK_IMAGES="$(IMAGE)") $(VENV)/bin/pytest -m images tests/images
 
 lint: $(VENV)/.test ## formatting, types, playbooks, Dockerfiles
 	@$(VENV)/bin/ruff check .

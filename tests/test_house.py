@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "checks": {"model", "knowledge", "topology"},
     "simulator": {"model", "knowledge"},
     "lab": {"model", "knowledge", "simulator"},
+    "images": {"model", "knowledge", "stack", "checks", "lab"},
     "fleet": {"model", "knowledge"},
     "run": {"model", "knowledge", "host", "imports", "topology", "stack", "train", "measure", "diagnose", "checks"},
     "render": {"model"},

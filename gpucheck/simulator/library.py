@@ -4,6 +4,7 @@ import hashlib
 import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from gpucheck.simulator.cache import cache_folder, publish
@@ -11,6 +12,8 @@ from gpucheck.simulator.exports import Export, exports, unsimulated_rows, versio
 
 SOURCES = Path(__file__).parent / "nvml"
 SONAME = "libnvidia-ml.so.1"
+# Where an environment that has no compiler brings compiled libraries along (our container images do).
+SHIPPED = "share/gpucheck/libraries"
 FLAGS = (
     *("-std=gnu11", "-O2", "-shared", "-fPIC", "-pthread"),
     *("-Wall", "-Wextra", "-Wpedantic", "-Werror"),
@@ -72,7 +75,11 @@ def _compiled(chosen: tuple[Export, ...]) -> Path:
     digest = hashlib.sha256(" ".join((*FLAGS, platform.machine(), str(chosen))).encode())
     for source in sorted(SOURCES.glob("*.[ch]")):
         digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    folder = cache_folder("libraries") / digest.hexdigest()[:24]
+    key = digest.hexdigest()[:24]
+    shipped = Path(sys.prefix, SHIPPED, key, "libnvidia-ml.so")
+    if shipped.exists():
+        return shipped
+    folder = cache_folder("libraries") / key
     if not folder.is_dir():
         publish(folder, lambda partial: compile_library(partial, chosen))
     return folder / "libnvidia-ml.so"

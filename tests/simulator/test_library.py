@@ -285,3 +285,20 @@ def test_library_has_no_memory_error(machine, tmp_path):
     done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_an_environment_that_brings_the_library_needs_no_compiler(tmp_path, monkeypatch):
+    """Container images do: what they ship under sys.prefix is of exactly this source, or it is not taken."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    builder.build_library(tmp_path / "first", "1.0")
+    shipped = tmp_path / "prefix" / builder.SHIPPED
+    shipped.parent.mkdir(parents=True)
+    (tmp_path / "cache/gpucheck/libraries").rename(shipped)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OSError, match="C compiler"):
+        builder.build_library(tmp_path / "second", "1.0")
+
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
+
+    built = builder.build_library(tmp_path / "second", "1.0")
+    assert built.read_bytes() == (tmp_path / "first/libnvidia-ml.so.1.0").read_bytes()
