@@ -86,6 +86,12 @@ def test_the_same_xid_many_times_is_one_finding_with_its_last_lines():
             "iommu-translation",
             "gpu:0000:3b:00.0",
         ),
+        (
+            "nvidia 0000:3b:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0014 address=0xf000 flags=0x0030]",
+            FAIL,
+            "iommu-translation",
+            "gpu:0000:3b:00.0",
+        ),
     ],
 )
 def test_other_lines_that_tell_of_trouble(line, verdict, cause, subject):
