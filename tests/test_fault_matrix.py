@@ -25,10 +25,12 @@ PROFILES = sorted(path.stem for path in (Path(simulator.__file__).parent / "prof
 LOUD = (Verdict.WARN, Verdict.FAIL)
 QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
 MEASURED = run.select(run.all_steps(), level="standard", only=("p2p",), skip=("quick",))
+pytestmark = pytest.mark.slow
+
 CELLS = [pytest.param(row, name, id=f"{row['fault']}-{name}") for row in ROWS for name in row["profiles"]]
 
 
-def of_kind(kind: str) -> list[Any]:
+def of_kind(kind):
     return [cell for cell in CELLS if cell.values[0].get("steps", "quick") == kind]
 
 
@@ -49,7 +51,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def machine(library, tmp_path, monkeypatch):
     """Make a machine with faults and put it under this process."""
 
-    def machine(name: str, *faults: str) -> Path:
+    def machine(name, *faults):
         profile = simulator.load(name)
         directory = tmp_path / "machine"
         simulator.write_machine(profile, directory, driver=profile.driver.state(), faults=faults, software=True)

@@ -15,6 +15,7 @@ from gpucheck.cli._common import (
     recording_option,
     replay_mark,
     simulation_options,
+    write_result,
 )
 from gpucheck.model import EXIT_STATUS
 
@@ -82,6 +83,8 @@ def _list(format_: str, output: Path | None) -> int:
     from gpucheck import run
     from gpucheck.run import _listing
 
+    if format_ not in ("text", "json"):
+        raise Problem(f"--list has no format {format_}: it is text or json.")
     found = _listing.listing(run.all_steps())
     write_result(_listing.to_json(found) if format_ == "json" else _listing.to_text(found), output)
     return 0
