@@ -15,7 +15,7 @@ REPORTS ?= reports
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i $(TARGET) -e reports_dir=$(abspath $(REPORTS)) $(ARGS)
 
-.PHONY: help provision verify check lint test lab-down clean
+.PHONY: help provision verify check lint test test-gpu images test-images lab-down clean
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -29,10 +29,20 @@ verify: $(VENV)/.provision target ## verify every GPU host again and print the m
 	@$(PLAYBOOK) playbooks/verify.yml
 
 check: $(VENV)/.test lint ## tests that need no Docker, no root and no GPU
-	@$(VENV)/bin/pytest -m "not lab and not gpu"
+	@$(VENV)/bin/pytest -m "not slow and not browser and not lab and not gpu and not images"
 
-test: check ## all tests: make check, then the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
+test: check tools ## all tests: make check, whole programs, pages in Chromium, and the embedded lab from nothing (needs root or sudo, and Docker)
+	@$(VENV)/bin/pytest -m "(slow or browser) and not lab and not gpu and not images"
 	@$(VENV)/bin/pytest -m lab
+
+test-gpu: $(VENV)/.test ## tests on a real GPU: numbers against a second measurement, training on whatever GPUs are there
+	@$(VENV)/bin/pytest -m gpu tests/gpu
+
+images: $(VENV)/.provision ## build the container images (IMAGE=torch-cpu for one)
+	@$(VENV)/bin/gpucheck image build $(IMAGE)
+
+test-images: $(VENV)/.test ## build and test images in containers (IMAGE=...; default: the CPU variants)
+	@$(if $(IMAGE),GPUCHECK_IMAGES="$(IMAGE)") $(VENV)/bin/pytest -m images tests/images
 
 lint: $(VENV)/.test ## formatting, types, playbooks, Dockerfiles
 	@$(VENV)/bin/ruff check .
@@ -45,6 +55,16 @@ lab-down: $(VENV)/.provision ## remove the lab's containers, network and keys
 
 clean: ## remove what was built here; installed system packages stay
 	@rm -rf $(VENV) .lab build reports .mypy_cache .pytest_cache .ruff_cache
+
+# What the tests run beside Python: a browser for the HTML pages, lspci to read the simulated PCI tree.
+.PHONY: tools
+tools:
+	@missing=; for pair in chromium:chromium chromedriver:chromium-driver lspci:pciutils; do \
+	  command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; \
+	if [ -n "$$missing" ]; then \
+	  echo "gpucheck: installing$$missing, because tests open pages in a browser and read PCI trees with lspci" >&2; \
+	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; \
+	fi
 
 .PHONY: target
 ifdef INVENTORY

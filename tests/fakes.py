@@ -4,7 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gpucheck.model import (
+    DkmsModule,
     DriverState,
+    InstalledKernel,
+    KernelLine,
+    KernelLog,
+    Limits,
+    LoaderLibrary,
     NvmlFailure,
     NvmlReading,
     PackageVersion,
@@ -21,7 +27,15 @@ SYSTEM = System(
     arch="x86_64",
     kernel="5.15.0-179-generic",
 )
+LIMITS = Limits(shm_bytes=16 << 30, shm_free_bytes=16 << 30, memlock_bytes=-1, nofile=1 << 20)
+QUIET_LOG = KernelLog(source="/dev/kmsg")
 NO_DRIVER = NvmlFailure(call="nvmlInit", code=12, name="NVMLError_LibraryNotFound")
+
+
+def kernel_log(*texts: str) -> KernelLog:
+    """A log of these messages, one a second."""
+    lines = tuple(KernelLine(text=text, seconds=float(n)) for n, text in enumerate(texts, start=1))
+    return KernelLog(lines=lines, source="/dev/kmsg")
 
 
 @dataclass
@@ -37,6 +51,14 @@ class FakeHost:
     python_: dict[str, str] = field(default_factory=dict)
     services_: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
+    kernel_log_: KernelLog = QUIET_LOG
+    limits_: Limits = LIMITS
+    environment_: dict[str, str] = field(default_factory=dict)
+    kernels_: tuple[InstalledKernel, ...] = ()
+    dkms_: tuple[DkmsModule, ...] = ()
+    secure_boot_: bool | None = False
+    libraries_: tuple[LoaderLibrary, ...] = ()
+    folders: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def system(self) -> System:
         return self.system_
@@ -65,3 +87,28 @@ class FakeHost:
 
     def read_text(self, path: str) -> str | None:
         return self.files.get(path)
+
+    def kernel_log(self) -> KernelLog:
+        return self.kernel_log_
+
+    def limits(self) -> Limits:
+        return self.limits_
+
+    def environment(self) -> dict[str, str]:
+        return self.environment_
+
+    def kernels(self) -> tuple[InstalledKernel, ...]:
+        return self.kernels_
+
+    def dkms(self) -> tuple[DkmsModule, ...]:
+        return self.dkms_
+
+    def secure_boot(self) -> bool | None:
+        return self.secure_boot_
+
+    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...]:
+        wanted = set(names)
+        return tuple(library for library in self.libraries_ if library.soname.partition(".so")[0] in wanted)
+
+    def list_names(self, path: str) -> tuple[str, ...] | None:
+        return self.folders.get(path)

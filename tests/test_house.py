@@ -19,11 +19,14 @@ MAY_IMPORT = {
     "topology": {"model", "knowledge"},
     "stack": {"model", "knowledge"},
     "train": {"model"},
+    "measure": {"model", "knowledge", "topology", "host"},
+    "diagnose": {"model", "knowledge", "topology"},
     "checks": {"model", "knowledge", "topology"},
     "simulator": {"model", "knowledge"},
     "lab": {"model", "knowledge", "simulator"},
+    "images": {"model", "knowledge", "stack", "checks", "lab"},
     "fleet": {"model", "knowledge"},
-    "run": {"model", "knowledge", "host", "imports", "topology", "stack", "train", "checks"},
+    "run": {"model", "knowledge", "host", "imports", "topology", "stack", "train", "measure", "diagnose", "checks"},
     "render": {"model"},
 }
 HEAVY = {"torch", "tensorflow", "cupy", "docker", "ansible", "numpy"}

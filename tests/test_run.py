@@ -1,4 +1,6 @@
 import json
+import threading
+from dataclasses import replace
 
 import click
 import msgspec
@@ -7,19 +9,21 @@ import pytest
 from gpucheck import run
 from gpucheck.model import Check, Finding, Simulation, Verdict
 from gpucheck.render import report as render
+from gpucheck.run._listing import listing, to_json, to_text
 from tests.fakes import FakeHost
-from tests.machines import LOADED, on_bus, p100, reading
+from tests.machines import LOADED, on_bus, p100, reading, whole_host
 
-HOST = FakeHost(
-    nvml_=reading(p100(0), p100(1)),
-    pci_=on_bus(p100(0), p100(1)),
-    driver_=LOADED,
+HOST = replace(
+    whole_host(p100(0), p100(1)),
     simulation_=Simulation(profile="p100-pcie-x2", stand_ins=("Debian 12 presenting itself as Ubuntu 22.04",)),
 )
 
 
+PASSED = Finding(check="fine", verdict=Verdict.PASS, subject="host")
+
+
 def quick(host, **options):
-    return run.verify(host, run.select(run.all_steps(), quick=True, only=(), skip=()), **options)
+    return run.verify(host, run.select(run.all_steps(), level="quick", only=(), skip=()), **options)
 
 
 def test_a_healthy_host_passes_and_the_report_is_the_contract():
@@ -63,11 +67,12 @@ def test_the_worst_comes_first_and_passes_are_one_line():
 
 
 def test_one_cause_is_one_block():
-    """Without a driver six checks could not look, for one reason: it is told once, and every check is named."""
+    """Without a driver many checks could not look, for one reason: it is told once, and every check is named."""
     text = click.unstyle(render.to_text(quick(FakeHost(pci_=on_bus(p100(0), p100(1))))))
 
     assert text.count("NVML gave no answer") == 1
-    assert "UNKNOWN fabric, inventory, nvlink, pcie-link, topology" in text
+    told = next(line for line in text.splitlines() if line.startswith("UNKNOWN bar1, "))
+    assert all(name in told for name in ("fabric", "inventory", "nvlink", "pcie-link", "topology", "throttle"))
 
 
 def test_subjects_with_the_same_fault_stand_together():
@@ -101,18 +106,22 @@ def test_a_check_that_breaks_costs_only_itself():
 
 
 @pytest.mark.parametrize(
-    ("quick_", "only", "skip", "expected", "absent"),
+    ("level", "only", "skip", "expected", "absent"),
     [
-        (True, (), (), "driver", "smoke-ddp"),
-        (False, (), (), "smoke-ddp", "nothing"),
-        (False, ("nvlink",), (), "fabric", "driver"),
-        (False, ("smoke-ddp",), (), "smoke-ddp", "driver"),
-        (False, (), ("training",), "driver", "smoke-ddp"),
-        (False, ("hardware",), ("fabric",), "nvlink", "fabric"),
+        ("quick", (), (), "driver", "smoke-ddp"),
+        ("standard", (), (), "smoke-ddp", "smoke-fsdp"),
+        ("standard", (), (), "smoke-transfer", "smoke-dp"),
+        ("standard", (), (), "smoke-versions", "smoke-model-parallel"),
+        ("full", (), (), "smoke-fsdp", "nothing"),
+        ("standard", ("smoke-fsdp",), (), "smoke-fsdp", "driver"),
+        ("standard", ("nvlink",), (), "fabric", "driver"),
+        ("standard", ("smoke-ddp",), (), "smoke-ddp", "driver"),
+        ("standard", (), ("training",), "driver", "smoke-ddp"),
+        ("standard", ("hardware",), ("fabric",), "nvlink", "fabric"),
     ],
 )
-def test_only_and_skip_select_by_name_and_tag(quick_, only, skip, expected, absent):
-    names = [step.name for step in run.select(run.all_steps(), quick=quick_, only=only, skip=skip)]
+def test_only_and_skip_select_by_name_and_tag(level, only, skip, expected, absent):
+    names = [step.name for step in run.select(run.all_steps(), level=level, only=only, skip=skip)]
 
     assert expected in names
     assert absent not in names
@@ -120,4 +129,43 @@ def test_only_and_skip_select_by_name_and_tag(quick_, only, skip, expected, abse
 
 def test_an_unknown_word_is_named():
     with pytest.raises(LookupError, match="nvlnk"):
-        run.select(run.all_steps(), quick=False, only=("nvlnk",), skip=())
+        run.select(run.all_steps(), level="standard", only=("nvlnk",), skip=())
+
+
+def test_a_host_without_gpus_is_not_measured_and_says_why():
+    report = run.verify(FakeHost(), run.select(run.all_steps(), level="standard", only=("p2p",), skip=("quick",)))
+
+    assert [(finding.verdict, finding.check) for finding in report.findings] == [(Verdict.UNKNOWN, "p2p-copies")]
+    assert "no GPU to measure" in str(report.findings[0].seen)
+
+
+def test_a_check_that_hangs_is_a_finding_that_names_the_call():
+    """The report of all the others comes in time; the thread that hangs is left behind."""
+    release = threading.Event()
+
+    def wait_for_the_kernel(_host):
+        release.wait(60)
+
+    stuck = Check("stuck", frozenset({"quick"}), wait_for_the_kernel, lambda _: [], seconds=0.05)
+    fine = Check("fine", frozenset({"quick"}), lambda host: None, lambda _: [PASSED])
+    try:
+        report = run.verify(HOST, [run._check_step(stuck), run._check_step(fine)])
+    finally:
+        release.set()
+
+    assert [finding.verdict for finding in report.findings] == [Verdict.UNKNOWN, Verdict.PASS]
+    assert "no end within 0.05 s" in str(report.findings[0].seen)
+    assert any("wait_for_the_kernel" in line for line in report.findings[0].evidence)
+
+
+def test_the_list_names_every_step_with_level_tags_and_cost():
+    found = {step.name: step for step in listing(run.all_steps()).steps}
+
+    assert set(found) == {step.name for step in run.all_steps()}
+    assert (found["driver"].level, found["driver"].at_most_s) == ("quick", 20.0)
+    assert (found["p2p"].level, found["p2p"].at_most_s, found["p2p"].tags) == ("standard", None, ("measure",))
+    assert found["smoke-fsdp"].level == "full"
+    lines = to_text(listing(run.all_steps())).splitlines()
+    assert len(lines) == len(found)
+    assert any(line.startswith("driver ") and "20 s at most" in line for line in lines)
+    assert json.loads(to_json(listing(run.all_steps())))["schema"] == "gpucheck.steps/1"

@@ -20,6 +20,8 @@ FAMILIES = ("cu11", "cu12", "cu13")
 LIBRARIES = tuple(f"nvidia-{name}-{family}" for name in ("cudnn", "nccl") for family in FAMILIES)
 FILES = {"torch": "torch/version.py", "tensorflow": "tensorflow/python/platform/build_info.py"}
 TORCH_CUDA = re.compile(r"^cuda\b[^=\n]*=\s*['\"]([\d.]+)['\"]", re.MULTILINE)
+# Only a simulated wheel says this in its file; a real one has to be imported to be asked.
+TORCH_CODE = re.compile(r"^arch_list\b[^=\n]*=\s*\[([^\]]*)\]", re.MULTILINE)
 # TensorFlow has written this file as a dict and as a list of pairs.
 TENSORFLOW_CUDA = re.compile(r"['\"]cuda_version['\"]\s*[:,]\s*['\"]([\d.]+)['\"]")
 TENSORFLOW_CODE = re.compile(r"['\"]cuda_compute_capabilities['\"]\s*[:,]\s*\[([^\]]*)\]")
@@ -109,6 +111,10 @@ def _torch(wheel: Wheel, arch: str) -> Built | None:
         family = f"cu{known.cuda.split('.')[0]}"
         pins = {f"nvidia-{n}-{family}": f"=={v}" for n, v in (("cudnn", known.cudnn), ("nccl", known.nccl)) if v}
         evidence.append(f"tables: torch {plain}+{known.build} holds code for sm {archs}, {known.basis}")
+    code = TORCH_CODE.search(wheel.info or "")
+    if code is not None:
+        archs = tuple(int(number) for number in CODE_NAME.findall(code[1]))
+        evidence[1:] = [f"torch/version.py: arch_list = {' '.join(map(str, archs))}"]
     return Built(cuda=said[1] if said else known.cuda if known else None, archs=archs, pins=pins, evidence=(*evidence,))
 
 

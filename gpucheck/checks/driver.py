@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpucheck.checks.module_flavour import needed_flavour
 from gpucheck.model import Check, DriverState, Finding, Host, NvmlFailure, NvmlReading, Verdict
 
 NAME = "driver"
@@ -24,12 +25,17 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     nvml: NvmlReading | NvmlFailure
     driver: DriverState
     gpus_on_pci: int
+    needed_flavours: frozenset[str] = frozenset()
 
 
 def probe(host: Host) -> Values:
     """Ask NVML, the kernel and the PCI bus."""
+    gpus = [device for device in host.pci() if device.is_nvidia_gpu]
     return Values(
-        nvml=host.nvml(), driver=host.driver(), gpus_on_pci=sum(device.is_nvidia_gpu for device in host.pci())
+        nvml=host.nvml(),
+        driver=host.driver(),
+        gpus_on_pci=len(gpus),
+        needed_flavours=frozenset(map(needed_flavour, gpus)) - {"either"},
     )
 
 
@@ -106,6 +112,10 @@ def _meaning(failure: NvmlFailure, values: Values) -> tuple[Verdict, str | None,
         why = "nouveau holds the GPUs, so the nvidia module cannot bind them"
         fix = "blacklist nouveau, rebuild the initramfs and reboot (make provision does all three)"
         return Verdict.FAIL, "nouveau-loaded", why, fix
+    installed = values.driver.installed_flavour
+    if failure.code == 9 and installed is not None and values.needed_flavours - {installed}:
+        why = f"the {installed} modules are installed, and these GPUs need the other flavour: no GPU is bound"
+        return Verdict.FAIL, "module-flavour-wrong", why, f"install the other flavour: {PROVISION}"
     if failure.code == 9:
         why = "the nvidia module is not loaded: not built for this kernel, not signed (Secure Boot), or not installed"
         return (

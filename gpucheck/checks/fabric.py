@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpucheck.checks._about import About
 from gpucheck.checks._nvml import not_looked
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, PackageVersion, Verdict
 
@@ -64,10 +65,13 @@ def _states(values: Values, members: list[Gpu]) -> Iterator[Finding]:
         *(f"{bus_id}: state {fabric.state}, status {fabric.status}" for bus_id, fabric in states),
         f"{UNIT}.service: {values.service}",
     )
+    if not members:
+        yield _service_alone(values)
+        return
     ready = [fabric for _, fabric in states if fabric.state == "completed" and fabric.status == 0]
     training = [fabric for _, fabric in states if fabric.state == "in-progress"]
     seen, wanted = f"{len(ready)} of {len(members)} GPUs registered", "all registered with success"
-    if members and len(ready) == len(members):
+    if len(ready) == len(members):
         yield Finding(check=NAME, verdict=Verdict.PASS, subject="host", seen=seen, wanted=wanted, evidence=evidence)
     elif training and values.service == "active":
         yield Finding(
@@ -87,12 +91,35 @@ def _states(values: Values, members: list[Gpu]) -> Iterator[Finding]:
             subject="host",
             seen=seen,
             wanted=wanted,
-            cause="fabric-manager-down",
+            cause="fabric-version-mismatch" if _mismatched(values) else "fabric-manager-down",
             confidence="certain" if values.service != "active" else "likely",
             why="GPUs that are not registered in the NVSwitch fabric fail CUDA with error 802 (system not ready)",
             fix=f"systemctl status {UNIT}; journalctl -u {UNIT}; start it at the driver's exact version",
             evidence=evidence,
         )
+
+
+def _mismatched(values: Values) -> bool:
+    """Whether fabric manager is of another version than the driver, on which it does not start."""
+    driver = values.nvml.driver_version if isinstance(values.nvml, NvmlReading) else None
+    return any(_release(package) != driver for package in values.packages)
+
+
+def _release(package: PackageVersion) -> str:
+    """Without epoch and package revision: ``1:580.178.04-1`` is 580.178.04."""
+    return (package.version.partition(":")[2] or package.version).split("-")[0]
+
+
+def _service_alone(values: Values) -> Finding:
+    """GPUs before Hopper do not tell whether they are registered, so fabric manager's word has to do."""
+    service = values.service
+    about = About(check=NAME, evidence=(f"{UNIT}.service: {service}", "no GPU reports a registration (before Hopper)"))
+    if service == "active":
+        return about.passes("fabric manager active", "active")
+    why = "without fabric manager the NVSwitches carry nothing, and CUDA fails with error 802 (system not ready)"
+    fix = f"systemctl status {UNIT}; journalctl -u {UNIT}; start it at the driver's exact version"
+    cause = "fabric-version-mismatch" if _mismatched(values) else "fabric-manager-down"
+    return about.fails(f"fabric manager {service or 'not installed'}", "active", why, fix, cause)
 
 
 def _manager(values: Values) -> Iterator[Finding]:
@@ -109,8 +136,7 @@ def _manager(values: Values) -> Iterator[Finding]:
             fix="install fabric manager at the driver's exact version, or ignore this on hosts managed by a service VM",
         )
     for package in values.packages:
-        version = package.version.partition(":")[2] or package.version
-        same = version.split("-")[0] == driver
+        same = _release(package) == driver
         yield Finding(
             check=NAME,
             verdict=Verdict.PASS if same else Verdict.FAIL,

@@ -80,7 +80,7 @@ def _judge(gpu: Gpu, model: GpuModel | None) -> Finding:
         unit="links",
         cause="nvlink-missing" if missing else "nvlink-down",
         confidence="certain",
-        why=f"{model.name if model else gpu.name} has {spec.links} links, {spec.links - up} of them are not up",
+        why=f"{model.name if model else gpu.name} has {spec.links} links, and {spec.links - up} of them cannot be used",
         fix="dmesg | grep -e knvlink -e Xid; reseat the bridge or baseboard, reset the GPU, then reboot",
         evidence=evidence,
     )

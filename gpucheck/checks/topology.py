@@ -15,15 +15,16 @@ NAME = "topology"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """Both witnesses."""
+    """Both witnesses, and the kind of virtual machine where there is one: its links are the provider's choice."""
 
     nvml: NvmlReading | NvmlFailure
     pci: tuple[PciDevice, ...]
+    virtual: str | None = None
 
 
 def probe(host: Host) -> Values:
     """Ask NVML and sysfs."""
-    return Values(nvml=host.nvml(), pci=host.pci())
+    return Values(nvml=host.nvml(), pci=host.pci(), virtual=host.system().virtual)
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
@@ -34,7 +35,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     if not values.nvml.gpus:
         yield no_gpus(NAME)
         return
-    topology = build(values.nvml, values.pci, simulated=False)
+    topology = build(values.nvml, values.pci, simulated=False, virtual=values.virtual)
     yield from topology.findings
     if any(finding.verdict in (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN) for finding in topology.findings):
         return

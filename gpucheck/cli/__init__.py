@@ -11,7 +11,8 @@ from pkgutil import iter_modules
 
 import click
 
-from gpucheck.model.verdict import EXIT_INTERRUPTED, EXIT_USAGE
+from gpucheck.model.host import NotRecorded
+from gpucheck.model.verdict import EXIT_INTERRUPTED, EXIT_STATUS, EXIT_USAGE, Verdict
 
 
 class Commands(click.Group):
@@ -62,6 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         status = error.exit_code
+    except NotRecorded as error:
+        click.echo(f"Error: {error.args[0]}. Record the host again with this gpucheck.", err=True)
+        status = EXIT_STATUS[Verdict.UNKNOWN]
     except (click.Abort, KeyboardInterrupt):
         click.echo("gpucheck: interrupted", err=True)
         status = EXIT_INTERRUPTED

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 import click
 import msgspec
 
-from gpucheck.cli._common import Problem, simulation_options, start_simulation
+from gpucheck.cli._common import Problem, open_host, recording_option, replay_mark, simulation_options
 from gpucheck.model.verdict import EXIT_USAGE
 
 if TYPE_CHECKING:
@@ -23,10 +23,14 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Asked(NamedTuple):
-    """The kind of host a question is about. simulation: set when it was read from a simulated machine."""
+    """The kind of host a question is about. simulation: set when it was read from a simulated machine.
+
+    mark: the line that says that it was read from a recording.
+    """
 
     target: "Target"
     simulation: "Simulation | None" = None
+    mark: str = ""
 
 
 def kind_options(command: F) -> F:
@@ -54,7 +58,7 @@ def kind_options(command: F) -> F:
         )
     ):
         command = option(command)
-    return simulation_options(command)
+    return recording_option(simulation_options(command))
 
 
 def asked_kind(
@@ -64,26 +68,26 @@ def asked_kind(
     nvswitches: int | None,
     profile: str | None,
     faults: tuple[str, ...],
+    recording: Path | None = None,
 ) -> Asked:
-    """The kind of host that the options name; what they leave open is read from this host, or a simulated one.
+    """The kind of host that the options name; what they leave open is read from this host, or another that is named.
 
     Raises Problem where this host shows no GPU, and UnknownInput where the tables do not know something.
     """
     from gpucheck.stack import target_of
 
     if gpus and os_name:
-        if profile or faults:
-            raise Problem("--gpu and --os already say it all, so --simulate would go unread. Take one side away.")
+        if profile or faults or recording:
+            unread = "--from" if recording else "--simulate"
+            raise Problem(f"--gpu and --os already say it all, so {unread} would go unread. Take one side away.")
         return Asked(target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches))
-    return _of_this_host(this_host(profile, faults), gpus, os_name, arch, nvswitches)
+    host = this_host(profile, faults) if recording is None else this_host(profile, faults, recording)
+    return _of_this_host(host, gpus, os_name, arch, nvswitches)
 
 
-def this_host(profile: str | None, faults: tuple[str, ...]) -> "Host":
-    """The live host, or the simulated machine."""
-    from gpucheck.host import live_host
-
-    start_simulation(profile, faults)
-    return live_host(isolated=True, deadline_s=NVML_SECONDS)
+def this_host(profile: str | None, faults: tuple[str, ...], recording: Path | None = None) -> "Host":
+    """The live host, the simulated machine, or the recording."""
+    return open_host(profile, faults, recording, deadline_s=NVML_SECONDS, begin=False)
 
 
 def _of_this_host(
@@ -94,10 +98,10 @@ def _of_this_host(
     from gpucheck.stack.lock import target_of_facts
     from gpucheck.stack.systems import find_os
 
-    facts = facts_of(host)
+    facts, told = facts_of(host), (host.simulation(), replay_mark(host))
     if gpus:
         system = os_name or f"{facts.os.id}-{facts.os.version}"
-        return Asked(target_of(expanded(gpus), system, arch or facts.arch, nvswitches=nvswitches), host.simulation())
+        return Asked(target_of(expanded(gpus), system, arch or facts.arch, nvswitches=nvswitches), *told)
     if not facts.gpus:
         raise Problem(
             f"{facts.host}: no NVIDIA GPU on its PCI bus, so there is nothing to resolve for. "
@@ -111,7 +115,7 @@ def _of_this_host(
         facts = msgspec.structs.replace(facts, arch=arch)
     if nvswitches is not None:
         facts = msgspec.structs.replace(facts, nvswitches=nvswitches)
-    return Asked(target_of_facts(facts)[0], host.simulation())
+    return Asked(target_of_facts(facts)[0], *told)
 
 
 def wish_of(wanted: tuple[str, ...], prefer: str) -> Any:

@@ -1,47 +1,97 @@
-"""Merge the reports of many hosts into one."""
+"""Merge the reports of many hosts: odd ones, drift, common causes, history."""
 
 from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import Problem, output_options, write_result
-from gpucheck.model import EXIT_STATUS
+from gpucheck.cli._common import Problem, output_options
+
+FORMATS = ("text", "json", "csv", "parquet", "prometheus", "junit", "html")
+SOURCE = click.Path(path_type=Path, allow_dash=True)
+FILE = click.Path(dir_okay=False, path_type=Path)
+FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.group()
 def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
-    """Merge the reports of many hosts into one."""
+    """Merge the reports of many hosts: odd ones, drift, common causes, history."""
 
 
 @COMMAND.command()
-@click.argument("sources", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("sources", nargs=-1, required=True, type=SOURCE)
 @click.option(
     "--expect",
     multiple=True,
     metavar="HOST",
     help="A host that must have a report; without one it is an UNKNOWN row. Repeatable, or separated by commas.",
 )
-@output_options("text", "json")
-def report(sources: tuple[Path, ...], expect: tuple[str, ...], format_: str, output: Path | None) -> int:
-    """Merge SOURCES (report files, or folders of *.json) into one table; the exit status is the fleet's verdict."""
-    from gpucheck.fleet import merge, read_reports
-    from gpucheck.render import fleet as render
+@click.option("--labels", type=FILE, help="What the site knows of its hosts: CSV (host,rack,...) or YAML.")
+@click.option("--previous", type=FILE, help="An earlier merge (--format json): tell what is new, fixed, worse.")
+@click.option("--keep", type=FOLDER, help="Also keep this merge in a folder, by date, for fleet history.")
+@click.option(
+    "--write",
+    "files",
+    multiple=True,
+    type=FILE,
+    help="Also write this file, its format by its ending: .json .csv .parquet .prom .xml .html .txt. Repeatable.",
+)
+@click.option("--shard", is_flag=True, help="Write rows to be merged again (fleet report part*.json), judge nothing.")
+@click.option("--select", type=click.IntRange(min=1), metavar="GPUS", help="Print hosts fit for a job of so many GPUs.")
+@click.option("--model", metavar="NAME", help="With --select: only GPUs of this model, for example H100.")
+@click.option(
+    "--select-format",
+    type=click.Choice(["lines", "slurm", "torchrun", "ansible"]),
+    default="lines",
+    show_default=True,
+    help="How the hosts are written.",
+)
+@click.option("--allow-warn", is_flag=True, help="With --select: WARN hosts are fit too.")
+@click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
+@click.option("-v", "--verbose", is_flag=True, help="List passing hosts of a large fleet too.")
+@output_options(*FORMATS)
+def report(sources: tuple[Path, ...], **options: object) -> int:
+    """Merge SOURCES into one report; the exit status is the fleet's verdict.
 
-    files: list[Path] = []
-    for source in sources:
-        if source.is_dir():
-            files += sorted(source.glob("*.json"))
-        elif source.exists():
-            files.append(source)
-        else:
-            raise Problem(
-                f"{source}: no such file or folder. Give report files, or the folder that verify wrote them to."
-            )
-    expected = [host for word in expect for host in word.split(",") if host]
-    if not files and not expected:
-        folders = ", ".join(map(str, sources))
-        raise Problem(f"{folders}: holds no *.json report. Run verify first: make verify.", exit_code=3)
-    fleet = merge(read_reports(files), expected)
-    text = render.to_json(fleet) if format_ == "json" else render.to_text(fleet)
-    write_result(text if output is None else click.unstyle(text), output)
-    return EXIT_STATUS[fleet.verdict]
+    SOURCES are report files (.json, also .gz and .zst), folders of them, shards, or - for a stream as ansible, kubectl
+    or srun print it.
+    """
+    from gpucheck.cli import _fleet_report
+
+    return _fleet_report.run(sources, _fleet_report.Options(**options))  # type: ignore[arg-type]  # click made them
+
+
+@COMMAND.command()
+@click.option("--hosts", type=click.IntRange(1, 1_000_000), default=100, show_default=True)
+@click.option("--profile", default="hgx-h100-x8", show_default=True, help="See: gpucheck profiles.")
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    metavar="NAME[:KEY=VALUE,...]:WHERE",
+    help="Break hosts: WHERE is 3%, 12 or rack=r007. Beside the machine's faults: slow-host, slow-gpu, slow-pair.",
+)
+@click.option("--noise", type=click.FloatRange(0, 50), default=5.0, show_default=True, help="Percent, of one sample.")
+@click.option("--samples", type=click.IntRange(1), default=15, show_default=True, help="A number is their median.")
+@click.option("--seed", type=int, default=0, show_default=True)
+@click.option("-o", "--output", type=FOLDER, required=True, help="A new folder for the reports and the ground truth.")
+def simulate(
+    hosts: int, profile: str, faults: tuple[str, ...], noise: float, samples: int, seed: int, output: Path
+) -> None:
+    """Write the reports of a SIMULATED fleet, with the truth about who is sick."""
+    from gpucheck.cli import _fleet_simulate
+
+    _fleet_simulate.simulate(hosts, profile, faults, output, seed=seed, noise=noise, samples=samples)
+
+
+@COMMAND.command()
+@click.argument("name", metavar="HOST|METRIC")
+@click.option("--keep", type=FOLDER, required=True, help="The folder that fleet report --keep fills.")
+@click.option("--last", type=click.IntRange(min=1), default=60, show_default=True, help="So many merges back.")
+@output_options("text", "json", "svg")
+def history(name: str, keep: Path, last: int, format_: str, output: Path | None) -> None:
+    """Show a host, or a metric of the whole fleet, over the merges that were kept."""
+    from gpucheck.cli import _fleet_history
+
+    if not keep.is_dir():
+        raise Problem(f"{keep}: no such folder. Keep merges in it first: gpucheck fleet report REPORTS --keep {keep}")
+    _fleet_history.run(name, keep, last, format_, output)

@@ -7,19 +7,51 @@ import click
 import msgspec
 
 from gpucheck.cli._common import Problem, output_options, write_result
+from gpucheck.model.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
 
 SCHEMA = "gpucheck.profiles/1"
+UNREADABLE = EXIT_STATUS[Verdict.UNKNOWN]
 
 
 @click.command()
+@click.option(
+    "--from",
+    "recording",
+    metavar="RECORDING",
+    type=click.Path(path_type=Path),
+    help="Make a profile out of a machine that gpucheck record recorded; -o FILE.yml is where it goes.",
+)
 @output_options("text", "json")
-def COMMAND(format_: str, output: Path | None) -> None:  # noqa: N802 - the name the command walk looks for
-    """List the machines for --simulate and the faults for --fault."""
+def COMMAND(recording: Path | None, format_: str, output: Path | None) -> None:  # noqa: N802 - the name walked for
+    """List the machines for --simulate and the faults for --fault.
+
+    \b
+    gpucheck profiles --from host.recording -o host.yml
+    gpucheck verify --simulate host.yml --fault gpu-lost:gpu=1
+    """
+    if recording is not None:
+        if format_ == "json":
+            raise Problem("a profile is written as YAML. Leave --format out.")
+        write_result(_recorded(recording), output)
+        return
     listing = _listing()
     if format_ == "json":
         write_result(msgspec.json.format(msgspec.json.encode(listing), indent=2).decode(), output)
     else:
         write_result(_text(listing), output)
+
+
+def _recorded(recording: Path) -> str:
+    """The profile of the recorded machine, as YAML. A file that cannot be read ends with exit status 3."""
+    from gpucheck.host.recording_file import RecordingProblem, read_recording
+    from gpucheck.simulator import from_recording, to_yaml
+
+    try:
+        return to_yaml(from_recording(read_recording(recording), recording.name.partition(".")[0]))
+    except RecordingProblem as error:
+        raise Problem(str(error), EXIT_USAGE if error.usage else UNREADABLE) from error
+    except (LookupError, ValueError) as error:
+        raise Problem(f"{recording}: {error.args[0]}", UNREADABLE) from error
 
 
 def _listing() -> dict[str, Any]:

@@ -1,6 +1,8 @@
-"""Run any NVML client (gpustat, nvitop, your own) on a simulated machine."""
+"""Run any NVML client (gpustat, nvitop, your own) on a simulated machine, or keep one and switch its faults."""
 
 import os
+from collections.abc import Iterable
+from pathlib import Path
 
 import click
 
@@ -11,29 +13,72 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell says it
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--fault", "faults", multiple=True, metavar="NAME[:KEY=VALUE,...]", help="Break the machine. Repeatable.")
-@click.argument("profile")
-@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-def COMMAND(faults: tuple[str, ...], profile: str, command: tuple[str, ...]) -> None:  # noqa: N802 - the name walked for
-    """Run COMMAND on the simulated machine PROFILE.
+@click.option(
+    "-o",
+    "--output",
+    "directory",
+    metavar="DIR",
+    help="Make a machine of your own in this folder, instead of a shared one from the cache.",
+)
+@click.option(
+    "--switch",
+    metavar="DIR",
+    help="Give the machine in DIR the faults of this command instead of those that it has; none makes it healthy.",
+)
+@click.argument("profile", required=False)
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+def COMMAND(  # noqa: N802 - the name the command walk looks for
+    faults: tuple[str, ...],
+    directory: str | None,
+    switch: str | None,
+    profile: str | None,
+    command: tuple[str, ...],
+) -> None:
+    """Run COMMAND on the simulated machine PROFILE (a name of `gpucheck profiles`, or a profile's FILE.yml).
 
     \b
     gpucheck simulate hgx-h100-x8 -- gpustat
     gpucheck simulate p100-pcie-x2 --fault gpu-lost:gpu=1 -- nvitop -1
 
     The command's exit status is passed on.
+
+    With -o the machine stays in a folder of its own, COMMAND may be left out, and its faults can be switched while
+    programs look at it:
+
+    \b
+    gpucheck simulate hgx-h100-x8 -o /srv/machine
+    GPUCHECK_SIMULATOR=/srv/machine gpucheck verify
+    gpucheck simulate --switch /srv/machine --fault nvlink-down:gpu=2,link=3
     """
-    more_faults, words = _faults_after_profile(command)
-    if not words or words[0] == "--fault":
+    if switch is not None:
+        if profile is not None or directory is not None:
+            raise Problem("--switch takes faults only: gpucheck simulate --switch DIR --fault NAME")
+        _switch(Path(switch), faults)
+        return
+    if profile is None:
+        raise Problem("no machine to simulate. Name one: gpucheck simulate PROFILE -- COMMAND (see: gpucheck profiles)")
+    more_faults, own_directory, words = _ours_after_profile(command)
+    directory = own_directory or directory
+    if (words and words[0] in ("--fault", "-o", "--output")) or (not words and directory is None):
         raise Problem("no command to run. Write it after --, for example: gpucheck simulate PROFILE -- gpustat")
     chosen = (*faults, *more_faults)
-    start_simulation(profile, chosen)
+    if directory is None:
+        start_simulation(profile, chosen)
+    else:
+        _make(profile, chosen, Path(directory))
     told = f" with {', '.join(chosen)}" if chosen else ""
     click.echo(f"gpucheck: SIMULATED hardware: {profile}{told}", err=True)
+    if words:
+        _run(words)
+    click.echo(f"GPUCHECK_SIMULATOR={directory}")
+
+
+def _run(words: list[str]) -> None:
+    """Become the command. Taking our place rather than being our child: status, signals, terminal are its own."""
     library = os.path.join(os.environ["GPUCHECK_SIMULATOR"], "lib")  # noqa: PTH118 - a search path, no file
     search = [library, *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
     environment = {**os.environ, "LD_LIBRARY_PATH": os.pathsep.join(search)}
     try:
-        # Taking our place rather than being our child: status, signals and the terminal are its own.
         os.execvpe(words[0], words, environment)  # noqa: S606 - arguments are a list, never a shell line
     except FileNotFoundError as error:
         raise Problem(f"{words[0]}: there is no such command on PATH.", NOT_FOUND) from error
@@ -41,16 +86,49 @@ def COMMAND(faults: tuple[str, ...], profile: str, command: tuple[str, ...]) -> 
         raise Problem(f"{words[0]}: cannot be run: {error.strerror}.", NOT_RUNNABLE) from error
 
 
-def _faults_after_profile(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
+def _make(profile: str, faults: Iterable[str], directory: Path) -> None:
+    from gpucheck import simulator
+    from gpucheck.simulator.activation import STAND_INS
+
+    try:
+        simulator.make(simulator.load(profile), directory, faults, STAND_INS)
+    except (LookupError, ValueError, OSError) as error:
+        raise _problem(error, directory) from error
+    os.environ["GPUCHECK_SIMULATOR"] = str(directory.resolve())
+
+
+def _switch(directory: Path, faults: Iterable[str]) -> None:
+    from gpucheck import simulator
+
+    chosen = tuple(faults)
+    try:
+        simulator.switch(directory, chosen)
+    except (LookupError, ValueError, OSError) as error:
+        raise _problem(error, directory) from error
+    state = ", ".join(chosen) or "healthy"
+    click.echo(f"gpucheck: SIMULATED hardware: {directory} is now {state}", err=True)
+
+
+def _problem(error: Exception, directory: Path) -> Problem:
+    if isinstance(error, OSError) and error.strerror:
+        return Problem(f"{error.filename or directory}: {error.strerror}. Name a folder that can be written.")
+    return Problem(str(error.args[0] if error.args else error))
+
+
+def _ours_after_profile(words: tuple[str, ...]) -> tuple[list[str], str | None, list[str]]:
     """Our own options may also stand between PROFILE and the command; from ``--`` on everything is the command's."""
     faults: list[str] = []
+    directory: str | None = None
     rest = list(words)
     while rest and rest[0] != "--":
-        if rest[0] == "--fault" and len(rest) > 1:
-            faults.append(rest[1])
-            rest = rest[2:]
-        elif rest[0].startswith("--fault="):
-            faults.append(rest.pop(0).partition("=")[2])
-        else:
+        name, equals, value = rest[0].partition("=")
+        if name not in ("--fault", "--output", "-o") or (not equals and len(rest) == 1):
             break
-    return faults, rest[1:] if rest[:1] == ["--"] else rest
+        taken = 1 if equals else 2
+        value = value if equals else rest[1]
+        rest = rest[taken:]
+        if name == "--fault":
+            faults.append(value)
+        else:
+            directory = value
+    return faults, directory, rest[1:] if rest[:1] == ["--"] else rest

@@ -1,138 +1,256 @@
-"""Train a small network on two ranks, and prove that they agree with each other and with one process."""
+"""Train on two devices, and prove that they agree with each other and with one device alone."""
 
+import os
 import sys
-from collections.abc import Iterator
+import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
+from msgspec.structs import replace
 
-from gpucheck.cli._common import output_options, write_result
-from gpucheck.model import EXIT_STATUS, Finding, Verdict, worst
+from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
+from gpucheck.model import EXIT_STATUS, Finding, Host, NvmlReading, Verdict, worst
+from gpucheck.train.models import all_models
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
-from gpucheck.train.spec import MIN_STEPS, SmokeOptions
+from gpucheck.train.precision import PRECISIONS
+from gpucheck.train.spec import Nodes, SmokeOptions
+from gpucheck.train.strategies import Strategy, all_strategies
 
-SCHEMA = "gpucheck.smoke/1"
+if TYPE_CHECKING:
+    from gpucheck.render.smoke import Part
+
+SCHEMA = "gpucheck.smoke/2"
 DEFAULTS = SmokeOptions()
-PHASES = (
-    "import",
-    "device",
-    "connect",
-    "broadcast",
-    "load",
-    "forward",
-    "backward",
-    "allreduce",
-    "optimizer",
-    "check",
-    "reference",
-)
+STRATEGIES = all_strategies()
+FRAMEWORKS = [*dict.fromkeys(framework for framework, _ in STRATEGIES), "all"]
+NAMES = [*dict.fromkeys(name for _, name in STRATEGIES), "all"]
+# Seconds that NVML may take: a wedged driver must not eat the time of the training.
+NVML_SECONDS = 20.0
+Runs = list[tuple[Strategy, SmokeResult | SmokeFailure | None, tuple[Finding, ...]]]
 
 
 @click.command()
-@click.option("--framework", type=click.Choice(["torch"]), default="torch", show_default=True)
+@click.option("--framework", type=click.Choice(FRAMEWORKS), default="all", show_default=True)
 @click.option(
     "--strategy",
-    type=click.Choice(["ddp"]),
-    default="ddp",
-    show_default=True,
-    help="ddp: torch DistributedDataParallel, one process a rank.",
+    type=click.Choice(NAMES),
+    help="Default: each framework's own first one ("
+    + ", ".join(f"{s.framework} {s.name}" for s in STRATEGIES.values() if s.default)
+    + ").",
+)
+@click.option("--devices", metavar="0,1|UUID,UUID|cpu,cpu", help="GPUs to train on. 0,0 lets two ranks share one.")
+@click.option("--model", type=click.Choice(list(all_models())), default=DEFAULTS.model, show_default=True)
+@click.option("--precision", type=click.Choice(PRECISIONS), default=DEFAULTS.precision, show_default=True)
+@click.option(
+    "--steps", type=click.IntRange(min=1), help="Optimizer steps. Default: enough to learn; 40, or 200 of --data."
 )
 @click.option(
-    "--steps", type=click.IntRange(min=MIN_STEPS), default=DEFAULTS.steps, show_default=True, help="Optimizer steps."
+    "--data",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder with the MNIST idx files, plain or .gz. Default: data of that shape, made on the fly.",
 )
+@click.option("--workers", type=click.IntRange(min=0, max=64), default=0, show_default=True, help="Loaders a rank.")
+@click.option(
+    "--timeline",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the phases of every rank to FILE.json (Chrome trace) and FILE.svg (picture).",
+)
+@click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Hosts that train together.")
+@click.option("--node-rank", type=click.IntRange(min=0), default=0, show_default=True, help="Which of them this is.")
+@click.option("--rendezvous", metavar="HOST:PORT", help="Where the hosts meet: an address of host 0, and a free port.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=DEFAULTS.timeout_s,
     show_default=True,
-    help="Seconds for the whole run; then the ranks are ended and the one that hangs is named.",
+    help="Seconds for each run; then the ranks are ended and the one that hangs is named.",
 )
 @output_options("text", "json")
+@simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
-    framework: str, strategy: str, steps: int, timeout: float, format_: str, output: Path | None
+    framework: str,
+    strategy: str | None,
+    devices: str | None,
+    model: str,
+    precision: str,
+    steps: int | None,
+    data: Path | None,
+    workers: int,
+    timeline: Path | None,
+    nodes: int,
+    node_rank: int,
+    rendezvous: str | None,
+    timeout: float,
+    format_: str,
+    output: Path | None,
+    profile: str | None,
+    faults: tuple[str, ...],
 ) -> int:
-    """Train a small network on two ranks and prove that the ranks agree with each other and with one process.
+    """Train a small network on two devices and prove that they agree with each other and with one device alone.
 
     Two GPUs train with NCCL, two ranks share one GPU with gloo, and without a GPU two CPU ranks train with gloo; the
     report says which. Nothing is downloaded: the data is made on the fly.
     """
+    start_simulation(profile, faults)
     from gpucheck.host import live_host
-    from gpucheck.train import judge, real_gpus, run_smoke
+    from gpucheck.run._train import with_fault
+    from gpucheck.train.wish import devices as read_devices
+    from gpucheck.train.wish import plan
 
-    host = live_host(isolated=True, deadline_s=timeout)
-    options = SmokeOptions(framework=framework, strategy=strategy, steps=steps, timeout_s=timeout)  # type: ignore[arg-type]
-    started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    host = live_host(isolated=True, deadline_s=min(timeout, NVML_SECONDS))
+    nvml = host.nvml() if devices is not None or precision != "fp32" else None
+    gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
+    try:
+        visible, number = read_devices(devices, [gpu.uuid for gpu in sorted(gpus, key=lambda gpu: gpu.pci_bus_id)])
+        meeting = _meeting(nodes, node_rank, rendezvous)
+        wish = SmokeOptions(
+            model=model,
+            precision=precision,  # type: ignore[arg-type]
+            data=str(data.resolve()) if data is not None else None,
+            workers=workers,
+            visible_devices=visible,
+            world_size=number * (meeting.count if meeting else 1),
+            timeout_s=timeout,
+            trace=timeline is not None,
+            nodes=meeting,
+        )
+        capabilities = {gpu.compute_capability for gpu in gpus if visible != "" and gpu.compute_capability}
+        runs = plan(framework, strategy, with_fault(wish), steps=steps, capabilities=sorted(capabilities))
+        _check_data(data)
+    except (LookupError, ValueError) as error:
+        raise Problem(str(error.args[0])) from error
+    started, clock = datetime.now(timezone.utc).isoformat(timespec="seconds"), time.monotonic()
+    answers = _run(host, runs)
+    report = _report(host, answers, started, time.monotonic() - clock)
+    if timeline is not None:
+        _write_timeline(timeline, answers, simulated=report["simulated"])
+    text = (
+        msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+        if format_ == "json"
+        else _text(report, answers)
+    )
+    write_result(text if output is None else click.unstyle(text), output)
+    return EXIT_STATUS[report["verdict"]]
+
+
+def _meeting(nodes: int, node_rank: int, rendezvous: str | None) -> Nodes | None:
+    from gpucheck.train.nodes import meeting, torchrun
+
+    if nodes == 1 and rendezvous is None:
+        return torchrun(os.environ)
+    if rendezvous is None:
+        raise ValueError(
+            f"--nodes {nodes}: say where the hosts meet with --rendezvous HOST:PORT, an address of host 0."
+        )
+    return meeting(nodes, node_rank, rendezvous)
+
+
+def _check_data(folder: Path | None) -> None:
+    """Before any rank starts: a damaged file is the caller's to know, not a finding about this host."""
+    if folder is None:
+        return
+    from importlib.util import find_spec
+
+    from gpucheck.train.idx import read
+
+    if find_spec("numpy") is None:
+        return  # the runs are skipped for its absence
+    try:
+        read(folder)
+    except OSError as error:
+        raise ValueError(f"--data {folder}: {error.filename}: {error.strerror}.") from error
+
+
+def _run(host: Host, runs: tuple[tuple[Strategy, SmokeOptions], ...]) -> Runs:
+    """Every run in turn; one whose framework cannot use this host's GPUs is not started."""
+    from gpucheck import train
+    from gpucheck.run._train import not_trained
+    from gpucheck.run._versions import refused, version_truth
+
+    truth = version_truth(host)
+    stopped = refused(truth)
+    answers: Runs = []
+    for strategy, options in runs:
+        if sys.stderr.isatty():
+            click.echo(
+                f"\r\033[Kgpucheck: {strategy.framework} {strategy.name} {options.variant} ...", err=True, nl=False
+            )
+        if strategy.framework in stopped and options.visible_devices != "":
+            finding = stopped[strategy.framework]
+            answers.append((strategy, None, (finding, not_trained(strategy, finding))))
+            continue
+        before = answers[-1] if answers else None
+        if before is not None and before[0] == strategy and before[1] is not None and train.is_settled(before[1]):
+            continue
+        outcome = train.run_smoke(options)
+        gpus = train.real_gpus(host) if options.visible_devices is None else None
+        answers.append((strategy, outcome, train.judge(outcome, gpus=gpus)))
     if sys.stderr.isatty():
-        click.echo(f"gpucheck: training {steps} steps on {options.world_size} ranks ...", err=True)
-    outcome = run_smoke(options)
-    findings = judge(outcome, gpus=real_gpus(host))
+        click.echo("\r\033[K", err=True, nl=False)
+    return answers
+
+
+def _report(host: Host, answers: Runs, started: str, seconds: float) -> dict[str, Any]:
     simulation = host.simulation()
-    verdict = worst(finding.verdict for finding in findings)
-    report = {
+    findings = tuple(finding for _, _, found in answers for finding in found)
+    return {
         "schema": SCHEMA,
         "host": host.system().hostname,
         "simulated": simulation is not None,
         "simulation": simulation,
         "started": started,
-        "verdict": verdict,
+        "seconds": round(seconds, 3),
+        "verdict": worst(finding.verdict for finding in findings),
         "counts": {v.value: sum(finding.verdict is v for finding in findings) for v in Verdict},
         "findings": findings,
-        "outcome": outcome,
+        "outcomes": [
+            replace(outcome, traces=()) if isinstance(outcome, SmokeResult) else outcome
+            for _, outcome, _ in answers
+            if outcome is not None
+        ],
     }
-    text = _json(report) if format_ == "json" else "\n".join(_text(report, outcome, findings, verdict)) + "\n"
-    write_result(text if output is None else click.unstyle(text), output)
-    return EXIT_STATUS[verdict]
 
 
-def _json(report: dict[str, Any]) -> str:
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+def _text(report: dict[str, Any], answers: Runs) -> str:
+    from gpucheck.render.smoke import to_text
+
+    return to_text(
+        report["host"],
+        [_part(strategy, outcome, findings) for strategy, outcome, findings in answers],
+        report["verdict"],
+        report["counts"],
+        report["seconds"],
+        simulated=report["simulated"],
+    )
 
 
-def _text(
-    report: dict[str, Any], outcome: SmokeResult | SmokeFailure, findings: tuple[Finding, ...], verdict: Verdict
-) -> Iterator[str]:
-    from gpucheck.render.words import counts_line, printable, simulated_mark, verdict_word
+def _part(strategy: Strategy, outcome: SmokeResult | SmokeFailure | None, findings: tuple[Finding, ...]) -> "Part":
+    from gpucheck.render.smoke import Part
+    from gpucheck.train.judging import facts_in_words
 
-    mark = f"  {simulated_mark('hardware; the training itself is real')}" if report["simulated"] else ""
-    title = f"gpucheck smoke  {printable(report['host'])}  {outcome.framework} {outcome.strategy}"
-    yield click.style(title, bold=True) + mark
-    if isinstance(outcome, SmokeResult):
-        yield from map(printable, _run_in_words(outcome))
-    yield ""
-    for finding in findings:
-        yield from _finding_in_words(finding)
-    yield ""
-    seconds = outcome.seconds["total"] if isinstance(outcome, SmokeResult) else outcome.seconds
-    yield f"{verdict_word(verdict, 0)}  {counts_line(report['counts'])}  in {seconds:.1f} s{mark}"
+    facts = tuple(facts_in_words(outcome)) if isinstance(outcome, SmokeResult) else ()
+    variant = f" {outcome.variant}" if outcome is not None and outcome.variant else ""
+    return Part(f"{strategy.framework} {strategy.name}{variant}: {strategy.summary}", facts, findings)
 
 
-def _run_in_words(result: SmokeResult) -> Iterator[str]:
-    from gpucheck.train.judge import ranks_in_words
+def _write_timeline(file: Path, answers: Runs, *, simulated: bool) -> None:
+    """One pair of files a run; the name of the run goes into the file's where there are several."""
+    from gpucheck.render.timeline import Span, to_chrome_trace, to_svg
 
-    yield f"{ranks_in_words(result)}: {result.placement_reason}"
-    names = [name for name in dict.fromkeys(result.device_names) if name]
-    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items() if version)
-    work = f"{result.model}, {result.steps} steps of {result.batch_per_rank} samples a rank"
-    yield f"{', '.join([*names, versions])}; {work}"
-    yield "samples/s: " + ", ".join(f"rank {i} {rate:.0f}" for i, rate in enumerate(result.samples_per_s))
-    yield "seconds: " + ", ".join(f"{phase} {result.seconds.get(phase, 0.0):.2f}" for phase in PHASES)
-
-
-def _finding_in_words(finding: Finding) -> Iterator[str]:
-    from gpucheck.render.words import printable, value, verdict_word
-
-    wanted = f", wanted {value(finding, finding.wanted)}" if finding.wanted is not None else ""
-    subject = f"{finding.subject}: " if finding.subject != "host" else ""
-    yield f"{verdict_word(finding.verdict)} " + printable(f"{subject}{value(finding, finding.seen)}{wanted}")
-    if finding.verdict is not Verdict.PASS:
-        yield f"        why    {printable(finding.why)}"
-    if finding.fix:
-        yield f"        do     {printable(finding.fix)}"
-    if finding.cause:
-        yield f"        cause  {finding.cause} ({finding.confidence or 'possible'})"
-    if finding.verdict in (Verdict.FAIL, Verdict.UNKNOWN):
-        for line in finding.evidence:
-            yield f"        saw    {printable(line)}"
+    traced = [(s, o) for s, o, _ in answers if isinstance(o, SmokeResult) and o.traces]
+    for strategy, outcome in traced:
+        begin = min(span.start for trace in outcome.traces for span in trace)
+        spans = [
+            Span(rank, span.phase, span.step, span.start - begin, span.end - span.start)
+            for rank, trace in enumerate(outcome.traces)
+            for span in trace
+        ]
+        title = f"{strategy.framework} {strategy.name} {outcome.variant}".strip()
+        stem = file.with_suffix("") if file.suffix in (".json", ".svg") else file
+        if len(traced) > 1:
+            stem = stem.with_name(f"{stem.name}-{title.replace(' ', '-')}")
+        write_result(to_chrome_trace(title, spans, simulated=simulated), stem.with_name(f"{stem.name}.json"))
+        write_result(to_svg(title, spans, simulated=simulated), stem.with_name(f"{stem.name}.svg"))

@@ -5,7 +5,14 @@ from typing import Any
 
 import click
 
-from gpucheck.cli._common import Problem, output_options, simulation_options, write_result
+from gpucheck.cli._common import (
+    Problem,
+    output_options,
+    recording_option,
+    replay_mark,
+    simulation_options,
+    write_result,
+)
 from gpucheck.cli._stack import (
     EXIT_IMPOSSIBLE,
     EXIT_UNKNOWN,
@@ -50,15 +57,15 @@ def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: 
 
     def work() -> Any:
         asked = asked_kind(**kind)
-        return asked.simulation, stack.resolve_target(asked.target, wish_of(wanted, prefer))
+        return asked.simulation, asked.mark, stack.resolve_target(asked.target, wish_of(wanted, prefer))
 
-    simulation, found = guarded(work)
+    simulation, mark, found = guarded(work)
     if isinstance(found, stack.Refusal):
         refuse(found, format_)
     if format_ == "json":
         click.echo(as_json(found, simulated=True, simulation=simulation) if simulation else as_json(found))
     else:
-        click.echo(marked(stack_text(found), simulation))
+        click.echo(mark + marked(stack_text(found), simulation))
 
 
 @COMMAND.command("explain")
@@ -95,11 +102,11 @@ def explain_command(
 
     def work() -> Any:
         if lock_file is not None:
-            return None, *locked_set(lock_file, group, host)
+            return None, "", *locked_set(lock_file, group, host)
         asked, wish = asked_kind(**kind), wish_of(wanted, prefer)
-        return asked.simulation, asked.target, wish, stack.resolve_target(asked.target, wish)
+        return asked.simulation, asked.mark, asked.target, wish, stack.resolve_target(asked.target, wish)
 
-    simulation, target, wish, found = guarded(work)
+    simulation, mark, target, wish, found = guarded(work)
     if isinstance(found, stack.Refusal):
         refuse(found, format_)
     explanations = explain(target, wish, found, part)
@@ -107,7 +114,7 @@ def explain_command(
         answer = {"schema": SCHEMA, "simulated": simulation is not None, "components": explanations}
         click.echo(as_json(answer))
     else:
-        click.echo(marked(explain_text(explanations), simulation))
+        click.echo(mark + marked(explain_text(explanations), simulation))
 
 
 @COMMAND.command("lock")
@@ -207,6 +214,7 @@ def plan_command(lock_file: Path, host: str | None, group: str | None, format_: 
 @click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
 @click.option("-v", "--verbose", is_flag=True, help="Spell out passes and show all evidence.")
 @output_options("text", "json")
+@recording_option
 @simulation_options
 def check_command(
     lock_file: Path | None,
@@ -218,6 +226,7 @@ def check_command(
     output: Path | None,
     profile: str | None,
     faults: tuple[str, ...],
+    recording: Path | None,
 ) -> None:
     """Compare this host with what was locked for it: packages, holds, kernel modules, fabric manager, wheels.
 
@@ -230,9 +239,11 @@ def check_command(
 
     if host and lock_file is None:
         raise Problem("--host names a host in a lock: add --lock FILE.")
+    if import_torch and recording is not None:
+        raise Problem("--import-torch asks the torch of this machine, and --from replays another. Give one of them.")
 
     def work() -> Any:
-        machine = this_host(profile, faults)
+        machine = this_host(profile, faults) if recording is None else this_host(profile, faults, recording)
         if lock_file is None:
             return machine, None, ""
         return machine, *planned(lock_file, host=host or machine.system().hostname)
@@ -243,7 +254,8 @@ def check_command(
     if isinstance(plan, stack.Refusal):
         refuse(plan, format_, where)
     report = checked(machine, plan, str(lock_file), import_torch=import_torch, strict=strict)
-    text = render.to_json(report) if format_ == "json" else render.to_text(report, verbose=verbose)
+    shown = replay_mark(machine) + render.to_text(report, verbose=verbose)
+    text = render.to_json(report) if format_ == "json" else shown
     write_result(text if output is None else click.unstyle(text), output)
     raise SystemExit(EXIT_STATUS[report.verdict])
 

@@ -1,21 +1,26 @@
-"""Show how the GPUs are connected and what each pair should reach; also reads pasted nvidia-smi topo -m output."""
+"""Show how the GPUs are connected and what each pair should reach; also reads other tools' dumps of a topology."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from shutil import get_terminal_size
 
 import click
 from msgspec.structs import replace
 
-from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
+from gpucheck.cli._common import (
+    Problem,
+    open_host,
+    output_options,
+    recording_option,
+    replay_mark,
+    simulation_options,
+    write_result,
+)
 from gpucheck.model.finding import Finding
 from gpucheck.model.host import Host
 from gpucheck.model.readings import NvmlFailure
 from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
-
-if TYPE_CHECKING:
-    from gpucheck.topology import Cpu
 
 EXIT_UNKNOWN = EXIT_STATUS[Verdict.UNKNOWN]
 SIMULATE = "gpucheck topo --simulate hgx-h100-x8"
@@ -30,43 +35,93 @@ CAUSE = {9: "driver-not-loaded", 12: "driver-not-loaded", 18: "driver-mismatch",
     metavar="FILE",
     help="Read another tool's dump instead of this machine; - is stdin. The kind is recognised.",
 )
+@click.option("--best", type=click.IntRange(min=1), metavar="K", help="Choose the best K GPUs for one job.")
+@click.option("--tree", is_flag=True, help="Show the PCIe and NVLink tree instead of the matrix.")
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write a drawing of the machine as well.",
+)
 @click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
 @output_options("text", "json")
+@recording_option
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     source: str | None,
+    best: int | None,
+    tree: bool,
+    svg: Path | None,
     strict: bool,
     timeout: float,
     format_: str,
     output: Path | None,
     profile: str | None,
     faults: tuple[str, ...],
+    recording: Path | None,
 ) -> int:
-    """Show the GPU topology matrix of this machine, of a simulated one, or of a pasted dump.
+    """Show the GPU topology matrix of this machine, of a simulated one, of a recording, or of a pasted dump.
 
     The classes are those of nvidia-smi topo -m. NVML and sysfs are asked independently, and a disagreement is reported.
     """
-    if source is not None and (profile is not None or faults):
-        raise Problem("--import reads a file and --simulate a machine. Give one of them.")
+    if source is not None and (profile is not None or faults or recording is not None):
+        raise Problem("--import reads a dump, --simulate makes a machine, --from replays one. Give one of them.")
+    mark = ""
     if source is None:
-        topology, about = _live(profile, faults, timeout)
+        host = open_host(profile, faults, recording, deadline_s=timeout, health=False)
+        topology, about = look(host)
+        mark = replay_mark(host)
     else:
         topology, about = _imported(source), ""
-    from gpucheck.render import topology as render
+    topology = _advised(topology, best)
+    if svg is not None:
+        from gpucheck.render.topology_svg import to_svg
 
-    text = render.to_json(topology) if format_ == "json" else render.to_text(topology, about=about)
+        write_result(to_svg(topology, about=about), svg)
+    width = None if output else _columns()
+    text = _report(topology, about, format_, width, tree=tree, best=best is not None)
+    text = text if format_ == "json" else mark + text
     write_result(text if output is None else click.unstyle(text), output)
     judged = [finding.verdict for finding in topology.findings if finding.verdict is not Verdict.SKIP]
     return EXIT_STATUS[worst(judged, strict=strict)] if judged else 0
 
 
+def _report(topology: Topology, about: str, format_: str, width: int | None, *, tree: bool, best: bool) -> str:
+    """The topology in the form that was asked for; width as in the renderers."""
+    from gpucheck.render import topology as render
+
+    if format_ == "json":
+        return render.to_json(topology)
+    if tree:
+        from gpucheck.render.topology_tree import to_tree
+
+        return to_tree(topology, about=about, width=width)
+    return render.to_text(topology, about=about, width=width, best=best)
+
+
+def _advised(topology: Topology, best: int | None) -> Topology:
+    from gpucheck.topology import with_advice
+
+    if not topology.gpus:
+        return topology
+    try:
+        return with_advice(topology, best)
+    except ValueError as error:
+        raise Problem(f"--best: {error}") from error
+
+
+def _columns() -> int | None:
+    """The terminal's; None where the output goes to a file or a program, which wants every line whole."""
+    return get_terminal_size().columns if sys.stdout.isatty() else None
+
+
 def _imported(source: str) -> Topology:
     from gpucheck import imports
-    from gpucheck.topology import with_expectations
+    from gpucheck.topology import with_expectations, with_sketch
 
     try:
-        return with_expectations(imports.read(_bytes(source, imports.MAX_BYTES + 1)))
+        return with_expectations(with_sketch(imports.read(_bytes(source, imports.MAX_BYTES + 1))))
     except (OSError, ValueError) as error:
         raise _unreadable("stdin" if source == "-" else source, error) from error
 
@@ -85,16 +140,15 @@ def _unreadable(name: str, error: Exception) -> Problem:
     if isinstance(error, ImportProblem):
         return Problem(f"{name}: {error}", EXIT_UNKNOWN)
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return Problem(f"{name}: cannot be read: {why}. Give a file that holds nvidia-smi topo -m output.", EXIT_UNKNOWN)
+    return Problem(
+        f"{name}: cannot be read: {why}. Give a file with nvidia-smi topo -m output or NCCL topology XML.", EXIT_UNKNOWN
+    )
 
 
-def _live(profile: str | None, faults: tuple[str, ...], timeout: float) -> tuple[Topology, str]:
-    """The topology of this machine, and what is simulated about it in words."""
-    start_simulation(profile, faults)
-    from gpucheck.host import live_host
-    from gpucheck.topology import build
+def look(host: Host) -> tuple[Topology, str]:
+    """The topology of a host, and what is simulated about it in words."""
+    from gpucheck.topology import build, identify
 
-    host = live_host(isolated=True, deadline_s=timeout)
     simulation, reading, pci = host.simulation(), host.nvml(), host.pci()
     simulated = simulation is not None
     about = ", ".join((simulation.profile, *simulation.faults)) if simulation else ""
@@ -103,16 +157,10 @@ def _live(profile: str | None, faults: tuple[str, ...], timeout: float) -> tuple
         return _nothing(_no_nvml(reading, shown), simulated), about
     if not reading.gpus:
         return _nothing(_no_gpu(shown), simulated), about
-    topology = build(reading, pci, simulated, cpu=_cpu(host))
+    cpu = identify(host.read_text("/proc/cpuinfo"))
+    topology = build(reading, pci, simulated, cpu=cpu, virtual=host.system().virtual)
     unlisted = _unlisted(host, {gpu.pci_bus_id for gpu in reading.gpus})
     return replace(topology, findings=(*topology.findings, *unlisted)), about
-
-
-def _cpu(host: Host) -> "Cpu | None":
-    """A simulated machine has no CPU: that of the machine underneath is not beside its GPUs."""
-    from gpucheck.topology import identify
-
-    return identify(host.read_text("/proc/cpuinfo")) if host.simulation() is None else None
 
 
 def _unlisted(host: Host, listed: set[str]) -> list[Finding]:

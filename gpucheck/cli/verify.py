@@ -1,69 +1,93 @@
 """Judge this host: driver, GPUs, links, fabric, installed stack, and a real training run."""
 
-import sys
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
+from gpucheck.cli._common import (
+    Problem,
+    open_host,
+    output_options,
+    progress,
+    progress_end,
+    recording_option,
+    replay_mark,
+    simulation_options,
+    write_result,
+)
 from gpucheck.model import EXIT_STATUS
+
+if TYPE_CHECKING:
+    from gpucheck.run import Level
 
 
 @click.command()
 @click.option(
     "--level",
-    type=click.Choice(["quick", "standard"]),
+    type=click.Choice(["quick", "standard", "full"]),
     default="standard",
     show_default=True,
-    help="quick reads and judges; standard also trains on two ranks.",
+    help="quick reads and judges; standard also trains on two ranks and copies; full trains in every way there is.",
 )
 @click.option("--only", multiple=True, metavar="NAME|TAG", help="Run only these steps. Repeatable.")
 @click.option("--skip", multiple=True, metavar="NAME|TAG", help="Leave these steps out. Repeatable.")
 @click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
+@click.option("--list", "listed", is_flag=True, help="Show all steps with tags, level and cost, and end.")
 @click.option("-v", "--verbose", is_flag=True, help="Spell out passes and show all evidence.")
-@output_options("text", "json")
+@output_options("text", "json", "junit", "nagios", "prometheus", "html", "all", folder=True)
+@recording_option
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
-    level: str,
+    level: "Level",
     only: tuple[str, ...],
     skip: tuple[str, ...],
     strict: bool,
     timeout: float,
+    listed: bool,
     verbose: bool,
     format_: str,
     output: Path | None,
     profile: str | None,
     faults: tuple[str, ...],
+    recording: Path | None,
 ) -> int:
-    """Judge this host, or a simulated one.
+    """Judge this host, a simulated one, or a recording.
 
     Every finding says what was seen, what was wanted, why, and what to do. Nothing on the host is changed.
     """
-    start_simulation(profile, faults)
+    if listed:
+        return _list(format_, output)
+    from gpucheck.cli import _verify_output
+
+    _verify_output.refuse(format_, output)
+    host = open_host(profile, faults, recording, deadline_s=timeout)
     from gpucheck import run
-    from gpucheck.host import live_host
-    from gpucheck.render import report as render
 
     steps = run.all_steps()
     try:
-        chosen = run.select(steps, quick=level == "quick", only=only, skip=skip)
+        chosen = run.select(steps, level=level, only=only, skip=skip)
     except LookupError as error:
         raise Problem(_unknown_step(str(error.args[0]), steps)) from error
     if not chosen:
         raise Problem("--only and --skip leave nothing to run. Take one of them away.")
-    report = run.verify(live_host(isolated=True, deadline_s=timeout), chosen, strict=strict, progress=_progress)
-    if sys.stderr.isatty():
-        click.echo("\r\033[K", err=True, nl=False)
-    text = render.to_json(report) if format_ == "json" else render.to_text(report, verbose=verbose)
-    write_result(text if output is None else click.unstyle(text), output)
+    report = run.verify(host, chosen, strict=strict, progress=progress)
+    progress_end()
+    _verify_output.write(report, format_, output, mark=replay_mark(host), verbose=verbose)
     return EXIT_STATUS[report.verdict]
 
 
-def _progress(step: str) -> None:
-    if sys.stderr.isatty():
-        click.echo(f"\r\033[Kgpucheck: {step} ...", err=True, nl=False)
+def _list(format_: str, output: Path | None) -> int:
+    from gpucheck import run
+    from gpucheck.run import _listing
+
+    if format_ not in ("text", "json"):
+        raise Problem(f"--list has no format {format_}: it is text or json.")
+    found = _listing.listing(run.all_steps())
+    write_result(_listing.to_json(found) if format_ == "json" else _listing.to_text(found), output)
+    return 0
 
 
 def _unknown_step(word: str, steps: tuple[object, ...]) -> str:

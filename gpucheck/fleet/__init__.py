@@ -1,5 +1,7 @@
-"""Many hosts' reports as one: a row a host, nothing dropped."""
+"""Many hosts' reports as one: a row a host, nothing dropped, and what only many hosts together can tell."""
 
-from gpucheck.fleet.merge import merge, read_reports
+from gpucheck.fleet.merge import merge, shard
+from gpucheck.fleet.read import read_file, read_reports, read_stream, report_files
+from gpucheck.fleet.row import row
 
-__all__ = ["merge", "read_reports"]
+__all__ = ["merge", "read_file", "read_reports", "read_stream", "report_files", "row", "shard"]

@@ -1,95 +1,169 @@
-"""Merge host reports. What cannot be read, is missing or stands twice is a row of its own, never left out."""
+"""Many rows as one fleet. What is missing, stands twice or disagrees with itself is named, never left out."""
 
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections import defaultdict
+from collections.abc import Iterable
+from datetime import datetime, timedelta, timezone
+from typing import Literal
 
 import msgspec
 
-from gpucheck.model import Finding, FleetReport, FleetRow, Report, Verdict, worst
-from gpucheck.model.report import SCHEMA as REPORT_SCHEMA
+from gpucheck.fleet.causes import common_causes
+from gpucheck.fleet.compare import changes
+from gpucheck.fleet.decode import problem
+from gpucheck.fleet.drift import drift
+from gpucheck.fleet.labels import Labels, labelled
+from gpucheck.fleet.outliers import find_outliers, with_outliers
+from gpucheck.model import FleetProblem, FleetReport, FleetRow, Shard, Verdict, worst
 
-# A report of an 8-GPU host is about 60 kB; anything near this is not one.
-MAX_BYTES = 16 * 1024 * 1024
-
-
-def read_reports(paths: Iterable[Path]) -> Iterator[FleetRow]:
-    """A row for each report file. A file that is no report becomes an UNKNOWN row that says why."""
-    for path in paths:
-        try:
-            if path.stat().st_size > MAX_BYTES:
-                yield _unreadable(path, f"larger than {MAX_BYTES // 2**20} MiB, so it is no host report")
-                continue
-            report = msgspec.json.decode(path.read_bytes(), type=Report)
-        except OSError as error:
-            yield _unreadable(path, error.strerror or str(error))
-        except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-            yield _unreadable(path, f"not a host report: {error}")
-        else:
-            if report.schema != REPORT_SCHEMA:
-                yield _unreadable(path, f"schema {report.schema!r}, this gpucheck reads {REPORT_SCHEMA!r}")
-            else:
-                yield row(report)
+# Clocks of a healthy fleet agree to a second; reports travel for minutes.
+SKEW = timedelta(minutes=5)
+STALE = timedelta(days=7)
+# Kinds of problem after which nobody can say how the host is.
+NOT_KNOWN = ("conflict", "clock")
 
 
-def merge(rows: Iterable[FleetRow], expected: Iterable[str] = ()) -> FleetReport:
-    """Sort rows by host, add an UNKNOWN row for every expected host without one, and mark hosts that stand twice."""
-    rows = list(rows)
-    seen = [r.host for r in rows]
-    rows += [_missing(host) for host in dict.fromkeys(expected) if host not in seen]
-    rows = [_twice(r) if seen.count(r.host) > 1 else r for r in rows]
-    verdicts = [r.verdict for r in rows]
+def merge(
+    rows: Iterable[FleetRow],
+    expected: Iterable[str] = (),
+    *,
+    labels: Labels | None = None,
+    previous: FleetReport | None = None,
+    now: datetime | None = None,
+    strict: bool = False,
+) -> FleetReport:
+    """One row a host (its newest report), compared with each other and with the previous merge.
+
+    expected: hosts that must have a report; one without is an UNKNOWN row. labels: attributes by host.
+    now: what the time is here, against which clocks are judged; None does not judge them.
+    """
+    hosts, problems = _one_each(_ordered(rows), now)
+    missing = [_missing(host) for host in dict.fromkeys(expected) if host not in hosts]
+    problems += [FleetProblem(kind="missing", subject=row.host, text=f"{row.host}: no report.") for row in missing]
+    named = labelled(sorted([*hosts.values(), *missing], key=lambda row: row.host), labels or {})
+    problems += _shared_gpus(named)
+    metrics, outliers = find_outliers(named)
+    named = with_outliers(named, outliers)
+    verdicts = [row.verdict for row in named]
     return FleetReport(
-        verdict=worst(verdicts),
-        simulated=any(r.simulated for r in rows),
-        hosts=tuple(sorted(rows, key=lambda r: (r.host, r.started or ""))),
+        verdict=worst(verdicts, strict=strict),
+        simulated=any(row.simulated for row in named),
+        hosts=tuple(named),
         counts={v.value: verdicts.count(v) for v in Verdict if v is not Verdict.SKIP},
+        started=max((row.started for row in named if row.started), default=None),
+        problems=tuple(sorted(problems, key=lambda p: (p.kind, p.subject, p.text))),
+        metrics=metrics,
+        outliers=outliers,
+        drift=drift(named),
+        causes=common_causes(named, outliers),
+        changes=changes(previous, named) if previous else (),
     )
 
 
-def row(report: Report) -> FleetRow:
-    """What the fleet keeps of one report."""
-    rank = [Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN]
-    problems = sorted((f for f in report.findings if f.verdict in rank), key=lambda f: rank.index(f.verdict))
-    names = [gpu.name or "GPU" for gpu in report.topology.gpus] if report.topology else []
-    training = [f for f in report.findings if f.check.startswith("smoke-")]
-    return FleetRow(
-        host=report.host,
-        verdict=report.verdict,
-        simulated=report.simulated,
-        simulation=report.simulation.profile if report.simulation else None,
-        system=report.system.os_name,
-        driver=report.versions.get("driver"),
-        gpus=", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or None,
-        training=_training(report, worst(f.verdict for f in training)) if training else None,
-        started=report.started,
-        seconds=report.seconds,
-        counts=report.counts,
-        problems=tuple(problems),
-        stand_ins=report.simulation.stand_ins if report.simulation else (),
+def shard(rows: Iterable[FleetRow]) -> Shard:
+    """Rows to be merged later, by another reader."""
+    return Shard(rows=tuple(_ordered(rows)))
+
+
+def _ordered(rows: Iterable[FleetRow]) -> list[FleetRow]:
+    """In an order that does not depend on who read what first, so that shards add up to what one reader sees."""
+    return sorted(rows, key=lambda r: (r.host, r.started or "", r.digest or "", r.source or ""))
+
+
+def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, FleetRow], list[FleetProblem]]:
+    """The row that counts for each host, and a problem for everything that had to be decided."""
+    by_host: dict[str, list[FleetRow]] = defaultdict(list)
+    problems: list[FleetProblem] = []
+    for row in rows:
+        by_host[row.host].append(row)
+        if row.digest is None:
+            text = str(row.problems[0].seen) if row.problems else row.host
+            problems.append(FleetProblem(kind="unreadable", subject=row.source or row.host, text=f"{text}."))
+    newest = max((t for row in rows if (t := _time(row)) and (now is None or t <= now + SKEW)), default=None)
+    chosen: dict[str, FleetRow] = {}
+    for host, candidates in by_host.items():
+        winner = max(candidates, key=lambda row: _rank(row, now))
+        found = [*_about_time(winner, now, newest), *_about_others(winner, candidates)]
+        problems += found
+        unsure = [p for p in found if p.kind in NOT_KNOWN]
+        chosen[host] = _unsure(winner, unsure) if unsure else winner
+    return chosen, problems
+
+
+def _rank(row: FleetRow, now: datetime | None) -> tuple[bool, bool, float, str, str]:
+    """A readable report beats none, a believable clock beats one from the future, then the newest wins."""
+    time = _time(row)
+    future = bool(now and time and time > now + SKEW)
+    return row.digest is not None, not future, time.timestamp() if time else 0.0, row.digest or "", row.source or ""
+
+
+def _about_time(row: FleetRow, now: datetime | None, newest: datetime | None) -> list[FleetProblem]:
+    if row.digest is None:
+        return []
+    time = _time(row)
+    if time is None:
+        text = f"{row.host}: its report does not say when it was made ({row.started!r}); run verify again."
+        return [FleetProblem(kind="clock", subject=row.host, text=text)]
+    if now and time > now + SKEW:
+        text = f"{row.host}: its report was made {_span(time - now)} in the future: set its clock, run verify again."
+        return [FleetProblem(kind="clock", subject=row.host, text=text)]
+    if newest and newest - time > STALE:
+        text = f"{row.host}: its report is {_span(newest - time)} older than the newest: run verify again."
+        return [FleetProblem(kind="stale", subject=row.host, text=text)]
+    return []
+
+
+def _about_others(winner: FleetRow, candidates: list[FleetRow]) -> list[FleetProblem]:
+    """Name what lost: the same report again, an older one, or one that contradicts the winner."""
+    found: list[FleetProblem] = []
+    kind: Literal["duplicate", "conflict"]
+    for other in candidates:
+        if other is winner or other.digest is None:
+            continue
+        told = f"{other.source or 'another report'} (started {other.started})"
+        if other.digest == winner.digest:
+            kind, text = "duplicate", f"the same report again: {other.source}."
+        elif other.started == winner.started:
+            kind, text = "conflict", f"{told} says it started at the same time and differs: which is right?"
+        elif _other_machine(other, winner):
+            kind, text = "conflict", f"{told} is of another machine: two hosts have this name."
+        else:
+            kind, text = "duplicate", f"{told} is older than {winner.source or 'the newest'} and does not count."
+        found.append(FleetProblem(kind=kind, subject=winner.host, text=f"{winner.host}: {text}"))
+    return found
+
+
+def _other_machine(one: FleetRow, other: FleetRow) -> bool:
+    """No GPU in common, both having some: a card is replaced one at a time, so these are two machines."""
+    return bool(one.gpu_uuids and other.gpu_uuids) and not set(one.gpu_uuids) & set(other.gpu_uuids)
+
+
+def _shared_gpus(rows: Iterable[FleetRow]) -> list[FleetProblem]:
+    """One real GPU in the reports of two hosts: one of them has the other's report, or a name of its own twice."""
+    seen: dict[str, str] = {}
+    found: dict[tuple[str, str], FleetProblem] = {}
+    for row in rows:
+        for uuid in row.gpu_uuids if not row.simulated else ():
+            first = seen.setdefault(uuid, row.host)
+            if first != row.host:
+                text = (
+                    f"{row.host}: its GPU {uuid} is also in the report of {first}: one report is of the other machine."
+                )
+                found.setdefault((first, row.host), FleetProblem(kind="conflict", subject=row.host, text=text))
+    return list(found.values())
+
+
+def _unsure(row: FleetRow, problems: list[FleetProblem]) -> FleetRow:
+    findings = tuple(
+        problem(p.text, "the report cannot be trusted as it stands", "set the clock or remove the wrong report")
+        for p in problems
     )
-
-
-def _training(report: Report, verdict: Verdict) -> str:
-    """The training verdict with what it was trained on: a pass on CPU ranks says nothing about the GPUs."""
-    run = next((m for name, m in report.measurements.items() if name.startswith("smoke-")), {})
-    devices = run.get("devices")
-    if not isinstance(devices, list | tuple) or not devices:
-        return verdict.value
-    kind = "CPU ranks" if run.get("placement") == "cpu" else "GPU ranks"
-    return f"{verdict.value} ({len(devices)} {kind})"
-
-
-def _problem(seen: str, why: str, fix: str) -> Finding:
-    return Finding(check="report", verdict=Verdict.UNKNOWN, subject="host", seen=seen, why=why, fix=fix)
-
-
-def _unreadable(path: Path, reason: str) -> FleetRow:
-    finding = _problem(f"{path.name}: {reason}", "this file holds no report that can be merged", "run verify again")
-    return FleetRow(host=path.name.removesuffix(".json"), verdict=Verdict.UNKNOWN, problems=(finding,))
+    return msgspec.structs.replace(
+        row, verdict=worst([row.verdict, Verdict.UNKNOWN]), problems=(*row.problems, *findings)
+    )
 
 
 def _missing(host: str) -> FleetRow:
-    finding = _problem(
+    finding = problem(
         "no report",
         "the host was unreachable, or provisioning or verification stopped before its report was fetched",
         f"read the run's messages about {host}, repair it, then run verify again",
@@ -97,8 +171,14 @@ def _missing(host: str) -> FleetRow:
     return FleetRow(host=host, verdict=Verdict.UNKNOWN, problems=(finding,))
 
 
-def _twice(r: FleetRow) -> FleetRow:
-    finding = _problem(
-        f"another report of {r.host}", "two reports claim this host, so one of them is stale", "remove the stale file"
-    )
-    return msgspec.structs.replace(r, verdict=worst([r.verdict, Verdict.UNKNOWN]), problems=(*r.problems, finding))
+def _time(row: FleetRow) -> datetime | None:
+    try:
+        time = datetime.fromisoformat((row.started or "").replace("Z", "+00:00"))
+        return (time if time.tzinfo else time.replace(tzinfo=timezone.utc)).astimezone(timezone.utc)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _span(delta: timedelta) -> str:
+    minutes = int(delta.total_seconds() // 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2880 else f"{minutes // 1440} days"

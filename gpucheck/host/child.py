@@ -1,5 +1,7 @@
 """Ask NVML through a child process with a deadline: whatever the child does, the answer is a value and in time."""
 
+import atexit
+import fcntl
 import os
 import selectors
 import signal
@@ -7,16 +9,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 
 from gpucheck.model import NvmlFailure, NvmlReading
 
-CHILD = (sys.executable, "-m", "gpucheck.host.nvml_child")
 DIED, LATE = -1, -2  # gpucheck.model.NvmlFailure.code
 # A killed child that sits in the driver (state D) cannot go before the driver lets it: it is left behind.
 GRACE_S = 0.2
 TAIL_BYTES = 2000
+PIPE_BYTES = 1 << 20  # what Linux grants everybody by default: /proc/sys/fs/pipe-max-size
+START = (
+    "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); "
+    "from gpucheck.host.nvml_child import main; main(int(sys.argv[2]), sys.argv[3])"
+)
 
 
 class _Transcript:
@@ -39,33 +47,72 @@ class _Transcript:
                 self.answer = rest
 
 
-def ask_child(deadline_s: float, command: Sequence[str] = CHILD) -> NvmlReading | NvmlFailure:
-    """Run the child and return its answer, or why there is none; never later than the deadline plus a moment."""
-    receive, send = os.pipe()
-    try:
-        child = subprocess.Popen(
-            [*command, str(send)],
-            pass_fds=(send,),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-    except OSError as error:
-        os.close(receive)
-        return NvmlFailure(call="start of the NVML child", code=DIED, name="ChildNotStarted", detail=str(error))
-    finally:
-        os.close(send)
-    seen = _Transcript()
-    in_time = False
-    try:
-        in_time = _listen(child, receive, seen, time.monotonic() + deadline_s)
-    finally:
-        os.close(receive)
-        status = _end(child, patient=in_time)
-    if seen.answer is not None:
-        return _decode(seen)
-    return _died(seen, status) if in_time else _late(seen, deadline_s)
+def ask_child(
+    deadline_s: float, command: Sequence[str] | None = None, *, health: bool = True
+) -> NvmlReading | NvmlFailure:
+    """Run the child and return its answer, or why there is none; never later than the deadline plus a moment.
+
+    health: as in gpucheck.host.nvml.read.
+    """
+    return NvmlChild(deadline_s, command, health=health).answer()
+
+
+def child_command() -> list[str]:
+    """The interpreter without ``site``, which costs more than asking NVML does; it gets our own module path instead."""
+    package_root = str(Path(__file__).parents[2])
+    path = os.pathsep.join(dict.fromkeys([package_root, *(part for part in sys.path if part)]))
+    return [sys.executable, "-S", "-c", START, path]
+
+
+class NvmlChild:
+    """A child that asks NVML while we do something else. The deadline runs from its start."""
+
+    def __init__(self, deadline_s: float, command: Sequence[str] | None = None, *, health: bool = True) -> None:
+        self.deadline_s = deadline_s
+        self.deadline = time.monotonic() + deadline_s
+        self.failure: NvmlFailure | None = None
+        self.receive, send = os.pipe()
+        _widen(send)
+        try:
+            self.child = subprocess.Popen(
+                [*(child_command() if command is None else command), str(send), "health" if health else "identity"],
+                pass_fds=(send,),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+            atexit.register(self.child.kill)  # where nobody came to ask for the answer
+        except OSError as error:
+            os.close(self.receive)
+            self.failure = NvmlFailure(
+                call="start of the NVML child", code=DIED, name="ChildNotStarted", detail=str(error)
+            )
+        finally:
+            os.close(send)
+
+    def answer(self) -> NvmlReading | NvmlFailure:
+        """The answer, or why there is none. To be asked once."""
+        if self.failure is not None:
+            return self.failure
+        seen = _Transcript()
+        in_time = False
+        try:
+            # What is there already is heard, however late we come for it.
+            in_time = _listen(self.child, self.receive, seen, max(self.deadline, time.monotonic() + GRACE_S))
+        finally:
+            os.close(self.receive)
+            status = _end(self.child, patient=in_time)
+            atexit.unregister(self.child.kill)
+        if seen.answer is not None:
+            return _decode(seen)
+        return _died(seen, status) if in_time else _late(seen, self.deadline_s)
+
+
+def _widen(pipe: int) -> None:
+    """Room for every call of a large machine, so that the child need not wait until we have time to listen."""
+    with suppress(OSError):  # the kernel's limit for unprivileged users was lowered: then it waits
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def _listen(child: subprocess.Popen[bytes], receive: int, seen: _Transcript, deadline: float) -> bool:

@@ -4,7 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from gpucheck.host.pci import text
+from gpucheck.host.files import text
 from gpucheck.model import DriverState
 
 # Where DKMS on Ubuntu and on the CentOS family puts the module; a packaged one is below kernel/.
@@ -53,6 +53,13 @@ def _stand_in(modules: Path) -> dict[str, str]:
             pairs = (line.partition("=") for line in words.splitlines() if "=" in line)
             return {key.strip(): value.strip() for key, _, value in pairs}
     return {}
+
+
+def module_version(root: Path, kernel: str, *, simulated: bool) -> str | None:
+    """The version of the nvidia module that is installed for a kernel, None where there is none."""
+    if simulated:
+        return _stand_in(root / "lib/modules" / kernel).get("version")
+    return (output(["modinfo", "-k", kernel, "-F", "version", "nvidia"]) or "").strip() or None
 
 
 def _modinfo(kernel: str) -> dict[str, str]:

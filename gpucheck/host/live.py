@@ -1,5 +1,6 @@
-"""The machine we run on, asked at most once for each thing."""
+"""The machine we run on, asked at most once for each thing. What reads a thing is imported when it is asked for."""
 
+import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar, cast
@@ -7,14 +8,16 @@ from typing import TypeVar, cast
 import msgspec
 
 from gpucheck.host import simulated
-from gpucheck.host.child import ask_child
-from gpucheck.host.driver import read_driver
-from gpucheck.host.packages import read_packages, read_python_packages, read_services
-from gpucheck.host.pci import read_pci
-from gpucheck.host.system import os_release, read_system
+from gpucheck.host.child import NvmlChild
+from gpucheck.host.files import folder_names
 from gpucheck.model import (
+    DkmsModule,
     DriverState,
     Host,
+    InstalledKernel,
+    KernelLog,
+    Limits,
+    LoaderLibrary,
     NvmlFailure,
     NvmlReading,
     PackageVersion,
@@ -25,16 +28,30 @@ from gpucheck.model import (
 
 Answer = TypeVar("Answer")
 # Of a simulated machine these belong to the hardware: what is not in its tree is not there.
-HARDWARE = ("/sys/", "/proc/driver/", "/proc/modules", "/proc/cmdline", "/lib/modules/")
+HARDWARE = (
+    "/sys/",
+    "/dev/",
+    "/proc/driver/",
+    "/proc/modules/",
+    "/proc/cmdline/",
+    "/proc/cpuinfo/",
+    "/lib/modules/",
+    "/var/lib/dkms/",
+)
 
 
-def live_host(*, isolated: bool, deadline_s: float) -> Host:
+def live_host(*, isolated: bool, deadline_s: float, health: bool = True, begin: bool = False) -> Host:
     """This machine, or the simulated one that the environment names.
 
     isolated: ask NVML in a child process, so that a hang or a crash becomes an NvmlFailure.
     deadline_s: how long that child may take.
+    health: also ask NVML how each GPU is; without it the pass is half as long and Gpu.health is empty.
+    begin: ask NVML at once, while the caller does other things.
     """
-    return LiveHost(isolated=isolated, deadline_s=deadline_s, machine=simulated.machine_directory())
+    host = LiveHost(isolated=isolated, deadline_s=deadline_s, machine=simulated.machine_directory(), health=health)
+    if begin:
+        host.begin()
+    return host
 
 
 class LiveHost:
@@ -45,17 +62,32 @@ class LiveHost:
     """
 
     def __init__(
-        self, *, isolated: bool, deadline_s: float, machine: Path | None = None, system_root: Path = Path("/")
+        self,
+        *,
+        isolated: bool,
+        deadline_s: float,
+        machine: Path | None = None,
+        system_root: Path = Path("/"),
+        health: bool = True,
     ) -> None:
         self.isolated = isolated
         self.deadline_s = deadline_s
         self.machine = machine
         self.system_root = system_root
+        self.health = health
         self.root = system_root if machine is None else machine / "root"
+        self._child: NvmlChild | None = None
         self._answers: dict[object, object] = {}
+
+    def begin(self) -> None:
+        """Start to ask NVML, for a caller that will certainly want its answer: nvml() then waits for the rest."""
+        if self.isolated and self._child is None and "nvml" not in self._answers:
+            self._child = NvmlChild(self.deadline_s, health=self.health)
 
     def system(self) -> System:
         """The operating system and the machine."""
+        from gpucheck.host.system import read_system
+
         return self._once("system", lambda: read_system(self.root, self.system_root))
 
     def simulation(self) -> Simulation | None:
@@ -64,11 +96,15 @@ class LiveHost:
 
     def driver(self) -> DriverState:
         """The driver's kernel side."""
+        from gpucheck.host.driver import read_driver
+
         kernel = self.system().kernel
         return self._once("driver", lambda: read_driver(self.root, kernel, simulated=self.machine is not None))
 
     def pci(self) -> tuple[PciDevice, ...]:
-        """Every PCI function of vendor NVIDIA, ordered by bus id."""
+        """Every NVIDIA function, every bridge and every network card, ordered by bus id."""
+        from gpucheck.host.pci import read_pci
+
         return self._once("pci", lambda: read_pci(self.root))
 
     def nvml(self) -> NvmlReading | NvmlFailure:
@@ -82,13 +118,20 @@ class LiveHost:
         if made is not None:
             found = sorted(wanted & made.packages.keys())
             return tuple(PackageVersion(name=name, version=made.packages[name], held=True) for name in found)
+        from gpucheck.host.packages import read_packages
+        from gpucheck.host.system import os_release
+
         release = self._once("os-release", lambda: os_release(self.system_root))
         return self._once(("packages", wanted), lambda: read_packages(release, self.system_root, wanted))
 
     def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
         """Versions of these distributions in the running interpreter's environment."""
+        from gpucheck.host.packages import read_python_packages
+
         wanted = tuple(names)
-        return dict(self._once(("python", wanted), lambda: read_python_packages(wanted)))
+        found = dict(self._once(("python", wanted), lambda: read_python_packages(wanted)))
+        made = self._surroundings()
+        return found if made is None else found | {name: made.python[name] for name in wanted if name in made.python}
 
     def services(self, names: Iterable[str]) -> dict[str, str | None]:
         """systemd's ActiveState of each unit."""
@@ -96,16 +139,87 @@ class LiveHost:
         made = simulated.software(self.machine)
         if made is not None:
             return {name: made.services.get(name) for name in wanted}
+        from gpucheck.host.packages import read_services
+
         return dict(self._once(("services", wanted), lambda: read_services(wanted)))
 
     def read_text(self, path: str) -> str | None:
         """A text file by absolute path."""
-        hardware = any(path.startswith(prefix) for prefix in HARDWARE)
-        root = self.root if hardware else self.system_root
+        made = self._surroundings()
+        wheel = made.wheel_file(path) if made is not None else None
+        if wheel is not None:
+            return wheel
         try:
-            return (root / path.lstrip("/")).read_text(encoding="utf-8", errors="replace")
+            return self._place(path).read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
+
+    def list_names(self, path: str) -> tuple[str, ...] | None:
+        """The sorted names in a folder by absolute path."""
+        return folder_names(self._place(path))
+
+    def kernel_log(self) -> KernelLog:
+        """The kernel's messages about GPUs, switches, PCI and the IOMMU."""
+        from gpucheck.host.kernel_log import read_kernel_log
+
+        return self._once("kernel-log", lambda: read_kernel_log(self.root, simulated=self.machine is not None))
+
+    def limits(self) -> Limits:
+        """Shared memory and resource limits of this process."""
+        from gpucheck.host.process import read_limits
+
+        made = self._surroundings()
+        return self._once("limits", lambda: read_limits() if made is None else made.limits)
+
+    def environment(self) -> dict[str, str]:
+        """The variables of this process that steer CUDA, NCCL, the loader and the frameworks."""
+        from gpucheck.host.process import steering
+
+        made = self._surroundings()
+        return steering(os.environ if made is None else made.environment)
+
+    def kernels(self) -> tuple[InstalledKernel, ...]:
+        """Every kernel below /lib/modules."""
+        from gpucheck.host.boot import read_kernels
+
+        running = self.system().kernel
+        return self._once("kernels", lambda: read_kernels(self.root, running, simulated=self.machine is not None))
+
+    def dkms(self) -> tuple[DkmsModule, ...]:
+        """The state of each DKMS module for each kernel."""
+        from gpucheck.host.boot import read_dkms
+
+        return self._once("dkms", lambda: read_dkms(self.root))
+
+    def secure_boot(self) -> bool | None:
+        """Whether the firmware enforces signatures; of a simulated machine that says nothing about it: no."""
+        from gpucheck.host.boot import read_secure_boot
+
+        made = self._surroundings()
+        if made is not None and made.secure_boot is not None:
+            return made.secure_boot
+        told = self._once("secure-boot", lambda: read_secure_boot(self.root))
+        return told if made is None else bool(told)
+
+    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...]:
+        """What the dynamic loader would find."""
+        from gpucheck.host.process import belongs, read_libraries
+
+        wanted = tuple(names)
+        made = self._surroundings()
+        if made is not None:
+            return tuple(library for library in made.libraries if belongs(library.soname, wanted))
+        path = os.environ.get("LD_LIBRARY_PATH", "")
+        return self._once(("libraries", wanted), lambda: read_libraries(wanted, path))
+
+    def _place(self, path: str) -> Path:
+        hardware = any(f"{path}/".startswith(prefix) for prefix in HARDWARE)
+        return (self.root if hardware else self.system_root) / path.lstrip("/")
+
+    def _surroundings(self) -> simulated.Surroundings | None:
+        """What a simulated machine says in place of this process' surroundings; None on real hardware."""
+        machine = self.machine
+        return None if machine is None else self._once("surroundings", lambda: simulated.surroundings(machine))
 
     def _simulation(self) -> Simulation | None:
         if self.machine is None:
@@ -117,14 +231,15 @@ class LiveHost:
 
     def _nvml(self) -> NvmlReading | NvmlFailure:
         if self.isolated:
-            return ask_child(self.deadline_s)
+            child = self._child or NvmlChild(self.deadline_s, health=self.health)
+            return child.answer()
         try:
             simulated.preload()
         except OSError as error:
             return NvmlFailure(call="dlopen", code=12, name="NVMLError_LibraryNotFound", detail=str(error))
         from gpucheck.host import nvml
 
-        return nvml.read(lambda call, subject: None)  # noqa: ARG005 - nobody listens
+        return nvml.read(lambda call, subject: None, health=self.health)  # noqa: ARG005 - nobody listens
 
     def _once(self, key: object, ask: Callable[[], Answer]) -> Answer:
         if key not in self._answers:

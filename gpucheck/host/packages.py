@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from gpucheck.host.driver import output
-from gpucheck.host.pci import text
+from gpucheck.host.files import text
 from gpucheck.model import PackageVersion
 
 RPM_FAMILY = {"rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"}

@@ -1,67 +1,154 @@
-"""PCI functions of vendor NVIDIA from sysfs, each with its chain of bridges and its link."""
+"""PCI functions from sysfs: NVIDIA's, every bridge and every network card, each with its way up and its link."""
 
+import os
 import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-from gpucheck.model import PciDevice, PcieLink
+from gpucheck.host.config_space import Bridge, read_bridge
+from gpucheck.host.files import folder_names, hex_id, text
+from gpucheck.model import AerCounts, PciDevice, PcieLink
 
-NVIDIA = "10de"
+NVIDIA, PCI_BRIDGE, NETWORK = "10de", "0604", ("0200", "0207")
 ROOT = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
-BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+BUS_ID = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}  # by GT/s
 # A link that is down reads as 0 or, with the register all ones, as 63 lanes.
 NO_WIDTH = (0, 63, 255)
+MEMORY_64 = 0x0010_0000  # IORESOURCE_MEM_64 in Linux' include/linux/ioport.h
+STANDARD_BARS = 6
+
+
+class _Function(NamedTuple):
+    """A function and its place; its link takes the other end to judge. folder: its real one, below /sys/devices."""
+
+    folder: str
+    vendor: str
+    class_id: str
+    path: tuple[str, ...]
+    root: str
+    bridge: Bridge | None
+
+    @property
+    def bus_id(self) -> str:
+        return self.folder.rpartition("/")[2]
 
 
 def read_pci(root: Path) -> tuple[PciDevice, ...]:
-    """Every NVIDIA function below ``root``/sys, ordered by bus id; none where there is no such folder."""
-    devices = root / "sys/bus/pci/devices"
-    if not devices.is_dir():
-        return ()
-    return tuple(_device(path) for path in sorted(devices.iterdir()) if hex_id(text(path / "vendor")) == NVIDIA)
+    """The functions below ``root``/sys, ordered by bus id; none where there is no such folder."""
+    listed = root / "sys/bus/pci/devices"
+    functions = {f.bus_id: f for f in _functions(str(listed), folder_names(listed) or ())}
+    below = {f.path[-1]: f for f in reversed(functions.values()) if f.path}
+    facing = _facing_down(functions.values())
+    groups = root / "sys/kernel/iommu_groups"
+    return tuple(_device(f, _other_end(f, below, facing), groups) for f in functions.values())
 
 
-def text(path: Path) -> str | None:
-    """A small file's content without the space around it, None where it cannot be read."""
+def _functions(listed: str, names: Iterable[str]) -> Iterator[_Function]:
+    for name in names:
+        here = f"{listed}/{name}"
+        vendor, class_id = hex_id(text(f"{here}/vendor")), hex_id(text(f"{here}/class"))
+        is_bridge = class_id[:4] == PCI_BRIDGE
+        if not (is_bridge or vendor == NVIDIA or class_id[:4] in NETWORK):
+            continue
+        folder = os.path.realpath(here)
+        parts = folder.split("/")
+        above = tuple(part for part in parts[:-1] if BUS_ID.fullmatch(part))
+        roots = [part.removeprefix("pci") for part in parts if ROOT.fullmatch(part)]
+        bridge = _read_bridge(f"{folder}/config") if is_bridge else None
+        yield _Function(folder, vendor, class_id, above, roots[-1] if roots else "", bridge)
+
+
+def _read_bridge(config: str) -> Bridge:
+    """Only the registers on the way are read: each byte is an access to the device."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip()
+        descriptor = os.open(config, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return Bridge()
+    try:
+        return read_bridge(lambda offset, size: os.pread(descriptor, size, offset))
+    except OSError:
+        return Bridge()
+    finally:
+        os.close(descriptor)
+
+
+def _facing_down(functions: Iterable[_Function]) -> dict[str, bool]:
+    """By bridge, whether its link is the one below it.
+
+    Where the kind could not be read, the place tells: a port on the root bus faces down, and below it upstream and
+    downstream ports take turns.
+    """
+    facing: dict[str, bool] = {}
+    for function in sorted(functions, key=lambda f: len(f.path)):
+        if function.bridge is None:
+            continue
+        kind = function.bridge.kind
+        taking_turns = not (function.path and facing.get(function.path[-1], True))
+        facing[function.bus_id] = taking_turns if kind == "bridge" else kind != "switch-upstream"
+    return facing
+
+
+def _other_end(function: _Function, below: dict[str, _Function], facing: dict[str, bool]) -> str | None:
+    """The folder of the function at the other end of this one's link."""
+    if facing.get(function.bus_id):
+        partner = below.get(function.bus_id)
+        return partner.folder if partner else None
+    return function.folder.rpartition("/")[0] if function.path else None
+
+
+def _device(function: _Function, other_end: str | None, groups: Path) -> PciDevice:
+    folder, bridge = function.folder, function.bridge
+    network, gpu = function.class_id[:4] in NETWORK, function.class_id[:2] == "03"
+    group = _target(f"{folder}/iommu_group")
+    return PciDevice(
+        bus_id=function.bus_id,
+        vendor_id=function.vendor,
+        device_id=hex_id(text(f"{folder}/device")),
+        class_id=function.class_id,
+        numa_node=_numa_node(text(f"{folder}/numa_node")),
+        path=function.path,
+        root=function.root,
+        link=_link(folder, other_end),
+        driver=_target(f"{folder}/driver"),
+        kind=bridge.kind if bridge else None,
+        config_readable=bridge.readable if bridge else False,
+        acs=bridge.acs if bridge else None,
+        iommu_group=group,
+        iommu_type=(text(f"{groups}/{group}/type") or None) if group else None,
+        aer=_aer(folder),
+        bar1_bytes=bar1_bytes(text(f"{folder}/resource") or "") if gpu else None,
+        net_names=_interfaces(folder) if network else (),
+        infiniband_names=folder_names(f"{folder}/infiniband") or () if network else (),
+    )
+
+
+def _interfaces(folder: str) -> tuple[str, ...]:
+    """Of a virtual card they hang on the virtio device below the PCI function."""
+    below = [name for name in folder_names(folder) or () if name == "net" or name.startswith("virtio")]
+    places = (f"{folder}/{name}" if name == "net" else f"{folder}/{name}/net" for name in below)
+    return tuple(interface for place in places for interface in folder_names(place) or ())
+
+
+def _target(link: str) -> str | None:
+    """The last name of what a symbolic link points to."""
+    try:
+        return os.readlink(link).rpartition("/")[2]  # noqa: PTH115 - 300 of them are read in a large machine
     except OSError:
         return None
 
 
-def hex_id(value: str | None) -> str:
-    """``0x10de`` as ``10de``; empty where there is none."""
-    return (value or "").removeprefix("0x").lower()
-
-
-def _device(path: Path) -> PciDevice:
-    real = path.resolve()
-    names = [part for part in real.parts if BUS_ID.fullmatch(part)]
-    roots = [part.removeprefix("pci") for part in real.parts if ROOT.fullmatch(part)]
-    driver = path / "driver"
-    return PciDevice(
-        bus_id=path.name,
-        vendor_id=NVIDIA,
-        device_id=hex_id(text(path / "device")),
-        class_id=hex_id(text(path / "class")),
-        numa_node=_numa_node(text(path / "numa_node")),
-        path=tuple(names[:-1]),
-        root=roots[-1] if roots else "",
-        link=_link(real, real.parent if len(names) > 1 else None),
-        driver=driver.readlink().name if driver.is_symlink() else None,
-    )
-
-
-def _link(device: Path, slot: Path | None) -> PcieLink:
-    """max_* is what both ends can do: a narrow slot is no fault of the card. No visible slot: the device's own."""
-    own_generation, own_width = _generation(device, "max"), _width(device, "max")
-    slot_generation = _generation(slot, "max") if slot else None
-    slot_width = _width(slot, "max") if slot else None
+def _link(folder: str, other_end: str | None) -> PcieLink:
+    """max_* is what both ends can do: a narrow slot is no fault of the card. No visible other end: this end's own."""
+    own_generation, own_width = _generation(folder, "max"), _width(folder, "max")
+    other_generation = _generation(other_end, "max") if other_end else None
+    other_width = _width(other_end, "max") if other_end else None
     return PcieLink(
-        generation=_generation(device, "current"),
-        width=_width(device, "current"),
-        max_generation=_smaller(own_generation, slot_generation),
-        max_width=_smaller(own_width, slot_width),
+        generation=_generation(folder, "current"),
+        width=_width(folder, "current"),
+        max_generation=_smaller(own_generation, other_generation),
+        max_width=_smaller(own_width, other_width),
         device_max_generation=own_generation,
     )
 
@@ -70,17 +157,48 @@ def _smaller(a: int | None, b: int | None) -> int | None:
     return min((value for value in (a, b) if value is not None), default=None)
 
 
-def _generation(device: Path, which: str) -> int | None:
+def _generation(folder: str, which: str) -> int | None:
     """From ``16.0 GT/s PCIe`` (``8 GT/s`` in older kernels); None for ``Unknown``."""
-    number = re.match(r"\d+(\.\d+)?", text(device / f"{which}_link_speed") or "")
+    number = re.match(r"\d+(\.\d+)?", text(f"{folder}/{which}_link_speed") or "")
     return GENERATION.get(float(number[0])) if number else None
 
 
-def _width(device: Path, which: str) -> int | None:
-    words = text(device / f"{which}_link_width") or ""
-    return int(words) if words.isdigit() and int(words) not in NO_WIDTH else None
+def _width(folder: str, which: str) -> int | None:
+    words = text(f"{folder}/{which}_link_width") or ""
+    return int(words) if words.isdecimal() and int(words) not in NO_WIDTH else None
 
 
 def _numa_node(words: str | None) -> int | None:
     """sysfs says -1 where the firmware did not tell."""
-    return int(words) if words is not None and words.isdigit() else None
+    return int(words) if words is not None and words.isdecimal() else None
+
+
+def _aer(folder: str) -> AerCounts | None:
+    """The TOTAL lines, which need not be the sum of the others. No files: reporting is the firmware's."""
+    counts = [_total(text(f"{folder}/aer_dev_{kind}")) for kind in ("correctable", "nonfatal", "fatal")]
+    if any(count is None for count in counts):
+        return None
+    correctable, non_fatal, fatal = (count or 0 for count in counts)
+    return AerCounts(correctable=correctable, non_fatal=non_fatal, fatal=fatal)
+
+
+def _total(words: str | None) -> int | None:
+    found = re.search(r"^TOTAL_ERR_\w+ (\d+)$", words or "", re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+def bar1_bytes(resource: str) -> int | None:
+    """The size of the second memory window from a device's ``resource``: start, end and flags by register.
+
+    A 64-bit register takes two lines, which moves BAR 1 to the third line where BAR 0 is one.
+    """
+    lines = [line.split() for line in resource.splitlines()[:STANDARD_BARS]]
+    try:
+        bars = [(int(start, 16), int(end, 16), int(flags, 16)) for start, end, flags in lines]
+    except ValueError:
+        return None
+    place = 2 if bars and bars[0][2] & MEMORY_64 else 1
+    if place >= len(bars) or not bars[place][2]:
+        return None
+    start, end, _ = bars[place]
+    return end - start + 1 if end > start else None

@@ -3,8 +3,11 @@
 import ctypes
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
+
+from gpucheck.model import Limits, LoaderLibrary
 
 DEFAULT = Path("/run/gpucheck-simulator")
 
@@ -29,6 +32,55 @@ def software(machine: Path | None) -> Software | None:
     if machine is None or not (machine / "software.json").exists():
         return None
     return msgspec.json.decode((machine / "software.json").read_bytes(), type=Software)
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a simulated machine answers in place of what surrounds this process; by default that of a healthy host.
+
+    secure_boot: None leaves it to the machine's own tree. python: versions that stand in for the installed ones.
+    code_runs: the architectures that the simulated torch build was made for, as torch.cuda.get_arch_list names them;
+    the build is the local part of its version, as in ``2.7.1+cu126``.
+    measurement, training: how copies and training runs go wrong, each a ``fault`` with its parameters.
+    """
+
+    shm_bytes: int = 16 << 30
+    shm_free_bytes: int | None = None
+    memlock_bytes: int = -1
+    nofile: int = 1 << 20
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    secure_boot: bool | None = None
+    libraries: tuple[LoaderLibrary, ...] = ()
+    python: dict[str, str] = msgspec.field(default_factory=dict)
+    code_runs: tuple[str, ...] | None = None
+    measurement: tuple[dict[str, Any], ...] = ()
+    training: tuple[dict[str, Any], ...] = ()
+
+    def wheel_file(self, path: str) -> str | None:
+        """A file of a simulated wheel: torch's version.py, which here also says what its code runs on."""
+        build = self.python.get("torch", "").partition("+cu")[2]
+        if not path.endswith("/torch/version.py") or not build or self.code_runs is None:
+            return None
+        code = ", ".join(repr(name) for name in self.code_runs)
+        return f"cuda: str = '{build[:-1]}.{build[-1]}'\narch_list = [{code}]\n"
+
+    @property
+    def limits(self) -> Limits:
+        """As a process on the machine would find them; nothing of /dev/shm is in use unless it is said."""
+        free = self.shm_bytes if self.shm_free_bytes is None else self.shm_free_bytes
+        return Limits(
+            shm_bytes=self.shm_bytes, shm_free_bytes=free, memlock_bytes=self.memlock_bytes, nofile=self.nofile
+        )
+
+
+def surroundings(machine: Path) -> Surroundings:
+    """surroundings.json of a machine, a healthy host's where it has none. Raises ValueError for one that is damaged."""
+    file = machine / "surroundings.json"
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=Surroundings)
+    except FileNotFoundError:
+        return Surroundings()
+    except msgspec.DecodeError as error:
+        raise ValueError(f"{file}: {error}. Write the simulated machine anew.") from error
 
 
 def preload() -> None:

@@ -5,7 +5,7 @@ import platform
 import shlex
 from pathlib import Path
 
-from gpucheck.host.pci import text
+from gpucheck.host.files import text
 from gpucheck.model import System
 
 # Beginnings of DMI sys_vendor or product_name -> the hypervisor that writes them.
@@ -34,8 +34,8 @@ def read_system(root: Path, system_root: Path) -> System:
         os_id=release.get("ID", "linux"),
         os_version=release.get("VERSION_ID", ""),
         os_name=release.get("PRETTY_NAME", release.get("NAME", "Linux")),
-        arch=names.machine,
-        # The simulated machine may say which kernel it runs; a container's own is that of its engine's host.
+        # A simulated machine may say which kernel it runs, on what; a container's own is that of its engine's host.
+        arch=text(root / "proc/sys/kernel/arch") or names.machine,
         kernel=text(root / "proc/sys/kernel/osrelease") or names.release,
         virtual=_hypervisor(root),
         # A simulated machine is whole: the container that it is simulated in hides none of its GPUs.
@@ -67,6 +67,9 @@ def _hypervisor(root: Path) -> str | None:
     kind = text(root / "sys/hypervisor/type")
     if kind:
         return kind
+    tree = text(root / "proc/device-tree/hypervisor/compatible")  # ARM; cpuinfo there has no line of flags
+    if tree:
+        return "xen" if "xen" in tree else "kvm" if "kvm" in tree else "vm"
     flags = (line for line in (text(root / "proc/cpuinfo") or "").splitlines() if line.startswith("flags"))
     return "vm" if " hypervisor" in next(flags, "") else None
 

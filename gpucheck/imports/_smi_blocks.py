@@ -153,6 +153,8 @@ def parse_header(text: str, prefix: str | None) -> Header | None:
     gpus = tuple(label for label in labels if re.fullmatch(r"GPU\d+", label))
     if not gpus or len(set(labels)) != len(labels) or tuple(labels[: len(gpus)]) != gpus:
         return None
+    if len({int(gpu[3:]) for gpu in gpus}) != len(gpus):
+        return None  # GPU7 and GPU07
     tail = text[first.start() :] if first else ""
     present = tuple(name for name, pattern in AFFINITY.items() if pattern.search(tail))
     cpu_at = None if prefix is None or cpu is None else len((prefix + text[: cpu.start()]).expandtabs(8))

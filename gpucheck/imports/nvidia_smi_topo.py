@@ -143,11 +143,13 @@ def _nics(table: _Table, lines: list[str]) -> tuple[Nic, ...]:
     legend: dict[str, str] = {}
     for label, name in NIC_LEGEND.findall("\n".join(lines[end : end + NIC_LEGEND_LINES])):
         legend.setdefault(label, name)
+    rows = any(nic in table.rows for nic in header.nics)
     return tuple(
         Nic(
             label=nic,
             name=legend.get(nic) if re.fullmatch(r"NIC\d+", nic) else nic,
             classes=tuple(table.value(gpu, nic) for gpu in header.gpus),
+            peers=tuple(table.value(nic, other) for other in header.nics) if rows else (),
         )
         for nic in header.nics
     )
@@ -265,4 +267,4 @@ def _note(verdict: Verdict, *, seen: str, wanted: str, why: str, evidence: list[
     )
 
 
-KIND = Kind("nvidia-smi-topo", "the output of nvidia-smi topo -m", recognise, parse)
+KIND = Kind("nvidia-smi-topo", "the output of nvidia-smi topo -m", recognise, parse, loose=True)

@@ -17,6 +17,7 @@ from gpucheck.knowledge.gpus import (
 from gpucheck.knowledge.links import (
     Limits,
     NvLinkRate,
+    Staged,
     cpu_link_gb_s,
     nvlink_factor,
     nvlink_gb_s_per_link,
@@ -25,6 +26,7 @@ from gpucheck.knowledge.links import (
     pcie_factor,
     pcie_gb_s,
     pcie_limits,
+    staged_paths,
 )
 from gpucheck.knowledge.names import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
 
@@ -35,6 +37,7 @@ __all__ = [
     "KnowledgeError",
     "Limits",
     "NvLinkRate",
+    "Staged",
     "causes",
     "code_runs",
     "cpu_link_gb_s",
@@ -52,4 +55,5 @@ __all__ = [
     "pcie_gb_s",
     "pcie_limits",
     "similar_gpus",
+    "staged_paths",
 ]

@@ -27,6 +27,17 @@ class _PciePaths(msgspec.Struct, frozen=True, kw_only=True):
     fail_below: float
 
 
+class Staged(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies through host memory. factor: of the slower end's raw rate; shared_uplink: of that, behind one uplink."""
+
+    source: str
+    status: str
+    factor: float
+    shared_uplink: float
+    warn_below: float
+    fail_below: float
+
+
 class _CpuLinks(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     gb_s: dict[str, float]
@@ -58,6 +69,7 @@ class _Links(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sche
     as_of: str
     pcie: _Pcie
     pcie_paths: _PciePaths
+    staged_paths: Staged
     cpu_links: _CpuLinks
     nvlink: _NvLink
     nvlink_paths: _NvLinkPaths
@@ -102,6 +114,11 @@ def pcie_limits() -> Limits:
     """When a PCIe measurement below its expectation becomes a WARN, and a FAIL."""
     paths = _links().pcie_paths
     return Limits(warn_below=paths.warn_below, fail_below=paths.fail_below)
+
+
+def staged_paths() -> Staged:
+    """What copies between GPUs reach where they go through host memory, and when they are worth a word."""
+    return _links().staged_paths
 
 
 def cpu_link_gb_s() -> dict[str, float]:

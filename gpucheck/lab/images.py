@@ -71,7 +71,7 @@ def ensure_images(client: "DockerClient", root: Path, known: Flavour | None) -> 
     """
     context = root / "images/lab"
     source = debian_archive(read_sources())
-    base = f"{IMAGES}/base:{fingerprint([BASE_RECIPE, SUITE, source.uri if source else ''])}"
+    base = base_tag(source)
     have = {tag for image in client.images.list(name=f"{IMAGES}/*") for tag in image.tags}
     flavours: tuple[Flavour, ...] = (known,) if known else ("real", "posing")
     for flavour in flavours:
@@ -95,6 +95,20 @@ def ensure_images(client: "DockerClient", root: Path, known: Flavour | None) -> 
     made = {r.role: r.tag(context) for r in recipes(flavour, base)}
     drop_stale(client, {*made.values(), base})
     return flavour, made
+
+
+def base_tag(source: Source | None) -> str:
+    """The name of the base that an archive gives."""
+    return f"{IMAGES}/base:{fingerprint([BASE_RECIPE, SUITE, source.uri if source else ''])}"
+
+
+def ensure_base(client: "DockerClient") -> str:
+    """The Debian base, made when it is not there; returns its name."""
+    source = debian_archive(read_sources())
+    tag = base_tag(source)
+    if not client.images.list(name=tag):
+        bootstrap(client, tag, source)
+    return tag
 
 
 def drop_stale(client: "DockerClient", wanted: set[str]) -> None:
@@ -230,14 +244,28 @@ def certificates(client: "DockerClient", bundle: bytes) -> Iterator[str]:
     if not bundle:
         yield ""
         return
-    gateway = client.networks.get("bridge").attrs["IPAM"]["Config"][0].get("Gateway") or "172.17.0.1"
     with tempfile.TemporaryDirectory(prefix="gpucheck-ca-") as folder:
         (Path(folder) / "ca.pem").write_bytes(bundle)
-        handler = partial(QuietHandler, directory=folder)
-        with ThreadingHTTPServer((gateway, 0), handler) as server:
-            thread = threading.Thread(target=server.serve_forever, daemon=True)
-            thread.start()
-            try:
-                yield f"http://{gateway}:{server.server_address[1]}/ca.pem"
-            finally:
-                server.shutdown()
+        with served(client, Path(folder)) as url:
+            yield f"{url}/ca.pem"
+
+
+@contextmanager
+def served(client: "DockerClient", folder: Path, port: int = 0) -> Iterator[str]:
+    """Serve a folder to the engine's builds inside this block; yields its URL, without a slash at the end.
+
+    port: which one if it is free. The URL is part of what the builder compares, so that a steady port keeps its cache.
+    """
+    gateway = client.networks.get("bridge").attrs["IPAM"]["Config"][0].get("Gateway") or "172.17.0.1"
+    handler = partial(QuietHandler, directory=str(folder))
+    try:
+        server = ThreadingHTTPServer((gateway, port), handler)
+    except OSError:
+        server = ThreadingHTTPServer((gateway, 0), handler)
+    with server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://{gateway}:{server.server_address[1]}"
+        finally:
+            server.shutdown()

@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import gpucheck.simulator
 from gpucheck.lab import catalogue
 from gpucheck.lab.containers import ask, create, lab_containers, put, start, wait_for
 from gpucheck.lab.model import LABEL_STAMP, Lab, fingerprint
 from gpucheck.lab.system import say
+from gpucheck.simulator.exports import exports, unsimulated_rows, version_script
+from gpucheck.simulator.library import SOURCES
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -16,9 +17,14 @@ if TYPE_CHECKING:
 STAMP = "/srv/www/stamp"
 
 
-def library_source() -> Path:
-    """The C source of the simulated NVML library."""
-    return Path(gpucheck.simulator.__file__).parent / "nvml/libnvidia_ml.c"
+def library_files() -> dict[str, bytes | Path]:
+    """The C sources of the simulated NVML library, and what each driver branch of the catalogue exports of it."""
+    files: dict[str, bytes | Path] = {"nvml": SOURCES}
+    for branch in sorted({package.version.split(".")[0] for package in catalogue.packages() if package.nvml}):
+        chosen = exports(branch)
+        files[f"exports/{branch}/unsimulated.inc"] = unsimulated_rows(chosen).encode()
+        files[f"exports/{branch}/exports.map"] = version_script(chosen).encode()
+    return files
 
 
 def ensure_mirror(client: "DockerClient", lab: Lab, image: str, wheels: Path) -> str:
@@ -57,7 +63,7 @@ def fill(container: "Container", root: Path) -> None:
     """Build the repositories unless the container holds exactly these already."""
     images = root / "images/lab"
     content = catalogue.to_json()
-    stamp = fingerprint([content, library_source(), images / "payload", images / "mirror"])
+    stamp = fingerprint([content, *library_files().values(), images / "payload", images / "mirror"])
     if (
         ask(container, "sh", "-c", f"cat {STAMP} 2>/dev/null || echo none", what="reading the mirror's state").strip()
         == stamp
@@ -69,7 +75,7 @@ def fill(container: "Container", root: Path) -> None:
         "/srv/build",
         {
             "catalogue.json": content,
-            "libnvidia_ml.c": library_source(),
+            **library_files(),
             "payload": images / "payload",
             "build_repos.py": images / "mirror/build_repos.py",
         },

@@ -50,7 +50,7 @@ def own_wheel(root: Path, folder: Path) -> Path:
     wheels = sorted(folder.glob("gpucheck-*.whl"))
     if len(wheels) == 1 and stamp_file.exists() and stamp_file.read_text() == stamp:
         return wheels[0]
-    say("building gpucheck's wheel for the lab hosts")
+    say("building gpucheck's wheel")
     with tempfile.TemporaryDirectory(prefix="gpucheck-wheel-") as temporary:
         # A copy: building in the checkout would leave build/ and *.egg-info there.
         copy, out = Path(temporary, "source"), Path(temporary, "out")

@@ -1,9 +1,27 @@
 """The nouns. Everything else speaks in these; nothing here imports anything of ours outside this room."""
 
+from gpucheck.model.advice import Advice, Choice, Pinning
 from gpucheck.model.check import AnyCheck, Check
 from gpucheck.model.finding import Finding
-from gpucheck.model.fleet import FleetReport, FleetRow
+from gpucheck.model.fleet import (
+    Change,
+    CommonCause,
+    Drift,
+    DriftValue,
+    FleetProblem,
+    FleetReport,
+    FleetRow,
+    History,
+    HistoryPoint,
+    HostMetric,
+    MetricGroup,
+    Outlier,
+    Series,
+    Shard,
+)
 from gpucheck.model.hardware import (
+    AcsControl,
+    AerCounts,
     Expected,
     Fabric,
     Gpu,
@@ -13,10 +31,18 @@ from gpucheck.model.hardware import (
     PciDevice,
     PcieLink,
     TopologyGpu,
+    narrowest_hop,
 )
-from gpucheck.model.host import Host
+from gpucheck.model.health import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
+from gpucheck.model.host import Host, NotRecorded
 from gpucheck.model.readings import (
+    DkmsModule,
     DriverState,
+    InstalledKernel,
+    KernelLine,
+    KernelLog,
+    Limits,
+    LoaderLibrary,
     NvmlFailure,
     NvmlGap,
     NvmlReading,
@@ -27,35 +53,72 @@ from gpucheck.model.readings import (
 from gpucheck.model.report import Report
 from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import EXIT_INTERRUPTED, EXIT_STATUS, EXIT_USAGE, Verdict, worst
+from gpucheck.model.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
 
 __all__ = [
     "EXIT_INTERRUPTED",
     "EXIT_STATUS",
     "EXIT_USAGE",
+    "NVSWITCH",
+    "AcsControl",
+    "Advice",
+    "AerCounts",
     "AnyCheck",
+    "Change",
     "Check",
+    "Choice",
+    "CommonCause",
+    "DkmsModule",
+    "Drift",
+    "DriftValue",
     "DriverState",
+    "EccCounts",
     "Expected",
     "Fabric",
     "Finding",
+    "FleetProblem",
     "FleetReport",
     "FleetRow",
     "Gpu",
+    "GpuProcess",
+    "Health",
+    "History",
+    "HistoryPoint",
     "Host",
+    "HostMetric",
+    "InstalledKernel",
+    "KernelLine",
+    "KernelLog",
+    "Limits",
+    "LoaderLibrary",
+    "MetricGroup",
     "Nic",
+    "NotRecorded",
+    "NumaNode",
     "NvLink",
+    "NvLinkBundle",
     "NvmlFailure",
     "NvmlGap",
     "NvmlReading",
+    "Outlier",
     "PackageVersion",
     "Pair",
     "PciDevice",
+    "PcieErrors",
     "PcieLink",
+    "Pinning",
     "Report",
+    "RetiredPages",
+    "RowRemap",
+    "Series",
+    "Shard",
     "Simulation",
     "System",
     "Topology",
     "TopologyGpu",
     "Verdict",
+    "WiredFunction",
+    "Wiring",
+    "narrowest_hop",
     "worst",
 ]

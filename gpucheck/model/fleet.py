@@ -1,4 +1,6 @@
-"""A fleet: one row a host. The outside contract of ``gpucheck fleet report``."""
+"""A fleet: one row a host, and what only many hosts together can tell. The outside contract of ``gpucheck fleet``."""
+
+from typing import Literal
 
 import msgspec
 
@@ -6,12 +8,36 @@ from gpucheck.model.finding import Finding
 from gpucheck.model.verdict import Verdict
 
 SCHEMA = "gpucheck.fleet/1"
+SHARD_SCHEMA = "gpucheck.fleet-shard/1"
+
+Level = Literal["host", "gpu", "pair"]
+
+
+class HostMetric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One metric of one host, reduced so that a million copies fit into a fleet. The unit is in the metric's name.
+
+    n: numbers it was made of. host: their mean without the highest and lowest quarter (of 1 or 2 numbers: the mean).
+    gpu, pair: the worst GPU's and the worst pair's mean, and which one it was; None where the numbers name none.
+    low: what the model of the machine allows at least, None where it does not say.
+    """
+
+    n: int
+    host: float
+    gpu: float | None = None
+    gpu_at: str | None = None
+    pair: float | None = None
+    pair_at: str | None = None
+    low: float | None = None
 
 
 class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     """One host of the fleet.
 
-    gpus: models with counts, in words. problems: what is not a pass, worst first.
+    gpus: models with counts, in words. gpu_count: how many. problems: what is not a pass, worst first.
+    group: GPU models and driver branch; hosts of one group are compared with each other.
+    attributes: what a host has in common with others, by name: ``kernel``, ``bios``, ``rack``, ``uplink``, ...
+    metrics: by name, ``p2p.unidirectional_gb_s[NV18]``.
+    source: the file or stream it came from. digest: of the report's bytes, to tell two reports of one host apart.
     """
 
     host: str
@@ -27,13 +53,151 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, int] = msgspec.field(default_factory=dict)
     problems: tuple[Finding, ...] = ()
     stand_ins: tuple[str, ...] = ()
+    gpu_count: int = 0
+    gpu_uuids: tuple[str, ...] = ()
+    group: str | None = None
+    attributes: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    metrics: dict[str, HostMetric] = msgspec.field(default_factory=dict)
+    source: str | None = None
+    digest: str | None = None
+
+
+class FleetProblem(msgspec.Struct, frozen=True, kw_only=True):
+    """Something about the reports themselves, not about a GPU: what, of which host or file, in a whole sentence."""
+
+    kind: Literal["unreadable", "missing", "duplicate", "conflict", "clock", "stale", "name"]
+    subject: str
+    text: str
+
+
+class Shard(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that were read but not yet compared: what one of many readers hands on. Shards add up in any order."""
+
+    schema: str = SHARD_SCHEMA
+    rows: tuple[FleetRow, ...]
+
+
+class MetricGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric over one group of hosts.
+
+    median, sigma: of the hosts' own values, sigma estimated from the median absolute deviation, outliers left out.
+    low, high: the smallest and largest host. counts: a histogram of the hosts' values, equal bins from low to high.
+    basis: ``fleet`` compared with each other, ``model`` too few hosts, so compared with what the machine should reach.
+    """
+
+    group: str
+    metric: str
+    hosts: int
+    median: float
+    sigma: float
+    low: float
+    high: float
+    counts: tuple[int, ...]
+    basis: Literal["fleet", "model"]
+
+
+class Outlier(msgspec.Struct, frozen=True, kw_only=True):
+    """A host whose metric stands out. at: the GPU or pair where it does, None for the whole host.
+
+    normal: what the group has at the same level. percent: how far off, negative is below. z: in robust deviations,
+    None where it was compared with the model of the machine.
+    """
+
+    host: str
+    group: str
+    metric: str
+    level: Level
+    at: str | None
+    value: float
+    normal: float
+    percent: float
+    z: float | None
+
+
+class DriftValue(msgspec.Struct, frozen=True, kw_only=True):
+    """One value of an attribute, how many hosts have it, and the first of them by name."""
+
+    value: str
+    hosts: int
+    names: tuple[str, ...]
+
+
+class Drift(msgspec.Struct, frozen=True, kw_only=True):
+    """An attribute that hosts which should be alike do not share. scope: which hosts. values: the commonest first."""
+
+    attribute: str
+    scope: str
+    values: tuple[DriftValue, ...]
+
+
+class CommonCause(msgspec.Struct, frozen=True, kw_only=True):
+    """What sick hosts share and others do not. An association, which names where to look and proves nothing.
+
+    sign: what is wrong with them. attributes: ``name = value``; several cannot be told apart, because the same hosts
+    have them. sick: hosts with the sign. sick_with, others_with: those with the attribute; others: hosts without the
+    sign. p: one-sided Fisher exact test, multiplied by the number of associations tried (Bonferroni).
+    """
+
+    sign: str
+    attributes: tuple[str, ...]
+    sick: int
+    sick_with: int
+    others: int
+    others_with: int
+    p: float
+    text: str
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one host since the previous merge."""
+
+    host: str
+    kind: Literal["new", "gone", "fixed", "better", "worse", "broken"]
+    before: Verdict | None
+    after: Verdict | None
+    text: str
 
 
 class FleetReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The merged report. counts: hosts by verdict."""
+    """The merged report. counts: hosts by verdict. started: of the newest report. simulated: any of them is."""
 
     schema: str = SCHEMA
     verdict: Verdict
     simulated: bool
     hosts: tuple[FleetRow, ...]
     counts: dict[str, int]
+    started: str | None = None
+    problems: tuple[FleetProblem, ...] = ()
+    metrics: tuple[MetricGroup, ...] = ()
+    outliers: tuple[Outlier, ...] = ()
+    drift: tuple[Drift, ...] = ()
+    causes: tuple[CommonCause, ...] = ()
+    changes: tuple[Change, ...] = ()
+
+
+class HistoryPoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One merge. value: the host's, or the median of a group; low, high: the group's range; odd: hosts standing out."""
+
+    at: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    odd: int = 0
+
+
+class Series(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric over time, the oldest first. group: whose, None for one host."""
+
+    metric: str
+    group: str | None = None
+    points: tuple[HistoryPoint, ...]
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """A host or a metric over the merges that were kept. verdicts: with their dates, empty for a metric."""
+
+    schema: str = "gpucheck.fleet-history/1"
+    name: str
+    simulated: bool
+    verdicts: tuple[tuple[str, Verdict], ...] = ()
+    series: tuple[Series, ...] = ()

@@ -4,11 +4,30 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from gpucheck.model.hardware import PciDevice
-from gpucheck.model.readings import DriverState, NvmlFailure, NvmlReading, PackageVersion, Simulation, System
+from gpucheck.model.readings import (
+    DkmsModule,
+    DriverState,
+    InstalledKernel,
+    KernelLog,
+    Limits,
+    LoaderLibrary,
+    NvmlFailure,
+    NvmlReading,
+    PackageVersion,
+    Simulation,
+    System,
+)
+
+
+class NotRecorded(LookupError):
+    """A recording was asked something that nobody asked when it was made. The message is a whole sentence."""
 
 
 class Host(Protocol):
-    """A host's answers, unjudged. No method raises for what the host lacks: absence is a value."""
+    """A host's answers, unjudged. No method raises for what the host lacks: absence is a value.
+
+    Only a replay raises, and only NotRecorded: that a thing is not in a recording does not mean that it was not there.
+    """
 
     def system(self) -> System:
         """The operating system and the machine."""
@@ -20,7 +39,7 @@ class Host(Protocol):
         """The driver's kernel side, loaded and installed."""
 
     def pci(self) -> tuple[PciDevice, ...]:
-        """Every PCI function of vendor NVIDIA, ordered by bus id."""
+        """Every NVIDIA function, every bridge and every network card, ordered by bus id."""
 
     def nvml(self) -> NvmlReading | NvmlFailure:
         """One pass over NVML, or why there was none."""
@@ -36,3 +55,27 @@ class Host(Protocol):
 
     def read_text(self, path: str) -> str | None:
         """A text file by absolute path, None where it does not exist or cannot be read."""
+
+    def kernel_log(self) -> KernelLog:
+        """The kernel's messages about GPUs, switches, PCI and the IOMMU since boot."""
+
+    def limits(self) -> Limits:
+        """Shared memory and resource limits of this process."""
+
+    def environment(self) -> dict[str, str]:
+        """The variables of this process that steer CUDA, NCCL, the loader and the frameworks, and no others."""
+
+    def kernels(self) -> tuple[InstalledKernel, ...]:
+        """Every kernel that this machine could boot, the newest last."""
+
+    def dkms(self) -> tuple[DkmsModule, ...]:
+        """The state of each DKMS module for each kernel; none where DKMS is not installed."""
+
+    def secure_boot(self) -> bool | None:
+        """Whether the firmware enforces signatures; None where it does not tell."""
+
+    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...]:
+        """What the dynamic loader would find for names such as ``libcudart``, in its own order."""
+
+    def list_names(self, path: str) -> tuple[str, ...] | None:
+        """The sorted names in a folder by absolute path, None where there is none or it cannot be read."""

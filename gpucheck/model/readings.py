@@ -88,3 +88,59 @@ class PackageVersion(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: str
     held: bool = False
+
+
+class KernelLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the kernel log. seconds: since boot, None where the source does not say."""
+
+    text: str
+    seconds: float | None = None
+
+
+class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
+    """The kernel's messages since boot, oldest first.
+
+    source: which file or command told them, None where none could. denied: then, what was tried and why it failed.
+    """
+
+    lines: tuple[KernelLine, ...] = ()
+    source: str | None = None
+    denied: str | None = None
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What this process may use. shm_bytes: size of /dev/shm, shm_free_bytes: of that still free.
+
+    memlock_bytes: RLIMIT_MEMLOCK, nofile: RLIMIT_NOFILE, both soft; -1 is unlimited.
+    """
+
+    shm_bytes: int | None = None
+    shm_free_bytes: int | None = None
+    memlock_bytes: int | None = None
+    nofile: int | None = None
+
+
+class DkmsModule(msgspec.Struct, frozen=True, kw_only=True):
+    """A DKMS module for one kernel. state: ``added built installed``, kernel None where only added."""
+
+    name: str
+    version: str
+    state: str
+    kernel: str | None = None
+
+
+class InstalledKernel(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel below /lib/modules. headers: its build folder is there. nvidia: version of its nvidia module."""
+
+    release: str
+    running: bool
+    headers: bool
+    nvidia: str | None = None
+
+
+class LoaderLibrary(msgspec.Struct, frozen=True, kw_only=True):
+    """A shared library that the dynamic loader can find: from LD_LIBRARY_PATH or from the loader's cache, in order."""
+
+    soname: str
+    path: str
+    source: str

@@ -2,8 +2,10 @@
 
 import msgspec
 
+from gpucheck.model.advice import Advice
 from gpucheck.model.finding import Finding
 from gpucheck.model.hardware import Nic, Pair, TopologyGpu
+from gpucheck.model.wiring import Wiring
 
 SCHEMA = "gpucheck.topology/1"
 
@@ -13,6 +15,7 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
 
     source: ``nvml``, ``nvidia-smi-topo``, ... : who said it.
     matrix: n x n path classes in GPU order, ``X`` on the diagonal, None where the source has a gap.
+    wiring: None where the source names no PCI functions. advice: None until it is worked out.
     """
 
     schema: str = SCHEMA
@@ -23,3 +26,5 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     nics: tuple[Nic, ...] = ()
     pairs: tuple[Pair, ...] = ()
     findings: tuple[Finding, ...] = ()
+    wiring: Wiring | None = None
+    advice: Advice | None = None

@@ -1,12 +1,18 @@
-"""A merged fleet report as a terminal table and as JSON."""
+"""A merged fleet report as a terminal table, and the way to its other formats."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import click
 import msgspec
 
-from gpucheck.model import FleetReport, FleetRow
-from gpucheck.render.words import counts_line, printable, simulated_mark, table, value, verdict_word
+from gpucheck.model import FleetReport, FleetRow, Verdict
+from gpucheck.render.words import WORST_FIRST, counts_line, one_line, simulated_mark, table, value, verdict_word
+
+# A terminal shows this many hosts; of more, those that pass are counted.
+MANY = 40
+NAMED = 8
+# The merge's own findings have a table of their own.
+OWN = "fleet"
 
 
 def to_json(fleet: FleetReport) -> str:
@@ -14,35 +20,179 @@ def to_json(fleet: FleetReport) -> str:
     return msgspec.json.format(msgspec.json.encode(fleet), indent=2).decode()
 
 
-def to_text(fleet: FleetReport) -> str:
-    """One line a host, then the problems by host, then the verdict. Every simulated line says so."""
-    header = ("verdict", "host", "system", "GPUs", "driver", "training", "findings", "hardware")
-    lines = table(header, (_cells(row) for row in fleet.hosts))
-    problems = [line for row in fleet.hosts for line in _problems(row)]
+def to_csv(fleet: FleetReport) -> str:
+    """A line a host."""
+    from gpucheck.render.fleet_table import to_csv as write
+
+    return write(fleet)
+
+
+def to_prometheus(fleet: FleetReport) -> str:
+    """For node_exporter's textfile collector."""
+    from gpucheck.render.fleet_prometheus import to_prometheus as write
+
+    return write(fleet)
+
+
+def to_junit(fleet: FleetReport) -> str:
+    """A suite a host."""
+    from gpucheck.render.fleet_junit import to_junit as write
+
+    return write(fleet)
+
+
+def to_html(fleet: FleetReport) -> str:
+    """One self-contained page."""
+    from gpucheck.render.fleet_html import to_html as write
+
+    return write(fleet)
+
+
+WRITERS: dict[str, Callable[[FleetReport], str]] = {
+    "json": to_json,
+    "csv": to_csv,
+    "prometheus": to_prometheus,
+    "junit": to_junit,
+    "html": to_html,
+}
+
+
+def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:
+    """One line a host, then the problems, then what only the fleet can tell, then the verdict.
+
+    Every simulated line says so. Of a large fleet passing hosts are only counted, unless verbose.
+    """
+    many = len(fleet.hosts) > MANY and not verbose
+    odd = {outlier.host for outlier in fleet.outliers}
+    shown = [row for row in fleet.hosts if not many or row.verdict is not Verdict.PASS or row.host in odd]
     stands_in = sorted({text for row in fleet.hosts for text in row.stand_ins})
-    lines += ["", *problems] if problems else []
-    lines += ["", *(f"{simulated_mark()} stands in: {printable(text)}" for text in stands_in)] if stands_in else []
-    mark = f"  {simulated_mark()}" if fleet.simulated else ""
-    lines += ["", f"{verdict_word(fleet.verdict, 0)}  {len(fleet.hosts)} hosts: {counts_line(fleet.counts)}{mark}"]
-    return "\n".join(lines) + "\n"
+    sections = [
+        [*_table(shown), *_left_out(len(fleet.hosts) - len(shown))],
+        list(_folded(shown)) if many else [line for row in shown for line in _problems(row)],
+        [f"{simulated_mark()} stands in: {one_line(text)}" for text in stands_in],
+        list(_outliers(fleet, many=many)),
+        list(_causes(fleet)),
+        list(_drift(fleet)),
+        list(_changes(fleet)),
+        list(_about_reports(fleet)),
+        [_last(fleet)],
+    ]
+    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _table(rows: list[FleetRow]) -> list[str]:
+    header = ("verdict", "host", "system", "GPUs", "driver", "training", "findings", "hardware")
+    return table(header, (_cells(row) for row in rows))
 
 
 def _cells(row: FleetRow) -> tuple[str, ...]:
     real = "real" if row.system else "-"
-    hardware = simulated_mark(printable(row.simulation or "")) if row.simulated else real
+    hardware = simulated_mark(one_line(row.simulation or "")) if row.simulated else real
     text = (row.host, row.system, row.gpus, row.driver, row.training, counts_line(row.counts) if row.counts else None)
-    return (verdict_word(row.verdict), *(printable(cell) if cell else "-" for cell in text), hardware)
+    return (verdict_word(row.verdict), *(one_line(cell) if cell else "-" for cell in text), hardware)
+
+
+def _left_out(passing: int) -> Iterator[str]:
+    if passing:
+        yield f"{verdict_word(Verdict.PASS)}  {passing} more hosts pass (-v lists them)"
 
 
 def _problems(row: FleetRow) -> Iterator[str]:
     mark = f"  {simulated_mark()}" if row.simulated else ""
     for finding in row.problems:
+        if finding.check == OWN:
+            continue
         subject = f" {finding.subject}" if finding.subject != "host" else ""
         yield (
             f"{verdict_word(finding.verdict)} "
-            + click.style(printable(row.host), bold=True)
-            + printable(f"  {finding.check}{subject}: {value(finding, finding.seen)}")
+            + click.style(one_line(row.host), bold=True)
+            + one_line(f"  {finding.check}{subject}: {value(finding, finding.seen)}")
             + mark
         )
-        yield f"        why  {printable(finding.why)}"
-        yield f"        do   {printable(finding.fix)}"
+        yield f"        why  {one_line(finding.why)}"
+        yield f"        do   {one_line(finding.fix)}"
+
+
+def _folded(rows: list[FleetRow]) -> Iterator[str]:
+    """What many hosts say alike is said once, with the hosts."""
+    groups: dict[tuple[Verdict, str, str, str, str], dict[str, bool]] = {}
+    for row in rows:
+        for f in row.problems:
+            if f.check != OWN:
+                hosts = groups.setdefault((f.verdict, f.check, value(f, f.seen), f.why, f.fix), {})
+                hosts[row.host] = row.simulated
+    ordered = sorted(groups.items(), key=lambda item: (WORST_FIRST.index(item[0][0]), -len(item[1])))
+    for (verdict, check, seen, why, fix), hosts in ordered:
+        mark = f"  {simulated_mark()}" if any(hosts.values()) else ""
+        yield f"{verdict_word(verdict)} {one_line(f'{check}: {seen}  on {_names(list(hosts))}')}{mark}"
+        yield f"        why  {one_line(why)}"
+        yield f"        do   {one_line(fix)}"
+
+
+def _outliers(fleet: FleetReport, *, many: bool) -> Iterator[str]:
+    if not fleet.outliers:
+        return
+    yield click.style("Hosts that stand out", bold=True)
+    shown = fleet.outliers[: MANY if many else None]
+    rows = (
+        (
+            click.style(one_line(o.host), bold=True),
+            one_line(o.metric),
+            one_line(o.at or "whole host"),
+            f"{o.value:.4g}",
+            f"{o.percent:+.1f} %",
+            f"{'normal' if o.z is not None else 'at least'} {o.normal:.4g}",
+            one_line(o.group),
+        )
+        for o in shown
+    )
+    yield from table(("host", "metric", "where", "value", "off", "should be", "among"), rows)
+    if len(fleet.outliers) > len(shown):
+        yield f"{len(fleet.outliers) - len(shown)} more stand out (-v lists them)"
+
+
+def _causes(fleet: FleetReport) -> Iterator[str]:
+    if fleet.causes:
+        yield click.style("What sick hosts share", bold=True)
+        yield from (f"  {one_line(cause.text)}" for cause in fleet.causes)
+
+
+def _drift(fleet: FleetReport) -> Iterator[str]:
+    if not fleet.drift:
+        return
+    yield click.style("Drift", bold=True)
+    for entry in fleet.drift:
+        yield f"  {one_line(entry.attribute)} ({one_line(entry.scope)})"
+        for i, v in enumerate(entry.values):
+            names = f": {_names(list(v.names), v.hosts)}" if i else ""
+            yield f"    {v.hosts:>6} x {one_line(v.value)}{one_line(names)}"
+
+
+def _changes(fleet: FleetReport) -> Iterator[str]:
+    if fleet.changes:
+        yield click.style("Since the previous merge", bold=True)
+        rows = ((f"  {change.kind}", one_line(change.text)) for change in fleet.changes[:200])
+        yield from (f"{kind:<9} {text}" for kind, text in rows)
+        if len(fleet.changes) > 200:
+            yield f"  {len(fleet.changes) - 200} more"
+
+
+def _about_reports(fleet: FleetReport) -> Iterator[str]:
+    """Unreadable and missing reports are rows above already."""
+    told = [p for p in fleet.problems if p.kind not in ("unreadable", "missing")]
+    if told:
+        yield click.style("About the reports", bold=True)
+        yield from (f"  {problem.kind:<10} {one_line(problem.text)}" for problem in told)
+
+
+def _last(fleet: FleetReport) -> str:
+    mark = f"  {simulated_mark()}" if fleet.simulated else ""
+    odd = len({outlier.host for outlier in fleet.outliers})
+    stands_out = f", {odd} stand out" if odd else ""
+    return f"{verdict_word(fleet.verdict, 0)}  {len(fleet.hosts)} hosts: {counts_line(fleet.counts)}{stands_out}{mark}"
+
+
+def _names(names: list[str], count: int | None = None) -> str:
+    count = len(names) if count is None else count
+    more = f" and {count - NAMED} more" if count > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"

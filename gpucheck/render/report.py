@@ -28,8 +28,10 @@ def to_text(report: Report, *, verbose: bool = False) -> str:
         findings = [finding for finding in report.findings if finding.verdict is verdict]
         if verdict is Verdict.PASS and not verbose:
             lines += _passes(findings)
+        elif verdict is Verdict.SKIP and not verbose:
+            lines += [_skip(group) for group in alike(findings)]
         else:
-            for group in _alike(findings):
+            for group in alike(findings):
                 lines += _finding(group, verbose=verbose)
     lines += ["", _last(report)]
     return printable_lines(lines)
@@ -66,7 +68,7 @@ def _simulation(report: Report) -> str:
     return printable(f"hardware: {report.simulation.profile}{faults}")
 
 
-def _alike(findings: list[Finding]) -> list[list[Finding]]:
+def alike(findings: list[Finding]) -> list[list[Finding]]:
     """Findings that say the same of several subjects or checks, together: one cause is one block, not 56 lines."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
@@ -80,10 +82,8 @@ def _finding(group: list[Finding], *, verbose: bool) -> Iterator[str]:
     wanted = f", wanted {value(finding, finding.wanted)}" if finding.wanted is not None else ""
     checks = ", ".join(dict.fromkeys(f.check for f in group))
     subjects = ", ".join(dict.fromkeys(f.subject for f in group if f.subject != "host"))
-    subject = f"{subjects}: " if subjects else ""
-    yield f"{verdict_word(finding.verdict)} {checks:<10}  " + printable(
-        f"{subject}{value(finding, finding.seen)}{wanted}"
-    )
+    said = f"{value(finding, finding.seen) if finding.seen is not None else 'not known'}{wanted}"
+    yield (f"{verdict_word(finding.verdict)} {checks:<10}  " + printable(": ".join(filter(None, (subjects, said)))))
     indent = " " * 8
     if finding.verdict is not Verdict.PASS:
         yield f"{indent}why    {printable(finding.why)}"
@@ -94,6 +94,13 @@ def _finding(group: list[Finding], *, verbose: bool) -> Iterator[str]:
     if verbose or finding.verdict in (Verdict.FAIL, Verdict.UNKNOWN):
         for line in dict.fromkeys(line for f in group for line in f.evidence):
             yield f"{indent}saw    {printable(line)}"
+
+
+def _skip(group: list[Finding]) -> str:
+    """One line: what was not judged, and why."""
+    checks = ", ".join(dict.fromkeys(f.check for f in group))
+    some = f" ({len(group)})" if len(group) > 1 else ""
+    return f"{verdict_word(Verdict.SKIP)} {checks}{some}: {printable(group[0].why)}"
 
 
 def _passes(findings: list[Finding]) -> Iterator[str]:

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 import click
 import msgspec
 
-from gpucheck.model import Finding, Topology, TopologyGpu, Verdict
+from gpucheck.model import Advice, Finding, Pair, Topology, TopologyGpu, Verdict
+from gpucheck.render._matrix import COLOUR, GAP, kind_of, matrix, used_kinds
 from gpucheck.render.words import printable, simulated_mark, verdict_word
 
-GAP = "?"
-NOT_TOLD = "N/A"
 MEANING = {
     "NV#": "joined by # NVLinks",
     "PIX": "at most one PCIe switch",
@@ -19,8 +18,9 @@ MEANING = {
     "SYS": "the link between NUMA nodes or sockets",
     GAP: "not known",
 }
-COLOUR = {"NV#": "green", "PIX": "cyan", "PXB": "cyan", "PHB": "yellow", "NODE": "yellow", "SYS": "red", GAP: "magenta"}
 NAMED_PAIRS = 6
+MANY_GPUS = 16
+NAMED_LINKS = 4
 
 
 def to_json(topology: Topology) -> str:
@@ -28,79 +28,51 @@ def to_json(topology: Topology) -> str:
     return msgspec.json.format(msgspec.json.encode(topology), indent=2).decode()
 
 
-def to_text(topology: Topology, *, about: str = "") -> str:
-    """The matrix, what the pairs should reach, and the findings, with terminal colours.
+def to_text(topology: Topology, *, about: str = "", width: int | None = None, best: bool = False) -> str:
+    """The matrix, what the pairs should reach, the advice and the findings, with terminal colours.
 
-    about: what is simulated (the profile and its faults). A matrix line is never wrapped or cut, however wide.
+    about: what is simulated (the profile and its faults). width: the terminal's columns; without, a matrix line is
+    never wrapped or cut, however wide, and can be read back. best: the choices of GPUs are shown too.
     """
+    identities = list(_identities(topology, width))
     parts = [
         [simulated_mark(f"{about}: no real GPU was looked at".lstrip(": "))] if topology.simulated else [],
-        [_identity(gpu) for gpu in topology.gpus if gpu.name or gpu.pci_bus_id],
-        matrix(topology),
+        identities,
+        matrix(topology, width),
         list(_legend(topology)),
         list(_nic_legend(topology)),
         list(_expectations(topology)),
-        [line for finding in topology.findings for line in _finding(finding)],
+        list(_advice(topology.advice, best)),
+        [findings_text(topology)] if topology.findings else [],
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
-def matrix(topology: Topology) -> list[str]:
-    """Header and one line a GPU: classes, NIC classes, then the affinity columns that hold anything."""
-    if not topology.gpus:
-        return []
-    affinities = _affinities(topology.gpus)
-    header = ["", *(f"GPU{gpu.index}" for gpu in topology.gpus), *(nic.label for nic in topology.nics), *affinities]
-    rows = [
-        [
-            f"GPU{gpu.index}",
-            *(cell or GAP for cell in topology.matrix[i]),
-            *(nic.classes[i] or GAP for nic in topology.nics),
-            *(values[i] for values in affinities.values()),
-        ]
-        for i, gpu in enumerate(topology.gpus)
-    ]
-    widths = [max(len(line[i]) for line in (header, *rows)) for i in range(len(header))]
-    classes = len(topology.gpus) + len(topology.nics)
-    return [
-        "  ".join(cell.ljust(width) for cell, width in zip(header, widths, strict=True)).rstrip(),
-        *("  ".join(_cell(cell, widths[i], 0 < i <= classes) for i, cell in enumerate(row)).rstrip() for row in rows),
-    ]
-
-
-def _cell(cell: str, width: int, is_class: bool) -> str:
-    padded = cell.center(width) if cell == "X" else cell.ljust(width)
-    return click.style(padded, fg=COLOUR.get(_kind(cell)), dim=cell == "X" or None) if is_class else padded
-
-
-def _kind(cls: str | None) -> str:
-    return GAP if cls is None else "NV#" if cls.startswith("NV") else cls
-
-
-def _affinities(gpus: tuple[TopologyGpu, ...]) -> dict[str, list[str]]:
-    columns = {
-        "CPU Affinity": [gpu.cpu_affinity or NOT_TOLD for gpu in gpus],
-        "NUMA Affinity": [gpu.numa_affinity or NOT_TOLD for gpu in gpus],
-        "GPU NUMA ID": [gpu.gpu_numa_id or GAP for gpu in gpus],
-    }
-    # The columns are positional for a reader, so one that holds nothing may only be left out from the right.
-    while columns and all(value in (NOT_TOLD, GAP) for value in list(columns.values())[-1]):
-        if "GPU NUMA ID" in columns and any(gpu.gpu_numa_id for gpu in gpus):
-            break
-        columns.popitem()
-    return columns
-
-
 def _identity(gpu: TopologyGpu) -> str:
     """As nvidia-smi -L writes it, with the bus id after it."""
+    unnamed = f"compute capability {gpu.compute_capability}" if gpu.compute_capability else "unnamed"
+    name = gpu.name or unnamed
     uuid = f" (UUID: {gpu.uuid})" if gpu.uuid else ""
     bus_id = f" {gpu.pci_bus_id}" if gpu.pci_bus_id else ""
-    return printable(f"GPU {gpu.index}: {gpu.name or 'unnamed'}{uuid}{bus_id}")
+    return printable(f"GPU {gpu.index}: {name}{uuid}{bus_id}")
+
+
+def findings_text(topology: Topology) -> str:
+    """Every finding with its reason and remedy; empty where there are none."""
+    return "\n".join(line for finding in topology.findings for line in _finding(finding))
+
+
+def _identities(topology: Topology, width: int | None) -> Iterator[str]:
+    """On a terminal, many GPUs of one model are one line: their bus ids are in the JSON and the tree."""
+    named = [gpu for gpu in topology.gpus if gpu.name or gpu.pci_bus_id]
+    if width is not None and len(named) > MANY_GPUS and len({gpu.name for gpu in named}) == 1:
+        yield printable(f"{len(named)} x {named[0].name or 'unnamed GPU'}")
+    else:
+        yield from map(_identity, named)
 
 
 def _legend(topology: Topology) -> Iterator[str]:
-    cells = [cell for row in topology.matrix for cell in row] + [cls for nic in topology.nics for cls in nic.classes]
-    used = {_kind(cell) for cell in cells}
+    used = set(used_kinds(topology))
     if topology.gpus:
         yield "Legend:"
         yield ""
@@ -133,13 +105,54 @@ def _expectations(topology: Topology) -> Iterator[str]:
     for (cls, words), pairs in sorted(groups.items(), key=lambda item: (_rank(item[0][0]), item[0][1])):
         more = f" and {len(pairs) - NAMED_PAIRS} more" if len(pairs) > NAMED_PAIRS else ""
         plural = "s" if len(pairs) != 1 else ""
-        label = click.style(f"{cls:<5}", fg=COLOUR.get(_kind(cls)))
+        label = click.style(f"{cls:<5}", fg=COLOUR.get(kind_of(cls)))
         yield f"  {label} {words}"
         yield f"        {len(pairs)} pair{plural}: {', '.join(pairs[:NAMED_PAIRS])}{more}"
+    yield from _reduced(topology.pairs)
+
+
+def _reduced(pairs: tuple[Pair, ...]) -> Iterator[str]:
+    """Which pairs will stay below that until a link is repaired."""
+    links = dict.fromkeys(bus_id for pair in pairs for bus_id in pair.reduced)
+    if links:
+        count = sum(bool(pair.reduced) for pair in pairs)
+        named = ", ".join(list(links)[:NAMED_LINKS]) + (", ..." if len(links) > NAMED_LINKS else "")
+        mark = click.style("reduced", fg="red")
+        yield f"  {mark} {count} pair{'s' if count != 1 else ''} cross a link that runs below that now: {named}"
+
+
+def _advice(advice: Advice | None, best: bool) -> Iterator[str]:
+    """What the matrix does not show by itself: asymmetries always, choices when they were asked for."""
+    if advice is None:
+        return
+    choices = advice.best if best else ()
+    if advice.asymmetries or choices:
+        yield "Advice:"
+        yield ""
+    for choice in choices:
+        rate = f", {choice.slowest_gb_s:g} GB/s" if choice.slowest_gb_s is not None else ""
+        equals = f" (one of {choice.equals} equally good sets)" if choice.equals and choice.equals > 1 else ""
+        found = "" if choice.exact else ", found by a search that may miss a better one"
+        worst = f": slowest pair {choice.slowest}{rate}" if choice.slowest else ""
+        yield f"  {choice.size} GPUs: {', '.join(map(str, choice.gpus))}{worst}{equals}{found}"
+        yield f"        {printable(choice.environment)}"
+    if choices:
+        yield from _pinning(advice, {gpu for choice in choices for gpu in choice.gpus})
+    yield from (f"  {printable(sentence)}" for sentence in advice.asymmetries)
+
+
+def _pinning(advice: Advice, gpus: set[int]) -> Iterator[str]:
+    """One line for the GPUs that want the same command."""
+    commands: dict[str, list[int]] = {}
+    for pinning in advice.pinning:
+        if pinning.gpu in gpus:
+            commands.setdefault(pinning.command, []).append(pinning.gpu)
+    for command, members in commands.items():
+        yield f"  start the process of GPU {', '.join(map(str, members))} with: {printable(command)}"
 
 
 def _rank(cls: str) -> tuple[int, int]:
-    return list(MEANING).index(_kind(cls)), -int(cls[2:]) if cls.startswith("NV") else 0
+    return list(MEANING).index(kind_of(cls)), -int(cls[2:]) if cls.startswith("NV") else 0
 
 
 def _finding(finding: Finding) -> Iterator[str]:

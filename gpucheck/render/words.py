@@ -53,3 +53,8 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         ).rstrip()
         for line in lines
     ]
+
+
+def one_line(text: str) -> str:
+    """Printable, and on one line: a host's string must not look like a line of ours."""
+    return printable(" ".join(text.split()) if "\n" in text or "\t" in text or "\r" in text else text)

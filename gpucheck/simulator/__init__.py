@@ -4,7 +4,9 @@ A simulated machine is a directory D (see ``writer`` for every file in it)::
 
     D/machine.txt       what the NVML library answers
     D/root/             what /sys, /proc and /lib/modules would hold
+    D/recipe.json       what the machine was made from, so that ``switch`` can give it other faults
     D/simulation.json   profile, faults and stand-ins (gpucheck.model.Simulation)
+    D/surroundings.json shared memory, limits, environment and libraries where they differ from a healthy host's
     D/software.json     services and packages that go with the GPUs, only where this process made D for itself
     D/lib/              libnvidia-ml.so.1, only where this process made D for itself
 
@@ -19,7 +21,9 @@ from gpucheck.simulator.activation import activate
 if TYPE_CHECKING:
     from gpucheck.simulator.faults import Fault, all_faults
     from gpucheck.simulator.library import build_library
+    from gpucheck.simulator.live import make, switch
     from gpucheck.simulator.profile import Profile, load, profile_names
+    from gpucheck.simulator.recorded import from_recording, to_yaml
     from gpucheck.simulator.writer import write_machine
 
 __all__ = [
@@ -28,8 +32,12 @@ __all__ = [
     "activate",
     "all_faults",
     "build_library",
+    "from_recording",
     "load",
+    "make",
     "profile_names",
+    "switch",
+    "to_yaml",
     "write_machine",
 ]
 
@@ -38,8 +46,12 @@ _HOME = {
     "Profile": "profile",
     "all_faults": "faults",
     "build_library": "library",
+    "from_recording": "recorded",
     "load": "profile",
+    "make": "live",
     "profile_names": "profile",
+    "switch": "live",
+    "to_yaml": "recorded",
     "write_machine": "writer",
 }
 

@@ -4,11 +4,13 @@ import ctypes
 import hashlib
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gpucheck.simulator.cache import cache_folder, publish
+from gpucheck.simulator.files import is_file, profile_text
 
+SOURCES = (".py", ".yml", ".c", ".h", ".txt", ".sh")
 STAND_INS = ("NVML library", "PCI, driver and DMI files of /sys and /proc", "GPU services and packages")
 
 
@@ -35,19 +37,31 @@ def activate(name: str, faults: Iterable[str] = ()) -> Path:
 
 
 def _make(name: str, faults: tuple[str, ...], directory: Path) -> None:
-    from gpucheck.simulator.library import build_library
+    from gpucheck.simulator.live import make
     from gpucheck.simulator.profile import load
-    from gpucheck.simulator.writer import write_machine
 
-    profile = load(name)
-    write_machine(profile, directory, driver=profile.driver.state(), faults=faults, stand_ins=STAND_INS, software=True)
-    build_library(directory / "lib", profile.driver.version)
+    make(load(name), directory, faults, STAND_INS)
 
 
 def _key(name: str, faults: tuple[str, ...]) -> str:
-    """Whatever a machine directory is made from: the profile, the faults in order, every file of this room."""
+    """Whatever a machine directory is made from: the profile, the faults in order, every file of this room.
+
+    Our files count by size and time of change: to read two hundred of them takes longer than all the rest.
+    Raises OSError for a profile's own file that cannot be read.
+    """
+    if is_file(name):
+        name = f"{name}\0{profile_text(name)}"
     digest = hashlib.sha256("\0".join((name, *faults, platform.machine(), platform.release())).encode())
-    here = Path(__file__).parent
-    for source in sorted(p for p in here.rglob("*") if p.suffix in (".py", ".yml", ".c", ".sh")):
-        digest.update(str(source.relative_to(here)).encode() + b"\0" + source.read_bytes())
+    for source in sorted(_sources(os.fspath(Path(__file__).parent))):
+        digest.update(repr(source).encode())
     return digest.hexdigest()[:24]
+
+
+def _sources(folder: str) -> Iterator[tuple[str, int, int]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _sources(entry.path)
+            elif entry.name.endswith(SOURCES):
+                seen = entry.stat()
+                yield entry.path, seen.st_size, seen.st_mtime_ns

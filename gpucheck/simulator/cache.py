@@ -32,7 +32,7 @@ def _temporary_folder() -> Path:
     return folder
 
 
-def publish(target: Path, make: Callable[[Path], None]) -> None:
+def publish(target: Path, make: Callable[[Path], object]) -> None:
     """Fill a fresh folder beside ``target``, then rename it: readers see all or nothing, and of two makers one wins."""
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))

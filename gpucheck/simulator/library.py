@@ -4,24 +4,33 @@ import hashlib
 import platform
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 from gpucheck.simulator.cache import cache_folder, publish
+from gpucheck.simulator.exports import Export, exports, unsimulated_rows, version_script
 
-SOURCE = Path(__file__).parent / "nvml" / "libnvidia_ml.c"
+SOURCES = Path(__file__).parent / "nvml"
 SONAME = "libnvidia-ml.so.1"
-FLAGS = ("-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-Wl,-soname,{SONAME}")
+# Where an environment that has no compiler brings compiled libraries along (our container images do).
+SHIPPED = "share/gpucheck/libraries"
+FLAGS = (
+    *("-std=gnu11", "-O2", "-shared", "-fPIC", "-pthread"),
+    *("-Wall", "-Wextra", "-Wpedantic", "-Werror"),
+    f"-Wl,-soname,{SONAME}",
+)
 
 
 def build_library(directory: Path, version: str) -> Path:
     """Put ``libnvidia-ml.so.<version>`` and the link ``libnvidia-ml.so.1`` into ``directory``; return the former.
 
-    The library learns its version from its file name, so that one compilation (cached by content) serves every version.
+    The library learns its version from its file name, so that one compilation (cached by content) serves every version
+    that exports the same functions.
     Raises OSError, with the whole message in args[0], when there is no compiler or it refuses the source.
     """
     if not version or "/" in version:
         raise ValueError(f"libnvidia-ml.so.{version}: not a driver version")
-    compiled = _compiled()
+    compiled = _compiled(exports(version))
     directory.mkdir(parents=True, exist_ok=True)
     library = directory / f"libnvidia-ml.so.{version}"
     # A copy, no hard link: the loader takes two names of one inode for the same library.
@@ -33,25 +42,44 @@ def build_library(directory: Path, version: str) -> Path:
     return library
 
 
-def _compiled() -> Path:
-    key = hashlib.sha256(SOURCE.read_bytes() + " ".join((*FLAGS, platform.machine())).encode()).hexdigest()[:24]
-    folder = cache_folder("libraries") / key
-    if not folder.is_dir():
-        publish(folder, _compile)
-    return folder / "libnvidia-ml.so"
+def compile_library(folder: Path, chosen: tuple[Export, ...], flags: tuple[str, ...] = ()) -> Path:
+    """Compile ``libnvidia-ml.so`` with these exports into ``folder``, with ``flags`` beside our own.
 
-
-def _compile(folder: Path) -> None:
+    Raises OSError as ``build_library`` does.
+    """
     compiler = shutil.which("cc")
     if compiler is None:
         raise OSError(
             "the simulator needs a C compiler to build its NVML library, and there is no `cc` on PATH. "
             "Install one: apt install gcc libc6-dev, or: dnf install gcc glibc-devel"
         )
-    command = [compiler, *FLAGS, "-o", str(folder / "libnvidia-ml.so"), str(SOURCE)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    (folder / "unsimulated.inc").write_text(unsimulated_rows(chosen), encoding="utf-8")
+    script = folder / "exports.map"
+    script.write_text(version_script(chosen), encoding="utf-8")
+    library = folder / "libnvidia-ml.so"
+    command = [compiler, *FLAGS, *flags, f"-I{folder}", f"-Wl,--version-script={script}", "-o", str(library)]
+    done = subprocess.run([*command, *map(str, _sources())], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OSError(
             f"{compiler} could not compile the simulated NVML library: {done.stderr.strip()[-1000:]}\n"
             "Install the C headers too: apt install libc6-dev, or: dnf install glibc-devel"
         )
+    return library
+
+
+def _sources() -> list[Path]:
+    return sorted(SOURCES.glob("*.c"))
+
+
+def _compiled(chosen: tuple[Export, ...]) -> Path:
+    digest = hashlib.sha256(" ".join((*FLAGS, platform.machine(), str(chosen))).encode())
+    for source in sorted(SOURCES.glob("*.[ch]")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    key = digest.hexdigest()[:24]
+    shipped = Path(sys.prefix, SHIPPED, key, "libnvidia-ml.so")
+    if shipped.exists():
+        return shipped
+    folder = cache_folder("libraries") / key
+    if not folder.is_dir():
+        publish(folder, lambda partial: compile_library(partial, chosen))
+    return folder / "libnvidia-ml.so"

@@ -7,7 +7,7 @@ INTERNAL, SINGLE, MULTIPLE, HOST_BRIDGE, NODE, SYSTEM = 0, 10, 20, 30, 40, 50
 # NVML: nvmlGpuP2PStatus_t
 P2P_OK, P2P_NOT_SUPPORTED = 0, 5
 # nvmlGpuP2PCapsIndex_t: read 0, write 1, NVLink 2, atomics 3, PCIe 4
-PCI = 4
+NVLINK, PCI = 2, 4
 CAPABILITIES = range(5)
 
 
@@ -36,9 +36,16 @@ def by_nvlink(a: SimulatedGpu, b: SimulatedGpu, *, fabric: bool) -> bool:
 
 
 def p2p_status(a: SimulatedGpu, b: SimulatedGpu, capability: int, *, fabric: bool = True) -> int:
-    """NVML's P2P status of an ordered pair. Over PCIe it is what the model's driver grants; no PCIe atomics there."""
+    """NVML's P2P status of an ordered pair. Over PCIe it is what the model's driver grants; no PCIe atomics there.
+
+    With MIG on there is none at all. A status that a fault gave the pair holds for every way but NVLink.
+    """
     over_pcie = a.model.pcie_p2p if a.model == b.model else P2P_NOT_SUPPORTED
-    linked = by_nvlink(a, b, fabric=fabric)
+    linked = by_nvlink(a, b, fabric=fabric and a.fabric_up and b.fabric_up)
+    if a.mig or b.mig:
+        return P2P_NOT_SUPPORTED
+    if b.function.bus_id in a.p2p_refused and capability != NVLINK:
+        return a.p2p_refused[b.function.bus_id]
     if capability in (0, 1):
         return P2P_OK if linked else over_pcie
     if capability == PCI:

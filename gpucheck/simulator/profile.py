@@ -1,4 +1,4 @@
-"""What a simulated machine is made of, as data: ``profiles/<name>.yml``, ``gpus/<model>.yml`` and ``bridges.yml``.
+"""What a simulated machine is made of, as data: ``profiles/``, ``gpus/``, ``parts.yml`` and ``cpus.yml``.
 
 Loading is strict: an unknown key, a bus id on the wrong bus or a link to nowhere is refused with file, key and reason.
 """
@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from gpucheck.model import DriverState
+from gpucheck.simulator.files import is_file, profile_text
 
 HERE = Path(__file__).parent
 BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
@@ -33,8 +34,35 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     health_mask: int
 
 
+class Thermal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Limits in degrees Celsius. The driver of some products tells only some of them; None is one it does not tell."""
+
+    shutdown: int | None = None
+    slowdown: int | None = None
+    memory: int | None = None
+    operating: int | None = None
+
+
+class MigSlice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a GPU instance of one MIG profile has, as ``nvidia-smi mig -lgip`` lists it. slices: of seven."""
+
+    slices: int
+    memory_mib: int
+    multiprocessors: int
+    copy_engines: int
+    decoders: int = 0
+    jpeg: int = 0
+    ofa: int = 0
+
+
 class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One GPU product. pcie_p2p: NVML's P2P status between two of them over PCIe (0 OK, 1 CNS, 2 GNS)."""
+    """One GPU product. pcie_p2p: NVML's P2P status between two of them over PCIe (0 OK, 1 CNS, 2 GNS).
+
+    power_range_w: the lowest and the highest limit that may be set. retired_pages: ECC counts pages, not rows.
+    ecc_enabled: as it comes from the factory. mig_slices: the MIG profiles that we know of it, by name.
+    coherent: joined to a Grace CPU by NVLink-C2C.
+    unsourced: values that stand on general knowledge of the product and were not seen in a source or a capture.
+    """
 
     name: str
     device_id: str
@@ -48,31 +76,43 @@ class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     generation: int
     width: int = 16
     power_limit_w: int
+    power_range_w: tuple[int, int]
+    thermal: Thermal
     clocks_mhz: tuple[int, int]
     nvlink: NvLinkPorts | None = None
     fabric: Fabric | None = None
     ecc: bool = True
+    ecc_enabled: bool = True
     mig: bool = False
+    mig_slices: dict[str, MigSlice] = msgspec.field(default_factory=dict)
+    coherent: bool = False
     row_remap: bool = False
+    retired_pages: bool = False
     display: bool = False
     fan: bool = False
     pcie_p2p: int = 0
     source: str
+    unsourced: tuple[str, ...] = ()
 
 
-class Bridge(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One kind of PCI function that is no GPU."""
+class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One kind of PCI function that is no GPU. class_id: needed for a network card, given by the kind for others."""
 
-    kind: Literal["root-port", "switch-upstream", "switch-downstream", "nvswitch"]
+    kind: Literal["root-port", "switch-upstream", "switch-downstream", "nvswitch", "nic"]
     ids: str
     generation: int
     width: int = 16
+    class_id: str | None = None
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One PCI function of a machine: a ``part`` of bridges.yml or a ``gpu`` model, under a root bus or a bridge.
+    """One PCI function of a machine: a ``part`` of parts.yml or a ``gpu`` model, under a root bus or a bridge.
 
     width: lanes that are wired, where that is fewer than the part has.
+    trained: (generation, lanes) of the link where its other end is not on this machine's bus, as in a virtual machine.
+    net, infiniband: of a network card, the names of its interfaces and of its RDMA device.
+    memory_node: NUMA node of a GPU's own memory, where the GPU is a NUMA node (Grace).
+    mig: MIG mode is on, with these GPU instances.
     """
 
     bus_id: str
@@ -80,6 +120,11 @@ class Device(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     part: str | None = None
     gpu: str | None = None
     width: int | None = None
+    trained: tuple[int, int] | None = None
+    net: tuple[str, ...] = ()
+    infiniband: tuple[str, ...] = ()
+    memory_node: int | None = None
+    mig: tuple[str, ...] = ()
 
 
 class Root(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,15 +133,50 @@ class Root(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     numa_node: int | None = None
 
 
+class Baseboard(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """GPUs, and the links that each of them has to each of these switches."""
+
+    gpus: tuple[int, ...]
+    switches: dict[str, int]
+
+
 class Wiring(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """NVLink cables. pairs: (GPU, GPU, links). switches: NVSwitch bus id -> links from each GPU to it.
 
-    hidden_switch_links: links of each GPU to switches that are not on this machine's PCI bus (a VM on such a node).
+    boards: the same for machines whose GPUs do not all reach every switch.
+    hidden_switch_links: links of each GPU to switches that are not on this machine's PCI bus: a virtual machine, or a
+    switch of NVLink 5, which is no PCI device.
+    ports: single links by number, where counting would lose something: (GPU, link, far end). The far end is a bus id,
+    ``switch`` where it is hidden, or the GPU and link of a cable, ``gpu 1 link 3``.
     """
 
     pairs: tuple[tuple[int, int, int], ...] = ()
     switches: dict[str, int] = msgspec.field(default_factory=dict)
+    boards: tuple[Baseboard, ...] = ()
     hidden_switch_links: int = 0
+    ports: tuple[tuple[int, int, str], ...] = ()
+
+
+class Clique(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the GPUs stand in an NVLink domain of several machines."""
+
+    clique_id: int
+    cluster_uuid: str
+
+
+class Cpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One CPU product as /proc/cpuinfo shows it. vendor: CPUID's string, or the implementer's code on Arm.
+
+    flags: those that tell something about the platform, not all that there are.
+    """
+
+    arch: Literal["x86_64", "aarch64"]
+    vendor: str
+    family: int
+    model: int
+    stepping: int
+    name: str
+    flags: str
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,7 +206,14 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A machine. numa_nodes: the CPU list of each node. roots: root buses by name, ``0000:3a``."""
+    """A machine. numa_nodes: the CPU list of each node. roots: root buses by name, ``0000:3a``.
+
+    cpu: a product of cpus.yml. sockets: as many as NUMA nodes unless said.
+    iommu: ``identity`` passes addresses through (iommu=pt), ``translating`` maps them, ``off`` is no IOMMU at all.
+    virtual: a guest, which sees neither its host's bridges nor error reporting nor clocks.
+    services: units that run beside nvidia-persistenced, each from the package of its name.
+    models, parts: products that only this profile has, as in a profile made from a recording.
+    """
 
     summary: str
     source: str
@@ -134,9 +221,22 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     driver: Driver
     numa_nodes: tuple[str, ...]
     roots: dict[str, Root]
+    cpu: str | None = None
+    sockets: int | None = None
+    iommu: Literal["off", "identity", "translating"] = "identity"
+    virtual: bool = False
+    services: tuple[str, ...] = ()
     devices: tuple[Device, ...] = ()
     nvlink: Wiring = Wiring()
+    clique: Clique | None = None
+    models: dict[str, GpuModel] = msgspec.field(default_factory=dict)
+    parts: dict[str, Part] = msgspec.field(default_factory=dict)
     name: str = ""
+
+    @property
+    def arch(self) -> str:
+        """The kernel's name of the architecture: ``x86_64`` or ``aarch64``."""
+        return cpus()[self.cpu].arch if self.cpu else "x86_64"
 
 
 def profile_names() -> tuple[str, ...]:
@@ -145,9 +245,16 @@ def profile_names() -> tuple[str, ...]:
 
 
 def load(name: str) -> Profile:
-    """One profile, checked whole. Raises LookupError for an unknown name, ValueError for a broken file."""
+    """One profile by its name or its file, checked whole.
+
+    Raises LookupError for an unknown name, ValueError for a broken file, OSError for one that cannot be read.
+    """
     from gpucheck.simulator.wiring import check
 
+    if is_file(name):
+        own = parse(profile_text(name), name, Profile)
+        check(own, Path(name))
+        return msgspec.structs.replace(own, name=own.name or Path(name).stem)
     if name not in profile_names():
         raise LookupError(unknown("profile", name, profile_names()))
     path = HERE / "profiles" / f"{name}.yml"
@@ -166,9 +273,15 @@ def gpu_model(name: str) -> GpuModel:
 
 
 @cache
-def bridges() -> dict[str, Bridge]:
-    """Every part of bridges.yml by name."""
-    return read(HERE / "bridges.yml", dict[str, Bridge])
+def parts() -> dict[str, Part]:
+    """Every part of parts.yml by name."""
+    return read(HERE / "parts.yml", dict[str, Part])
+
+
+@cache
+def cpus() -> dict[str, Cpu]:
+    """Every CPU of cpus.yml by name."""
+    return read(HERE / "cpus.yml", dict[str, Cpu])
 
 
 def unknown(what: str, name: str, names: tuple[str, ...]) -> str:
@@ -179,9 +292,14 @@ def unknown(what: str, name: str, names: tuple[str, ...]) -> str:
 
 
 def read(path: Path, shape: type[Shape]) -> Shape:
-    """A YAML file as ``shape``. Raises ValueError naming the file, the key and what is wrong with it."""
+    """A YAML file of ours as ``shape``. Raises ValueError naming the file, the key and what is wrong with it."""
+    return parse(path.read_text(encoding="utf-8"), path.name, shape)
+
+
+def parse(text: str, name: str, shape: type[Shape]) -> Shape:
+    """YAML as ``shape``. Raises ValueError as ``read`` does."""
     try:
-        raw = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+        raw = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
         return msgspec.convert(raw, shape)
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise ValueError(f"{path.name}: {' '.join(str(error).split())}") from error
+    except (yaml.YAMLError, msgspec.ValidationError, RecursionError, ValueError) as error:
+        raise ValueError(f"{name}: {' '.join(str(error).split())}") from error

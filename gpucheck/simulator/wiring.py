@@ -2,33 +2,37 @@
 
 from pathlib import Path
 
-from gpucheck.simulator.profile import BUS_ID, Bridge, Device, GpuModel, Profile, bridges, gpu_model
+from gpucheck.simulator.cables import check_nvlinks
+from gpucheck.simulator.devices import gpus_of, part_of
+from gpucheck.simulator.profile import BUS_ID, Device, Part, Profile, cpus, unknown
+
+__all__ = ["check", "check_profile", "gpus_of"]
 
 
 def check(profile: Profile, path: Path) -> None:
     """Raise ValueError naming the file, the key and the reason, if the parts do not fit together."""
     try:
-        _check_roots(profile)
-        _check_devices(profile)
-        _check_nvlinks(profile)
+        check_profile(profile)
     except (LookupError, ValueError) as error:
         raise ValueError(f"{path.name}: {error.args[0]}") from error
 
 
-def part_of(device: Device) -> Bridge | GpuModel:
-    """The part or the GPU model that a device is. Raises ValueError if it is neither or both."""
-    if (device.part is None) == (device.gpu is None):
-        raise ValueError(f"devices {device.bus_id}: exactly one of `part` and `gpu` is needed")
-    if device.gpu is not None:
-        return gpu_model(device.gpu)
-    if device.part not in bridges():
-        raise ValueError(f"devices {device.bus_id}: part {device.part!r} is not in bridges.yml")
-    return bridges()[device.part]
+def check_profile(profile: Profile) -> None:
+    """The same for a profile that is in no file. Raises LookupError or ValueError naming the key and the reason."""
+    _check_platform(profile)
+    _check_roots(profile)
+    _check_devices(profile)
+    check_nvlinks(profile)
 
 
-def gpus_of(profile: Profile) -> tuple[Device, ...]:
-    """The GPUs in NVML's order, which is the order of their bus ids."""
-    return tuple(sorted((d for d in profile.devices if d.gpu is not None), key=lambda d: d.bus_id))
+def _check_platform(profile: Profile) -> None:
+    if profile.cpu is not None and profile.cpu not in cpus():
+        raise LookupError(f"cpu: {unknown('CPU', profile.cpu, tuple(sorted(cpus())))}")
+    nodes = len(profile.numa_nodes)
+    if profile.sockets is not None and (profile.sockets < 1 or nodes % profile.sockets):
+        raise ValueError(f"sockets: {nodes} NUMA nodes cannot be spread over {profile.sockets} sockets")
+    if not profile.driver.version or "/" in profile.driver.version:
+        raise ValueError(f"driver.version: {profile.driver.version!r} is no driver version")
 
 
 def _check_roots(profile: Profile) -> None:
@@ -57,38 +61,22 @@ def _check_devices(profile: Profile) -> None:
 
 
 def _check_place(device: Device, devices: dict[str, Device], profile: Profile, where: str) -> None:
-    part = part_of(device)
-    kind = part.kind if isinstance(part, Bridge) else "gpu"
+    part = part_of(device, profile)
+    kind = part.kind if isinstance(part, Part) else "gpu"
+    if kind == "nic" and isinstance(part, Part) and part.class_id is None:
+        raise ValueError(f"{where}: part {device.part} is a network card without class_id")
+    if device.memory_node is not None and device.memory_node < len(profile.numa_nodes):
+        raise ValueError(f"{where}: memory_node {device.memory_node} is a node of CPUs")
     if device.under in profile.roots:
         if device.bus_id[:7] != device.under:
             raise ValueError(f"{where}: is not on root bus {device.under}")
         return
     if device.under not in devices:
         raise ValueError(f"{where}: under {device.under}, which is neither a root bus nor a device")
-    parent = part_of(devices[device.under])
-    above = parent.kind if isinstance(parent, Bridge) else "gpu"
+    parent = part_of(devices[device.under], profile)
+    above = parent.kind if isinstance(parent, Part) else "gpu"
     fitting = ("switch-upstream",) if kind == "switch-downstream" else ("root-port", "switch-downstream")
     if kind == "root-port" or above not in fitting:
         raise ValueError(f"{where}: a {kind} cannot be under a {above}")
     if device.bus_id[:7] <= device.under[:7]:
         raise ValueError(f"{where}: its bus must come after the bus of {device.under}")
-
-
-def _check_nvlinks(profile: Profile) -> None:
-    gpus = gpus_of(profile)
-    kinds = {d.bus_id: part_of(d) for d in profile.devices}
-    used = [sum(profile.nvlink.switches.values()) + profile.nvlink.hidden_switch_links] * len(gpus)
-    for switch in profile.nvlink.switches:
-        part = kinds.get(switch)
-        if not isinstance(part, Bridge) or part.kind != "nvswitch":
-            raise ValueError(f"nvlink.switches {switch}: there is no NVSwitch with this bus id")
-    for a, b, links in profile.nvlink.pairs:
-        if a == b or not (0 <= a < len(gpus) and 0 <= b < len(gpus)) or links < 1:
-            raise ValueError(f"nvlink.pairs [{a}, {b}, {links}]: needs two of GPUs 0 to {len(gpus) - 1} and some links")
-        used[a] += links
-        used[b] += links
-    for index, device in enumerate(gpus):
-        model = gpu_model(device.gpu or "")
-        links = model.nvlink.links if model.nvlink else 0
-        if used[index] > links:
-            raise ValueError(f"nvlink: GPU {index} would need {used[index]} links, {model.name} has {links}")

@@ -1,4 +1,7 @@
-"""Write the directory of a simulated machine: machine.txt, root/ (see ``sysfs``), simulation.json, software.json."""
+"""Write the directory of a simulated machine.
+
+machine.txt, root/ (see ``sysfs``), simulation.json, recipe.json, surroundings.json and, where asked for, software.json.
+"""
 
 import platform
 import shutil
@@ -13,6 +16,19 @@ from gpucheck.simulator.faults import apply
 from gpucheck.simulator.machine import Machine, build
 from gpucheck.simulator.profile import Profile
 from gpucheck.simulator.sysfs import write_root
+
+RECIPE = "recipe.json"
+
+
+class Recipe(msgspec.Struct, frozen=True, kw_only=True):
+    """What a machine was made from, to make it again with other faults."""
+
+    profile: Profile
+    driver: DriverState | None
+    kernel: str | None
+    software: bool
+    stand_ins: tuple[str, ...]
+    faults: tuple[str, ...]
 
 
 def write_machine(
@@ -43,10 +59,20 @@ def write_machine(
     machine.faults = tuple(faults)
     apply(machine)
     shutil.rmtree(directory / "root", ignore_errors=True)
-    write_root(machine, directory / "root", kernel or platform.release())
+    write_root(machine, directory / "root", kernel or platform.release(), whole=software)
+    recipe = Recipe(
+        profile=profile,
+        driver=driver,
+        kernel=kernel,
+        software=software,
+        stand_ins=tuple(stand_ins),
+        faults=machine.faults,
+    )
     simulation = Simulation(profile=profile.name, faults=machine.faults, stand_ins=tuple(stand_ins))
     _replace(directory / "machine.txt", answers(machine).encode())
+    _replace(directory / RECIPE, msgspec.json.encode(recipe))
     _replace(directory / "simulation.json", msgspec.json.encode(simulation))
+    _replace(directory / "surroundings.json", msgspec.json.encode(machine.surroundings))
     if software:
         answer = {"services": machine.services, "packages": machine.packages}
         _replace(directory / "software.json", msgspec.json.encode(answer))
@@ -55,9 +81,9 @@ def write_machine(
 def _install(machine: Machine, profile: Profile) -> None:
     """What a provisioned machine of this profile runs beside its driver."""
     machine.services["nvidia-persistenced"] = "active"
-    if profile.nvlink.switches:
-        machine.services["nvidia-fabricmanager"] = "active"
-        machine.packages["nvidia-fabricmanager"] = f"{profile.driver.version}-1"
+    for unit in profile.services:
+        machine.services[unit] = "active"
+        machine.packages[unit] = f"{profile.driver.version}-1"
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -1,10 +1,24 @@
 """How GPUs are connected and what that should be worth: pure functions of what the host answered."""
 
+from gpucheck.topology.advice import with_advice
 from gpucheck.topology.build import build
 from gpucheck.topology.classify import classify
 from gpucheck.topology.cpu import Cpu, identify
 from gpucheck.topology.expected import Hop, expected, nvlink_expected
 from gpucheck.topology.named import with_expectations
 from gpucheck.topology.nvlink import joint
+from gpucheck.topology.sketch import with_sketch
 
-__all__ = ["Cpu", "Hop", "build", "classify", "expected", "identify", "joint", "nvlink_expected", "with_expectations"]
+__all__ = [
+    "Cpu",
+    "Hop",
+    "build",
+    "classify",
+    "expected",
+    "identify",
+    "joint",
+    "nvlink_expected",
+    "with_advice",
+    "with_expectations",
+    "with_sketch",
+]

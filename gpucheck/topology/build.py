@@ -4,50 +4,69 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from gpucheck.model.finding import Finding
-from gpucheck.model.hardware import Gpu, Nic, Pair, PciDevice, PcieLink, TopologyGpu
+from gpucheck.model.hardware import Gpu, Pair, PciDevice, TopologyGpu
 from gpucheck.model.readings import NvmlReading
 from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import Verdict
-from gpucheck.topology.classify import classify, crossed
+from gpucheck.topology.classify import classify
 from gpucheck.topology.cpu import Cpu
-from gpucheck.topology.expected import Hop, expected
-from gpucheck.topology.nvlink import joint
+from gpucheck.topology.expected import expected, narrowest
+from gpucheck.topology.nics import network_cards
+from gpucheck.topology.nvlink import Joint, ends_of, meet
+from gpucheck.topology.reduced import reduced_findings
+from gpucheck.topology.wiring import Paths, wire
 
 CHECK = "topology"
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
-# nvidia-smi lists network functions that do RDMA: InfiniBand and Ethernet controllers of this vendor.
-NIC_CLASSES = ("0200", "0207")
-MELLANOX = "15b3"
 
 
-def build(reading: NvmlReading, pci: tuple[PciDevice, ...], simulated: bool, *, cpu: Cpu | None = None) -> Topology:
+def build(
+    reading: NvmlReading,
+    pci: tuple[PciDevice, ...],
+    simulated: bool,
+    *,
+    cpu: Cpu | None = None,
+    virtual: str | None = None,
+) -> Topology:
     """The matrix as nvidia-smi topo -m prints it, expectations by pair, and where two witnesses disagree.
 
     A cell is NV# where NVLinks join the pair, else NVML's common ancestor, else the class from sysfs, else None.
-    pci: GPUs by bus id, any bridges on their way (their links narrow the expectation) and RDMA network functions.
+    pci: GPUs by bus id, any bridges on their way (their links narrow the expectation) and network cards.
+    virtual: the hypervisor where there is one, whose PCI links are made up.
     """
     devices = {device.bus_id.lower(): device for device in pci}
     view = _View(reading, devices)
     count = len(reading.gpus)
     cells = {pair: view.cell(*pair) for pair in combinations(range(count), 2)}
     matrix = tuple(tuple("X" if i == j else cells[min(i, j), max(i, j)] for j in range(count)) for i in range(count))
-    pairs = tuple(
-        Pair(
-            a=reading.gpus[i].index,
-            b=reading.gpus[j].index,
-            cls=cls,
-            expected=None if view.refused(i, j, cls) else expected(cls, *view.gpus(i, j), view.hops(i, j), cpu),
-        )
-        for (i, j), cls in cells.items()
-    )
+    nics = network_cards(reading.gpus, devices)
+    wiring = wire(reading.gpus, nics, devices, cpu)
+    paths = Paths(wiring)
     return Topology(
         simulated=simulated,
         source="nvml",
         gpus=tuple(_named(gpu, devices) for gpu in reading.gpus),
         matrix=matrix,
-        nics=_nics(reading.gpus, devices),
-        pairs=pairs,
-        findings=tuple(_findings(view, cells)),
+        nics=nics,
+        pairs=tuple(_pair(view, pair, cls, paths, cpu) for pair, cls in cells.items()),
+        findings=(*_findings(view, cells), *reduced_findings(wiring, virtual)),
+        wiring=wiring,
+    )
+
+
+def _pair(view: "_View", at: tuple[int, int], cls: str | None, paths: Paths, cpu: Cpu | None) -> Pair:
+    one, other = view.gpus(*at)
+    if cls not in DISTANCE:
+        return Pair(a=one.index, b=other.index, cls=cls, expected=expected(cls, one, other, (), cpu))
+    labels = f"GPU{one.index}", f"GPU{other.index}"
+    hops = paths.between(*labels)
+    return Pair(
+        a=one.index,
+        b=other.index,
+        cls=cls,
+        expected=None if view.refused(*at, cls) else expected(cls, one, other, hops, cpu),
+        narrowest=narrowest(hops),
+        reduced=paths.reduced(*labels),
     )
 
 
@@ -57,6 +76,7 @@ class _View:
     def __init__(self, reading: NvmlReading, devices: dict[str, PciDevice]) -> None:
         self.reading = reading
         self.devices = devices
+        self.ends = [ends_of(gpu) for gpu in reading.gpus]
 
     def gpus(self, i: int, j: int) -> tuple[Gpu, Gpu]:
         return self.reading.gpus[i], self.reading.gpus[j]
@@ -77,8 +97,11 @@ class _View:
         return classify(a, b) if a and b else None
 
     def cell(self, i: int, j: int) -> str | None:
-        links = joint(*self.gpus(i, j)).links
+        links = self.joint(i, j).links
         return f"NV{links}" if links else self.ancestor(i, j) or self.sysfs(i, j)
+
+    def joint(self, i: int, j: int) -> Joint:
+        return meet(self.ends[i], self.ends[j])
 
     def p2p(self, i: int, j: int) -> str | None:
         """The first status that is not OK, reading and writing, both directions; None where nothing was told."""
@@ -89,26 +112,6 @@ class _View:
     def refused(self, i: int, j: int, cls: str | None) -> bool:
         """A PCIe pair whose copies are staged through host memory: the path's rate says nothing about them."""
         return cls in DISTANCE and self.p2p(i, j) not in (None, "OK")
-
-    def hops(self, i: int, j: int) -> list[Hop]:
-        """Both GPUs' links, and those of the bridges on the way that could be read."""
-        hops = [Hop(gpu.pci_bus_id, self._link(gpu)) for gpu in self.gpus(i, j)]
-        a, b = self.device(i), self.device(j)
-        if a is None or b is None:
-            return hops
-        bridges = [self.devices[bus_id] for bus_id in crossed(a, b) if bus_id in self.devices]
-        return hops + [Hop(d.bus_id, d.link) for d in bridges if d not in (a, b) and d.link.max_generation]
-
-    def _link(self, gpu: Gpu) -> PcieLink:
-        """NVML's view (device and slot together), sysfs where NVML was silent."""
-        device = self.devices.get(gpu.pci_bus_id.lower())
-        link = device.link if device else PcieLink()
-        return PcieLink(
-            generation=gpu.pcie.generation or link.generation,
-            width=gpu.pcie.width or link.width,
-            max_generation=gpu.pcie.max_generation or link.max_generation,
-            max_width=gpu.pcie.max_width or link.max_width,
-        )
 
 
 def _at(matrix: tuple[tuple[str | None, ...], ...], i: int, j: int) -> str | None:
@@ -123,18 +126,10 @@ def _named(gpu: Gpu, devices: dict[str, PciDevice]) -> TopologyGpu:
         name=gpu.name,
         uuid=gpu.uuid,
         pci_bus_id=gpu.pci_bus_id,
+        compute_capability=gpu.compute_capability,
         numa_node=numa,
         cpu_affinity=gpu.cpu_affinity,
         numa_affinity=None if numa is None else str(numa),
-    )
-
-
-def _nics(gpus: tuple[Gpu, ...], devices: dict[str, PciDevice]) -> tuple[Nic, ...]:
-    nics = [d for d in devices.values() if d.class_id[:4] in NIC_CLASSES and d.vendor_id == MELLANOX]
-    near = [devices.get(gpu.pci_bus_id.lower()) for gpu in gpus]
-    return tuple(
-        Nic(label=f"NIC{i}", name=nic.bus_id, classes=tuple(classify(gpu, nic) if gpu else None for gpu in near))
-        for i, nic in enumerate(sorted(nics, key=lambda d: d.bus_id))
     )
 
 
@@ -156,7 +151,7 @@ def _findings(view: _View, cells: dict[tuple[int, int], str | None]) -> Iterator
 
 def _pair_findings(view: _View, pair: tuple[int, int], cls: str | None) -> Iterator[Finding]:
     subject, (nvml, back) = _subject(view, *pair), view.ancestors(*pair)
-    sysfs, nvlinks = view.sysfs(*pair), joint(*view.gpus(*pair))
+    sysfs, nvlinks = view.sysfs(*pair), view.joint(*pair)
     if cls is None:
         yield Finding(
             check=CHECK,

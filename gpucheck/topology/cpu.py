@@ -23,6 +23,7 @@ AMD = (
     (25, 0x60, "amd-zen4"),
     (26, 0, "amd-zen5"),
 )
+FIELD = re.compile(r"^(vendor_id|CPU implementer|cpu family|model)[ \t]*:[ \t]*(\S+)", re.MULTILINE)
 
 
 class Cpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,14 +39,24 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def identify(cpuinfo: str | None) -> Cpu | None:
-    """The CPU of /proc/cpuinfo's text, None where it names none (Arm prints no vendor_id)."""
-    fields = dict(re.findall(r"^(vendor_id|cpu family|model)[ \t]*:[ \t]*(\S+)", (cpuinfo or "")[:65536], re.MULTILINE))
-    vendor = {"GenuineIntel": "intel", "AuthenticAMD": "amd"}.get(fields.get("vendor_id", ""))
-    if vendor is None:
-        return Cpu(vendor=fields["vendor_id"]) if "vendor_id" in fields else None
+    """The CPU of /proc/cpuinfo's text, None where it names none. Arm prints an implementer's code for a vendor."""
+    fields = dict(
+        re.findall(
+            r"^(vendor_id|CPU implementer|cpu family|model)[ \t]*:[ \t]*(\S+)", (cpuinfo or "")[:65536], re.MULTILINE
+        )
+    )
     family, model = fields.get("cpu family", ""), fields.get("model", "")
-    if not (family.isdecimal() and model.isdecimal()):
+    numbers = (int(family), int(model)) if family.isdecimal() and model.isdecimal() else (None, None)
+    return known(fields.get("vendor_id") or ("arm" if "CPU implementer" in fields else None), *numbers)
+
+
+def known(vendor_id: str | None, family: int | None, model: int | None) -> Cpu | None:
+    """The CPU by the numbers that /proc/cpuinfo would print; None without a vendor."""
+    vendor = {"GenuineIntel": "intel", "AuthenticAMD": "amd"}.get(vendor_id or "")
+    if vendor is None:
+        return Cpu(vendor=vendor_id) if vendor_id else None
+    if family is None or model is None:
         return Cpu(vendor=vendor)
     table = INTEL if vendor == "intel" else AMD
-    fits = [(first, name) for of, first, name in table if of == int(family) and first <= int(model)]
+    fits = [(first, name) for of, first, name in table if of == family and first <= model]
     return Cpu(vendor=vendor, link=max(fits)[1] if fits else None)

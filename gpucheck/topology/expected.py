@@ -4,6 +4,7 @@ Rates and factors are the knowledge room's. GB/s is 10**9 bytes per second, one 
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import NamedTuple
 
 from gpucheck.knowledge import (
@@ -52,9 +53,10 @@ def expected(cls: str | None, a: Gpu, b: Gpu, hops: Iterable[Hop], cpu: Cpu | No
         return None
     if cls.startswith("NV"):
         return nvlink_expected(int(cls[2:]), slower(_nvlink(a), _nvlink(b)))
-    return _pcie(cls, list(hops), cpu)
+    return pcie_expected(cls, list(hops), cpu)
 
 
+@lru_cache(maxsize=256)
 def nvlink_expected(links: int, rate: NvLinkRate | None) -> Expected | None:
     """links x payload x the copy engines' factor of that NVLink generation."""
     if rate is None:
@@ -90,22 +92,38 @@ def slower(a: NvLinkRate | None, b: NvLinkRate | None) -> NvLinkRate | None:
     return min(a, b, key=lambda rate: rate.gb_s) if a and b else None
 
 
-def _pcie(cls: str, hops: list[Hop], cpu: Cpu | None) -> Expected | None:
+def narrowest(hops: Iterable[Hop]) -> str | None:
+    """The bus id of the slowest link of those that are told, None where all are alike."""
+    known = [rate for rate in map(_rate, hops) if rate is not None]
+    slowest = min(known, key=lambda rate: rate.gb_s, default=None)
+    if slowest is None or all(rate.gb_s == slowest.gb_s for rate in known):
+        return None
+    return slowest.bus_id
+
+
+def pcie_expected(cls: str, hops: list[Hop], cpu: Cpu | None) -> Expected | None:
+    """The slowest link's rate x the factor of the path class; None where one of the links is not told."""
     rates = [_rate(hop) for hop in hops]
     known = [rate for rate in rates if rate is not None]
     if not known or len(known) < len(rates):
         return None
+    slowest = min(known, key=lambda rate: rate.gb_s)
+    uneven = any(rate.gb_s > slowest.gb_s for rate in known)
+    return _through(cls, slowest if uneven else slowest._replace(bus_id=""), uneven, cpu)
+
+
+@lru_cache(maxsize=1024)
+def _through(cls: str, slowest: _Rate, uneven: bool, cpu: Cpu | None) -> Expected | None:
+    """The answer by what it depends on: a large machine has thousands of pairs and few kinds of them."""
     try:
         factor, worst = pcie_factor(cls, intel=bool(cpu and cpu.intel)), pcie_factor(cls, intel=cpu is None)
     except LookupError:
         return None
-    slowest = min(known, key=lambda rate: rate.gb_s)
     low, note = min(factor, worst) * slowest.gb_s * pcie_limits().warn_below, ""
     if cls == "SYS":
         low, note = _across_sockets(low, cpu)
     elif worst < factor:
         note = f"; low end as on an Intel host bridge ({worst:.2f}), the CPU is not known"
-    uneven = any(rate.gb_s > slowest.gb_s for rate in known)
     return Expected(
         unidirectional_gb_s=_round(slowest.gb_s * factor),
         low_gb_s=_round(low),
@@ -122,7 +140,7 @@ def _across_sockets(low: float, cpu: Cpu | None) -> tuple[float, str]:
     if cpu is not None and cpu.link in links:
         return min(low, links[cpu.link]), f"; low end: socket link of {cpu.link}, {links[cpu.link]:g} GB/s"
     slowest = min(links.values())
-    return min(low, slowest), f"; low end: slowest socket link known, {slowest:g} GB/s, the CPU is not known"
+    return min(low, slowest), f"; low end: slowest socket link known, {slowest:g} GB/s, that of this CPU is not"
 
 
 def _rate(hop: Hop) -> _Rate | None:

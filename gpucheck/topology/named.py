@@ -1,22 +1,29 @@
-"""Expectations for a topology that came from a paste: only what the paste itself names can be expected."""
+"""Expectations for a topology that another tool's dump told: only what the dump itself names can be expected."""
 
 import msgspec
 
 from gpucheck.knowledge import NvLinkRate
 from gpucheck.model.finding import Finding
-from gpucheck.model.hardware import Pair
+from gpucheck.model.hardware import Expected, Pair, TopologyGpu
 from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import Verdict
-from gpucheck.topology.expected import gpu_nvlink, nvlink_expected, slower
+from gpucheck.model.wiring import Wiring
+from gpucheck.topology.cpu import Cpu, known
+from gpucheck.topology.expected import gpu_nvlink, narrowest, nvlink_expected, pcie_expected, slower
+from gpucheck.topology.wiring import Paths
+
+MATRIX_ONLY = "a pasted matrix names neither PCIe link speeds nor, without nvidia-smi -L beside it, the GPU model"
+LINKS_MISSING = "the dump does not tell every PCIe link on their way, or the GPU's compute capability"
 
 
 def with_expectations(topology: Topology) -> Topology:
-    """The same topology, NVLink pairs of named GPU models with what they should reach.
+    """The same topology, with what its pairs should reach: NVLink by GPU model, PCIe by the links that were told.
 
-    A SKIP finding says why the other pairs have no expectation: a matrix names no PCIe links.
+    A SKIP finding says why the other pairs have no expectation.
     """
-    rates = {gpu.index: gpu_nvlink(gpu.name) for gpu in topology.gpus}
-    pairs = tuple(_expect(pair, rates) for pair in topology.pairs)
+    gpus = {gpu.index: gpu for gpu in topology.gpus}
+    paths, cpu = _Known(topology.wiring), _cpu(topology.wiring)
+    pairs = tuple(_expect(pair, gpus, paths, cpu) for pair in topology.pairs)
     without = sum(pair.expected is None for pair in pairs)
     if not without:
         return msgspec.structs.replace(topology, pairs=pairs)
@@ -25,13 +32,38 @@ def with_expectations(topology: Topology) -> Topology:
         verdict=Verdict.SKIP,
         subject="host",
         seen=f"{without} of {len(pairs)} pairs without an expected bandwidth",
-        why="a pasted matrix names neither PCIe link speeds nor, without nvidia-smi -L beside it, the GPU model",
+        why=LINKS_MISSING if paths.told else MATRIX_ONLY,
     )
     return msgspec.structs.replace(topology, pairs=pairs, findings=(*topology.findings, reason))
 
 
-def _expect(pair: Pair, rates: dict[int, NvLinkRate | None]) -> Pair:
-    if pair.cls is None or not pair.cls.startswith("NV"):
+class _Known:
+    """The paths of a dump that names its PCI functions; none otherwise."""
+
+    def __init__(self, wiring: Wiring | None) -> None:
+        self.told = wiring is not None and wiring.told
+        self.paths = Paths(wiring) if wiring is not None and wiring.told else None
+
+
+def _expect(pair: Pair, gpus: dict[int, TopologyGpu], known_: _Known, cpu: Cpu | None) -> Pair:
+    if pair.cls is None:
         return pair
-    rate = slower(rates.get(pair.a), rates.get(pair.b))
-    return msgspec.structs.replace(pair, expected=nvlink_expected(int(pair.cls[2:]), rate))
+    if pair.cls.startswith("NV"):
+        rate = slower(_rate(gpus[pair.a]), _rate(gpus[pair.b]))
+        return msgspec.structs.replace(pair, expected=nvlink_expected(int(pair.cls[2:]), rate))
+    if known_.paths is None:
+        return pair
+    hops = known_.paths.between(f"GPU{pair.a}", f"GPU{pair.b}")
+    answer: Expected | None = pcie_expected(pair.cls, list(hops), cpu)
+    return msgspec.structs.replace(pair, expected=answer, narrowest=narrowest(hops))
+
+
+def _rate(gpu: TopologyGpu) -> NvLinkRate | None:
+    return gpu_nvlink(gpu.name) or gpu_nvlink(gpu.compute_capability)
+
+
+def _cpu(wiring: Wiring | None) -> Cpu | None:
+    """The CPU that all NUMA nodes are of."""
+    nodes = wiring.nodes if wiring else ()
+    kinds = {known(node.vendor, node.family, node.cpu_model) for node in nodes}
+    return kinds.pop() if len(kinds) == 1 else None

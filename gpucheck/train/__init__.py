@@ -1,8 +1,8 @@
-"""The training room: a short real training run on two ranks, each a process of its own, and what it proves."""
+"""The training room: short real training runs on two devices, each in processes of its own, and what they prove."""
 
 from gpucheck.train.judge import judge
 from gpucheck.train.outcome import Checkpoint, SmokeFailure, SmokeResult
-from gpucheck.train.smoke import real_gpus, run_ddp, run_smoke
+from gpucheck.train.smoke import is_settled, real_gpus, run_smoke
 from gpucheck.train.spec import Limits, SmokeOptions
 
 __all__ = [
@@ -11,8 +11,8 @@ __all__ = [
     "SmokeFailure",
     "SmokeOptions",
     "SmokeResult",
+    "is_settled",
     "judge",
     "real_gpus",
-    "run_ddp",
     "run_smoke",
 ]

@@ -8,6 +8,7 @@ where nobody ended, the rank that is stopped, stuck in the kernel, or furthest b
 import signal
 
 from gpucheck.train.outcome import FailureKind, SmokeFailure
+from gpucheck.train.placement import NoDevice
 from gpucheck.train.process import RankEnd
 from gpucheck.train.progress import AFTER, BEFORE
 from gpucheck.train.spec import SmokeOptions
@@ -28,6 +29,7 @@ def blame(ending: Ending, options: SmokeOptions, removed: tuple[str, ...]) -> Sm
     return SmokeFailure(
         framework=options.framework,
         strategy=options.strategy,
+        variant=options.variant,
         kind=kind,
         detail=detail,
         rank=culprit.rank if culprit else None,
@@ -53,6 +55,8 @@ def _verdict(ending: Ending, options: SmokeOptions) -> tuple[FailureKind, RankEn
     for rank in ranks:
         if rank.error and rank.error.missing:
             return "missing-package", rank, f"{rank.error.type}: {_first_line(rank.error.message)}"
+        if rank.error and rank.error.type == NoDevice.__name__:
+            return "no-device", rank, _first_line(rank.error.message)
     # SIGABRT is also how NCCL's watchdog answers a peer's trouble: it is a cause only where nobody raised.
     raised = sorted((r for r in ranks if r.error), key=lambda r: r.error.raised if r.error else 0.0)
     for rank in ranks:
@@ -91,6 +95,8 @@ def _hanging(ending: Ending, options: SmokeOptions) -> tuple[FailureKind, RankEn
     behind = min(running, key=lambda r: r.position.order())
     age = ending.ended - max(rank.position.entered for rank in running)
     if ending.reason == "deadline":
+        if options.framework == "tensorflow" and behind.position.step == 1:
+            return "timeout-start", behind, f"still compiling its first step {after}"
         starting = behind.position.phase in BEFORE
         if starting and (behind.position.phase in ("start", "import") or age < STARTING_IS_SLOW_S):
             return "timeout-start", behind, f"still in {behind.position.phase} {after}"

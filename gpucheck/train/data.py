@@ -1,26 +1,21 @@
-"""A data set of MNIST's shape, made on the fly: no download, the same bytes on every rank, learnable in a few steps.
+"""What is trained on: a set of MNIST's shape made on the fly, or the real one.
+
+No download, the same bytes on every rank, learnable in a few steps.
 
 Ten class prototypes of 28 x 28 pixels, each sample its prototype plus noise. numpy is imported inside the functions.
 """
 
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
-CLASSES = 10
-PIXELS = 28 * 28
+from gpucheck.train import idx
+from gpucheck.train.idx import CLASSES, PIXELS, DataSet
+
 TRAIN = 2048
 HELD_OUT = 512
 # A single pixel tells next to nothing, all 784 together enough: accuracy rises from 0.1 to 0.99 in ten steps.
 CONTRAST = 0.25
 NOISE = 1.0
-
-
-class DataSet(NamedTuple):
-    """images: float32 [n, 784]; labels: int64 [n]; the held-out part is never trained on."""
-
-    images: Any
-    labels: Any
-    held_out_images: Any
-    held_out_labels: Any
 
 
 def synthetic(seed: int) -> DataSet:
@@ -38,6 +33,11 @@ def synthetic(seed: int) -> DataSet:
     images, labels = draw(TRAIN)
     held_out_images, held_out_labels = draw(HELD_OUT)
     return DataSet(images, labels, held_out_images, held_out_labels)
+
+
+def load(folder: str | None, seed: int) -> DataSet:
+    """The real set from the folder, the synthetic one without. Raises ValueError or OSError for a damaged folder."""
+    return synthetic(seed) if folder is None else idx.read(Path(folder))
 
 
 class Order:

@@ -1,6 +1,10 @@
-"""Faults for tests of the smoke test: a rank made to hang, die, raise or talk nonsense at a known place."""
+"""Faults that a rank has on request: made to hang, die, raise or talk nonsense at a known place.
+
+For tests of the smoke test, and for simulated machines. What happens to the communication is in ``torch_averaging``.
+"""
 
 import os
+import resource
 import signal
 import sys
 import time
@@ -36,6 +40,10 @@ def _act(fault: Fault, result: Path) -> None:
     elif fault.kind == "garbage":
         result.write_bytes(os.urandom(512))
         os._exit(0)
+    elif fault.kind == "out-of-memory":
+        # As a cgroup or ulimit does to a rank that needs more than it may have.
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 20, 1 << 20))
+        bytearray(1 << 30)
     elif fault.kind == "noise":
         sys.stdout.buffer.write(b"\xff\x00noise\n" * (NOISE_BYTES // 8))
         sys.stdout.flush()

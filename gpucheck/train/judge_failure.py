@@ -4,6 +4,7 @@ import re
 from typing import NamedTuple
 
 from gpucheck.model import Finding, Verdict
+from gpucheck.train.judging import check_of
 from gpucheck.train.outcome import SmokeFailure
 
 
@@ -57,7 +58,7 @@ SYMPTOMS = (
         ),
     ),
     (
-        r"shared memory segment|/shm/|SIGBUS|[Bb]us error",
+        r"shared memory segment|shared memory is short|/shm/|SIGBUS|[Bb]us error",
         Reading(
             "shared memory ran out: containers get 64 MiB of /dev/shm by default",
             "df /dev/shm; run the container with --shm-size=1g --ulimit memlock=-1, or with the host's IPC",
@@ -68,6 +69,13 @@ SYMPTOMS = (
     (
         r"No space left on device",
         Reading("the folder for temporary files is full", "free space in it (df -h /tmp), or set TMPDIR to another"),
+    ),
+    (
+        r"needs compute capability|is a mode of GPUs",
+        Reading(
+            "this device has no hardware for the precision that was asked for",
+            "choose one that the message names, for example: gpucheck smoke --precision fp32",
+        ),
     ),
     (
         r"uncorrectable ECC",
@@ -118,6 +126,14 @@ KILLED = Reading(
     "something outside the run killed the rank; when memory is short that is the kernel's OOM killer, in a container "
     "with a memory limit its cgroup's",
     "dmesg | grep -i -e oom -e 'killed process'; free -h; a rank needs about 500 MB of host memory",
+    "rank-killed",
+    "certain",
+)
+OUT_OF_MEMORY = Reading(
+    "the host refused the rank memory: a limit of the process (ulimit -v), of its cgroup, or of the host",
+    "free -h; ulimit -a; in a container raise --memory; a rank needs about 500 MB of host memory",
+    "rank-killed",
+    "likely",
 )
 CRASHED = Reading(
     "native code crashed: the stack shows which call",
@@ -138,6 +154,8 @@ WEDGED = Reading(
 STUCK_ON_CPU = Reading(
     "no rank makes progress, although no GPU takes part: the stack shows the call",
     "check that the host is not out of memory or CPU time (free -h, uptime), then repeat with: gpucheck smoke",
+    "rank-stuck",
+    "possible",
 )
 STUCK_ON_GPU = Reading(
     "no rank makes progress: with GPUs this is most often peer-to-peer traffic that is granted and never arrives "
@@ -155,7 +173,7 @@ GARBAGE = Reading(
     "read what it printed (below); check free space for temporary files (df -h /tmp); repeat with: gpucheck smoke",
 )
 SLOW_START = Reading(
-    "the time was up before the ranks had started: importing torch from a slow or cold disk takes long",
+    "the time was up before the ranks had started: importing and compiling take long on a slow disk or a busy host",
     "repeat with more time: gpucheck smoke --timeout 300",
 )
 SLOW = Reading(
@@ -172,18 +190,20 @@ def judge_failure(failure: SmokeFailure) -> Finding:
     """One finding: SKIP for a missing package, UNKNOWN where the time was too short to know, else FAIL."""
     if failure.kind == "missing-package":
         return _missing(failure)
+    if failure.kind == "no-device":
+        return _no_device(failure)
     reading = _reading(failure)
     where = (
         f"rank {failure.rank}" + (f" on {failure.device}" if failure.device else "") if failure.rank is not None else ""
     )
-    place = _place(failure)
+    place, variant = _place(failure), f"{failure.variant}: " if failure.variant else ""
     removed = tuple(f"kept from the ranks: {variable}" for variable in failure.environment_removed)
     stack = tuple(f"stack: {frame}" for frame in failure.stack)
     return Finding(
-        check=f"smoke-{failure.strategy}",
+        check=check_of(failure),
         verdict=Verdict.UNKNOWN if failure.kind in ("timeout-start", "timeout") else Verdict.FAIL,
         subject=f"gpu:{failure.bus_id}" if failure.bus_id else "host",
-        seen=f"{failure.kind}: {', '.join(part for part in (where, place) if part)}: {failure.detail}",
+        seen=f"{variant}{failure.kind}: {', '.join(part for part in (where, place) if part)}: {failure.detail}",
         wanted=f"{failure.world_size} ranks train {failure.steps} steps",
         cause=reading.cause,
         confidence=reading.confidence,  # type: ignore[arg-type]
@@ -202,13 +222,24 @@ def _place(failure: SmokeFailure) -> str:
 def _missing(failure: SmokeFailure) -> Finding:
     package = failure.missing or failure.framework
     return Finding(
-        check=f"smoke-{failure.strategy}",
+        check=check_of(failure),
         verdict=Verdict.SKIP,
         subject="host",
         seen=f"package {package} is not installed",
         wanted=f"{failure.framework} beside gpucheck",
         why=f"the training test needs {package}, and this Python environment does not have it",
         fix=f"python -m pip install 'gpucheck[{failure.framework}]'",
+    )
+
+
+def _no_device(failure: SmokeFailure) -> Finding:
+    return Finding(
+        check=check_of(failure),
+        verdict=Verdict.SKIP,
+        subject="host",
+        seen=failure.detail,
+        wanted=f"{failure.world_size} GPUs",
+        why=f"{failure.framework} works on GPUs only, so nothing was tried on this host",
     )
 
 
@@ -225,6 +256,8 @@ def _reading(failure: SmokeFailure) -> Reading:
         return _hang(failure)
     if failure.kind == "died":
         return KILLED if failure.signal == "SIGKILL" else CRASHED
+    if failure.error_type == "MemoryError":
+        return OUT_OF_MEMORY
     return GARBAGE if failure.kind == "garbage" else RAISED
 
 

@@ -7,7 +7,15 @@ import msgspec
 from gpucheck.train.spec import Limits
 
 Placement = Literal["cpu", "shared-gpu", "gpus"]
-FailureKind = Literal["hang", "died", "raised", "garbage", "missing-package", "timeout-start", "timeout"]
+FailureKind = Literal["hang", "died", "raised", "garbage", "missing-package", "no-device", "timeout-start", "timeout"]
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """A device that took part. name: the framework's. bus_id: of its GPU, as in sysfs; None on the CPU."""
+
+    name: str
+    model: str | None = None
+    bus_id: str | None = None
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,24 +34,76 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 class Reference(msgspec.Struct, frozen=True, kw_only=True):
     """Rank 0's comparison with one process that saw the whole batch. None stands for "not a number".
 
-    max_relative_difference: the largest difference over the largest distance any parameter travelled in training.
-    data_hashes: what each rank should have been fed, in rank order.
+    name: what was compared. max_relative_difference: the largest difference over the largest distance any parameter
+    travelled in training. data_hashes: what each rank should have been fed, in rank order, empty where one process
+    feeds all devices. samples_per_s: of the single device, comparisons left out.
     """
 
+    name: str = ""
     max_abs_difference: float | None
     max_relative_difference: float | None
     loss_last: float | None
-    data_hashes: tuple[str, ...]
+    data_hashes: tuple[str, ...] = ()
+    samples_per_s: float | None = None
+
+
+class Sums(msgspec.Struct, frozen=True, kw_only=True):
+    """One step's gradients as a rank sent them and got them back, as sums over them with random signs.
+
+    A sum with fixed signs is linear: that of the average must be the average of the ranks' own. None stands for "not a
+    number". norm: Euclidean norm of what was sent, which scales the rounding.
+    """
+
+    sent: tuple[float | None, ...]
+    received: tuple[float | None, ...]
+    norm: float | None
+
+
+class Repeat(msgspec.Struct, frozen=True, kw_only=True):
+    """A second training from the same seed: SHA-256 of all parameters after the same step of the first and of it."""
+
+    step: int
+    first: str
+    second: str
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """A phase on the clock that all processes of one host share (time.monotonic). step None: outside the steps."""
+
+    phase: str
+    step: int | None
+    start: float
+    end: float
+
+
+class Copy(msgspec.Struct, frozen=True, kw_only=True):
+    """One checked copy of a transfer test. wrong: bytes that differ from what was sent, first_wrong the first of them.
+
+    damage: how the arrived differs (``none untouched zeros other``). checked_by: who compared.
+    """
+
+    source: str
+    target: str
+    bytes: int
+    gb_s: float | None
+    wrong: int
+    first_wrong: int | None
+    damage: str
+    checked_by: tuple[str, ...]
 
 
 class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What one rank that finished says.
 
-    bus_id: PCI bus id of its GPU, as in sysfs; None on the CPU.
+    devices: its own; all of them for a process that drives several.
     losses: the rank's own loss at every step; None stands for "not a number".
-    gradient_hashes: SHA-256 of the averaged gradients at every step.
+    gradient_hashes: SHA-256 of the averaged gradients at every step, empty where gradients are spread over the ranks.
     data_hash: SHA-256 over every sample it was fed, in order.
-    seconds: by phase; samples and samples_seconds cover all steps but the first, without the comparisons.
+    sums: by step, empty where the strategy has no all-reduce of its own to check.
+    compute_seconds: by step, without communication and comparisons. overlap: share of the communication during which
+    the rank still computed, None where that cannot be told. memory_kept_bytes: what a second training left more than
+    the first. communication: how the phase was told apart. seconds: by phase; samples and samples_seconds cover all
+    steps but the first, without the comparisons.
     """
 
     rank: int
@@ -52,19 +112,26 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     backend: str
     placement: Placement
     placement_reason: str
-    device: str
-    device_name: str | None
-    bus_id: str | None
-    losses: tuple[float | None, ...]
-    gradient_hashes: tuple[str, ...]
-    data_hash: str
-    checkpoints: tuple[Checkpoint, ...]
-    accuracy: float | None
-    held_out: int
-    reference: Reference | None
+    devices: tuple[Device, ...]
+    losses: tuple[float | None, ...] = ()
+    gradient_hashes: tuple[str, ...] = ()
+    data_hash: str = ""
+    data_source: str = "synthetic"
+    sums: tuple[Sums, ...] = ()
+    checkpoints: tuple[Checkpoint, ...] = ()
+    accuracy: float | None = None
+    held_out: int = 0
+    references: tuple[Reference, ...] = ()
+    repeat: Repeat | None = None
+    memory_kept_bytes: int | None = None
+    copies: tuple[Copy, ...] = ()
+    compute_seconds: tuple[float, ...] = ()
+    overlap: float | None = None
+    communication: str = ""
     seconds: dict[str, float]
-    samples: int
-    samples_seconds: float
+    samples: int = 0
+    samples_seconds: float = 0.0
+    trace: tuple[Span, ...] = ()
     versions: dict[str, str | None]
 
 
@@ -75,22 +142,61 @@ class Straying(msgspec.Struct, frozen=True, kw_only=True):
     step: int
 
 
+class Miscommunication(msgspec.Struct, frozen=True, kw_only=True):
+    """The first all-reduce whose result was not the average of what was sent.
+
+    kind: ``dropped`` (a rank's contribution is missing), ``stale`` (an earlier one took its place) or ``wrong``.
+    rank: whose contribution, or who received it where the contributions do not explain it.
+    error: how far off, over the norm of what was sent.
+    """
+
+    step: int
+    kind: Literal["dropped", "stale", "wrong"]
+    rank: int
+    error: float | None
+
+
+class Performance(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast, beside how right.
+
+    samples_per_s: by rank, all but the first step. single_samples_per_s: one device alone, on the whole batch.
+    scaling_efficiency: all ranks together over as many single devices; None where there is nothing to compare.
+    shares: of the time in steps, over all ranks: ``data forward backward communication optimizer`` (or
+    ``compiled step`` where a framework makes all of it at once), together 1.
+    straggler_ratio, slowest_rank: compute time of the slowest rank over the fastest, in a fast step of each.
+    overlap: share of the communication hidden behind the backward pass; communication says how it was told apart.
+    """
+
+    samples_per_s: tuple[float, ...]
+    single_samples_per_s: float | None
+    scaling_efficiency: float | None
+    shares: dict[str, float]
+    straggler_ratio: float | None
+    slowest_rank: int | None
+    overlap: float | None
+    communication: str
+
+
 class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
-    """A training run that ended.
+    """A run that ended.
 
     placement: ``cpu`` (no GPU took part), ``shared-gpu`` (all ranks on one GPU) or ``gpus`` (one GPU a rank);
     placement_reason says why in words.
     loss_first, loss_last: mean over the ranks; None stands for "not a number".
     gradients_differ_from_step: first step at which the averaged gradients were not bit-equal on all ranks.
+    summed_steps: all-reduces whose sums were compared; miscommunication: the first that was not right.
     wrong_data_ranks: ranks that were fed other samples than the plan says.
-    samples_per_s: by rank, data, forward, backward, all-reduce and optimizer together, first step left out.
+    repeats: by rank. memory_kept_bytes: by rank. copies: of a transfer test, which has no training.
     seconds: by phase, the slowest rank; ``total`` is wall time from the start of the first rank to the end of the last.
     environment_removed: variables of the caller that could have changed the run and were kept from the ranks.
     """
 
     framework: str
     strategy: str
+    variant: str = ""
     model: str
+    precision: str = "fp32"
+    data_source: str = "synthetic"
     backend: str
     placement: Placement
     placement_reason: str
@@ -107,25 +213,35 @@ class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     not_a_number: tuple[Straying, ...]
     accuracy: float | None
     held_out: int
-    parameter_max_abs_difference: float | None
-    parameter_max_relative_difference: float | None
-    reference_loss_last: float | None
+    references: tuple[Reference, ...]
     limits: Limits
     checkpoints: tuple[Checkpoint, ...]
+    gradients_hashed: bool = True
     gradients_differ_from_step: int | None
+    summed_steps: int = 0
+    miscommunication: Miscommunication | None = None
     wrong_data_ranks: tuple[int, ...]
-    samples_per_s: tuple[float, ...]
+    repeats: tuple[Repeat, ...] = ()
+    memory_kept_bytes: tuple[int, ...] = ()
+    copies: tuple[Copy, ...] = ()
+    performance: Performance | None = None
     seconds: dict[str, float]
     rank_seconds: tuple[dict[str, float], ...]
+    traces: tuple[tuple[Span, ...], ...] = ()
     versions: dict[str, str | None]
     environment_removed: tuple[str, ...] = ()
+
+    @property
+    def trained(self) -> bool:
+        """Whether anything was trained; a transfer test only copies."""
+        return bool(self.losses)
 
 
 class SmokeFailure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     """A training run that did not end as it should.
 
     kind: ``timeout-start`` (the ranks were still starting when the time was up) and ``timeout`` (they were still making
-    steps) are no hang: nothing is known to be wrong.
+    steps) are no hang: nothing is known to be wrong. ``no-device``: the framework has no CPU form and found no GPU.
     rank, device, bus_id, step, phase: where; None where no single rank is to blame or the rank had not got that far.
     detail: what was seen, one line. missing: the package, for ``missing-package``.
     signal: name of the signal that ended the rank, for ``died``. process_state: the kernel's one-letter state of a rank
@@ -135,6 +251,7 @@ class SmokeFailure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
 
     framework: str
     strategy: str
+    variant: str = ""
     kind: FailureKind
     detail: str
     rank: int | None = None

@@ -5,6 +5,10 @@ from typing import NamedTuple
 from gpucheck.train.outcome import Placement
 
 
+class NoDevice(RuntimeError):
+    """The framework sees no device that it could train on, and has no CPU form."""
+
+
 class Plan(NamedTuple):
     """backend: torch.distributed's name. reason: for the reader of the report."""
 

@@ -12,11 +12,14 @@ from pathlib import Path
 
 import msgspec
 
+from gpucheck.train.outcome import Span
+
 # In the order in which a rank goes through them; the second group repeats at every step. init is the rendezvous, device
 # the first use of the GPU, connect the backend's own set-up (NCCL's communicator).
+# A transfer test copies instead: its step is the number of the copy. TensorFlow compiles all into one step.
 BEFORE = ("start", "import", "init", "device", "connect", "data", "broadcast")
-STEP = ("load", "forward", "backward", "allreduce", "optimizer", "check")
-AFTER = ("reference", "report", "done")
+STEP = ("load", "copy", "forward", "backward", "step", "allreduce", "optimizer", "check")
+AFTER = ("reference", "repeat", "report", "done")
 LINE_BYTES = 256
 
 
@@ -49,30 +52,60 @@ class Progress:
     """The writing end, inside the rank. Also keeps the time spent in each phase.
 
     on_enter is called after the phase is on record: the hook by which tests make a rank fail at a known place.
+    trace: keep every phase with its begin and end.
     """
 
-    def __init__(self, path: Path, on_enter: Callable[[str, int | None], None] | None = None) -> None:
+    def __init__(
+        self, path: Path, on_enter: Callable[[str, int | None], None] | None = None, *, trace: bool = False
+    ) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
+        self._trace: list[Span] | None = [] if trace else None
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._on_enter = on_enter
         self._device: str | None = None
         self._bus_id: str | None = None
         self._phase = "start"
+        self._step: int | None = None
         self._entered = time.monotonic()
+
+    @property
+    def trace(self) -> tuple[Span, ...]:
+        """The phases that are over; empty unless they were to be kept."""
+        return tuple(self._trace or ())
 
     def on_device(self, device: str, bus_id: str | None) -> None:
         """Name the rank's device in every position from the next phase on."""
         self._device, self._bus_id = device, bus_id
 
+    def book(self, phase: str, instead: str, seconds: float) -> None:
+        """Count seconds of one phase to another: work of the test itself inside a phase of the training."""
+        self.seconds[phase] -= seconds
+        self.seconds[instead] += seconds
+
     def enter(self, phase: str, step: int | None = None) -> None:
         """Put on record that the rank is in this phase now."""
         now = time.monotonic()
         self.seconds[self._phase] += now - self._entered
-        self._phase, self._entered = phase, now
+        if self._trace is not None:
+            self._trace.append(Span(self._phase, self._step, self._entered, now))
+        self._phase, self._step, self._entered = phase, step, now
         position = Position(phase=phase, step=step, device=self._device, bus_id=self._bus_id, entered=now)
         os.pwrite(self._file, msgspec.json.encode(position).ljust(LINE_BYTES - 1) + b"\n", 0)
         if self._on_enter is not None:
             self._on_enter(phase, step)
+
+
+class Aside(Progress):
+    """Progress of steps that are made a second time: on record as one phase with its step, booked apart."""
+
+    def __init__(self, progress: Progress, phase: str) -> None:
+        self.seconds = defaultdict(float)
+        self._progress, self._aside = progress, phase
+
+    def enter(self, phase: str, step: int | None = None) -> None:
+        """Put the step on record when it begins."""
+        if phase == STEP[0]:
+            self._progress.enter(self._aside, step)
 
 
 def read_position(path: Path) -> Position:

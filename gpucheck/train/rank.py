@@ -58,7 +58,7 @@ def main(folder: str, rank: str) -> int:
         faulthandler.enable(stack)
         faulthandler.register(signal.SIGUSR1, stack)
         on_enter = faults.hook(fault_of(spec.options, number), place.report(number))
-        progress = Progress(place.progress(number), on_enter)
+        progress = Progress(place.progress(number), on_enter, trace=spec.options.trace)
         try:
             report: RankReport = import_module(spec.program).run(spec, place, progress)
             _write(place.report(number), msgspec.json.encode(report))

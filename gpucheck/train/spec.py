@@ -4,20 +4,40 @@ from typing import Literal
 
 import msgspec
 
-FaultKind = Literal["hang", "die", "stop", "raise", "garbage", "noise", "flip-bit", "freeze", "data-order", "nan"]
+from gpucheck.train.precision import Precision
+
+FaultKind = Literal[
+    "hang",
+    "die",
+    "stop",
+    "raise",
+    "garbage",
+    "noise",
+    "out-of-memory",
+    "flip-bit",
+    "drop",
+    "stale",
+    "data-order",
+    "slow",
+    "freeze",
+    "nan",
+    "leak",
+]
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """For tests of the smoke test itself: what goes wrong in which rank, on entering which phase of which step.
+    """What goes wrong in which rank, on entering which phase of which step: for tests, and for simulated machines.
 
-    rank: None is every rank. freeze (learning rate 0) and data-order hold for the whole run, flip-bit and nan for one
-    step; the others act on entering the phase, in that step if one is given. No command line option leads here.
+    rank: None is every rank. freeze (learning rate 0), data-order, slow and leak hold for the whole run; flip-bit, drop
+    and stale damage one step's all-reduce, nan one step's loss; the others act on entering the phase, in that step if
+    one is given. factor: how many times as long a slow rank computes.
     """
 
     kind: FaultKind
     rank: int | None = 1
     phase: str = "forward"
     step: int | None = None
+    factor: int = 2
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,12 +47,33 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     accuracy_min: share of the held-out samples; guessing reaches 0.1, a healthy run 0.99 in 10 steps.
     parameter_tolerance: largest absolute difference between any parameter and its twin in the single-process reference.
     Two ranks sum the gradient of a batch in another order than one process does, which float32 rounding turns into
-    1e-7 on CPUs, after 40 steps and after 2000; one rank that trains on other samples ends 0.1 away.
+    1e-7 on CPUs, after 40 steps and after 2000; one rank that trains on other samples ends 0.1 away. Lower precisions
+    round more: see ``gpucheck.train.precision``.
+    straggler_ratio_max: compute time of the slowest rank over the fastest, in a fast step of each.
+    memory_kept_max_bytes: how much more memory a second training may leave than the first.
     """
 
     loss_fraction_max: float = 0.5
     accuracy_min: float = 0.9
     parameter_tolerance: float = 1e-4
+    straggler_ratio_max: float = 1.5
+    memory_kept_max_bytes: int = 32 << 20
+
+
+class Nodes(msgspec.Struct, frozen=True, kw_only=True):
+    """A run over several hosts: how many, which one this is, and where they meet.
+
+    hosted: a launcher keeps the store at the meeting place already; otherwise rank 0 does. interface: the network
+    interface that leads there. run: tells this run from others at the same store.
+    """
+
+    count: int
+    rank: int
+    host: str
+    port: int
+    hosted: bool = False
+    interface: str | None = None
+    run: str = "gpucheck"
 
 
 MIN_STEPS = 10
@@ -41,22 +82,34 @@ MIN_STEPS = 10
 class SmokeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """One smoke test.
 
+    world_size: devices that take part, over all hosts. variant: one of the strategy's, empty where it has none.
+    visible_devices: CUDA_VISIBLE_DEVICES of the ranks, None leaves the caller's; empty keeps the run on the CPU.
     steps: optimizer steps, 10 or more (fewer cannot show that the loss falls).
+    data: a folder with the MNIST idx files, None for the synthetic set. workers: data loader processes a rank.
     timeout_s: the whole run, from the start of the first rank; enforced from outside the ranks.
     stall_s: once every rank trains, the longest that all of them together may go without entering a new phase.
     check_every: parameters and optimizer state are compared across ranks after every that many steps, and at the end.
-    fault: for tests only.
+    trace: keep when each phase began and ended.
     """
 
-    framework: Literal["torch"] = "torch"
-    strategy: Literal["ddp"] = "ddp"
+    framework: str = "torch"
+    strategy: str = "ddp"
+    variant: str = ""
+    model: str = "mlp"
+    precision: Precision = "fp32"
     world_size: int = 2
+    visible_devices: str | None = None
     steps: int = 40
     batch_per_rank: int = 64
+    micro_batches: int = 4
     seed: int = 20240229
+    data: str | None = None
+    workers: int = 0
     check_every: int = 5
     timeout_s: float = 60.0
     stall_s: float = 30.0
+    trace: bool = False
+    nodes: Nodes | None = None
     limits: Limits = Limits()
     fault: Fault | None = None
 
@@ -70,11 +123,15 @@ def fault_of(options: SmokeOptions, rank: int) -> Fault | None:
 class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What one rank is told.
 
-    program: importable module whose ``run(spec, progress)`` is the training of one rank and returns its report.
+    rank: over all hosts. local_rank: on this one. processes: ranks over all hosts; a strategy that drives all devices
+    from one process has one.
+    program: importable module whose ``run(spec, place, progress)`` is the training of one rank and returns its report.
     supervisor_pid: the process that started it; the rank never outlives it.
     """
 
     rank: int
+    local_rank: int
+    processes: int
     program: str
     supervisor_pid: int
     options: SmokeOptions

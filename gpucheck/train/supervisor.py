@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from gpucheck.train.outcome import RankReport
 from gpucheck.train.process import RankEnd, RankProcess, wait_for_stacks
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.workplace import Workplace
@@ -28,7 +29,7 @@ GROUP_S = 1.0  # what a rank started and left behind is killed with it and vanis
 class Ending(NamedTuple):
     """How a run was over. reason: ``broken`` if a rank ended badly. ended: time.monotonic(); seconds: since the start.
 
-    unkillable: ranks that SIGKILL did not end.
+    unkillable: ranks that SIGKILL did not end. shared: reports of ranks on other hosts.
     """
 
     reason: Literal["finished", "broken", "stalled", "deadline"]
@@ -36,10 +37,15 @@ class Ending(NamedTuple):
     seconds: float
     ended: float
     unkillable: tuple[int, ...] = ()
+    shared: tuple[RankReport, ...] = ()
 
 
-def supervise(program: str, options: SmokeOptions, environment: Mapping[str, str]) -> Ending:
-    """Run ``options.world_size`` ranks of a program to their end, or to the deadline.
+def supervise(
+    program: str, options: SmokeOptions, environment: Mapping[str, str], *, processes: int | None = None
+) -> Ending:
+    """Run this host's ranks of a program to their end, or to the deadline.
+
+    processes: over all hosts, by default one a device.
 
     When this returns or raises, no rank is left running (but for the unkillable) and no file. Raises OSError when
     there is no room for the private folder or no process can be started.
@@ -53,19 +59,34 @@ def supervise(program: str, options: SmokeOptions, environment: Mapping[str, str
         ranks: list[RankProcess] = []
         started = time.monotonic()
         try:
-            for rank in range(options.world_size):
-                spec = RankSpec(rank=rank, program=program, supervisor_pid=os.getpid(), options=options)
-                place.spec(rank).write_bytes(msgspec.json.encode(spec))
-                ranks.append(RankProcess(rank, place, environment))
+            for spec in _specs(program, options, processes or options.world_size):
+                place.spec(spec.rank).write_bytes(msgspec.json.encode(spec))
+                ranks.append(RankProcess(spec.rank, place, environment))
             reason = _watch(ranks, options, started)
             ended = time.monotonic()
             if reason != "finished":
                 wait_for_stacks(ranks, STACK_S)
             ends = tuple(rank.end() for rank in ranks)
+            shared = tuple(place.shared_reports())
         finally:
             with _undisturbed():
                 unkillable = _stop(ranks)
-        return Ending(reason, ends, ended - started, ended, unkillable)
+        return Ending(reason, ends, ended - started, ended, unkillable, shared)
+
+
+def _specs(program: str, options: SmokeOptions, processes: int) -> Iterator[RankSpec]:
+    """What each rank of this host is told."""
+    nodes = options.nodes
+    here = processes // (nodes.count if nodes else 1)
+    for local in range(here):
+        yield RankSpec(
+            rank=local + (nodes.rank * here if nodes else 0),
+            local_rank=local,
+            processes=processes,
+            program=program,
+            supervisor_pid=os.getpid(),
+            options=options,
+        )
 
 
 def _watch(

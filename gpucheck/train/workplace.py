@@ -1,11 +1,13 @@
 """The private folder of one run: which file says what. Both the ranks and their supervisor know only these names."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 import gpucheck
+from gpucheck.train.outcome import RankReport
 
 PACKAGE = Path(gpucheck.__file__).parent
 
@@ -49,6 +51,15 @@ class Workplace(NamedTuple):
     def report(self, rank: int) -> Path:
         """RankReport of a rank that finished; appears complete or not at all."""
         return self.folder / f"report-{rank}.json"
+
+    def shared_report(self, rank: int) -> Path:
+        """RankReport of a rank on another host."""
+        return self.folder / f"shared-report-{rank}.json"
+
+    def shared_reports(self) -> Iterator[RankReport]:
+        """The reports of the ranks on other hosts, as the first rank of this host has fetched them."""
+        for file in sorted(self.folder.glob("shared-report-*.json")):
+            yield msgspec.json.decode(file.read_bytes(), type=RankReport)
 
     def link_package(self) -> None:
         """Make this package, and nothing else, importable from the folder, which is the ranks' working folder."""

@@ -124,3 +124,15 @@ def test_a_machine_without_switches_has_no_fabric_to_judge():
     (finding,) = judge(fabric, FakeHost(nvml_=reading(*P100S), pci_=on_bus(*P100S)))
 
     assert finding.verdict is Verdict.SKIP
+
+
+@pytest.mark.parametrize(
+    ("service", "verdict"), [("active", Verdict.PASS), ("inactive", Verdict.FAIL), (None, Verdict.FAIL)]
+)
+def test_gpus_before_hopper_tell_nothing_so_fabric_manager_is_asked(service, verdict):
+    """An A100 answers NOT_SUPPORTED to the fabric call."""
+    a100s = [msgspec.structs.replace(gpu, fabric=None) for gpu in H100S]
+
+    finding = judge(fabric, hgx(*a100s, service=service))[0]
+
+    assert (finding.verdict, finding.cause) == (verdict, None if verdict is Verdict.PASS else "fabric-manager-down")

@@ -14,8 +14,12 @@ from msgspec.structs import replace
 
 from gpucheck import train
 from gpucheck.cli import main
+from gpucheck.train.outcome import Span
 from tests.train.conftest import end_processes_with, heed_interrupts, processes_with
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS
+from tests.train.test_idx import write_set
+
+pytestmark = pytest.mark.slow
 
 GPUCHECK = [sys.executable, "-m", "gpucheck"]
 
@@ -34,7 +38,7 @@ def smoke(monkeypatch, capsys):
         monkeypatch.setattr(train, "run_smoke", run_smoke)
         monkeypatch.setattr(train, "real_gpus", lambda host: None)
         with pytest.raises(SystemExit) as stop:
-            main(["smoke", *arguments])
+            main(["smoke", *(() if "--framework" in arguments else ("--framework", "torch")), *arguments])
         out, err = capsys.readouterr()
         return stop.value.code or 0, out, err, asked
 
@@ -77,10 +81,22 @@ def test_the_json_is_the_contract(smoke):
     _, out, _, _ = smoke(ON_CPU, "--format", "json")
     answer = json.loads(out)
 
-    assert (answer["schema"], answer["verdict"], answer["outcome"]["type"]) == ("gpucheck.smoke/1", "pass", "result")
-    assert {"host", "simulated", "started", "counts", "findings", "outcome"} <= set(answer)
-    assert answer["outcome"]["parameter_max_abs_difference"] == 1e-7
-    assert answer["outcome"]["limits"] == {"loss_fraction_max": 0.5, "accuracy_min": 0.9, "parameter_tolerance": 1e-4}
+    assert (answer["schema"], answer["verdict"], answer["outcomes"][0]["type"]) == (
+        "gpucheck.smoke/2",
+        "pass",
+        "result",
+    )
+    assert {"host", "simulated", "started", "counts", "findings", "outcomes"} <= set(answer)
+    (outcome,) = answer["outcomes"]
+    assert outcome["references"][0]["max_abs_difference"] == 1e-7
+    assert outcome["limits"] == {
+        "loss_fraction_max": 0.5,
+        "accuracy_min": 0.9,
+        "parameter_tolerance": 1e-4,
+        "straggler_ratio_max": 1.5,
+        "memory_kept_max_bytes": 32 << 20,
+    }
+    assert outcome["performance"]["scaling_efficiency"] == 0.905
 
 
 def test_a_simulated_machine_is_marked_in_text_and_json(smoke, monkeypatch, tmp_path):
@@ -111,12 +127,19 @@ def test_the_report_goes_to_a_file(smoke, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["--steps", "9"], "x>=10"),
+        (["--steps", "9"], "needs 10 steps or more"),
         (["--steps", "many"], "not a valid integer"),
         (["--timeout", "0"], "x>0"),
-        (["--framework", "tensorflow"], "'torch'"),
-        (["--strategy", "dp"], "'ddp'"),
-        (["--fault", "rank-hang"], "No such option"),
+        (["--framework", "jax"], "'torch'"),
+        (["--strategy", "zero"], "'ddp'"),
+        (["--framework", "torch", "--strategy", "mirrored"], "torch has no strategy mirrored; it has ddp"),
+        (["--framework", "cupy", "--strategy", "ddp"], "ddp is a strategy of torch"),
+        (["--fault", "rank-hang"], "Add --simulate PROFILE"),
+        (["--devices", "0,1"], "this host has no GPU. Take --devices cpu,cpu"),
+        (["--devices", "cpu"], "takes two"),
+        (["--model", "cnn", "--steps", "20"], "cnn needs 40 steps"),
+        (["--nodes", "2"], "--rendezvous HOST:PORT"),
+        (["--nodes", "2", "--rendezvous", "node01"], "wanted HOST:PORT"),
     ],
 )
 def test_wrong_usage_is_64_and_says_what_is_right(smoke, arguments, word):
@@ -135,8 +158,51 @@ def test_the_whole_command_trains_for_real():
 
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
-    assert answer["counts"] == {"pass": 8, "warn": 0, "fail": 0, "unknown": 0, "skip": 1}
-    assert answer["outcome"]["steps"] == 40
+    assert answer["counts"] == {"pass": 12, "warn": 0, "fail": 0, "unknown": 0, "skip": 3}
+    assert answer["outcomes"][0]["steps"] == 40
+    missing = [f["seen"] for f in answer["findings"] if f["check"] != "smoke-ddp"]
+    assert missing == ["package tensorflow is not installed", "package cupy is not installed"]
+
+
+def test_a_timeline_is_written_beside_the_report(smoke, tmp_path):
+    span = Span("forward", 1, 10.0, 10.5)
+    traced = replace(ON_CPU, traces=((Span("import", None, 9.0, 10.0), span), (span,)))
+
+    status, out, _, (asked,) = smoke(traced, "--timeline", str(tmp_path / "run.svg"), "--format", "json")
+
+    assert (status, asked.trace) == (0, True)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["run.json", "run.svg"]
+    assert len(json.loads((tmp_path / "run.json").read_text())["traceEvents"]) == 3 + 3
+    assert "traces" not in out or json.loads(out)["outcomes"][0]["traces"] == [], "the report stays readable"
+
+
+def test_a_precision_that_the_gpus_lack_is_refused_with_those_they_have(smoke, monkeypatch):
+    """P100 has no bf16; the simulated machine answers as the real one would."""
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", os.environ.get("GPUCHECK_SIMULATOR", ""))
+    status, out, err, asked = smoke(ON_CPU, "--simulate", "p100-pcie-x2", "--precision", "bf16")
+
+    assert (status, out, asked) == (64, "", [])
+    assert "this GPU has 6.0: take fp32 or fp16" in err
+
+
+def test_more_devices_than_there_are_is_refused_with_those_there_are(smoke, monkeypatch):
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", os.environ.get("GPUCHECK_SIMULATOR", ""))
+    status, _, err, asked = smoke(ON_CPU, "--simulate", "p100-pcie-x2", "--devices", "1,2")
+    assert (status, asked) == (64, [])
+    assert "there is no device 2; this host has 2 GPUs, 0 to 1" in err
+
+    asked = smoke(ON_CPU, "--simulate", "p100-pcie-x2", "--devices", "1,0")[3]
+    assert (asked[0].visible_devices, asked[0].world_size) == ("1,0", 2)
+
+
+def test_a_damaged_data_folder_is_refused_before_anything_is_started(smoke, tmp_path):
+    write_set(tmp_path)
+    assert smoke(ON_CPU, "--data", str(tmp_path))[3][0].data == str(tmp_path)
+
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(b"<html>not found</html>")
+    status, out, err, asked = smoke(ON_CPU, "--data", str(tmp_path))
+    assert (status, out, asked) == (64, "", [])
+    assert "train-labels-idx1-ubyte: not an idx file" in err
 
 
 def test_ctrl_c_ends_the_ranks_and_exits_with_130(tmp_path):

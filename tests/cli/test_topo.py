@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 from gpucheck.cli import main
+from gpucheck.imports import Kind
 from gpucheck.model import NvmlFailure, Simulation
 from gpucheck.simulator import profile_names
 from tests.fakes import SYSTEM, FakeHost
+from tests.imports import nccl
 from tests.imports.corpus import by_id
 from tests.machines import h100, on_bus, p100, reading
 
@@ -37,7 +39,7 @@ def on(monkeypatch, topo):
     """Run on a host made of values."""
 
     def run(host, *arguments):
-        monkeypatch.setattr("gpucheck.host.live_host", lambda *, isolated, deadline_s: host)
+        monkeypatch.setattr("gpucheck.host.live_host", lambda **_: host)
         return topo(*arguments)
 
     return run
@@ -117,6 +119,97 @@ def test_unreadable_input_is_3_and_one_clear_line(topo, paste, text):
     assert "Traceback" not in err
 
 
+def test_nccl_xml_is_recognised(topo, paste):
+    status, out, _ = topo("--import", paste(nccl.hgx()), "--format", "json")
+    answer = json.loads(out)
+
+    assert (status, answer["source"]) == (0, "nccl-xml")
+    assert answer["pairs"][0]["class"] == "NV18"
+    assert answer["nics"][0]["classes"][:2] == ["PIX", "NODE"]
+
+
+def test_a_dump_of_another_kind_is_3_and_names_the_command_that_reads_it(topo, paste, monkeypatch):
+    kind = Kind(
+        "nvbandwidth",
+        "the output of nvbandwidth",
+        lambda text: "memcpy CE" in text,
+        lambda text: None,
+        holds="bandwidth",
+        command="gpucheck diagnose --bandwidth FILE",
+    )
+    monkeypatch.setattr("gpucheck.imports.all_kinds", lambda: (kind,))
+    status, out, err = topo("--import", paste("memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)"))
+
+    assert (status, out, err.count("\n")) == (3, "", 1)
+    assert "the output of nvbandwidth, which holds bandwidth" in err
+    assert "gpucheck diagnose --bandwidth FILE" in err
+
+
+def test_best_shows_the_gpus_of_a_job_and_how_to_start_it(topo, paste):
+    file = paste(nccl.mesh())
+    status, out, _ = topo("--import", file, "--best", "4")
+    best = json.loads(topo("--import", file, "--best", "4", "--format", "json")[1])["advice"]["best"]
+
+    assert status == 0
+    assert "  4 GPUs: 0, 1, 2, 3: slowest pair NV1" in out
+    assert "CUDA_VISIBLE_DEVICES=0,1,2,3" in out
+    assert "numactl --cpunodebind=0 --membind=0" in out
+    assert [choice["gpus"] for choice in best] == [[0, 1, 2, 3]]
+
+
+def test_more_gpus_than_there_are_is_wrong_usage(topo, paste):
+    status, out, err = topo("--import", paste(PAIR), "--best", "3")
+
+    assert (status, out) == (64, "")
+    assert "a job of 3 GPUs does not fit on 2" in err
+
+
+def test_without_being_asked_json_has_advice_and_text_only_what_is_uneven(topo, paste):
+    file = paste(nccl.mesh())
+    advice = json.loads(topo("--import", file, "--format", "json")[1])["advice"]
+    text = topo("--import", file)[1]
+
+    assert [choice["size"] for choice in advice["best"]] == [2, 4]
+    assert len(advice["pinning"]) == 8
+    assert "NVLink joins 16 of 28 pairs" in text
+    assert "CUDA_VISIBLE_DEVICES" not in text
+
+
+def test_the_tree_takes_the_place_of_the_matrix(topo, paste):
+    status, out, _ = topo("--import", paste(nccl.hgx()), "--tree")
+
+    assert status == 0
+    assert "└── NVLink" in out
+    assert "\x1b" not in out
+
+
+def test_the_drawing_is_written_beside_the_report(topo, paste, tmp_path):
+    file = tmp_path / "machine.svg"
+    status, out, _ = topo("--import", paste(nccl.hgx()), "--svg", str(file))
+
+    assert status == 0
+    assert "NV18" in out
+    assert file.read_text().startswith("<svg ")
+
+
+def test_a_drawing_that_cannot_be_written_is_64_with_the_reason(topo, paste, tmp_path):
+    (tmp_path / "file").write_text("")
+    status, out, err = topo("--import", paste(PAIR), "--svg", str(tmp_path / "file" / "x.svg"))
+
+    assert (status, out, err.count("\n")) == (64, "", 1)
+    assert "cannot write" in err
+
+
+def test_a_narrow_terminal_gets_a_folded_matrix_and_a_pipe_a_whole_one(topo, paste, monkeypatch):
+    file = paste(nccl.hgx())
+    whole = topo("--import", file)[1]
+    monkeypatch.setattr("gpucheck.cli.topo._columns", lambda: 80)
+    folded = topo("--import", file)[1]
+
+    assert max(map(len, whole.splitlines())) > 100
+    assert "share a row" in folded
+
+
 @pytest.mark.parametrize("name", ["does-not-exist.txt", "."])
 def test_a_file_that_cannot_be_opened_is_3(topo, tmp_path, name):
     status, _, err = topo("--import", str(tmp_path / name))
@@ -134,6 +227,8 @@ def test_a_file_that_cannot_be_opened_is_3(topo, tmp_path, name):
         ["--format", "yaml"],
         ["--import", "x", "--simulate", "dgx2-v100"],
         ["--fault", "nouveau"],
+        ["--best", "0"],
+        ["--best", "two"],
     ],
 )
 def test_wrong_usage_is_64(topo, arguments):
@@ -192,8 +287,6 @@ def test_the_cpu_of_the_host_counts(on):
     )
 
     assert "x 0.68 same host bridge" in on(host)[1]
-    host.simulation_ = Simulation(profile="p100-pcie-x2")
-    assert "the CPU is not known" in on(host)[1], "the CPU below a simulated machine is not its own"
 
 
 @pytest.mark.parametrize(("container", "status"), [(None, 1), ("docker", 0)])
@@ -212,7 +305,7 @@ def test_nvml_is_asked_in_a_child_with_a_deadline(monkeypatch, topo):
     monkeypatch.setattr("gpucheck.host.live_host", lambda **how: asked.update(how) or FakeHost())
     topo("--timeout", "3")
 
-    assert asked == {"isolated": True, "deadline_s": 3.0}
+    assert asked == {"isolated": True, "deadline_s": 3.0, "health": False, "begin": True}
 
 
 @pytest.mark.parametrize(

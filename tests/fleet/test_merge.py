@@ -1,19 +1,24 @@
 import json
+from dataclasses import replace
+from datetime import datetime, timezone
 
 import click
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from gpucheck.fleet import merge, read_reports
-from gpucheck.model import Verdict
+from gpucheck.fleet import merge, read_reports, shard
+from gpucheck.model import Shard, TopologyGpu, Verdict
 from gpucheck.render import fleet as render
-from tests.fakes import SYSTEM, FakeHost
+from tests.fakes import SYSTEM
+from tests.fleet.reports import bad, merged, report, rows, topology
 from tests.test_run import HOST, quick
 
 
 def write(folder, name, host=HOST):
     system = msgspec.structs.replace(SYSTEM, hostname=name)
-    report = quick(FakeHost(system, host.simulation_, host.driver_, host.pci_, host.nvml_))
+    report = quick(replace(host, system_=system))
     path = folder / f"{name}.json"
     path.write_bytes(msgspec.json.encode(report))
     return path
@@ -76,16 +81,95 @@ def test_a_report_of_another_schema_is_named(tmp_path):
     assert "gpucheck.report/2" in str(row.problems[0].seen)
 
 
-def test_a_host_that_stands_twice_is_marked(tmp_path):
-    """Two reports claim it, so one of them is stale."""
-    first = write(tmp_path, "a")
-    second = tmp_path / "a-old.json"
-    second.write_bytes(first.read_bytes())
+def at(minute, **changes):
+    return report("a", started=f"2026-11-21T12:{minute:02d}:00+00:00", **changes)
 
-    fleet = merge(read_reports([first, second]))
 
-    assert [row.verdict for row in fleet.hosts] == [Verdict.UNKNOWN, Verdict.UNKNOWN]
-    assert "stale" in fleet.hosts[0].problems[0].why
+def test_of_two_reports_of_a_host_the_newest_counts_and_the_other_is_named(tmp_path):
+    fleet = merged(at(5, verdict=Verdict.PASS), at(1, verdict=Verdict.FAIL, findings=(bad(),)))
+
+    assert [(row.host, row.verdict) for row in fleet.hosts] == [("a", Verdict.PASS)]
+    (problem,) = fleet.problems
+    assert (problem.kind, problem.subject) == ("duplicate", "a")
+    assert "older" in problem.text
+
+
+def test_the_same_report_twice_is_named_and_harmless():
+    fleet = merged(at(1), at(1))
+
+    assert [row.verdict for row in fleet.hosts] == [Verdict.PASS]
+    assert [(p.kind, p.subject) for p in fleet.problems] == [("duplicate", "a")]
+
+
+def test_reports_that_contradict_each_other_are_unknown():
+    """Both say they began at the same time: nobody can say which is right."""
+    fleet = merged(at(1), at(1, seconds=99.0))
+
+    assert [row.verdict for row in fleet.hosts] == [Verdict.UNKNOWN]
+    assert [p.kind for p in fleet.problems] == ["conflict"]
+
+
+def machine(*uuids, **changes):
+    gpus = tuple(TopologyGpu(index=i, name="H100", uuid=uuid) for i, uuid in enumerate(uuids))
+    return {"topology": msgspec.structs.replace(topology(), gpus=gpus), **changes}
+
+
+def test_two_machines_with_one_name_are_named():
+    fleet = merged(at(1, **machine("GPU-1", "GPU-2")), at(2, **machine("GPU-3", "GPU-4")))
+
+    assert fleet.hosts[0].verdict is Verdict.UNKNOWN
+    assert "two hosts have this name" in fleet.problems[0].text
+
+
+def test_a_replaced_card_does_not_make_another_machine():
+    fleet = merged(at(1, **machine("GPU-1", "GPU-2")), at(2, **machine("GPU-1", "GPU-3")))
+
+    assert [p.kind for p in fleet.problems] == ["duplicate"]
+
+
+def test_one_real_gpu_in_two_hosts_is_named():
+    first, second = (report(name, simulated=False, **machine("GPU-1")) for name in ("a", "b"))
+
+    assert [p.kind for p in merged(first, second).problems] == ["conflict"]
+
+
+def test_a_clock_from_the_future_is_named_and_never_wins():
+    now = datetime(2026, 11, 21, 13, tzinfo=timezone.utc)
+    future = report("a", started="2026-11-22T12:00:00+00:00")
+
+    alone = merged(future, now=now)
+    beside = merged(future, at(1), now=now)
+
+    assert [p.kind for p in alone.problems] == ["clock"]
+    assert alone.hosts[0].verdict is Verdict.UNKNOWN
+    assert beside.hosts[0].started == at(1).started
+
+
+@pytest.mark.parametrize("started", ["", "yesterday", "9999-99-99T00:00:00Z", "0001-01-01T00:00:00+23:59"])
+def test_a_time_that_is_none_is_named(started):
+    fleet = merged(report("a", started=started), report("b"), now=datetime(2026, 11, 21, 13, tzinfo=timezone.utc))
+
+    assert {(p.kind, p.subject) for p in fleet.problems} <= {("clock", "a"), ("stale", "a")}
+    assert fleet.problems
+
+
+def test_a_report_much_older_than_the_others_is_named():
+    fleet = merged(report("a", started="2026-10-01T00:00:00+00:00"), report("b"))
+
+    assert [(p.kind, p.subject) for p in fleet.problems] == [("stale", "a")]
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=12), st.integers(1, 4))
+def test_shards_add_up_to_what_one_reader_sees(numbers, parts):
+    """Whoever reads what first: the merge is the same, byte for byte."""
+    found = rows(*(at(n % 3) if n % 2 else report(f"node{n}", 370.0 + n) for n in numbers))
+    shards = [shard(found[i::parts]) for i in range(parts)]
+    again = [
+        row for each in reversed(shards) for row in msgspec.json.decode(msgspec.json.encode(each), type=Shard).rows
+    ]
+
+    assert msgspec.json.encode(merge(again)) == msgspec.json.encode(merge(found))
 
 
 def test_a_host_name_cannot_drive_the_terminal(tmp_path):

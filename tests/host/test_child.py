@@ -4,12 +4,13 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from gpucheck.host import live_host
-from gpucheck.host.child import DIED, LATE, ask_child
+from gpucheck.host import LiveHost, live_host, simulated
+from gpucheck.host.child import DIED, LATE, NvmlChild, ask_child, child_command
 from gpucheck.model import NvmlFailure, NvmlReading
 
 # A library of ours where every call but one is as in the real one: the symbol that NVML's client enters first.
@@ -145,3 +146,54 @@ def test_no_descriptor_is_left_open(activate):
 
     assert [type(answer) for answer in answers] == [NvmlReading, NvmlFailure, NvmlFailure]
     assert open_files() == before
+
+
+def test_asking_begins_at_once_and_the_answer_is_there_when_it_is_wanted(activate):
+    """A large machine has more to say than a pipe usually holds: the child must not wait for us to listen."""
+    activate("hgx-h100-x8")
+    host = LiveHost(isolated=True, deadline_s=20, machine=simulated.machine_directory())
+    host.begin()
+    child = host._child
+    assert child is not None
+    child.child.wait(20)
+
+    assert child.child.returncode == 0
+    assert isinstance(host.nvml(), NvmlReading)
+    assert host._child is child
+
+
+def test_who_comes_late_still_gets_the_answer():
+    """The deadline is for the child; what it said in time counts, however long we were busy."""
+    body = 'os.write(pipe, b\'= {"type":"failure","call":"nvmlInit","code":9,"name":"DriverNotLoaded"}\\n\')'
+    child = NvmlChild(0.01, script(body))
+    child.child.wait(10)
+
+    assert failure_of(child.answer()).code == 9
+
+
+def test_a_child_that_nobody_asks_leaves_no_zombie_behind(monkeypatch):
+    registered: list[Callable[[], None]] = []
+    monkeypatch.setattr("gpucheck.host.child.atexit.register", registered.append)
+    child = NvmlChild(5, script("time.sleep(60)"))
+    (kill,) = registered
+    kill()
+
+    assert child.child.wait(5) == -9
+    assert failure_of(child.answer()).code == DIED
+
+
+def test_the_child_imports_what_it_needs_and_no_more():
+    """Its start is most of what `gpucheck topo` waits for."""
+    code = "import sys, gpucheck.host.nvml_child, gpucheck.host.nvml; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+
+    assert "gpucheck.host.nvml_calls" in loaded
+    assert {"gpucheck.host.live", "gpucheck.host.nvml_health", "importlib.metadata", "click"}.isdisjoint(loaded)
+
+
+def test_the_child_finds_our_modules_without_site(monkeypatch):
+    """Neither virtual environments nor editable installs may be needed: it gets the path that we have."""
+    command = child_command()
+
+    assert "-S" in command
+    assert command[-1].split(os.pathsep)[0] == str(Path(__file__).parents[2])

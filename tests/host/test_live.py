@@ -31,6 +31,10 @@ def made(directory, name, **options):
     return LiveHost(isolated=False, deadline_s=1, machine=directory)
 
 
+def gpus(machine):
+    return [device for device in machine.pci() if device.is_nvidia_gpu]
+
+
 @pytest.mark.parametrize("name", [n for n in simulator.profile_names() if n != "no-gpu"])
 def test_sysfs_and_nvml_tell_the_same(host, name):
     """Two readers, two ways, one machine: ids, NUMA nodes and links agree for every GPU."""
@@ -47,7 +51,7 @@ def test_sysfs_and_nvml_tell_the_same(host, name):
 
 
 def test_chain_of_bridges_runs_from_the_root_port_down(host):
-    (device, _) = host("p100-pcie-x2").pci()
+    (device, _) = gpus(host("p100-pcie-x2"))
 
     assert (device.bus_id, device.root) == ("0000:04:00.0", "0000:00")
     assert device.path == ("0000:00:02.0", "0000:02:00.0", "0000:03:08.0")
@@ -55,7 +59,7 @@ def test_chain_of_bridges_runs_from_the_root_port_down(host):
 
 
 def test_device_on_the_root_bus_has_no_path(host):
-    (device,) = host("h200-x1").pci()
+    (device,) = gpus(host("h200-x1"))
 
     assert (device.path, device.root) == ((), "0000:00")
 
@@ -66,15 +70,15 @@ def test_nvswitches_are_among_the_functions(host):
 
 
 def test_narrowed_link_shows_in_sysfs_too(host):
-    links = {device.bus_id: device.link for device in host("p100-pcie-x2", "pcie-width:gpu=1,width=4").pci()}
+    links = [device.link for device in gpus(host("p100-pcie-x2", "pcie-width:gpu=1,width=4"))]
 
-    assert [(link.width, link.max_width) for link in links.values()] == [(16, 16), (4, 16)]
+    assert [(link.width, link.max_width) for link in links] == [(16, 16), (4, 16)]
 
 
 def test_missing_gpu_is_still_on_the_bus(host):
     machine = host("p100-pcie-x2", "gpu-missing:gpu=0")
 
-    assert len(machine.pci()) == 2
+    assert len(gpus(machine)) == 2
     assert len(machine.nvml().gpus) == 1
 
 
@@ -86,7 +90,7 @@ def test_link_speeds_of_old_and_new_kernels(tmp_path, speed, generation):
     machine = made(tmp_path, "p100-pcie-x2")
     (tmp_path / "root/sys/bus/pci/devices/0000:04:00.0/current_link_speed").write_text(f"{speed}\n")
 
-    assert machine.pci()[0].link.generation == generation
+    assert gpus(machine)[0].link.generation == generation
 
 
 @pytest.mark.parametrize("width", ["0", "63", "255", "Unknown", ""])
@@ -94,7 +98,7 @@ def test_width_of_a_dead_link_is_not_a_number(tmp_path, width):
     machine = made(tmp_path, "p100-pcie-x2")
     (tmp_path / "root/sys/bus/pci/devices/0000:04:00.0/current_link_width").write_text(width)
 
-    assert machine.pci()[0].link.width is None
+    assert gpus(machine)[0].link.width is None
 
 
 def test_files_that_are_missing_are_none(tmp_path):
@@ -102,7 +106,7 @@ def test_files_that_are_missing_are_none(tmp_path):
     machine = made(tmp_path, "h200-x1")
     for name in ("numa_node", "current_link_speed", "max_link_speed", "current_link_width", "max_link_width"):
         (tmp_path / "root/sys/bus/pci/devices/0000:00:05.0" / name).unlink()
-    (device,) = machine.pci()
+    (device,) = gpus(machine)
 
     assert (device.numa_node, device.link, device.driver) == (None, PcieLink(), None)
 
@@ -132,7 +136,7 @@ def test_module_where_the_centos_family_puts_it(tmp_path):
     kernel = tmp_path / "root/lib/modules/5.14.0-570.el9.x86_64"
     (kernel / "extra").mkdir(parents=True)
     (kernel / "extra/nvidia.ko").write_text("version=580.178.04\nlicense=Dual MIT/GPL\n")
-    (tmp_path / "root/proc/sys/kernel").mkdir(parents=True)
+    (tmp_path / "root/proc/sys/kernel").mkdir(parents=True, exist_ok=True)
     (tmp_path / "root/proc/sys/kernel/osrelease").write_text("5.14.0-570.el9.x86_64\n")
 
     assert machine.system().kernel == "5.14.0-570.el9.x86_64"
@@ -146,6 +150,8 @@ def test_module_of_another_kernel_is_not_installed_for_this_one(tmp_path):
         driver=DriverState(installed_version="580.178.04", installed_flavour="open"),
         kernel="5.15.0-1-generic",
     )
+    (tmp_path / "root/proc/sys/kernel").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "root/proc/sys/kernel/osrelease").write_text("5.15.0-2-generic\n")
 
     assert machine.driver() == DriverState()
 
@@ -227,7 +233,7 @@ def test_hardware_files_are_the_machines_and_others_the_systems(tmp_path):
 
     assert machine.read_text("/sys/module/nvidia/version") == "580.95.05\n"
     assert machine.read_text("/proc/cmdline").startswith("BOOT_IMAGE=")
-    assert machine.read_text("/sys/kernel/mm/transparent_hugepage/enabled") is None
+    assert machine.read_text("/sys/kernel/uevent_seqnum") is None
     assert machine.read_text("/etc/os-release")
     assert real.read_text("/etc/nccl.conf") == "NCCL_P2P_DISABLE=1\n"
     assert real.read_text("/etc") is None

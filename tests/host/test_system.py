@@ -101,3 +101,20 @@ def test_a_simulated_machine_is_in_no_container(tmp_path):
     (tmp_path / ".dockerenv").touch()
 
     assert read_system(tmp_path / "simulated", tmp_path).container is None
+
+
+@pytest.mark.parametrize(("compatible", "kind"), [("linux,kvm\0", "kvm"), ("xen,xen-4.17\0xen,xen\0", "xen")])
+def test_virtual_machine_on_arm_is_told_by_the_device_tree(tmp_path, compatible, kind):
+    """Its cpuinfo has Features and no line of flags."""
+    (tmp_path / "proc/device-tree/hypervisor").mkdir(parents=True)
+    (tmp_path / "proc/device-tree/hypervisor/compatible").write_text(compatible)
+    (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nFeatures\t: fp asimd evtstrm aes\nCPU part\t: 0xd4f\n")
+
+    assert read_system(tmp_path, tmp_path).virtual == kind
+
+
+def test_arm_server_without_a_hypervisor(tmp_path):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("processor\t: 0\nFeatures\t: fp asimd evtstrm aes\nCPU part\t: 0xd4f\n")
+
+    assert read_system(tmp_path, tmp_path).virtual is None

@@ -29,6 +29,7 @@ def try_to_read(data):
         count = len(topology.gpus)
         assert count > 0
         assert [len(row) for row in topology.matrix] == [count] * count
+        assert len({gpu.index for gpu in topology.gpus}) == count
     assert "\n" not in message
     assert len(message) < 600
 

@@ -297,3 +297,11 @@ def test_a_paste_cut_anywhere_is_never_wrong(cut):
         assert all(cell in (None, right) for cell, right in zip(row, answer, strict=False))
     if topology.gpus != whole.gpus or topology.matrix != whole.matrix:
         assert {finding.verdict for finding in topology.findings} & {Verdict.WARN, Verdict.UNKNOWN}
+
+
+def test_two_labels_of_one_gpu_are_no_header():
+    """A fuzzer's find: a damaged GPU17 that reads GPU07 beside GPU7."""
+    paste = "\tGPU7\tGPU07\nGPU7\t X \tPIX\nGPU07\tPIX\t X \n"
+
+    with pytest.raises(ImportProblem):
+        read(paste)

@@ -136,3 +136,26 @@ def test_no_image_asks_for_what_only_buildkit_has():
     for path in CONTEXT.glob("Dockerfile.*"):
         assert "--mount" not in path.read_text()
         assert "syntax=" not in path.read_text()
+
+
+def test_a_folder_is_served_at_a_steady_port_and_at_another_when_that_is_taken(tmp_path):
+    """The address is part of what the builder compares before it uses a cached layer."""
+    engine = fake_docker(networks=(FakeNetwork("bridge", "127.0.0.0/8", gateway="127.0.0.1"),))
+    (tmp_path / "wheel").write_text("w")
+    with images.served(engine, tmp_path) as url:
+        port = int(url.rpartition(":")[2])
+        with images.served(engine, tmp_path, port) as other:
+            assert other != url
+            assert urllib.request.urlopen(f"{other}/wheel").read() == b"w"  # noqa: S310 - our own http
+    with images.served(engine, tmp_path, port) as again:
+        assert again == url
+
+
+def test_the_base_is_made_once(offline):
+    engine = fake_docker()
+    tag = images.ensure_base(engine)
+
+    assert offline == [tag]
+    engine.tags.append(tag)
+    assert images.ensure_base(engine) == tag
+    assert offline == [tag]

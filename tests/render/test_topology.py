@@ -20,8 +20,8 @@ H100S = build(reading(*map(h100, range(4))), on_bus(*map(h100, range(4))), simul
 READABLE = [case for case in CASES if not case.get("negative")]
 
 
-def plain(topology: Topology, **options: str) -> str:
-    return click.unstyle(to_text(topology, **options))
+def plain(topology: Topology, about: str = "") -> str:
+    return click.unstyle(to_text(topology, about=about))
 
 
 @settings(max_examples=200)

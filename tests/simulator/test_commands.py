@@ -1,12 +1,15 @@
 """gpucheck profiles and gpucheck simulate, as a user calls them."""
 
 import json
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from gpucheck import simulator
+
+pytestmark = pytest.mark.slow
 
 COUNT = "import pynvml, sys; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount()); sys.exit(7)"
 
@@ -42,6 +45,35 @@ def test_client_sees_the_machine_and_its_status_comes_through(gpucheck):
     assert done.stderr == "gpucheck: SIMULATED hardware: hgx-h100-x8 with gpu-missing:gpu=1\n"
 
 
+def test_a_signal_reaches_the_command_itself(gpucheck):
+    """The command takes our place: what kills it is what the caller sees. SIMULATED is said once."""
+    kill = "import os, signal; os.kill(os.getpid(), signal.SIGTERM)"
+    done = gpucheck("simulate", "p100-pcie-x2", "--", sys.executable, "-c", kill)
+
+    assert done.returncode == -signal.SIGTERM
+    assert done.stderr.count("SIMULATED") == 1
+
+
+def test_interrupt_is_the_commands_to_handle(monkeypatch, cache):
+    """Ctrl-C: the command ends as it wants to, with its own status."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    code = """if True:
+        import time
+        print("ready", flush=True)
+        try:
+            time.sleep(60)
+        except KeyboardInterrupt:
+            raise SystemExit(5)
+    """
+    command = [sys.executable, "-m", "gpucheck", "simulate", "no-gpu", "--", sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(30) == 5
+
+
 def test_options_of_the_command_are_not_ours(gpucheck):
     done = gpucheck("simulate", "no-gpu", "echo", "--fault", "x", "--help")
 
@@ -58,6 +90,11 @@ def test_options_of_the_command_are_not_ours(gpucheck):
         (["p100-pcie-x2", "--fault"], 64, "no command to run"),
         (["p100-pcie-x2", "--", "no-such-command"], 127, "there is no such command on PATH"),
         (["p100-pcie-x2", "--", "/etc"], 126, "cannot be run"),
+        ([], 64, "no machine to simulate"),
+        (["no-such.yml", "--", "true"], 64, "no-such.yml: cannot be read: No such file"),
+        (["--switch", "/nonexistent"], 64, "holds no simulated machine"),
+        (["--switch", "/nonexistent", "no-gpu"], 64, "--switch takes faults only"),
+        (["no-gpu", "-o", "/proc/nowhere", "--", "true"], 64, "Name a folder that can be written"),
     ],
 )
 def test_wrong_usage_is_one_clear_line(gpucheck, arguments, status, message):
@@ -66,3 +103,39 @@ def test_wrong_usage_is_one_clear_line(gpucheck, arguments, status, message):
     assert done.returncode == status
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_machine_of_ones_own_is_kept_and_switched(gpucheck, tmp_path):
+    """Made without a command, used through the environment, broken while it is there."""
+    machine = tmp_path / "machine"
+    made = gpucheck("simulate", "p100-pcie-x2", "-o", str(machine))
+    broken = gpucheck("simulate", "--switch", str(machine), "--fault", "gpu-missing:gpu=1")
+
+    assert (made.returncode, made.stdout) == (0, f"GPUCHECK_SIMULATOR={machine}\n")
+    assert broken.stderr == f"gpucheck: SIMULATED hardware: {machine} is now gpu-missing:gpu=1\n"
+    assert "gpu.count = 1\n" in (machine / "machine.txt").read_text()
+    refused = gpucheck("simulate", "--switch", str(machine), "--fault", "gpu-lots:gpu=1")
+    assert (refused.returncode, "Did you mean gpu-lost?" in refused.stderr) == (64, True)
+    assert "gpu.count = 1\n" in (machine / "machine.txt").read_text()
+
+
+def test_recording_becomes_a_profile_for_every_command(gpucheck, tmp_path):
+    """From a recording to a simulated machine with a fault."""
+    recording, own = tmp_path / "host.recording", tmp_path / "host.yml"
+    recorded = gpucheck("record", "--simulate", "p100-pcie-x2", "-o", str(recording))
+    made = gpucheck("profiles", "--from", str(recording), "-o", str(own))
+    topo = gpucheck("topo", "--simulate", str(own), "--fault", "xid:gpu=0,code=79", "--format", "json")
+
+    assert recorded.returncode == 0
+    assert (made.returncode, made.stderr) == (0, "")
+    assert json.loads(topo.stdout)["matrix"] == [["X", "PIX"], ["PIX", "X"]]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\x1f\x8b", b"\x1f\x8b" + bytes(40), b"[1]", b"\xff\xfe"])
+def test_file_that_is_no_recording_ends_in_one_line(gpucheck, tmp_path, content):
+    (tmp_path / "file").write_bytes(content)
+    done = gpucheck("profiles", "--from", str(tmp_path / "file"), "-o", str(tmp_path / "out.yml"))
+
+    assert done.returncode == 3
+    assert len(done.stderr.splitlines()) == 1
+    assert not (tmp_path / "out.yml").exists()

@@ -11,6 +11,7 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.simulator import library as builder
+from gpucheck.simulator.exports import exports
 
 (SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE) = (0, 1, 2, 3, 6, 7)
 DRIVER_NOT_LOADED, MISMATCH, WRONG_VERSION, UNKNOWN = 9, 18, 25, 999
@@ -129,35 +130,6 @@ def test_cpu_beyond_the_set_is_refused(library, machine, gpu):
 
     assert library.nvmlDeviceGetCpuAffinity(gpu, 3, (ctypes.c_ulong * 4)()) == INSUFFICIENT_SIZE
     assert library.nvmlDeviceGetCpuAffinity(gpu, 4, (ctypes.c_ulong * 4)()) == SUCCESS
-
-
-@pytest.mark.parametrize(
-    ("function", "size", "right"),
-    [("nvmlDeviceGetMemoryInfo_v2", 40, 0x02000028), ("nvmlDeviceGetTemperatureV", 12, 0x0100000C)],
-)
-def test_struct_version_is_checked_and_its_size_kept(library, gpu, function, size, right):
-    """A struct of another version is refused untouched; the right one is written to its size and no further."""
-    for version, wanted in ((right, SUCCESS), (right + 1, WRONG_VERSION), (0, WRONG_VERSION)):
-        buffer = ctypes.create_string_buffer(version.to_bytes(4, "little") + b"\0" * (size - 4) + b"#" * 16)
-        before = buffer.raw
-        assert getattr(library, function)(gpu, buffer) == wanted
-        assert buffer.raw[size : size + 16] == b"#" * 16
-        assert (buffer.raw == before) == (wanted != SUCCESS)
-
-
-def test_fabric_struct_version_2_is_shorter_than_version_3(activate, monkeypatch, tmp_path):
-    """Version 2 ends after 36 bytes: the health summary of version 3 must not be written behind it."""
-    directory = activate("hgx-h100-x8")
-    library = ctypes.CDLL(str(directory / "lib/libnvidia-ml.so.1"))
-    assert library.nvmlInit_v2() == SUCCESS
-    first = handle(library, 0)
-    for version, size in ((0x02000024, 36), (0x03000028, 40)):
-        buffer = ctypes.create_string_buffer(version.to_bytes(4, "little") + b"\0" * (size - 4) + b"#" * 8)
-        assert library.nvmlDeviceGetGpuFabricInfoV(first, buffer) == SUCCESS
-        assert buffer.raw[size : size + 8] == b"#" * 8
-    wrong = ctypes.create_string_buffer((0x01000024).to_bytes(4, "little") + b"\0" * 60)
-    assert library.nvmlDeviceGetGpuFabricInfoV(first, wrong) == WRONG_VERSION
-    library.nvmlShutdown()
 
 
 def test_link_past_the_last_is_invalid_and_no_link_not_supported(activate):
@@ -301,8 +273,8 @@ def test_library_has_no_memory_error(machine, tmp_path):
         pytest.skip("this C compiler has no address sanitizer")
     output = tmp_path / "lib" / "libnvidia-ml.so.580.178.04"
     output.parent.mkdir()
-    flags = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
-    subprocess.run(["cc", *builder.FLAGS, *flags, "-o", output, builder.SOURCE], check=True)
+    flags = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
+    builder.compile_library(output.parent, exports("580.178.04"), flags).rename(output)
     (output.parent / "libnvidia-ml.so.1").symlink_to(output.name)
     environment = {
         **os.environ,
@@ -313,3 +285,20 @@ def test_library_has_no_memory_error(machine, tmp_path):
     done = subprocess.run([sys.executable, program], env=environment, capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+
+
+def test_an_environment_that_brings_the_library_needs_no_compiler(tmp_path, monkeypatch):
+    """Container images do: what they ship under sys.prefix is of exactly this source, or it is not taken."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    builder.build_library(tmp_path / "first", "1.0")
+    shipped = tmp_path / "prefix" / builder.SHIPPED
+    shipped.parent.mkdir(parents=True)
+    (tmp_path / "cache/gpucheck/libraries").rename(shipped)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OSError, match="C compiler"):
+        builder.build_library(tmp_path / "second", "1.0")
+
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
+
+    built = builder.build_library(tmp_path / "second", "1.0")
+    assert built.read_bytes() == (tmp_path / "first/libnvidia-ml.so.1.0").read_bytes()

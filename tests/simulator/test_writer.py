@@ -60,7 +60,7 @@ def test_config_space_header_agrees_with_the_ids(write):
     devices = write("p100-pcie-x2") / "sys/bus/pci/devices"
     gpu, upstream = (devices / "0000:04:00.0/config").read_bytes(), (devices / "0000:02:00.0/config").read_bytes()
 
-    assert (len(gpu), gpu[:4], gpu[9:12], gpu[14]) == (64, b"\xde\x10\xf8\x15", b"\0\x02\x03", 0)
+    assert (len(gpu), gpu[:4], gpu[9:12], gpu[14]) == (4096, b"\xde\x10\xf8\x15", b"\0\x02\x03", 0)
     assert (upstream[14], tuple(upstream[24:27])) == (1, (2, 3, 5))
 
 
@@ -118,6 +118,13 @@ def test_simulation_json_says_what_is_not_real(write):
         "faults": ["gpu-missing:gpu=1"],
         "stand_ins": ["kernel"],
     }
+
+
+def test_healthy_surroundings_say_nothing(write):
+    """Every key left out is a healthy host's."""
+    root = write("p100-pcie-x2")
+
+    assert json.loads((root.parent / "surroundings.json").read_text()) == {}
 
 
 def test_second_write_leaves_nothing_of_the_first(write):

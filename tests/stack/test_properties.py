@@ -13,7 +13,7 @@ from gpucheck.stack.candidates import PARTS, chosen, plain
 from gpucheck.stack.common import lock_common
 from gpucheck.stack.explain import explain
 from gpucheck.stack.lock import lock, target_of_group, write_lock
-from gpucheck.stack.resolve import target_of
+from gpucheck.stack.targets import target_of
 from gpucheck.stack.versions import cc, major, parse
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 

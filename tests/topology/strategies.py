@@ -1,6 +1,7 @@
 """Random machines: topologies as an importer reads them, PCI trees, and NVLink graphs."""
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpucheck.model import Gpu, Nic, NvLink, NvmlReading, Pair, PciDevice, Topology, TopologyGpu
 
@@ -32,12 +33,15 @@ def pasted(draw):
         for i in range(count)
     )
     names = draw(st.lists(nic_names, max_size=6, unique=True))
-    by_number = draw(st.booleans())
+    by_number, with_rows = draw(st.booleans()), draw(st.booleans())
+    cards = range(len(names))
+    near = {(i, j): draw(st.sampled_from(PCIE)) for i in cards for j in cards if i < j} if with_rows else {}
     nics = tuple(
         Nic(
             label=f"NIC{i}" if by_number else name,
             name=name,
             classes=tuple(draw(st.lists(st.sampled_from(PCIE), min_size=count, max_size=count))),
+            peers=tuple("X" if i == j else near[min(i, j), max(i, j)] for j in cards) if with_rows else (),
         )
         for i, name in enumerate(names)
     )
@@ -67,6 +71,42 @@ def pci_trees(draw):
             for number in range(draw(st.integers(0, 4)))
         ]
     return tuple(devices)
+
+
+@st.composite
+def switch_trees(draw):
+    """Functions behind real switches, and by port which switch it belongs to.
+
+    A root port leads to a device or to a switch's upstream port; each of its downstream ports to a device or the next
+    switch. A device may have two functions on its bus.
+    """
+    devices: list[PciDevice] = []
+    switch_of: dict[str, str] = {}
+    buses = iter(range(1, 1 << 16))
+
+    def below(path, root, numa, depth):
+        if depth < 3 and draw(st.booleans()):
+            name, up = f"switch{len(switch_of)}", bus_id()
+            switch_of[up] = name
+            for _ in range(draw(st.integers(1, 3))):
+                down = bus_id()
+                switch_of[down] = name
+                below((*path, up, down), root, numa, depth + 1)
+            return
+        bus = bus_id()
+        gpu = PciDevice(bus_id=bus, vendor_id="10de", device_id="2330", class_id="030200", numa_node=numa, path=path)
+        for function in range(draw(st.integers(1, 2))):
+            devices.append(replace(gpu, bus_id=f"{bus[:-1]}{function}", root=root))  # noqa: PERF401 - recursive
+
+    def bus_id():
+        number = next(buses)
+        return f"{number >> 8:04x}:{number & 255:02x}:00.0"
+
+    for root in range(draw(st.integers(1, 3))):
+        numa = draw(st.integers(0, 1))
+        for _ in range(draw(st.integers(1, 2))):
+            below((bus_id(),), f"0000:{root}0", numa, 0)
+    return tuple(devices), switch_of
 
 
 @st.composite

@@ -114,6 +114,16 @@ def test_the_cpu_is_told_by_family_and_model(vendor, family, model, answer):
     assert identify(CPUINFO.format(vendor, family, model)) == answer
 
 
-@pytest.mark.parametrize("text", [None, "", "processor\t: 0\nCPU implementer\t: 0x41\n"])
+def test_an_arm_cpu_is_not_taken_for_an_intel_one():
+    """It prints no vendor_id. Its host bridge is not known to cut packets."""
+    arm = identify("processor\t: 0\nCPU implementer\t: 0x41\n")
+    answer = expected("NODE", p100(0), p100(1), hops(GEN5_X16), arm)
+
+    assert arm == Cpu(vendor="arm")
+    assert answer is not None
+    assert answer.low_gb_s == pytest.approx(63 * 0.80 * 0.85, abs=0.01)
+
+
+@pytest.mark.parametrize("text", [None, "", "processor\t: 0\n"])
 def test_a_cpu_that_is_not_named_is_none(text):
     assert identify(text) is None

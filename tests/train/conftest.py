@@ -55,7 +55,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
 
     def go(fault: Fault | None = None, *, toy: str = "", **options: object) -> SmokeResult | SmokeFailure:
         chosen = SmokeOptions(**({"steps": 10, "stall_s": 20.0, "fault": fault} | options))  # type: ignore[arg-type]
-        environment, removed = rank_environment(os.environ)
+        environment, removed = rank_environment(os.environ, chosen)
         name, _, value = marker.partition("=")
         environment |= {"PYTHONPATH": str(ROOT), "TOY": toy, name: value}
         return conclude(supervise("tests.train.toy", chosen, environment), chosen, removed)

@@ -2,13 +2,32 @@
 
 from msgspec.structs import replace
 
-from gpucheck.train.outcome import Checkpoint, SmokeFailure, SmokeResult
+from gpucheck.train.outcome import Checkpoint, Performance, Reference, Repeat, SmokeFailure, SmokeResult
 from gpucheck.train.spec import Limits
 
 A, B = "a" * 64, "b" * 64
 SAME = (A, A)
 STEP_5 = Checkpoint(step=5, parameters=SAME, gradients=SAME, optimizer=SAME)
 STEP_10 = replace(STEP_5, step=10)
+
+REFERENCE = Reference(
+    name="one process with the whole batch",
+    max_abs_difference=1e-7,
+    max_relative_difference=2e-7,
+    loss_last=0.5,
+    data_hashes=SAME,
+    samples_per_s=1100.0,
+)
+FAST = Performance(
+    samples_per_s=(1000.0, 990.0),
+    single_samples_per_s=1100.0,
+    scaling_efficiency=0.905,
+    shares={"data": 0.1, "forward": 0.3, "backward": 0.4, "communication": 0.15, "optimizer": 0.05},
+    straggler_ratio=1.02,
+    slowest_rank=1,
+    overlap=0.25,
+    communication="all-reduce that the rank waited for",
+)
 
 ON_CPU = SmokeResult(
     framework="torch",
@@ -30,14 +49,15 @@ ON_CPU = SmokeResult(
     not_a_number=(),
     accuracy=0.99,
     held_out=512,
-    parameter_max_abs_difference=1e-7,
-    parameter_max_relative_difference=2e-7,
-    reference_loss_last=0.5,
+    references=(REFERENCE,),
     limits=Limits(),
     checkpoints=(Checkpoint(step=0, parameters=SAME), STEP_5, STEP_10),
     gradients_differ_from_step=None,
     wrong_data_ranks=(),
-    samples_per_s=(1000.0, 1000.0),
+    summed_steps=10,
+    repeats=(Repeat(step=5, first=A, second=A),) * 2,
+    memory_kept_bytes=(4096, 0),
+    performance=FAST,
     seconds={"total": 3.0},
     rank_seconds=({}, {}),
     versions={"torch": "2.13.0+cpu", "cuda": None},

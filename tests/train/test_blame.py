@@ -99,6 +99,16 @@ def test_slow_is_told_from_stuck_by_the_age_of_the_newest_phase(position, reason
     assert judge(rank, rank, reason=reason).kind == kind
 
 
+def test_a_framework_that_compiles_its_first_step_is_slow_and_not_stuck():
+    """TensorFlow does; torch makes its first step at once."""
+    ranks = (RankEnd(rank=0, position=at("step", 1), process_state="S"),)
+    kinds = {
+        framework: blame(Ending("deadline", ranks, 60.0, NOW), SmokeOptions(framework=framework, strategy="x"), ()).kind
+        for framework in ("tensorflow", "torch")
+    }
+    assert kinds == {"tensorflow": "timeout-start", "torch": "hang"}
+
+
 def test_a_missing_package_outranks_all_that_follows_from_it():
     answer = judge(
         {"position": at("init"), "status": -signal.SIGKILL},

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from gpucheck.model import Verdict, worst
 from gpucheck.train import judge
 from gpucheck.train.outcome import Checkpoint, Straying
-from tests.train.outcomes import HANG, ON_CPU, ON_GPUS, ON_ONE_GPU, SAME, STEP_5, STEP_10, A, B
+from tests.train.outcomes import HANG, ON_CPU, ON_GPUS, ON_ONE_GPU, REFERENCE, SAME, STEP_5, STEP_10, A, B
 
 
 def failed(outcome, **options):
@@ -74,8 +74,8 @@ LATE = replace(STEP_10, parameters=(A, B), gradients=(A, B), optimizer=(A, B))
             {"checkpoints": (Checkpoint(step=0, parameters=SAME), STEP_5, replace(STEP_10, optimizer=(A, B)))},
             "optimizer state differs between ranks, first seen after step 10",
         ),
-        ({"parameter_max_abs_difference": 2e-4}, "parameters within 0.0002 of one process"),
-        ({"parameter_max_abs_difference": None}, "not a number"),
+        ({"references": (replace(REFERENCE, max_abs_difference=2e-4),)}, "parameters within 0.0002 of one process"),
+        ({"references": (replace(REFERENCE, max_abs_difference=None),)}, "not a number"),
     ],
 )
 def test_each_broken_promise_is_one_failure_with_its_number(change, seen):
@@ -92,9 +92,9 @@ def test_the_limits_themselves_are_still_good():
     limits = ON_GPUS.limits
     edge = replace(
         ON_GPUS,
-        loss_last=ON_GPUS.loss_first * limits.loss_fraction_max,  # type: ignore[operator]
+        loss_last=ON_GPUS.loss_first * limits.loss_fraction_max,
         accuracy=limits.accuracy_min,
-        parameter_max_abs_difference=limits.parameter_tolerance,
+        references=(replace(REFERENCE, max_abs_difference=limits.parameter_tolerance),),
     )
     assert failed(edge) == []
 
@@ -110,9 +110,9 @@ def test_differing_ranks_mean_damaged_data_and_the_remedy_fits_the_hardware():
 
 def test_a_rank_with_other_data_explains_the_difference_from_the_reference():
     """Then the links are not under suspicion."""
-    findings = failed(replace(ON_GPUS, wrong_data_ranks=(1,), parameter_max_abs_difference=0.1))
+    findings = failed(replace(ON_GPUS, wrong_data_ranks=(1,), references=(replace(REFERENCE, max_abs_difference=0.1),)))
 
-    assert [finding.cause for finding in findings] == [None, None]
+    assert [finding.cause for finding in findings] == ["data-order-differs", None]
 
 
 def test_variables_kept_from_the_ranks_are_evidence_everywhere():
@@ -137,14 +137,27 @@ ANONYMOUS = {"rank": None, "device": None, "bus_id": None}
     ("change", "verdict", "cause", "word"),
     [
         ({}, Verdict.FAIL, "false-p2p-grant", "peer-to-peer"),
-        ({"device": "cpu", "bus_id": None, "evidence": ()}, Verdict.FAIL, None, "no GPU takes part"),
+        ({"device": "cpu", "bus_id": None, "evidence": ()}, Verdict.FAIL, "rank-stuck", "no GPU takes part"),
         (ANONYMOUS, Verdict.FAIL, "false-p2p-grant", "peer-to-peer"),
         ({"process_state": "T"}, Verdict.FAIL, None, "SIGSTOP"),
         ({"process_state": "D"}, Verdict.FAIL, "wedged-driver", "SIGKILL"),
-        ({"kind": "died", "signal": "SIGKILL"}, Verdict.FAIL, None, "OOM"),
+        ({"kind": "died", "signal": "SIGKILL"}, Verdict.FAIL, "rank-killed", "OOM"),
         ({"kind": "died", "signal": "SIGBUS"}, Verdict.FAIL, "shm-too-small", "/dev/shm"),
         ({"kind": "died", "signal": "SIGSEGV"}, Verdict.FAIL, "library-mismatch", "crashed"),
         ({"kind": "garbage"}, Verdict.FAIL, None, "report"),
+        ({"kind": "raised", "error_type": "MemoryError"}, Verdict.FAIL, "rank-killed", "ulimit"),
+        (
+            {"kind": "raised", "detail": "OSError: shared memory is short: /dev/shm has 1 MiB free"},
+            Verdict.FAIL,
+            "shm-too-small",
+            "--shm-size",
+        ),
+        (
+            {"kind": "no-device", **ANONYMOUS, "detail": "CuPy 13.6 sees no CUDA device"},
+            Verdict.SKIP,
+            None,
+            "GPUs only",
+        ),
         ({"kind": "raised", "detail": "ValueError: odd"}, Verdict.FAIL, None, "exception"),
         (
             {"kind": "raised", "detail": "CUDA error: no kernel image is available for execution on the device"},

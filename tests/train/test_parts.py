@@ -8,6 +8,7 @@ from gpucheck.train import data, real_gpus
 from gpucheck.train.environment import rank_environment
 from gpucheck.train.placement import plan
 from gpucheck.train.progress import AFTER, BEFORE, START, STEP, Position, Progress, read_position
+from gpucheck.train.spec import SmokeOptions
 from tests.fakes import FakeHost
 
 
@@ -49,7 +50,7 @@ def test_leftovers_of_jobs_do_not_reach_the_ranks_and_are_named():
         "OMP_NUM_THREADS": "64",
         "RANKED": "mine",
     }
-    environment, removed = rank_environment(caller)
+    environment, removed = rank_environment(caller, SmokeOptions())
 
     assert removed == (
         "LOCAL_RANK=3",
@@ -105,7 +106,7 @@ def test_positions_sort_by_how_far_a_rank_has_come():
     road = [
         *(Position(phase=phase) for phase in BEFORE),
         *(Position(phase=phase, step=step) for step in (1, 2, 10) for phase in STEP),
-        *(Position(phase=phase, step=3 if phase == "reference" else None) for phase in AFTER),
+        *(Position(phase=phase, step=3 if phase in ("reference", "repeat") else None) for phase in AFTER),
     ]
     orders = [position.order() for position in road]
 

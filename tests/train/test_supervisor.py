@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.train import run_smoke, smoke
+from gpucheck.train import judge, run_smoke, smoke
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.spec import Fault, SmokeOptions
+from gpucheck.train.strategies import all_strategies
 from tests.train.conftest import ROOT, STALL_S, Run, end_processes_with, heed_interrupts, processes_with
 
 
@@ -64,6 +65,16 @@ def test_a_killed_rank_is_named_and_not_the_one_that_lost_its_peer(run: Run):
     assert isinstance(outcome, SmokeFailure)
     assert outcome.signal == "SIGKILL"
     assert any("ConnectionError: Connection closed by peer 1" in line for line in outcome.evidence)
+
+
+def test_a_rank_that_runs_out_of_memory_is_named_with_the_cause(run: Run):
+    """A limit of the process or its cgroup refuses memory; the kernel's OOM killer is the SIGKILL above."""
+    outcome = run(Fault(kind="out-of-memory", phase="backward", step=3))
+
+    assert where(outcome) == ("raised", 1, "toy:1", 3, "backward")
+    assert isinstance(outcome, SmokeFailure)
+    assert outcome.error_type == "MemoryError"
+    assert judge(outcome)[0].cause == "rank-killed"
 
 
 def test_a_crash_leaves_its_stack(run: Run):
@@ -175,8 +186,13 @@ def test_what_a_rank_started_goes_with_it(run: Run):
     assert where(run(toy="family"))[0] == "died"
 
 
+def _needs(monkeypatch, packages):
+    known = {key: strategy._replace(packages=packages) for key, strategy in all_strategies().items()}
+    monkeypatch.setattr(smoke, "all_strategies", lambda: known)
+
+
 def test_a_missing_framework_is_found_before_any_process_is_started(monkeypatch):
-    monkeypatch.setitem(smoke.PACKAGES, "torch", ("gpucheck_no_such_package",))
+    _needs(monkeypatch, ("gpucheck_no_such_package",))
     outcome = run_smoke(SmokeOptions())
 
     assert isinstance(outcome, SmokeFailure)
@@ -185,7 +201,7 @@ def test_a_missing_framework_is_found_before_any_process_is_started(monkeypatch)
 
 def test_no_room_for_the_run_is_said_and_not_raised(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
-    monkeypatch.setitem(smoke.PACKAGES, "torch", ())
+    _needs(monkeypatch, ())
     outcome = run_smoke(SmokeOptions())
 
     assert isinstance(outcome, SmokeFailure)

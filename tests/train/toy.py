@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from gpucheck.train.outcome import Checkpoint, RankReport, Reference
+from gpucheck.train.outcome import Checkpoint, Device, RankReport, Reference
 from gpucheck.train.progress import Progress
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.workplace import Workplace
@@ -104,20 +104,20 @@ def report(spec: RankSpec, progress: Progress) -> RankReport:
         backend="files",
         placement="cpu",
         placement_reason="a toy",
-        device=f"toy:{spec.rank}",
-        device_name=None,
-        bus_id=None,
+        devices=(Device(name=f"toy:{spec.rank}"),),
         losses=(2.0,) * (spec.options.steps - 1) + (0.1,),
         gradient_hashes=("cd" * 32,) * spec.options.steps,
         data_hash="ef" * 32,
         checkpoints=(Checkpoint(step=spec.options.steps, parameters=same, gradients=same, optimizer=same),),
         accuracy=1.0,
         held_out=10,
-        reference=Reference(
-            max_abs_difference=0.0,
-            max_relative_difference=0.0,
-            loss_last=0.1,
-            data_hashes=("ef" * 32,) * spec.options.world_size,
+        references=(
+            Reference(
+                max_abs_difference=0.0,
+                max_relative_difference=0.0,
+                loss_last=0.1,
+                data_hashes=("ef" * 32,) * spec.options.world_size,
+            ),
         ),
         seconds=dict(progress.seconds),
         samples=10,

@@ -2,12 +2,18 @@
 
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
+from gpucheck.simulator.xids import xid_line
 
 GPU_IS_LOST = 15
 
 
 def _apply(machine: Machine, gpu: int) -> None:
-    machine.gpu(gpu).nvml["error"] = str(GPU_IS_LOST)
+    """Its configuration space reads as ones and its link as unknown, as of any device that no longer answers."""
+    lost = machine.gpu(gpu)
+    lost.nvml["error"] = str(GPU_IS_LOST)
+    lost.function.lost = True
+    machine.log(xid_line(lost.function.bus_id, 79), age_s=600)
+    machine.log(f"NVRM: GPU {lost.function.bus_id}: GPU has fallen off the bus.", age_s=600)
 
 
 FAULT = Fault(name="gpu-lost", summary="a GPU fell off the bus (NVML 15)", apply=_apply, parameters={"gpu": int})

@@ -6,18 +6,22 @@ from gpucheck.simulator.machine import Machine
 WIDTHS = (1, 2, 4, 8, 16)
 
 
-def _apply(machine: Machine, gpu: int, width: int) -> None:
-    function = machine.gpu(gpu).function
-    if width not in WIDTHS or width >= function.width:
-        raise ValueError(f"width={width}: choose one of {[w for w in WIDTHS if w < function.width]}")
-    function.width = width
-    if function.parent is not None:
-        machine.functions[function.parent].width = width
+def _apply(machine: Machine, gpu: int, width: int, when: str) -> None:
+    """when=load: the link looks right while the GPU idles, in sysfs too, and loses lanes under load."""
+    narrow = machine.gpu(gpu)
+    if width not in WIDTHS or width >= narrow.function.width:
+        raise ValueError(f"width={width}: choose one of {[w for w in WIDTHS if w < narrow.function.width]}")
+    narrow.answer({"pcie.width": width}, when)
+    if when == "load":
+        return
+    narrow.function.width = width
+    if narrow.function.parent is not None:
+        machine.functions[narrow.function.parent].width = width
 
 
 FAULT = Fault(
     name="pcie-width",
     summary="a GPU's PCIe link runs with fewer lanes than it could",
     apply=_apply,
-    parameters={"gpu": int, "width": int},
+    parameters={"gpu": int, "width": int, "when": "always"},
 )

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Build, sign and put in place every repository of the lab's mirror. Runs inside the mirror container.
 
-Reads /srv/build: catalogue.json, payload/, libnvidia_ml.c. Keys are in /srv/keys, made here when they are missing: they
+Reads catalogue.json, payload/, nvml/, exports/ in /srv/build. Keys are in /srv/keys, made when they are missing: they
 exist nowhere but in this container. The result replaces what /srv/www serves, in one rename per tree, once it is whole.
 ``bad/`` is the same again, signed with a key that nobody publishes.
 """
@@ -87,7 +87,9 @@ def stage(package, root):
     links = dict(package["links"])
     if package["nvml"]:
         library = f"libnvidia-ml.so.{package['version']}"
-        place(f"{package['nvml']}/{library}", "0755", source=WORK / "libnvidia-ml.so")
+        place(
+            f"{package['nvml']}/{library}", "0755", source=WORK / package["version"].split(".")[0] / "libnvidia-ml.so"
+        )
         links[f"{package['nvml']}/libnvidia-ml.so.1"] = library
     for path, target in links.items():
         link = root / path.lstrip("/")
@@ -254,10 +256,14 @@ def module_documents(modules, packages):
     return "".join(f"---\n{json.dumps(document, indent=1)}\n...\n" for document in documents)
 
 
-def compile_library():
-    """Compile the simulated NVML once; it learns its version from the file name that a package gives it."""
-    options = ["-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wl,-soname,libnvidia-ml.so.1"]
-    run("cc", *options, "-o", WORK / "libnvidia-ml.so", BUILD / "libnvidia_ml.c", "-ldl")
+def compile_library(branch):
+    """The simulated NVML of a driver branch; it learns its version from the file name that a package gives it."""
+    exports = BUILD / "exports" / branch
+    options = ["-std=gnu11", "-O2", "-shared", "-fPIC", "-pthread", "-Wall", "-Wextra", "-Werror", f"-I{exports}"]
+    linking = ["-Wl,-soname,libnvidia-ml.so.1", f"-Wl,--version-script={exports}/exports.map"]
+    (WORK / branch).mkdir()
+    sources = sorted((BUILD / "nvml").glob("*.c"))
+    run("cc", *options, *linking, "-o", WORK / branch / "libnvidia-ml.so", *sources, "-ldl")
 
 
 def main():
@@ -267,7 +273,8 @@ def main():
     shutil.rmtree(WORK, ignore_errors=True)
     new = WORK / "www"
     new.mkdir(parents=True)
-    compile_library()
+    for branch in {package["version"].split(".")[0] for package in packages if package["nvml"]}:
+        compile_library(branch)
     good, bad = key("good"), key("bad")
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         jobs = []

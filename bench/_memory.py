@@ -1,0 +1,48 @@
+"""Run a command; print its wall time and the most memory it and its children held together, as one table line.
+
+Memory is the proportional set size (shared pages counted once), sampled every 50 ms from /proc/PID/smaps_rollup.
+usage: python bench/_memory.py LABEL COMMAND...
+"""
+
+import contextlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+
+def family(pid):
+    yield pid
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        for child in task.read_text().split():
+            yield from family(int(child))
+
+
+def held_kb(pid):
+    total = 0
+    for each in family(pid):
+        try:
+            lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
+        except OSError:
+            continue  # it ended between two looks
+        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return total
+
+
+def main():
+    label, *command = sys.argv[1:]
+    clock = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    most = 0
+    while process.poll() is None:
+        with contextlib.suppress(OSError):  # it ended between two looks
+            most = max(most, held_kb(process.pid))
+        time.sleep(0.05)
+    seconds = time.monotonic() - clock
+    if process.returncode not in (0, 1, 2):  # the verdicts of a fleet
+        sys.exit(f"{' '.join(command)}: exit status {process.returncode}")
+    print(f"| {label} | {seconds:.1f} | {most / 1024:.0f} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,104 @@
+"""PCIe path: does every link between a GPU and its CPU carry what its two ends can?
+
+Source: sysfs {current,max}_link_{speed,width} of every bridge above the GPU (Linux 4.13 and newer). An idle GPU lowers
+the speed of its own link, which is why that one is left to the pcie-link check; the links further up do not.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from gpucheck.checks._about import About
+from gpucheck.model import Check, Finding, Host, PciDevice, PcieLink
+
+NAME = "pcie-path"
+FIX = "reseat the switch card or riser, set the slot to Auto in the BIOS, then: gpucheck verify --only pcie-path"
+
+
+class Values(msgspec.Struct, frozen=True, kw_only=True):
+    """All PCI functions that matter, and the kind of virtual machine where there is one."""
+
+    pci: tuple[PciDevice, ...]
+    virtual: str | None
+
+
+def probe(host: Host) -> Values:
+    """Ask sysfs."""
+    return Values(pci=host.pci(), virtual=host.system().virtual)
+
+
+def evaluate(values: Values) -> Iterator[Finding]:
+    """One finding for each reduced link with the GPUs behind it, else one for the host."""
+    about = About(check=NAME)
+    gpus = [device for device in values.pci if device.is_nvidia_gpu]
+    if not gpus:
+        yield about.unknown("the PCI bus shows no NVIDIA GPU", "gpucheck verify --only inventory", "0 GPUs")
+        return
+    if values.virtual is not None:
+        yield about.skips(f"a {values.virtual} machine hides the links above its GPUs")
+        return
+    hops = {device.bus_id: device for device in values.pci}
+    behind = _gpus_behind(gpus, hops)
+    if not behind:
+        yield about.skips("no GPU sits behind a PCIe switch: its own link is the whole path")
+        return
+    reduced = {bus_id: below for bus_id, below in behind.items() if _reduced(hops[bus_id].link)}
+    for bus_id, below in reduced.items():
+        if not _same_link_above(hops[bus_id], hops, reduced):
+            yield _narrow(hops[bus_id], below)
+    if not reduced:
+        yield _whole(gpus, [hops[bus_id] for bus_id in behind])
+
+
+def _gpus_behind(gpus: Iterable[PciDevice], hops: dict[str, PciDevice]) -> dict[str, list[str]]:
+    """GPUs by the bridge above them, without the port that holds the GPU: its link is the GPU's own."""
+    behind = defaultdict(list)
+    for gpu in gpus:
+        for bus_id in gpu.path[:-1]:
+            if bus_id in hops:
+                behind[bus_id].append(gpu.bus_id)
+    return behind
+
+
+def _reduced(link: PcieLink) -> bool:
+    pairs = ((link.generation, link.max_generation), (link.width, link.max_width))
+    return any(now is not None and able is not None and now < able for now, able in pairs)
+
+
+def _same_link_above(hop: PciDevice, hops: dict[str, PciDevice], reduced: dict[str, list[str]]) -> bool:
+    """Whether the port above tells of the same link: a link has two ends, and one finding is enough."""
+    if not hop.path or hop.kind == "switch-downstream":
+        return False
+    above = hops.get(hop.path[-1])
+    return above is not None and above.bus_id in reduced and above.link == hop.link
+
+
+def _narrow(hop: PciDevice, gpus: list[str]) -> Finding:
+    link = hop.link
+    seen, wanted = f"Gen{link.generation} x{link.width}", f"Gen{link.max_generation} x{link.max_width}"
+    about = About(
+        check=NAME,
+        subject=f"link:{hop.bus_id}",
+        evidence=(
+            f"sysfs {hop.bus_id} ({hop.kind or 'bridge'}): {seen}, both ends can {wanted}",
+            f"behind it: {', '.join(gpus)}",
+        ),
+    )
+    why = f"this link is shared by {len(gpus)} GPU{'s' * (len(gpus) > 1)}, and all their traffic to the CPU passes it"
+    return about.fails(seen, wanted, why, FIX, "uplink-downgraded", "likely")
+
+
+def _whole(gpus: list[PciDevice], hops: list[PciDevice]) -> Finding:
+    told = [hop for hop in hops if hop.link.width is not None]
+    about = About(
+        check=NAME,
+        evidence=tuple(f"sysfs {hop.bus_id}: Gen{hop.link.generation} x{hop.link.width}" for hop in told),
+    )
+    if not told:
+        fix = "cat /sys/bus/pci/devices/*/current_link_width; an old kernel (before 4.13) tells only root"
+        return about.unknown("no bridge above the GPUs tells the state of its link", fix)
+    return about.passes(f"{len(told)} links above {len(gpus)} GPUs at full speed", "as both ends can")
+
+
+CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), probe, evaluate)

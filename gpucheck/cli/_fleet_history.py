@@ -1,0 +1,35 @@
+"""fleet history, and keeping what it looks back on."""
+
+import gzip
+from datetime import datetime, timezone
+from pathlib import Path
+
+import click
+import msgspec
+
+from gpucheck.cli._common import Problem, write_result
+from gpucheck.model import FleetReport
+
+
+def keep(merged: FleetReport, folder: Path) -> None:
+    """Add the merge to the folder under the time it was made. Raises Problem when it cannot be written."""
+    name = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H-%M-%SZ")
+    write_result(gzip.compress(msgspec.json.encode(merged), 6, mtime=0), folder / f"{name}.json.gz")
+
+
+def run(name: str, folder: Path, last: int, format_: str, output: Path | None) -> None:
+    """Show one host or metric. Raises Problem."""
+    from gpucheck.fleet.history import follow, kept
+    from gpucheck.render import history as render
+
+    try:
+        merges = list(kept(folder, last))
+        if not merges:
+            raise Problem(f"{folder}: holds no merge yet. Keep one: gpucheck fleet report REPORTS --keep {folder}", 3)
+        found = follow(merges, name)
+    except OSError as error:
+        raise Problem(f"{error.filename or folder}: cannot be read: {error.strerror or error}.") from error
+    except (LookupError, ValueError) as error:
+        raise Problem(str(error.args[0])) from error
+    text = {"json": render.to_json, "svg": render.to_svg, "text": render.to_text}[format_](found)
+    write_result(text if output is None else click.unstyle(text), output)

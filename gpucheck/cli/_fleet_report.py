@@ -1,0 +1,148 @@
+"""fleet report: read, merge, and write it as it was asked for."""
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import msgspec
+
+from gpucheck import fleet
+from gpucheck.cli._common import Problem, write_result
+from gpucheck.model import EXIT_STATUS, FleetReport, FleetRow
+
+ENDINGS = {
+    ".json": "json",
+    ".csv": "csv",
+    ".parquet": "parquet",
+    ".prom": "prometheus",
+    ".xml": "junit",
+    ".html": "html",
+    ".txt": "text",
+}
+
+
+class Options(NamedTuple):
+    """The options of the command line, as click hands them on."""
+
+    expect: tuple[str, ...]
+    labels: Path | None
+    previous: Path | None
+    keep: Path | None
+    files: tuple[Path, ...]
+    shard: bool
+    select: int | None
+    model: str | None
+    select_format: str
+    allow_warn: bool
+    strict: bool
+    verbose: bool
+    format_: str
+    output: Path | None
+
+
+def run(sources: tuple[Path, ...], options: Options) -> int:
+    """Merge the sources; the exit status of the command. Raises Problem."""
+    if options.model and options.select is None:
+        raise Problem("--model chooses among hosts for a job. Say how many GPUs it needs: --select 64 --model H100.")
+    wrong = [file for file in options.files if file.suffix not in ENDINGS]
+    if wrong:
+        raise Problem(f"--write {wrong[0]}: its ending names no format. Endings are {' '.join(ENDINGS)}.")
+    expected = [host for word in options.expect for host in word.split(",") if host]
+    rows = _rows(sources, expected)
+    if options.shard:
+        write_result(msgspec.json.encode(fleet.shard(rows)).decode(), options.output)
+        return 0
+    merged = _merge(rows, expected, options)
+    if options.keep:
+        from gpucheck.cli._fleet_history import keep
+
+        keep(merged, options.keep)
+    if options.select is not None:
+        return _select(merged, options)
+    _write(merged, options)
+    return EXIT_STATUS[merged.verdict]
+
+
+def _rows(sources: tuple[Path, ...], expected: list[str]) -> Iterator[FleetRow]:
+    """Rows of every source. Raises Problem before anything is read when a source is not there or all are empty."""
+    files: list[Path] = []
+    streams = 0
+    for source in sources:
+        if str(source) == "-":
+            streams += 1
+        elif source.is_dir():
+            files += fleet.report_files(source)
+        elif source.exists():
+            files.append(source)
+        else:
+            raise Problem(
+                f"{source}: no such file or folder. Give report files, or the folder that verify wrote them to."
+            )
+    if not files and not expected and not streams:
+        folders = ", ".join(map(str, sources))
+        raise Problem(f"{folders}: holds no *.json report. Run verify first: make verify.", exit_code=3)
+    return _read(files, stream=bool(streams))
+
+
+def _read(files: list[Path], *, stream: bool) -> Iterator[FleetRow]:
+    yield from fleet.read_reports(files)
+    if stream:
+        yield from fleet.read_stream(sys.stdin.buffer)
+
+
+def _merge(rows: Iterator[FleetRow], expected: list[str], options: Options) -> FleetReport:
+    from gpucheck.fleet.compare import read_previous
+    from gpucheck.fleet.labels import read_labels
+
+    try:
+        labels = read_labels(options.labels) if options.labels else None
+        previous = read_previous(options.previous) if options.previous else None
+    except ValueError as error:
+        raise Problem(str(error.args[0])) from error
+    except OSError as error:
+        raise Problem(f"{error.filename}: cannot be read: {error.strerror}.") from error
+    now = datetime.now(timezone.utc)
+    return fleet.merge(rows, expected, labels=labels, previous=previous, now=now, strict=options.strict)
+
+
+def _select(merged: FleetReport, options: Options) -> int:
+    from gpucheck.fleet.select import select, written
+
+    try:
+        chosen = select(merged, options.select or 1, model=options.model, allow_warn=options.allow_warn)
+    except LookupError as error:
+        raise Problem(str(error.args[0]), exit_code=2) from error
+    write_result(written(chosen, options.select_format), options.output)
+    mark = "SIMULATED " if merged.simulated else ""
+    told = f"gpucheck: {mark}{chosen.gpus} GPUs on {len(chosen.hosts)} hosts, all {chosen.group}"
+    click.echo(told, err=True)
+    return 0
+
+
+def _write(merged: FleetReport, options: Options) -> None:
+    if options.format_ == "parquet" and options.output is None:
+        raise Problem("Parquet is no text. Say where it goes: --format parquet -o fleet.parquet")
+    for file in options.files:
+        write_result(_content(merged, ENDINGS[file.suffix], verbose=options.verbose, terminal=False), file)
+    text = _content(merged, options.format_, verbose=options.verbose, terminal=options.output is None)
+    write_result(text, options.output)
+
+
+def _content(merged: FleetReport, form: str, *, verbose: bool, terminal: bool) -> str | bytes:
+    from gpucheck.render import fleet as render
+
+    if form == "text":
+        text = render.to_text(merged, verbose=verbose)
+        return text if terminal else click.unstyle(text)
+    if form != "parquet":
+        return render.WRITERS[form](merged)
+    from gpucheck.render.fleet_table import to_parquet
+
+    try:
+        return to_parquet(merged)
+    except ModuleNotFoundError as error:
+        told = f"--format parquet needs the Python package {error.name}: pip install 'gpucheck[fleet]'. CSV needs none."
+        raise Problem(told) from error

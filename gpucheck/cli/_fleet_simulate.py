@@ -1,0 +1,60 @@
+"""fleet simulate: a folder of reports as a real fleet would write them, and the ground truth beside it."""
+
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+import msgspec
+
+from gpucheck.cli._common import Problem
+from gpucheck.model import Report
+
+# A run without measurements takes 2 s at most; a fault that hangs a call waits for its own deadline.
+DEADLINE = 120
+
+
+def simulate(
+    hosts: int, profile: str, faults: Iterable[str], output: Path, seed: int, noise: float, samples: int
+) -> None:
+    """Write OUTPUT/HOST.json, labels.csv and ground-truth.csv. Raises Problem."""
+    from gpucheck.fleet import simulated
+
+    try:
+        parsed = [simulated.parse_fault(words) for words in faults]
+        fleet = simulated.plan(hosts, parsed, seed)
+    except ValueError as error:
+        raise Problem(str(error.args[0])) from error
+    _empty(output)
+    kinds = dict.fromkeys(host.fault.machine if host.fault else None for host in fleet)
+    templates = {fault: _template(profile, fault) for fault in kinds}
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        written = simulated.reports(fleet, templates, simulated.Noise(noise / 100, samples))
+        for report in written:
+            (output / f"{report.host}.json").write_bytes(msgspec.json.encode(report))
+        (output / "labels.csv").write_text("host,rack\n" + "".join(f"{h.name},{h.rack}\n" for h in fleet))
+        (output / "ground-truth.csv").write_text(simulated.truth(fleet))
+    except OSError as error:
+        raise Problem(f"{output}: cannot be written: {error.strerror}. Choose another folder with -o.") from error
+    sick = sum(host.fault is not None for host in fleet)
+    click.echo(f"gpucheck: SIMULATED fleet of {hosts} x {profile}, {sick} sick: {output}", err=True)
+
+
+def _empty(output: Path) -> None:
+    """Reports of two fleets in one folder would be merged into one."""
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise Problem(f"{output}: is there already and not an empty folder. Choose another with -o, or remove it.")
+
+
+def _template(profile: str, fault: str | None) -> Report:
+    """One real run on the simulated host, in a process of its own: a process can only be one machine."""
+    more = ["--fault", fault] if fault else []
+    command = [sys.executable, "-m", "gpucheck", "verify", "--simulate", profile, *more, "--level", "quick"]
+    done = subprocess.run([*command, "--format", "json"], capture_output=True, timeout=DEADLINE, check=False)
+    try:
+        return msgspec.json.decode(done.stdout, type=Report)
+    except (msgspec.DecodeError, ValueError) as error:
+        message = done.stderr.decode("utf-8", "replace").strip().removeprefix("Error: ")
+        raise Problem(message or f"{' '.join(command)}: gave no report, exit status {done.returncode}.") from error

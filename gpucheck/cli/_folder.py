@@ -1,0 +1,79 @@
+"""A folder of results that appears complete or not at all, and the place of a result looked at before the work."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from gpucheck.cli._common import Problem
+
+
+def refuse_unwritable(output: Path | None) -> None:
+    """Raises Problem for a file that could not be written, before hours of work end in nothing."""
+    if output is None:
+        return
+    if output.exists() and not output.is_file():
+        raise Problem(f"{output}: is not a regular file, so it cannot be replaced by one. Choose another file with -o.")
+    _refuse_parent(output)
+
+
+def refuse_folder(output: Path | None, names: Collection[str]) -> None:
+    """Raises Problem for a folder that could not be written, or that holds anything but the named files."""
+    if output is None:
+        raise Problem("--format all writes a folder with a file for each format. Name the folder with -o DIR.")
+    if output.exists() and not output.is_dir():
+        raise Problem(f"{output}: is a file, and --format all writes a folder. Choose another place with -o.")
+    if output.is_dir():
+        other = sorted(entry.name for entry in output.iterdir() if entry.name not in names)
+        if other:
+            raise Problem(
+                f"{output}: holds {other[0]}, which is none of our files, and the folder is replaced as a whole. "
+                "Choose a new folder with -o."
+            )
+    _refuse_parent(output.resolve())
+
+
+def _refuse_parent(output: Path) -> None:
+    parent = next(folder for folder in output.absolute().parents if folder.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        reason = "is not a folder" if not parent.is_dir() else "is not writable"
+        raise Problem(f"{output}: cannot write the file: {parent} {reason}. Choose another place with -o.")
+
+
+def write_folder(files: Mapping[str, str], output: Path) -> None:
+    """Write the files beside the folder and give them its name at once; an earlier folder of ours is replaced.
+
+    Raises Problem when the folder cannot be written; what was there before is then untouched.
+    """
+    refuse_folder(output, files)
+    target = output.resolve()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+        try:
+            for name, text in files.items():
+                (staged / name).write_text(text, encoding="utf-8")
+                (staged / name).chmod(0o644)
+            staged.chmod(0o755)
+            _take_place(staged, target)
+        except BaseException:
+            shutil.rmtree(staged, ignore_errors=True)
+            raise
+    except OSError as error:
+        raise Problem(f"{output}: cannot write the folder: {error.strerror}. Choose another one with -o.") from error
+
+
+def _take_place(staged: Path, target: Path) -> None:
+    """A new or empty folder is taken at once. A full one steps aside first, and comes back if that fails."""
+    if not target.exists() or not any(target.iterdir()):
+        staged.rename(target)
+        return
+    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    target.rename(aside)
+    try:
+        staged.rename(target)
+    except OSError:
+        aside.rename(target)
+        raise
+    shutil.rmtree(aside, ignore_errors=True)

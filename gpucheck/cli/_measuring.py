@@ -1,0 +1,60 @@
+"""What a measuring run says while it runs: the planned time always, a progress bar with the pair on a terminal."""
+
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TextIO
+
+import click
+
+if TYPE_CHECKING:
+    from gpucheck.measure.bandwidth import Planned
+    from gpucheck.measure.values import Flow, Step
+
+
+class Display:
+    """A context manager around the run. The bar is drawn on a terminal only, and is gone when the run is."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self._stack = ExitStack()
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> "Display":  # noqa: PYI034 - Self needs Python 3.11
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def planned(self, planned: "Planned") -> None:
+        """Say how long it should take, before it starts."""
+        rounds = f", one direction in {planned.rounds} rounds" if planned.rounds else ""
+        click.echo(
+            f"gpucheck: {planned.devices} devices, {planned.steps} steps{rounds}: about {planned.seconds:.1f} s of "
+            f"device time (engine {planned.engine})",
+            err=True,
+        )
+        if not self.stream.isatty():
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+        bar = Progress(*columns, TimeElapsedColumn(), console=Console(file=self.stream), transient=True)
+        self._bar = self._stack.enter_context(bar)
+        self._task = self._bar.add_task("", total=planned.steps)
+
+    def step(self, step: "Step", number: int) -> None:
+        """Name the step and its pairs."""
+        if self._bar is not None:
+            self._bar.update(self._task, completed=number, description=f"{step.purpose}: {_pairs(step.flows)}")
+
+
+def _pairs(flows: "tuple[Flow, ...]") -> str:
+    def end(position: int) -> str:
+        return "host" if position < 0 else str(position)
+
+    shown = ", ".join(f"{end(flow.src)}>{end(flow.dst)}" for flow in flows[:4])
+    return shown + (f" and {len(flows) - 4} more" if len(flows) > 4 else "")

@@ -1,0 +1,29 @@
+"""verify: the report in the format that was asked for, to stdout, a file, or a folder of all formats."""
+
+from pathlib import Path
+
+import click
+
+from gpucheck.cli._common import write_result
+from gpucheck.cli._folder import refuse_folder, refuse_unwritable, write_folder
+from gpucheck.model import Report
+from gpucheck.render import formats
+
+ALL = "all"
+
+
+def refuse(format_: str, output: Path | None) -> None:
+    """Raises Problem for an -o that could not be written, before anything is measured."""
+    if format_ == ALL:
+        refuse_folder(output, formats.FILES.values())
+    else:
+        refuse_unwritable(output)
+
+
+def write(report: Report, format_: str, output: Path | None, *, mark: str, verbose: bool) -> None:
+    """mark: the line that a report about a recording starts with. Raises Problem."""
+    if format_ == ALL and output is not None:
+        write_folder(formats.render_all(report, mark=mark, verbose=verbose), output)
+        return
+    text = formats.render(report, format_, mark=mark, verbose=verbose)
+    write_result(click.unstyle(text) if format_ == "text" and output is not None else text, output)

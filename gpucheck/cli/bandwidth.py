@@ -1,0 +1,146 @@
+"""Measure and check copies between GPUs: bandwidth, latency and integrity of every pair, against what it should be."""
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
+from gpucheck.model.verdict import EXIT_STATUS, Verdict
+
+if TYPE_CHECKING:
+    from gpucheck.measure.bandwidth import Options
+    from gpucheck.model.bandwidth import BandwidthReport
+
+UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+LEAST_SIZE, MOST_SIZE = 8, 1 << 34
+FLOAT32 = 4
+SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
+
+
+@click.command()
+@click.option("--devices", metavar="0,1|UUIDs", help="Only these GPUs, in this order; 0,0 copies inside GPU 0.")
+@click.option(
+    "--sizes",
+    metavar="LIST",
+    help=f"Also sweep over these sizes on one pair of each path class, such as 4K,1M,256M; all means {SWEEP}.",
+)
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a plot of the sweep (needs --sizes) to this file.",
+)
+@click.option(
+    "--tensor",
+    metavar="RxC",
+    help="Only a float32 tensor of this shape, there and back, timed and verified: 10000x10000.",
+)
+@click.option("--contended", is_flag=True, help="Measure although other processes use the GPUs; no number can FAIL.")
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "torch", "cupy", "cpu", "simulated"]),
+    default="auto",
+    show_default=True,
+    help="What copies. cpu: two CPU processes, to see the method without a GPU.",
+)
+@click.option(
+    "--depth",
+    type=click.Choice(["quick", "default", "full"]),
+    default="default",
+    show_default=True,
+    help="quick: data and one direction. full: every way to copy, every pair through host memory too.",
+)
+@click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0.1), help="Seconds that one step may take before it counts as stuck."
+)
+@output_options("text", "json")
+@simulation_options
+def COMMAND(  # noqa: N802 - the name the command walk looks for
+    devices: str | None,
+    sizes: str | None,
+    svg: Path | None,
+    tensor: str | None,
+    contended: bool,
+    engine: str,
+    depth: str,
+    strict: bool,
+    timeout: float | None,
+    format_: str,
+    output: Path | None,
+    profile: str | None,
+    faults: tuple[str, ...],
+) -> int:
+    """Measure every pair of GPUs: does the data arrive, how fast, how soon, and is that what the path should give?
+
+    Data is checked before anything is timed. Without a GPU: --simulate hgx-h100-x8, or --engine cpu.
+    """
+    swept, tensor_bytes = parse_sizes(sizes), parse_tensor(tensor)
+    if svg is not None and not swept:
+        raise Problem("--svg plots a sweep over sizes. Add --sizes all, or a list such as --sizes 4K,1M,256M.")
+    start_simulation(profile, faults)
+    from gpucheck.measure.bandwidth import Options
+    from gpucheck.model.verdict import worst
+    from gpucheck.render import bandwidth as render
+
+    report = _measured(
+        Options(
+            devices=devices,
+            engine=engine,  # type: ignore[arg-type]  # click allows no other words
+            depth=depth,  # type: ignore[arg-type]
+            sizes=swept,
+            tensor_bytes=tensor_bytes,
+            contended=contended,
+            timeout_s=timeout,
+        )
+    )
+    if svg is not None:
+        from gpucheck.render.size_plot import to_svg
+
+        write_result(to_svg(report), svg)
+    text = render.to_json(report) if format_ == "json" else render.to_text(report)
+    write_result(text if output is None else click.unstyle(text), output)
+    return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
+
+
+def _measured(options: "Options") -> "BandwidthReport":
+    from gpucheck.cli._measuring import Display
+    from gpucheck.host import live_host
+    from gpucheck.measure.bandwidth import Watch, measure
+    from gpucheck.measure.selection import Unmeasurable
+
+    with Display(sys.stderr) as display:
+        try:
+            return measure(live_host(isolated=True, deadline_s=20.0), options, Watch(display.planned, display.step))
+        except Unmeasurable as error:
+            raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_STATUS[Verdict.UNKNOWN])) from error
+
+
+def parse_sizes(words: str | None) -> tuple[int, ...]:
+    """``4K,1M`` in bytes, smallest first. Raises Problem."""
+    if words is None:
+        return ()
+    found = set()
+    for word in (SWEEP if words == "all" else words).split(","):
+        match = re.fullmatch(r"([1-9][0-9]{0,11})([KMG]?)(i?B)?", word.strip(), re.IGNORECASE)
+        size = int(match[1]) * UNITS[match[2].upper()] if match else 0
+        if not LEAST_SIZE <= size <= MOST_SIZE:
+            raise Problem(
+                f"--sizes: {word.strip()!r} is no size from 8 bytes to 16G. "
+                "Write a list such as 4K,1M,256M (powers of 1024)."
+            )
+        found.add(size // LEAST_SIZE * LEAST_SIZE)
+    return tuple(sorted(found))
+
+
+def parse_tensor(words: str | None) -> int | None:
+    """Bytes of a float32 tensor ``RxC``. Raises Problem."""
+    if words is None:
+        return None
+    match = re.fullmatch(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})", words)
+    size = int(match[1]) * int(match[2]) * FLOAT32 if match else 0
+    if not LEAST_SIZE <= size <= MOST_SIZE:
+        raise Problem(f"--tensor: {words!r} is no shape of 8 bytes to 16 GiB. Write rows x columns: 10000x10000.")
+    return size

@@ -1,0 +1,97 @@
+"""Measure and check collectives: NCCL between GPUs, gloo between CPU ranks, on one host or several."""
+
+import re
+import sys
+from pathlib import Path
+
+import click
+
+from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
+from gpucheck.cli.bandwidth import parse_sizes
+from gpucheck.model.verdict import EXIT_STATUS, Verdict
+
+
+@click.command()
+@click.option("--only", multiple=True, metavar="NAME", help="Run only these: all_reduce, all_gather, ... Repeatable.")
+@click.option("--sizes", metavar="LIST", help="Sizes such as 8K,128M; by default a small and a large one.")
+@click.option("--ranks", type=click.IntRange(min=1), help="Ranks on this host; by default every GPU, two without one.")
+@click.option("--devices", metavar="0,1|UUIDs", help="Only these GPUs.")
+@click.option("--contended", is_flag=True, help="Run although other processes use the GPUs.")
+@click.option("--nodes", type=click.IntRange(min=2), help="Hosts that take part; run the command on each of them.")
+@click.option("--node-rank", type=click.IntRange(min=0), help="This host's number among them, from 0.")
+@click.option("--master", metavar="ADDRESS:PORT", help="Where host 0 listens, the same on all of them.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=120.0,
+    show_default=True,
+    help="Seconds for all collectives, after the ranks have started.",
+)
+@output_options("text", "json")
+@simulation_options
+def COMMAND(  # noqa: N802 - the name the command walk looks for
+    only: tuple[str, ...],
+    sizes: str | None,
+    ranks: int | None,
+    devices: str | None,
+    contended: bool,
+    nodes: int | None,
+    node_rank: int | None,
+    master: str | None,
+    timeout: float,
+    format_: str,
+    output: Path | None,
+    profile: str | None,
+    faults: tuple[str, ...],
+) -> int:
+    """Run all_reduce, all_gather, reduce_scatter, broadcast, all_to_all and send/recv, each result checked exactly.
+
+    On several hosts start it on each: gpucheck collectives --nodes 2 --node-rank 0 --master 10.0.0.1:29500, and with
+    --node-rank 1 on the other. torchrun brings the ranks together; every host prints the same numbers.
+    """
+    start_simulation(profile, faults)
+    from gpucheck.host import live_host
+    from gpucheck.measure.collectives.definitions import ALL
+    from gpucheck.measure.collectives.launch import Nodes
+    from gpucheck.measure.collectives.run import Options, measure
+    from gpucheck.measure.selection import Unmeasurable
+    from gpucheck.render import collectives as render
+
+    for name in only:
+        if name not in ALL:
+            raise Problem(f"--only {name}: no collective is called so. There are: {', '.join(ALL)}.")
+    if ranks == 1 and nodes is None:
+        raise Problem("--ranks 1: a collective needs two ranks or more, on this host or with --nodes on several.")
+    place = None
+    if nodes is not None or node_rank is not None or master is not None:
+        address, port = _master(nodes, node_rank, master)
+        place = Nodes(count=nodes or 0, rank=node_rank or 0, address=address, port=port)
+    options = Options(
+        operations=only or tuple(ALL),
+        sizes=parse_sizes(sizes),
+        ranks=ranks,
+        devices=devices,
+        timeout_s=timeout,
+        contended=contended,
+        nodes=place,
+    )
+    if sys.stderr.isatty():
+        click.echo(f"gpucheck: collectives, {timeout:g} s at most once the ranks have started ...", err=True)
+    try:
+        report = measure(live_host(isolated=True, deadline_s=20.0), options)
+    except Unmeasurable as error:
+        raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_STATUS[Verdict.UNKNOWN])) from error
+    text = render.to_json(report) if format_ == "json" else render.to_text(report)
+    write_result(text if output is None else click.unstyle(text), output)
+    return EXIT_STATUS[report.verdict]
+
+
+def _master(nodes: int | None, node_rank: int | None, master: str | None) -> tuple[str, int]:
+    if nodes is None or node_rank is None or master is None:
+        raise Problem("several hosts need --nodes, --node-rank and --master together, the same master on all of them.")
+    if node_rank >= nodes:
+        raise Problem(f"--node-rank {node_rank}: of {nodes} hosts the last is {nodes - 1}.")
+    match = re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:\s]+):([0-9]{1,5})", master)
+    if match is None or not 0 < int(match[2]) < 1 << 16:
+        raise Problem(f"--master {master!r} is no ADDRESS:PORT, such as 10.0.0.1:29500.")
+    return match[1].strip("[]"), int(match[2])

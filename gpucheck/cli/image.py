@@ -1,0 +1,188 @@
+"""Prove a container image from the inside: framework, CUDA libraries, driver or why not; build and list images."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
+from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, worst
+
+SCHEMA = "gpucheck.image/1"
+
+
+@click.group(invoke_without_command=True)
+@click.option("--quick", is_flag=True, help="Only what can change while a container runs: for a health check.")
+@click.option("--full", is_flag=True, help="Also import the framework and compare what it says (takes seconds).")
+@click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
+@output_options("text", "json")
+@simulation_options
+@click.pass_context
+def COMMAND(  # noqa: N802 - the name the command walk looks for
+    ctx: click.Context,
+    quick: bool,
+    full: bool,
+    timeout: float,
+    format_: str,
+    output: Path | None,
+    profile: str | None,
+    faults: tuple[str, ...],
+) -> int | None:
+    """Prove the image that this runs in: what it promises, what is there, and whether a GPU is seen, or why not.
+
+    Run it in a container; outside of one it judges this environment. The other commands build images from a checkout.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    if quick and full:
+        raise Problem("--quick and --full contradict each other. Take one of them away.")
+    start_simulation(profile, faults)
+    from gpucheck.host import live_host
+    from gpucheck.images.judge import judge
+    from gpucheck.images.probe import read
+    from gpucheck.render import image as render
+
+    started = time.monotonic()
+    values = read(live_host(isolated=True, deadline_s=timeout), quick=quick, full=full)
+    findings = tuple(judge(values, quick=quick))
+    verdict = worst(finding.verdict for finding in findings)
+    nvml = values.nvml if isinstance(values.nvml, NvmlReading) else None
+    report: dict[str, Any] = {
+        "schema": SCHEMA,
+        "simulated": values.simulated,
+        "image": msgspec.to_builtins(values.promise) if isinstance(values.promise, msgspec.Struct) else None,
+        "frameworks": {wheel.name: wheel.version for wheel in values.wheels},
+        "libraries": {part: library.version for part, library in values.own.libraries.items()},
+        "driver": nvml.driver_version if nvml else None,
+        "gpus": len(nvml.gpus) if nvml else 0,
+        "shm_bytes": values.shm_bytes,
+        "verdict": verdict,
+        "counts": {v.value: sum(finding.verdict is v for finding in findings) for v in Verdict},
+        "findings": findings,
+        "seconds": round(time.monotonic() - started, 3),
+    }
+    text = render.to_json(report) if format_ == "json" else render.to_text(report)
+    write_result(text if output is None else click.unstyle(text), output)
+    return EXIT_STATUS[verdict]
+
+
+@COMMAND.result_callback()
+def _status(result: int | None, **_options: Any) -> int:
+    return result or 0
+
+
+@COMMAND.command("list")
+@output_options("text", "json")
+def list_variants(format_: str, output: Path | None) -> None:
+    """Every variant: versions, driver floor, platforms, size budget."""
+    from gpucheck.images.page import table
+    from gpucheck.images.versions import read_versions
+
+    versions = _usage(lambda: read_versions(_root()))
+    if format_ == "json":
+        write_result(msgspec.json.format(msgspec.json.encode(versions), indent=2).decode(), output)
+    else:
+        write_result(table(versions), output)
+
+
+@COMMAND.command("versions")
+@click.option(
+    "--update", is_flag=True, help="Fill the versions file and the page from the resolver, and make the locks anew."
+)
+@click.option(
+    "--index", "indexes", multiple=True, metavar="URL", help="A package index beside the default one. Repeatable."
+)
+@click.option("--find-links", multiple=True, metavar="DIR|URL", help="A folder of wheels. Repeatable.")
+def versions_command(update: bool, indexes: tuple[str, ...], find_links: tuple[str, ...]) -> int:
+    """Is images/versions.yml what the resolver and the locks say? Exit status 2 where it is not."""
+    from gpucheck.images.fill import fill, out_of_step, to_text
+    from gpucheck.images.locks import make_locks
+    from gpucheck.images.page import PAGE, fill_page
+    from gpucheck.images.versions import FILE, read_versions
+    from gpucheck.images.wheels import index_options
+
+    root = _root()
+    versions = _usage(lambda: read_versions(root))
+    if update:
+        versions = _usage(lambda: fill(versions, root))
+        make_locks(versions, root, index_options(indexes, find_links))
+        # Once more: what the image carries is read from the fresh locks.
+        versions = _usage(lambda: fill(versions, root))
+        write_result(to_text(versions, (root / FILE).read_text(encoding="utf-8")), root / FILE)
+        page = root / PAGE
+        write_result(fill_page(page.read_text(encoding="utf-8"), versions), page)
+    wrong = _usage(lambda: out_of_step(versions, root))
+    for line in wrong:
+        click.echo(line)
+    click.echo(
+        f"{FILE}: {len(wrong)} values out of step. Do: gpucheck image versions --update"
+        if wrong
+        else f"{FILE}: {len(versions.variants)} variants, in step with the resolver and the locks"
+    )
+    return EXIT_STATUS[Verdict.FAIL if wrong else Verdict.PASS]
+
+
+@COMMAND.command("build")
+@click.argument("variants", nargs=-1, metavar="[VARIANT]...")
+@click.option("--base", metavar="IMAGE", help="Build on this image instead of the pinned one.")
+@click.option(
+    "--index", "indexes", multiple=True, metavar="URL", help="A package index beside the default one. Repeatable."
+)
+@click.option("--find-links", multiple=True, metavar="DIR|URL", help="A folder of wheels. Repeatable.")
+def build_command(
+    variants: tuple[str, ...], base: str | None, indexes: tuple[str, ...], find_links: tuple[str, ...]
+) -> None:
+    """Build variants, all that have a lock when none is named; nothing is done where nothing has changed."""
+    from gpucheck.images.build import Options, build
+    from gpucheck.images.versions import read_versions
+    from gpucheck.images.wheels import index_options
+    from gpucheck.lab.containers import engine_errors
+    from gpucheck.lab.engine import engine
+
+    root = _root()
+    versions = _usage(lambda: read_versions(root))
+    for name in variants:
+        _usage(lambda name=name: versions.variant(name))
+    chosen = variants or tuple(name for name, row in versions.variants.items() if row.filled.locked)
+    options = Options(base=base, places=tuple(index_options(indexes, find_links)))
+    client = engine()
+    for name in chosen:
+        with engine_errors(f"building {name}"):
+            made = build(client, root, name, options)
+        how = "built" if made.built else "unchanged"
+        click.echo(f"{made.tag}  {made.size_bytes / 1e6:.0f} MB  {how}  SBOM {made.sbom}")
+
+
+@COMMAND.command("context")
+@click.argument("variant")
+@click.option("--base", metavar="IMAGE", help="Build on this image instead of the pinned one.")
+def context_command(variant: str, base: str | None) -> None:
+    """Write a variant's build context, and print the plain command that builds it with any builder."""
+    import shlex
+
+    from gpucheck.images.context import Plan, assemble, command_line
+    from gpucheck.images.versions import Base, read_versions
+
+    root = _root()
+    versions = _usage(lambda: read_versions(root))
+    _usage(lambda: versions.variant(variant))
+    chosen = versions.base if base is None else Base(name="custom", python=versions.base.python, image=base)
+    plan = Plan(root, versions, variant, chosen, chosen.image or "", stand_in=False)
+    assemble(plan)
+    click.echo(shlex.join(command_line(plan, plan.arguments())))
+
+
+def _root() -> Path:
+    from gpucheck.lab.model import checkout
+
+    return checkout()
+
+
+def _usage(ask: Any) -> Any:
+    """The answer, or a Problem for what people wrote wrongly: a name, or the versions file."""
+    try:
+        return ask()
+    except (LookupError, ValueError) as error:
+        raise Problem(str(error.args[0] if error.args else error)) from error

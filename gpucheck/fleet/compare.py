@@ -1,0 +1,86 @@
+"""What became of each host since the previous merge."""
+
+import gzip
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gpucheck.model import Change, Finding, FleetReport, FleetRow, Verdict
+from gpucheck.model.fleet import SCHEMA
+from gpucheck.model.verdict import RANK
+
+MAX_PREVIOUS_BYTES = 4 * 1024**3
+
+
+def read_previous(path: Path) -> FleetReport:
+    """A merged report from an earlier run. Raises OSError, or ValueError with a whole sentence."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        content = file.read(MAX_PREVIOUS_BYTES + 1)
+    if len(content) > MAX_PREVIOUS_BYTES:
+        raise ValueError(f"{path}: larger than {MAX_PREVIOUS_BYTES // 2**30} GiB, so it is no merged fleet report.")
+    try:
+        report = msgspec.json.decode(content, type=FleetReport)
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        told = f"{path}: is no merged fleet report ({error}). Make one: gpucheck fleet report --format json."
+        raise ValueError(told) from error
+    if report.schema != SCHEMA:
+        raise ValueError(f"{path}: schema {report.schema!r}, this gpucheck reads {SCHEMA!r}. Merge its reports again.")
+    return report
+
+
+def changes(previous: FleetReport, rows: Sequence[FleetRow]) -> tuple[Change, ...]:
+    """One entry a host that changed, by name. A host that is as it was is none."""
+    before = {row.host: row for row in previous.hosts}
+    after = {row.host: row for row in rows}
+    found = (_change(host, before.get(host), after.get(host)) for host in sorted(before.keys() | after.keys()))
+    return tuple(change for change in found if change is not None)
+
+
+def _change(host: str, old: FleetRow | None, new: FleetRow | None) -> Change | None:
+    if new is None:
+        text = f"{host} has no report any more."
+        return Change(host=host, kind="gone", before=old.verdict if old else None, after=None, text=text)
+    if old is None:
+        return Change(host=host, kind="new", before=None, after=new.verdict, text=f"{host} was not there before.")
+    appeared, left = _signs(new) - _signs(old), _signs(old) - _signs(new)
+    if new.verdict is old.verdict and not appeared and not left:
+        return None
+    return Change(
+        host=host,
+        kind=_kind(old.verdict, new.verdict, bool(appeared), bool(left)),
+        before=old.verdict,
+        after=new.verdict,
+        text=" ".join(_words(host, old.verdict, new.verdict, appeared, left)),
+    )
+
+
+def _kind(old: Verdict, new: Verdict, appeared: bool, left: bool) -> Literal["fixed", "better", "worse", "broken"]:
+    if new is not old:
+        if new is Verdict.PASS:
+            return "fixed"
+        if old is Verdict.PASS:
+            return "broken"
+        return "worse" if RANK.index(new) < RANK.index(old) else "better"
+    return "worse" if appeared or not left else "better"
+
+
+def _signs(row: FleetRow) -> set[str]:
+    return {_sign(finding) for finding in row.problems}
+
+
+def _sign(finding: Finding) -> str:
+    if finding.check == "fleet":
+        return finding.why.partition(" is ")[0]
+    where = "" if finding.subject == "host" else f" {finding.subject}"
+    return f"{finding.check}{where}"
+
+
+def _words(host: str, old: Verdict, new: Verdict, appeared: set[str], left: set[str]) -> Iterator[str]:
+    yield f"{host} was {old.name}, is {new.name}." if old is not new else f"{host} is still {new.name}."
+    for told, signs in (("New:", appeared), ("Gone:", left)):
+        if signs:
+            names = sorted(signs)
+            more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+            yield f"{told} {', '.join(names[:5])}{more}."

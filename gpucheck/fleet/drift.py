@@ -1,0 +1,50 @@
+"""Attributes that hosts which should be alike do not share."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from gpucheck.model import Drift, DriftValue, FleetRow
+
+# What follows from the GPUs is compared among hosts with the same GPUs, the rest among those with the same system.
+BY_GPU = ("vbios", "bios", "board", "driver", "module", "cuda")
+# These differ by design: they place a host. uplink is looked at for common causes only.
+PLACES = ("rack", "system", "uplink")
+NOT_TOLD = "not told"
+NAMES = 20
+
+
+def drift(rows: Sequence[FleetRow]) -> tuple[Drift, ...]:
+    """One entry an attribute and scope where hosts differ; a value that one host lacks is a value too."""
+    scopes: dict[tuple[str, str], list[FleetRow]] = defaultdict(list)
+    names = sorted({name for row in rows for name in row.attributes if not _is_place(name)})
+    judged = [row for row in rows if row.attributes]
+    for name in names:
+        for row in judged:
+            scope = row.group and _models(row.group) if name in BY_GPU else row.system
+            if scope:
+                scopes[name, scope].append(row)
+    found = (_entry(name, scope, members) for (name, scope), members in scopes.items())
+    return tuple(entry for entry in found if entry is not None)
+
+
+def _entry(name: str, scope: str, members: list[FleetRow]) -> Drift | None:
+    hosts: dict[str, list[str]] = defaultdict(list)
+    for row in members:
+        hosts[", ".join(row.attributes.get(name, ())) or NOT_TOLD].append(row.host)
+    if len(hosts) < 2 or len(hosts) > max(3, len(members) // 2):
+        # All alike, or nearly every host with a value of its own: a serial number is no drift.
+        return None
+    values = sorted(hosts.items(), key=lambda item: (-len(item[1]), item[0]))
+    return Drift(
+        attribute=name,
+        scope=scope,
+        values=tuple(DriftValue(value=v, hosts=len(n), names=tuple(sorted(n)[:NAMES])) for v, n in values[:NAMES]),
+    )
+
+
+def _is_place(name: str) -> bool:
+    return name in PLACES or name.startswith(("label ", "name part"))
+
+
+def _models(group: str) -> str:
+    return group.rpartition(", driver ")[0]

@@ -1,0 +1,77 @@
+"""What a site knows about its hosts: labels from a file, else parts of the host's name."""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from gpucheck.model import FleetRow
+
+Labels = dict[str, dict[str, str]]
+HOST_COLUMNS = ("host", "hostname", "node", "name")
+MAX_LABELS_BYTES = 64 * 1024 * 1024
+
+
+def read_labels(path: Path) -> Labels:
+    """Labels by host, from CSV with a column ``host``, or YAML or JSON ``{host: {rack: r12}}``.
+
+    Raises OSError when the file cannot be read, ValueError with a whole sentence when it holds no labels.
+    """
+    if path.stat().st_size > MAX_LABELS_BYTES:
+        raise ValueError(f"{path}: larger than {MAX_LABELS_BYTES // 2**20} MiB, so it holds no labels.")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: is not UTF-8 text. Save it as UTF-8.") from error
+    return _from_csv(path, text) if path.suffix == ".csv" else _from_yaml(path, text)
+
+
+def labelled(rows: Sequence[FleetRow], labels: Labels) -> list[FleetRow]:
+    """The rows with their labels as attributes: those given, and parts of the name that several hosts share."""
+    parts = {} if len(rows) < 3 else _name_parts([row.host for row in rows])
+    out = []
+    for row in rows:
+        more = labels.get(row.host) or labels.get(row.host.partition(".")[0]) or {}
+        found = {name: (value,) for name, value in (*parts.get(row.host, {}).items(), *more.items()) if value}
+        out.append(msgspec.structs.replace(row, attributes=row.attributes | found) if found else row)
+    return out
+
+
+def _name_parts(hosts: list[str]) -> dict[str, dict[str, str]]:
+    """``gpu-r12-n03``: part 2 is ``r12``. Only parts that group: neither the same for all nor each host's own."""
+    split = {host: re.split(r"[-_.]", host)[:6] for host in hosts}
+    counts = [Counter(p[i] for p in split.values() if len(p) > i) for i in range(6)]
+    groups = [1 < len(count) <= len(hosts) // 2 for count in counts]
+    return {
+        host: {f"name part {i + 1}": part for i, part in enumerate(parts) if groups[i] and counts[i][part] > 1}
+        for host, parts in split.items()
+    }
+
+
+def _from_csv(path: Path, text: str) -> Labels:
+    reader = csv.DictReader(io.StringIO(text))
+    column = next((name for name in reader.fieldnames or () if name.strip().lower() in HOST_COLUMNS), None)
+    if column is None:
+        raise ValueError(f"{path}: its first line names no column 'host'. Write for example: host,rack")
+    try:
+        return {
+            line[column].strip(): {k.strip(): (v or "").strip() for k, v in line.items() if k and k != column}
+            for line in reader
+            if line[column]
+        }
+    except (csv.Error, AttributeError) as error:
+        raise ValueError(f"{path}: line {reader.line_num}: {error}. Write a cell for every column.") from error
+
+
+def _from_yaml(path: Path, text: str) -> Labels:
+    import yaml
+
+    try:
+        found = msgspec.convert(yaml.safe_load(text), dict[str, dict[str, str | int | float | bool | None]])
+    except (yaml.YAMLError, msgspec.ValidationError, RecursionError) as error:
+        raise ValueError(f"{path}: holds no labels ({error}). Write for example: node07: {{rack: r12}}") from error
+    return {host: {k: str(v) for k, v in more.items() if v is not None} for host, more in found.items()}

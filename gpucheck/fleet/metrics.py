@@ -1,0 +1,199 @@
+"""From a report's numbers to named metrics: one walk over whatever was measured, whoever measured it.
+
+A number counts when its key ends in a unit. What surrounds it gives its name and its subject:
+
+    {"p2p-bandwidth": {"pairs": [{"a": 0, "b": 1, "class": "NV18", "unidirectional_gb_s": 381.2}]}}
+        -> p2p.unidirectional_gb_s[NV18] of pair 0-1
+
+An entry of a list is named by its ``class``, ``op``, ``ranks`` ... and placed by ``a`` and ``b``, or ``gpu``. A square
+matrix under a unit key (row = source GPU) is placed by row and column.
+"""
+
+import math
+from typing import Any, Literal
+
+from gpucheck.fleet.layout import ends_in, layout_of
+from gpucheck.model import Finding, HostMetric, Report, Topology, Verdict
+
+LOWER_IS_WORSE = ("gb_s", "per_second")
+HIGHER_IS_WORSE = ("us", "ms", "seconds", "s")
+# Beyond this nothing is a measurement, and no integer of a thousand digits becomes a float.
+LARGEST = 1e30
+MAX_DEPTH = 12
+MAX_METRICS = 200
+MAX_GPUS = 64
+
+Worse = Literal["lower", "higher", "either"]
+# () is the host, (gpu,) or (gpu, gpu).
+Place = tuple[str, ...]
+Numbers = dict[str, dict[Place, list[float]]]
+
+
+def worse(metric: str) -> Worse:
+    """Which side of a metric is the sick one, by its unit; ``either`` where the unit does not tell."""
+    name = metric.partition("[")[0]
+    if ends_in(name, LOWER_IS_WORSE):
+        return "lower"
+    return "higher" if ends_in(name, HIGHER_IS_WORSE) else "either"
+
+
+def host_metrics(report: Report) -> dict[str, HostMetric]:
+    """Every metric of the report, reduced; at most MAX_METRICS of them, by name."""
+    places = numbers(report)
+    low = _low(report.topology)
+    names = _names(report.topology)
+    return {
+        metric: _reduce(places[metric], worse(metric), names, low.get(_class(metric)) if _is_p2p(metric) else None)
+        for metric in sorted(places)[:MAX_METRICS]
+    }
+
+
+def numbers(report: Report) -> Numbers:
+    """Every number of the measurements, and of the findings that saw one."""
+    walk = _Walk(_classes(report.topology))
+    for step, measured in report.measurements.items():
+        walk.node(step.removesuffix("-bandwidth").removesuffix("-latency"), measured, (), "", 0)
+    for finding in report.findings:
+        walk.seen(finding)
+    return walk.found
+
+
+class _Walk:
+    """Collects while it descends: a generator a level would cost more than all the rest."""
+
+    def __init__(self, classes: dict[Place, str]) -> None:
+        self.classes = classes
+        self.found: Numbers = {}
+
+    def add(self, metric: str, place: Place, value: float) -> None:
+        self.found.setdefault(metric, {}).setdefault(place, []).append(float(value))
+
+    def node(self, name: str, node: Any, place: Place, words: str, depth: int) -> None:
+        """The numbers below one dict or list. words: the qualifier that surrounds it."""
+        if depth > MAX_DEPTH:
+            return
+        if type(node) is list:
+            for item in node:
+                self.node(name, item, place, words, depth + 1)
+        elif type(node) is dict:
+            self.entry(name, node, place, words, depth)
+
+    def entry(self, name: str, entry: dict[str, Any], place: Place, words: str, depth: int) -> None:
+        """The numbers of one entry, then those of the entries inside it."""
+        layout = layout_of(entry)
+        place, words = layout.place_of(entry) or place, layout.qualifier_of(entry) or words
+        for key in layout.numbers:
+            value = entry[key]
+            kind = type(value)
+            if kind is float or kind is int:
+                if -LARGEST < value < LARGEST:
+                    self.add(f"{name}.{key}{words}", place, value)
+            elif kind is list:
+                self.listed(f"{name}.{key}", value, words)
+        for key in layout.others:
+            value = entry[key]
+            # A container that only lists its entries adds nothing to the name.
+            listing = type(value) is list or key in ("pairs", "gpus", "results")
+            self.node(name if listing else f"{name}.{key}", value, place, words, depth + 1)
+
+    def listed(self, name: str, rows: list[Any], words: str) -> None:
+        """A matrix of pairs, or a vector: one number a GPU."""
+        for i, row in enumerate(rows[:MAX_GPUS]):
+            if isinstance(row, list) and len(row) == len(rows):
+                for j, value in enumerate(row):
+                    if i != j and _finite(value):
+                        cls = self.classes.get((str(min(i, j)), str(max(i, j))))
+                        self.add(f"{name}[{cls}]" if cls else name + words, (str(i), str(j)), value)
+            elif _finite(row):
+                self.add(name + words, (str(i),), row)
+
+    def seen(self, finding: Finding) -> None:
+        """The number that a finding saw, if it says in which unit."""
+        value = finding.seen
+        if finding.unit and isinstance(value, int | float) and _finite(value) and finding.verdict is not Verdict.SKIP:
+            kind, _, where = finding.subject.partition(":")
+            unit = finding.unit.lower().replace("/", "_").replace(" ", "_")
+            self.add(f"finding.{finding.check}.{unit}", (where,) if kind == "gpu" and where else (), value)
+
+
+def _finite(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST < value < LARGEST
+
+
+def _class(metric: str) -> str:
+    return metric.partition("[")[2].partition(" ")[0].removesuffix("]")
+
+
+def _is_p2p(metric: str) -> bool:
+    return "unidirectional_gb_s" in metric
+
+
+def _classes(topology: Topology | None) -> dict[Place, str]:
+    return {(str(p.a), str(p.b)): p.cls for p in topology.pairs if p.cls} if topology else {}
+
+
+def _low(topology: Topology | None) -> dict[str, float]:
+    """The smallest bandwidth that the model of the machine still allows, by path class."""
+    found: dict[str, float] = {}
+    for pair in topology.pairs if topology else ():
+        if pair.cls and pair.expected:
+            found[pair.cls] = min(pair.expected.low_gb_s, found.get(pair.cls, math.inf))
+    return found
+
+
+def _names(topology: Topology | None) -> dict[str, str]:
+    """A GPU is told by its bus id where the topology knows it: an index changes."""
+    return {str(g.index): g.pci_bus_id for g in topology.gpus if g.pci_bus_id} if topology else {}
+
+
+def _reduce(places: dict[Place, list[float]], sick: Worse, names: dict[str, str], low: float | None) -> HostMetric:
+    """The host's own value, its worst GPU and its worst pair (both directions together)."""
+    pairs: dict[Place, list[float]] = {}
+    gpus: dict[str, list[float]] = {}
+    values: list[float] = []
+    for place, found in places.items():
+        values += found
+        if len(place) == 2:
+            a, b = place
+            pairs.setdefault(place if a <= b else (b, a), []).extend(found)
+        for gpu in place:
+            gpus.setdefault(gpu, []).extend(found)
+    worst_gpu = _worst({(gpu,): _of_gpu(v) for gpu, v in gpus.items()} if len(gpus) > 1 else {}, sick)
+    worst_pair = _worst({pair: sum(v) / len(v) for pair, v in pairs.items()} if len(pairs) > 1 else {}, sick)
+    return HostMetric(
+        n=len(values),
+        host=_short(middle(values)),
+        gpu=_short(worst_gpu[1]) if worst_gpu else None,
+        gpu_at=_named(worst_gpu[0], names) if worst_gpu else None,
+        pair=_short(worst_pair[1]) if worst_pair else None,
+        pair_at=_named(worst_pair[0], names) if worst_pair else None,
+        low=low,
+    )
+
+
+def _worst(found: dict[Place, float], sick: Worse) -> tuple[Place, float] | None:
+    if not found or sick == "either":
+        return None
+    pick = min if sick == "lower" else max
+    return pick(found.items(), key=lambda item: item[1])
+
+
+def _named(place: Place, names: dict[str, str]) -> str:
+    return "-".join(names.get(gpu, gpu) for gpu in place)
+
+
+def _short(value: float) -> float:
+    """Six digits: more than any of this can be measured, and half the bytes of a fleet."""
+    return float(f"{value:.6g}")
+
+
+def middle(values: list[float], cut: float = 0.25) -> float:
+    """The mean without the highest and lowest part: what is odd does not move it, noise still averages."""
+    left_out = int(len(values) * cut)
+    kept = sorted(values)[left_out : len(values) - left_out] if left_out else values
+    return math.fsum(kept) / len(kept)
+
+
+def _of_gpu(values: list[float]) -> float:
+    """One bad pair, both its directions, does not move a GPU; each number kept makes a small loss easier to see."""
+    return middle(values, 2 / 14 if len(values) >= 14 else 0.25)

@@ -1,0 +1,164 @@
+"""Hosts whose numbers stand out among hosts that should measure the same."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from gpucheck.fleet.metrics import worse
+from gpucheck.fleet.statistics import ENOUGH, Middle, middle_of, widened
+from gpucheck.model import Finding, FleetRow, HostMetric, MetricGroup, Outlier, Verdict, worst
+from gpucheck.model.fleet import Level
+
+# Deviations beyond which a value is not noise. The worst of 8 GPUs and of 28 pairs spread to the sick side by
+# themselves (an extreme has a longer tail than a middle), so they need more; calibrated by bench/fleet_detection.py.
+LIMITS: dict[Level, float] = {"host": 5.0, "gpu": 5.5, "pair": 6.0}
+# A steady fleet shows differences that mean nothing to a job: less than this part of normal is never named.
+MATTERS = 0.03
+# A part is the trouble, and not the whole, when it is off by this much more than the whole.
+PULLS = 1.5
+BINS = 24
+UNIT_WORDS = {"_gb_s": "GB/s", "_us": "us", "_ms": "ms", "_seconds": "s"}
+
+
+class _Sample(NamedTuple):
+    row: FleetRow
+    metric: HostMetric
+
+
+def find_outliers(rows: Sequence[FleetRow]) -> tuple[tuple[MetricGroup, ...], tuple[Outlier, ...]]:
+    """Every metric of every group of hosts, and the hosts that stand out, the farthest first."""
+    samples: dict[tuple[str, str], list[_Sample]] = defaultdict(list)
+    for row in rows:
+        for name, metric in row.metrics.items() if row.group else ():
+            samples[row.group or "", name].append(_Sample(row, metric))
+    groups: list[MetricGroup] = []
+    found: list[Outlier] = []
+    for (group, name), members in sorted(samples.items(), key=lambda item: item[0]):
+        normal = middle_of([m.metric.host for m in members], LIMITS["host"])
+        enough = len(members) >= ENOUGH
+        groups.append(_group(group, name, members, normal, "fleet" if enough else "model"))
+        found += _compared(group, name, members) if enough else _modelled(group, name, members)
+    return tuple(groups), tuple(sorted(found, key=lambda o: (-abs(o.percent), o.host, o.metric)))
+
+
+def with_outliers(rows: Sequence[FleetRow], outliers: Sequence[Outlier]) -> list[FleetRow]:
+    """The rows, a WARN for each that stands out on the sick side: its own run saw nothing, its peers do better."""
+    of_host: dict[str, list[Finding]] = defaultdict(list)
+    for outlier in outliers:
+        if worse(outlier.metric) != "either":
+            of_host[outlier.host].append(_finding(outlier))
+    return [
+        msgspec.structs.replace(
+            row,
+            verdict=worst([row.verdict, Verdict.WARN]),
+            problems=(*row.problems, *of_host[row.host]),
+        )
+        if row.host in of_host
+        else row
+        for row in rows
+    ]
+
+
+def _finding(outlier: Outlier) -> Finding:
+    subject = f"{outlier.level}:{outlier.at}" if outlier.at else "host"
+    unit = next(
+        (unit for suffix, unit in UNIT_WORDS.items() if outlier.metric.partition("[")[0].endswith(suffix)), None
+    )
+    told = f"{abs(outlier.percent):g} % {'below' if outlier.percent < 0 else 'above'}"
+    among = f"the normal of {outlier.group}" if outlier.z is not None else "what the machine should reach"
+    return Finding(
+        check="fleet",
+        verdict=Verdict.WARN,
+        subject=subject,
+        seen=outlier.value,
+        wanted=outlier.normal,
+        unit=unit,
+        why=f"{outlier.metric} is {told} {among}",
+        fix=f"on {outlier.host}: gpucheck verify; then compare its slots, cables and firmware with a healthy host's",
+    )
+
+
+def _group(group: str, name: str, members: list[_Sample], normal: Middle, basis: str) -> MetricGroup:
+    values = [m.metric.host for m in members]
+    low, high = min(values), max(values)
+    counts = [0] * (BINS if high > low else 1)
+    for value in values:
+        counts[min(int((value - low) / (high - low) * BINS), BINS - 1) if high > low else 0] += 1
+    return MetricGroup(
+        group=group,
+        metric=name,
+        hosts=len(values),
+        median=normal.median,
+        sigma=normal.sigma,
+        low=low,
+        high=high,
+        counts=tuple(counts),
+        basis="fleet" if basis == "fleet" else "model",
+    )
+
+
+def _compared(group: str, name: str, members: list[_Sample]) -> Iterator[Outlier]:
+    """Like with like: hosts with hosts, worst GPUs with worst GPUs, worst pairs with worst pairs.
+
+    A host is named once a metric, where the trouble is: a GPU or pair that is much farther off than the whole around
+    it is what pulls the whole down.
+    """
+    named: dict[str, Outlier] = {}
+    for level, value_of in _LEVELS.items():
+        having = [(m, v) for m in members if (v := value_of(m.metric)) is not None]
+        if len(having) < ENOUGH:
+            continue
+        normal = middle_of([v for _, v in having], LIMITS[level])
+        limit = widened(LIMITS[level], normal.n)
+        for member, value in having:
+            if _stands_out(name, value, normal, limit):
+                found = _outlier(group, name, member, level, value, normal.median, normal.sigma)
+                wider = named.get(found.host)
+                if wider is None or abs(found.percent) > PULLS * abs(wider.percent):
+                    named[found.host] = found
+    yield from named.values()
+
+
+def _stands_out(name: str, value: float, normal: Middle, limit: float) -> bool:
+    off = value - normal.median
+    side = worse(name)
+    if (side == "lower" and off > 0) or (side == "higher" and off < 0):
+        return False
+    return abs(off) > limit * normal.sigma and abs(off) > MATTERS * abs(normal.median)
+
+
+def _modelled(group: str, name: str, members: list[_Sample]) -> Iterator[Outlier]:
+    """Too few hosts for a normal of their own: only what the model of the machine does not allow is named."""
+    for member in members:
+        low = member.metric.low
+        for level, value_of in _LEVELS.items():
+            value = value_of(member.metric)
+            if value is not None and low is not None and value < low * (1 - MATTERS):
+                yield _outlier(group, name, member, level, value, low, None)
+                break
+
+
+def _outlier(
+    group: str, name: str, member: _Sample, level: Level, value: float, normal: float, sigma: float | None
+) -> Outlier:
+    off = value - normal
+    return Outlier(
+        host=member.row.host,
+        group=group,
+        metric=name,
+        level=level,
+        at={"host": None, "gpu": member.metric.gpu_at, "pair": member.metric.pair_at}[level],
+        value=value,
+        normal=normal,
+        percent=round(100 * off / abs(normal), 1) if normal else 0.0,
+        z=round(off / sigma, 1) if sigma else None,
+    )
+
+
+_LEVELS: dict[Level, Callable[[HostMetric], float | None]] = {
+    "host": lambda m: m.host,
+    "gpu": lambda m: m.gpu,
+    "pair": lambda m: m.pair,
+}

@@ -1,0 +1,107 @@
+"""Which hosts are fit for a job of k GPUs, and how a launcher wants to hear it."""
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpucheck.model import FleetReport, FleetRow, Verdict
+
+FORMATS = ("lines", "slurm", "torchrun", "ansible")
+
+
+class Selection(NamedTuple):
+    """The chosen hosts by name, how many GPUs they have together, and the group they are of."""
+
+    hosts: tuple[FleetRow, ...]
+    gpus: int
+    group: str
+
+
+def select(fleet: FleetReport, gpus: int, *, model: str | None = None, allow_warn: bool = False) -> Selection:
+    """Whole hosts of one group with at least `gpus` GPUs together, as few and as near to each other as possible.
+
+    Fit is a PASS (or a WARN where allowed) without an outlier. Hosts of one rack are taken before another is begun,
+    the emptiest search first: the rack that offers most. Raises LookupError with what there is when it is not enough.
+    """
+    fine = {Verdict.PASS, Verdict.WARN} if allow_warn else {Verdict.PASS}
+    odd = {outlier.host for outlier in fleet.outliers}
+    groups: dict[str, list[FleetRow]] = defaultdict(list)
+    for row in fleet.hosts:
+        if row.verdict in fine and row.host not in odd and row.gpu_count and row.group and _is_model(row, model):
+            groups[row.group].append(row)
+    best = max(groups.items(), key=lambda item: (_gpus(item[1]), item[0]), default=("", []))
+    if _gpus(best[1]) < gpus:
+        raise LookupError(_too_few(fleet, gpus, model, best[0], _gpus(best[1]), len(best[1])))
+    chosen: list[FleetRow] = []
+    for row in _nearest(best[1]):
+        if _gpus(chosen) >= gpus:
+            break
+        chosen.append(row)
+    return Selection(tuple(sorted(chosen, key=lambda row: row.host)), _gpus(chosen), best[0])
+
+
+def written(selection: Selection, form: str) -> str:
+    """``lines`` one host a line, ``slurm`` for --nodelist, ``torchrun`` its options, ``ansible`` for --limit."""
+    hosts = [row.host for row in selection.hosts]
+    if form == "slurm":
+        return compressed(hosts)
+    if form == "ansible":
+        return ",".join(hosts)
+    if form == "torchrun":
+        per_host = min(row.gpu_count for row in selection.hosts)
+        head = f"--nnodes={len(hosts)} --nproc-per-node={per_host}"
+        return f"{head} --rdzv-backend=c10d --rdzv-endpoint={hosts[0]}:29500"
+    return "\n".join(hosts)
+
+
+def compressed(hosts: Sequence[str]) -> str:
+    """Slurm's host list: ``n[01-03,07],login``."""
+    runs: dict[tuple[str, int], list[int]] = defaultdict(list)
+    plain = []
+    for host in dict.fromkeys(hosts):
+        found = re.fullmatch(r"(.*?)(\d{1,9})", host)
+        if found:
+            runs[found[1], len(found[2])].append(int(found[2]))
+        else:
+            plain.append(host)
+    return ",".join([*(_run(name, width, sorted(numbers)) for (name, width), numbers in runs.items()), *plain])
+
+
+def _run(name: str, width: int, numbers: list[int]) -> str:
+    if len(numbers) == 1:
+        return f"{name}{numbers[0]:0{width}d}"
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1][1:] = [number]
+        else:
+            spans.append([number])
+    return f"{name}[{','.join('-'.join(f'{n:0{width}d}' for n in span) for span in spans)}]"
+
+
+def _nearest(rows: list[FleetRow]) -> list[FleetRow]:
+    racks: dict[str, list[FleetRow]] = defaultdict(list)
+    for row in rows:
+        racks[" ".join(row.attributes.get("rack", ()))].append(row)
+    ordered = sorted(racks.items(), key=lambda item: (-_gpus(item[1]), item[0]))
+    return [row for _, members in ordered for row in sorted(members, key=lambda r: (-r.gpu_count, r.host))]
+
+
+def _is_model(row: FleetRow, model: str | None) -> bool:
+    words = re.split(r"[^a-z0-9]+", (row.gpus or "").lower())
+    return model is None or all(word in words for word in re.split(r"[^a-z0-9]+", model.lower()) if word)
+
+
+def _gpus(rows: Sequence[FleetRow]) -> int:
+    return sum(row.gpu_count for row in rows)
+
+
+def _too_few(fleet: FleetReport, gpus: int, model: str | None, group: str, have: int, hosts: int) -> str:
+    kind = f" of model {model}" if model else ""
+    most = f"the most that are alike are {have} on {hosts} hosts ({group})" if have else "no host has any"
+    others = sum(row.verdict is not Verdict.PASS for row in fleet.hosts)
+    return (
+        f"{gpus} fit GPUs{kind} were asked for; {most}. {others} of {len(fleet.hosts)} hosts are no PASS and "
+        f"{len({o.host for o in fleet.outliers})} stand out: see gpucheck fleet report without --select."
+    )

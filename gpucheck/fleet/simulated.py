@@ -1,0 +1,205 @@
+"""Simulated fleets: real runs on simulated hosts as templates, numbers drawn around what the machine should reach.
+
+A fault is written ``NAME[:key=value,...]:WHERE`` with WHERE a share (``3%``), a number of hosts (``12``) or
+``rack=r007``. Most faults are those of the simulated machine, and the host's own run finds them. Those of SLOW change
+measured numbers only, by ``loss`` percent: the host does not complain, only the fleet can see them.
+"""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gpucheck.model import Pair, Report
+
+SLOW = {
+    "slow-host": {"loss": 10.0},
+    "slow-gpu": {"gpu": 0.0, "loss": 10.0},
+    "slow-pair": {"pair": 0.0, "loss": 10.0},
+}
+RACK = 16
+# Two healthy hosts of one kind differ by about this much.
+HOST_SPREAD = 0.005
+# What two directions at once reach of twice one direction.
+BOTH_WAYS = 0.97
+# Standard error of a median over that of a mean, for normal noise.
+MEDIAN_ERROR = 1.2533
+
+
+class FleetFault(NamedTuple):
+    """What is wrong, and on which hosts. machine: how the simulated machine is told, None for a fault of SLOW."""
+
+    name: str
+    parameters: dict[str, str]
+    where: str
+
+    @property
+    def machine(self) -> str | None:
+        """``NAME:key=value`` for the simulator."""
+        if self.name in SLOW:
+            return None
+        words = ",".join(f"{key}={value}" for key, value in self.parameters.items())
+        return f"{self.name}:{words}" if words else self.name
+
+    @property
+    def words(self) -> str:
+        """As it was written."""
+        words = ",".join(f"{key}={value}" for key, value in self.parameters.items())
+        return ":".join(part for part in (self.name, words, self.where) if part)
+
+
+class Noise(NamedTuple):
+    """relative: of one sample. samples: a reported number is the median of so many."""
+
+    relative: float = 0.05
+    samples: int = 15
+
+    @property
+    def of_a_number(self) -> float:
+        """Relative error of a reported number."""
+        return self.relative * (MEDIAN_ERROR / self.samples**0.5 if self.samples > 1 else 1.0)
+
+
+class SimulatedHost(NamedTuple):
+    """One host of a simulated fleet. fault: None where it is healthy; numbers are drawn from its own seed."""
+
+    name: str
+    rack: str
+    fault: FleetFault | None
+    seed: int
+
+
+def parse_fault(words: str) -> FleetFault:
+    """Raises ValueError with the whole sentence when it is not written as a fault of a fleet."""
+    rest, _, where = words.rpartition(":")
+    name, _, given = rest.partition(":")
+    usage = f"--fault {words}: is written NAME[:key=value,...]:WHERE with WHERE 3%, 12 or rack=r007."
+    if not name or not _is_where(where):
+        raise ValueError(usage)
+    parameters: dict[str, str] = {}
+    for pair in given.split(",") if given else ():
+        key, equals, value = pair.partition("=")
+        if not (key and equals and value) or key in parameters:
+            raise ValueError(usage)
+        parameters[key] = value
+    fault = FleetFault(name, parameters, where)
+    if name in SLOW:
+        _check_slow(fault, words)
+    return fault
+
+
+def plan(hosts: int, faults: Sequence[FleetFault], seed: int) -> list[SimulatedHost]:
+    """Who is sick with what; no host has two faults. Raises ValueError when there are too few hosts for that."""
+    rng = random.Random(seed)  # noqa: S311 - a simulation that must repeat, no secret
+    racks = [f"r{i // RACK + 1:03d}" for i in range(hosts)]
+    width = max(2, len(str(RACK)))
+    names = [f"sim-{rack}-n{i % RACK + 1:0{width}d}" for i, rack in enumerate(racks)]
+    sick: dict[int, FleetFault] = {}
+    for fault in sorted(faults, key=lambda f: "=" not in f.where):
+        free = [i for i in range(hosts) if i not in sick]
+        for i in _chosen(fault, hosts, racks, free, rng):
+            sick[i] = fault
+    return [SimulatedHost(names[i], racks[i], sick.get(i), rng.getrandbits(48)) for i in range(hosts)]
+
+
+def reports(hosts: Sequence[SimulatedHost], templates: Mapping[str | None, Report], noise: Noise) -> Iterator[Report]:
+    """One report a host. templates: by the machine's fault, None for the healthy machine."""
+    for host in hosts:
+        yield _report(host, templates[host.fault.machine if host.fault else None], noise)
+
+
+def truth(hosts: Sequence[SimulatedHost]) -> str:
+    """The ground truth as CSV: host, rack, fault; an empty fault is a healthy host."""
+    lines = ["host,rack,fault", *(f'{h.name},{h.rack},"{h.fault.words if h.fault else ""}"' for h in hosts)]
+    return "\n".join(lines) + "\n"
+
+
+def _report(host: SimulatedHost, template: Report, noise: Noise) -> Report:
+    rng = random.Random(host.seed)  # noqa: S311 - a simulation that must repeat, no secret
+    measured = _bandwidth(template, host.fault, noise, rng)
+    return msgspec.structs.replace(
+        template,
+        host=host.name,
+        simulation=_told(template, host.fault),
+        system=msgspec.structs.replace(template.system, hostname=host.name),
+        seconds=round(template.seconds * rng.uniform(0.9, 1.3), 3),
+        measurements={**template.measurements, "p2p-bandwidth": {"pairs": measured}} if measured else {},
+        attributes={**template.attributes, "rack": (host.rack,)},
+    )
+
+
+def _told(template: Report, fault: FleetFault | None) -> Any:
+    """A drawn fault is a fault of the simulation as much as one of the machine."""
+    simulation = template.simulation
+    if simulation is None:
+        return None
+    faults = simulation.faults if fault is None or fault.machine else (*simulation.faults, fault.words)
+    stand_ins = (*simulation.stand_ins, "drawn bandwidths")
+    return msgspec.structs.replace(simulation, faults=faults, stand_ins=stand_ins)
+
+
+def _bandwidth(template: Report, fault: FleetFault | None, noise: Noise, rng: random.Random) -> list[dict[str, Any]]:
+    """Both directions of every pair: one direction at a time, and both at once."""
+    spread, error = rng.gauss(1.0, HOST_SPREAD), noise.of_a_number
+    drawn = []
+    for pair in template.topology.pairs if template.topology else ():
+        if pair.expected is None:
+            continue
+        rate = pair.expected.unidirectional_gb_s * spread * _left(fault, pair)
+        for a, b in ((pair.a, pair.b), (pair.b, pair.a)):
+            one, both = rate * rng.gauss(1.0, error), 2 * BOTH_WAYS * rate * rng.gauss(1.0, error)
+            drawn.append(
+                {
+                    "a": a,
+                    "b": b,
+                    "class": pair.cls,
+                    "unidirectional_gb_s": round(max(0.0, one), 3),
+                    "bidirectional_gb_s": round(max(0.0, both), 3),
+                }
+            )
+    return drawn
+
+
+def _left(fault: FleetFault | None, pair: Pair) -> float:
+    """What part of a pair's bandwidth the fault leaves."""
+    if fault is None or fault.name not in SLOW:
+        return 1.0
+    hit = {
+        "slow-host": True,
+        "slow-gpu": int(fault.parameters.get("gpu", "0")) in (pair.a, pair.b),
+        "slow-pair": fault.parameters.get("pair", "0-1") == f"{pair.a}-{pair.b}",
+    }[fault.name]
+    return 1.0 - float(fault.parameters.get("loss", "10")) / 100 if hit else 1.0
+
+
+def _check_slow(fault: FleetFault, words: str) -> None:
+    unknown = fault.parameters.keys() - SLOW[fault.name].keys()
+    if unknown:
+        raise ValueError(f"--fault {words}: {min(unknown)!r} is none of {', '.join(sorted(SLOW[fault.name]))}.")
+    loss, gpu, pair = (fault.parameters.get(key, "") for key in ("loss", "gpu", "pair"))
+    if loss and not (loss.replace(".", "", 1).isdigit() and 0 < float(loss) <= 100):
+        raise ValueError(f"--fault {words}: loss is a percentage above 0 and up to 100, not {loss!r}.")
+    if (gpu and not gpu.isdigit()) or (pair and not all(p.isdigit() for p in pair.split("-", 1))):
+        raise ValueError(f"--fault {words}: gpu is an index (3), pair two of them (0-1).")
+
+
+def _is_where(where: str) -> bool:
+    share = where.removesuffix("%")
+    return where.startswith("rack=") or share.replace(".", "", 1 if where.endswith("%") else 0).isdigit()
+
+
+def _chosen(fault: FleetFault, hosts: int, racks: list[str], free: list[int], rng: random.Random) -> list[int]:
+    if fault.where.startswith("rack="):
+        rack = fault.where.removeprefix("rack=")
+        found = [i for i in free if racks[i] == rack]
+        if not found:
+            raise ValueError(
+                f"--fault {fault.words}: no free host is in rack {rack}; racks are {racks[0]} to {racks[-1]}."
+            )
+        return found
+    share = fault.where.endswith("%")
+    count = round(hosts * float(fault.where[:-1]) / 100) if share else int(fault.where)
+    if count > len(free):
+        raise ValueError(f"--fault {fault.words}: needs {count} hosts, {len(free)} of {hosts} are still healthy.")
+    return rng.sample(free, count)

@@ -1,0 +1,112 @@
+"""The kernel's messages about GPUs, switches, PCI and the IOMMU: from /dev/kmsg, or from the journal.
+
+/dev/kmsg is a ring: on a host that has been up for long the oldest messages are gone, and then the journal knows more.
+Format: Linux' Documentation/ABI/testing/dev-kmsg.
+"""
+
+import os
+import re
+import subprocess
+from collections import deque
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from gpucheck.host.files import content_of
+from gpucheck.model import KernelLine, KernelLog
+
+ABOUT_GPUS = re.compile(
+    r"NVRM|nvidia|nouveau|NVLink|knvlink|SXid|pcieport|PCIe|\bAER\b|DMAR|AMD-Vi|IOMMU|arm-smmu"
+    r"|\bBAR \d|can't assign|\bpci [0-9a-f]{4,}:|mlx5|mce:|EDAC|Out of memory|oom-kill|blocked for more than"
+    r"|module verification failed|Lockdown|Secure boot",
+    re.IGNORECASE,
+)
+RECORD = re.compile(r"\d+,(?P<sequence>\d+),(?P<microseconds>\d+),[^;]*;(?P<text>.*)")
+JOURNAL_LINE = re.compile(r"\[\s*(?P<seconds>\d+\.\d+)\] \S+ kernel: (?P<text>.*)")
+JOURNAL = ("journalctl", "--dmesg", "--boot", "--output=short-monotonic", "--no-pager", "--quiet")
+JOURNAL_SECONDS = 10.0
+# A GPU that fails in a loop can write thousands of lines a minute; the newest are kept.
+MOST_LINES = 20_000
+RECORD_BYTES = 8192  # the kernel's own limit for one record
+REMEDY = "run as root, or: sudo sysctl kernel.dmesg_restrict=0"
+
+
+def read_kernel_log(root: Path, *, simulated: bool) -> KernelLog:
+    """The messages since boot, or what was tried and why it failed. A simulated machine has only its own kmsg."""
+    device = root / "dev/kmsg"
+    if simulated:
+        content = content_of(device)
+        if content is None:
+            return KernelLog(denied="/dev/kmsg: the simulated machine has no kernel log")
+        return KernelLog(lines=kmsg_lines(content.decode(errors="replace"))[1], source="/dev/kmsg")
+    try:
+        first, lines = kmsg_lines(_ring(device))
+        why_not = ""
+    except OSError as error:
+        first, lines = None, ()
+        why_not = f"/dev/kmsg: {error.strerror}"
+    if first == 0:
+        return KernelLog(lines=lines, source="/dev/kmsg")
+    journal, why_no_journal = _journal()
+    if journal:
+        return KernelLog(lines=journal, source="journalctl --dmesg")
+    if first is not None:
+        return KernelLog(lines=lines, source="/dev/kmsg, whose oldest messages are overwritten")
+    return KernelLog(denied=f"{why_not or '/dev/kmsg: empty'}; journalctl: {why_no_journal}. To see it: {REMEDY}")
+
+
+def kmsg_lines(content: str) -> tuple[int | None, tuple[KernelLine, ...]]:
+    """The number of the first record (0 at boot; None where there is no record), and the lines about GPUs."""
+    records = [found for line in content.splitlines() if (found := RECORD.fullmatch(line))]
+    lines = (KernelLine(text=_unescaped(r["text"]), seconds=int(r["microseconds"]) / 1e6) for r in records)
+    return (int(records[0]["sequence"]) if records else None), _kept(lines)
+
+
+def journal_lines(content: str) -> tuple[KernelLine, ...]:
+    """The lines of ``journalctl --output=short-monotonic`` about GPUs."""
+    found = (JOURNAL_LINE.fullmatch(line) for line in content.splitlines())
+    return _kept(KernelLine(text=f["text"], seconds=float(f["seconds"])) for f in found if f)
+
+
+def _kept(lines: Iterable[KernelLine]) -> tuple[KernelLine, ...]:
+    return tuple(deque((line for line in lines if ABOUT_GPUS.search(line.text)), maxlen=MOST_LINES))
+
+
+def _unescaped(text: str) -> str:
+    r"""The kernel writes unprintable characters as ``\x0a``."""
+    return re.sub(r"\\x([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), text)
+
+
+def _ring(device: Path) -> str:
+    """Every record that the ring holds now. Raises OSError where it may not be read."""
+    descriptor = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return b"".join(_records(descriptor)).decode(errors="replace")
+    finally:
+        os.close(descriptor)
+
+
+def _records(descriptor: int) -> Iterator[bytes]:
+    while True:
+        try:
+            record = os.read(descriptor, RECORD_BYTES)
+        except BrokenPipeError:  # overwritten while we read: the next read goes on after the gap
+            continue
+        except BlockingIOError:  # the newest record has been read
+            return
+        if not record:
+            return
+        yield record
+
+
+def _journal() -> tuple[tuple[KernelLine, ...], str]:
+    """The lines, or why there are none."""
+    try:
+        done = subprocess.run(
+            JOURNAL, capture_output=True, text=True, check=False, timeout=JOURNAL_SECONDS, errors="replace"
+        )
+    except FileNotFoundError:
+        return (), "not installed"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return (), str(error)
+    why = done.stderr.strip().splitlines()
+    return journal_lines(done.stdout), why[-1] if why else "no kernel message"

@@ -1,0 +1,174 @@
+"""The part of a pass over NVML that asks how a GPU is: errors, heat, power, modes, users.
+
+Apart from what the GPU is, because a topology does not need it and it is most of the calls.
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pynvml
+
+from gpucheck.host.notation import plain
+from gpucheck.host.nvml_calls import Calls
+from gpucheck.model import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
+
+# nvmlClocksEventReason*, by bit
+CLOCKS_EVENT_REASONS = (
+    "idle",
+    "app-clocks",
+    "sw-power-cap",
+    "hw-slowdown",
+    "sync-boost",
+    "sw-thermal",
+    "hw-thermal",
+    "hw-power-brake",
+    "display-clocks",
+)
+COMPUTE_MODES = {0: "default", 1: "exclusive-thread", 2: "prohibited", 3: "exclusive-process"}
+RECOVERY_ACTIONS = {
+    0: "none",
+    1: "reset",
+    2: "reboot",
+    3: "drain-p2p",
+    4: "drain-and-reset",
+    5: "recover-imex",
+    6: "bus-reset",
+    7: "system-reboot",
+}
+ADDRESSING_MODES = {0: "none", 1: "hmm", 2: "ats"}
+THRESHOLD = "nvmlDeviceGetTemperatureThreshold"
+RECOVERY_ACTION = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
+PCIE_FIELDS = tuple(
+    f"NVML_FI_DEV_PCIE_COUNT_{kind}" for kind in ("CORRECTABLE_ERRORS", "NON_FATAL_ERROR", "FATAL_ERROR")
+)
+Ask = Callable[..., Any]
+
+
+def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None) -> Health:
+    """Every call by itself: one that is refused is a gap and costs only its own value."""
+
+    def ask(call: str, *arguments: Any) -> Any:
+        return calls.ask(call, subject, handle, *arguments)
+
+    fields = calls.fields(subject, handle, (*PCIE_FIELDS, RECOVERY_ACTION))
+    correctable, non_fatal, fatal = (fields[name] for name in PCIE_FIELDS)
+    serial, vbios = ask("nvmlDeviceGetSerial"), ask("nvmlDeviceGetVbiosVersion")
+    mig, mig_pending = _two(ask("nvmlDeviceGetMigMode"))
+    ecc, ecc_pending = _two(ask("nvmlDeviceGetEccMode"))
+    least, most = ask("nvmlDeviceGetPowerManagementLimitConstraints") or (None, None)
+    utilization = ask("nvmlDeviceGetUtilizationRates")
+    return Health(
+        serial=None if serial is None else plain(serial),
+        vbios=None if vbios is None else plain(vbios),
+        persistence=_on(ask("nvmlDeviceGetPersistenceMode")),
+        compute_mode=_named(COMPUTE_MODES, ask("nvmlDeviceGetComputeMode")),
+        mig=mig,
+        mig_pending=mig_pending,
+        ecc=ecc,
+        ecc_pending=ecc_pending,
+        ecc_counts=_ecc_counts(ask),
+        row_remap=_row_remap(ask("nvmlDeviceGetRemappedRows")),
+        retired_pages=_retired_pages(ask),
+        pcie_errors=PcieErrors(
+            replays=ask("nvmlDeviceGetPcieReplayCounter"), correctable=correctable, non_fatal=non_fatal, fatal=fatal
+        ),
+        recovery_action=_named(RECOVERY_ACTIONS, fields[RECOVERY_ACTION]),
+        clocks_event_reasons=_reasons(ask("nvmlDeviceGetCurrentClocksEventReasons")),
+        memory_used_bytes=memory_used,
+        gpu_utilization_percent=None if utilization is None else utilization.gpu,
+        addressing_mode=_named(ADDRESSING_MODES, ask("nvmlDeviceGetAddressingMode")),
+        processes=_processes(calls, subject, handle),
+        temperature_c=ask("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
+        temperature_slowdown_c=ask(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN),
+        temperature_shutdown_c=ask(THRESHOLD, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN),
+        power_w=_watts(ask("nvmlDeviceGetPowerUsage")),
+        power_limit_w=_watts(ask("nvmlDeviceGetPowerManagementLimit")),
+        power_default_w=_watts(ask("nvmlDeviceGetPowerManagementDefaultLimit")),
+        power_min_w=_watts(least),
+        power_max_w=_watts(most),
+        sm_clock_mhz=ask("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
+        max_sm_clock_mhz=ask("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM),
+    )
+
+
+def _ecc_counts(ask: Ask) -> EccCounts:
+    def total(error: int, counter: int) -> int | None:
+        count: int | None = ask("nvmlDeviceGetTotalEccErrors", error, counter)
+        return count
+
+    corrected, uncorrected = pynvml.NVML_MEMORY_ERROR_TYPE_CORRECTED, pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED
+    volatile, aggregate = pynvml.NVML_VOLATILE_ECC, pynvml.NVML_AGGREGATE_ECC
+    return EccCounts(
+        volatile_corrected=total(corrected, volatile),
+        volatile_uncorrected=total(uncorrected, volatile),
+        aggregate_corrected=total(corrected, aggregate),
+        aggregate_uncorrected=total(uncorrected, aggregate),
+    )
+
+
+def _row_remap(told: Any) -> RowRemap | None:
+    if told is None:
+        return None
+    corrected, uncorrected, pending, failed = told
+    return RowRemap(corrected=corrected, uncorrected=uncorrected, pending=bool(pending), failed=bool(failed))
+
+
+def _retired_pages(ask: Ask) -> RetiredPages | None:
+    """All three answers or none: Ampere and newer remap rows instead and refuse."""
+    pending = ask("nvmlDeviceGetRetiredPagesPendingStatus")
+    if pending is None:
+        return None
+    single = ask("nvmlDeviceGetRetiredPages", pynvml.NVML_PAGE_RETIREMENT_CAUSE_MULTIPLE_SINGLE_BIT_ECC_ERRORS)
+    double = ask("nvmlDeviceGetRetiredPages", pynvml.NVML_PAGE_RETIREMENT_CAUSE_DOUBLE_BIT_ECC_ERROR)
+    if single is None or double is None:
+        return None
+    return RetiredPages(single_bit=len(single), double_bit=len(double), pending=bool(pending))
+
+
+def _processes(calls: Calls, subject: str, handle: Any) -> tuple[GpuProcess, ...] | None:
+    """Both lists or none: half of the users would read as all of them."""
+    found: list[GpuProcess] = []
+    kinds: tuple[tuple[Literal["compute", "graphics"], str], ...] = (
+        ("compute", "nvmlDeviceGetComputeRunningProcesses"),
+        ("graphics", "nvmlDeviceGetGraphicsRunningProcesses"),
+    )
+    for kind, call in kinds:
+        listed = calls.ask(call, subject, handle)
+        if listed is None:
+            return None
+        for process in listed:
+            name = calls.ask("nvmlSystemGetProcessName", f"process:{process.pid}", process.pid)
+            found.append(
+                GpuProcess(
+                    pid=process.pid,
+                    kind=kind,
+                    memory_bytes=process.usedGpuMemory,
+                    name=None if name is None else plain(name),
+                )
+            )
+    return tuple(found)
+
+
+def _reasons(mask: int | None) -> tuple[str, ...] | None:
+    """A bit that has no name yet is told by its value."""
+    if mask is None:
+        return None
+    known = [name for bit, name in enumerate(CLOCKS_EVENT_REASONS) if mask >> bit & 1]
+    rest = mask >> len(CLOCKS_EVENT_REASONS) << len(CLOCKS_EVENT_REASONS)
+    return (*known, hex(rest)) if rest else tuple(known)
+
+
+def _named(names: dict[int, str], number: int | None) -> str | None:
+    return None if number is None else names.get(number, f"unknown-{number}")
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return None if milliwatts is None else milliwatts / 1000
+
+
+def _on(value: int | None) -> bool | None:
+    return None if value is None else bool(value)
+
+
+def _two(values: Any) -> tuple[bool | None, bool | None]:
+    return (None, None) if values is None else (bool(values[0]), bool(values[1]))

@@ -1,0 +1,234 @@
+"""A host's answers kept: what it was asked and what it said, and a host that gives the same answers again."""
+
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from gpucheck.host.process import belongs
+from gpucheck.model import (
+    DkmsModule,
+    DriverState,
+    Host,
+    InstalledKernel,
+    KernelLog,
+    Limits,
+    LoaderLibrary,
+    NotRecorded,
+    NvmlFailure,
+    NvmlReading,
+    PackageVersion,
+    PciDevice,
+    Simulation,
+    System,
+)
+
+SCHEMA: Literal["gpucheck.recording/1"] = "gpucheck.recording/1"
+Value = TypeVar("Value")
+
+
+class Recording(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """Every answer of one host. Where a question has a name in it, the key is that name and None is "not there".
+
+    gpucheck: version of the recorder. recorded: when, ISO 8601 with a time zone. redacted: see gpucheck.host.redaction.
+    texts, folders: by absolute path; a path below the interpreter's packages or the user's home starts with
+    ``{purelib}`` or ``{home}``, because these lie elsewhere where the recording is replayed.
+    """
+
+    schema_: Literal["gpucheck.recording/1"]
+    gpucheck: str
+    recorded: str
+    redacted: bool
+    system: System
+    simulation: Simulation | None
+    driver: DriverState
+    pci: tuple[PciDevice, ...]
+    nvml: NvmlReading | NvmlFailure
+    kernel_log: KernelLog
+    limits: Limits
+    environment: dict[str, str]
+    kernels: tuple[InstalledKernel, ...]
+    dkms: tuple[DkmsModule, ...]
+    secure_boot: bool | None
+    packages: dict[str, PackageVersion | None]
+    python_packages: dict[str, str | None]
+    services: dict[str, str | None]
+    texts: dict[str, str | None]
+    folders: dict[str, tuple[str, ...] | None]
+    library_names: tuple[str, ...]
+    libraries: tuple[LoaderLibrary, ...]
+
+
+class RecordingHost:
+    """gpucheck.model.Host that passes every question on and remembers those that have a name in them."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._packages: set[str] = set()
+        self._python: set[str] = set()
+        self._services: set[str] = set()
+        self._libraries: set[str] = set()
+        self._texts: dict[str, str | None] = {}
+        self._folders: dict[str, tuple[str, ...] | None] = {}
+        self.system, self.simulation, self.driver = host.system, host.simulation, host.driver
+        self.pci, self.nvml, self.kernel_log = host.pci, host.nvml, host.kernel_log
+        self.limits, self.environment = host.limits, host.environment
+        self.kernels, self.dkms, self.secure_boot = host.kernels, host.dkms, host.secure_boot
+
+    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...]:
+        """Remembered by name."""
+        wanted = tuple(names)
+        self._packages.update(wanted)
+        return self._host.packages(wanted)
+
+    def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
+        """Remembered by name."""
+        wanted = tuple(names)
+        self._python.update(wanted)
+        return self._host.python_packages(wanted)
+
+    def services(self, names: Iterable[str]) -> dict[str, str | None]:
+        """Remembered by name."""
+        wanted = tuple(names)
+        self._services.update(wanted)
+        return self._host.services(wanted)
+
+    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...]:
+        """Remembered by name."""
+        wanted = tuple(names)
+        self._libraries.update(wanted)
+        return self._host.loader_libraries(wanted)
+
+    def read_text(self, path: str) -> str | None:
+        """Remembered with its answer."""
+        return self._texts.setdefault(portable(path), self._host.read_text(path))
+
+    def list_names(self, path: str) -> tuple[str, ...] | None:
+        """Remembered with its answer."""
+        return self._folders.setdefault(portable(path), self._host.list_names(path))
+
+    def recording(self, *, version: str, now: str) -> Recording:
+        """Everything that was asked, and what every host can be asked. version: of gpucheck. now: ISO 8601."""
+        host = self._host
+        found = {package.name: package for package in host.packages(sorted(self._packages))}
+        libraries = tuple(sorted(self._libraries))
+        return Recording(
+            schema_=SCHEMA,
+            gpucheck=version,
+            recorded=now,
+            redacted=False,
+            system=host.system(),
+            simulation=host.simulation(),
+            driver=host.driver(),
+            pci=host.pci(),
+            nvml=host.nvml(),
+            kernel_log=host.kernel_log(),
+            limits=host.limits(),
+            environment=host.environment(),
+            kernels=host.kernels(),
+            dkms=host.dkms(),
+            secure_boot=host.secure_boot(),
+            packages={name: found.get(name) for name in sorted(self._packages)},
+            python_packages=host.python_packages(sorted(self._python)),
+            services=host.services(sorted(self._services)),
+            texts=dict(sorted(self._texts.items())),
+            folders=dict(sorted(self._folders.items())),
+            library_names=libraries,
+            libraries=host.loader_libraries(libraries),
+        )
+
+
+class ReplayHost:
+    """gpucheck.model.Host over a recording. What was not asked then raises NotRecorded: it is not "nothing"."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+
+    def system(self) -> System:
+        """As recorded."""
+        return self.recording.system
+
+    def simulation(self) -> Simulation | None:
+        """As recorded."""
+        return self.recording.simulation
+
+    def driver(self) -> DriverState:
+        """As recorded."""
+        return self.recording.driver
+
+    def pci(self) -> tuple[PciDevice, ...]:
+        """As recorded."""
+        return self.recording.pci
+
+    def nvml(self) -> NvmlReading | NvmlFailure:
+        """As recorded."""
+        return self.recording.nvml
+
+    def kernel_log(self) -> KernelLog:
+        """As recorded."""
+        return self.recording.kernel_log
+
+    def limits(self) -> Limits:
+        """As recorded."""
+        return self.recording.limits
+
+    def environment(self) -> dict[str, str]:
+        """As recorded."""
+        return dict(self.recording.environment)
+
+    def kernels(self) -> tuple[InstalledKernel, ...]:
+        """As recorded."""
+        return self.recording.kernels
+
+    def dkms(self) -> tuple[DkmsModule, ...]:
+        """As recorded."""
+        return self.recording.dkms
+
+    def secure_boot(self) -> bool | None:
+        """As recorded."""
+        return self.recording.secure_boot
+
+    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...]:
+        """The installed ones. Raises NotRecorded."""
+        answers = (self._answer(self.recording.packages, name, "package") for name in sorted(set(names)))
+        return tuple(package for package in answers if package is not None)
+
+    def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
+        """Versions by name. Raises NotRecorded."""
+        return {name: self._answer(self.recording.python_packages, name, "Python package") for name in names}
+
+    def services(self, names: Iterable[str]) -> dict[str, str | None]:
+        """States by name. Raises NotRecorded."""
+        return {name: self._answer(self.recording.services, name, "service") for name in names}
+
+    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...]:
+        """In the loader's order. Raises NotRecorded."""
+        wanted = tuple(names)
+        recorded = dict.fromkeys(self.recording.library_names)
+        for name in wanted:
+            self._answer(recorded, name, "library")
+        return tuple(library for library in self.recording.libraries if belongs(library.soname, wanted))
+
+    def read_text(self, path: str) -> str | None:
+        """Raises NotRecorded."""
+        return self._answer(self.recording.texts, portable(path), "file")
+
+    def list_names(self, path: str) -> tuple[str, ...] | None:
+        """Raises NotRecorded."""
+        return self._answer(self.recording.folders, portable(path), "folder")
+
+    def _answer(self, answers: dict[str, Value], name: str, kind: str) -> Value:
+        if name not in answers:
+            made = f"recorded on {self.recording.recorded} by gpucheck {self.recording.gpucheck}"
+            raise NotRecorded(f"the recording ({made}) does not hold {kind} {name}: nobody asked for it then")
+        return answers[name]
+
+
+def portable(path: str) -> str:
+    """A path below this interpreter's packages or this user's home, under a name that means the same elsewhere."""
+    for name, folder in (("{purelib}", sysconfig.get_path("purelib")), ("{home}", str(Path.home()))):
+        if path.startswith(f"{folder}/"):
+            return name + path.removeprefix(folder)
+    return path

@@ -1,0 +1,235 @@
+"""Build an image: choose the base, fill the context, build, take the SBOM out, hold the size to its budget."""
+
+import io
+import os
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gpucheck.images.context import Plan, assemble
+from gpucheck.images.size import largest
+from gpucheck.images.versions import LABEL, Base, Versions, read_versions
+from gpucheck.images.wheels import ensure_wheels
+from gpucheck.lab.errors import LabError
+from gpucheck.lab.images import PROXIES, ensure_base, private_certificates, registry_answers, served
+from gpucheck.lab.system import failed, say
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+OLDEST_API = (1, 30)  # multi-stage builds with arguments before FROM: engine 17.06
+STAGE = "gpucheck/build-stage"
+SBOM = "/opt/venv/share/gpucheck/sbom.cdx.json"
+MEGABYTE = 10**6
+# Where the files for a build are served: steady, because the builder compares the URL before it uses a cached layer.
+PORTS = range(42000, 48000)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What people may say about a build. places: pip options that say where wheels are."""
+
+    base: str | None = None
+    places: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Built:
+    """An image that is there. built False: nothing had changed."""
+
+    tag: str
+    size_bytes: int
+    built: bool
+    sbom: Path
+
+
+def build(client: "DockerClient", root: Path, name: str, options: Options) -> Built:
+    """Build one variant unless an image of exactly this content is there. Raises LabError."""
+    require_api(client)
+    versions = read_versions(root)
+    plan = plan_of(client, root, versions, name, options.base)
+    folder = assemble(plan)
+    if existing(client, plan):
+        say(f"{plan.tag}: nothing has changed")
+        return Built(plan.tag, size_of(client, plan.tag), built=False, sbom=plan.sbom)
+    with files_for_build(client, plan, options) as arguments:
+        say(f"building {plan.tag} on {plan.base_image}")
+        wanted = {**plan.arguments(), **arguments, **proxies()}
+        # The stage by name first: so it is found again, and a change of gpucheck costs one small layer.
+        for target, tag in (("build", f"{STAGE}:{name}"), ("runtime", plan.tag)):
+            build_target(client, folder, target, tag, wanted, plan.labels() if target == "runtime" else {})
+    drop_dangling(client)
+    plan.sbom.write_bytes(read_file(client, plan.tag, SBOM))
+    hold_budget(client, plan)
+    return Built(plan.tag, size_of(client, plan.tag), built=True, sbom=plan.sbom)
+
+
+def require_api(client: "DockerClient") -> None:
+    """Raise LabError for an engine that cannot build these Dockerfiles."""
+    version = client.version()
+    numbers = tuple(int(part) for part in str(version["ApiVersion"]).split("."))
+    if numbers < OLDEST_API:
+        raise LabError(
+            f"the Docker engine {version.get('Version', '')} is too old: its API is {version['ApiVersion']}, and "
+            "builds in two stages need 1.30 (engine 17.06)\n"
+            "do: install a newer engine, or name another with DOCKER_HOST"
+        )
+
+
+def plan_of(client: "DockerClient", root: Path, versions: Versions, name: str, given: str | None) -> Plan:
+    """The plan with its base: the one given, the pinned one, or the stand-in where no registry answers."""
+    import docker.errors
+
+    if given is not None:
+        own = Base(name="custom", python=versions.base.python, image=given)
+        return Plan(root, versions, name, own, given, stand_in=False)
+    pinned = versions.base.image or ""
+    try:
+        client.images.get(pinned)
+    except docker.errors.ImageNotFound:
+        if not registry_answers():
+            say("no container registry answers: the base is made from Debian's archive, and tag and label say so")
+            return Plan(root, versions, name, versions.stand_in, ensure_base(client), stand_in=True)
+        pull(client, pinned)
+    return Plan(root, versions, name, versions.base, pinned, stand_in=False)
+
+
+def pull(client: "DockerClient", image: str) -> None:
+    """Pull an image by digest. Raises LabError when the registry does not have it."""
+    import docker.errors
+
+    say(f"pulling {image}")
+    name, _, digest = image.partition("@")
+    try:
+        client.images.pull(name.partition(":")[0], tag=digest)
+    except docker.errors.NotFound as error:
+        raise LabError(
+            f"the base {image} is not in its registry (any more)\n"
+            "do: put a newer digest into images/versions.yml (docker buildx imagetools inspect ubuntu:24.04), or build "
+            "on another image with --base"
+        ) from error
+    except docker.errors.DockerException as error:
+        hint = "check that the engine reaches the registry, or build on another image with --base"
+        raise LabError(failed("pulling the base", image, str(error), hint)) from error
+
+
+def existing(client: "DockerClient", plan: Plan) -> bool:
+    """Is an image of exactly this content there, with its SBOM beside it?"""
+    import docker.errors
+
+    try:
+        image = client.images.get(plan.tag)
+    except docker.errors.ImageNotFound:
+        return False
+    return image.labels.get(f"{LABEL}.fingerprint") == plan.fingerprint() and plan.sbom.exists()
+
+
+@contextmanager
+def files_for_build(client: "DockerClient", plan: Plan, options: Options) -> Iterator[dict[str, str]]:
+    """Serve wheels and a private CA to the build; yields the arguments that name them."""
+    served_folder = plan.folder.parent / f"{plan.name}.served"
+    served_folder.mkdir(exist_ok=True)
+    for old in served_folder.iterdir():
+        old.unlink()
+    bundle = private_certificates()
+    if bundle:
+        (served_folder / "ca.pem").write_bytes(bundle)
+    wheels = ensure_wheels(plan.root, plan.name, plan.base.python, list(options.places))
+    (served_folder / "wheels").symlink_to(wheels)
+    port = PORTS[zlib.crc32(str(served_folder).encode()) % len(PORTS)]
+    try:
+        with served(client, served_folder, port) as url:
+            ca = {"CA_URL": f"{url}/ca.pem"} if bundle and needs_ca(plan) else {}
+            yield {"WHEELS_URL": f"{url}/wheels/", **ca}
+    finally:
+        (served_folder / "ca.pem").unlink(missing_ok=True)
+
+
+def needs_ca(plan: Plan) -> bool:
+    """A stand-in base with a plain http archive needs none: apt checks signatures."""
+    from gpucheck.lab.archive import debian_archive, read_sources
+
+    source = debian_archive(read_sources())
+    return not plan.stand_in or source is None or source.uri.startswith("https:")
+
+
+def proxies() -> dict[str, str]:
+    """This machine's proxies; the engine keeps these few names out of an image's history by itself."""
+    return {name: value for name in PROXIES if (value := os.environ.get(name) or os.environ.get(name.upper()))}
+
+
+def build_target(
+    client: "DockerClient", folder: Path, target: str, tag: str, arguments: dict[str, str], labels: dict[str, str]
+) -> None:
+    """Build one stage with the engine's own builder. Raises LabError with the end of its output."""
+    import docker.errors
+
+    try:
+        client.images.build(
+            path=str(folder), target=target, tag=tag, buildargs=arguments, labels=labels, rm=True, forcerm=True
+        )
+    except docker.errors.BuildError as error:
+        log = "".join(str(line.get("stream", "")) for line in error.build_log)
+        hint = "check that the engine reaches its package archive; then run this again"
+        raise LabError(failed(f"building {tag}", error.msg, f"{log}\n{error.msg}", hint)) from error
+    except docker.errors.APIError as error:
+        hint = "docker info shows how the engine is"
+        raise LabError(
+            failed(f"building {tag}", "the engine refused", str(error.explanation or error), hint)
+        ) from error
+
+
+def drop_dangling(client: "DockerClient") -> None:
+    """Remove stages of ours that newer ones have replaced. Only what carries our label is looked at."""
+    client.images.prune(filters={"dangling": True, "label": LABEL})
+
+
+def read_file(client: "DockerClient", tag: str, path: str) -> bytes:
+    """A file of an image. Raises LabError."""
+    import docker.errors
+
+    container = client.containers.create(tag, labels={LABEL: "copy"})
+    try:
+        chunks, _ = container.get_archive(path)
+        with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as tar:
+            member = tar.extractfile(tar.next() or "")
+            return member.read() if member else b""
+    except docker.errors.NotFound as error:
+        raise LabError(f"{tag} holds no {path}\ndo: build it again: gpucheck image build") from error
+    finally:
+        container.remove(force=True)
+
+
+def size_of(client: "DockerClient", tag: str) -> int:
+    """Bytes of the image unpacked, its base included."""
+    return int(client.images.get(tag).attrs["Size"])
+
+
+def hold_budget(client: "DockerClient", plan: Plan) -> None:
+    """Raise LabError with the ten largest folders when the image exceeds its budget."""
+    size, budget = size_of(client, plan.tag), plan.variant.size_budget_mb * MEGABYTE
+    if size <= budget:
+        return
+    rows = "\n".join(f"  | {count / MEGABYTE:8.0f} MB  {folder}" for folder, count in folders(client, plan.tag))
+    raise LabError(
+        f"{plan.tag} has {size / MEGABYTE:.0f} MB; its budget in images/versions.yml is {budget / MEGABYTE:.0f} MB\n"
+        f"{rows}\ndo: leave out what the framework does not need, or raise size_budget_mb and say why in the commit"
+    )
+
+
+def folders(client: "DockerClient", tag: str) -> list[tuple[str, int]]:
+    """The ten folders that hold most of an image, with their bytes."""
+    words = ["du", "-x", "--block-size=1", "--max-depth=8", "/"]
+    output = client.containers.run(tag, words, remove=True, user="0", network_mode="none", labels={LABEL: "size"})
+    return largest(output.decode(errors="replace"))
+
+
+def find_plan(client: "DockerClient", root: Path, name: str, base: str | None = None) -> Plan:
+    """The plan of a variant, for who wants its tag and nothing built. Raises LookupError for an unknown variant."""
+    versions = read_versions(root)
+    versions.variant(name)
+    return plan_of(client, root, versions, name, base)

@@ -1,0 +1,115 @@
+"""The build context of an image: a folder that any builder takes, and the arguments that go with it."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+from gpucheck.images.fill import lock_path
+from gpucheck.images.versions import Base, Variant, Versions, labels, promise, tag, version_text
+from gpucheck.lab.errors import LabError
+from gpucheck.lab.model import fingerprint
+from gpucheck.lab.wheelhouse import own_wheel
+
+
+class Plan:
+    """One image about to be built. base_image: the reference in this engine."""
+
+    def __init__(
+        self, root: Path, versions: Versions, name: str, base: Base, base_image: str, *, stand_in: bool
+    ) -> None:
+        self.root, self.name = root, name
+        self.variant: Variant = versions.variant(name)
+        self.base, self.base_image, self.stand_in = base, base_image, stand_in
+        self.tag = tag(self.variant, base, stand_in)
+
+    @property
+    def folder(self) -> Path:
+        """Where the context is."""
+        return self.root / "build/images" / self.name
+
+    @property
+    def sbom(self) -> Path:
+        """Where the SBOM lies beside the image."""
+        return self.root / "build/images" / f"{self.name}.cdx.json"
+
+    def arguments(self) -> dict[str, str]:
+        """Build arguments that say what is built."""
+        return (
+            {"BASE": self.base_image, "COMPILER": " ".join(self.variant.compiler)}
+            if self.variant.compiler
+            else {"BASE": self.base_image}
+        )
+
+    def fingerprint(self) -> str:
+        """The same context on the same base is the same image."""
+        return fingerprint([self.folder, json.dumps(self.arguments(), sort_keys=True), self.tag])
+
+    def labels(self) -> dict[str, str]:
+        """Every label of the image; what differs from build to build is taken from the checkout, not from the clock."""
+        wheel = next(self.folder.glob("gpucheck-*.whl"))
+        build = {"gpucheck": wheel.name.split("-")[1], "fingerprint": self.fingerprint(), **commit(self.root)}
+        return labels(self.name, self.variant, self.base, stand_in=self.stand_in, build=build)
+
+
+def commit(root: Path) -> dict[str, str]:
+    """Revision, its date and the origin of the checkout, as far as git knows them."""
+    asked = {
+        "revision": ("log", "-1", "--format=%H"),
+        "created": ("log", "-1", "--format=%cI"),
+        "source": ("config", "--get", "remote.origin.url"),
+    }
+    found = {}
+    for key, words in asked.items():
+        try:
+            done = subprocess.run(["git", "-C", str(root), *words], check=False, capture_output=True, text=True)
+        except OSError:
+            return {}
+        value = done.stdout.strip()
+        # An origin that is a path or holds a login is nobody else's business.
+        if done.returncode == 0 and value and (key != "source" or (value.startswith("https://") and "@" not in value)):
+            found[key] = value
+    return found
+
+
+def assemble(plan: Plan) -> Path:
+    """Write the context: Dockerfile, scripts, lock, promise and gpucheck's wheel. Raises LabError without a lock."""
+    variant, root = plan.variant, plan.root
+    lock = lock_path(root, plan.name)
+    if not variant.filled.locked or not lock.exists():
+        raise LabError(
+            f"{plan.name} has no lock ({lock.relative_to(root)}): the wheels of {variant.framework} "
+            f"{version_text(variant)} are in the sub-index {variant.filled.index} of the framework's own wheel index, "
+            "which did not answer when the locks were made\n"
+            "do: gpucheck image versions --update --index URL (or --find-links DIR) where it answers, then build again"
+        )
+    cache = root / ".cache/images"
+    cache.mkdir(parents=True, exist_ok=True)
+    wheel = own_wheel(root, cache)
+    shutil.rmtree(plan.folder, ignore_errors=True)
+    build = plan.folder / "build"
+    build.mkdir(parents=True)
+    # The lab's scripts: trusting a private CA for one step, and apt without leftovers, are the same there.
+    for script in (root / "images/lab/build/with-ca", root / "images/lab/build/apt-install"):
+        shutil.copy(script, build)
+    for script in (root / "images/common").iterdir():
+        shutil.copy(script, build)
+    shutil.copy(root / "images" / variant.framework / "Dockerfile", plan.folder)
+    shutil.copy(lock, plan.folder / "requirements.txt")
+    shutil.copy(lock_path(root, "tools"), plan.folder / "tools.txt")
+    shutil.copy(wheel, plan.folder)
+    text = json.dumps(promise(plan.name, variant, plan.base, stand_in=plan.stand_in), indent=1)
+    (plan.folder / "image.json").write_text(text + "\n", encoding="utf-8")
+    for path in (plan.folder, *plan.folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() or path.parent == build else 0o644)
+    return plan.folder
+
+
+def command_line(plan: Plan, arguments: dict[str, str]) -> list[str]:
+    """The plain `docker build` (or podman, or buildx) that makes the same image from the context."""
+    words = ["docker", "build", "--tag", plan.tag]
+    for key, value in arguments.items():
+        words += ["--build-arg", f"{key}={value}"]
+    for key, value in sorted(plan.labels().items()):
+        words += ["--label", f"{key}={value}"]
+    return [*words, str(plan.folder)]

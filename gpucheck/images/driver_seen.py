@@ -1,0 +1,193 @@
+"""Is a GPU seen from inside this container, and if not, whose fault is it and what is to be done? Pure."""
+
+from typing import Any
+
+from packaging.version import InvalidVersion, Version
+
+from gpucheck.images._finding import finding
+from gpucheck.images.probe import Promise, Values
+from gpucheck.knowledge import code_runs
+from gpucheck.model import Finding, NvmlFailure, NvmlReading, Verdict
+
+WANTED = "a GPU and its driver"
+GIVE = "docker run --gpus all, podman run --device nvidia.com/gpu=all, or nvidia.com/gpu in the pod's limits"
+TOOLKIT = (
+    f"start it with GPUs ({GIVE}); if the engine then knows no GPUs, it lacks NVIDIA's container toolkit: "
+    "make provision INVENTORY=... installs it on the host"
+)
+RESTART = (
+    "restart the container; for good: start containers through CDI, or give runc's cgroups their devices "
+    "(make provision sets CDI up)"
+)
+LIBRARY_NOT_FOUND, MISMATCH = 12, 18
+HIDDEN = ("void", "none", "")
+
+
+def judge_driver(values: Values) -> tuple[Finding, ...]:
+    """The finding about driver and GPUs, and one more for GPUs that this build has no code for."""
+    promise = values.promise if isinstance(values.promise, Promise) else None
+    if promise is not None and promise.cuda is None:
+        return (_cpu_image(values, promise),)
+    if isinstance(values.nvml, NvmlFailure):
+        return (_unseen(values, values.nvml),)
+    return (_seen(values, values.nvml, promise), *_code(values.nvml, promise))
+
+
+def _finding(verdict: Verdict, seen: str, **more: Any) -> Finding:
+    return finding(verdict, seen, more.pop("wanted", WANTED), **more)
+
+
+def _cpu_image(values: Values, promise: Promise) -> Finding:
+    gpus = len(values.nvml.gpus) if isinstance(values.nvml, NvmlReading) else 0
+    if gpus:
+        return _finding(
+            Verdict.WARN,
+            f"{gpus} GPUs, and a CPU build of {promise.framework}",
+            wanted="a CUDA build where there are GPUs",
+            why="a CPU build uses no GPU, whatever the container is given",
+            fix=f"run a CUDA variant of the {promise.framework} image (docs/images.md has the table)",
+        )
+    why = f"a CPU build of {promise.framework} uses no GPU, so none is looked for"
+    return _finding(Verdict.SKIP, "no GPU", wanted="no GPU", why=why)
+
+
+def _seen(values: Values, nvml: NvmlReading, promise: Promise | None) -> Finding:
+    """NVML answers: is what it shows also usable?"""
+    names = [gpu.name or "GPU" for gpu in nvml.gpus]
+    count = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no GPU"
+    seen = f"{count}, driver {nvml.driver_version}"
+    hidden = values.environment.get("CUDA_VISIBLE_DEVICES")
+    floor = promise.driver_floor if promise else None
+    if values.own.device in ("EPERM", "EACCES"):
+        return _lost(values.own.device or "")
+    if not names:
+        return _finding(
+            Verdict.UNKNOWN,
+            seen,
+            why="the driver answers and shows no GPU to this container",
+            fix=f"start it with {GIVE}",
+        )
+    if floor and _older(nvml.driver_version, floor):
+        return _finding(
+            Verdict.FAIL,
+            seen,
+            wanted=f"driver {floor} or newer",
+            cause="library-mismatch",
+            why=f"the host's driver is older than what CUDA {promise.cuda if promise else ''} of this image runs on",
+            fix="install a newer driver on the host, or run a variant with an older CUDA: docs/images.md has the table",
+        )
+    if hidden is not None and hidden.strip() in ("", "-1", "NoDevFiles"):
+        return _finding(
+            Verdict.WARN,
+            f"{seen}; CUDA_VISIBLE_DEVICES={hidden!r} hides all of them",
+            cause="leftover-environment",
+            why="CUDA programs see only the GPUs that CUDA_VISIBLE_DEVICES names",
+            fix="start the container without CUDA_VISIBLE_DEVICES",
+        )
+    if not values.libcuda and not values.simulated:
+        capabilities = values.environment.get("NVIDIA_DRIVER_CAPABILITIES", "not set")
+        return _finding(
+            Verdict.FAIL,
+            f"{seen}; libcuda.so.1 is not there",
+            why=f"the toolkit gave the container NVML and no CUDA driver (NVIDIA_DRIVER_CAPABILITIES={capabilities})",
+            fix="start it with -e NVIDIA_DRIVER_CAPABILITIES=compute,utility",
+        )
+    return _finding(Verdict.PASS, seen, evidence=(f"nvmlSystemGetDriverVersion: {nvml.driver_version}",))
+
+
+def _code(nvml: NvmlReading, promise: Promise | None) -> tuple[Finding, ...]:
+    """GPUs that this build holds no machine code for; PTX of the newest serves what is newer still."""
+    archs = tuple(int(name.partition("_")[2]) for name in promise.code) if promise else ()
+    if promise is None or not archs:
+        return ()
+    ptx = max((int(name[8:]) for name in promise.code if name.startswith("compute_")), default=None)
+    without = [
+        gpu
+        for gpu in nvml.gpus
+        if gpu.compute_capability is not None
+        and not code_runs(gpu.compute_capability, archs)
+        and not (ptx and Version(f"{ptx // 10}.{ptx % 10}") < Version(gpu.compute_capability) < Version("10.0"))
+    ]
+    return tuple(
+        _finding(
+            Verdict.FAIL,
+            f"{gpu.name}, compute capability {gpu.compute_capability}",
+            subject=f"gpu:{gpu.pci_bus_id}",
+            wanted=f"one of {' '.join(promise.code)}",
+            cause="arch-not-in-build",
+            why=f"{promise.framework} {promise.version} ({promise.build}) has no code for it: 'no kernel image'",
+            fix="run the variant that serves this GPU's generation: docs/images.md has the table (Pascal: torch-cu126)",
+        )
+        for gpu in without
+    )
+
+
+def _unseen(values: Values, failure: NvmlFailure) -> Finding:
+    """NVML does not answer: who keeps the GPU from this container?"""
+    visible = values.environment.get("NVIDIA_VISIBLE_DEVICES")
+    evidence = (
+        f"{failure.call}: {failure.code} {failure.name} {failure.detail}".rstrip(),
+        f"/dev/nvidiactl: {values.own.device or 'not there'}",
+        f"driver loaded on the host: {values.driver.loaded_version or 'none'}",
+        f"NVIDIA GPUs on the PCI bus: {values.gpus_on_pci}",
+    )
+    host = f"the host has driver {values.driver.loaded_version}"
+    if values.own.device in ("EPERM", "EACCES"):
+        return _lost(values.own.device or "", evidence)
+    if visible is not None and visible.strip() in HIDDEN and values.driver.loaded_version:
+        return _finding(
+            Verdict.UNKNOWN,
+            f"no GPU: NVIDIA_VISIBLE_DEVICES={visible!r} hides them",
+            cause="leftover-environment",
+            why=f"{host}, and the container asks for none of its GPUs",
+            fix="start the container without setting NVIDIA_VISIBLE_DEVICES; the image asks for all",
+            evidence=evidence,
+        )
+    if failure.code == MISMATCH:
+        why = "the driver's libraries in the container are not of the loaded kernel module's version"
+        fix = "the host's driver was upgraded without a reboot: reboot the host, then start the container again"
+        return _finding(Verdict.FAIL, failure.name, cause="driver-mismatch", why=why, fix=fix, evidence=evidence)
+    if values.own.device == "open" and failure.code == LIBRARY_NOT_FOUND:
+        why = "the container has the device files and not the driver's libraries: it was started with --device alone"
+        return _finding(Verdict.UNKNOWN, "device files without libraries", why=why, fix=TOOLKIT, evidence=evidence)
+    if values.driver.loaded_version and values.own.device is None:
+        why = f"{host}, and this container was given no GPU: started without GPUs, or the toolkit is missing"
+        return _finding(Verdict.UNKNOWN, "no GPU in this container", why=why, fix=TOOLKIT, evidence=evidence)
+    if values.driver.loaded_version:
+        why = f"{host}, and NVML does not answer: {failure.name}"
+        fix = "on the host: nvidia-smi, dmesg, and gpucheck verify --only driver"
+        return _finding(Verdict.FAIL, failure.name, cause="wedged-driver", why=why, fix=fix, evidence=evidence)
+    if values.gpus_on_pci:
+        return _finding(
+            Verdict.FAIL,
+            f"{values.gpus_on_pci} GPUs on the PCI bus, no driver",
+            cause="nouveau-loaded" if values.driver.nouveau_loaded else "driver-not-loaded",
+            why="the host has no NVIDIA kernel module loaded; an image cannot bring one",
+            fix="install the driver on the host: make provision INVENTORY=...",
+            evidence=evidence,
+        )
+    return _finding(
+        Verdict.UNKNOWN,
+        "no GPU in this machine, no driver",
+        why="the host shows no NVIDIA GPU and no driver, so only what needs neither was tested",
+        fix="run the image on a GPU host, or take a CPU variant here",
+        evidence=evidence,
+    )
+
+
+def _lost(error: str, evidence: tuple[str, ...] = ()) -> Finding:
+    return _finding(
+        Verdict.FAIL,
+        f"/dev/nvidiactl is there and cannot be opened: {error}",
+        cause="gpu-lost",
+        why="the container lost its GPUs since it started (systemctl daemon-reload on the host rewrites device rights)",
+        fix=RESTART,
+        evidence=evidence,
+    )
+
+
+def _older(version: str, floor: str) -> bool:
+    try:
+        return Version(version) < Version(floor)
+    except InvalidVersion:
+        return False

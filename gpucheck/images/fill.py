@@ -1,0 +1,162 @@
+"""Fill images/versions.yml from the stack resolver and from the locks, and say where the file is out of step."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import yaml
+from packaging.requirements import Requirement
+
+from gpucheck.images.versions import FILE, Filled, Variant, Versions, VersionsError
+from gpucheck.knowledge import tables
+from gpucheck.stack import Refusal, UnknownInput, resolve
+from gpucheck.stack.types import StackSet
+from gpucheck.stack.wish import Wish
+
+LOCKS = "images/locks"
+# No GPU limits a CPU build, and the resolver asks for one: any that every driver branch knows will do.
+ANY_GPU = "Tesla T4"
+# Library -> the wheels that carry it: those of CUDA 13 lost the suffix of their CUDA major where it was unique.
+CARRIERS = {
+    "cuda": ("nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12"),
+    "cudnn": ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"),
+    "nccl": ("nvidia-nccl-cu13", "nvidia-nccl-cu12"),
+}
+
+
+def lock_path(root: Path, name: str) -> Path:
+    """Where a variant's exact requirements are."""
+    return root / LOCKS / f"{name}.txt"
+
+
+def read_lock(path: Path) -> dict[str, str]:
+    """Distribution -> exact version; empty where there is no lock. Raises VersionsError for an inexact requirement."""
+    found = {}
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    for line in re.sub(r"\\\n", " ", text).splitlines():
+        words = line.partition("--hash")[0].strip()
+        if not words or words.startswith("#"):
+            continue
+        requirement = Requirement(words)
+        specifiers = list(requirement.specifier)
+        if len(specifiers) != 1 or specifiers[0].operator != "==":
+            raise VersionsError(f"{path}: {words!r} is not exact. Make it anew: gpucheck image versions --update")
+        found[requirement.name] = specifiers[0].version
+    return found
+
+
+def fill(versions: Versions, root: Path) -> Versions:
+    """The same rows with what the resolver and the locks say today. Raises VersionsError naming a row without a set."""
+    filled = {name: fill_one(name, row, versions.base.os or "", root) for name, row in versions.variants.items()}
+    return msgspec.structs.replace(versions, variants=filled)
+
+
+def fill_one(name: str, row: Variant, os: str, root: Path) -> Variant:
+    """One row. Raises VersionsError."""
+    wish = msgspec.convert({row.framework: row.wish.version}, Wish)
+    try:
+        answer = resolve(row.wish.gpus or (ANY_GPU,), os, "x86_64", wish)
+    except UnknownInput as error:
+        raise VersionsError(f"{FILE}: {name}: {error}") from error
+    if isinstance(answer, Refusal):
+        conflict = answer.conflicts[0]
+        raise VersionsError(f"{FILE}: {name}: no set exists: {conflict.because}. Try: {conflict.try_}")
+    locked = read_lock(lock_path(root, name))
+    filled = _torch(name, answer) if row.framework == "torch" else _tensorflow(name, answer, cpu=not row.wish.gpus)
+    carried = filled.cuda is not None
+    found = {part: next((locked[w] for w in CARRIERS[part] if w in locked), None) for part in CARRIERS if carried}
+    if found.get("cuda"):
+        found["cuda"] = ".".join(str(found["cuda"]).split(".")[:2])
+    changes = {part: value for part, value in found.items() if value}
+    return msgspec.structs.replace(row, filled=msgspec.structs.replace(filled, locked=bool(locked), **changes))
+
+
+def _torch(name: str, answer: StackSet) -> Filled:
+    choice = answer.torch
+    if choice is None:
+        raise VersionsError(
+            f"{FILE}: {name}: the resolver found no torch for these GPUs. Ask it: gpucheck stack resolve"
+        )
+    release = next(r for r in tables.torch().releases if r.version == choice.version)
+    build = next((b for b in release.builds if b.build == choice.build), None)
+    arm = release.aarch64.build == choice.build
+    minor = ".".join(choice.cuda.split(".")[:2]) if choice.cuda else None
+    return Filled(
+        version=choice.version,
+        build=choice.build,
+        index="pypi" if choice.origin == "pypi" else choice.build,
+        python=choice.python,
+        platforms=("linux/amd64", "linux/arm64") if arm else ("linux/amd64",),
+        locked=False,
+        built_for=minor,
+        cuda=minor,
+        cudnn=choice.cudnn,
+        nccl=choice.nccl,
+        driver_floor=build.min_driver if build else None,
+        code=tuple(f"sm_{arch}" for arch in build.archs or ()) if build else (),
+    )
+
+
+def _tensorflow(name: str, answer: StackSet, *, cpu: bool) -> Filled:
+    choice = answer.tensorflow
+    if choice is None:
+        raise VersionsError(
+            f"{FILE}: {name}: the resolver found no TensorFlow for these GPUs. Ask it: gpucheck stack resolve"
+        )
+    release = next(r for r in tables.tensorflow().releases if r.version == choice.version)
+    minor = ".".join((release.cuda or "").split(".")[:2])
+    # One wheel for both: built with CUDA, and it runs on CPU where no CUDA library is beside it. On arm it is CPU only.
+    return Filled(
+        version=choice.version,
+        build="cpu" if cpu else "cuda",
+        index="pypi",
+        python=choice.python,
+        platforms=("linux/amd64", "linux/arm64") if cpu else ("linux/amd64",),
+        locked=False,
+        built_for=minor,
+        cuda=None if cpu else minor,
+        driver_floor=None if cpu else release.min_driver,
+        code=() if cpu else release.archs or (),
+        constraints=() if cpu else choice.constraints,
+    )
+
+
+def out_of_step(versions: Versions, root: Path) -> list[str]:
+    """Each value that the resolver or the lock would fill differently, as ``variant: key: has X, wants Y``."""
+    wanted = fill(versions, root)
+    found = []
+    for name, row in versions.variants.items():
+        fresh = wanted.variants[name].filled
+        for key in Filled.__struct_fields__:
+            has, want = getattr(row.filled, key), getattr(fresh, key)
+            if has != want:
+                found.append(f"{name}: {key}: {FILE} has {_words(has)}, the resolver and the lock say {_words(want)}")
+    return found
+
+
+def _words(value: object) -> str:
+    return (
+        " ".join(map(str, value)) or "nothing"
+        if isinstance(value, tuple)
+        else "nothing"
+        if value is None
+        else str(value)
+    )
+
+
+def to_text(versions: Versions, old: str) -> str:
+    """The file's text: the comment that the old text begins with, then every value that is one."""
+    comment = "".join(line for line in old.splitlines(keepends=True)[: _comment_lines(old)])
+    plain = msgspec.to_builtins(versions)
+    parts = [plain["base"], plain["stand_in"]]
+    for row in plain["variants"].values():
+        parts += [row, row["wish"], row["filled"]]
+    for part in parts:
+        for key in [key for key, value in part.items() if value is None or value in ([], ())]:
+            del part[key]
+    return comment + yaml.safe_dump(plain, sort_keys=False, width=120, allow_unicode=True)
+
+
+def _comment_lines(text: str) -> int:
+    lines = text.splitlines()
+    return next((index for index, line in enumerate(lines) if not line.startswith("#")), len(lines))

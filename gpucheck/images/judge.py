@@ -1,0 +1,183 @@
+"""Judge an image from the inside: is everything that it promises there, and is a GPU seen, or why not? Pure."""
+
+from collections.abc import Iterator
+
+from packaging.version import InvalidVersion, Version
+
+from gpucheck.images._finding import finding
+from gpucheck.images.driver_seen import judge_driver
+from gpucheck.images.probe import SHM, Library, Promise, Values
+from gpucheck.model import Finding, NvmlReading, Verdict
+
+PARTS = {"cuda": "CUDA runtime", "cudnn": "cuDNN", "nccl": "NCCL"}
+MIB = 2**20
+DOCKER_DEFAULT_SHM = 64 * MIB
+ROOMY_SHM = 1024 * MIB
+ROOM = "start the container with --shm-size 8g, or with --ipc=host"
+AGAIN = "pull or build the image again; gpucheck image says whether it is whole"
+
+
+def judge(values: Values, *, quick: bool) -> Iterator[Finding]:
+    """All findings. quick: only what can change while a container runs."""
+    if not quick:
+        yield from _framework(values)
+        yield from _libraries(values)
+        yield from _search_path(values.environment)
+        yield from _full(values)
+    yield from judge_driver(values)
+    yield _shm(values)
+
+
+def _framework(values: Values) -> Iterator[Finding]:
+    promise = values.promise
+    have = {wheel.name: wheel.version for wheel in values.wheels}
+    if isinstance(promise, str):
+        yield finding(
+            Verdict.UNKNOWN, promise, "the image's promise", why="what the image promises cannot be read", fix=AGAIN
+        )
+        return
+    if promise is None:
+        names = ", ".join(f"{name} {version}" for name, version in have.items()) or "no framework"
+        why = "this environment is no image of gpucheck's, so there is no promise to compare with"
+        yield finding(Verdict.SKIP, names, "an image of gpucheck's", why=why)
+        return
+    seen = have.get(promise.framework)
+    wanted = f"{promise.framework} {promise.version} ({promise.build})"
+    built = f", built for CUDA {promise.built_for}" if promise.built_for else ""
+    if seen is not None and _same(seen.partition("+")[0], promise.version):
+        yield finding(Verdict.PASS, f"{promise.framework} {seen}{built}", wanted)
+        return
+    yield finding(
+        Verdict.FAIL,
+        f"{promise.framework} {seen or 'not installed'}",
+        wanted,
+        cause="library-mismatch",
+        why="the image was changed after it had been tested",
+        fix=f"leave {promise.framework} as the image brings it, or take the variant with the version you need; {AGAIN}",
+    )
+
+
+def _libraries(values: Values) -> Iterator[Finding]:
+    promise, own = values.promise, values.own
+    if not isinstance(promise, Promise):
+        return
+    if own.error is not None:
+        yield finding(
+            Verdict.UNKNOWN,
+            f"self-report of the CUDA libraries: {own.error}",
+            "an answer",
+            why="the process that asked the libraries for their versions ended or hung",
+            fix="python -m gpucheck.images.selfreport shows the whole error",
+        )
+        return
+    for part, words in PARTS.items():
+        wanted = getattr(promise, part)
+        found = own.libraries.get(part)
+        if wanted is None and found is None:
+            continue
+        yield _library(words, part, wanted, found)
+
+
+def _library(words: str, part: str, wanted: str | None, found: Library | None) -> Finding:
+    """One CUDA library: promised or not, there or not, once, and of the promised version by its own word."""
+    paths = found.paths if found else ()
+    asked = f"{words} {wanted}" if wanted else f"no {words}"
+    if found is None:
+        why, seen = "the image lacks a library that its framework needs", "not there"
+    elif found.error is not None:
+        why, seen = "the library does not load", found.error
+    elif len(paths) > 1:
+        why, seen = "two copies fight over which is loaded", f"{len(paths)} copies"
+    elif wanted is None or not _same(found.version or "", wanted, parts=2 if part == "cuda" else 3):
+        why, seen = "another version than the one the framework was tested with", str(found.version)
+    else:
+        return finding(Verdict.PASS, f"{words} {found.version}, by its own word", asked, evidence=paths)
+    fix = f"take the packages out that were added to the image; {AGAIN}"
+    return finding(Verdict.FAIL, f"{words}: {seen}", asked, cause="library-mismatch", why=why, fix=fix, evidence=paths)
+
+
+def _same(one: str, other: str, parts: int = 3) -> bool:
+    """Equal releases, as far as libraries count: cuDNN's fourth number is its package's."""
+    try:
+        return Version(one).release[:parts] == Version(other).release[:parts]
+    except InvalidVersion:
+        return False
+
+
+def _search_path(environment: dict[str, str]) -> Iterator[Finding]:
+    path = environment.get("LD_LIBRARY_PATH")
+    if path:
+        yield finding(
+            Verdict.WARN,
+            f"LD_LIBRARY_PATH={path}",
+            "not set",
+            cause="leftover-environment",
+            why="libraries in these folders stand before those that the framework was tested with",
+            fix="start the container without LD_LIBRARY_PATH; the wheels find their own libraries",
+        )
+
+
+def _full(values: Values) -> Iterator[Finding]:
+    """What the framework says once imported, against the promise: TensorFlow's published images failed here."""
+    promise, told = values.promise, values.full
+    if told is None or not isinstance(promise, Promise):
+        return
+    if "error" in told:
+        yield finding(
+            Verdict.FAIL,
+            f"import {promise.framework}: {told['error']}",
+            "it imports",
+            why="the framework does not import in this container",
+            fix=f"python -c 'import {promise.framework}' shows the whole error; {AGAIN}",
+        )
+        return
+    wrong = [
+        f"{key} {told.get(key)}, promised {want}" for key, want in _wanted(promise) if not _agrees(told.get(key), want)
+    ]
+    seen = ", ".join(f"{key} {told[key]}" for key in ("version", "cuda", "cudnn", "nccl") if told.get(key))
+    if not wrong:
+        yield finding(Verdict.PASS, f"{promise.framework} says of itself: {seen}", "as promised")
+        return
+    yield finding(
+        Verdict.FAIL,
+        f"{promise.framework} says of itself: {'; '.join(wrong)}",
+        "as promised",
+        cause="library-mismatch",
+        why="the framework was built for other libraries than the image carries",
+        fix=AGAIN,
+    )
+
+
+def _wanted(promise: Promise) -> Iterator[tuple[str, str]]:
+    yield "version", promise.version
+    if promise.cuda is None:
+        return
+    pairs = (("cuda", promise.built_for), ("cudnn", promise.cudnn), ("nccl", promise.nccl))
+    # TensorFlow tells CUDA by minor and cuDNN by major alone, and links NCCL without naming it.
+    yield from ((key, want) for key, want in pairs if want and (key != "nccl" or promise.framework == "torch"))
+
+
+def _agrees(told: object, want: str) -> bool:
+    """Equal as far as both go: TensorFlow's ``9`` agrees with cuDNN 9.10.2."""
+    if told is None:
+        return False
+    try:
+        one, other = Version(str(told)).release, Version(want).release
+    except InvalidVersion:
+        return False
+    shared = min(len(one), len(other), 3)
+    return one[:shared] == other[:shared]
+
+
+def _shm(values: Values) -> Finding:
+    size = values.shm_bytes
+    gpus = len(values.nvml.gpus) if isinstance(values.nvml, NvmlReading) else 0
+    seen = f"no {SHM}" if size is None else f"{SHM} {size / MIB:.0f} MiB"
+    wanted = f"{ROOMY_SHM / MIB:.0f} MiB or more for several ranks"
+    if size is not None and size >= ROOMY_SHM:
+        return finding(Verdict.PASS, seen, wanted)
+    if size is not None and size >= DOCKER_DEFAULT_SHM and gpus < 2:
+        why = f"enough for one process; for several ranks or DataLoader workers {ROOM}"
+        return finding(Verdict.SKIP, seen, wanted, why=why)
+    why = "NCCL and DataLoader workers keep their buffers there and die with 'Bus error' or 'No space left on device'"
+    return finding(Verdict.WARN, seen, wanted, cause="shm-too-small", why=why, fix=ROOM)

@@ -1,0 +1,72 @@
+"""Locks of the images: every Python package at one exact version, with its hashes where the index is the public one."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from gpucheck.images.fill import lock_path
+from gpucheck.images.versions import Variant, Versions
+from gpucheck.lab.errors import LabError
+from gpucheck.lab.system import run, say
+
+TOOLS = "cyclonedx-bom"
+# torch's wheel names numpy as optional, and training data without it is no training.
+BESIDE = {"torch": ("numpy",), "tensorflow": ()}
+# The stand-in base has this one, the pinned base a newer one.
+OLDEST_PYTHON = "3.11"
+HINT = "name the index that has the wheels with --index URL, or a folder of them with --find-links DIR"
+
+
+def requirements(row: Variant) -> list[str]:
+    """What a variant asks for beside what gpucheck needs."""
+    filled = row.filled
+    extra = "[and-cuda]" if filled.build == "cuda" else ""
+    local = "" if filled.index == "pypi" else f"+{filled.build}"
+    return [f"{row.framework}{extra}=={filled.version}{local}", *BESIDE[row.framework], *filled.constraints]
+
+
+def constraints(root: Path, row: Variant) -> list[str]:
+    """The versions that are tested together, without the framework itself: each image has its own."""
+    lines = (root / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if not line.startswith(f"{row.framework}==")]
+
+
+def make_locks(versions: Versions, root: Path, places: list[str]) -> None:
+    """Make every lock anew. places: options of the package index. A lock that cannot be made is said and stays."""
+    tools = ["--generate-hashes", *places]
+    compile_lock([TOOLS], [], root, lock_path(root, "tools"), tools, project=False)
+    for name, row in versions.variants.items():
+        hashes = ["--generate-hashes"] if row.filled.index == "pypi" else []
+        try:
+            compile_lock(requirements(row), constraints(root, row), root, lock_path(root, name), [*hashes, *places])
+        except LabError as error:
+            state = "stays as it is" if lock_path(root, name).exists() else "is not made: it cannot be built here"
+            say(f"the lock of {name} {state}\n{error.message}")
+
+
+def compile_lock(
+    wanted: list[str], limits: list[str], root: Path, target: Path, options: list[str], *, project: bool = True
+) -> None:
+    """Resolve with uv for the Pythons of both bases, on every platform. Raises LabError with what uv says."""
+    with tempfile.TemporaryDirectory(prefix="gpucheck-lock-") as folder:
+        asked, held, made = (Path(folder, name) for name in ("asked.in", "held.txt", "made.txt"))
+        asked.write_text("\n".join(wanted) + "\n", encoding="utf-8")
+        held.write_text("\n".join(limits) + "\n", encoding="utf-8")
+        sources = [root / "pyproject.toml", asked] if project else [asked]
+        words: list[str | Path] = [sys.executable, "-m", "uv", "pip", "compile", "--quiet", *sources]
+        words += [
+            "--constraint",
+            held,
+            "--universal",
+            "--python-version",
+            OLDEST_PYTHON,
+            "--no-header",
+            "--no-annotate",
+        ]
+        run(
+            [*words, *options, "--output-file", made],
+            what=f"locking {target.stem}",
+            hint=HINT,
+        )
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(made.read_text(encoding="utf-8"), encoding="utf-8")

@@ -1,0 +1,56 @@
+"""The tables of docs/images.md, made from the versions file; a test holds the page to them."""
+
+from gpucheck.images.versions import Versions, tag
+from gpucheck.knowledge import code_runs
+from gpucheck.knowledge.gpus import gpu_table
+
+PAGE = "docs/images.md"
+BEGIN, END = "<!-- variants: made by `gpucheck image versions --update` -->", "<!-- end of variants -->"
+
+
+def table(versions: Versions) -> str:
+    """One row a variant, in Markdown."""
+    head = ["variant", "framework", "CUDA", "cuDNN", "NCCL", "driver", "serves", "platforms", "budget", "tag"]
+    rows = []
+    for name, row in versions.variants.items():
+        filled = row.filled
+        built = f" (built for {filled.built_for})" if filled.cuda and filled.built_for != filled.cuda else ""
+        rows.append(
+            [
+                name,
+                f"{row.framework} {filled.version}",
+                f"{filled.cuda}{built}" if filled.cuda else "none",
+                filled.cudnn or "none",
+                filled.nccl or "none",
+                f"{filled.driver_floor} or newer" if filled.driver_floor else "none needed",
+                served(filled.code),
+                ", ".join(platform.removeprefix("linux/") for platform in filled.platforms),
+                f"{row.size_budget_mb / 1000:.1f} GB",
+                f"`{tag(row, versions.base, stand_in=False)}`",
+            ]
+        )
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def served(code: tuple[str, ...]) -> str:
+    """The GPU generations that a build holds machine code for, oldest first."""
+    archs = tuple(int(name.partition("_")[2]) for name in code)
+    found = sorted(
+        {
+            (gpu.compute_capability, gpu.architecture)
+            for gpu in gpu_table().gpus
+            if code_runs(gpu.compute_capability, archs)
+        }
+    )
+    names = dict.fromkeys(name for _, name in sorted(found, key=lambda row: tuple(map(int, row[0].split(".")))))
+    return ", ".join(names) or "no GPU"
+
+
+def fill_page(text: str, versions: Versions) -> str:
+    """The page with its table made anew. Raises ValueError when the page has lost its marks."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"{PAGE} has no lines {BEGIN!r} and {END!r}. Put them around the table.")
+    return f"{before}{BEGIN}\n\n{table(versions)}\n{END}{after}"

@@ -1,0 +1,180 @@
+"""Read what `gpucheck image` judges: the promise, the libraries, the driver, the container around this process."""
+
+import ctypes.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpucheck.checks._wheels import Wheel, read_wheels
+from gpucheck.model import DriverState, Host, NvmlFailure, NvmlReading
+
+SECONDS = 20.0
+PROMISE = "share/gpucheck/image.json"
+SHM = "/dev/shm"  # noqa: S108 - its size is read, nothing is written
+VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
+
+
+class Library(msgspec.Struct, frozen=True, kw_only=True):
+    """A CUDA library beside the framework. version: what it answers itself; error: why it does not."""
+
+    paths: tuple[str, ...]
+    version: str | None = None
+    error: str | None = None
+
+
+class SelfReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The child's answer: library by part (cuda, cudnn, nccl).
+
+    device: /dev/nvidiactl: ``open``, an errno's name, None where it is not there.
+    """
+
+    device: str | None = None
+    libraries: dict[str, Library] = msgspec.field(default_factory=dict)
+    error: str | None = None
+
+
+class Promise(msgspec.Struct, frozen=True, kw_only=True):
+    """image.json of the image that this process runs in."""
+
+    variant: str
+    framework: str
+    version: str
+    build: str
+    python: str
+    base: str
+    stand_in_base: bool = False
+    built_for: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+    driver_floor: str | None = None
+    code: tuple[str, ...] = ()
+
+
+class Values(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that was read. promise None: this is no image of ours; a string: why its promise cannot be read.
+
+    shm_bytes None: there is no /dev/shm. gpus_on_pci: NVIDIA GPUs that the kernel of this machine shows.
+    full: what the framework says of itself after it was imported, None where it was not asked.
+    """
+
+    promise: Promise | str | None
+    wheels: tuple[Wheel, ...]
+    wheel_versions: dict[str, str]
+    own: SelfReport
+    nvml: NvmlReading | NvmlFailure
+    driver: DriverState
+    gpus_on_pci: int
+    environment: dict[str, str]
+    libcuda: bool
+    shm_bytes: int | None
+    arch: str
+    container: str | None
+    simulated: bool = False
+    full: dict[str, Any] | None = None
+
+
+def read(host: Host, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)) -> Values:
+    """Ask everything once. quick leaves the libraries out; full imports the framework, which takes seconds."""
+    wheels, versions = read_wheels(host)
+    promise = read_promise(prefix / PROMISE)
+    system = host.system()
+    return Values(
+        promise=promise,
+        wheels=wheels,
+        wheel_versions=versions,
+        own=ask_libraries(quick=quick),
+        nvml=host.nvml(),
+        driver=host.driver(),
+        gpus_on_pci=sum(device.is_nvidia_gpu for device in host.pci()),
+        environment={name: os.environ[name] for name in VARIABLES if name in os.environ},
+        libcuda=ctypes.util.find_library("cuda") is not None,
+        shm_bytes=shm_size(SHM),
+        arch=system.arch,
+        container=system.container,
+        simulated=host.simulation() is not None,
+        full=ask_framework(promise.framework) if full and isinstance(promise, Promise) else None,
+    )
+
+
+def read_promise(path: Path) -> Promise | str | None:
+    """What the image promises; None outside an image of ours."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Promise)
+    except FileNotFoundError:
+        return None
+    except (OSError, msgspec.DecodeError) as error:
+        return f"{path}: {error}"
+
+
+def shm_size(path: str) -> int | None:
+    """Bytes of the shared memory mount, None where there is none."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return None
+    return found.f_blocks * found.f_frsize
+
+
+def ask_libraries(*, quick: bool, seconds: float = SECONDS) -> SelfReport:
+    """The self-report, from a child with a deadline. quick: the device file alone, no library is loaded."""
+    options = ["--quick"] if quick else []
+    answer = _child([sys.executable, "-m", "gpucheck.images.selfreport", *options], seconds)
+    if isinstance(answer, str):
+        return SelfReport(error=answer)
+    try:
+        return msgspec.json.decode(answer, type=SelfReport)
+    except msgspec.DecodeError as error:
+        return SelfReport(error=f"unreadable answer: {error}")
+
+
+# What each framework says of itself once it is imported; versions in the shape that the libraries' self-report has.
+FULL = {
+    "torch": """
+import json, torch
+def words(code): return f"{code // 10000}.{code % 10000 // 100}.{code % 100}" if code else None
+nccl = torch.cuda.nccl.version() if torch.version.cuda else None
+print(json.dumps({"version": torch.__version__, "cuda": torch.version.cuda,
+    "cudnn": words(torch.backends.cudnn.version()),
+    "nccl": ".".join(map(str, nccl)) if nccl else None, "gpus": torch.cuda.device_count()}))
+""",
+    "tensorflow": """
+import json, os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+import tensorflow as tf
+info = tf.sysconfig.get_build_info()
+print(json.dumps({"version": tf.__version__, "cuda": info.get("cuda_version"), "cudnn": info.get("cudnn_version"),
+    "nccl": None, "gpus": len(tf.config.list_physical_devices("GPU"))}))
+""",
+}
+FULL_SECONDS = 120.0
+
+
+def ask_framework(framework: str, seconds: float = FULL_SECONDS) -> dict[str, Any]:
+    """What the framework says of itself; ``error`` where it says nothing."""
+    answer = _child([sys.executable, "-c", FULL[framework]], seconds)
+    if isinstance(answer, str):
+        return {"error": answer}
+    try:
+        return msgspec.json.decode(answer.strip().splitlines()[-1], type=dict[str, Any])
+    except (msgspec.DecodeError, IndexError) as error:
+        return {"error": f"unreadable answer: {error}"}
+
+
+def _child(command: list[str], seconds: float) -> bytes | str:
+    """A child's stdout, or in words why there is none."""
+    try:
+        done = subprocess.run(command, capture_output=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired:
+        return f"no answer in {seconds:.0f} s"
+    except OSError as error:
+        return f"{command[0]}: {error.strerror}"
+    if done.returncode:
+        last = (done.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
+        how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
+        return f"{how} {last}".strip()
+    return done.stdout

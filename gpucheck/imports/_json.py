@@ -1,0 +1,38 @@
+"""JSON of unknown origin, typed as it is looked at."""
+
+from typing import Any
+
+import msgspec
+
+from gpucheck.imports._problem import ImportProblem
+
+
+def looks_like_json(text: str) -> bool:
+    """Whether it is worth decoding."""
+    return text.lstrip()[:1] == "{"
+
+
+def decode(text: str, tool: str) -> dict[str, Any]:
+    """The object. Raises ImportProblem where it is cut short or damaged."""
+    try:
+        value = msgspec.json.decode(text.encode("utf-8", errors="replace"))
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        why = " ".join(str(error).split())[:120]
+        raise ImportProblem(
+            f"{tool}: damaged JSON", where="whole input", why=why, do="Save the file again; it is cut short or edited"
+        ) from None
+    if not isinstance(value, dict):
+        raise ImportProblem(
+            f"{tool}: no JSON object", where="line 1", why="it holds something else", do="Save it again"
+        )
+    return value
+
+
+def rows_of(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list; nothing for anything else."""
+    return [row for row in value if isinstance(row, dict)] if isinstance(value, list) else []
+
+
+def text_of(value: Any) -> str:
+    """A string, empty for anything else."""
+    return value if isinstance(value, str) else ""

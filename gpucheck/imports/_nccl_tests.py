@@ -1,0 +1,112 @@
+"""What nccl-tests' text and JSON have in common: which collective it was, on how many GPUs, and the row that counts."""
+
+import re
+from typing import NamedTuple
+
+from gpucheck.imports._numbers import AGAIN
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.model.observations import Collective, Import, Measured, ObservedGpu
+
+TOOL = "nccl-tests"
+OPERATIONS = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "sendrecv": "sendrecv",
+    "scatter": "scatter",
+    "gather": "gather",
+    "reduce": "reduce",
+}
+# NCCL_DEBUG=INFO: "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "via SHM/direct/direct", "via NET/IB/0".
+VIA = re.compile(r"\bvia (P2P/\w+|SHM/\w+|NET/\w+)")
+SET_BY_ENVIRONMENT = re.compile(r"\b(NCCL_[A-Z0-9_]{1,60}) set by environment to ([^\n]{0,200}?)\.?\s*$", re.MULTILINE)
+# The JSON holds the whole environment; nothing but these is looked at.
+ENVIRONMENT = re.compile(r"(NCCL_\w{1,60}|CUDA_\w{1,60}|LD_PRELOAD)=(.{0,500})", re.DOTALL)
+NO_LEFTOVER = {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_VERSION", "NCCL_HOME"}
+
+
+class Row(NamedTuple):
+    """One message size, the better of out of place and in place. wrong: both together, None = not checked."""
+
+    bytes: int
+    algbw_gb_s: float | None
+    busbw_gb_s: float | None
+    wrong: int | None
+
+
+class Rank(NamedTuple):
+    """Where a rank ran."""
+
+    host: str
+    gpu: ObservedGpu
+
+
+def imported(
+    rows: list[Row], ranks: list[Rank], operation: str | None, transport: str | None, environment: dict[str, str]
+) -> Import:
+    """The largest message of the run, since an average over sizes says nothing. Raises ImportProblem."""
+    good = [row for row in rows if row.busbw_gb_s]
+    if not good:
+        raise ImportProblem(
+            f"no {TOOL} result in the input",
+            where="whole input",
+            why="there is no row with a bus bandwidth; the run ended early or the paste is cut short",
+            do=AGAIN,
+        )
+    largest = max(good, key=lambda row: row.bytes)
+    hosts = {rank.host for rank in ranks}
+    checked = [row.wrong for row in rows if row.wrong is not None]
+    collective = Collective(
+        op=operation or _guess(largest, len(ranks)),
+        ranks=len(ranks) or None,
+        bytes=largest.bytes,
+        busbw_gb_s=largest.busbw_gb_s,
+        transport=transport,
+        wrong=sum(checked) if checked else None,
+    )
+    return Import(
+        tool=TOOL,
+        # Ranks of several hosts are no one machine's GPUs.
+        gpus=tuple(rank.gpu for rank in ranks) if len(hosts) == 1 else (),
+        environment=environment,
+        measured=Measured(collectives=(collective,)),
+    )
+
+
+def operation_in(text: str) -> str | None:
+    """The collective that a program's name says (``all_reduce_perf``)."""
+    found = re.search(rf"\b({'|'.join(OPERATIONS)})_perf\b", text)
+    return OPERATIONS[str(found[1])] if found else None
+
+
+def _guess(row: Row, ranks: int) -> str | None:
+    """Only all_reduce has a bus bandwidth of 2(n-1)/n times the algorithm bandwidth."""
+    if ranks < 3 or not row.algbw_gb_s or not row.busbw_gb_s:
+        return None
+    return "all_reduce" if abs(row.busbw_gb_s / row.algbw_gb_s - 2 * (ranks - 1) / ranks) < 0.02 else None
+
+
+def transport_in(text: str) -> str | None:
+    """The slowest transport that NCCL's log names: one pair over the network stack slows the whole ring."""
+    found = set(VIA.findall(text))
+    for kind in ("NET", "SHM", "P2P"):
+        named = sorted(str(word) for word in found if word.startswith(kind))
+        if named:
+            return named[0]
+    return None
+
+
+def leftovers(pairs: list[tuple[str, str]]) -> dict[str, str]:
+    """The variables that change what NCCL or CUDA does."""
+    return {name: value for name, value in pairs if name not in NO_LEFTOVER}
+
+
+def bus_id_of(address: str) -> str | None:
+    """``0000:07:00`` or ``0x07`` as Linux writes it."""
+    long = re.fullmatch(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})", address.strip().lower())
+    if long:
+        return f"{int(long[1], 16):04x}:{long[2]}:{long[3]}.0"
+    short = re.fullmatch(r"0x([0-9a-f]{1,2})", address.strip().lower())
+    return f"0000:{int(short[1], 16):02x}:00.0" if short else None

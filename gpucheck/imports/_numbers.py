@@ -1,0 +1,76 @@
+"""Tables of numbers as benchmark tools print them: column and row labels, cells, and what a cell may not be."""
+
+import math
+import re
+from collections.abc import Sequence
+
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import quoted
+from gpucheck.model.observations import Matrix
+
+MOST_GPUS = 64
+CELL = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z")
+NOT_MEASURED = {"n/a", "x", "-", "--"}
+LARGEST = 1e12
+AGAIN = "Paste the whole output of the run again"
+
+
+def refuse_gib(line: str, number: int) -> None:
+    """Raise ImportProblem for a heading that says GiB/s: these tools print GB/s, so somebody converted it."""
+    if re.search(r"\bGiB\b", line):
+        raise ImportProblem(
+            "bandwidth in GiB/s",
+            where=f"line {number}",
+            why=f"{quoted(line)} is not in GB/s (10**9 bytes/s), which the tool prints",
+            do="Multiply by 1.0737, or paste the tool's own output",
+        )
+
+
+def cell(word: str, where: str) -> float | None:
+    """A measurement; None where the tool printed that there is none. Raises ImportProblem for NaN and the like."""
+    if word.lower() in NOT_MEASURED:
+        return None
+    number = float(word) if CELL.match(word) else math.nan
+    if not math.isfinite(number) or not 0 <= number < LARGEST:
+        raise ImportProblem(
+            "a measurement that is none", where=where, why=f"{quoted(word)} is no bandwidth or time", do=AGAIN
+        )
+    return number or None
+
+
+def table(lines: Sequence[str], start: int, what: str) -> tuple[Matrix, int]:
+    """The table whose column labels (0 1 2 ...) stand in line `start` (0-based), and the line after it.
+
+    Cells may be parted by blanks or tabs; a missing or surplus row or cell raises ImportProblem.
+    """
+    heads = [word for word in lines[start].split() if word.isdecimal()]
+    if not heads or [int(head) for head in heads] != list(range(len(heads))) or len(heads) > MOST_GPUS:
+        raise _shape(what, start, f"{quoted(lines[start])} does not number the GPUs 0, 1, 2, ...")
+    rows: list[tuple[float | None, ...]] = []
+    at = start + 1
+    while at < len(lines) and len(rows) < len(heads):
+        words = lines[at].split()
+        if not words or words[0] != str(len(rows)):
+            break
+        if len(words) != len(heads) + 1:
+            raise _shape(what, at, f"{len(words) - 1} cells in the row, {len(heads)} in the heading")
+        rows.append(tuple(cell(word, f"line {at + 1}") for word in words[1:]))
+        at += 1
+    return tuple(rows), at
+
+
+def square(rows: Matrix, at: int, what: str) -> Matrix:
+    """The same table if it has a row for every column. The diagonal is None: it is no path between GPUs."""
+    if not rows or len(rows) != len(rows[0]):
+        columns = len(rows[0]) if rows else 0
+        raise _shape(what, at, f"{len(rows)} rows of {columns} columns; the paste is cut short")
+    return tuple(tuple(None if i == j else value for j, value in enumerate(row)) for i, row in enumerate(rows))
+
+
+def transposed(matrix: Matrix) -> Matrix:
+    """Rows and columns swapped."""
+    return tuple(zip(*matrix, strict=True))
+
+
+def _shape(what: str, at: int, why: str) -> ImportProblem:
+    return ImportProblem(f"{what}: not a square table", where=f"line {at + 1}", why=why, do=AGAIN)

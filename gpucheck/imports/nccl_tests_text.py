@@ -1,0 +1,86 @@
+"""nccl-tests (all_reduce_perf and the others) as they print to a terminal, with NCCL's own log between the lines."""
+
+import re
+from typing import NamedTuple
+
+from gpucheck.imports._kind import MeasuredKind
+from gpucheck.imports._nccl_tests import (
+    SET_BY_ENVIRONMENT,
+    TOOL,
+    Rank,
+    Row,
+    bus_id_of,
+    imported,
+    leftovers,
+    operation_in,
+    transport_in,
+)
+from gpucheck.imports._numbers import cell, refuse_gib
+from gpucheck.imports._text import lines_of
+from gpucheck.model.observations import Import, ObservedGpu
+
+# A copied page loses the leading #.
+HEADING = re.compile(r"^#?\s*size\s+count\s+type\b.*\bbusbw\b")
+UNITS = re.compile(r"^#?\s*\(B\)\s+\(elements\)")
+RESULT = re.compile(r"^\s*\d{1,18}\s+\d{1,18}\s+(?:u?int|float|half|double|bfloat|f8|fp)\w*\s")
+RANK = re.compile(
+    r"^#?\s*Rank\s+\d+(?:\s+Group\s+\d+)?\s+Pid\s+\d+\s+on\s+(\S{1,255})\s+device\s+\d+\s+\[([0-9a-fx:]{1,20})\]\s+(\S.{0,99})",
+    re.IGNORECASE,
+)
+# The last numbers of a row: time, algbw, busbw, errors, twice. redop and root may be blank before them.
+NUMBERS = 8
+
+
+def recognise(text: str) -> bool:
+    """The heading of the result table."""
+    return re.search(HEADING.pattern, text, re.MULTILINE) is not None
+
+
+def parse(text: str) -> Import:
+    """The largest message of the run. Raises ImportProblem, and nothing else."""
+    lines = lines_of(text)
+    rows, ranks, columns = [], [], _Columns()
+    for number, line in enumerate(lines, start=1):
+        if HEADING.match(line):
+            words = line.split()
+            columns = _Columns("#wrong" in words or "error" in words, "#wrong" in words, 4 * words.count("i_min"))
+        elif UNITS.match(line):
+            refuse_gib(line, number)
+        elif RESULT.match(line):
+            rows.append(_row(line, number, columns))
+        elif found := RANK.match(line.strip()):
+            gpu = ObservedGpu(model=found[3].strip(), bus_id=bus_id_of(found[2]))
+            ranks.append(Rank(found[1], gpu))
+    environment = leftovers(SET_BY_ENVIRONMENT.findall("\n".join(lines)))
+    return imported(rows, ranks, operation_in(text), transport_in(text), environment)
+
+
+class _Columns(NamedTuple):
+    """errors: a fourth column a side. counted: it counts wrong elements; older versions print the largest difference.
+
+    extra: columns of a report by iteration.
+    """
+
+    errors: bool = True
+    counted: bool = True
+    extra: int = 0
+
+
+def _row(line: str, number: int, columns: _Columns) -> Row:
+    words = line.split()
+    width = (NUMBERS if columns.errors else NUMBERS - 2) + columns.extra
+    tail, half = words[-width:] if len(words) >= width + 3 else [], width // 2
+    where = f"line {number}"
+    sides = [tail[:half], tail[half:]] if tail else [[], []]
+    found = [(cell(side[1], where), cell(side[2], where), _errors(side, columns)) for side in sides if side]
+    best = max(found, key=lambda numbers: numbers[1] or 0.0, default=(None, None, None))
+    wrong = [numbers[2] for numbers in found if numbers[2] is not None]
+    return Row(int(words[0]), best[0], best[1], sum(wrong) if wrong else None)
+
+
+def _errors(side: list[str], columns: _Columns) -> int | None:
+    word = side[3] if columns.counted else ""
+    return int(float(word)) if re.fullmatch(r"\d{1,15}(\.\d+)?(e\+\d{1,2})?", word) else None
+
+
+KIND = MeasuredKind(TOOL, "the output of nccl-tests", recognise, parse)

@@ -1,0 +1,229 @@
+"""NCCL's topology XML: what NCCL_TOPO_DUMP_FILE writes, and what cloud vendors publish for NCCL_TOPO_FILE.
+
+Elements as NVIDIA/nccl src/graph/xml.cc reads and writes them. A ``cpu`` is a NUMA node; a ``pci`` with children is a
+PCIe switch, named by its upstream port; host bridges and root ports are not written. So two devices of one NUMA node
+with no switch in common may share a host bridge (PHB) or not (NODE): they are counted as NODE, the farther one.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import combinations
+
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._nccl_tree import Leaf, System, read_system
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import quoted
+from gpucheck.imports._xml import parse as parse_xml
+from gpucheck.model.finding import Finding
+from gpucheck.model.hardware import Nic, Pair, TopologyGpu
+from gpucheck.model.topology import Topology
+from gpucheck.model.verdict import Verdict
+from gpucheck.model.wiring import NVSWITCH, NvLinkBundle, WiredFunction, Wiring
+
+SOURCE = "nccl-xml"
+TITLE = "NCCL topology XML"
+CHECK = "topology"
+BEGIN = re.compile(r"<\?xml|<!DOCTYPE|<system\b")
+SHAPE = re.compile(r"<system\b[^<>]{0,200}>\s*(?:<!--|<cpu\b|<pci\b|<gpu\b|<nic\b|</system|\Z)|<system\s+version\s*=")
+GRAPHS = re.compile(r"<graphs\s+version")
+
+
+def recognise(text: str) -> bool:
+    """A ``system`` element, or the ``graphs`` that NCCL_GRAPH_DUMP_FILE writes, which people take for it."""
+    return bool(SHAPE.search(text) or GRAPHS.search(text[:65536]))
+
+
+def parse(text: str) -> Topology:
+    """The GPUs in NVML's order where the dump tells it (``dev``), else by rank, else by place in the file.
+
+    Raises ImportProblem, and nothing else.
+    """
+    begin, end = BEGIN.search(text), text.rfind("</system>")
+    if begin is None or not SHAPE.search(text):
+        raise ImportProblem(
+            f"no {TITLE} in the input",
+            where="whole input",
+            why="this is a graph dump of NCCL (NCCL_GRAPH_DUMP_FILE), which holds rings and trees, not the machine",
+            do="Dump the topology instead: NCCL_TOPO_DUMP_FILE=topo.xml",
+        )
+    first_line = text.count("\n", 0, begin.start()) + 1
+    cut = text[begin.start() : end + len("</system>") if end > begin.start() else len(text)]
+    root = parse_xml(cut, TITLE, first_line)
+    if root.tag != "system":
+        raise ImportProblem(
+            f"no {TITLE} in the input",
+            where=f"line {root.line}",
+            why=f"the outermost element is {quoted(root.tag)}, not system",
+            do="Import the file as NCCL wrote it: NCCL_TOPO_DUMP_FILE=topo.xml",
+        )
+    system = read_system(root)
+    if not system.gpus:
+        raise ImportProblem(
+            f"no GPU in this {TITLE}",
+            where=f"line {root.line}",
+            why="it has neither a gpu element nor a pci element of class 0x0302",
+            do="Dump it on a machine with GPUs, from a program that uses them: NCCL_TOPO_DUMP_FILE=topo.xml",
+        )
+    return _topology(system)
+
+
+def _topology(system: System) -> Topology:
+    gpus, nics = system.gpus, system.nics
+    cells = {(i, j): _cell(gpus[i], gpus[j]) for i, j in combinations(range(len(gpus)), 2)}
+    matrix = tuple(
+        tuple("X" if i == j else cells[min(i, j), max(i, j)] for j in range(len(gpus))) for i in range(len(gpus))
+    )
+    return Topology(
+        source=SOURCE,
+        gpus=tuple(_gpu(i, leaf, system) for i, leaf in enumerate(gpus)),
+        matrix=matrix,
+        nics=tuple(
+            Nic(
+                label=f"NIC{i}",
+                name=nic.name or nic.bus_id or None,
+                classes=tuple(path_class(nic, gpu) for gpu in gpus),
+                peers=tuple("X" if nic is other else path_class(nic, other) for other in nics),
+                pci_bus_id=nic.bus_id or None,
+                numa_node=nic.numa_node,
+            )
+            for i, nic in enumerate(nics)
+        ),
+        pairs=tuple(Pair(a=i, b=j, cls=cls) for (i, j), cls in cells.items()),
+        findings=tuple(_findings(system)),
+        wiring=_wiring(system),
+    )
+
+
+def _cell(a: Leaf, b: Leaf) -> str | None:
+    links = _nvlinks(a, b)
+    return f"NV{links}" if links else path_class(a, b)
+
+
+def _nvlinks(a: Leaf, b: Leaf) -> int:
+    """Direct links as the end with more of them says; through switches what the GPU with fewer has."""
+    direct = max(a.peers.get(b.bus_id, 0), b.peers.get(a.bus_id, 0))
+    return direct or min(sum(a.switches.values()), sum(b.switches.values()))
+
+
+def path_class(a: Leaf, b: Leaf) -> str | None:
+    """PIX in one switch, PXB below a common one, NODE in one NUMA node, SYS between them; None between two hosts."""
+    if a.host != b.host:
+        return None
+    if a.chain and b.chain and a.chain[0] == b.chain[0]:
+        return "PIX" if a.chain == b.chain else "PXB"
+    if a.numa_node is None or b.numa_node is None:
+        return None
+    return "NODE" if a.numa_node == b.numa_node else "SYS"
+
+
+def _gpu(index: int, leaf: Leaf, system: System) -> TopologyGpu:
+    node = system.node_of(leaf)
+    sm = leaf.compute_capability
+    return TopologyGpu(
+        index=index,
+        pci_bus_id=leaf.bus_id or None,
+        compute_capability=f"{sm // 10}.{sm % 10}" if sm else None,
+        numa_node=leaf.numa_node,
+        cpu_affinity=node.cpus if node else None,
+        numa_affinity=None if leaf.numa_node is None else str(leaf.numa_node),
+    )
+
+
+def _wiring(system: System) -> Wiring | None:
+    """None where dumps of several hosts were fused: their bus ids are the same."""
+    if len({leaf.host for leaf in (*system.gpus, *system.nics)}) > 1:
+        return None
+    leaves = [(f"GPU{i}", "gpu", leaf) for i, leaf in enumerate(system.gpus)]
+    leaves += [(f"NIC{i}", "nic", leaf) for i, leaf in enumerate(system.nics)]
+    functions = (
+        WiredFunction(
+            bus_id=leaf.bus_id or label,
+            kind="gpu" if kind == "gpu" else "nic",
+            label=label,
+            above=leaf.chain[-1] if leaf.chain else None,
+            numa_node=leaf.numa_node,
+            link=leaf.link,
+        )
+        for label, kind, leaf in leaves
+    )
+    return Wiring(
+        nodes=tuple(system.nodes),
+        functions=(*system.switches, *functions),
+        nvlinks=tuple(_bundles(system.gpus)),
+    )
+
+
+def _bundles(gpus: tuple[Leaf, ...]) -> Iterator[NvLinkBundle]:
+    number = {gpu.bus_id: i for i, gpu in enumerate(gpus)}
+    for i, gpu in enumerate(gpus):
+        for peer, links in gpu.peers.items():
+            j = number.get(peer)
+            if j is not None and (i < j or gpu.bus_id not in gpus[j].peers):
+                yield NvLinkBundle(a=f"GPU{i}", b=f"GPU{j}", links=links)
+        for switch, links in gpu.switches.items():
+            yield NvLinkBundle(a=f"GPU{i}", b=NVSWITCH if switch.startswith("ffff") else switch, links=links)
+
+
+def _findings(system: System) -> Iterator[Finding]:
+    near = [(a, b) for a, b in combinations(system.gpus, 2) if _cell(a, b) == "NODE"]
+    vague = sum(a.bus_id.split(":")[0] == b.bus_id.split(":")[0] for a, b in near)
+    if vague:
+        yield Finding(
+            check=CHECK,
+            verdict=Verdict.SKIP,
+            subject="host",
+            seen=f"{vague} pairs are NODE that may be PHB",
+            why="the file names no host bridges, so devices of one NUMA node may share one; the farther class is shown",
+        )
+    unplaced = [gpu for gpu in system.gpus if gpu.numa_node is None]
+    if unplaced:
+        yield Finding(
+            check=CHECK,
+            verdict=Verdict.UNKNOWN,
+            subject="host",
+            seen=f"{len(unplaced)} of {len(system.gpus)} GPUs outside any cpu element with a NUMA node",
+            wanted="every GPU below a cpu element",
+            why="whether such a GPU is near another or across sockets is not told",
+            fix="Dump the file on the machine itself: NCCL_TOPO_DUMP_FILE=topo.xml",
+        )
+    yield from _nvlink_findings(system)
+    for problem in system.oddities[:8]:
+        yield Finding(
+            check=CHECK,
+            verdict=Verdict.WARN,
+            subject="host",
+            seen=problem,
+            wanted="the file as NCCL writes it",
+            why="what does not fit was left out; the rest was read",
+            fix="Dump it again: NCCL_TOPO_DUMP_FILE=topo.xml",
+        )
+
+
+def _nvlink_findings(system: System) -> Iterator[Finding]:
+    for a, b in combinations(system.gpus, 2):
+        ends = a.peers.get(b.bus_id, 0), b.peers.get(a.bus_id, 0)
+        if ends[0] != ends[1]:
+            yield _uneven(f"pair:{a.bus_id}-{b.bus_id}", min(ends), max(ends), "its two ends count different NVLinks")
+    totals = [sum(gpu.switches.values()) for gpu in system.gpus]
+    most = max(totals)
+    for gpu, links in zip(system.gpus, totals, strict=True):
+        if links < most and sum(totals) > most:
+            yield _uneven(
+                f"gpu:{gpu.bus_id}", links, most, "this GPU has fewer NVLinks to the switches than the others"
+            )
+
+
+def _uneven(subject: str, seen: int, wanted: int, why: str) -> Finding:
+    return Finding(
+        check=CHECK,
+        verdict=Verdict.WARN,
+        subject=subject,
+        seen=seen,
+        wanted=wanted,
+        unit="links",
+        why=f"{why}; NCCL plans with what the file says",
+        fix="nvidia-smi nvlink -s on that machine; a link is down, or the fabric manager had not finished",
+    )
+
+
+KIND = Kind(SOURCE, TITLE, recognise, parse)

@@ -1,0 +1,150 @@
+"""Are the collectives right, in time, and as fast as the links they ran over? Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from gpucheck.measure.collectives.launch import Ended
+from gpucheck.model import Finding, Verdict
+from gpucheck.model.collectives import CollectiveResult
+
+LARGE = 128 << 20
+WARN, FAIL = 0.80, 0.65  # of what copy engines reach over the same links: kernels get 0.87 to 0.97 of that
+PACKAGE_FIX = "pip install 'gpucheck[torch]'"
+
+
+class Expectation(msgspec.Struct, frozen=True, kw_only=True):
+    """ring_gb_s: what a ring over this machine's links should reach, None where that is not known.
+
+    granted: whether the driver grants peer access between all these GPUs.
+    """
+
+    nvlink: bool = False
+    ring_gb_s: float | None = None
+    basis: str | None = None
+    granted: bool | None = None
+
+
+def judge(
+    runs: Mapping[str, Ended], results: Sequence[CollectiveResult], expectation: Expectation
+) -> tuple[Finding, ...]:
+    """What failed, what was wrong, and how fast it was."""
+    findings = [finding for ended in runs.values() for finding in _ending(ended)]
+    findings += _correctness(results)
+    findings += _speed(results, expectation)
+    findings += _transport(runs["as is"], expectation)
+    return tuple(findings)
+
+
+def _ending(ended: Ended) -> Iterator[Finding]:
+    missing = next((error.missing for error in ended.errors.values() if error.missing), None)
+    if missing is not None:
+        yield Finding(
+            check="collectives",
+            verdict=Verdict.SKIP,
+            subject="host",
+            seen=f"Python package {missing} is not installed",
+            why=f"the ranks need it: {PACKAGE_FIX}",
+        )
+    elif ended.reason == "deadline":
+        places = "; ".join(f"rank {rank}: {words}" for rank, words in sorted(ended.where.items()))
+        yield Finding(
+            check="collectives",
+            verdict=Verdict.FAIL,
+            subject="host",
+            seen=f"stuck after {ended.seconds:.0f} s: {places}",
+            wanted="an end",
+            why="the ranks wait for each other: one of them, or the path between two, does not answer",
+            fix="gpucheck bandwidth finds a pair that does not copy; try again with NCCL_P2P_DISABLE=1",
+            evidence=(ended.said,) if ended.said else (),
+        )
+    elif ended.reason == "failed":
+        words = [f"rank {rank}: {e.type}: {e.message}" for rank, e in sorted(ended.errors.items())]
+        yield Finding(
+            check="collectives",
+            verdict=Verdict.FAIL,
+            subject="host",
+            seen=words[0] if words else "a rank ended without a word",
+            wanted="every rank reports",
+            why="; ".join(f"rank {rank} was at: {at}" for rank, at in sorted(ended.where.items())),
+            fix="gpucheck bandwidth checks the links without NCCL; dmesg | grep -e Xid; NCCL's warnings are below",
+            evidence=(*words[1:], *ended.taken.warnings, *([ended.said] if ended.said else [])),
+        )
+
+
+def _correctness(results: Sequence[CollectiveResult]) -> Iterator[Finding]:
+    wrong = [result for result in results if result.wrong]
+    checked = sum(result.checked for result in results)
+    if wrong:
+        names = ", ".join(dict.fromkeys(f"{r.operation} of {r.size_bytes} bytes" for r in wrong))
+        yield Finding(
+            check="collectives-results",
+            verdict=Verdict.FAIL,
+            subject="host",
+            seen=f"{sum(r.wrong for r in wrong)} wrong elements in {names}",
+            wanted="exact sums of small integers",
+            cause="data-corruption",
+            confidence="certain",
+            why="ranks ended with other numbers than were sent, and nothing reported an error",
+            fix="gpucheck bandwidth --depth full finds the pair; take the host out of multi-GPU jobs until it passes",
+            evidence=tuple(f"{r.operation} {r.size_bytes} bytes ({r.variant}): {r.wrong} wrong" for r in wrong),
+        )
+    elif checked:
+        yield Finding(
+            check="collectives-results",
+            verdict=Verdict.PASS,
+            subject="host",
+            seen=f"{checked} collectives exact, every element of every rank",
+            wanted="no wrong element",
+        )
+    else:
+        yield Finding(
+            check="collectives-results",
+            verdict=Verdict.UNKNOWN,
+            subject="host",
+            seen="0 collectives checked",
+            wanted="every collective checked",
+            why="no collective came to its end, so nothing is known about the results",
+            fix="the other findings say what kept it from running",
+        )
+
+
+def _speed(results: Sequence[CollectiveResult], expectation: Expectation) -> Iterator[Finding]:
+    """Only large rings are judged: NVLS may exceed the link rate, small sizes are all latency."""
+    by_variant = {r.variant: r for r in results if r.operation == "all_reduce" and r.size_bytes >= LARGE}
+    ring = by_variant.get("ring") or by_variant.get("as is")
+    if ring is None or ring.busbw_gb_s is None or expectation.ring_gb_s is None:
+        return
+    part = ring.busbw_gb_s / expectation.ring_gb_s
+    evidence = [f"links: {expectation.basis}"]
+    as_is = by_variant.get("as is")
+    if as_is is not None and as_is is not ring:
+        evidence.append(f"with NVLS, which the switch adds up in: {as_is.busbw_gb_s} GB/s")
+    verdict = Verdict.FAIL if part < FAIL else Verdict.WARN if part < WARN else Verdict.PASS
+    low = round(WARN * expectation.ring_gb_s, 1)
+    yield Finding(
+        check="collectives-bandwidth",
+        verdict=verdict,
+        subject="host",
+        seen=round(ring.busbw_gb_s, 1),
+        wanted=low,
+        unit="GB/s",
+        why="" if verdict is Verdict.PASS else "a ring of all-reduce moves less than the links should carry",
+        fix="" if verdict is Verdict.PASS else "gpucheck bandwidth shows whether a link or NCCL's choice is slow",
+        evidence=tuple(evidence),
+    )
+
+
+def _transport(ended: Ended, expectation: Expectation) -> Iterator[Finding]:
+    shared = {kind: count for kind, count in ended.taken.transports.items() if kind == "SHM"}
+    if shared and expectation.granted:
+        yield Finding(
+            check="collectives-transport",
+            verdict=Verdict.SKIP,
+            subject="host",
+            seen=f"shared memory on {shared['SHM']} channels, although the driver grants peer access",
+            cause="nccl-policy",
+            confidence="likely",
+            why="NCCL uses peer access up to its own distance limit; NCCL_P2P_LEVEL=SYS lifts it, compare both",
+            evidence=tuple(f"{pair}: {kind}" for pair, kind in ended.taken.pairs.items()),
+        )

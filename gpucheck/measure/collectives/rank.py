@@ -1,0 +1,216 @@
+"""One rank: ``python -m gpucheck.measure.collectives.rank FOLDER``, with RANK, LOCAL_RANK and WORLD_SIZE set.
+
+Started by gpucheck itself on one host, by torchrun on several. Leaves a report or an error in the folder.
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpucheck.measure.collectives.definitions import elements
+from gpucheck.measure.collectives.values import Folder, Measured, RankError, RankReport, RankSpec
+
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+PERIOD = 7
+
+
+class Rank:
+    """The state of one rank while it runs."""
+
+    def __init__(self, torch: Any, folder: Folder, spec: RankSpec) -> None:
+        self.torch = torch
+        self.folder = folder
+        self.spec = spec
+        self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.device = torch.device("cpu")
+        if spec.backend == "nccl":
+            self.device = torch.device("cuda", self._ordinal(spec.bus_ids[int(os.environ["LOCAL_RANK"])]))
+            torch.cuda.set_device(self.device)
+
+    def _ordinal(self, bus_id: str) -> int:
+        for ordinal in range(self.torch.cuda.device_count()):
+            p = self.torch.cuda.get_device_properties(ordinal)
+            if f"{getattr(p, 'pci_domain_id', 0):04x}:{p.pci_bus_id:02x}:{p.pci_device_id:02x}.0" == bus_id:
+                return ordinal
+        raise LookupError(f"GPU {bus_id} is not visible to torch; is CUDA_VISIBLE_DEVICES set?")
+
+    def run(self) -> RankReport:
+        """Join the others, then every collective at every size."""
+        distributed = self.torch.distributed
+        self.note("rendezvous")
+        store = f"file://{self.folder.path / 'store'}" if self.spec.file_store else "env://"
+        distributed.init_process_group(
+            self.spec.backend,
+            init_method=store,
+            rank=self.rank,
+            world_size=self.world,
+            timeout=timedelta(seconds=self.spec.timeout_s),
+        )
+        measured = [self.measure(name, size) for name in self.spec.operations for size in self.spec.sizes]
+        self.note("done")
+        return self.report(tuple(measured))
+
+    def report(self, measured: tuple[Measured, ...]) -> RankReport:
+        """What all ranks agree on, and this rank's device."""
+        torch, gpu = self.torch, self.device.type == "cuda"
+        nccl = ".".join(map(str, torch.cuda.nccl.version())) if gpu else None
+        return RankReport(
+            rank=self.rank,
+            world_size=self.world,
+            device=str(self.device),
+            device_name=torch.cuda.get_device_name(self.device) if gpu else None,
+            versions={"torch": str(torch.__version__), "cuda": torch.version.cuda if gpu else None, "nccl": nccl},
+            measured=measured,
+        )
+
+    def measure(self, name: str, size: int) -> Measured:
+        """Warm up, then in every round one collective that is checked and a timed row of them."""
+        count = elements(size, self.world)
+        self.note(f"{name} of {count * 4} bytes, warming up")
+        try:
+            call, _ = self.prepared(name, count, 0)
+            for _ in range(self.spec.warm_ups):
+                call()
+        except (RuntimeError, ValueError, NotImplementedError) as error:
+            if "support" in str(error).lower():
+                return Measured(operation=name, size=count * 4, refused=str(error).splitlines()[0])
+            raise
+        seconds, wrong = [], 0
+        for number in range(self.spec.samples):
+            self.note(f"{name} of {count * 4} bytes, round {number + 1} of {self.spec.samples}")
+            call, check = self.prepared(name, count, number)
+            call()
+            wrong += check()
+            seconds.append(self.timed(name, count))
+        return Measured(
+            operation=name,
+            size=count * 4,
+            seconds=tuple(self.slowest(seconds)),
+            checked=self.spec.samples,
+            wrong=self.total(wrong),
+        )
+
+    def timed(self, name: str, count: int) -> float:
+        """Mean seconds of one collective on zeros, which no number of sums can spoil."""
+        torch = self.torch
+        call, _ = self.prepared(name, count, None)
+        torch.distributed.barrier()
+        if self.device.type != "cuda":
+            start = time.perf_counter()
+            for _ in range(self.spec.iterations):
+                call()
+            return (time.perf_counter() - start) / self.spec.iterations
+        torch.cuda.synchronize(self.device)
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(self.spec.iterations):
+            call()
+        end.record()
+        end.synchronize()
+        return float(begin.elapsed_time(end)) / 1e3 / self.spec.iterations
+
+    def prepared(self, name: str, count: int, number: int | None) -> tuple[Callable[[], object], Callable[[], int]]:
+        """The collective on fresh buffers, and how many elements of its result are wrong. number None: zeros."""
+        torch, distributed, n, me = self.torch, self.torch.distributed, self.world, self.rank
+        part = count // n
+
+        def data(rank: int, start: int, length: int) -> Any:
+            if number is None:
+                return torch.zeros(length, device=self.device)
+            index = torch.arange(start, start + length, device=self.device)
+            return ((rank + 1) * ((index + number) % PERIOD + 1)).to(torch.float32)
+
+        def summed(start: int, length: int) -> Any:
+            return data(0, start, length) * (n * (n + 1) // 2)
+
+        def differs(result: Any, wanted: Any) -> Callable[[], int]:
+            return lambda: int((result != wanted).sum())
+
+        if name == "all_reduce":
+            buffer = data(me, 0, count)
+            return lambda: distributed.all_reduce(buffer), differs(buffer, summed(0, count))
+        if name == "broadcast":
+            buffer = data(0, 0, count) if me == 0 else torch.full((count,), -1.0, device=self.device)
+            return lambda: distributed.broadcast(buffer, 0), differs(buffer, data(0, 0, count))
+        if name == "all_gather":
+            mine, whole = data(me, 0, part), torch.full((count,), -1.0, device=self.device)
+            wanted = torch.cat([data(rank, 0, part) for rank in range(n)])
+            return lambda: distributed.all_gather_into_tensor(whole, mine), differs(whole, wanted)
+        if name == "reduce_scatter":
+            whole, mine = data(me, 0, count), torch.full((part,), -1.0, device=self.device)
+            return lambda: distributed.reduce_scatter_tensor(mine, whole), differs(mine, summed(me * part, part))
+        if name == "all_to_all":
+            there, back = data(me, 0, count), torch.full((count,), -1.0, device=self.device)
+            wanted = torch.cat([data(rank, me * part, part) for rank in range(n)])
+            return lambda: distributed.all_to_all_single(back, there), differs(back, wanted)
+        there, back = data(me, 0, count), torch.full((count,), -1.0, device=self.device)
+        return lambda: self.pass_on(there, back), differs(back, data((me - 1) % n, 0, count))
+
+    def pass_on(self, there: Any, back: Any) -> None:
+        """Send to the next rank while receiving from the one before."""
+        distributed = self.torch.distributed
+        operations = [
+            distributed.P2POp(distributed.isend, there, (self.rank + 1) % self.world),
+            distributed.P2POp(distributed.irecv, back, (self.rank - 1) % self.world),
+        ]
+        for request in distributed.batch_isend_irecv(operations):
+            request.wait()
+
+    def slowest(self, seconds: list[float]) -> list[float]:
+        """Of each sample the time of the rank that took longest."""
+        together = self.torch.tensor(seconds, dtype=self.torch.float64, device=self.device)
+        self.torch.distributed.all_reduce(together, op=self.torch.distributed.ReduceOp.MAX)
+        return [float(value) for value in together.cpu()]
+
+    def total(self, count: int) -> int:
+        """Summed over the ranks."""
+        together = self.torch.tensor([count], dtype=self.torch.int64, device=self.device)
+        self.torch.distributed.all_reduce(together)
+        return int(together.item())
+
+    def note(self, words: str) -> None:
+        """Put on record where this rank is, for whoever finds it stuck."""
+        self.folder.at(self.rank).write_text(words)
+
+
+def main(path: str) -> int:
+    """Run, and leave a report or an error."""
+    folder = Folder(Path(path))
+    spec = msgspec.json.decode(folder.spec.read_bytes(), type=RankSpec)
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if spec.file_store and os.getppid() != spec.parent_pid:
+        sys.exit(f"the parent {spec.parent_pid} ended before this rank began")
+    number = int(os.environ["RANK"])
+    try:
+        import torch
+
+        report = Rank(torch, folder, spec).run()
+        _write(folder.report(number), msgspec.json.encode(report))
+        status = 0
+    except Exception as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        words = RankError(type=type(error).__name__, message=str(error).partition("\n")[0], missing=missing)
+        _write(folder.error(number), msgspec.json.encode(words))
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Tearing a process group down whose peers are gone can block for minutes, and the answer is out.
+    os._exit(status)
+
+
+def _write(path: Path, content: bytes) -> None:
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(content)
+    partial.replace(path)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

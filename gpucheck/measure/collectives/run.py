@@ -1,0 +1,158 @@
+"""One run of collectives on this host: which ranks, launch, a second run without NVLS where it may matter, report."""
+
+import time
+from collections import Counter
+from datetime import datetime, timezone
+
+import msgspec
+
+from gpucheck.measure.collectives.definitions import ALL, bus_factor
+from gpucheck.measure.collectives.judge import Expectation, judge
+from gpucheck.measure.collectives.launch import Ended, Nodes, launch
+from gpucheck.measure.collectives.values import Measured, RankSpec
+from gpucheck.measure.selection import Unmeasurable, admit, choose
+from gpucheck.measure.statistics import spread
+from gpucheck.model import Gpu, Host, NvmlReading, Verdict, worst
+from gpucheck.model.collectives import CollectiveResult, CollectivesReport
+from gpucheck.topology import build
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+# A large size shows bandwidth (below 1 GiB NVLink is not filled), a small one latency; their average shows nothing.
+SIZES = {"cpu": (64 * KIB, MIB), "pcie": (8 * KIB, 128 * MIB), "nvlink": (8 * KIB, GIB)}
+CPU_RANKS = 2
+CPU_ITERATIONS = 3
+START_S = 60.0  # importing torch and joining the others
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for. sizes: empty chooses by the machine's links. ranks: None is every GPU, two without one."""
+
+    operations: tuple[str, ...] = tuple(ALL)
+    sizes: tuple[int, ...] = ()
+    ranks: int | None = None
+    devices: str | None = None
+    timeout_s: float = 120.0
+    contended: bool = False
+    nodes: Nodes | None = None
+
+
+class _Ranks(msgspec.Struct, frozen=True, kw_only=True):
+    gpus: tuple[Gpu, ...]
+    count: int
+    reason: str
+    sizes: tuple[int, ...]
+    expectation: Expectation
+
+
+def measure(host: Host, options: Options) -> CollectivesReport:
+    """Run every collective at every size. Raises Unmeasurable when the request cannot be met."""
+    started, clock = datetime.now(timezone.utc), time.monotonic()
+    ranks = _ranks(host, options)
+    spec = RankSpec(
+        backend="nccl" if ranks.gpus else "gloo",
+        operations=options.operations,
+        sizes=options.sizes or ranks.sizes,
+        bus_ids=tuple(gpu.pci_bus_id for gpu in ranks.gpus),
+        iterations=20 if ranks.gpus else CPU_ITERATIONS,
+        timeout_s=options.timeout_s,
+    )
+    deadline = START_S + options.timeout_s
+    try:
+        runs = {"as is": launch(spec, ranks.count, deadline, options.nodes)}
+        if "NVLS" in str(runs["as is"].taken.algorithms.get("AllReduce", ())) and options.nodes is None:
+            only = msgspec.structs.replace(spec, operations=("all_reduce",), sizes=spec.sizes[-1:])
+            runs["ring"] = launch(only, ranks.count, deadline, NCCL_NVLS_ENABLE="0")
+    except OSError as error:
+        raise Unmeasurable(f"no rank could be started: {error}") from error
+    ended = runs["as is"]
+    results = tuple(result for name, run in runs.items() for result in _results(run, name, ranks.expectation))
+    findings = judge(runs, results, ranks.expectation)
+    counts = Counter(finding.verdict for finding in findings)
+    first = ended.reports[0] if ended.reports else None
+    simulation = host.simulation()
+    return CollectivesReport(
+        host=host.system().hostname,
+        simulated=simulation is not None,
+        simulation=simulation,
+        backend=spec.backend,
+        kind=ranks.reason,
+        ranks=ended.ranks,
+        nodes=options.nodes.count if options.nodes else 1,
+        devices=tuple(f"{report.device} {report.device_name or ''}".strip() for report in ended.reports),
+        versions=first.versions if first else {},
+        started=started.isoformat(timespec="seconds"),
+        seconds=round(time.monotonic() - clock, 3),
+        results=results,
+        transports=ended.taken.transports,
+        algorithms=ended.taken.algorithms,
+        notes=tuple(f"kept from the ranks: {leftover}" for leftover in ended.removed),
+        verdict=worst(counts),
+        findings=findings,
+        counts={verdict.value: counts[verdict] for verdict in Verdict},
+    )
+
+
+def _ranks(host: Host, options: Options) -> _Ranks:
+    reading = host.nvml()
+    simulated = host.simulation() is not None
+    if simulated or not isinstance(reading, NvmlReading) or not reading.gpus:
+        why = "this machine's GPUs are simulated" if simulated else "no GPU answers on this host"
+        if options.devices is not None:
+            raise Unmeasurable(f"--devices names GPUs, and {why}. Leave it away for CPU ranks.", usage=True)
+        count = options.ranks or CPU_RANKS
+        reason = f"{count} CPU ranks on this host, gloo: {why}; real traffic, and no GPU's"
+        return _Ranks(gpus=(), count=count, reason=reason, sizes=SIZES["cpu"], expectation=Expectation())
+    gpus = choose(reading.gpus, options.devices).gpus
+    admit(gpus, contended=options.contended)
+    if options.ranks is not None and options.ranks > len(gpus):
+        raise Unmeasurable(
+            f"--ranks {options.ranks}: there are {len(gpus)} GPUs, and NCCL refuses two ranks on one.", usage=True
+        )
+    gpus = gpus[: options.ranks]
+    expectation = _expectation(host, reading, gpus)
+    kind = "nvlink" if expectation.nvlink else "pcie"
+    reason = f"{len(gpus)} GPUs on this host, NCCL"
+    return _Ranks(gpus=gpus, count=len(gpus), reason=reason, sizes=SIZES[kind], expectation=expectation)
+
+
+def _expectation(host: Host, reading: NvmlReading, gpus: tuple[Gpu, ...]) -> Expectation:
+    """A ring is as fast as its slowest link; through NVSwitch every link of a GPU carries it."""
+    topology = build(reading, host.pci(), simulated=False)
+    chosen = {gpu.index for gpu in gpus}
+    pairs = [pair for pair in topology.pairs if pair.a in chosen and pair.b in chosen]
+    classes = {pair.cls for pair in pairs}
+    rates = [pair.expected for pair in pairs]
+    granted = all(
+        word in ("OK", "X", None) for what in ("read", "write") for r in reading.p2p.get(what, ()) for word in r
+    )
+    if len(classes) == 1 and str(next(iter(classes))).startswith("NV") and all(rates):
+        expected = rates[0]
+        assert expected is not None  # noqa: S101 - all of them are there
+        # On a board of direct links a ring uses one neighbour's links each way, and other rings the others'.
+        return Expectation(nvlink=True, ring_gb_s=expected.unidirectional_gb_s, basis=expected.basis, granted=granted)
+    return Expectation(granted=granted)
+
+
+def _results(ended: Ended, variant: str, expectation: Expectation) -> list[CollectiveResult]:
+    measured = ended.reports[0].measured if ended.reports else ()
+    return [_result(one, ended.ranks, variant, expectation) for one in measured]
+
+
+def _result(one: Measured, ranks: int, variant: str, expectation: Expectation) -> CollectiveResult:
+    if one.refused is not None or not one.seconds:
+        return CollectiveResult(operation=one.operation, size_bytes=one.size, variant=variant, note=one.refused)
+    times = spread(one.seconds)
+    algorithm = one.size / times.median / 1e9
+    bus = algorithm * bus_factor(one.operation, ranks)
+    return CollectiveResult(
+        operation=one.operation,
+        size_bytes=one.size,
+        variant=variant,
+        time_us=round(times.median * 1e6, 2),
+        mad_percent=round(100 * times.mad / times.median, 2),
+        algbw_gb_s=round(algorithm, 3),
+        busbw_gb_s=round(bus, 3),
+        expected_busbw_gb_s=expectation.ring_gb_s,
+        checked=one.checked,
+        wrong=one.wrong,
+    )

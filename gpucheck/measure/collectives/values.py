@@ -1,0 +1,77 @@
+"""What ranks are told and what they leave behind, as JSON files of one folder."""
+
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+
+class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. bus_ids: of the GPUs by local rank, empty on CPUs. file_store: False where torchrun set the rendezvous.
+
+    iterations: collectives a sample; samples: each of them with one checked collective before it.
+    """
+
+    backend: Literal["nccl", "gloo"]
+    operations: tuple[str, ...]
+    sizes: tuple[int, ...]
+    bus_ids: tuple[str, ...] = ()
+    file_store: bool = True
+    warm_ups: int = 5
+    iterations: int = 20
+    samples: int = 7
+    timeout_s: float = 60.0
+    parent_pid: int = 0
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """One collective at one size. seconds: of each sample's mean, the slowest rank's. wrong: elements, of all ranks."""
+
+    operation: str
+    size: int
+    seconds: tuple[float, ...] = ()
+    checked: int = 0
+    wrong: int = 0
+    refused: str | None = None
+
+
+class RankReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank that finished says. All ranks say the same of the results."""
+
+    rank: int
+    world_size: int
+    device: str
+    device_name: str | None
+    versions: dict[str, str | None]
+    measured: tuple[Measured, ...]
+
+
+class RankError(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank raised. missing: the module that was not found."""
+
+    type: str
+    message: str
+    missing: str | None = None
+
+
+class Folder(NamedTuple):
+    """The private folder of one run on one host; ranks are global."""
+
+    path: Path
+
+    @property
+    def spec(self) -> Path:
+        """RankSpec."""
+        return self.path / "spec.json"
+
+    def at(self, rank: int) -> Path:
+        """Where the rank is, one line, overwritten."""
+        return self.path / f"at-{rank}"
+
+    def report(self, rank: int) -> Path:
+        """RankReport."""
+        return self.path / f"report-{rank}.json"
+
+    def error(self, rank: int) -> Path:
+        """RankError."""
+        return self.path / f"error-{rank}.json"

@@ -1,0 +1,71 @@
+"""Everything one run measured, by what it was measured for. Filled by the runner, read by the judge and the report."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gpucheck.measure.values import HOST, Check, Device, Failure, Flow, Opened, Step, Timing
+
+Pair = tuple[int, int]
+
+
+@dataclass
+class Results:
+    """What came back so far. Pairs are ordered positions; a pair that was not reached is in none of the tables.
+
+    together: one-direction timings taken in rounds with others. alone: repeated by themselves, and then the ones that
+    count. both: the two directions of an unordered pair at the same time. broken: pairs that nothing more is asked of.
+    """
+
+    devices: tuple[Device, ...]
+    opened: Opened | None = None
+    together: dict[Flow, Timing] = field(default_factory=dict)
+    alone: dict[Flow, Timing] = field(default_factory=dict)
+    both: dict[Pair, tuple[Timing, Timing]] = field(default_factory=dict)
+    latency: dict[Flow, Timing] = field(default_factory=dict)
+    host: dict[Flow, Timing] = field(default_factory=dict)
+    crowds: dict[str, tuple[Timing, ...]] = field(default_factory=dict)
+    sizes: list[Timing] = field(default_factory=list)
+    checks: list[tuple[bool, Check]] = field(default_factory=list)
+    failures: list[Failure] = field(default_factory=list)
+    broken: set[frozenset[int]] = field(default_factory=set)
+    gave_up: str | None = None
+    rounds: int = 0
+    device_s: float = 0.0
+
+    def one_way(self, src: int, dst: int, method: str = "ce-write") -> Timing | None:
+        """The timing that counts for an ordered pair: the one taken alone where there is one."""
+        flow = Flow(src=src, dst=dst, method=method)  # type: ignore[arg-type]  # callers name one of the methods
+        return self.alone.get(flow) or self.together.get(flow)
+
+    def measured(self) -> Iterator[tuple[Pair, Timing]]:
+        """Every ordered pair with the timing that counts."""
+        for flow in self.together:
+            if flow.method == "ce-write" and HOST not in (flow.src, flow.dst) and flow.src != flow.dst:
+                timing = self.one_way(flow.src, flow.dst)
+                if timing is not None:
+                    yield (flow.src, flow.dst), timing
+
+    def take(self, step: Step, timings: tuple[Timing, ...], checks: tuple[Check, ...]) -> None:
+        """Put an answer where it belongs."""
+        if step.operation == "integrity":
+            self.checks += [(step.purpose != "integrity", check) for check in checks]
+        elif step.operation == "latency":
+            self.latency.update({t.flow: t for t in timings})
+        elif step.purpose == "alone":
+            self.alone.update({t.flow: t for t in timings})
+        elif step.purpose == "both directions":
+            self._take_both(timings)
+        elif step.purpose == "host and device":
+            self.host.update({t.flow: t for t in timings})
+        elif step.purpose in ("all to all", "one to all"):
+            self.crowds[step.purpose] = timings
+        elif step.purpose == "sizes":
+            self.sizes += timings
+        else:
+            self.together.update({t.flow: t for t in timings})
+
+    def _take_both(self, timings: tuple[Timing, ...]) -> None:
+        by_flow = {(t.flow.src, t.flow.dst): t for t in timings}
+        for (a, b), there in by_flow.items():
+            if a < b and (b, a) in by_flow:
+                self.both[a, b] = there, by_flow[b, a]

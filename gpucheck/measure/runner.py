@@ -1,0 +1,126 @@
+"""Runs a plan: asks for every step, takes apart a round that failed, and repeats low pairs alone."""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from gpucheck.measure.plan import Machine, Wish, alone
+from gpucheck.measure.results import Results
+from gpucheck.measure.values import HOST, Answer, Failure, Flow, Step, Timing
+
+MOST_LOST = 4  # children: each costs its deadline, and a machine that wedges four copies is known to be broken
+Progress = Callable[[Step, int], None]
+Low = Callable[[Results], Iterable[Flow]]
+
+
+class Asked(Protocol):
+    """Whoever has a step done: a supervised child, or an engine in this process for tests."""
+
+    def ask(self, step: Step) -> Answer | Failure:
+        """The answer, or why there is none."""
+
+
+def run(
+    steps: Iterable[Step],
+    asked: Asked,
+    results: Results,
+    *,
+    machine: Machine,
+    wish: Wish,
+    low: Low,
+    progress: Progress = lambda step, number: None,  # noqa: ARG005 - nobody watches
+) -> Results:
+    """Fill ``results``. low: the flows whose numbers are low and were not taken alone yet."""
+    lost = _Lost(results)
+    steps = tuple(steps)
+    repeated = False
+    for number, step in enumerate(steps):
+        if not repeated and step.purpose not in ("integrity", "integrity under load", "one direction"):
+            _repeat_low(asked, results, machine, wish, low, lost)
+            repeated = True
+        progress(step, number)
+        _do(asked, step, results, lost)
+        if lost.enough():
+            return results
+    if not repeated:
+        _repeat_low(asked, results, machine, wish, low, lost)
+    return results
+
+
+class _Lost:
+    """How many children were lost, and when that is enough."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        self.children = 0
+
+    def count(self, failure: Failure) -> None:
+        if failure.kind in ("missing-package", "not-started"):
+            self.results.gave_up = failure.detail
+        elif failure.kind in ("stuck", "died", "garbage"):
+            self.children += 1
+            if self.children >= MOST_LOST:
+                self.results.gave_up = f"{self.children} measuring processes were lost"
+
+    def enough(self) -> bool:
+        return self.results.gave_up is not None
+
+
+def _do(asked: Asked, step: Step, results: Results, lost: _Lost) -> None:
+    """One step, without the pairs that are broken. A failed round is asked again one by one, to find whose it was."""
+    flows = tuple(flow for flow in step.flows if frozenset((flow.src, flow.dst)) not in results.broken)
+    if not any(HOST not in (f.src, f.dst) or step.purpose == "host and device" for f in flows):
+        return
+    step = replace(step, flows=flows)
+    answer = asked.ask(step)
+    if isinstance(answer, Answer):
+        results.take(step, answer.timings, answer.checks)
+        results.device_s += answer.device_s
+        results.rounds += step.purpose == "one direction"
+        return
+    lost.count(answer)
+    if lost.enough() or len(flows) == 1:
+        _blame(answer, step, results)
+        return
+    found = False
+    for flow in flows:
+        if flow.dst == HOST and step.operation == "integrity":
+            continue
+        single = replace(step, flows=(flow,))
+        again = asked.ask(single)
+        if isinstance(again, Answer):
+            results.take(single, again.timings, again.checks)
+            results.device_s += again.device_s
+            continue
+        found = True
+        lost.count(again)
+        _blame(again, single, results)
+        if lost.enough():
+            return
+    if not found:
+        results.failures.append(answer)
+
+
+def _blame(failure: Failure, step: Step, results: Results) -> None:
+    results.failures.append(failure)
+    for flow in step.flows if len(step.flows) == 1 else failure.flows:
+        results.broken.add(frozenset((flow.src, flow.dst)))
+
+
+def _repeat_low(asked: Asked, results: Results, machine: Machine, wish: Wish, low: Low, lost: _Lost) -> None:
+    """Low pairs by themselves, and through host memory beside it: slower than that means peer access does harm."""
+    for flow in low(results):
+        if lost.enough():
+            return
+        _do(asked, alone(machine, wish, flow), results, lost)
+        staged = Flow(src=flow.src, dst=flow.dst, method="staged")
+        if "staged" in wish.methods:
+            _do(asked, replace(alone(machine, wish, staged), purpose="through host memory"), results, lost)
+
+
+def total(timings: Iterable[Timing]) -> float:
+    """10**9 bytes per second of several flows at once, over the time of the slowest."""
+    taken = tuple(timings)
+    longest = max(t.median_s * t.repeats for t in taken)
+    return sum(t.size * t.repeats for t in taken) / longest / 1e9

@@ -1,0 +1,46 @@
+"""Reads NVML again and again beside the copies, in a thread of the parent: each reading in a child of its own."""
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from gpucheck.model import NvmlFailure, NvmlReading
+
+PAUSE_S = 0.2
+JOIN_S = 5.0
+MOST = 200
+
+
+class Sampler:
+    """A context manager: readings come in while it is open. A read that fails is no reading.
+
+    read: None where nobody can be asked, or ``known`` is all there is to know.
+    """
+
+    def __init__(self, read: Callable[[], NvmlReading | NvmlFailure] | None, known: NvmlReading | None = None) -> None:
+        self._read = read
+        self._stop = threading.Event()
+        self._readings = [known] if known is not None else []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Sampler":  # noqa: PYI034 - Self needs Python 3.11
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+
+    def readings(self) -> tuple[NvmlReading, ...]:
+        """Those that came in while it was open. A reading that began before the end is waited for, a little."""
+        self._thread.join(JOIN_S)
+        return tuple(self._readings)
+
+    def _run(self) -> None:
+        while self._read is not None and not self._stop.is_set() and len(self._readings) < MOST:
+            answer = self._read()
+            # One that ended after the copies did may show links at rest already.
+            if isinstance(answer, NvmlReading) and not self._stop.is_set():
+                self._readings.append(answer)
+            self._stop.wait(PAUSE_S)

@@ -1,0 +1,159 @@
+"""Which GPUs, and whether they can be measured now. Pure; every refusal says what to do instead."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpucheck.measure.values import Device
+from gpucheck.model import Finding, Gpu, Verdict
+
+MIB = 1 << 20
+RESERVE_BYTES = 768 * MIB  # a CUDA context, its kernels and the framework's own pool
+LEAST_BYTES = 4 * MIB
+
+
+class Unmeasurable(Exception):
+    """Nothing can be measured as asked. usage: the request itself is wrong. finding: the same for a report."""
+
+    def __init__(self, message: str, *, usage: bool = False, finding: Finding | None = None) -> None:
+        super().__init__(message)
+        self.usage = usage
+        self.finding = finding
+
+
+class Chosen(NamedTuple):
+    """The GPUs to measure, each once. local: the copies stay inside one GPU."""
+
+    gpus: tuple[Gpu, ...]
+    local: bool
+
+
+def choose(gpus: Sequence[Gpu], words: str | None) -> Chosen:
+    """The GPUs that ``0,1`` or a list of UUIDs names, all of them by default. Raises Unmeasurable.
+
+    ``0,0`` is the same GPU twice on purpose: copies inside it.
+    """
+    if words is None:
+        return Chosen(tuple(gpus), local=len(gpus) == 1)
+    tokens = [token.strip() for token in words.split(",")]
+    found = [_named(gpus, token) for token in tokens]
+    once = {gpu.index: gpu for gpu in found}
+    if len(once) == 1 and len(set(tokens)) == 1:
+        return Chosen(tuple(once.values()), local=True)
+    if len(once) < len(found):
+        twice = next(gpu for gpu in found if sum(other.index == gpu.index for other in found) > 1)
+        raise Unmeasurable(
+            f"--devices {words}: GPU {twice.index} ({twice.pci_bus_id}) is named twice. Name each GPU once, or say "
+            f"--devices {twice.index},{twice.index} for copies inside one GPU.",
+            usage=True,
+        )
+    return Chosen(tuple(once.values()), local=False)
+
+
+def _named(gpus: Sequence[Gpu], token: str) -> Gpu:
+    there = f"This host has GPU {', '.join(str(gpu.index) for gpu in gpus)}." if gpus else "This host has none."
+    if token.isascii() and token.isdigit():
+        for gpu in gpus:
+            if gpu.index == int(token):
+                return gpu
+        raise Unmeasurable(f"--devices: there is no GPU {token}. {there}", usage=True)
+    matches = [gpu for gpu in gpus if token and gpu.uuid.lower().startswith(token.lower())]
+    if len(matches) == 1:
+        return matches[0]
+    what = "names more than one GPU" if matches else "is neither the number nor the UUID of a GPU"
+    raise Unmeasurable(f"--devices: {token!r} {what}. {there} nvidia-smi -L lists the UUIDs.", usage=True)
+
+
+def admit(gpus: Sequence[Gpu], *, contended: bool) -> tuple[str, ...]:
+    """Notes for the report. Raises Unmeasurable for MIG, for a GPU that takes no process, and for a busy one."""
+    cut = [gpu for gpu in gpus if gpu.health.mig]
+    if cut:
+        raise _refuse(
+            cut,
+            "MIG is on",
+            "a GPU cut into MIG instances has no peer to peer",
+            "switch it off (nvidia-smi -mig 0, then reset the GPU), or leave these GPUs out with --devices",
+            cause="mig-enabled",
+            verdict=Verdict.SKIP,
+        )
+    closed = [gpu for gpu in gpus if gpu.health.compute_mode == "prohibited"]
+    if closed:
+        raise _refuse(
+            closed,
+            "compute mode is prohibited",
+            "the GPU accepts no process that computes",
+            "nvidia-smi -c 0",
+            cause="compute-mode-exclusive",
+        )
+    busy = [gpu for gpu in gpus if any(process.kind == "compute" for process in gpu.health.processes or ())]
+    if busy and not contended:
+        raise _refuse(
+            busy,
+            f"in use by {_processes(busy)}",
+            "another process's traffic would be measured with ours, and ours would slow it down",
+            "wait until it ends, leave the GPU out with --devices, or accept numbers that cannot fail: --contended",
+        )
+    return (f"contended: {_processes(busy)} ran beside the copies, so no number can fail",) if busy else ()
+
+
+def _processes(gpus: Sequence[Gpu]) -> str:
+    users = {p.pid: p.name or "unnamed" for gpu in gpus for p in gpu.health.processes or () if p.kind == "compute"}
+    return ", ".join(f"process {pid} ({name})" for pid, name in users.items())
+
+
+def _refuse(
+    gpus: Sequence[Gpu],
+    seen: str,
+    why: str,
+    fix: str,
+    *,
+    cause: str | None = None,
+    verdict: Verdict = Verdict.UNKNOWN,
+) -> Unmeasurable:
+    numbers = ", ".join(str(gpu.index) for gpu in gpus)
+    subject = f"gpu:{gpus[0].pci_bus_id}" if len(gpus) == 1 else "host"
+    return Unmeasurable(
+        f"GPU {numbers}: {seen}: {why}. Do this: {fix}.",
+        finding=Finding(
+            check="p2p-copies",
+            verdict=verdict,
+            subject=subject,
+            seen=f"GPU {numbers}: {seen}",
+            wanted="GPUs that can be measured",
+            cause=cause,
+            confidence="certain" if cause else None,
+            why=why,
+            fix=fix,
+        ),
+    )
+
+
+def room(gpus: Sequence[Gpu], wanted_bytes: int) -> tuple[int, str | None]:
+    """The size of each of two buffers that fits the fullest GPU, and a note where that is less than wanted.
+
+    Raises Unmeasurable when not even a small one fits.
+    """
+    free = [
+        (gpu.memory_bytes - gpu.health.memory_used_bytes, gpu)
+        for gpu in gpus
+        if gpu.memory_bytes is not None and gpu.health.memory_used_bytes is not None
+    ]
+    if not free:
+        return wanted_bytes, None
+    least, fullest = min(free, key=lambda item: item[0])
+    fits = (least - RESERVE_BYTES) // 2 // MIB * MIB
+    if fits >= wanted_bytes:
+        return wanted_bytes, None
+    if fits < LEAST_BYTES:
+        raise _refuse(
+            [fullest],
+            f"{least // MIB} MiB free",
+            f"two buffers and a CUDA context need {(RESERVE_BYTES + 2 * LEAST_BYTES) // MIB} MiB",
+            "nvidia-smi shows who uses the memory; end it, or leave the GPU out with --devices",
+        )
+    shrunk = f"buffers shrunk from {wanted_bytes // MIB} to {fits // MIB} MiB"
+    return fits, f"{shrunk}: GPU {fullest.index} has {least // MIB} MiB free"
+
+
+def device(gpu: Gpu) -> Device:
+    """The GPU as an end of copies."""
+    return Device(index=gpu.index, name=gpu.name, bus_id=gpu.pci_bus_id, uuid=gpu.uuid, numa_node=gpu.numa_node)

@@ -1,0 +1,194 @@
+"""What is measured and what comes back: flows, steps, timings, comparisons. Sent between parent and child as JSON."""
+
+import math
+from typing import Literal
+
+import msgspec
+
+HOST = -1  # in place of a device's position: the host's pinned memory
+
+# write: launched by the source, read: launched by the destination. ce: copy engine, sm: a kernel's loads and stores.
+# staged: through host memory in chunks, which is what a copy does where peer access is off.
+Method = Literal["ce-write", "ce-read", "sm-write", "staged"]
+Operation = Literal["integrity", "bandwidth", "latency"]
+Damage = Literal["untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip", "mixed"]
+
+
+class Device(msgspec.Struct, frozen=True, kw_only=True):
+    """One end of a copy. index: the GPU's in NVML's order, or the number of a CPU process."""
+
+    index: int
+    name: str
+    bus_id: str | None = None
+    uuid: str | None = None
+    numa_node: int | None = None
+
+    @property
+    def label(self) -> str:
+        """What findings call it: the bus id where there is one."""
+        return self.bus_id or f"cpu{self.index}"
+
+
+class Flow(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies from one place to another. src and dst: positions among the run's devices, or HOST."""
+
+    src: int
+    dst: int
+    method: Method = "ce-write"
+
+
+class Region(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a buffer: offset and size in bytes, both multiples of 8."""
+
+    offset: int
+    size: int
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One question to the child: these flows at the same time.
+
+    purpose: which part of the run it belongs to, in words for progress and results.
+    size: bytes of one copy. rounds: of an integrity step, copies of fresh data; bursts: copies in a row in each.
+    regions: of an integrity step, what is copied and checked. devices: how many the run has, whose data could be mixed.
+    samples: how many a timing needs at least and at most. planned_s: device time that it should take.
+    """
+
+    operation: Operation
+    purpose: str
+    flows: tuple[Flow, ...]
+    size: int = 0
+    regions: tuple[Region, ...] = ()
+    rounds: int = 1
+    bursts: int = 1
+    seed: int = 0
+    devices: int = 0
+    samples: tuple[int, int] = (7, 21)
+    planned_s: float = 0.0
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds of one copy of ``size`` bytes, over samples of ``repeats`` copies each. mad_s: median deviation."""
+
+    flow: Flow
+    size: int
+    repeats: int
+    samples: int
+    median_s: float
+    mad_s: float
+    min_s: float
+    max_s: float
+
+    @property
+    def gb_s(self) -> float:
+        """10**9 bytes per second, from the median."""
+        return self.size / self.median_s / 1e9
+
+    @property
+    def error(self) -> float:
+        """Standard error of the median as a fraction of it."""
+        return 1.2533 * 1.4826 * self.mad_s / self.median_s / math.sqrt(self.samples)
+
+
+class Wrong(msgspec.Struct, frozen=True, kw_only=True):
+    """A word that is not what it should be. index: counted from the start of the region."""
+
+    index: int
+    got: int
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """A region of a destination against its pattern, as its owner sees it. sample: some of the wrong words."""
+
+    words: int
+    mismatches: int
+    first: int | None = None
+    last: int | None = None
+    sample: tuple[Wrong, ...] = ()
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One flow's integrity over all rounds of a step. host_bytes: part of them that the host compared too.
+
+    mismatches: wrong words by the owner's count. disagreements: words that the host sees otherwise than the owner.
+    first: byte offset of the first wrong word in the region. damage: what the first bad round looks like.
+    """
+
+    flow: Flow
+    bytes_verified: int
+    host_bytes_verified: int
+    rounds: int
+    bad_rounds: int = 0
+    mismatches: int = 0
+    disagreements: int = 0
+    first: int | None = None
+    damage: Damage | None = None
+    evidence: tuple[str, ...] = ()
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
+    """What a step came to. device_s: the time the devices were busy with it (by their own clock)."""
+
+    timings: tuple[Timing, ...] = ()
+    checks: tuple[Check, ...] = ()
+    device_s: float = 0.0
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
+    """A step without an answer. refused: the driver said no to ``flow``; stuck: the deadline came first."""
+
+    kind: Literal["stuck", "died", "garbage", "refused", "missing-package", "not-started"]
+    purpose: str
+    flows: tuple[Flow, ...] = ()
+    detail: str = ""
+
+
+class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
+    """What the child could set up. buffer_bytes: of each buffer, less than asked for where memory is short."""
+
+    buffer_bytes: int
+    methods: tuple[Method, ...]
+    clock: str
+    versions: dict[str, str | None] = msgspec.field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """One ordered pair of a simulated machine. resources: what its copies may share with those of other pairs.
+
+    damage: what arrives instead of the data. stuck: copies never end. error: what the driver says to a copy.
+    """
+
+    src: int
+    dst: int
+    gb_s: float
+    staged_gb_s: float
+    latency_us: float
+    resources: tuple[str, ...] = ()
+    damage: Damage | None = None
+    stuck: bool = False
+    error: str | None = None
+
+
+class Simulated(msgspec.Struct, frozen=True, kw_only=True):
+    """A simulated machine as its copy engine knows it.
+
+    to_host: of each device, the links from the root port down to it, and host_gb_s what they carry.
+    noise and drift: fractions, of a sample (standard deviation) and per 10 s of device time.
+    """
+
+    links: tuple[Link, ...]
+    host_gb_s: tuple[float, ...]
+    to_host: tuple[tuple[str, ...], ...]
+    noise: float = 0.0
+    drift: float = 0.0
+    seed: int = 0
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child is told before anything else. buffer_bytes: wanted size of each device's two buffers."""
+
+    engine: Literal["torch", "cupy", "cpu", "simulated"]
+    devices: tuple[Device, ...]
+    buffer_bytes: int
+    parent_pid: int
+    simulated: Simulated | None = None

@@ -1,0 +1,117 @@
+"""The outside contract of ``gpucheck bandwidth``. GB/s is 10**9 bytes per second; bidirectional is the sum of both."""
+
+import msgspec
+
+from gpucheck.model.finding import Finding
+from gpucheck.model.readings import Simulation
+from gpucheck.model.verdict import Verdict
+
+SCHEMA = "gpucheck.bandwidth/1"
+Matrix = tuple[tuple[float | None, ...], ...]
+
+
+class MeasuredDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU or a CPU process that copies went from and to; its place in the list is its row and column."""
+
+    index: int
+    name: str
+    bus_id: str | None = None
+    uuid: str | None = None
+    numa_node: int | None = None
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """A bandwidth with its spread: slowest and fastest sample, and the median absolute deviation of the median."""
+
+    gb_s: float
+    mad_percent: float
+    slowest_gb_s: float
+    fastest_gb_s: float
+    samples: int
+    size_bytes: int
+
+
+class MeasuredPair(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"}):
+    """An ordered pair, by position. ratio: of the expected bandwidth. alone: taken with nothing else running.
+
+    by_method: other ways to copy than a write by the source's copy engine.
+    """
+
+    src: int
+    dst: int
+    cls: str | None
+    measured: Measured | None = None
+    expected_gb_s: float | None = None
+    low_gb_s: float | None = None
+    high_gb_s: float | None = None
+    ratio: float | None = None
+    basis: str | None = None
+    alone: bool = False
+    latency_us: float | None = None
+    staged_gb_s: float | None = None
+    by_method: dict[str, float] = msgspec.field(default_factory=dict)
+    bytes_verified: int = 0
+
+
+class SizePoint(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"}):
+    """One point of a sweep over sizes."""
+
+    src: int
+    dst: int
+    cls: str | None
+    size_bytes: int
+    gb_s: float
+
+
+class HostLink(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies between pinned host memory and a device."""
+
+    device: int
+    h2d_gb_s: float | None = None
+    d2h_gb_s: float | None = None
+
+
+class Crowd(msgspec.Struct, frozen=True, kw_only=True):
+    """Many copies at once. slowest_gb_s: the worst of them."""
+
+    name: str
+    copies: int
+    total_gb_s: float
+    slowest_gb_s: float
+
+
+class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. Matrices: row is the source, null was not measured.
+
+    method: how the numbers were made, one sentence a line. rounds: how many rounds one direction took.
+    planned_s, device_s: device time as planned and as taken; seconds: the whole run's.
+    local_gb_s: copies inside each device. integrity: bytes and words of the data check.
+    """
+
+    schema: str = SCHEMA
+    host: str
+    simulated: bool
+    simulation: Simulation | None = None
+    engine: str
+    kind: str
+    depth: str
+    versions: dict[str, str | None]
+    started: str
+    seconds: float
+    planned_s: float
+    device_s: float
+    rounds: int
+    devices: tuple[MeasuredDevice, ...]
+    method: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    pairs: tuple[MeasuredPair, ...] = ()
+    matrices: dict[str, Matrix] = msgspec.field(default_factory=dict)
+    host_device: tuple[HostLink, ...] = ()
+    local_gb_s: tuple[float | None, ...] = ()
+    crowds: tuple[Crowd, ...] = ()
+    sizes: tuple[SizePoint, ...] = ()
+    integrity: dict[str, int] = msgspec.field(default_factory=dict)
+    tensor: dict[str, float] | None = None
+    verdict: Verdict
+    findings: tuple[Finding, ...]
+    counts: dict[str, int]

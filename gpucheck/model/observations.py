@@ -1,0 +1,161 @@
+"""What is known of a machine and measured on it, wherever that was done: the input of a diagnosis.
+
+Every field may be None or empty: it was not told. "Not told" is never "no". Bandwidth is in 10**9 bytes per second, per
+direction unless the name says bidirectional (then the sum). Matrices are n x n, row = source, None = not measured.
+"""
+
+from typing import Literal
+
+import msgspec
+
+Matrix = tuple[tuple[float | None, ...], ...]
+Words = tuple[tuple[str | None, ...], ...]
+Flags = tuple[tuple[bool | None, ...], ...]
+Damage = Literal["untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip"]
+
+
+class Port(msgspec.Struct, frozen=True, kw_only=True):
+    """A PCIe link as trained and as it could be. read: whether it was read under load or idle.
+
+    bus_id: of the device at its end; kind: of a bridge above a GPU. gpus: behind a shared uplink, by index.
+    """
+
+    bus_id: str | None = None
+    kind: Literal["root-port", "switch", "chipset"] | None = None
+    gen: int | None = None
+    width: int | None = None
+    max_gen: int | None = None
+    max_width: int | None = None
+    read: Literal["idle", "load"] | None = None
+    gpus: tuple[int, ...] = ()
+
+
+class NvLinkCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How many NVLinks of a GPU are up, of how many that exist."""
+
+    active: int | None = None
+    total: int | None = None
+
+
+class ObservedGpu(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU. path: the bridges above it; bar1_mib: the window through which others see its memory, MiB."""
+
+    model: str | None = None
+    bus_id: str | None = None
+    numa_node: int | None = None
+    pcie: Port = Port()
+    path: tuple[Port, ...] = ()
+    bar1_mib: float | None = None
+    nvlinks: NvLinkCount = NvLinkCount()
+
+
+class AcsReading(msgspec.Struct, frozen=True, kw_only=True):
+    """The raw Access Control Services control register of a bridge."""
+
+    bus_id: str
+    control: int
+
+
+class ObservedHost(msgspec.Struct, frozen=True, kw_only=True):
+    """The machine around the GPUs. acs_redirect: a tuple names the bridges that redirect."""
+
+    virtual: bool | None = None
+    iommu: Literal["off", "identity", "translating"] | None = None
+    acs_redirect: bool | tuple[str, ...] | None = None
+    acs: tuple[AcsReading, ...] = ()
+    sockets: int | None = None
+    cpu: str | None = None
+    rebar: bool | None = None
+    driver: str | None = None
+
+
+class Method(msgspec.Struct, frozen=True, kw_only=True):
+    """How bandwidth was measured: copy engines or a kernel's loads and stores; who drives the copy."""
+
+    engine: Literal["ce", "sm"] | None = None
+    direction: Literal["write", "read"] | None = None
+
+
+class HostDevice(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies between host memory of a NUMA node and a GPU."""
+
+    gpu: int
+    numa_node: int | None = None
+    h2d_gb_s: float | None = None
+    d2h_gb_s: float | None = None
+
+
+class Flow(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies that ran at the same time (source, destination), and what they reached together."""
+
+    pairs: tuple[tuple[int, int], ...]
+    total_gb_s: float
+
+
+class Hang(msgspec.Struct, frozen=True, kw_only=True):
+    """Something never returned. with_p2p_off: whether it still hangs with peer-to-peer forbidden."""
+
+    op: str | None = None
+    gpus: tuple[int, ...] = ()
+    with_p2p_off: bool | None = None
+
+
+class Collective(msgspec.Struct, frozen=True, kw_only=True):
+    """One collective's bus bandwidth as nccl-tests defines it. transport: as NCCL names it (``P2P SHM NET NVLS``)."""
+
+    op: str | None = None
+    ranks: int | None = None
+    bytes: int | None = None
+    busbw_gb_s: float | None = None
+    transport: str | None = None
+    wrong: int | None = None
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """All numbers. p2p: with peer-to-peer asked for; staged: with it switched off. hang None = not told, () = none.
+
+    integrity_bad_pairs: pairs whose data was wrong; an empty tuple says that it was looked at and was right.
+    """
+
+    p2p_uni_gb_s: Matrix | None = None
+    p2p_bidir_gb_s: Matrix | None = None
+    staged_uni_gb_s: Matrix | None = None
+    staged_bidir_gb_s: Matrix | None = None
+    p2p_latency_us: Matrix | None = None
+    staged_latency_us: Matrix | None = None
+    by_class: dict[str, tuple[float, float]] = msgspec.field(default_factory=dict)
+    method: Method = Method()
+    host_device: tuple[HostDevice, ...] = ()
+    flows: tuple[Flow, ...] = ()
+    integrity_bad_pairs: tuple[tuple[int, int], ...] | None = None
+    damage: Damage | None = None
+    hang: Hang | bool | None = None
+    collectives: tuple[Collective, ...] = ()
+
+
+class Observations(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything told about one machine.
+
+    matrix: path classes as nvidia-smi topo -m prints them.
+    p2p_access: whether one GPU may address another's memory; True is all pairs, False none.
+    p2p_status: as nvidia-smi topo -p2p prints it.
+    """
+
+    gpus: tuple[ObservedGpu, ...] = ()
+    matrix: Words | None = None
+    p2p_access: Flags | bool | None = None
+    p2p_status: Words | None = None
+    host: ObservedHost = ObservedHost()
+    uplinks: tuple[Port, ...] = ()
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    measured: Measured = Measured()
+
+
+class Import(msgspec.Struct, frozen=True, kw_only=True):
+    """What another tool printed: the GPUs it named, what it says of peer access and environment, and its numbers."""
+
+    tool: str
+    gpus: tuple[ObservedGpu, ...] = ()
+    p2p_access: Flags | None = None
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    measured: Measured = Measured()

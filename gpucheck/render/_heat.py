@@ -1,0 +1,45 @@
+"""How hot a cell of a matrix is: which matrices there are, and the five steps from far below to as expected."""
+
+from collections.abc import Mapping, Sequence
+
+from gpucheck.model.bandwidth import Matrix, MeasuredPair
+
+# Name -> title, and whether less is better.
+TITLES = {
+    "p2p_uni_gb_s": ("one direction, GB/s (row to column)", False),
+    "p2p_bidir_gb_s": ("both directions at once, sum, GB/s", False),
+    "p2p_latency_us": ("latency of a small copy, us", True),
+    "staged_uni_gb_s": ("through host memory, one direction, GB/s", False),
+    "staged_latency_us": ("latency through host memory, us", True),
+}
+STEPS = 5
+Expected = Mapping[tuple[int, int], float | None]
+
+
+def is_sparse(matrix: Matrix) -> bool:
+    """Fewer numbers than rows: a reference that was taken on some pairs only."""
+    return sum(cell is not None for row in matrix for cell in row) < len(matrix)
+
+
+def expectations(name: str, pairs: Sequence[MeasuredPair]) -> Expected:
+    """What the cells of a matrix should hold, as far as that is known."""
+    return {(pair.src, pair.dst): pair.expected_gb_s for pair in pairs if name == "p2p_uni_gb_s"}
+
+
+def steps(name: str, matrix: Matrix, expected: Expected) -> list[list[int | None]]:
+    """For each cell 0 (far below) to STEPS - 1 (as it should be), None where nothing was measured.
+
+    By the part of what is expected where that is known, else by the part of the best in the matrix. Below half of what
+    it should be everything is step 0; from 95 % on everything is the last.
+    """
+    less_is_better = TITLES[name][1]
+    values = [cell for row in matrix for cell in row if cell is not None]
+    best = (min(values) if less_is_better else max(values)) if values else 0.0
+
+    def step(cell: float | None, wanted: float | None) -> int | None:
+        if cell is None:
+            return None
+        part = best / (cell or 1.0) if less_is_better else cell / (wanted or best or 1.0)
+        return max(0, min(STEPS - 1, int((part - 0.5) / 0.45 * (STEPS - 1))))
+
+    return [[step(cell, expected.get((i, j))) for j, cell in enumerate(row)] for i, row in enumerate(matrix)]

@@ -1,0 +1,107 @@
+"""What a report's measurements hold, as values: copies between GPUs, and training runs."""
+
+from collections.abc import Iterator
+from statistics import median
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gpucheck.model import Report
+from gpucheck.model.bandwidth import Crowd, HostLink, Matrix, MeasuredDevice, MeasuredPair
+
+COPIES = "p2p"
+
+
+class Copies(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a BandwidthReport that a report keeps. Fields as there."""
+
+    kind: str
+    devices: tuple[MeasuredDevice, ...]
+    pairs: tuple[MeasuredPair, ...] = ()
+    matrices: dict[str, Matrix] = {}
+    host_device: tuple[HostLink, ...] = ()
+    crowds: tuple[Crowd, ...] = ()
+    integrity: dict[str, int] = {}
+    method: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class ClassRates(NamedTuple):
+    """Ordered pairs of one path class with one expectation. GB/s, one direction."""
+
+    cls: str
+    pairs: int
+    slowest: float
+    middle: float
+    fastest: float
+    low: float | None
+    expected: float | None
+    high: float | None
+    basis: str | None
+
+
+class Speed(msgspec.Struct, frozen=True, kw_only=True):
+    """Of a training run. Fields as in the training room's Performance."""
+
+    samples_per_s: tuple[float, ...] = ()
+    scaling_efficiency: float | None = None
+
+
+class Training(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of a training run that a report shows. step: the name of the step that ran it."""
+
+    step: str
+    framework: str
+    strategy: str
+    variant: str = ""
+    model: str = ""
+    placement_reason: str = ""
+    devices: tuple[str, ...] = ()
+    world_size: int = 0
+    steps: int = 0
+    loss_first: float | None = None
+    loss_last: float | None = None
+    performance: Speed | None = None
+
+
+def copies(report: Report) -> Copies | None:
+    """What was copied; None where nothing was."""
+    numbers = report.measurements.get(COPIES)
+    return None if numbers is None else msgspec.convert(numbers, Copies, strict=False)
+
+
+def by_class(found: Copies) -> list[ClassRates]:
+    """One row for the pairs that are alike."""
+    alike: dict[tuple[str | None, float | None, str | None], list[tuple[MeasuredPair, float]]] = {}
+    for pair in found.pairs:
+        if pair.measured is not None:
+            key = (pair.cls, pair.expected_gb_s, pair.basis)
+            alike.setdefault(key, []).append((pair, pair.measured.gb_s))
+    return [_rates(cls or "?", members) for (cls, _, _), members in alike.items()]
+
+
+def _rates(cls: str, members: list[tuple[MeasuredPair, float]]) -> ClassRates:
+    pair, rates = members[0][0], [rate for _, rate in members]
+    return ClassRates(
+        cls=cls,
+        pairs=len(members),
+        slowest=min(rates),
+        middle=median(rates),
+        fastest=max(rates),
+        low=pair.low_gb_s,
+        expected=pair.expected_gb_s,
+        high=pair.high_gb_s,
+        basis=pair.basis,
+    )
+
+
+def trainings(report: Report) -> list[Training]:
+    """Every run that ended, in the order of the steps. What failed is told by its findings."""
+    return [run for step, numbers in report.measurements.items() if step != COPIES for run in _runs(step, numbers)]
+
+
+def _runs(step: str, numbers: dict[str, Any]) -> Iterator[Training]:
+    variants: dict[str, dict[str, Any]] = numbers.get("variants", {})
+    for run in (numbers, *variants.values()):
+        if run.get("type") == "result":
+            yield msgspec.convert({**run, "step": step}, Training, strict=False)

@@ -1,0 +1,105 @@
+"""A wiring as nested boxes: NUMA nodes hold host bridges, these hold switches, these hold GPUs and network cards."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gpucheck.model import NVSWITCH, NvLinkBundle, PcieLink, Topology, WiredFunction, Wiring
+
+VENDOR = {"GenuineIntel": "Intel", "intel": "Intel", "AuthenticAMD": "AMD", "amd": "AMD"}
+
+
+@dataclass
+class Box:
+    """title: what it is. name: of the model or device. detail: where it is. link: its PCIe link in words, with what it
+    should be where it runs below that (reduced). Each is empty where nothing is told."""
+
+    kind: Literal["node", "root", "switch", "gpu", "nic"]
+    title: str
+    name: str = ""
+    detail: str = ""
+    link: str = ""
+    reduced: bool = False
+    inside: list["Box"] = field(default_factory=list)
+
+
+def heading(topology: Topology) -> str:
+    """How many GPUs, and of which model where it is one."""
+    names, count = {gpu.name for gpu in topology.gpus}, len(topology.gpus)
+    model = names.pop() if len(names) == 1 else None
+    return f"{count} x {model}" if model else f"{count} GPU{'s' if count != 1 else ''}"
+
+
+def boxes(topology: Topology) -> list[Box]:
+    """The NUMA nodes of a topology with all that is in them; nothing without a wiring.
+
+    Ports are left out: what a port's link can do is written at the device below it. The name of GPUs that are all of
+    one model is left to the heading.
+    """
+    wiring = topology.wiring
+    if wiring is None:
+        return []
+    alike = len({gpu.name for gpu in topology.gpus}) == 1
+    names = {f"GPU{gpu.index}": "" if alike else gpu.name or "" for gpu in topology.gpus}
+    names |= {nic.label: nic.name or "" for nic in topology.nics}
+    children: dict[str | None, list[WiredFunction]] = {}
+    for function in wiring.functions:
+        children.setdefault(function.above, []).append(function)
+    answer = []
+    for node in wiring.nodes:
+        untold = "machine" if len(wiring.nodes) == 1 else "NUMA node not told"
+        title = untold if node.index is None else f"NUMA node {node.index}"
+        vendor = VENDOR.get(node.vendor or "", node.vendor or "")
+        detail = ", ".join(word for word in (vendor, f"CPUs {node.cpus}" if node.cpus else "") if word)
+        box = Box("node", title, detail=detail)
+        top = [f for f in children.get(None, []) if f.numa_node == node.index]
+        for root in dict.fromkeys(function.root for function in top):
+            below = [b for f in top if f.root == root for b in _box(f, children, names, wiring.told)]
+            box.inside += [Box("root", f"host bridge {root}", inside=below)] if root and below else below
+        if box.inside:
+            answer.append(box)
+    return answer
+
+
+def _box(
+    function: WiredFunction, children: dict[str | None, list[WiredFunction]], names: dict[str, str], told: bool
+) -> list[Box]:
+    below = [b for child in children.get(function.bus_id, []) for b in _box(child, children, names, told)]
+    words, reduced = link_words(function.link, uplink=function.kind == "switch-upstream")
+    if function.kind in ("gpu", "nic"):
+        detail = function.bus_id if told else ""
+        name = names.get(function.label, "")
+        kind: Literal["gpu", "nic"] = "gpu" if function.kind == "gpu" else "nic"
+        return [Box(kind, function.label, name if name != function.label else "", detail, words, reduced)]
+    if function.kind == "switch-upstream" and below:
+        return [Box("switch", "PCIe switch", "", function.bus_id if told else "", words, reduced, below)]
+    return below
+
+
+def link_words(link: PcieLink, *, uplink: bool) -> tuple[str, bool]:
+    """``Gen5 x16``, or ``Gen5 x8 of x16`` for one that lost lanes. A device's own generation sleeps and is not told."""
+    generation, width = link.max_generation or link.generation, link.max_width or link.width
+    if not generation or not width:
+        return "", False
+    lanes = link.width is not None and link.max_width is not None and link.width < link.max_width
+    slow = uplink and bool(link.generation and link.max_generation and link.generation < link.max_generation)
+    speed = f"Gen{link.generation} of Gen{generation}" if slow else f"Gen{generation}"
+    return f"{speed} x{link.width} of x{width}" if lanes else f"{speed} x{width}", lanes or slow
+
+
+def direct_links(wiring: Wiring) -> list[NvLinkBundle]:
+    """Bundles between two GPUs."""
+    return [bundle for bundle in wiring.nvlinks if bundle.b.startswith("GPU")]
+
+
+def switch_links(wiring: Wiring) -> dict[str, int]:
+    """By GPU label, how many links lead to NVSwitches."""
+    totals: dict[str, int] = {}
+    for bundle in wiring.nvlinks:
+        if not bundle.b.startswith("GPU"):
+            totals[bundle.a] = totals.get(bundle.a, 0) + bundle.links
+    return totals
+
+
+def switch_count(wiring: Wiring) -> int:
+    """How many NVSwitches are told apart; 0 where they hide behind one address."""
+    return len({b.b for b in wiring.nvlinks if not b.b.startswith("GPU") and b.b != NVSWITCH})

@@ -1,0 +1,185 @@
+"""A bandwidth report as text, with heat maps for the terminal, and as JSON."""
+
+from collections.abc import Iterator, Sequence
+
+import click
+import msgspec
+
+from gpucheck.model.bandwidth import BandwidthReport, Measured, MeasuredPair
+from gpucheck.model.finding import Finding
+from gpucheck.model.verdict import Verdict
+from gpucheck.render._heat import TITLES, expectations, is_sparse, steps
+from gpucheck.render.words import WORST_FIRST, counts_line, printable, simulated_mark, table, value, verdict_word
+
+# Red over yellow to green, dark enough for white digits on light and dark terminals alike.
+HEAT = ((150, 40, 45), (165, 95, 30), (140, 130, 30), (75, 130, 60), (30, 115, 75))
+MIB = 1 << 20
+NOTHING = "-"
+
+
+def to_json(report: BandwidthReport) -> str:
+    """The outside contract ``gpucheck.bandwidth/1``, indented."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+
+
+def to_text(report: BandwidthReport) -> str:
+    """Who was measured and how, the matrices, measured against expected, and the findings, worst first."""
+    parts = [
+        list(_head(report)),
+        *(_matrix(report, name) for name in TITLES if name in report.matrices and not is_sparse(report.matrices[name])),
+        list(_lone_cells(report)),
+        list(_pairs(report.pairs)),
+        list(_rest(report)),
+        list(_sizes(report)),
+        [f"method: {printable(line)}" for line in report.method],
+        [line for verdict in WORST_FIRST for f in report.findings if f.verdict is verdict for line in _finding(f)],
+        [_last(report)],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _head(report: BandwidthReport) -> Iterator[str]:
+    detail = ""
+    if report.simulation is not None:
+        detail = printable(", ".join((report.simulation.profile, *report.simulation.faults)))
+    mark = f"  {simulated_mark(detail)}" if report.simulated else ""
+    yield click.style(f"gpucheck bandwidth  {printable(report.host)}", bold=True) + mark
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items() if version)
+    yield printable(report.kind + (f"; {versions}" if versions else ""))
+    yield from (
+        printable(f"{device.index}: {device.name}" + (f" {device.bus_id}" if device.bus_id else ""))
+        for device in report.devices
+    )
+    yield from (f"note: {printable(note)}" for note in report.notes)
+
+
+def _lone_cells(report: BandwidthReport) -> Iterator[str]:
+    """A sparse matrix is a line."""
+    for name, (title, _) in TITLES.items():
+        matrix = report.matrices.get(name)
+        if matrix is None or not is_sparse(matrix):
+            continue
+        cells = [
+            f"{src.index} to {dst.index} {cell:.1f}"
+            for src, row in zip(report.devices, matrix, strict=True)
+            for dst, cell in zip(report.devices, row, strict=True)
+            if cell is not None
+        ]
+        yield f"{title.partition(' (')[0]}: {', '.join(cells)}"
+
+
+def _matrix(report: BandwidthReport, name: str) -> list[str]:
+    matrix = report.matrices[name]
+    shades = steps(name, matrix, expectations(name, report.pairs))
+    labels = [str(device.index) for device in report.devices]
+    cells = [[NOTHING if cell is None else f"{cell:.1f}" for cell in row] for row in matrix]
+    width = max(len(text) for row in (labels, *cells) for text in row) + 1
+    side = max(map(len, labels))
+    lines = [TITLES[name][0], " " * side + "".join(label.rjust(width) for label in labels)]
+    for label, row, shade in zip(labels, cells, shades, strict=True):
+        shaded = (_shaded(text.rjust(width), step) for text, step in zip(row, shade, strict=True))
+        lines.append(label.rjust(side) + "".join(shaded))
+    return lines
+
+
+def _shaded(text: str, step: int | None) -> str:
+    return click.style(text, dim=True) if step is None else click.style(text, fg="bright_white", bg=HEAT[step])
+
+
+def _pairs(pairs: Sequence[MeasuredPair]) -> Iterator[str]:
+    """Measured against expected, one line for the pairs that are alike."""
+    alike: dict[tuple[object, ...], list[tuple[MeasuredPair, Measured]]] = {}
+    for pair in pairs:
+        if pair.measured is not None:
+            alike.setdefault((pair.cls, pair.expected_gb_s, pair.basis), []).append((pair, pair.measured))
+    if not alike:
+        return
+    rows = []
+    for (cls, _, basis), members in alike.items():
+        rates = sorted(measured.gb_s for _, measured in members)
+        ratios = sorted(pair.ratio for pair, _ in members if pair.ratio is not None)
+        rows.append(
+            [
+                str(cls or "?"),
+                str(len(members)),
+                f"{rates[0]:.1f}" if rates[0] == rates[-1] else f"{rates[0]:.1f} to {rates[-1]:.1f}",
+                f"{max(m.mad_percent for _, m in members):.1f} %",
+                _range(members[0][0]),
+                f"{ratios[0]:.0%} to {ratios[-1]:.0%}" if ratios else NOTHING,
+                printable(str(basis or "no expectation: the path or its links are not known, or peer access is off")),
+            ]
+        )
+    yield from table(("path", "pairs", "measured GB/s", "MAD", "expected (low to line rate)", "ratio", "basis"), rows)
+
+
+def _range(pair: MeasuredPair) -> str:
+    if pair.expected_gb_s is None:
+        return NOTHING
+    return f"{pair.expected_gb_s:.1f} ({pair.low_gb_s:.1f} to {pair.high_gb_s:.1f})"
+
+
+def _rest(report: BandwidthReport) -> Iterator[str]:
+    names = [str(device.index) for device in report.devices]
+    if report.tensor:
+        yield from (f"tensor {name}: {number:g}" for name, number in report.tensor.items())
+    for name, rate in zip(names, report.local_gb_s, strict=False):
+        if rate is not None:
+            yield f"inside device {name} (device-local, not between GPUs): {rate:.1f} GB/s copied"
+    if report.host_device:
+        yield from table(
+            ("device", "from host GB/s", "to host GB/s"),
+            ([names[link.device], _number(link.h2d_gb_s), _number(link.d2h_gb_s)] for link in report.host_device),
+        )
+    for crowd in report.crowds:
+        yield (
+            f"contention, {crowd.name}: {crowd.copies} copies at once, {crowd.total_gb_s:.1f} GB/s together, "
+            f"the slowest {crowd.slowest_gb_s:.1f} GB/s"
+        )
+    if report.integrity:
+        i = report.integrity
+        yield (
+            f"data: {i['bytes_verified'] / MIB:.0f} MiB compared in {i['rounds']} rounds, "
+            f"{i['bytes_verified_under_load'] / MIB:.0f} MiB of them under load, {i['wrong_words']} wrong words"
+        )
+
+
+def _sizes(report: BandwidthReport) -> Iterator[str]:
+    if not report.sizes:
+        return
+    ways = list(dict.fromkeys((point.src, point.dst, point.cls) for point in report.sizes))
+    sizes = list(dict.fromkeys(point.size_bytes for point in report.sizes))
+    rates = {(point.size_bytes, point.src, point.dst): point.gb_s for point in report.sizes}
+    header = ("size", *(f"{report.devices[a].index} to {report.devices[b].index} ({cls or '?'})" for a, b, cls in ways))
+    yield from table(header, ([_size(s), *(_number(rates.get((s, a, b))) for a, b, _ in ways)] for s in sizes))
+
+
+def _size(count: int) -> str:
+    for unit, name in ((1 << 30, "GiB"), (MIB, "MiB"), (1 << 10, "KiB")):
+        if count >= unit and count % unit == 0:
+            return f"{count // unit} {name}"
+    return f"{count} B"
+
+
+def _number(gb_s: float | None) -> str:
+    return NOTHING if gb_s is None else f"{gb_s:.1f}"
+
+
+def _finding(finding: Finding) -> Iterator[str]:
+    wanted = f", wanted {value(finding, finding.wanted)}" if finding.wanted is not None else ""
+    subject = f"{finding.subject}: " if finding.subject != "host" else ""
+    seen = printable(f"{subject}{value(finding, finding.seen)}{wanted}")
+    yield f"{verdict_word(finding.verdict)} {finding.check}  {seen}"
+    if finding.verdict is not Verdict.PASS:
+        yield f"        why    {printable(finding.why)}"
+    if finding.fix and finding.verdict is not Verdict.SKIP:
+        yield f"        do     {printable(finding.fix)}"
+    if finding.cause:
+        yield f"        cause  {finding.cause} ({finding.confidence or 'possible'})"
+    if finding.verdict in (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN):
+        yield from (f"        saw    {printable(line)}" for line in finding.evidence)
+
+
+def _last(report: BandwidthReport) -> str:
+    mark = f"  {simulated_mark()}" if report.simulated else ""
+    times = f"{report.device_s:.1f} s of device time (planned {report.planned_s:.1f}), {report.seconds:.1f} s in all"
+    return f"{verdict_word(report.verdict, 0)}  {counts_line(report.counts)}  {times}{mark}"

@@ -1,0 +1,90 @@
+"""A report of collectives as text and as JSON."""
+
+from collections.abc import Iterator
+
+import click
+import msgspec
+
+from gpucheck.model.collectives import CollectivesReport
+from gpucheck.model.verdict import Verdict
+from gpucheck.render.words import WORST_FIRST, counts_line, printable, simulated_mark, table, value, verdict_word
+
+
+def to_json(report: CollectivesReport) -> str:
+    """The outside contract ``gpucheck.collectives/1``, indented."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+
+
+def to_text(report: CollectivesReport) -> str:
+    """Who took part, one line a collective and size, what NCCL took, and the findings, worst first."""
+    parts = [
+        list(_head(report)),
+        list(_results(report)),
+        list(_taken(report)),
+        list(_findings(report)),
+        [_last(report)],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _head(report: CollectivesReport) -> Iterator[str]:
+    mark = f"  {simulated_mark('hardware; the traffic between CPU ranks is real')}" if report.simulated else ""
+    yield click.style(f"gpucheck collectives  {printable(report.host)}", bold=True) + mark
+    hosts = f", {report.nodes} hosts, {report.ranks} ranks in all" if report.nodes > 1 else ""
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items() if version)
+    yield printable(f"{report.kind}{hosts}" + (f"; {versions}" if versions else ""))
+    yield from (f"note: {printable(note)}" for note in report.notes)
+
+
+def _results(report: CollectivesReport) -> Iterator[str]:
+    if not report.results:
+        return
+    header = ("collective", "size", "run", "time us", "MAD", "algbw GB/s", "busbw GB/s", "checked", "wrong")
+    rows = [
+        [
+            result.operation,
+            str(result.size_bytes),
+            result.variant,
+            _number(result.time_us),
+            f"{result.mad_percent:.1f} %" if result.mad_percent is not None else "-",
+            _number(result.algbw_gb_s),
+            _number(result.busbw_gb_s),
+            str(result.checked),
+            str(result.wrong) if result.note is None else printable(result.note),
+        ]
+        for result in report.results
+    ]
+    yield from table(header, rows)
+    yield "algbw is size over time, busbw comparable with link rates (nccl-tests' definitions); the slowest rank counts"
+
+
+def _number(number: float | None) -> str:
+    return "-" if number is None else f"{number:.2f}"
+
+
+def _taken(report: CollectivesReport) -> Iterator[str]:
+    if report.transports:
+        yield "transport: " + ", ".join(f"{kind} on {n} channels" for kind, n in report.transports.items())
+    for name, chosen in report.algorithms.items():
+        yield f"algorithm: {name} {', '.join(chosen)}"
+
+
+def _findings(report: CollectivesReport) -> Iterator[str]:
+    for verdict in WORST_FIRST:
+        for finding in (f for f in report.findings if f.verdict is verdict):
+            wanted = f", wanted {value(finding, finding.wanted)}" if finding.wanted is not None else ""
+            seen = printable(f"{value(finding, finding.seen)}{wanted}")
+            yield f"{verdict_word(verdict)} {finding.check}  {seen}"
+            if verdict is not Verdict.PASS:
+                yield f"        why    {printable(finding.why)}"
+            if finding.fix:
+                yield f"        do     {printable(finding.fix)}"
+            if finding.cause:
+                yield f"        cause  {finding.cause} ({finding.confidence or 'possible'})"
+            if verdict in (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN):
+                yield from (f"        saw    {printable(line)}" for line in finding.evidence)
+
+
+def _last(report: CollectivesReport) -> str:
+    mark = f"  {simulated_mark()}" if report.simulated else ""
+    return f"{verdict_word(report.verdict, 0)}  {counts_line(report.counts)}  in {report.seconds:.1f} s{mark}"

@@ -1,0 +1,88 @@
+"""A merged fleet report as one self-contained page."""
+
+from typing import Any
+
+from gpucheck.model import Finding, FleetReport, FleetRow, Verdict
+from gpucheck.render import html
+from gpucheck.render.words import value
+
+STYLES = ("tokens.css", "parts.css", "fleet.css")
+SCRIPTS = ("page.js", "fleet_grid.js", "fleet_charts.js", "fleet_host.js", "fleet.js")
+WORST_FIRST = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS)
+# Without scripts the page still names the sick, but not ten thousand of them.
+PLAIN_ROWS = 200
+
+
+def to_html(fleet: FleetReport) -> str:
+    """The page. Its size grows by about 500 bytes a host."""
+    sick = sorted((r for r in fleet.hosts if r.verdict is not Verdict.PASS), key=lambda r: WORST_FIRST.index(r.verdict))
+    return html.page(
+        "fleet.html.j2",
+        data=_data(fleet),
+        styles=STYLES,
+        scripts=SCRIPTS,
+        fleet=fleet,
+        plain=sick[:PLAIN_ROWS],
+        left=max(0, len(sick) - PLAIN_ROWS),
+    )
+
+
+class _Table:
+    """Each text once, by number: ten thousand hosts say the same."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[Any, int] = {}
+
+    def number(self, key: Any) -> int:
+        return self.numbers.setdefault(key, len(self.numbers))
+
+    def entries(self) -> list[Any]:
+        return list(self.numbers)
+
+
+def _data(fleet: FleetReport) -> dict[str, Any]:
+    texts, metrics, findings, attributes = _Table(), _Table(), _Table(), _Table()
+    hosts = [_host(row, texts, metrics, findings, attributes) for row in fleet.hosts]
+    return {
+        "verdict": fleet.verdict.value,
+        "simulated": fleet.simulated,
+        "started": fleet.started,
+        "counts": fleet.counts,
+        "hosts": hosts,
+        "texts": texts.entries(),
+        "metrics": metrics.entries(),
+        "findings": findings.entries(),
+        "attributes": attributes.entries(),
+        "groups": [g for g in fleet.metrics if g.hosts > 1],
+        "outliers": fleet.outliers,
+        "drift": fleet.drift,
+        "causes": fleet.causes,
+        "changes": fleet.changes,
+        "problems": fleet.problems,
+    }
+
+
+def _host(row: FleetRow, texts: _Table, metrics: _Table, findings: _Table, attributes: _Table) -> list[Any]:
+    """By position: name, verdict, group, GPUs, driver, system, training, profile, started, findings, metrics,
+    attributes. Texts by number, -1 is none; findings with their subject; metrics with what was worst."""
+    words = (row.group, row.gpus, row.driver, row.system, row.training, row.simulation if row.simulated else None)
+    return [
+        row.host,
+        row.verdict.value,
+        *(-1 if word is None else texts.number(word) for word in words),
+        row.started,
+        [
+            [
+                findings.number((f.check, f.verdict.value, _seen(f), f.why, f.fix)),
+                "" if f.subject == "host" else f.subject,
+            ]
+            for f in row.problems
+        ],
+        [[metrics.number(name), m.host, m.gpu, m.gpu_at, m.pair, m.pair_at] for name, m in row.metrics.items()],
+        [attributes.number((name, text)) for name, found in row.attributes.items() for text in found],
+    ]
+
+
+def _seen(finding: Finding) -> str:
+    wanted = "" if finding.wanted is None else f", wanted {value(finding, finding.wanted)}"
+    return f"{value(finding, finding.seen)}{wanted}"

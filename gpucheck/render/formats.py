@@ -1,0 +1,68 @@
+"""Every form of one Report, by its name. What a form needs (XML, Jinja2) is loaded when it is asked for."""
+
+from collections.abc import Callable
+
+import click
+
+from gpucheck.model import Report
+from gpucheck.render import report as _report
+
+# Format -> its file in a folder of all.
+FILES = {
+    "text": "report.txt",
+    "json": "report.json",
+    "junit": "report.xml",
+    "nagios": "report.nagios",
+    "prometheus": "report.prom",
+    "html": "report.html",
+}
+
+
+def to_junit(report: Report) -> str:
+    """A case a finding."""
+    from gpucheck.render.report_junit import to_junit as write
+
+    return write(report)
+
+
+def to_nagios(report: Report) -> str:
+    """One line."""
+    from gpucheck.render.nagios import to_nagios as write
+
+    return write(report)
+
+
+def to_prometheus(report: Report) -> str:
+    """For node_exporter's textfile collector."""
+    from gpucheck.render.report_prometheus import to_prometheus as write
+
+    return write(report)
+
+
+WRITERS: dict[str, Callable[[Report], str]] = {
+    "json": _report.to_json,
+    "junit": to_junit,
+    "nagios": to_nagios,
+    "prometheus": to_prometheus,
+}
+
+
+def render(report: Report, format_: str, *, mark: str = "", verbose: bool = False) -> str:
+    """The report in one format, a name of FILES. mark: the line that a report about a recording starts with.
+
+    The formats for programs have no place for the mark. verbose: passes and all evidence in the text.
+    """
+    if format_ == "text":
+        return mark + _report.to_text(report, verbose=verbose)
+    if format_ == "html":
+        from gpucheck.render.report_html import to_html
+
+        return to_html(report, mark=mark.strip())
+    return WRITERS[format_](report)
+
+
+def render_all(report: Report, *, mark: str = "", verbose: bool = False) -> dict[str, str]:
+    """File name -> content, in every format, without terminal colours."""
+    texts = {file: render(report, name, mark=mark, verbose=verbose) for name, file in FILES.items()}
+    texts[FILES["text"]] = click.unstyle(texts[FILES["text"]])
+    return {file: text if text.endswith("\n") else f"{text}\n" for file, text in texts.items()}

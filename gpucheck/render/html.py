@@ -1,0 +1,74 @@
+"""One self-contained page: no network, no file beside it, and nothing of a host's that could run.
+
+Styles and scripts are inlined and named by hash in a content security policy; a host's strings reach the page as
+escaped text (Jinja2) or as JSON data that scripts write with textContent only.
+"""
+
+import base64
+import functools
+import hashlib
+import re
+import unicodedata
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import msgspec
+from markupsafe import Markup
+
+PAGES = Path(__file__).parent / "pages"
+# What may end the data's script element or change how it is read; in JSON all of it can only stand inside strings.
+UNSAFE = re.compile(
+    "[<>&\u2028\u2029\u0085\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|"  # the characters themselves
+    "\\\\u00[01][0-9a-f]|\\\\u007f|\x7f"  # as JSON escapes
+)
+
+
+def page(template: str, *, data: Any, styles: tuple[str, ...], scripts: tuple[str, ...], **values: Any) -> str:
+    """Fill the template. data becomes the JSON of ``<script type="application/json" id="data">``."""
+    style, script = _joined(styles), _joined(scripts)
+    allowed = f"style-src {_hash(style)}; script-src {_hash(script)}"
+    policy = f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            policy=policy,
+            style=Markup(style),  # noqa: S704 - our own file
+            script=Markup(script),  # noqa: S704 - our own files
+            data=Markup(json_data(data)),  # noqa: S704 - escaped by json_data
+            **values,
+        )
+    )
+
+
+@functools.cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(PAGES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+    )
+    environment.filters["clean"] = clean
+    return environment
+
+
+def json_data(data: Any) -> str:
+    """JSON that is safe inside a script element and free of control and direction characters."""
+    return UNSAFE.sub(_escape, msgspec.json.encode(data).decode())
+
+
+def clean(text: object) -> str:
+    """Text without control and direction characters, for what Jinja2 then escapes."""
+    return "".join(c if unicodedata.category(c)[0] != "C" else "\ufffd" for c in str(text))
+
+
+def _escape(found: re.Match[str]) -> str:
+    character = found[0]
+    return f"\\u{ord(character):04x}" if character in "<>&" else "\\ufffd"
+
+
+def _joined(names: tuple[str, ...]) -> str:
+    return "\n".join((PAGES / name).read_text(encoding="utf-8").strip() for name in names)
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,235 @@
+"""A host's report as one self-contained page: readable without scripts, which only filter, copy and point."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from gpucheck.model import Finding, Report, Topology, Verdict, WiredFunction
+from gpucheck.render import html
+from gpucheck.render._commands import Part, parts
+from gpucheck.render._heat import TITLES, expectations, is_sparse, steps
+from gpucheck.render._matrix import kind_of
+from gpucheck.render._measured import Copies, by_class, copies, trainings
+from gpucheck.render._tree import direct_links, link_words, switch_count, switch_links
+from gpucheck.render.report import alike
+from gpucheck.render.topology import MEANING
+from gpucheck.render.topology_svg import to_svg
+from gpucheck.render.words import WORST_FIRST, value
+
+STYLES = ("tokens.css", "parts.css", "drawing.css", "report.css")
+SCRIPTS = ("page.js", "report.js")
+SHAPE = {Verdict.PASS: "\u00b7", Verdict.WARN: "!", Verdict.FAIL: "\u00d7", Verdict.UNKNOWN: "?", Verdict.SKIP: "-"}
+KIND = {
+    "gpu": "GPU",
+    "nic": "network card",
+    "root-port": "root port",
+    "switch-upstream": "switch, upstream port",
+    "switch-downstream": "switch, downstream port",
+    "bridge": "bridge",
+}
+# Evidence of all subjects of a block; one fault of 72 GPUs must not fill the page.
+EVIDENCE = 40
+
+
+class Block(NamedTuple):
+    """Findings that say the same. seen: with what was wanted. advice: the remedy, commands told apart."""
+
+    verdict: Verdict
+    checks: tuple[str, ...]
+    subjects: tuple[str, ...]
+    seen: str
+    wanted: str
+    why: str
+    advice: tuple[Part, ...]
+    cause: str | None
+    confidence: str
+    evidence: tuple[str, ...]
+    left: int
+
+
+class Hop(NamedTuple):
+    """One function on a GPU's way to the CPU, and its link."""
+
+    gpu: str
+    span: int
+    kind: str
+    bus_id: str
+    now: str
+    able: str
+    reduced: str
+
+
+class Heat(NamedTuple):
+    """A matrix of measurements. rows: label of the source, then (text, step) of each cell."""
+
+    name: str
+    title: str
+    rows: list[tuple[str, list[tuple[str, int | None]]]]
+
+
+def to_html(report: Report, *, mark: str = "") -> str:
+    """The page. mark: where a replayed report comes from."""
+    found, topology = copies(report), report.topology
+    blocks = [_block(group) for verdict in WORST_FIRST for group in alike(_of(report, verdict))]
+    return html.page(
+        "report.html.j2",
+        data=_data(found),
+        styles=STYLES,
+        scripts=SCRIPTS,
+        report=report,
+        mark=mark,
+        shape=SHAPE,
+        verdicts=WORST_FIRST,
+        facts=list(_facts(report)),
+        problems=[block for block in blocks if block.verdict not in (Verdict.PASS, Verdict.SKIP)],
+        skips=[block for block in blocks if block.verdict is Verdict.SKIP],
+        passes=_of(report, Verdict.PASS),
+        seen=_seen,
+        drawing=_drawing(report),
+        topology=topology,
+        classes=_classes(topology) if topology else None,
+        hops=list(_hops(topology)) if topology else [],
+        nvlinks=list(_nvlinks(topology)) if topology else [],
+        copies=found,
+        heats=list(_heats(found)) if found else [],
+        rates=by_class(found) if found else [],
+        trainings=trainings(report),
+    )
+
+
+def _of(report: Report, verdict: Verdict) -> list[Finding]:
+    return [finding for finding in report.findings if finding.verdict is verdict]
+
+
+def _seen(finding: Finding) -> str:
+    return "" if finding.seen is None else value(finding, finding.seen)
+
+
+def _block(group: list[Finding]) -> Block:
+    first = group[0]
+    evidence = list(dict.fromkeys(line for finding in group for line in finding.evidence))
+    return Block(
+        verdict=first.verdict,
+        checks=tuple(dict.fromkeys(finding.check for finding in group)),
+        subjects=tuple(dict.fromkeys(finding.subject for finding in group if finding.subject != "host")),
+        seen=_seen(first) or "not known",
+        wanted="" if first.wanted is None else value(first, first.wanted),
+        why=first.why,
+        advice=tuple(parts(first.fix)),
+        cause=first.cause,
+        confidence=first.confidence or "possible",
+        evidence=tuple(evidence[:EVIDENCE]),
+        left=max(0, len(evidence) - EVIDENCE),
+    )
+
+
+def _facts(report: Report) -> Iterator[tuple[str, str]]:
+    system, versions = report.system, report.versions
+    if report.topology is not None:
+        names = [gpu.name or "unnamed GPU" for gpu in report.topology.gpus]
+        yield "GPUs", ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "none"
+    yield "system", ", ".join(filter(None, (system.os_name, system.virtual, system.container)))
+    yield "kernel", f"{system.kernel}, {system.arch}"
+    yield from ((name, version) for name, version in versions.items() if version and name != "gpucheck")
+    for name, found in report.attributes.items():
+        if name != "uplink":  # the links have a table of their own
+            yield name, ", ".join(found)
+
+
+def _drawing(report: Report) -> Markup | None:
+    """Our own SVG, whose strings are escaped where it is made."""
+    topology, simulation = report.topology, report.simulation
+    if topology is None or topology.wiring is None or not topology.gpus:
+        return None
+    about = " ".join((simulation.profile, *simulation.faults)) if simulation else ""
+    return Markup(to_svg(topology, about=about, in_page=True))  # noqa: S704
+
+
+def _classes(topology: Topology) -> dict[str, Any] | None:
+    """The matrix of path classes with what they mean."""
+    if len(topology.gpus) < 2:
+        return None
+    used = {kind_of(cell) for row in topology.matrix for cell in row} - {"X"}
+    rows = [
+        (f"GPU{gpu.index}", [(cell or "?", kind_of(cell).lower().rstrip("#")) for cell in row])
+        for gpu, row in zip(topology.gpus, topology.matrix, strict=True)
+    ]
+    return {"rows": rows, "meaning": [(kind, words) for kind, words in MEANING.items() if kind in used]}
+
+
+def _hops(topology: Topology) -> Iterator[Hop]:
+    """The GPU itself, then the bridges above it up to the root port."""
+    functions = topology.wiring.functions if topology.wiring and topology.wiring.told else ()
+    by_bus_id = {function.bus_id: function for function in functions}
+    for gpu in (function for function in functions if function.kind == "gpu"):
+        way = [gpu]
+        while way[-1].above in by_bus_id and len(way) <= len(by_bus_id):
+            way.append(by_bus_id[str(way[-1].above)])
+        for place, function in enumerate(way):
+            yield _hop(gpu.label, 0 if place else len(way), function)
+
+
+def _hop(gpu: str, span: int, function: WiredFunction) -> Hop:
+    link = function.link
+    words, reduced = link_words(link, uplink=function.kind == "switch-upstream")
+    return Hop(
+        gpu=gpu,
+        span=span,
+        kind=KIND[function.kind],
+        bus_id=function.bus_id,
+        now=_link(link.generation, link.width),
+        able=_link(link.max_generation, link.max_width),
+        reduced=words if reduced else "",
+    )
+
+
+def _link(generation: int | None, width: int | None) -> str:
+    return f"Gen{generation or '?'} x{width or '?'}" if generation or width else "-"
+
+
+def _nvlinks(topology: Topology) -> Iterator[tuple[str, int, str]]:
+    """A GPU, how many of its links are up, and where they lead."""
+    if topology.wiring is None or not topology.wiring.nvlinks:
+        return
+    to_switch, switches = switch_links(topology.wiring), switch_count(topology.wiring)
+    for label in (f"GPU{gpu.index}" for gpu in topology.gpus):
+        ends = [(b.b if b.a == label else b.a, b.links) for b in direct_links(topology.wiring) if label in (b.a, b.b)]
+        words = [f"{links} to {end}" for end, links in ends]
+        if to_switch.get(label):
+            known = f"{switches} NVSwitches" if switches > 1 else "1 NVSwitch" if switches else "NVSwitch"
+            words.append(f"{to_switch[label]} to {known}")
+        yield label, sum(links for _, links in ends) + to_switch.get(label, 0), ", ".join(words) or "none is up"
+
+
+def _heats(found: Copies) -> Iterator[Heat]:
+    for name, (title, _) in TITLES.items():
+        matrix = found.matrices.get(name)
+        if matrix is None or is_sparse(matrix):
+            continue
+        shades = steps(name, matrix, expectations(name, found.pairs))
+        rows = [
+            (str(device.index), [(_number(cell), step) for cell, step in zip(row, shade, strict=True)])
+            for device, row, shade in zip(found.devices, matrix, shades, strict=True)
+        ]
+        yield Heat(name, title, rows)
+
+
+def _number(cell: float | None) -> str:
+    return "" if cell is None else f"{cell:.0f}" if cell >= 100 else f"{cell:.1f}"
+
+
+def _data(found: Copies | None) -> dict[str, Any]:
+    """What the page says about a cell when it is pointed at."""
+    if found is None:
+        return {"devices": [], "paths": [], "pairs": {}}
+    paths: dict[tuple[Any, ...], int] = {}
+    pairs = {
+        f"{p.src},{p.dst}": (
+            paths.setdefault((p.cls, p.expected_gb_s, p.low_gb_s, p.basis), len(paths)),
+            p.measured.gb_s if p.measured else None,
+        )
+        for p in found.pairs
+    }
+    devices = [(device.index, device.name, device.bus_id) for device in found.devices]
+    return {"devices": devices, "paths": list(paths), "pairs": pairs}

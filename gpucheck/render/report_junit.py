@@ -1,0 +1,63 @@
+"""A host's report as JUnit: a suite for the host, a case a finding, numbers as properties."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+
+from gpucheck.model import Report
+from gpucheck.render import junit
+from gpucheck.render._measured import by_class, copies, trainings
+from gpucheck.render.junit import Case, Suite
+
+
+def to_junit(report: Report) -> str:
+    """Write the report."""
+    name = "gpucheck verify (SIMULATED)" if report.simulated else "gpucheck verify"
+    suite = Suite(report.host, tuple(_cases(report)), report.host, report.started, tuple(_properties(report)))
+    return junit.write(name, [suite])
+
+
+def _cases(report: Report) -> Iterator[Case]:
+    """A name stands once in its class, or CI would merge the two.
+
+    Findings of one step follow each other and bear the time of all of it: each gets its share, so that the sum is true.
+    """
+    seen: Counter[tuple[str, str]] = Counter()
+    for seconds, group in groupby(report.findings, key=lambda finding: finding.seconds):
+        findings = list(group)
+        for finding in findings:
+            key = finding.check, finding.subject
+            seen[key] += 1
+            name = finding.subject if seen[key] == 1 else f"{finding.subject} ({seen[key]})"
+            share = (seconds or 0.0) / len(findings)
+            yield junit.case(finding, name=name, classname=f"gpucheck.{finding.check}", seconds=share)
+
+
+def _properties(report: Report) -> Iterator[tuple[str, str]]:
+    if report.simulation is not None:
+        yield "SIMULATED", ", ".join((report.simulation.profile, *report.simulation.faults))
+    yield "system", f"{report.system.os_name}, kernel {report.system.kernel}, {report.system.arch}"
+    yield from ((name, version) for name, version in report.versions.items() if version)
+    if report.topology is not None:
+        models = Counter(gpu.name or "unnamed GPU" for gpu in report.topology.gpus)
+        yield "gpus", ", ".join(f"{count} x {model}" for model, count in models.items())
+    yield from _numbers(report)
+
+
+def _numbers(report: Report) -> Iterator[tuple[str, str]]:
+    found = copies(report)
+    for rates in by_class(found) if found else ():
+        name = f"p2p_uni_gb_s[{rates.cls}]"
+        yield f"{name} pairs", str(rates.pairs)
+        yield f"{name} slowest", f"{rates.slowest:g}"
+        yield f"{name} median", f"{rates.middle:g}"
+        if rates.expected is not None:
+            yield f"{name} expected", f"{rates.expected:g}"
+    if found:
+        yield from ((f"integrity {name}", str(number)) for name, number in found.integrity.items())
+    for run in trainings(report):
+        name = " ".join(filter(None, (run.step, run.variant)))
+        if run.loss_first is not None and run.loss_last is not None:
+            yield f"{name} loss", f"{run.loss_first:g} to {run.loss_last:g}"
+        if run.performance and run.performance.samples_per_s:
+            yield f"{name} samples_per_s", f"{sum(run.performance.samples_per_s):.1f}"

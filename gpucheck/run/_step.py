@@ -1,0 +1,25 @@
+"""What a run is made of."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gpucheck.model import Finding, Host
+
+
+class Outcome(NamedTuple):
+    """What one step found, and the numbers it measured (units in the keys)."""
+
+    findings: tuple[Finding, ...]
+    measurements: dict[str, Any]
+
+
+class Step(NamedTuple):
+    """One thing a run does. Names and tags are what --only and --skip select by.
+
+    seconds: the longest it may take; None where it works in children with deadlines of their own.
+    """
+
+    name: str
+    tags: frozenset[str]
+    run: Callable[[Host], Outcome]
+    seconds: float | None = None

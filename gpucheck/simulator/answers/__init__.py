@@ -1,0 +1,56 @@
+"""machine.txt: every answer of the simulated NVML library as ``key = value``. A key left out is NOT_SUPPORTED.
+
+What a value may be besides a number or a text, nvml/simulator.h says.
+"""
+
+from collections.abc import Iterator
+
+from gpucheck.simulator.answers.identity import identity
+from gpucheck.simulator.answers.links import links
+from gpucheck.simulator.answers.mig import mig
+from gpucheck.simulator.answers.state import state
+from gpucheck.simulator.machine import Machine, SimulatedGpu
+from gpucheck.simulator.paths import CAPABILITIES, common_ancestor, p2p_status
+from gpucheck.simulator.profile import HERE, read
+
+HOPPER = 9  # nvmlDeviceArchitecture_t
+
+
+def answers(machine: Machine) -> str:
+    """The text of machine.txt for the GPUs that NVML can see, renumbered without gaps as the driver does."""
+    visible = [gpu for gpu in machine.gpus if gpu.visible]
+    lines = {"profile": machine.profile.name, "gpu.count": str(len(visible))}
+    lines |= {f"cuda.{branch}": str(version) for branch, version in _cuda_by_branch().items()}
+    lines |= {key: str(value) for key, value in _host(visible)}
+    for index, gpu in enumerate(visible):
+        own = dict(identity(machine, gpu, index)) | dict(state(machine, gpu)) | dict(links(machine, gpu))
+        own |= dict(_pairs(machine, gpu, visible)) | dict(mig(gpu))
+        lines |= {f"gpu.{index}.{key}": str(value) for key, value in (own | gpu.nvml).items()}
+    lines |= machine.nvml
+    head = "# SIMULATED machine: what libnvidia-ml.so.1 answers here. An absent key is NOT_SUPPORTED.\n"
+    return head + "".join(f"{key} = {value}\n" for key, value in lines.items())
+
+
+def _cuda_by_branch() -> dict[int, int]:
+    """Driver branch -> CUDA version as NVML counts it, 13000 for 13.0."""
+    table: dict[int, str] = read(HERE / "cuda.yml", dict[int, str])
+    versions = {branch: version.split(".") for branch, version in table.items()}
+    return {branch: int(major) * 1000 + int(minor) * 10 for branch, (major, minor) in versions.items()}
+
+
+def _host(visible: list[SimulatedGpu]) -> Iterator[tuple[str, object]]:
+    """What the GPUs share: confidential computing, off, where a GPU knows it; the names of processes."""
+    if any(gpu.model.architecture >= HOPPER for gpu in visible):
+        for what in ("environment", "feature", "dev_tools", "multi_gpu", "cpu", "gpus"):
+            yield f"confidential.{what}", 0
+    for gpu in visible:
+        yield from ((f"process.{process.pid}.name", process.name) for process in gpu.processes)
+
+
+def _pairs(machine: Machine, gpu: SimulatedGpu, visible: list[SimulatedGpu]) -> Iterator[tuple[str, object]]:
+    for index, other in enumerate(visible):
+        yield f"ancestor.{index}", common_ancestor(machine, gpu, other)
+        if other is not gpu:
+            yield from ((f"p2p.{index}.{cap}", p2p_status(gpu, other, cap)) for cap in CAPABILITIES)
+            for cap in CAPABILITIES if gpu.model.fabric is not None else ():
+                yield f"p2p.{index}.{cap}.no_fabric", p2p_status(gpu, other, cap, fabric=False)

@@ -1,0 +1,17 @@
+"""One bit of one rank's averaged gradients arrives flipped: far below any tolerance, and still damage."""
+
+from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.machine import Machine
+from gpucheck.simulator.training import break_training, one_of_the_first_steps
+
+
+def _apply(machine: Machine, rank: int, step: int) -> None:
+    break_training(machine, "allreduce-bitflip", rank, step=one_of_the_first_steps(step))
+
+
+FAULT = Fault(
+    name="allreduce-bitflip",
+    summary="one bit arrives flipped in one rank's all-reduce",
+    apply=_apply,
+    parameters={"rank": 1, "step": 6},
+)

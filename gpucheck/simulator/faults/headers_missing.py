@@ -1,0 +1,11 @@
+"""The build headers of the running kernel are not installed: the next driver cannot be built for it."""
+
+from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.machine import Machine
+
+
+def _apply(machine: Machine) -> None:
+    machine.running.headers = False
+
+
+FAULT = Fault(name="headers-missing", summary="the running kernel has no build headers", apply=_apply)

@@ -1,0 +1,11 @@
+"""The limit of locked memory is too low to register buffers with a network card."""
+
+from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.machine import Machine
+
+
+def _apply(machine: Machine, kib: int) -> None:
+    machine.surroundings["memlock_bytes"] = kib * 1024
+
+
+FAULT = Fault(name="memlock-small", summary="RLIMIT_MEMLOCK is small", apply=_apply, parameters={"kib": 64})

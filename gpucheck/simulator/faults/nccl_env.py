@@ -1,0 +1,24 @@
+"""A variable that somebody left in the environment steers NCCL. This process's own environment stays as it is."""
+
+import re
+
+from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.machine import Machine
+
+NAME = re.compile(r"[A-Z_][A-Z0-9_]*")
+
+
+def _apply(machine: Machine, name: str, value: str) -> None:
+    if not NAME.fullmatch(name):
+        raise ValueError(f"name={name}: a variable's name is of capitals, digits and _")
+    environment = machine.surroundings.get("environment", {})
+    assert isinstance(environment, dict)  # noqa: S101 - only this fault writes it
+    machine.surroundings["environment"] = environment | {name: value}
+
+
+FAULT = Fault(
+    name="nccl-env",
+    summary="a variable that steers NCCL, CUDA or the loader was left in the environment",
+    apply=_apply,
+    parameters={"name": "NCCL_P2P_DISABLE", "value": "1"},
+)

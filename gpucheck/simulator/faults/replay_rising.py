@@ -1,0 +1,27 @@
+"""A PCIe link that loses packets: the GPU counts replays, more every second."""
+
+from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.machine import Machine
+
+CORRECTABLE_ERRORS = 173  # field
+BEFORE_S = 3600
+AMPERE = 7  # nvmlDeviceArchitecture_t: the first that counts them by kind
+
+
+def _apply(machine: Machine, gpu: int, rate: int) -> None:
+    """rate: replays a second, for an hour already: a counter that begins now would tell nothing at once."""
+    faulty = machine.gpu(gpu)
+    if rate < 1:
+        raise ValueError("rate=0: one or more a second")
+    rising = f"{rate * BEFORE_S}+{rate}/s"
+    faulty.answer({"pcie.replays": rising})
+    if faulty.model.architecture >= AMPERE:
+        faulty.answer({f"field.{CORRECTABLE_ERRORS}": rising})
+
+
+FAULT = Fault(
+    name="replay-rising",
+    summary="a GPU's PCIe link replays packets, more every second",
+    apply=_apply,
+    parameters={"gpu": int, "rate": 5},
+)

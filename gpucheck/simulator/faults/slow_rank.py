@@ -1,0 +1,19 @@
+"""A rank that computes more slowly than the others, which then all wait for it."""
+
+from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.machine import Machine
+from gpucheck.simulator.training import break_training
+
+
+def _apply(machine: Machine, rank: int, factor: int) -> None:
+    if factor < 2:
+        raise ValueError(f"factor={factor}: a slow rank takes 2 times as long or more")
+    break_training(machine, "slow-rank", rank, factor=factor)
+
+
+FAULT = Fault(
+    name="slow-rank",
+    summary="a training rank computes several times as long as the others",
+    apply=_apply,
+    parameters={"rank": 1, "factor": 2},
+)

@@ -1,0 +1,102 @@
+"""Change the faults of a machine while programs look at it: a private directory, rewritten file by file."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from gpucheck.model import DriverState
+from gpucheck.simulator.cache import cache_folder
+from gpucheck.simulator.profile import Profile
+from gpucheck.simulator.writer import RECIPE, Recipe, write_machine
+
+
+def switch(directory: Path, faults: Iterable[str]) -> None:
+    """Give the machine in ``directory`` these faults instead of those that it has; none makes it healthy.
+
+    Only files that differ are touched, each replaced in one step: a reader sees the old content or the new. The NVML
+    library notices at its next call. Counters that rise start anew, as after a reload of the driver.
+    Raises LookupError for an unknown fault, ValueError for one that does not fit or for a directory that is no private
+    machine, OSError when it cannot be written; the machine is then as it was, or in the last case partly switched.
+    """
+    recipe = _recipe(directory)
+    fresh = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    try:
+        write_machine(
+            recipe.profile,
+            fresh,
+            driver=recipe.driver,
+            faults=faults,
+            stand_ins=recipe.stand_ins,
+            kernel=recipe.kernel,
+            software=recipe.software,
+        )
+        _take_over(fresh, directory)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def make(profile: Profile, directory: Path, faults: Iterable[str], stand_ins: Iterable[str]) -> None:
+    """A private machine with its own NVML library, for ``switch``. Raises as ``write_machine`` and the compiler do."""
+    from gpucheck.simulator.library import build_library
+
+    driver: DriverState = profile.driver.state()
+    write_machine(profile, directory, driver=driver, faults=faults, stand_ins=stand_ins, software=True)
+    build_library(directory / "lib", profile.driver.version)
+
+
+def _recipe(directory: Path) -> Recipe:
+    if directory.resolve().parent == cache_folder("machines").resolve():
+        raise ValueError(
+            f"{directory}: is in the cache, where others use it. Make one: gpucheck simulate PROFILE -o DIR"
+        )
+    try:
+        return msgspec.json.decode((directory / RECIPE).read_bytes(), type=Recipe)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ValueError(
+            f"{directory}: holds no simulated machine. Make one: gpucheck simulate PROFILE -o DIR"
+        ) from error
+
+
+def _take_over(fresh: Path, directory: Path) -> None:
+    """Everything of ``fresh`` into ``directory``: what is new first, what is gone last, simulation.json at the end."""
+    kept = {"lib"}
+    new, old = _entries(fresh), _entries(directory)
+    order = sorted(new, key=lambda name: (name == "simulation.json", name))
+    for name in order:
+        if old.get(name) == new[name] and _same(fresh / name, directory / name):
+            continue
+        target = directory / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        (fresh / name).replace(target)
+    for name in sorted(old.keys() - new.keys(), reverse=True):
+        if Path(name).parts[0] not in kept:
+            (directory / name).unlink()
+            _prune((directory / name).parent, directory)
+
+
+def _entries(folder: Path) -> dict[str, str]:
+    """Every file and link below a folder -> where it leads, empty for a file."""
+    found = {}
+    for above, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = os.path.join(above, name)  # noqa: PTH118 - thousands of files: strings are faster
+            if os.path.islink(path):  # noqa: PTH114
+                found[os.path.relpath(path, folder)] = os.readlink(path)  # noqa: PTH115
+            elif name in files:
+                found[os.path.relpath(path, folder)] = ""
+    return found
+
+
+def _same(one: Path, other: Path) -> bool:
+    return one.is_symlink() or one.read_bytes() == other.read_bytes()
+
+
+def _prune(folder: Path, top: Path) -> None:
+    """Folders that nothing is left in."""
+    while folder != top and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent

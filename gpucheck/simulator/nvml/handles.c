@@ -1,0 +1,235 @@
+/* Handles of GPUs and MIG devices: how they are found, and what a foreign or a lost one answers. */
+#include <ctype.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "simulator.h"
+
+/* A handle is the address of its slot here. */
+static const char gpus[MAX_GPUS], migs[MAX_GPUS * MAX_MIG];
+
+int gpu_count(void)
+{
+    unsigned long long count = number_or(0, "gpu.count");
+    return count <= MAX_GPUS ? (int)count : 0;
+}
+
+nvmlDevice_t gpu_handle(int gpu)
+{
+    return &gpus[gpu];
+}
+
+static int mig_count(int gpu)
+{
+    unsigned long long count = number_or(0, "gpu.%d.mig.count", gpu);
+    return count <= MAX_MIG ? (int)count : 0;
+}
+
+/* Whose handle it is, lost or not. */
+nvmlReturn_t check_handle(nvmlDevice_t device, struct subject *out)
+{
+    uintptr_t gpu = (uintptr_t)device - (uintptr_t)gpus, mig = (uintptr_t)device - (uintptr_t)migs;
+    *out = (struct subject){"", (int)(gpu < MAX_GPUS ? gpu : mig / MAX_MIG), -1};
+    if (gpu < (uintptr_t)gpu_count()) {
+        snprintf(out->prefix, sizeof out->prefix, "gpu.%d", out->gpu);
+        return SUCCESS;
+    }
+    if (mig >= sizeof migs || out->gpu >= gpu_count() || (int)(mig % MAX_MIG) >= mig_count(out->gpu))
+        return INVALID_ARGUMENT;
+    out->mig = (int)(mig % MAX_MIG);
+    snprintf(out->prefix, sizeof out->prefix, "gpu.%d.mig.%d", out->gpu, out->mig);
+    return SUCCESS;
+}
+
+nvmlReturn_t check_device(nvmlDevice_t device, struct subject *out)
+{
+    nvmlReturn_t result = check_handle(device, out);
+    return result == SUCCESS ? (nvmlReturn_t)number_or(SUCCESS, "gpu.%d.error", out->gpu) : result;
+}
+
+nvmlReturn_t enter_device(const char *call, nvmlDevice_t device, struct subject *out)
+{
+    nvmlReturn_t result = enter(call);
+    return result == SUCCESS ? check_device(device, out) : result;
+}
+
+static nvmlReturn_t hand_out(nvmlDevice_t found, nvmlDevice_t *device)
+{
+    struct subject ignored;
+    *device = found;
+    return check_device(found, &ignored);
+}
+
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
+{
+    nvmlReturn_t result = enter(__func__);
+    if (result == SUCCESS && count == NULL)
+        result = INVALID_ARGUMENT;
+    if (result == SUCCESS)
+        *count = (unsigned int)gpu_count();
+    return result;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
+{
+    nvmlReturn_t result = enter(__func__);
+    if (result != SUCCESS)
+        return result;
+    return device == NULL || index >= (unsigned int)gpu_count() ? INVALID_ARGUMENT : hand_out(&gpus[index], device);
+}
+
+nvmlReturn_t nvmlDeviceGetCount(unsigned int *count) { return nvmlDeviceGetCount_v2(count); }
+nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
+{
+    return nvmlDeviceGetHandleByIndex_v2(index, device);
+}
+
+/* Domain, bus and device of `0000:3b:00.0`, with any number of digits and with or without the domain. */
+int parse_bus_id(const char *words, unsigned int out[3])
+{
+    unsigned int function;
+    char beyond;
+    if (sscanf(words, "%x:%x:%x.%x%c", &out[0], &out[1], &out[2], &function, &beyond) == 4)
+        return 1;
+    out[0] = 0;
+    return sscanf(words, "%x:%x.%x%c", &out[1], &out[2], &function, &beyond) == 3;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device)
+{
+    unsigned int wanted[3], seen[3];
+    const char *words;
+    int gpu;
+    nvmlReturn_t result = enter(__func__);
+    if (result != SUCCESS)
+        return result;
+    if (bus_id == NULL || device == NULL || !parse_bus_id(bus_id, wanted))
+        return INVALID_ARGUMENT;
+    for (gpu = 0; gpu < gpu_count(); gpu++)
+        if (find_text(&words, "gpu.%d.bus_id", gpu) == SUCCESS && parse_bus_id(words, seen) &&
+            memcmp(wanted, seen, sizeof seen) == 0)
+            return hand_out(&gpus[gpu], device);
+    return NOT_FOUND;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *bus_id, nvmlDevice_t *device)
+{
+    return nvmlDeviceGetHandleByPciBusId_v2(bus_id, device);
+}
+
+static int has(const char *prefix, const char *key, const char *wanted)
+{
+    const char *words;
+    return find_text(&words, "%s.%s", prefix, key) == SUCCESS && strcmp(words, wanted) == 0;
+}
+
+/* The GPU, or the MIG device of one, whose `key` has this text. */
+static nvmlReturn_t by_text(const char *call, const char *key, const char *wanted, nvmlDevice_t *device)
+{
+    struct subject subject;
+    int gpu, mig;
+    nvmlReturn_t result = enter(call);
+    if (result != SUCCESS)
+        return result;
+    if (wanted == NULL || device == NULL)
+        return INVALID_ARGUMENT;
+    for (gpu = 0; gpu < gpu_count(); gpu++) {
+        if (check_handle(&gpus[gpu], &subject) == SUCCESS && has(subject.prefix, key, wanted))
+            return hand_out(&gpus[gpu], device);
+        for (mig = 0; mig < mig_count(gpu); mig++)
+            if (check_handle(&migs[gpu * MAX_MIG + mig], &subject) == SUCCESS && has(subject.prefix, key, wanted))
+                return hand_out(&migs[gpu * MAX_MIG + mig], device);
+    }
+    return NOT_FOUND;
+}
+
+nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *device)
+{
+    return by_text(__func__, "uuid", uuid, device);
+}
+
+nvmlReturn_t nvmlDeviceGetHandleBySerial(const char *serial, nvmlDevice_t *device)
+{
+    return by_text(__func__, "serial", serial, device);
+}
+
+/* ---- MIG ---- */
+
+nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t device, unsigned int *is_mig)
+{
+    struct subject subject;
+    nvmlReturn_t result = enter_device(__func__, device, &subject);
+    if (result == SUCCESS && is_mig == NULL)
+        result = INVALID_ARGUMENT;
+    if (result == SUCCESS)
+        *is_mig = subject.mig >= 0;
+    return result;
+}
+
+/* Zero where MIG is not supported or not on: no refusal. */
+nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t device, unsigned int *count)
+{
+    struct subject subject;
+    nvmlReturn_t result = enter_device(__func__, device, &subject);
+    if (result == SUCCESS && (count == NULL || subject.mig >= 0))
+        result = INVALID_ARGUMENT;
+    if (result == SUCCESS)
+        *count = (unsigned int)number_or(0, "%s.mig.max", subject.prefix);
+    return result;
+}
+
+nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t device, unsigned int index, nvmlDevice_t *mig)
+{
+    struct subject subject;
+    unsigned long long most;
+    nvmlReturn_t result = enter_device(__func__, device, &subject);
+    if (result == SUCCESS && (mig == NULL || subject.mig >= 0))
+        result = INVALID_ARGUMENT;
+    if (result == SUCCESS)
+        result = find_number(&most, "%s.mig.max", subject.prefix);
+    if (result != SUCCESS)
+        return result;
+    if (index >= most)
+        return INVALID_ARGUMENT;
+    return index < (unsigned int)mig_count(subject.gpu)
+               ? hand_out(&migs[subject.gpu * MAX_MIG + (int)index], mig)
+               : NOT_FOUND;
+}
+
+nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t mig, nvmlDevice_t *device)
+{
+    struct subject subject;
+    nvmlReturn_t result = enter_device(__func__, mig, &subject);
+    if (result == SUCCESS && (device == NULL || subject.mig < 0))
+        result = INVALID_ARGUMENT;
+    return result == SUCCESS ? hand_out(&gpus[subject.gpu], device) : result;
+}
+
+NUMBER(nvmlDeviceGetGpuInstanceId, "gpu_instance")
+NUMBER(nvmlDeviceGetComputeInstanceId, "compute_instance")
+
+typedef struct { unsigned int counts[8]; unsigned long long memorySizeMB; } nvmlDeviceAttributes_t;
+
+/* Of a MIG device: multiprocessors, copy engines, decoders, encoders, JPEG, OFA, GPU slices, compute slices, MiB. */
+nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *out)
+{
+    static const char *const keys[MAX_NUMBERS] = {
+        "attribute.multiprocessors", "attribute.copy_engines", "attribute.decoders", "attribute.encoders",
+        "attribute.jpeg", "attribute.ofa", "attribute.gpu_slices", "attribute.compute_slices", "attribute.memory_mib",
+    };
+    unsigned int seen[MAX_NUMBERS], *places[MAX_NUMBERS], place;
+    nvmlReturn_t result;
+    for (place = 0; place < MAX_NUMBERS; place++)
+        places[place] = out == NULL ? NULL : &seen[place];
+    result = device_numbers(__func__, device, MAX_NUMBERS, keys, places);
+    if (result != SUCCESS)
+        return result;
+    memcpy(out->counts, seen, sizeof out->counts);
+    out->memorySizeMB = seen[MAX_NUMBERS - 1];
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t device, nvmlDeviceAttributes_t *out)
+{
+    return nvmlDeviceGetAttributes_v2(device, out);
+}

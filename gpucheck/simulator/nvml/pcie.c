@@ -1,0 +1,102 @@
+/* Where a GPU sits on the PCI bus, and the link that it sits on. */
+#include "simulator.h"
+
+nvmlReturn_t fill_pci(nvmlPciInfo_t *out, const char *prefix)
+{
+    const char *bus_id;
+    unsigned int place[3];
+    nvmlReturn_t result = find_text(&bus_id, "%s.bus_id", prefix);
+    if (result != SUCCESS)
+        return result;
+    memset(out, 0, sizeof *out);
+    if (!parse_bus_id(bus_id, place))
+        return UNKNOWN;
+    out->domain = place[0];
+    out->bus = place[1] & 0xFF;
+    out->device = place[2] & 0x1F;
+    out->pciDeviceId = (unsigned int)number_or(0, "%s.pci_device_id", prefix);
+    out->pciSubSystemId = (unsigned int)number_or(0, "%s.pci_subsystem_id", prefix);
+    snprintf(out->busId, sizeof out->busId, "%08X:%02X:%02X.0", out->domain, out->bus, out->device);
+    snprintf(out->busIdLegacy, sizeof out->busIdLegacy, "%04X:%02X:%02X.0", out->domain & 0xFFFF, out->bus, out->device);
+    return SUCCESS;
+}
+
+static nvmlReturn_t pci(const char *call, nvmlDevice_t device, nvmlPciInfo_t *out, struct subject *subject)
+{
+    nvmlReturn_t result = enter_device(call, device, subject);
+    if (result != SUCCESS)
+        return result;
+    return out == NULL ? INVALID_ARGUMENT : fill_pci(out, subject->prefix);
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v3(nvmlDevice_t device, nvmlPciInfo_t *out)
+{
+    struct subject subject;
+    return pci(__func__, device, out, &subject);
+}
+
+/* As before version 3: 16 characters of bus id, and four reserved words. */
+typedef struct { char busId[16]; unsigned int place[5], reserved[4]; } nvmlPciInfo_v2_t;
+
+static nvmlReturn_t pci_v2(const char *call, nvmlDevice_t device, nvmlPciInfo_v2_t *out)
+{
+    nvmlPciInfo_t seen;
+    struct subject subject;
+    nvmlReturn_t result = pci(call, device, out == NULL ? NULL : &seen, &subject);
+    if (result != SUCCESS)
+        return result;
+    *out = (nvmlPciInfo_v2_t){.place = {seen.domain, seen.bus, seen.device, seen.pciDeviceId, seen.pciSubSystemId}};
+    memcpy(out->busId, seen.busIdLegacy, sizeof out->busId);
+    return SUCCESS;
+}
+
+nvmlReturn_t nvmlDeviceGetPciInfo_v2(nvmlDevice_t device, nvmlPciInfo_v2_t *out) { return pci_v2(__func__, device, out); }
+nvmlReturn_t nvmlDeviceGetPciInfo(nvmlDevice_t device, nvmlPciInfo_v2_t *out) { return pci_v2(__func__, device, out); }
+
+typedef struct {
+    unsigned int version, place[3], deviceId, subsystemId, baseClass, subClass;
+    char busId[32];
+} nvmlPciInfoExt_t;
+
+nvmlReturn_t nvmlDeviceGetPciInfoExt(nvmlDevice_t device, nvmlPciInfoExt_t *out)
+{
+    nvmlPciInfo_t seen;
+    struct subject subject;
+    unsigned int class_id;
+    nvmlReturn_t result = pci(__func__, device, out == NULL ? NULL : &seen, &subject);
+    if (result == SUCCESS && out->version != 0x01000040)
+        result = ARGUMENT_VERSION_MISMATCH;
+    if (result != SUCCESS)
+        return result;
+    class_id = (unsigned int)number_or(0, "%s.pci_class", subject.prefix);
+    *out = (nvmlPciInfoExt_t){out->version, {seen.domain, seen.bus, seen.device}, seen.pciDeviceId,
+                              seen.pciSubSystemId, class_id >> 16, class_id >> 8 & 0xFF, ""};
+    memcpy(out->busId, seen.busId, sizeof out->busId);
+    return SUCCESS;
+}
+
+NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, "pcie.generation")
+NUMBER(nvmlDeviceGetCurrPcieLinkWidth, "pcie.width")
+NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, "pcie.max_generation")
+NUMBER(nvmlDeviceGetMaxPcieLinkWidth, "pcie.max_width")
+NUMBER(nvmlDeviceGetGpuMaxPcieLinkGeneration, "pcie.device_max_generation")
+NUMBER(nvmlDeviceGetPcieReplayCounter, "pcie.replays")
+NUMBER(nvmlDeviceGetIrqNum, "irq")
+NUMBER(nvmlDeviceGetBusType, "bus_type")
+CHOICE(nvmlDeviceGetPcieThroughput, "pcie.throughput_kb_s", 2)
+
+/* Signalling rate of one lane: Mbit/s by generation. */
+nvmlReturn_t nvmlDeviceGetPcieSpeed(nvmlDevice_t device, unsigned int *out)
+{
+    static const unsigned int rates[] = {0, 2500, 5000, 8000, 16000, 32000, 64000};
+    unsigned int generation;
+    nvmlReturn_t result = device_number(__func__, device, "pcie.generation", out == NULL ? NULL : &generation);
+    if (result == SUCCESS && generation >= LENGTH(rates))
+        result = UNKNOWN;
+    if (result == SUCCESS)
+        *out = rates[generation];
+    return result;
+}
+
+/* The same as nvmlPcieLinkMaxSpeed: 1 for generation 1 and so on. */
+NUMBER(nvmlDeviceGetPcieLinkMaxSpeed, "pcie.max_generation")

@@ -1,0 +1,141 @@
+/* The driver and the library themselves; confidential computing; units and excluded devices, of which there are none. */
+#include <stdlib.h>
+
+#include "simulator.h"
+
+const char *nvmlErrorString(nvmlReturn_t result)
+{
+    static const char *const words[] = {
+        "Success", "Uninitialized", "Invalid Argument", "Not Supported", "Insufficient Permissions",
+        "Already Initialized", "Not Found", "Insufficient Size", "Insufficient External Power", "Driver Not Loaded",
+        "Timeout", "Interrupt Request Issue", "NVML Shared Library Not Found", "Function Not Found",
+        "Corrupted infoROM", "GPU is lost", "GPU requires reset", "GPU access blocked by the operating system",
+        "Driver/library version mismatch", "In use by another client", "Insufficient Memory", "No data",
+        "Video memory ECC not supported", "Insufficient resources", "Frequency not supported",
+        "Argument version mismatch", "Deprecated", "Not ready", "GPU not found", "Invalid state",
+    };
+    return (unsigned int)result < LENGTH(words) ? words[result] : "Unknown Error";
+}
+
+/* The profile that answers; NULL before nvmlInit. The real library has no such symbol: a client can tell by it. */
+const char *gpucheck_simulator_profile(void)
+{
+    const char *profile;
+    return enter(__func__) == SUCCESS && find_text(&profile, "profile") == SUCCESS ? profile : NULL;
+}
+
+nvmlReturn_t nvmlSystemGetDriverVersion(char *version, unsigned int length)
+{
+    nvmlReturn_t result = enter(__func__);
+    return result == SUCCESS ? copy_text(version, length, own_version()) : result;
+}
+
+typedef struct { unsigned int version; char branch[80]; } nvmlSystemDriverBranchInfo_t;
+
+nvmlReturn_t nvmlSystemGetDriverBranch(nvmlSystemDriverBranchInfo_t *out, unsigned int length)
+{
+    char words[16];
+    nvmlReturn_t result = enter(__func__);
+    if (result == SUCCESS && out == NULL)
+        result = INVALID_ARGUMENT;
+    if (result == SUCCESS && out->version != 0x01000054)
+        result = ARGUMENT_VERSION_MISMATCH;
+    if (result != SUCCESS)
+        return result;
+    snprintf(words, sizeof words, "r%d_00", atoi(own_version()));
+    return copy_text(out->branch, length < sizeof out->branch ? length : sizeof out->branch, words);
+}
+
+/* NVML calls its CUDA version x.y by branch (580 -> 13.0), and itself <CUDA major>.<driver version>. */
+static nvmlReturn_t cuda_version(const char *call, int *version)
+{
+    unsigned long long value;
+    nvmlReturn_t result = enter(call);
+    if (result == SUCCESS)
+        result = version == NULL ? INVALID_ARGUMENT : find_number(&value, "cuda.%d", atoi(own_version()));
+    if (result == SUCCESS)
+        *version = (int)value;
+    return result;
+}
+
+nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *version) { return cuda_version(__func__, version); }
+nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *version) { return cuda_version(__func__, version); }
+
+nvmlReturn_t nvmlSystemGetNVMLVersion(char *version, unsigned int length)
+{
+    char words[96];
+    int cuda;
+    nvmlReturn_t result = cuda_version(__func__, &cuda);
+    if (result != SUCCESS)
+        return result;
+    snprintf(words, sizeof words, "%d.%s", cuda / 1000, own_version());
+    return copy_text(version, length, words);
+}
+
+/* Of a process on one of the GPUs, as much of its command line as fits. */
+nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int length)
+{
+    const char *words;
+    nvmlReturn_t result = enter(__func__);
+    if (result == SUCCESS && (name == NULL || length == 0))
+        result = INVALID_ARGUMENT;
+    if (result != SUCCESS)
+        return result;
+    if (find_text(&words, "process.%u.name", pid) != SUCCESS)
+        return NOT_FOUND;
+    snprintf(name, length, "%s", words);
+    return SUCCESS;
+}
+
+static nvmlReturn_t confidential(const char *call, unsigned int *out, size_t values, const char *const *keys)
+{
+    unsigned long long value;
+    size_t index;
+    nvmlReturn_t result = enter(call);
+    if (result == SUCCESS && out == NULL)
+        result = INVALID_ARGUMENT;
+    for (index = 0; result == SUCCESS && index < values; index++)
+        if ((result = find_number(&value, "confidential.%s", keys[index])) == SUCCESS)
+            out[index] = (unsigned int)value;
+    return result;
+}
+
+nvmlReturn_t nvmlSystemGetConfComputeState(unsigned int out[3])
+{
+    static const char *const keys[] = {"environment", "feature", "dev_tools"};
+    return confidential(__func__, out, LENGTH(keys), keys);
+}
+
+nvmlReturn_t nvmlSystemGetConfComputeCapabilities(unsigned int out[2])
+{
+    static const char *const keys[] = {"cpu", "gpus"};
+    return confidential(__func__, out, LENGTH(keys), keys);
+}
+
+typedef struct { unsigned int version, values[4]; } nvmlSystemConfComputeSettings_t;
+
+nvmlReturn_t nvmlSystemGetConfComputeSettings(nvmlSystemConfComputeSettings_t *out)
+{
+    static const char *const keys[] = {"environment", "feature", "dev_tools", "multi_gpu"};
+    unsigned int seen[LENGTH(keys)];
+    nvmlReturn_t result = confidential(__func__, out == NULL ? NULL : seen, LENGTH(keys), keys);
+    if (result == SUCCESS && out->version != 0x01000014)
+        result = ARGUMENT_VERSION_MISMATCH;
+    if (result == SUCCESS)
+        memcpy(out->values, seen, sizeof seen);
+    return result;
+}
+
+static nvmlReturn_t none(const char *call, unsigned int *count)
+{
+    nvmlReturn_t result = enter(call);
+    if (result == SUCCESS && count == NULL)
+        result = INVALID_ARGUMENT;
+    if (result == SUCCESS)
+        *count = 0;
+    return result;
+}
+
+nvmlReturn_t nvmlUnitGetCount(unsigned int *count) { return none(__func__, count); }
+nvmlReturn_t nvmlGetExcludedDeviceCount(unsigned int *count) { return none(__func__, count); }
+nvmlReturn_t nvmlGetBlacklistDeviceCount(unsigned int *count) { return none(__func__, count); }

@@ -1,0 +1,36 @@
+/* What NVML has and no machine here answers: every row of exports.txt that no other file defines, refused by its kind. */
+#include <unistd.h>
+
+#include "simulator.h"
+
+static nvmlReturn_t refuse(const char *call, nvmlReturn_t refusal)
+{
+    nvmlReturn_t result = enter(call);
+    return result == SUCCESS ? refusal : result;
+}
+
+static nvmlReturn_t refuse_device(const char *call, nvmlDevice_t device, nvmlReturn_t refusal)
+{
+    struct subject subject;
+    nvmlReturn_t result = enter_device(call, device, &subject);
+    return result == SUCCESS ? refusal : result;
+}
+
+static nvmlReturn_t as_root(void)
+{
+    return geteuid() == 0 ? NOT_SUPPORTED : NO_PERMISSION;
+}
+
+/* Callers pass more arguments than these take: nothing but the first is looked at. */
+#define DEVICE(function)                                                                                               \
+    nvmlReturn_t function(nvmlDevice_t device) { return refuse_device(#function, device, NOT_SUPPORTED); }
+#define CHANGE(function)                                                                                               \
+    nvmlReturn_t function(nvmlDevice_t device) { return refuse_device(#function, device, as_root()); }
+#define HOST(function)                                                                                                 \
+    nvmlReturn_t function(void) { return refuse(#function, NOT_SUPPORTED); }
+#define CHANGE_HOST(function)                                                                                          \
+    nvmlReturn_t function(void) { return refuse(#function, as_root()); }
+#define OBJECT(function)                                                                                               \
+    nvmlReturn_t function(void) { return refuse(#function, INVALID_ARGUMENT); }
+
+#include "unsimulated.inc"

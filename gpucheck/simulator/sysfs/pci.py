@@ -1,0 +1,163 @@
+"""sys/bus/pci: every function with its place in the bridge tree, its link, its IOMMU group, its errors, its names."""
+
+from gpucheck.simulator.machine import Function, Machine
+from gpucheck.simulator.sysfs.config import BRIDGES, config_space
+from gpucheck.simulator.sysfs.tree import Tree
+
+SPEED = {1: "2.5", 2: "5.0", 3: "8.0", 4: "16.0", 5: "32.0", 6: "64.0"}  # GT/s by PCIe generation
+NOBODY_ANSWERS = {"current_link_speed": "Unknown", "current_link_width": "63"}
+MELLANOX = "15b3:"
+MIB = 1 << 20
+REGISTERS = 16 * MIB
+# The names and the order of drivers/pci/pcie/aer.c
+ERRORS = {
+    "correctable": ("RxErr", "BadTLP", "BadDLLP", "Rollover", "Timeout", "NonFatalErr", "CorrIntErr", "HeaderOF"),
+    "nonfatal": (
+        "Undefined", "DLP", "SDES", "TLP", "FCP", "CmpltTO", "CmpltAbrt", "UnxCmplt", "RxOF", "MalfTLP", "ECRC",
+        "UnsupReq", "ACSViol", "UncorrIntErr", "BlockedTLP", "AtomicOpBlocked", "TLPBlockedErr", "PoisonTLPBlocked",
+    ),
+}  # fmt: skip
+ERRORS["fatal"] = ERRORS["nonfatal"]
+TOTAL = {"correctable": "TOTAL_ERR_COR", "nonfatal": "TOTAL_ERR_NONFATAL", "fatal": "TOTAL_ERR_FATAL"}
+
+
+def write_pci(machine: Machine, tree: Tree, *, whole: bool) -> None:
+    """Every function, and the IOMMU groups that they are in. whole: drivers list the functions that they hold."""
+    tree.folder("sys/bus/pci/devices")
+    groups = iommu_groups(machine)
+    folders = {bus_id: device_folder(machine, function) for bus_id, function in machine.functions.items()}
+    below = _buses_below(machine)
+    for index, (bus_id, function) in enumerate(machine.functions.items()):
+        folder = folders[bus_id]
+        bars = _bars(function, index)
+        tree.write(folder, _attributes(machine, function, bars, below[bus_id]))
+        tree.raw(f"{folder}/config", config_space(function, bars, below[bus_id]))
+        tree.link(f"sys/bus/pci/devices/{bus_id}", folder)
+        driver = driver_of(machine, function)
+        if driver is not None:
+            tree.folder(f"sys/bus/pci/drivers/{driver}")
+            tree.link(f"{folder}/driver", f"sys/bus/pci/drivers/{driver}")
+            if whole:
+                tree.link(f"sys/bus/pci/drivers/{driver}/{bus_id}", folder)
+        _network(tree, function, folder)
+        if bus_id in groups:
+            _group(machine, tree, groups[bus_id], function, folder)
+    for unit in sorted({_unit(machine, machine.functions[bus_id]) for bus_id in groups}):
+        tree.link(f"sys/class/iommu/{unit}", f"sys/devices/virtual/iommu/{unit}")
+
+
+def device_folder(machine: Machine, function: Function) -> str:
+    """sys/devices/pci<root bus>/<every bridge above>/<function>, as the kernel nests them."""
+    above = (bridge.bus_id for bridge in machine.chain(function.bus_id))
+    return "/".join((f"sys/devices/pci{function.root}", *above, function.bus_id))
+
+
+def iommu_groups(machine: Machine) -> dict[str, int]:
+    """Bus id -> group; none where there is no IOMMU. Ports that can isolate give each function a group of its own."""
+    if machine.iommu == "off":
+        return {}
+    return {bus_id: number for number, bus_id in enumerate(sorted(machine.functions))}
+
+
+def driver_of(machine: Machine, function: Function) -> str | None:
+    """The kernel driver that holds the function."""
+    if function.kind in BRIDGES:
+        return "pcieport"
+    if function.kind == "nic":
+        return "mlx5_core" if function.ids.startswith(MELLANOX) else None
+    if machine.driver.loaded_version is not None:
+        return "nvidia-nvswitch" if function.kind == "nvswitch" else "nvidia"
+    return "nouveau" if machine.driver.nouveau_loaded and function.kind == "gpu" else None
+
+
+def _attributes(machine: Machine, function: Function, bars: tuple[int, int], buses: tuple[int, int]) -> dict[str, str]:
+    vendor, device = function.ids.split(":")
+    subvendor, subdevice = function.subsystem.split(":")
+    node = function.numa_node
+    files = {
+        "vendor": f"0x{vendor}",
+        "device": f"0x{device}",
+        "subsystem_vendor": f"0x{subvendor}",
+        "subsystem_device": f"0x{subdevice}",
+        "class": f"0x{function.class_id}",
+        "irq": "0",
+        "numa_node": str(-1 if node is None else node),
+        "local_cpulist": machine.profile.numa_nodes[node or 0],
+        "current_link_speed": f"{SPEED[function.generation]} GT/s PCIe",
+        "current_link_width": str(function.width),
+        "max_link_speed": f"{SPEED[function.max_generation]} GT/s PCIe",
+        "max_link_width": str(function.max_width),
+        "enable": "1",
+        "resource": _resource(function, bars),
+        "power/runtime_status": "active",
+        "power/control": "on",
+        "d3cold_allowed": "1",
+    }
+    if function.lost:
+        files |= NOBODY_ANSWERS
+    if function.kind in BRIDGES:
+        files |= {"secondary_bus_number": str(buses[0]), "subordinate_bus_number": str(buses[1])}
+    if not machine.profile.virtual:
+        files |= {f"aer_dev_{kind}": _counts(function, kind) for kind in ERRORS}
+    return files
+
+
+def _counts(function: Function, kind: str) -> str:
+    counts = {name: function.errors.get((kind, name), 0) for name in ERRORS[kind]}
+    return "\n".join(f"{name} {count}" for name, count in (counts | {TOTAL[kind]: sum(counts.values())}).items())
+
+
+def _bars(function: Function, index: int) -> tuple[int, int]:
+    """Addresses of BAR 0 and BAR 1 that no other function has, each a multiple of its size."""
+    if not function.bar1_mib:
+        return 0, 0
+    return 0xA000_0000 + index * REGISTERS % 0x4000_0000, (index + 1) << 40
+
+
+def _resource(function: Function, bars: tuple[int, int]) -> str:
+    """Thirteen lines of start, end and flags: BAR 0 (registers), BAR 1 (64 bits, prefetchable), the rest not used."""
+    lines = [(0, 0, 0)] * 13
+    if function.bar1_mib:
+        lines[0] = (bars[0], bars[0] + REGISTERS - 1, 0x40200)
+        lines[1] = (bars[1], bars[1] + function.bar1_mib * MIB - 1, 0x14220C)
+    return "\n".join(f"0x{begin:016x} 0x{end:016x} 0x{flags:016x}" for begin, end, flags in lines)
+
+
+def _buses_below(machine: Machine) -> dict[str, tuple[int, int]]:
+    """The first and the last bus below each function; a bridge with nothing below has the one that it leads to."""
+    below: dict[str, list[int]] = {bus_id: [] for bus_id in machine.functions}
+    for bus_id in machine.functions:
+        for bridge in machine.chain(bus_id):
+            below[bridge.bus_id].append(int(bus_id[5:7], 16))
+    return {
+        bus_id: (min(buses), max(buses)) if buses else (int(bus_id[5:7], 16) + 1 & 0xFF,) * 2
+        for bus_id, buses in below.items()
+    }
+
+
+def _network(tree: Tree, function: Function, folder: str) -> None:
+    for name in function.net:
+        tree.write(f"{folder}/net/{name}", {"operstate": "up", "type": "1"})
+        tree.link(f"sys/class/net/{name}", f"{folder}/net/{name}")
+    for name in function.infiniband:
+        tree.write(f"{folder}/infiniband/{name}", {"node_type": "1: CA", "ports/1/state": "4: ACTIVE"})
+        tree.link(f"sys/class/infiniband/{name}", f"{folder}/infiniband/{name}")
+
+
+def _group(machine: Machine, tree: Tree, number: int, function: Function, folder: str) -> None:
+    group = f"sys/kernel/iommu_groups/{number}"
+    tree.write(group, {"type": machine.iommu, "reserved_regions": "0x00000000fee00000 0x00000000feefffff msi"})
+    tree.link(f"{group}/devices/{function.bus_id}", folder)
+    tree.link(f"{folder}/iommu_group", group)
+    unit = _unit(machine, function)
+    tree.link(f"{folder}/iommu", f"sys/devices/virtual/iommu/{unit}")
+    tree.link(f"sys/devices/virtual/iommu/{unit}/devices/{function.bus_id}", folder)
+
+
+def _unit(machine: Machine, function: Function) -> str:
+    """The IOMMU of the function's root bus, by the name that its vendor's driver gives it."""
+    number = sorted({one.root for one in machine.functions.values()}).index(function.root)
+    cpu = machine.cpu
+    if cpu is not None and cpu.arch == "aarch64":
+        return f"smmu3.0x{0x1000_0000 + number * 0x10_0000:016x}"
+    return f"ivhd{number}" if cpu is not None and cpu.vendor == "AuthenticAMD" else f"dmar{number}"

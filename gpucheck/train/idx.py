@@ -1,0 +1,85 @@
+"""The MNIST files, plain or gzip: every promise of their headers is checked before a byte of them is trained on.
+
+The format: a big-endian magic number (0, 0, type 8 = unsigned byte, number of dimensions), one 32-bit size for each
+dimension, then the bytes. numpy is imported inside the functions.
+"""
+
+import gzip
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+CLASSES = 10
+SIDE = 28
+PIXELS = SIDE * SIDE
+# Mean and deviation of MNIST's training pixels, with which every guide scales them.
+MEAN, DEVIATION = 0.1307, 0.3081
+UNSIGNED_BYTE = 8
+MOST_BYTES = 256 << 20  # MNIST is 47 MB; a wrong file must not fill the memory
+
+
+class DataSet(NamedTuple):
+    """images: float32 [n, 784]; labels: int64 [n]; the held-out part is never trained on."""
+
+    images: Any
+    labels: Any
+    held_out_images: Any
+    held_out_labels: Any
+
+
+def read(folder: Path) -> DataSet:
+    """The set in a folder. Raises ValueError naming the file and what is wrong, OSError if it cannot be read."""
+    return DataSet(*_part(folder, "train"), *_part(folder, "t10k"))
+
+
+def _part(folder: Path, part: str) -> tuple[Any, Any]:
+    import numpy as np
+
+    images_file, sizes, pixels = _file(folder, f"{part}-images", dimensions=3)
+    labels_file, (count,), classes = _file(folder, f"{part}-labels", dimensions=1)
+    if sizes[1:] != (SIDE, SIDE):
+        raise ValueError(f"{images_file}: images of {sizes[1]} x {sizes[2]} pixels, MNIST's have {SIDE} x {SIDE}")
+    if sizes[0] != count:
+        raise ValueError(f"{images_file}: {sizes[0]} images, but {labels_file.name} has {count} labels")
+    if count == 0:
+        raise ValueError(f"{images_file}: holds no image")
+    labels = np.frombuffer(classes, dtype=np.uint8).astype(np.int64)
+    if labels.max() >= CLASSES:
+        wrong = int((labels >= CLASSES).argmax())
+        raise ValueError(f"{labels_file}: label {labels[wrong]} of image {wrong}, wanted 0 to {CLASSES - 1}")
+    scaled = np.frombuffer(pixels, dtype=np.uint8).astype(np.float32).reshape(count, PIXELS) / np.float32(255)
+    return (scaled - np.float32(MEAN)) / np.float32(DEVIATION), labels
+
+
+def _file(folder: Path, stem: str, dimensions: int) -> tuple[Path, tuple[int, ...], bytes]:
+    """The file, the sizes in its header and the bytes after it."""
+    name = f"{stem}-idx{dimensions}-ubyte"
+    names = (name, f"{name}.gz", name.replace("-idx", ".idx"), name.replace("-idx", ".idx") + ".gz")
+    file = next((folder / each for each in names if (folder / each).is_file()), None)
+    if file is None:
+        raise ValueError(f"{folder}: there is no {name} or {name}.gz. Leave --data out to train on synthetic data")
+    content = _bytes(file)
+    magic, header = content[:4], 4 + 4 * dimensions
+    if magic != bytes((0, 0, UNSIGNED_BYTE, dimensions)) or len(content) < header:
+        wanted = bytes((0, 0, UNSIGNED_BYTE, dimensions)).hex()
+        raise ValueError(f"{file}: not an idx file of {dimensions} dimensions: begins with {magic.hex()}, not {wanted}")
+    sizes = tuple(int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4))
+    wanted_bytes = 1
+    for size in sizes:
+        wanted_bytes *= size
+    if len(content) - header != wanted_bytes:
+        raise ValueError(
+            f"{file}: {len(content) - header} bytes of data, its header promises {wanted_bytes}: fetch it again"
+        )
+    return file, sizes, content[header:]
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
+            content = opened.read(MOST_BYTES + 1)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{file}: damaged gzip file: {error}. Fetch it again") from error
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"{file}: larger than {MOST_BYTES >> 20} MiB, which is no MNIST file")
+    return content

@@ -1,0 +1,87 @@
+"""A run over several hosts: where they meet, over which interface, and what a launcher such as torchrun says of it."""
+
+import errno
+import fcntl
+import socket
+import struct
+from collections.abc import Mapping
+
+from gpucheck.train.spec import Nodes
+
+SIOCGIFADDR = 0x8915  # <linux/sockios.h>
+
+
+def meeting(count: int, rank: int, rendezvous: str) -> Nodes:
+    """The nodes of a run that was described by options. Raises ValueError with what is wrong with them.
+
+    On the first host the port must be free; that is tried.
+    """
+    host, _, port = rendezvous.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+        raise ValueError(f"--rendezvous {rendezvous}: wanted HOST:PORT of the first host, for example node01:29500.")
+    if not 0 <= rank < count:
+        raise ValueError(f"--node-rank {rank}: with --nodes {count} the hosts are 0 to {count - 1}.")
+    host = host.strip("[]")
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
+    except OSError as error:
+        raise ValueError(f"--rendezvous {rendezvous}: {host} has no address here: {error.strerror}.") from error
+    if rank == 0:
+        _try_port(family, address, rendezvous)
+    return Nodes(count=count, rank=rank, host=host, port=int(port), interface=_interface(family, address))
+
+
+def torchrun(environment: Mapping[str, str]) -> Nodes | None:
+    """The nodes of a run that torchrun started, one process a host; None where it did not.
+
+    Raises ValueError where it started several a host: the ranks are ours to start. Source: torchrun, "Environment
+    Variables"; its agent keeps the store that MASTER_ADDR and MASTER_PORT name.
+    """
+    if "TORCHELASTIC_RUN_ID" not in environment or "GROUP_WORLD_SIZE" not in environment:
+        return None
+    if environment.get("LOCAL_WORLD_SIZE", "1") != "1":
+        raise ValueError("torchrun starts several processes a host: use --nproc-per-node 1, gpucheck starts the ranks.")
+    host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return Nodes(
+        count=int(environment["GROUP_WORLD_SIZE"]),
+        rank=int(environment["GROUP_RANK"]),
+        host=host,
+        port=port,
+        hosted=environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        interface=_interface(family, address),
+        run=f"gpucheck-{environment['TORCHELASTIC_RUN_ID']}-{attempt}",
+    )
+
+
+def _try_port(family: int, address: tuple[object, ...], rendezvous: str) -> None:
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                why = "the port is in use: choose another, the same on every host"
+            elif error.errno == errno.EADDRNOTAVAIL:
+                why = "this is host 0, and the address is not one of its own"
+            else:
+                why = f"cannot listen there: {error.strerror}"
+            raise ValueError(f"--rendezvous {rendezvous}: {why}.") from error
+
+
+def _interface(family: int, address: tuple[object, ...]) -> str | None:
+    """The network interface whose address this host would use towards that one; None where that cannot be told."""
+    if family != socket.AF_INET:
+        return None
+    with socket.socket(family, socket.SOCK_DGRAM) as towards:
+        towards.connect(address)
+        own = towards.getsockname()[0]
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(towards, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            except OSError:  # an interface without an address
+                continue
+            if socket.inet_ntoa(answer[20:24]) == own:
+                return name
+    return None

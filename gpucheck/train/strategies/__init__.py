@@ -1,0 +1,75 @@
+"""The ways to train on several devices. One module here is one strategy of one framework; there is no list to keep."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Literal, NamedTuple
+
+Key = tuple[str, str]
+
+
+class Strategy(NamedTuple):
+    """What a module here declares as STRATEGY, beside its ``run(spec, place, progress)``.
+
+    process_per_device: one rank a device; otherwise one process drives all of them.
+    level: of ``gpucheck verify``, from which on it is run.
+    trains: False for a plain transfer test. variants: run one after the other, each in processes of its own.
+    default: what a framework runs where no strategy is asked for. packages: importable names that it needs.
+    """
+
+    framework: str
+    name: str
+    summary: str
+    process_per_device: bool
+    level: Literal["standard", "full"]
+    packages: tuple[str, ...]
+    trains: bool = True
+    variants: tuple[str, ...] = ("",)
+    precisions: tuple[str, ...] = ("fp32", "tf32", "bf16", "fp16")
+    default: bool = False
+
+    @property
+    def check(self) -> str:
+        """The name of its findings: ``smoke-ddp``, ``smoke-tensorflow-mirrored``."""
+        return check_name(self.framework, self.name)
+
+    @property
+    def program(self) -> str:
+        """Its module."""
+        return f"{__name__}.{self.framework}_{self.name.replace('-', '_')}"
+
+
+def check_name(framework: str, strategy: str) -> str:
+    """``smoke-<strategy>`` for torch, ``smoke-<framework>-<strategy>`` for the others."""
+    return f"smoke-{strategy}" if framework == "torch" else f"smoke-{framework}-{strategy}"
+
+
+def all_strategies() -> dict[Key, Strategy]:
+    """Every STRATEGY here by framework and name: torch first, defaults first."""
+    modules = (import_module(f"{__name__}.{module.name}") for module in iter_modules(__path__))
+    found = sorted(
+        (module.STRATEGY for module in modules),
+        key=lambda s: (s.framework != "torch", s.framework != "tensorflow", not s.default, s.level, s.name),
+        reverse=False,
+    )
+    return {(strategy.framework, strategy.name): strategy for strategy in found}
+
+
+def choose(framework: str, strategy: str | None) -> tuple[Strategy, ...]:
+    """What to run for ``--framework`` and ``--strategy``; ``all`` is all, None the framework's own default.
+
+    Raises LookupError with what the framework has.
+    """
+    strategies = all_strategies().values()
+    frameworks = dict.fromkeys(s.framework for s in strategies)
+    if framework != "all" and framework not in frameworks:
+        raise LookupError(f"there is no framework {framework}; there are {', '.join(frameworks)}")
+    of_framework = [s for s in strategies if framework in ("all", s.framework)]
+    if strategy is None:
+        return tuple(s for s in of_framework if s.default)
+    chosen = tuple(s for s in of_framework if strategy in ("all", s.name))
+    if not chosen:
+        names = ", ".join(dict.fromkeys(s.name for s in of_framework))
+        others = [s.framework for s in strategies if s.name == strategy]
+        hint = f" {strategy} is a strategy of {' and '.join(others)}." if others else ""
+        raise LookupError(f"{framework} has no strategy {strategy}; it has {names}.{hint}")
+    return chosen

@@ -1,0 +1,119 @@
+"""CuPy copies between devices, both directions, every byte checked by the receiving GPU and the host.
+
+CuPy has no CPU form: without a CUDA device nothing is tried, and that is said. CuPy is imported inside the functions.
+"""
+
+import platform
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from gpucheck.train.outcome import Copy, Device, RankReport
+from gpucheck.train.placement import NoDevice
+from gpucheck.train.progress import Progress
+from gpucheck.train.spec import RankSpec
+from gpucheck.train.strategies import Strategy
+from gpucheck.train.transfer import POISON, SIZES, damage, names_of
+from gpucheck.train.workplace import Workplace
+
+STRATEGY = Strategy(
+    framework="cupy",
+    name="transfer",
+    summary="checked copies between the devices with CuPy, both directions",
+    process_per_device=False,
+    level="full",
+    packages=("cupy", "numpy"),
+    trains=False,
+    precisions=("fp32",),
+    default=True,
+)
+FACTOR = 2654435761  # spreads neighbouring numbers over all bytes
+
+
+def run(spec: RankSpec, _: Workplace, progress: Progress) -> RankReport:
+    """Copy between every ordered pair of devices. Raises NoDevice where CuPy sees none, and whatever CuPy raises."""
+    progress.enter("import")
+    import cupy
+
+    progress.enter("device")
+    try:
+        there = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise NoDevice(f"CuPy {cupy.__version__} sees no CUDA device: {error}") from error
+    if there == 0:
+        raise NoDevice(f"CuPy {cupy.__version__} sees no CUDA device")
+    shared = there < spec.options.world_size
+    numbers = [0 if shared else number for number in range(spec.options.world_size)]
+    described = tuple(_describe(cupy, number) for number in numbers)
+    progress.on_device(described[0].name, described[0].bus_id)
+    copies = tuple(_copies(cupy, numbers, progress))
+    progress.enter("report")
+    reason = f"{there} CUDA device{'' if there == 1 else 's'}"
+    return RankReport(
+        rank=0,
+        world_size=1,
+        model="none",
+        backend="memcpyPeer",
+        placement="shared-gpu" if shared else "gpus",
+        placement_reason=f"{reason}: copies within cuda:0" if shared else reason,
+        devices=described,
+        copies=copies,
+        seconds=dict(progress.seconds),
+        trace=progress.trace,
+        versions={
+            "python": platform.python_version(),
+            "cupy": cupy.__version__,
+            "cuda": str(cupy.cuda.runtime.runtimeGetVersion()),
+        },
+    )
+
+
+def _describe(cupy: Any, number: int) -> Device:
+    properties = cupy.cuda.runtime.getDeviceProperties(number)
+    bus_id = cupy.cuda.runtime.deviceGetPCIBusId(number).lower()
+    return Device(name=f"cuda:{number}", model=properties["name"].decode(), bus_id=bus_id)
+
+
+def _copies(cupy: Any, numbers: list[int], progress: Progress) -> Iterator[Copy]:
+    names = names_of([f"cuda:{number}" for number in numbers])
+    count = 0
+    for source in range(len(numbers)):
+        for target in range(len(numbers)):
+            for size in SIZES if source != target else ():
+                count += 1
+                progress.enter("copy", count)
+                yield _copy(cupy, (numbers[source], numbers[target]), (names[source], names[target]), size, count)
+
+
+def _copy(cupy: Any, pair: tuple[int, int], names: tuple[str, str], size: int, seed: int) -> Copy:
+    import numpy as np
+
+    source, target = pair
+    runtime = cupy.cuda.runtime
+    pattern = np.arange(size // 8, dtype=np.int64) * FACTOR + seed
+    with cupy.cuda.Device(source):
+        sent = cupy.asarray(pattern)
+        cupy.cuda.Device(source).synchronize()
+    with cupy.cuda.Device(target):
+        arrived = cupy.full(size // 8, POISON, dtype=cupy.int64)
+        cupy.cuda.Device(target).synchronize()
+        began = time.perf_counter()
+        runtime.memcpyPeer(arrived.data.ptr, target, sent.data.ptr, source, size)
+        cupy.cuda.Device(target).synchronize()
+        cupy.cuda.Device(source).synchronize()
+        seconds = time.perf_counter() - began
+        differs = bool((arrived != cupy.arange(size // 8, dtype=cupy.int64) * FACTOR + seed).any())
+        seen = cupy.asnumpy(arrived)
+    wrong, first, kind = damage(seen.tobytes(), pattern.tobytes())
+    if differs and not wrong:
+        wrong, first, kind = size, 0, "other"  # right for the host and wrong for the receiver: not the same memory
+    return Copy(
+        source=names[0],
+        target=names[1],
+        bytes=size,
+        gb_s=round(size / seconds / 1e9, 3) if seconds > 0 else None,
+        wrong=wrong,
+        first_wrong=first,
+        damage=kind,
+        checked_by=("the receiver", "the host"),
+    )

@@ -1,0 +1,69 @@
+"""PyTorch DistributedDataParallel: one rank a device, gradients averaged while the backward pass still runs.
+
+The same code runs on GPUs (NCCL), on one shared GPU and on CPUs (gloo). torch is imported inside the functions.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from gpucheck.train import torch_common, torch_rank, torch_session
+from gpucheck.train.models import model_named
+from gpucheck.train.outcome import RankReport
+from gpucheck.train.progress import Progress
+from gpucheck.train.spec import RankSpec, fault_of
+from gpucheck.train.strategies import Strategy
+from gpucheck.train.torch_averaging import Averaging
+from gpucheck.train.torch_training import Training
+from gpucheck.train.workplace import Workplace
+
+STRATEGY = Strategy(
+    framework="torch",
+    name="ddp",
+    summary="DistributedDataParallel, one process a device",
+    process_per_device=True,
+    level="standard",
+    packages=("torch", "numpy"),
+    default=True,
+)
+
+
+def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+    """Train this rank from rendezvous to report. Raises whatever torch raises."""
+    rank = torch_rank.open_rank(spec, place, progress, group=True)
+    torch, options = rank.torch, rank.options
+    fault = fault_of(options, spec.rank)
+
+    def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
+        # Every rank starts elsewhere, so that equal parameters after the broadcast are DDP's work and no coincidence.
+        model = torch_common.build_model(torch, options.model, options.seed + spec.rank, rank.device)
+        progress.enter("broadcast")
+        # Full with the last layer, whose gradients then travel while the others are computed; with one bucket for a
+        # small model nothing could overlap.
+        bucket_bytes = sum(4 * parameter.numel() for parameter in model[-1].parameters())
+        wrapped = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=bucket_bytes / (1 << 20))
+        averaging = Averaging(rank, progress, fault)
+        # A lambda: torch insists on its own annotations or on none.
+        wrapped.register_comm_hook(None, lambda _state, bucket: averaging.average(bucket))
+        rate = 0.0 if fault is not None and fault.kind == "freeze" else model_named(options.model).learning_rate
+        return Training(
+            rank,
+            progress,
+            forward=wrapped,
+            parameters=list(model.parameters()),
+            optimizer=torch_common.build_optimizer(torch, model.parameters(), rate),
+            batches=feed,
+            averaging=averaging,
+            exchange=True,
+            record=record,
+        )
+
+    backend = rank.where.backend
+    hidden = "" if backend == "gloo" else ", what was hidden behind the backward pass not timed"
+    answer = torch_session.report(
+        rank,
+        {"one process with the whole batch": make},
+        backend=backend,
+        parts=spec.processes,
+        communication=f"all-reduce that the rank waited for{hidden}",
+    )
+    return torch_rank.share(rank, answer, place)

@@ -1,0 +1,73 @@
+"""PyTorch DataParallel: one process copies the model to every device, scatters each batch and gathers the answers.
+
+Torch's own class works between different GPUs only. On one GPU and on CPUs the same four steps (replicate, scatter,
+apply, gather) are made with plain tensor operations, and the report says so: that run proves the arithmetic and this
+test, not torch's class.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from gpucheck.train import torch_common, torch_rank, torch_session
+from gpucheck.train.models import model_named
+from gpucheck.train.outcome import RankReport
+from gpucheck.train.progress import Progress
+from gpucheck.train.spec import RankSpec
+from gpucheck.train.strategies import Strategy
+from gpucheck.train.torch_training import Training
+from gpucheck.train.workplace import Workplace
+
+STRATEGY = Strategy(
+    framework="torch",
+    name="dp",
+    summary="DataParallel, one process: replicate, scatter, gather",
+    process_per_device=False,
+    level="full",
+    packages=("torch", "numpy"),
+)
+
+
+def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+    """Train, and compare with one device. Raises whatever torch raises."""
+    rank = torch_rank.open_rank(spec, place, progress, group=False)
+    torch, options = rank.torch, rank.options
+    real = rank.where.placement == "gpus"
+
+    def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
+        model = torch_common.build_model(torch, options.model, options.seed, rank.device)
+        progress.enter("broadcast")
+        forward = torch.nn.DataParallel(model, list(rank.devices)) if real else four_steps(torch, model, rank.devices)
+        return Training(
+            rank,
+            progress,
+            forward=forward,
+            parameters=list(model.parameters()),
+            optimizer=torch_common.build_optimizer(torch, model.parameters(), model_named(options.model).learning_rate),
+            batches=feed,
+            record=record,
+        )
+
+    words = "" if real else "; torch's DataParallel needs two GPUs, so its four steps ran as plain tensor operations"
+    return torch_session.report(
+        rank,
+        {"one device with the whole batch": make},
+        backend="torch copies",
+        parts=1,
+        communication="inside forward (scatter, replicate, gather) and backward (reduce), not told apart",
+        reason=rank.where.reason + words,
+    )
+
+
+def four_steps(torch: Any, model: Any, devices: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """Replicate, scatter, apply, gather: gradients flow back through the copies and add up in the one model."""
+
+    def forward(images: Any) -> Any:
+        parts = images.chunk(len(devices))
+        replicas = [{name: p.to(d).clone() for name, p in model.named_parameters()} for d in devices]
+        answers = [
+            torch.func.functional_call(model, replica, (part.to(device),))
+            for replica, part, device in zip(replicas, parts, devices, strict=False)
+        ]
+        return torch.cat([answer.to(devices[0]) for answer in answers])
+
+    return forward

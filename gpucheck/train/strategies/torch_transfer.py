@@ -1,0 +1,91 @@
+"""Tensors moved between devices, in both directions and several sizes, every byte checked by the receiver and the host.
+
+On a machine without GPUs the two devices are two buffers of host memory: that proves this test, and no link.
+"""
+
+import time
+from collections.abc import Iterator
+
+from gpucheck.train import torch_common, torch_rank
+from gpucheck.train.outcome import Copy, RankReport
+from gpucheck.train.progress import Progress
+from gpucheck.train.spec import RankSpec
+from gpucheck.train.strategies import Strategy
+from gpucheck.train.transfer import POISON, SIZES, damage, names_of
+from gpucheck.train.workplace import Workplace
+
+STRATEGY = Strategy(
+    framework="torch",
+    name="transfer",
+    summary="checked copies between the devices, both directions",
+    process_per_device=False,
+    level="standard",
+    packages=("torch", "numpy"),
+    trains=False,
+    precisions=("fp32",),
+)
+
+
+def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+    """Copy between every ordered pair of devices. Raises whatever torch raises."""
+    rank = torch_rank.open_rank(spec, place, progress, group=False)
+    copies = tuple(_copies(rank))
+    progress.enter("report")
+    words = "; two buffers of host memory stand for the devices" if rank.where.placement == "cpu" else ""
+    return RankReport(
+        rank=0,
+        world_size=1,
+        model="none",
+        backend="torch copies",
+        placement=rank.where.placement,
+        placement_reason=rank.where.reason + words,
+        devices=rank.described,
+        copies=copies,
+        seconds=dict(progress.seconds),
+        trace=progress.trace,
+        versions=torch_common.versions(rank.torch),
+    )
+
+
+def _copies(rank: torch_rank.Rank) -> Iterator[Copy]:
+    names = names_of([str(device) for device in rank.devices])
+    number = 0
+    for source in range(len(rank.devices)):
+        for target in range(len(rank.devices)):
+            for size in SIZES if source != target else ():
+                number += 1
+                rank.progress.enter("copy", number)
+                yield _copy(rank, (source, target), (names[source], names[target]), size, number)
+
+
+def _copy(rank: torch_rank.Rank, pair: tuple[int, int], names: tuple[str, str], size: int, seed: int) -> Copy:
+    torch = rank.torch
+    source, target = rank.devices[pair[0]], rank.devices[pair[1]]
+    # Unique by place and by copy: what was sent before, or belongs elsewhere, cannot pass for what was sent now.
+    pattern = torch.arange(size // 8, dtype=torch.int64) * 2654435761 + seed
+    sent = pattern.to(source)
+    arrived = torch.full_like(pattern, POISON).to(target)
+    for device in (source, target):
+        torch_common.synchronize(torch, device)
+    began = time.perf_counter()
+    arrived.copy_(sent)
+    for device in (source, target):
+        torch_common.synchronize(torch, device)
+    seconds = time.perf_counter() - began
+    # By the receiver against a pattern made anew on it, then by the host, which reads what the receiver holds.
+    there = torch.arange(size // 8, dtype=torch.int64, device=target) * 2654435761 + seed
+    differs = bool((arrived != there).any())
+    seen = torch_common.raw(arrived)
+    wrong, first, kind = damage(bytes(seen), bytes(torch_common.raw(pattern)))
+    if differs and not wrong:
+        wrong, first, kind = size, 0, "other"  # right for the host and wrong for the receiver: not the same memory
+    return Copy(
+        source=names[0],
+        target=names[1],
+        bytes=size,
+        gb_s=round(size / seconds / 1e9, 3) if seconds > 0 else None,
+        wrong=wrong,
+        first_wrong=first,
+        damage=kind,
+        checked_by=("the receiver", "the host"),
+    )

@@ -1,0 +1,236 @@
+"""Checks of what surrounds the GPUs: limits, device files, environment, loader, kernels, containers."""
+
+import msgspec
+import pytest
+
+from gpucheck.checks import (
+    container_runtime,
+    cpu_governor,
+    device_nodes,
+    environment,
+    loader,
+    locked_memory,
+    module_flavour,
+    next_boot,
+    shared_memory,
+)
+from gpucheck.model import (
+    DkmsModule,
+    DriverState,
+    InstalledKernel,
+    Limits,
+    LoaderLibrary,
+    PackageVersion,
+    PciDevice,
+    Verdict,
+)
+from tests.checks.judging import judge
+from tests.fakes import SYSTEM, FakeHost
+from tests.machines import LOADED, on_bus, p100, reading
+
+FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
+MIB = 1 << 20
+NIC = PciDevice(
+    bus_id="0000:0a:00.0", vendor_id="15b3", device_id="1021", class_id="020700", infiniband_names=("mlx5_0",)
+)
+
+
+@pytest.mark.parametrize(
+    ("size", "free", "verdict"),
+    [(64, 64, FAIL), (512, 512, WARN), (16384, 10, WARN), (16384, 16384, PASS), (None, None, UNKNOWN)],
+)
+def test_shared_memory_must_hold_a_job(size, free, verdict):
+    """64 MiB is what a container gets when nobody asks."""
+    limits = Limits(shm_bytes=size and size * MIB, shm_free_bytes=free and free * MIB)
+
+    (finding,) = judge(shared_memory, FakeHost(limits_=limits))
+
+    assert (finding.verdict, finding.cause) == (verdict, "shm-too-small" if verdict in (FAIL, WARN) else None)
+
+
+def test_the_remedy_for_shared_memory_is_one_that_the_reader_can_carry_out():
+    """Nobody remounts /dev/shm inside a container."""
+    small = Limits(shm_bytes=64 * MIB)
+    in_container = msgspec.structs.replace(SYSTEM, container="docker")
+
+    assert "--shm-size" in judge(shared_memory, FakeHost(limits_=small, system_=in_container))[0].fix
+    assert "remount" in judge(shared_memory, FakeHost(limits_=small))[0].fix
+
+
+@pytest.mark.parametrize(
+    ("limit", "pci", "verdict"),
+    [(-1, (NIC,), PASS), (64 << 10, (NIC,), WARN), (64 << 10, (), SKIP), (None, (NIC,), UNKNOWN)],
+)
+def test_locked_memory_matters_where_there_is_rdma(limit, pci, verdict):
+    """CUDA pins through its own driver."""
+    (finding,) = judge(locked_memory, FakeHost(limits_=Limits(memlock_bytes=limit), pci_=pci))
+
+    assert finding.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("names", "container", "verdict"),
+    [
+        (("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"), None, PASS),
+        (("nvidia0", "nvidia1", "nvidiactl"), None, WARN),
+        (("nvidia0", "nvidia1", "nvidiactl"), "docker", FAIL),
+        (("nvidia0", "nvidiactl", "nvidia-uvm"), None, FAIL),
+        (None, None, UNKNOWN),
+    ],
+)
+def test_device_files_are_what_cuda_needs(names, container, verdict):
+    """A container without nvidia-uvm answers NVML and fails CUDA."""
+    host = FakeHost(
+        nvml_=reading(p100(0), p100(1)),
+        folders={} if names is None else {"/dev": names},
+        system_=msgspec.structs.replace(SYSTEM, container=container),
+    )
+
+    (finding,) = judge(device_nodes, host)
+
+    assert (finding.verdict, finding.cause) == (verdict, "device-node-missing" if verdict in (FAIL, WARN) else None)
+
+
+@pytest.mark.parametrize(
+    ("variables", "files", "count"),
+    [
+        ({}, {}, 0),
+        ({"NCCL_DEBUG": "INFO", "CUDA_VISIBLE_DEVICES": "0,1", "NCCL_P2P_DISABLE": "0"}, {}, 0),
+        ({"NCCL_P2P_DISABLE": "1"}, {}, 1),
+        ({"NCCL_P2P_DISABLE": "1", "NCCL_ALGO": "Tree"}, {}, 2),
+        ({}, {"/etc/nccl.conf": "# site\nNCCL_IB_DISABLE = 1\nNCCL_DEBUG=WARN\n"}, 1),
+    ],
+)
+def test_leftover_variables_are_named_with_what_they_do(variables, files, count):
+    """Harmless values are left alone; nccl.conf counts as much as the environment."""
+    found = judge(environment, FakeHost(environment_=variables, files=files))
+    complaints = [finding for finding in found if finding.verdict is WARN]
+
+    assert len(complaints) == count
+    assert all(f.cause == "leftover-environment" and f.why and f.fix for f in complaints)
+    assert count or [f.verdict for f in found] == [PASS]
+
+
+@pytest.mark.parametrize(
+    ("governor", "driver", "verdict"),
+    [
+        ("powersave", "acpi-cpufreq", WARN),
+        ("powersave", "intel_pstate", PASS),
+        ("performance", "acpi-cpufreq", PASS),
+        (None, None, SKIP),
+    ],
+)
+def test_a_governor_that_pins_the_lowest_clock_is_named(governor, driver, verdict):
+    """powersave of intel_pstate scales by itself."""
+    files = {f"{cpu_governor.FOLDER}/scaling_governor": governor, f"{cpu_governor.FOLDER}/scaling_driver": driver}
+    host = FakeHost(files={path: f"{text}\n" for path, text in files.items() if text})
+
+    (finding,) = judge(cpu_governor, host)
+
+    assert finding.verdict is verdict
+
+
+RUNNING = InstalledKernel(release="5.15.0-97", running=True, headers=True, nvidia="580.178.04")
+ADDED = DkmsModule(name="nvidia", version="580.178.04", state="added")
+NEXT = InstalledKernel(release="5.15.0-113", running=False, headers=False)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "dkms", "verdict", "words"),
+    [
+        ((RUNNING,), (), PASS, ""),
+        ((RUNNING, NEXT), (), WARN, "linux-headers-5.15.0-113"),
+        ((RUNNING, msgspec.structs.replace(NEXT, headers=True)), (), WARN, "dkms autoinstall -k 5.15.0-113"),
+        (
+            (RUNNING,),
+            (DkmsModule(name="nvidia", version="580.178.04", state="added"),),
+            WARN,
+            "linux-headers-5.15.0-97",
+        ),
+        ((RUNNING,), (DkmsModule(name="zfs", version="2.2", state="added"),), PASS, ""),
+        ((), (), SKIP, ""),
+    ],
+)
+def test_a_kernel_without_the_module_is_named_before_the_reboot(kernels, dkms, verdict, words):
+    """Afterwards it is too late."""
+    host = FakeHost(kernels_=kernels, dkms_=dkms, driver_=LOADED, secure_boot_=None)
+
+    (finding,) = judge(next_boot, host)
+
+    assert finding.verdict is verdict
+    assert words in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("secure_boot", "loaded", "verdict"), [(True, None, FAIL), (True, "580.178.04", PASS), (False, None, PASS)]
+)
+def test_secure_boot_with_a_module_that_does_not_load_is_a_fault(secure_boot, loaded, verdict):
+    """No enrolled key signed it."""
+    driver = DriverState(installed_version="580.178.04", loaded_version=loaded)
+
+    found = judge(next_boot, FakeHost(kernels_=(RUNNING,), driver_=driver, secure_boot_=secure_boot))
+
+    assert found[-1].verdict is verdict
+
+
+def lib(soname, folder, source="ld.so.cache"):
+    return LoaderLibrary(soname=soname, path=f"{folder}/{soname}", source=source)
+
+
+@pytest.mark.parametrize(
+    ("libraries", "python", "verdicts"),
+    [
+        ((), {}, [SKIP]),
+        ((lib("libcudart.so.12", "/usr/local/cuda/lib64"),), {"torch": "2.13.0"}, [PASS]),
+        ((lib("libcudart.so.12", "/usr/local/cuda-12.8/lib64"), lib("libcudart.so.12", "/opt/cuda/lib64")), {}, [WARN]),
+        ((lib("libcudart.so.12", "/a"), lib("libcudart.so.13", "/b")), {}, [PASS]),
+        ((lib("libnccl.so.2", "/opt/nccl", "LD_LIBRARY_PATH"),), {"torch": "2.13.0"}, [WARN]),
+        ((lib("libnccl.so.2", "/opt/nccl", "LD_LIBRARY_PATH"),), {}, [PASS]),
+    ],
+)
+def test_two_copies_of_a_library_are_named_and_so_is_one_that_overrules_a_wheel(libraries, python, verdicts):
+    """Two majors are two libraries."""
+    found = judge(loader, FakeHost(libraries_=libraries, python_=python))
+
+    assert [finding.verdict for finding in found] == verdicts
+    assert all(finding.cause == "library-mismatch" for finding in found if finding.verdict is WARN)
+
+
+TOOLKIT = PackageVersion(name="nvidia-container-toolkit", version="1.18.1-1")
+DOCKER = PackageVersion(name="docker-ce", version="28.2.2")
+
+
+@pytest.mark.parametrize(
+    ("packages", "daemon", "cdi", "verdict"),
+    [
+        ((), None, (), SKIP),
+        ((DOCKER,), None, (), SKIP),
+        ((TOOLKIT,), None, (), SKIP),
+        ((DOCKER, TOOLKIT), None, (), WARN),
+        ((DOCKER, TOOLKIT), '{"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}}', (), PASS),
+        ((DOCKER, TOOLKIT), "{}", ("nvidia.yaml",), PASS),
+        ((DOCKER, TOOLKIT), "{", (), FAIL),
+        ((DOCKER, TOOLKIT), "[]", (), WARN),
+    ],
+)
+def test_an_engine_that_was_never_told_of_the_toolkit_is_named(packages, daemon, cdi, verdict):
+    """And a configuration that Docker cannot read fails."""
+    files = {} if daemon is None else {"/etc/docker/daemon.json": daemon}
+
+    (finding,) = judge(container_runtime, FakeHost(packages_=packages, files=files, folders={"/etc/cdi": cdi}))
+
+    assert finding.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("device", "flavour", "verdict"),
+    [("15f8", "proprietary", PASS), ("15f8", "open", FAIL), ("2901", "proprietary", FAIL), ("2330", "open", PASS)],
+)
+def test_the_flavour_must_serve_the_generation(device, flavour, verdict):
+    """Pascal needs the proprietary modules, Blackwell the open ones."""
+    gpus = tuple(msgspec.structs.replace(d, device_id=device) for d in on_bus(p100(0)))
+    driver = msgspec.structs.replace(LOADED, loaded_flavour=flavour)
+
+    (finding,) = judge(module_flavour, FakeHost(pci_=gpus, driver_=driver))
+
+    assert (finding.verdict, finding.cause) == (verdict, "module-flavour-wrong" if verdict is FAIL else None)

@@ -1,0 +1,194 @@
+"""Checks of the PCI tree: the links above the GPUs, ACS, IOMMU, NUMA and error counters."""
+
+import msgspec
+import pytest
+
+from gpucheck.checks import acs, iommu, numa, pcie_errors, pcie_path
+from gpucheck.model import AcsControl, AerCounts, PciDevice, PcieErrors, PcieLink, Verdict
+from tests.checks.judging import judge, with_health
+from tests.fakes import SYSTEM, FakeHost
+from tests.machines import p100, reading
+
+FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
+GEN4 = PcieLink(generation=4, width=16, max_generation=4, max_width=16)
+ROOT, UP, DOWN0, DOWN1 = "0000:00:01.0", "0000:01:00.0", "0000:02:00.0", "0000:02:01.0"
+IDLE = AcsControl(capability=0x5F, control=0)
+
+
+def bridge(bus_id, kind, *path, **more):
+    fields = {"acs": IDLE, "config_readable": True, "link": GEN4, "aer": AerCounts(correctable=0, non_fatal=0, fatal=0)}
+    return PciDevice(
+        bus_id=bus_id, vendor_id="1000", device_id="c010", class_id="060400", kind=kind, path=path, **(fields | more)
+    )
+
+
+def gpu(bus_id, down, **more):
+    fields = {"link": GEN4, "iommu_group": "30", "iommu_type": "identity", "numa_node": 0}
+    return PciDevice(
+        bus_id=bus_id, vendor_id="10de", device_id="15f8", class_id="030200", path=(ROOT, UP, down), **(fields | more)
+    )
+
+
+def tree(**changes):
+    """Two GPUs below one switch; changes: fields of a function by its name."""
+    functions = {
+        "root": bridge(ROOT, "root-port"),
+        "up": bridge(UP, "switch-upstream", ROOT),
+        "down0": bridge(DOWN0, "switch-downstream", ROOT, UP),
+        "down1": bridge(DOWN1, "switch-downstream", ROOT, UP),
+        "gpu0": gpu("0000:03:00.0", DOWN0),
+        "gpu1": gpu("0000:04:00.0", DOWN1),
+    }
+    return tuple(msgspec.structs.replace(f, **changes.get(name, {})) for name, f in functions.items())
+
+
+def host(pci, virtual=None, uptime="36000.00 1.0", nodes=("node0", "node1"), errors=None):
+    gpus = [with_health(p100(n), **({"pcie_errors": errors} if errors else {})) for n in range(2)]
+    lists = {"/sys/devices/system/node/node0/cpulist": "0-15\n", "/sys/devices/system/node/node1/cpulist": "16-31\n"}
+    return FakeHost(
+        nvml_=reading(*(msgspec.structs.replace(g, cpu_affinity="0-15") for g in gpus)),
+        pci_=pci,
+        system_=msgspec.structs.replace(SYSTEM, virtual=virtual),
+        files={"/proc/uptime": uptime, "/proc/cmdline": "ro quiet", **lists},
+        folders={"/sys/devices/system/node": (*nodes, "online")},
+    )
+
+
+@pytest.mark.parametrize("check", [acs, iommu, numa, pcie_errors, pcie_path], ids=lambda c: c.NAME)
+def test_a_healthy_tree_gets_no_complaint(check):
+    """Two GPUs below one switch."""
+    found = judge(check, host(tree()))
+
+    assert {finding.verdict for finding in found} == {PASS}
+
+
+NARROW = PcieLink(generation=2, width=16, max_generation=4, max_width=16)
+
+
+@pytest.mark.parametrize(
+    ("changes", "subject"),
+    [
+        ({"root": {"link": NARROW}, "up": {"link": NARROW}}, f"link:{ROOT}"),
+        ({"up": {"link": NARROW}}, f"link:{UP}"),
+        ({"root": {"link": msgspec.structs.replace(GEN4, width=8)}}, f"link:{ROOT}"),
+    ],
+)
+def test_a_reduced_uplink_is_named_once_with_the_gpus_behind_it(changes, subject):
+    """A link has two ends; both may tell of it."""
+    (finding,) = judge(pcie_path, host(tree(**changes)))
+
+    assert (finding.verdict, finding.cause, finding.subject) == (FAIL, "uplink-downgraded", subject)
+    assert "0000:03:00.0, 0000:04:00.0" in finding.evidence[1]
+
+
+def test_the_gpus_own_idle_link_is_left_to_its_own_check():
+    """An idle card lowers its speed, and the port above it shows the same link."""
+    slow = {"link": msgspec.structs.replace(GEN4, generation=1)}
+    (finding,) = judge(pcie_path, host(tree(gpu0=slow, down0=slow)))
+
+    assert finding.verdict is PASS
+
+
+@pytest.mark.parametrize(
+    ("control", "verdict"), [(0x04, WARN), (0x08, WARN), (0x20, WARN), (0x1D, WARN), (0x01, PASS), (0x43, PASS)]
+)
+def test_only_bits_that_redirect_count(control, verdict):
+    """Source validation, translation blocking and direct translated P2P reroute nothing."""
+    (finding,) = judge(acs, host(tree(down1={"acs": AcsControl(capability=0x7F, control=control)})))
+
+    assert finding.verdict is verdict
+    assert (finding.cause, DOWN1 in finding.fix) == (("acs-redirect", True) if verdict is WARN else (None, False))
+
+
+def test_acs_above_the_shared_switch_does_not_concern_the_pair():
+    """Their traffic never gets there."""
+    (finding,) = judge(acs, host(tree(root={"acs": AcsControl(capability=0x5F, control=0x1D)})))
+
+    assert finding.verdict is PASS
+
+
+def test_registers_that_only_root_may_read_are_unknown():
+    """With the command that tells."""
+    hidden = {"acs": None, "config_readable": False}
+    (finding,) = judge(acs, host(tree(down0=hidden, down1=hidden)))
+
+    assert (finding.verdict, finding.fix) == (UNKNOWN, "sudo gpucheck verify --only acs")
+
+
+@pytest.mark.parametrize(
+    ("kind", "virtual", "verdict"),
+    [
+        ("DMA", None, WARN),
+        ("DMA-FQ", None, WARN),
+        ("identity", None, PASS),
+        ("DMA", "kvm", SKIP),
+        (None, None, UNKNOWN),
+    ],
+)
+def test_a_translating_iommu_is_a_fault_on_bare_metal(kind, virtual, verdict):
+    """In a virtual machine it is not ours to see."""
+    (finding,) = judge(iommu, host(tree(gpu0={"iommu_type": kind}, gpu1={"iommu_type": kind}), virtual=virtual))
+
+    assert (finding.verdict, finding.cause) == (verdict, "iommu-translation" if verdict is WARN else None)
+
+
+def test_no_iommu_at_all_passes():
+    """No group, nothing that translates."""
+    none = {"iommu_group": None, "iommu_type": None}
+    (finding,) = judge(iommu, host(tree(gpu0=none, gpu1=none)))
+
+    assert finding.verdict is PASS
+
+
+def test_a_gpu_whose_node_the_firmware_does_not_tell_is_named():
+    """sysfs prints -1."""
+    found = judge(numa, host(tree(gpu1={"numa_node": None})))
+
+    assert [(f.verdict, f.subject) for f in found] == [(PASS, "gpu:0000:03:00.0"), (WARN, "gpu:0000:04:00.0")]
+
+
+def test_nvml_naming_cpus_of_another_node_is_a_disagreement():
+    """NVML says 0-15, the kernel node 1."""
+    found = judge(numa, host(tree(gpu1={"numa_node": 1})))
+
+    assert [(f.verdict, f.cause) for f in found] == [(PASS, None), (WARN, "wrong-numa-placement")]
+
+
+def test_a_machine_of_one_node_has_nothing_to_place():
+    """Whatever the firmware says."""
+    (finding,) = judge(numa, host(tree(gpu0={"numa_node": None}), nodes=("node0",)))
+
+    assert finding.verdict is SKIP
+
+
+@pytest.mark.parametrize(
+    ("counts", "verdict"),
+    [
+        (AerCounts(correctable=500, non_fatal=0, fatal=0), PASS),
+        (AerCounts(correctable=700, non_fatal=0, fatal=0), WARN),
+        (AerCounts(correctable=0, non_fatal=1, fatal=0), FAIL),
+        (AerCounts(correctable=0, non_fatal=0, fatal=1), FAIL),
+    ],
+)
+def test_corrected_errors_are_judged_by_their_rate_and_lost_packets_always(counts, verdict):
+    """The machine is up for ten hours; errors are often booked at the far end of the link."""
+    (finding,) = judge(pcie_errors, host(tree(down1={"aer": counts})))
+
+    assert finding.verdict is verdict
+    assert (finding.subject, finding.cause) == (("host", None) if verdict is PASS else (f"link:{DOWN1}", "pcie-errors"))
+
+
+def test_replays_that_only_nvml_counts_are_seen():
+    """The firmware may own AER."""
+    none = {name: {"aer": None} for name in ("root", "up", "down0", "down1")}
+    made = host(tree(**none), errors=PcieErrors(replays=9000))
+
+    assert {(f.verdict, f.cause) for f in judge(pcie_errors, made)} == {(WARN, "pcie-errors")}
+
+
+def test_nobody_counting_is_no_pass():
+    """Neither AER nor NVML."""
+    names = ("root", "up", "down0", "down1")
+    made = host(tree(**{name: {"aer": None} for name in names}), errors=PcieErrors())
+
+    assert {f.verdict for f in judge(pcie_errors, made)} == {SKIP}

@@ -1,0 +1,231 @@
+"""``gpucheck bandwidth``: the contract, exit statuses, what is refused, and that nothing simulated looks real."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import click
+import pytest
+
+from gpucheck import simulator
+from gpucheck.cli import main
+from gpucheck.cli._common import Problem
+from gpucheck.cli.bandwidth import parse_sizes, parse_tensor
+from tests.simulator.conftest import activate, cache  # noqa: F401 - fixtures
+
+pytestmark = pytest.mark.slow
+
+GPUCHECK = [sys.executable, "-m", "gpucheck", "bandwidth"]
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        [*GPUCHECK, *arguments], capture_output=True, text=True, timeout=120, env=os.environ | environment
+    )
+
+
+@pytest.fixture(scope="module")
+def healthy():
+    done = run("--simulate", "p100-pcie-x2", "--sizes", "64K,1M,64M", "--format", "json")
+    assert done.returncode == 0, done.stderr
+    return done, json.loads(done.stdout)
+
+
+def test_the_json_is_the_contract(healthy):
+    _, report = healthy
+
+    assert (report["schema"], report["verdict"], report["engine"]) == ("gpucheck.bandwidth/1", "pass", "simulated")
+    assert report["simulated"] is True
+    assert report["simulation"]["profile"] == "p100-pcie-x2"
+    assert report["matrices"]["p2p_uni_gb_s"] == [[None, 13.54], [13.54, None]]
+    assert set(report["matrices"]) >= {"p2p_bidir_gb_s", "p2p_latency_us", "staged_uni_gb_s"}
+    pair = report["pairs"][0]
+    assert (pair["class"], pair["ratio"], pair["expected_gb_s"]) == ("PIX", 1.0, 13.54)
+    assert pair["basis"].startswith("PCIe Gen3 x16")
+    assert report["integrity"]["bytes_verified"] > 0
+    assert [point["size_bytes"] for point in report["sizes"]] == [65536, 1 << 20, 64 << 20]
+
+
+def test_the_planned_time_is_told_before_and_apart_from_the_report(healthy):
+    done, report = healthy
+
+    assert "about " in done.stderr
+    assert "s of device time (engine simulated)" in done.stderr
+    assert report["device_s"] <= report["planned_s"] * 1.5
+
+
+def test_the_text_is_marked_simulated_first_and_last_and_shows_measured_beside_expected(tmp_path):
+    plot = tmp_path / "sizes.svg"
+    done = run("--simulate", "p100-pcie-x2", "--sizes", "64K,64M", "--svg", str(plot), "--depth", "quick")
+    lines = click.unstyle(done.stdout).splitlines()
+
+    assert "SIMULATED" in lines[0]
+    assert "SIMULATED" in lines[-1]
+    assert any(line.startswith("PIX") and "13.5 (11.5 to 15.8)" in line and "100%" in line for line in lines)
+    text = "".join(ElementTree.fromstring(plot.read_text()).itertext())  # noqa: S314 - we wrote it
+    assert "SIMULATED" in text
+    assert "64 KiB" in text
+
+
+def test_heat_is_in_the_terminal_only(healthy):
+    """Colours go where they are read: a file or a pipe gets the numbers."""
+    forced = subprocess.run(
+        ["script", "-qec", f"{' '.join(GPUCHECK)} --simulate p100-pcie-x2 --depth quick", "/dev/null"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+    assert "\x1b[48;2;" in forced.stdout
+    assert "\x1b[" not in run("--simulate", "p100-pcie-x2", "--depth", "quick").stdout
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "check"),
+    [
+        ("p2p-slow:pair=0-1,percent=50", 2, "p2p-against-staged"),
+        ("p2p-corrupt:pair=0-1,kind=stale", 2, "p2p-integrity"),
+        ("p2p-error:pair=0-1", 2, "p2p-copies"),
+        ("p2p-slow-direction:pair=1-0,percent=20", 1, "p2p-bandwidth"),
+    ],
+)
+def test_the_exit_status_is_the_verdict(fault, status, check):
+    done = run("--simulate", "p100-pcie-x2", "--fault", fault, "--format", "json", "--depth", "quick")
+    bad = [
+        finding["check"] for finding in json.loads(done.stdout)["findings"] if finding["verdict"] in ("fail", "warn")
+    ]
+
+    assert done.returncode == status
+    assert bad == [check]
+
+
+def test_a_stuck_pair_is_named_and_the_run_ends():
+    done = run("--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1", "--timeout", "0.5", "--format", "json")
+    (stuck,) = [f for f in json.loads(done.stdout)["findings"] if f["check"] == "p2p-copies"]
+
+    assert done.returncode == 2
+    assert (stuck["subject"], stuck["cause"]) == ("pair:0000:04:00.0-0000:05:00.0", "wedged-driver")
+    assert "stuck in integrity on GPU 0 to 1" in stuck["seen"]
+
+
+def test_one_gpu_measures_inside_itself_and_says_so():
+    done = run("--simulate", "p100-pcie-x2", "--devices", "0,0")
+
+    assert done.returncode == 0
+    assert "device-local, not between GPUs" in done.stdout
+
+
+def test_the_guides_one_liner_is_timed_and_verified():
+    done = run("--simulate", "p100-pcie-x2", "--tensor", "10000x10000", "--format", "json")
+    report = json.loads(done.stdout)
+
+    assert report["tensor"] == {
+        "bytes": 400_000_000,
+        "0 to 1, GB/s": 13.54,
+        "0 to 1, ms": 29.54,
+        "1 to 0, GB/s": 13.54,
+        "1 to 0, ms": 29.54,
+    }
+    assert report["integrity"]["bytes_verified"] == 800_000_000
+
+
+def test_cpu_numbers_are_never_judged_as_gpu_numbers():
+    done = run("--engine", "cpu", "--depth", "quick", "--format", "json")
+    report = json.loads(done.stdout)
+
+    assert done.returncode == 0
+    assert report["simulated"] is False
+    assert "no GPU was measured" in report["kind"]
+    verdicts = {finding["check"]: finding["verdict"] for finding in report["findings"]}
+    assert verdicts == {"p2p-bandwidth": "skip", "p2p-integrity": "pass"}
+
+
+@pytest.fixture
+def refused(monkeypatch, capsys, activate):  # noqa: F811 - the fixture
+    """Exit status and message of a run that does not begin."""
+
+    def go(*arguments):
+        monkeypatch.setattr(simulator, "activate", activate)
+        with pytest.raises(SystemExit) as stop:
+            main(["bandwidth", *arguments])
+        out, err = capsys.readouterr()
+        assert out == ""
+        return stop.value.code, err
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("--devices", "0,1,0"), 64, "is named twice"),
+        (("--devices", "7"), 64, "there is no GPU 7. This host has GPU 0, 1."),
+        (("--sizes", "12Q"), 64, "'12Q' is no size"),
+        (("--sizes", "1M,NaN"), 64, "'NaN' is no size"),
+        (("--tensor", "10000"), 64, "Write rows x columns: 10000x10000"),
+        (("--svg", "plot.svg"), 64, "Add --sizes all"),
+        (("--engine", "torch"), 64, "this machine's are simulated"),
+        (("--engine", "cpu", "--devices", "0"), 64, "--devices names GPUs"),
+        (("--fault", "p2p-slow:pair=0-0"), 64, "two different GPUs"),
+        (("--fault", "p2p-slow:pair=0-5"), 64, "there is no GPU 5"),
+        (("--fault", "p2p-slow:pair=0-1,percent=100"), 64, "choose 1 to 99"),
+        (("--fault", "p2p-corrupt:pair=0-1,kind=none"), 64, "choose one of zeros, stale"),
+        (("--fault", "copy-noise:percent=21"), 64, "choose 0 to 20"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_message(refused, arguments, status, words):
+    code, err = refused("--simulate", "p100-pcie-x2", *arguments)
+
+    assert code == status
+    assert words in err
+
+
+def test_a_host_without_gpus_is_not_measured_and_not_passed(refused):
+    code, err = refused("--simulate", "no-gpu")
+
+    assert code == 3
+    assert "no GPU to measure" in err
+
+
+def test_the_simulated_engine_needs_a_simulated_machine(refused):
+    assert refused("--engine", "simulated")[0] == 64
+
+
+def test_sizes_and_shapes_are_read_as_people_write_them():
+    assert parse_sizes("1M, 4KiB,4k,8") == (8, 4096, 1 << 20)
+    assert parse_sizes("all")[-1] == 256 << 20
+    assert parse_tensor("10000x10000") == 400_000_000
+    with pytest.raises(Problem):
+        parse_tensor("0x5")
+
+
+def test_ctrl_c_ends_the_child_and_exits_with_130():
+    command = subprocess.Popen(
+        [*GPUCHECK, "--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1", "--timeout", "100"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert command.stderr is not None
+    command.stderr.readline()  # the planned time: the child is at work
+    children = _children(command.pid)
+    command.send_signal(signal.SIGINT)
+    out, err = command.communicate(timeout=60)
+
+    assert (command.returncode, out, err.strip()) == (130, "", "gpucheck: interrupted")
+    assert children
+    assert not any(_alive(pid) for pid in children)
+
+
+def _children(pid):
+    done = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True)
+    return [int(word) for word in done.stdout.split()]
+
+
+def _alive(pid):
+    done = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True)
+    return bool(done.stdout.strip()) and not done.stdout.startswith("Z")

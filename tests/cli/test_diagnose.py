@@ -1,0 +1,137 @@
+"""gpucheck diagnose: numbers of elsewhere in, one answer out, one clear line for anything else."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from gpucheck.cli.diagnose import COMMAND
+from gpucheck.diagnose.page import rules_page
+from tests.diagnose.perf_cases import observations
+
+ROOT = Path(__file__).parent.parent.parent
+PASTES = ROOT / "tests" / "data" / "bandwidth"
+TOPO = "\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n"
+
+
+def run(*arguments, stdin=None):
+    done = CliRunner().invoke(COMMAND, [str(argument) for argument in arguments], input=stdin, standalone_mode=False)
+    code = done.return_value if done.exception is None else getattr(done.exception, "exit_code", None)
+    return code, done.stdout if done.exception is None else str(done.exception)
+
+
+def written(tmp_path, name):
+    path = tmp_path / "machine.yml"
+    path.write_text(yaml.safe_dump(observations(name)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "status"),
+    [("h100x8-nvswitch-healthy", "pass", 0), ("wrx90-2switch-uplink-gen2", "fail", 2)],
+)
+def test_observations_become_json_with_the_verdict_and_exit_status(tmp_path, name, verdict, status):
+    code, text = run("--observations", written(tmp_path, name), "--format", "json")
+    answer = json.loads(text)
+
+    assert code == status
+    assert answer["schema"] == "gpucheck.diagnosis/1"
+    assert answer["verdict"] == verdict
+    assert set(answer["counts"]) == {"pass", "warn", "fail", "unknown", "skip"}
+    assert sum(answer["counts"].values()) == len(answer["findings"])
+    assert all(row["why"] and row["fix"] for row in answer["findings"] if row["verdict"] in ("warn", "fail", "unknown"))
+
+
+def test_the_text_names_cause_reason_and_remedy(tmp_path):
+    code, text = run("--observations", written(tmp_path, "wrx90-2switch-uplink-gen2"))
+
+    assert code == 2
+    assert "cause  uplink-downgraded (certain)" in text
+    assert "20:01.1 at 5 GT/s" in text
+    assert "do     lspci -vv -s 0000:20:01.1" in text
+
+
+def test_pasted_output_of_three_tools_is_one_machine(tmp_path):
+    topo = tmp_path / "topo.txt"
+    topo.write_text(TOPO, encoding="utf-8")
+    code, text = run(
+        "--topo",
+        topo,
+        "--bandwidth",
+        PASTES / "nvbandwidth.txt",
+        "--nccl",
+        PASTES / "nccl-tests.json",
+        "--format",
+        "json",
+    )
+    answer = json.loads(text)
+
+    assert code == 1  # NCCL_ALGO is set
+    assert answer["gpus"] == 2
+    assert {row["cause"] for row in answer["findings"]} == {"leftover-environment", None}
+    assert any("of 450 GB/s raw" in row["why"] for row in answer["findings"])
+
+
+def test_p2p_below_staged_names_both_suspects():
+    code, text = run("--bandwidth", PASTES / "p2p-bandwidth-latency.txt", "--format", "json")
+
+    assert code == 2
+    assert {row["cause"] for row in json.loads(text)["findings"]} == {"acs-redirect", "iommu-translation"}
+
+
+def test_observations_add_what_no_tool_prints(tmp_path):
+    extra = tmp_path / "host.yml"
+    extra.write_text("host: {iommu: off, acs_redirect: true}\n", encoding="utf-8")
+    _, text = run("--observations", extra, "--bandwidth", PASTES / "p2p-bandwidth-latency.txt", "--format", "json")
+
+    assert {row["cause"] for row in json.loads(text)["findings"]} == {"acs-redirect"}
+
+
+def test_stdin_is_read_once_only():
+    assert run("--observations", "-", stdin="gpus: {count: 2}\n")[0] == 3
+    assert run("--topo", "-", "--bandwidth", "-", stdin=TOPO)[0] == 64
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("host: {iomu: off}\n", "line 1: host.iomu: no such key. Did you mean iommu?"),
+        ("measured:\n  p2p_uni_gb_s: [[x, .nan], [1, x]]\n", "line 2: measured.p2p_uni_gb_s[0][1]: .nan"),
+        ("measured:\n  p2p_uni_gb_s: [[x, 24 GiB/s], [1, x]]\n", "GiB"),
+        ("measured:\n  p2p_uni_gib_s: [[x, 24], [1, x]]\n", "multiply GiB/s by 1.0737"),
+        ("measured:\n  p2p_uni_gb_s: [[x, 1, 2], [1, x]]\n", "must be square"),
+        ("gpus: {count: 2}\nmatrix: [[X, PI", "not YAML"),
+        ("", "there is nothing in it"),
+    ],
+)
+def test_bad_observations_are_one_line_and_exit_3(tmp_path, text, words):
+    path = tmp_path / "bad.yml"
+    path.write_text(text, encoding="utf-8")
+    code, message = run("--observations", path)
+
+    assert code == 3
+    assert words in message
+    assert "\n" not in message
+
+
+def test_machines_of_different_size_are_refused(tmp_path):
+    topo = tmp_path / "topo.txt"
+    topo.write_text(TOPO, encoding="utf-8")
+    code, message = run("--topo", topo, "--bandwidth", PASTES / "p2p-bandwidth-latency.txt")
+
+    assert code == 3
+    assert "3 GPUs here, 2 in what was read before" in message
+
+
+def test_a_missing_file_and_no_input_say_so():
+    assert run("--observations", "/nonexistent.yml") == (
+        3, "/nonexistent.yml: cannot be read: No such file or directory. Give a file, or - for stdin.",
+    )  # fmt: skip
+    assert run()[0] == 64
+
+
+def test_the_rules_page_is_current():
+    """Made by: gpucheck diagnose --rules -o docs/diagnose-rules.md"""
+    assert (ROOT / "docs" / "diagnose-rules.md").read_text(encoding="utf-8") == rules_page().rstrip("\n") + "\n"

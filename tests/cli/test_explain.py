@@ -1,0 +1,63 @@
+"""gpucheck explain: every cause, check and code can be asked about."""
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gpucheck.checks import all_checks
+from gpucheck.cli import cli
+from gpucheck.knowledge import causes
+from gpucheck.knowledge.xid import xids
+
+
+def explain(what):
+    return CliRunner().invoke(cli, ["explain", what])
+
+
+@pytest.mark.parametrize("cause", sorted(causes()))
+def test_every_cause_says_what_it_means_how_to_confirm_and_how_to_fix_it(cause):
+    """With its source."""
+    result = explain(cause)
+
+    assert result.exit_code == 0
+    assert all(f"  {label} " in result.output for label in ("means", "confirm", "fix", "source"))
+
+
+@pytest.mark.parametrize("check", [check.name for check in all_checks()])
+def test_every_check_says_what_it_asks_and_how_it_decides(check):
+    """From its own module, so that it cannot be out of step."""
+    result = explain(check)
+
+    assert result.exit_code == 0
+    words = " ".join(result.output.split())
+    assert "asks" in words
+    assert "decides Source" in words
+    assert f"gpucheck verify --only {check} -v" in words
+
+
+@pytest.mark.parametrize("code", sorted(xids()))
+def test_every_code_says_what_to_do(code):
+    """At once."""
+    result = explain(f"xid:{code}")
+
+    assert result.exit_code == 0
+    assert "at once" in result.output
+
+
+@pytest.mark.parametrize(
+    ("what", "says"),
+    [
+        ("acs-redirct", "Did you mean acs-redirect"),
+        ("kernel-lgo", "Did you mean kernel-log"),
+        ("xid:12345", "xid:12345: not in the table"),
+        ("xid:", "not in the table"),
+        ("nonsense", "neither a cause nor a check"),
+    ],
+)
+def test_what_is_not_known_is_one_message(what, says):
+    """Wrong usage."""
+    with pytest.raises(click.ClickException) as problem:
+        cli.main(["explain", what], standalone_mode=False)
+
+    assert says in problem.value.message
+    assert problem.value.exit_code == 64

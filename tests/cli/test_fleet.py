@@ -1,0 +1,221 @@
+import gzip
+import json
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from gpucheck.cli import cli
+from gpucheck.model import Verdict
+from tests.fleet.reports import bad, encoded, report, steady, write
+
+
+def run(*arguments, stdin=None):
+    done = CliRunner().invoke(cli, ["fleet", *map(str, arguments)], input=stdin, standalone_mode=False)
+    status = done.return_value if done.exception is None else getattr(done.exception, "exit_code", 1)
+    message = getattr(done.exception, "message", "")
+    return status, done.stdout, message
+
+
+@pytest.fixture
+def folder(tmp_path):
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    return write(reports, *steady(8), report("slow", 340.0))
+
+
+def test_the_exit_status_is_the_verdict_of_the_fleet(folder):
+    assert run("report", folder)[0] == 1
+    write(folder, report("sick", verdict=Verdict.FAIL, findings=(bad(),)))
+    assert run("report", folder)[0] == 2
+
+
+def test_a_stream_on_stdin_is_merged():
+    status, out, _ = run("report", "-", "--format", "json", stdin=b"\n".join(encoded(report("a"), report("b"))))
+
+    assert status == 0
+    assert [row["host"] for row in json.loads(out)["hosts"]] == ["a", "b"]
+
+
+def test_no_reports_is_a_clear_message_and_unknown(tmp_path):
+    status, _, message = run("report", tmp_path)
+
+    assert status == 3
+    assert "holds no *.json report" in message
+
+
+def test_an_empty_stream_is_unknown():
+    assert run("report", "-", stdin=b"")[0] == 3
+
+
+def test_shards_give_the_same_as_one_reader(folder, tmp_path):
+    files = sorted(folder.iterdir())
+    for i in range(2):
+        assert run("report", *files[i::2], "--shard", "-o", tmp_path / f"part{i}.json")[0] == 0
+
+    _, whole, _ = run("report", folder, "--format", "json")
+    _, parts, _ = run("report", tmp_path / "part0.json", tmp_path / "part1.json", "--format", "json")
+
+    assert json.loads(parts) == json.loads(whole)
+
+
+def test_labels_place_the_hosts(folder, tmp_path):
+    (tmp_path / "labels.csv").write_text("host,rack\nslow,r9\nnode01,r1\n")
+
+    _, out, _ = run("report", folder, "--labels", tmp_path / "labels.csv", "--format", "json")
+
+    assert {row["host"]: row["attributes"].get("rack") for row in json.loads(out)["hosts"]}["slow"] == ["r9"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("l.csv", "rack\nr1\n"),
+        ("l.csv", ""),
+        ("l.yml", "- a\n"),
+        ("l.yml", "a: {b: [1]}\n"),
+        ("l.yml", "a: {b"),
+        ("l.csv", "\xff"),
+    ],
+)
+def test_labels_that_are_none_are_a_clear_message(folder, tmp_path, name, content):
+    (tmp_path / name).write_bytes(content.encode("latin-1"))
+
+    status, _, message = run("report", folder, "--labels", tmp_path / name)
+
+    assert status == 64
+    assert name in message
+
+
+def test_what_changed_since_the_previous_merge_is_told(folder, tmp_path):
+    run("report", folder, "--format", "json", "-o", tmp_path / "before.json")
+    (folder / "node01.json").unlink()
+    write(folder, report("slow", 380.0), report("newer"), report("node02", verdict=Verdict.FAIL, findings=(bad(),)))
+
+    _, out, _ = run("report", folder, "--previous", tmp_path / "before.json", "--format", "json")
+
+    kinds = {change["host"]: change["kind"] for change in json.loads(out)["changes"]}
+    assert kinds == {"node01": "gone", "newer": "new", "slow": "fixed", "node02": "broken"}
+
+
+def test_a_previous_merge_that_is_none_is_a_clear_message(folder):
+    status, _, message = run("report", folder, "--previous", folder / "slow.json")
+
+    assert status == 64
+    assert "no merged fleet report" in message
+
+
+@pytest.mark.parametrize(
+    ("form", "words"),
+    [
+        ("lines", "node01\nnode02\n"),
+        ("slurm", "node[01-02]\n"),
+        ("ansible", "node01,node02\n"),
+        ("torchrun", "--nnodes=2 --nproc-per-node=4 --rdzv-backend=c10d --rdzv-endpoint=node01:29500\n"),
+    ],
+)
+def test_fit_hosts_are_printed_as_the_launcher_wants(folder, form, words):
+    assert run("report", folder, "--select", "8", "--model", "h100", "--select-format", form)[:2] == (0, words)
+
+
+def test_a_host_that_stands_out_is_not_selected(folder):
+    status, _, message = run("report", folder, "--select", "36")
+
+    assert status == 2
+    assert "the most that are alike are 32 on 8 hosts" in message
+
+
+def test_every_format_is_written_in_one_run(folder, tmp_path):
+    endings = ("json", "csv", "parquet", "prom", "xml", "html", "txt")
+    more = [word for ending in endings for word in ("--write", tmp_path / "out" / f"fleet.{ending}")]
+
+    run("report", folder, *more)
+
+    assert sorted(p.suffix[1:] for p in (tmp_path / "out").iterdir()) == sorted(endings)
+    assert (tmp_path / "out" / "fleet.parquet").read_bytes()[:4] == b"PAR1"
+    assert "\x1b" not in (tmp_path / "out" / "fleet.txt").read_text()
+
+
+def test_an_ending_that_names_no_format_is_refused_before_anything_is_read(tmp_path):
+    status, _, message = run("report", tmp_path, "--write", "fleet.doc")
+
+    assert status == 64
+    assert ".parquet" in message
+
+
+def test_parquet_does_not_go_to_a_terminal(folder):
+    assert "-o fleet.parquet" in run("report", folder, "--format", "parquet")[2]
+
+
+def test_history_follows_a_host_and_a_metric(folder, tmp_path):
+    keep = tmp_path / "kept"
+    run("report", folder, "--keep", keep)
+    (first,) = keep.iterdir()
+    assert json.loads(gzip.decompress(first.read_bytes()))["schema"] == "gpucheck.fleet/1"
+    first.rename(keep / "2026-01-01T00-00-00Z.json.gz")
+    write(folder, report("slow", 380.0))
+    run("report", folder, "--keep", keep)
+
+    _, host, _ = run("history", "slow", "--keep", keep)
+    _, metric, _ = run("history", "p2p.unidirectional_gb_s", "--keep", keep)
+    _, svg, _ = run("history", "p2p", "--keep", keep, "--format", "svg")
+
+    assert "WP" in host
+    assert "▁█" in host
+    assert "+11.8 % since the first" in host
+    assert "hosts that stood out: 1 on 2026-01-01T00-00-00Z" in metric
+    assert svg.startswith("<svg")
+    assert "SIMULATED" in host.splitlines()[0]
+    assert "SIMULATED" in svg
+
+
+def test_history_of_nobody_says_what_there_is(folder, tmp_path):
+    run("report", folder, "--keep", tmp_path / "kept")
+
+    status, _, message = run("history", "nobody", "--keep", tmp_path / "kept")
+
+    assert status == 64
+    assert "p2p.unidirectional_gb_s[NV18]" in message
+    assert run("history", "a", "--keep", tmp_path / "nowhere")[0] == 64
+    assert run("history", "a", "--keep", folder)[0] == 3
+
+
+def test_a_simulated_fleet_is_written_from_real_runs_and_merged(tmp_path):
+    out = tmp_path / "fleet"
+    status, _, message = run(
+        "simulate", "--hosts", 12, "--profile", "p100-pcie-x2", "--fault", "gpu-missing:gpu=1:2", "-o", out
+    )
+    assert (status, message) == (None, "")
+
+    _, merged, _ = run("report", out, "--format", "json")
+
+    assert (status, message) == (None, "")
+    truth = [line.split(",") for line in (out / "ground-truth.csv").read_text().splitlines()[1:]]
+    hosts = json.loads(merged)["hosts"]
+    assert {h["host"] for h in hosts if h["verdict"] != "pass"} == {
+        name for name, _, *fault in truth if fault != ['""']
+    }
+    assert all(h["simulated"] for h in hosts)
+    assert run("simulate", "-o", out)[0] == 64
+
+
+def test_a_fault_that_the_machine_cannot_have_is_a_clear_message(tmp_path):
+    status, _, message = run("simulate", "--hosts", 4, "--fault", "no-such-fault:1", "-o", tmp_path / "x")
+
+    assert status == 64
+    assert "no-such-fault" in message
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_help_of_the_command_costs_nothing():
+    """No reader, no statistics, no msgspec until a command runs."""
+    code = (
+        "import sys; from gpucheck.cli import main\n"
+        "try: main(['fleet', '--help'])\n"
+        "except SystemExit: pass\n"
+        "print(sorted(m for m in sys.modules if m.startswith('gpucheck.fleet') or m in ('jinja2', 'pyarrow', 'yaml')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "[]"

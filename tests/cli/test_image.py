@@ -1,0 +1,146 @@
+"""``gpucheck image``: what it prints, what it exits with, and what it says to a wrong word."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from gpucheck.cli import main
+from gpucheck.images import build as building
+from gpucheck.images import fill, probe
+from gpucheck.lab import engine
+from gpucheck.lab.errors import LabError
+from tests.images.inside import CPU_IMAGE, ON_A_LAPTOP, ON_P100, PROMISE
+
+
+@pytest.fixture
+def image(monkeypatch, capsys):
+    """Run the command where the given values are what there is to read."""
+
+    def go(*arguments, values=ON_P100):
+        monkeypatch.setattr(probe, "read", lambda _host, **_options: values)
+        with pytest.raises(SystemExit) as stop:
+            main(["image", *arguments])
+        out, err = capsys.readouterr()
+        return stop.value.code or 0, out, err
+
+    return go
+
+
+@pytest.mark.parametrize(
+    ("values", "status"),
+    [
+        (ON_P100, 0),
+        (CPU_IMAGE, 0),
+        (ON_A_LAPTOP, 3),
+        (replace(ON_P100, wheels=()), 2),
+        (replace(ON_P100, shm_bytes=1), 1),
+    ],
+)
+def test_the_exit_status_is_the_verdict(image, values, status):
+    assert image(values=values)[0] == status
+
+
+def test_the_text_names_image_base_parts_and_what_to_do(image):
+    _, out, _ = image(values=ON_A_LAPTOP)
+
+    for words in (
+        "torch-cu126",
+        "ubuntu:24.04@sha256",
+        "NCCL 2.29.3",
+        "no GPU in this machine",
+        "do     run the image",
+    ):
+        assert words in out
+    assert "SIMULATED" not in out
+
+
+def test_simulated_hardware_is_marked_in_both_formats(image):
+    assert "SIMULATED" in image(values=replace(ON_P100, simulated=True))[1]
+    assert json.loads(image("--format", "json", values=replace(ON_P100, simulated=True))[1])["simulated"] is True
+
+
+def test_a_stand_in_base_is_said(image):
+    values = replace(ON_P100, promise=replace(PROMISE, stand_in_base=True))
+
+    assert "a stand-in" in image(values=values)[1]
+
+
+def test_the_json_holds_numbers_and_findings(image):
+    report = json.loads(image("--format", "json")[1])
+
+    assert report["schema"] == "gpucheck.image/1"
+    assert (report["gpus"], report["shm_bytes"], report["verdict"]) == (2, 8 * 2**30, "pass")
+    assert report["libraries"] == {"cuda": "12.6", "cudnn": "9.10.2", "nccl": "2.29.3"}
+    assert report["counts"]["pass"] == len(report["findings"])
+
+
+def test_a_simulated_host_is_judged_through_the_real_reading(capsys):
+    """Outside an image there is no promise: GPUs and shared memory are what is left to judge."""
+    with pytest.raises(SystemExit) as stop:
+        main(["image", "--simulate", "p100-pcie-x2", "--format", "json"])
+    report = json.loads(capsys.readouterr().out)
+
+    assert report["simulated"] is True
+    assert report["gpus"] == 2
+    assert report["image"] is None
+    assert stop.value.code in (0, 1)
+
+
+def test_quick_and_full_contradict(image):
+    status, _, err = image("--quick", "--full")
+
+    assert status == 64
+    assert "contradict" in err
+
+
+def test_list_is_the_table(image):
+    status, out, _ = image("list")
+
+    assert status == 0
+    assert "torch-cu126" in out
+    assert "Pascal" in out
+    assert json.loads(image("list", "--format", "json")[1])["schema"] == "gpucheck.images/1"
+
+
+@pytest.mark.parametrize("command", ["build", "context"])
+def test_an_unknown_variant_is_one_line_with_the_near_one(image, command):
+    status, _, err = image(command, "torch-cpus")
+
+    assert status == 64
+    assert "Did you mean 'torch-cpu'?" in err
+    assert "Traceback" not in err
+
+
+def test_a_file_out_of_step_exits_2_and_names_each_value(image, monkeypatch):
+    assert image("versions")[0] == 0
+    monkeypatch.setattr(fill, "out_of_step", lambda _versions, _root: ["torch-cpu: version: has 1, wants 2"])
+
+    status, out, _ = image("versions")
+
+    assert status == 2
+    assert "torch-cpu: version" in out
+    assert "1 values out of step" in out
+
+
+def test_without_an_engine_build_says_what_to_do(image, monkeypatch):
+    def none():
+        raise LabError("the Docker engine does not answer\ndo: start it")
+
+    monkeypatch.setattr(engine, "engine", none)
+
+    status, _, err = image("build", "torch-cpu")
+
+    assert status == 2
+    assert "do: start it" in err
+
+
+def test_build_prints_tag_size_and_sbom(image, monkeypatch, tmp_path):
+    made = building.Built("gpucheck/torch:1", 1_500_000_000, built=True, sbom=tmp_path / "torch.cdx.json")
+    monkeypatch.setattr(engine, "engine", lambda: None)
+    monkeypatch.setattr(building, "build", lambda *_: made)
+
+    status, out, _ = image("build", "torch-cpu")
+
+    assert status == 0
+    assert out.startswith("gpucheck/torch:1  1500 MB  built")

@@ -1,0 +1,184 @@
+"""record and --from: the same report again, from one file, or one clear line."""
+
+import gzip
+import json
+import re
+
+import pytest
+
+from gpucheck import run as runs
+from gpucheck.cli import main
+from gpucheck.host.recording import RecordingHost, ReplayHost
+from gpucheck.model import Check, Finding, Verdict
+from tests.fakes import FakeHost
+
+COMMANDS = (("verify",), ("topo",), ("stack", "resolve"), ("stack", "check"))
+FAULTS = ("--fault", "pcie-width:gpu=1,width=8", "--fault", "nvlink-down:gpu=0,link=3")
+
+
+def run(capsys, *arguments):
+    with pytest.raises(SystemExit) as stop:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return stop.value.code or 0, out, err
+
+
+def timeless(report):
+    """Without when it was made and how long it took."""
+    document = json.loads(report)
+    for part in (document, *document.get("findings", ())):
+        for key in ("started", "seconds"):
+            part.pop(key, None)
+    return document
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch, cache):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
+
+
+@pytest.fixture
+def recording(capsys, tmp_path, monkeypatch):
+    """A recording of a broken machine, on a host where no machine is simulated any more."""
+    status, out, _ = run(capsys, "record", "--simulate", "hgx-h100-x8", *FAULTS, "--no-redact", "-o", tmp_path / "r")
+    assert (status, out) == (0, "")
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
+    return tmp_path / "r"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("verify", "--level", "quick", "--format", "json"),
+        ("topo", "--format", "json"),
+        ("stack", "check", "--format", "json"),
+        ("stack", "resolve", "--format", "json"),
+        ("stack", "explain", "nccl", "--format", "json"),
+        ("stack", "resolve", "--gpu", "8xH200", "--format", "json"),
+    ],
+    ids=" ".join,
+)
+def test_a_replay_comes_to_the_same_report(capsys, recording, monkeypatch, command):
+    """Everything but the start and the seconds, down to the last digit and the order."""
+    replayed = run(capsys, *command, "--from", recording)
+    live = run(capsys, *command, "--simulate", "hgx-h100-x8", *FAULTS)
+
+    assert replayed[0] == live[0]
+    assert json.dumps(timeless(replayed[1])) == json.dumps(timeless(live[1]))
+
+
+@pytest.mark.parametrize(
+    "command", [("verify",), ("topo",), ("stack", "check"), ("stack", "resolve"), ("stack", "explain")]
+)
+def test_the_text_of_a_replay_says_when_it_was_recorded(capsys, recording, command):
+    """First, so that nobody takes it for the state of this moment or of this host; and that it was simulated."""
+    first = run(capsys, *command, "--from", recording)[1].splitlines()[0]
+
+    assert re.match(r"recorded on \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00 by gpucheck \S+, SIMULATED hardware$", first)
+
+
+def test_nothing_is_measured_on_a_replay(capsys, recording):
+    status, out, _ = run(capsys, "verify", "--from", recording, "--format", "json")
+    (finding,) = (f for f in json.loads(out)["findings"] if f["check"] == "smoke-ddp")
+
+    assert (finding["verdict"], finding["seen"]) == ("skip", "a recording")
+    assert "verify --only smoke-ddp" in finding["fix"]
+    assert status == 2
+
+
+def test_by_default_nothing_identifies_the_host(capsys, tmp_path, recording):
+    status, _, err = run(capsys, "record", "--simulate", "hgx-h100-x8", *FAULTS, "-o", tmp_path / "new/redacted")
+    plain, kept = (json.loads(gzip.decompress(p.read_bytes())) for p in (recording, tmp_path / "new/redacted"))
+
+    assert status == 0
+    assert "redacted" in err
+    assert (plain["redacted"], kept["redacted"]) == (False, True)
+    assert not {g["uuid"] for g in plain["nvml"]["gpus"]} & {g["uuid"] for g in kept["nvml"]["gpus"]}
+    assert kept["system"]["hostname"] != plain["system"]["hostname"]
+    assert (recording.stat().st_mode & 0o777, (tmp_path / "new/redacted").stat().st_mode & 0o777) == (0o600, 0o644)
+
+
+def test_a_question_that_was_not_recorded_is_unknown():
+    """An older recording and a newer check: not "not there", and the other checks are judged."""
+    recorded = ReplayHost(RecordingHost(FakeHost()).recording(version="0.1.0", now="2026-11-21T16:00:00+00:00"))
+    newer = Check("newer", frozenset({"quick"}), lambda host: host.read_text("/etc/newer"), lambda _: [])
+    good = Finding(check="fine", verdict=Verdict.PASS, subject="host")
+    fine = Check("fine", frozenset({"quick"}), lambda host: host.driver(), lambda _: [good])
+    findings = [runs._timed(runs._check_step(check), recorded).findings for check in (newer, fine)]
+
+    assert [f.verdict for (f,) in findings] == [Verdict.UNKNOWN, Verdict.PASS]
+    assert "does not hold file /etc/newer" in findings[0][0].why
+    assert "gpucheck record" in findings[0][0].fix
+
+
+def test_a_command_that_cannot_do_without_the_answer_ends_with_unknown(capsys, recording, monkeypatch):
+    monkeypatch.setattr("gpucheck.cli.topo.look", lambda host: host.read_text("/etc/newer"))
+    status, out, err = run(capsys, "topo", "--from", recording)
+
+    assert (status, out) == (3, "")
+    assert err.startswith("Error: the recording (recorded on ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x00" * 64, "{}".encode("utf-16"), b'{"schema": "gpucheck.report/1"}', b"\x1f\x8b\x08"]
+)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_that_is_no_recording_is_one_clear_line(capsys, tmp_path, command, content):
+    (tmp_path / "x").write_bytes(content)
+    seen = run(capsys, *command, "--from", tmp_path / "x")
+
+    assert (seen[0], seen[1]) == (3, "")
+    assert seen[2].startswith(f"Error: {tmp_path / 'x'}: ")
+    assert seen[2].count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("verify", "--from", "{r}", "--simulate", "hgx-h100-x8"),
+        ("topo", "--from", "{r}", "--import", "{r}"),
+        ("topo", "--from", "{r}.missing"),
+        ("topo", "--from", "/"),
+        ("stack", "resolve", "--from", "{r}", "--gpu", "H200", "--os", "ubuntu-22.04"),
+        ("stack", "check", "--from", "{r}", "--import-torch"),
+        ("record",),
+        ("record", "-o", "/"),
+        ("record", "-o", "/dev/null"),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_64(capsys, recording, arguments):
+    status, out, err = run(capsys, *(word.format(r=recording) for word in arguments))
+
+    assert (status, out) == (64, "")
+    assert "Error: " in err
+    assert "Traceback" not in err
+
+
+def test_a_folder_that_cannot_be_written_is_refused_before_the_work(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr("gpucheck.cli.record.open_host", lambda *_, **__: pytest.fail("the host was asked"))
+    (tmp_path / "file").write_text("")
+    status, _, err = run(capsys, "record", "-o", tmp_path / "file/x")
+
+    assert status == 64
+    assert f"{tmp_path / 'file/x'}: cannot write the file: " in err
+
+
+def test_an_interrupted_recording_leaves_the_old_file(capsys, recording, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    before = recording.read_bytes()
+    monkeypatch.setattr("gpucheck.cli.record.open_host", interrupted)
+    status, _, _ = run(capsys, "record", "-o", recording)
+
+    assert status == 130
+    assert recording.read_bytes() == before
+    assert [path.name for path in recording.parent.iterdir()] == [recording.name]

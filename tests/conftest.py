@@ -1,0 +1,54 @@
+"""What the whole test run shares: the two figures of the fault matrix, shown at its end."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is slow, and that is no failure: what a search finds counts, not how long it took.
+settings.register_profile("gpucheck", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("gpucheck")
+
+
+class Figures:
+    """Faults injected and caught, healthy runs and false alarms."""
+
+    def __init__(self) -> None:
+        self.injected = self.caught = self.runs = self.alarms = 0
+
+    @contextmanager
+    def fault(self) -> Iterator[None]:
+        """Around the judgement of one fault on one machine: caught when nothing is raised."""
+        self.injected += 1
+        yield
+        self.caught += 1
+
+    @contextmanager
+    def healthy(self) -> Iterator[None]:
+        """Around the judgement of one healthy run: a false alarm when something is raised."""
+        self.runs += 1
+        self.alarms += 1
+        yield
+        self.alarms -= 1
+
+    def __str__(self) -> str:
+        return (
+            f"fault matrix: {self.caught} of {self.injected} faults caught, "
+            f"{self.alarms} false alarms in {self.runs} healthy runs"
+        )
+
+
+FIGURES = Figures()
+
+
+@pytest.fixture(scope="session")
+def figures() -> Figures:
+    """The figures of this test run."""
+    return FIGURES
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line, where the matrix was run."""
+    if FIGURES.injected or FIGURES.runs:
+        terminalreporter.write_line(str(FIGURES))

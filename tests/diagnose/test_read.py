@@ -1,0 +1,151 @@
+"""Observations: every key of the contract is read, everything else is one clear line with its number."""
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucheck.diagnose import ObservationProblem, diagnose, read
+from gpucheck.model.observations import Hang, Observations
+from tests.diagnose.machines import Shape, healthy, slow_uplink
+
+WHOLE = """
+gpus:
+- {model: NVIDIA A10, bus_id: "0000:01:00.0", numa_node: 0, bar1_mib: 256, nvlinks: {active: 0, total: 4},
+   pcie: {gen: 4, width: 16, max_gen: 4, max_width: 16, read: load},
+   path: [{bus_id: "0000:00:01.0", kind: root-port, gen: 4, width: 16, max_gen: 4, max_width: 16}]}
+- {model: unknown, numa_node: -1}
+matrix: [[X, SOC], [SYS, X]]
+p2p_access: [[null, true], [unknown, 1]]
+p2p_status: [[X, OK], [CNS, X]]
+host: {virtual: no, iommu: off, acs_redirect: ["0000:00:01.0"], acs: [{bus_id: "0000:00:01.0", control: 0x1d}],
+       sockets: 2, cpu: AMD EPYC 7542, rebar: true, driver: "550.54"}
+uplinks: [{bus_id: "0000:00:01.0", gen: 2, width: 16, max_gen: 4, max_width: 16, read: idle, gpus: [0]}]
+environment: {NCCL_P2P_DISABLE: 1, EMPTY: }
+measured:
+  p2p_uni_gb_s: [[900, 1.5], [0, X]]
+  p2p_bidir_gb_s: [[null, 2], [3, null]]
+  staged_uni_gb_s: [[null, 2], [3, null]]
+  staged_bidir_gb_s: [[null, 2], [3, null]]
+  p2p_latency_us: [[null, 2], [3, null]]
+  staged_latency_us: [[null, 2], [3, null]]
+  by_class: {SYS: [2, 1], NODE: 3}
+  method: {engine: sm, direction: read}
+  host_device: [{gpu: 1, numa_node: 0, h2d_gb_s: 20, d2h_gb_s: 21}]
+  flows: [{pairs: [[0, 1], [1, 0]], total_gb_s: 30}]
+  integrity_bad_pairs: [[0, 1]]
+  damage: bit-flip
+  hang: {op: all_reduce, gpus: [0, 1], with_p2p_off: false}
+  collectives: [{op: all_reduce, ranks: 2, bytes: 1073741824, busbw_gb_s: 12, transport: SHM}]
+"""
+
+
+def test_every_key_of_the_contract_is_read():
+    seen = read(WHOLE)
+
+    assert seen.gpus[0].path[0].kind == "root-port"
+    assert (seen.gpus[1].model, seen.gpus[1].numa_node) == (None, None)
+    assert seen.matrix == ((None, "SYS"), ("SYS", None))
+    assert seen.p2p_access == ((None, True), (None, None))
+    assert seen.p2p_status == ((None, "OK"), ("CNS", None))
+    assert (seen.host.iommu, seen.host.virtual, seen.host.acs[0].control) == ("off", False, 0x1D)
+    assert seen.uplinks[0].gpus == (0,)
+    assert seen.environment == {"NCCL_P2P_DISABLE": "1", "EMPTY": ""}
+    assert seen.measured.p2p_uni_gb_s == ((None, 1.5), (None, None))
+    assert seen.measured.by_class == {"SYS": (1.0, 2.0), "NODE": (3.0, 3.0)}
+    assert seen.measured.flows[0].pairs == ((0, 1), (1, 0))
+    assert seen.measured.hang == Hang(op="all_reduce", gpus=(0, 1), with_p2p_off=False)
+    assert seen.measured.collectives[0].busbw_gb_s == 12.0
+
+
+@pytest.mark.parametrize("word", ["unknown", "null", "~", ""])
+def test_unknown_is_not_no(word):
+    seen = read(f"host: {{virtual: {word}, iommu: {word}, acs_redirect: {word}}}\np2p_access: {word}\n")
+
+    assert (seen.host.virtual, seen.host.iommu, seen.host.acs_redirect, seen.p2p_access) == (None, None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gpu: {count: 2}", "line 1: gpu: no such key. Did you mean gpus?"),
+        ("gpus: {count: 2}\nhost:\n  iomu: off", "line 3: host.iomu: no such key. Did you mean iommu?"),
+        ("gpus: {count: 65}", "not between 0 and 64"),
+        ("gpus: {count: 3}\nmatrix: [[X, SYS], [SYS, X]]", "gpus has 3, matrix has 2"),
+        ("matrix: [[X, SYS], [SYS]]", "must be square"),
+        ("matrix: [[X, FAR], [FAR, X]]", "FAR is no path class"),
+        ("p2p_status: [[X, MAYBE], [OK, X]]", "is no P2P status"),
+        ("host: {iommu: on}", "may translate or not"),
+        ("host: {iommu: strict}", "strict is not possible"),
+        ("measured: {p2p_uni_gb_s: [[X, -1], [1, X]]}", "negative"),
+        ("measured: {p2p_uni_gb_s: [[X, .inf], [1, X]]}", "no measurement"),
+        ("measured: {p2p_uni_gb_s: [[X, 1e999], [1, X]]}", "out of any range"),
+        ("measured: {p2p_uni_gb_s: [[X, fast], [1, X]]}", "is not a number"),
+        ("measured: {p2p_uni_gb_s: [[X, 12 GB/s], [1, X]]}", "has a unit"),
+        ("measured: {p2p_uni_gib_s: [[X, 12], [1, X]]}", "multiply GiB/s by 1.0737"),
+        ("measured: {flows: [{pairs: [[0, 0]], total_gb_s: 3}]}", "two different GPUs"),
+        ("measured: {host_device: [{gpu: 4}]}\ngpus: {count: 2}", "GPU 4 is named, but there are 2 GPUs"),
+        ("gpus: {count: 2}\ngpus: {count: 3}", "stands twice"),
+        ("[" * 20000, "more lists than any set"),
+        ("- " * 20000, "line 1"),
+        ("{a: " * 900, "not YAML"),
+        ("a: &x [*x]", "no such key"),
+        ("gpus: &x [*x]", "must be 'key: value' lines"),
+        ("x" * (2 << 20), "more than 1 MiB"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_a_mistake_is_one_line_that_says_where(text, words):
+    with pytest.raises(ObservationProblem) as problem:
+        read(text)
+
+    assert words in str(problem.value)
+    assert "\n" not in str(problem.value)
+    assert len(str(problem.value)) < 400
+
+
+WORDS = st.sampled_from(
+    ["gpus", "matrix", "host", "measured", "count", "model", "NV4", "PIX", "X", "unknown", "p2p_uni_gb_s", "1.5",
+     "true", "uplinks", "by_class", "hang", "all", "none", "flows", "pairs", "off", "-1", "0x1d"]
+)  # fmt: skip
+TREES = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(-5, 99), st.floats(), WORDS, st.text(max_size=8)),
+    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(WORDS, inner, max_size=4)),
+    max_leaves=30,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(TREES)
+def test_any_document_is_judged_or_refused(tree):
+    try:
+        seen = read(yaml.safe_dump(tree))
+    except ObservationProblem:
+        return
+    assert isinstance(seen, Observations)
+    assert diagnose(seen)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_judged_or_refused(data):
+    try:
+        assert diagnose(read(data))
+    except ObservationProblem:
+        return
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    machine=st.sampled_from([healthy(Shape(3, 1)), slow_uplink(Shape(4, 2))]),
+    at=st.floats(0, 1),
+    cut=st.integers(0, 60),
+    put=st.one_of(st.just(b""), WORDS.map(str.encode), st.binary(max_size=12)),
+)
+def test_any_damage_is_judged_or_refused(machine, at, cut, put):
+    data = yaml.safe_dump(machine).encode()
+    start = int(at * len(data))
+    try:
+        assert diagnose(read(data[:start] + put + data[start + cut :]))
+    except ObservationProblem:
+        return

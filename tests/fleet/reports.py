@@ -1,0 +1,78 @@
+"""Host reports for the tests of the fleet: one real run on a fake host, its numbers changed."""
+
+import functools
+
+import msgspec
+
+from gpucheck import fleet
+from gpucheck.model import Expected, Finding, Pair, Simulation, Topology, TopologyGpu, Verdict
+from tests.test_run import HOST, quick
+
+SIMULATED = Simulation(profile="hgx-h100-x8", faults=(), stand_ins=("NVML library",))
+STARTED = "2026-11-21T12:00:00+00:00"
+EXPECTED = Expected(unidirectional_gb_s=380.0, low_gb_s=350.0, high_gb_s=450.0, basis="18 NVLinks")
+
+
+@functools.cache
+def template():
+    return quick(HOST)
+
+
+def topology(gpus=4, name="NVIDIA H100 80GB HBM3", cls="NV18"):
+    pairs = tuple(Pair(a=a, b=b, cls=cls, expected=EXPECTED) for a in range(gpus) for b in range(a + 1, gpus))
+    nodes = tuple(TopologyGpu(index=i, name=name, pci_bus_id=f"0000:{i:02x}:00.0") for i in range(gpus))
+    return Topology(simulated=True, source="nvml", gpus=nodes, matrix=(), pairs=pairs)
+
+
+def report(host, rate=380.0, *, pairs=None, **changes):
+    """A passing host whose pairs all reach `rate`; pairs: {"0-1": rate} for those that differ."""
+    shape = topology()
+    entries = [
+        {"a": a, "b": b, "class": p.cls, "unidirectional_gb_s": (pairs or {}).get(f"{p.a}-{p.b}", rate)}
+        for p in shape.pairs
+        for a, b in ((p.a, p.b), (p.b, p.a))
+    ]
+    system = msgspec.structs.replace(template().system, hostname=host)
+    fields = {
+        "host": host,
+        "system": system,
+        "started": STARTED,
+        "topology": shape,
+        "verdict": Verdict.PASS,
+        "findings": (),
+        "measurements": {"p2p-bandwidth": {"pairs": entries}},
+        "versions": {"driver": "580.95.05"},
+        "simulation": SIMULATED,
+    }
+    return msgspec.structs.replace(template(), **(fields | changes))
+
+
+def bad(check="nvlink", cause="nvlink-down", verdict=Verdict.FAIL, subject="host", seen="17 links"):
+    return Finding(
+        check=check, verdict=verdict, subject=subject, seen=seen, cause=cause, why="a link is down", fix="reset"
+    )
+
+
+def encoded(*reports) -> list[bytes]:
+    return [msgspec.json.encode(r) for r in reports]
+
+
+def write(folder, *reports):
+    for each in reports:
+        (folder / f"{each.host}.json").write_bytes(msgspec.json.encode(each))
+    return folder
+
+
+def rows(*reports):
+    from gpucheck.fleet.decode import rows_of
+
+    return [row for each in reports for row in rows_of(msgspec.json.encode(each), f"{each.host}.json")]
+
+
+def merged(*reports, **options):
+    return fleet.merge(rows(*reports), **options)
+
+
+def steady(count=12, first=1):
+    """Healthy hosts that differ as healthy hosts do."""
+    return [report(f"node{i:02d}", 380.0 + (i % 5 - 2) * 0.8) for i in range(first, first + count)]

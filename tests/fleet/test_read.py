@@ -1,0 +1,247 @@
+import gzip
+import io
+import json
+
+import msgspec
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucheck import fleet
+from gpucheck.fleet.decode import MAX_BYTES
+from gpucheck.fleet.stream import documents
+from gpucheck.model import Verdict
+from gpucheck.render import fleet as render
+from tests.fleet.reports import report, rows, write
+
+
+def seen(row):
+    return str(row.problems[0].seen)
+
+
+def stream(content: bytes):
+    return list(fleet.read_stream(io.BytesIO(content)))
+
+
+def indented(each):
+    return msgspec.json.format(msgspec.json.encode(each), indent=2)
+
+
+@pytest.mark.parametrize("packed", [gzip.compress, zstandard.ZstdCompressor().compress], ids=["gz", "zst"])
+def test_a_packed_report_is_a_report(tmp_path, packed):
+    ending = {"compress": ".gz"}.get(packed.__name__, "") if packed is gzip.compress else ".zst"
+    path = tmp_path / f"a.json{ending}"
+    path.write_bytes(packed(msgspec.json.encode(report("a"))))
+
+    (row,) = fleet.read_reports(fleet.report_files(tmp_path))
+
+    assert (row.host, row.verdict) == ("a", Verdict.PASS)
+
+
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+def test_a_zip_bomb_is_refused(tmp_path, ending):
+    """60 kB that unpack to 64 MiB; the refusal comes long before the end."""
+    content = b" " * (64 * 1024 * 1024)
+    path = tmp_path / f"bomb.json{ending}"
+    path.write_bytes(gzip.compress(content) if ending == ".gz" else zstandard.compress(content))
+
+    (row,) = fleet.read_file(path)
+
+    assert row.verdict is Verdict.UNKNOWN
+    assert "unpacks to more than" in seen(row)
+
+
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+@pytest.mark.parametrize("content", [b"", b"no archive", b"\x1f\x8b\x08\x00", b"\x28\xb5\x2f\xfd\x00"])
+def test_a_broken_archive_is_named(tmp_path, ending, content):
+    path = tmp_path / f"x.json{ending}"
+    path.write_bytes(content)
+
+    (row,) = fleet.read_file(path)
+
+    assert (row.host, row.verdict) == ("x", Verdict.UNKNOWN)
+
+
+def test_a_cut_archive_is_named(tmp_path):
+    path = tmp_path / "a.json.gz"
+    path.write_bytes(gzip.compress(msgspec.json.encode(report("a")))[:-20])
+
+    (row,) = fleet.read_file(path)
+
+    assert "cannot be unpacked" in seen(row)
+
+
+def test_a_file_larger_than_any_report_is_refused(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(json.dumps({"schema": "gpucheck.report/1", "host": "a", "x": "y" * MAX_BYTES}).encode())
+
+    (row,) = fleet.read_file(path)
+
+    assert row.host == "a"
+    assert "larger than 16 MiB" in seen(row)
+
+
+@pytest.mark.parametrize("form", [msgspec.json.encode, indented], ids=["one-line", "indented"])
+def test_a_stream_of_reports_is_read(form):
+    assert [row.host for row in stream(b"\n".join(form(report(name)) for name in "abc"))] == ["a", "b", "c"]
+
+
+def test_reports_without_anything_between_them_are_read():
+    assert [row.host for row in stream(b"".join(map(msgspec.json.encode, (report("a"), report("b")))))] == ["a", "b"]
+
+
+def labelled(prefix, each):
+    return [prefix + line for line in indented(each).splitlines()]
+
+
+def test_interleaved_srun_labels_are_told_apart():
+    """srun --label writes the lines of all tasks as they come."""
+    first, second = labelled(b"0: ", report("a")), labelled(b" 1: ", report("b"))
+    lines = [line for pair in zip(first, second, strict=True) for line in pair]
+
+    assert sorted(row.host for row in stream(b"\n".join(lines))) == ["a", "b"]
+
+
+def test_kubectl_prefixes_are_taken_off():
+    lines = [
+        *labelled(b"[pod/gpucheck-x2/gpucheck] ", report("a")),
+        *labelled(b"[pod/gpucheck-y7/gpucheck] ", report("b")),
+    ]
+
+    assert [row.host for row in stream(b"\n".join(lines))] == ["a", "b"]
+
+
+def test_ansible_output_is_read_and_a_dead_host_is_a_row():
+    content = b"""n01 | CHANGED | rc=0 >>
+%s
+n02 | UNREACHABLE! => {
+    "changed": false,
+    "msg": "Failed to connect to the host via ssh",
+    "unreachable": true
+}
+n03 | FAILED | rc=127 >>
+gpucheck: not found non-zero return code
+n04 | CHANGED | rc=0 >>
+%s
+""" % (indented(report("n01")), indented(report("n04"))[:200])
+
+    found = {row.host: row for row in stream(content)}
+
+    assert found["n01"].verdict is Verdict.PASS
+    assert "Failed to connect" in seen(found["n02"])
+    assert "cut off" in seen(found["n04"])
+
+
+def test_a_report_that_is_cut_off_is_named_and_the_next_is_read():
+    content = (
+        b"n01 | CHANGED | rc=0 >>\n"
+        + indented(report("n01"))[:-30]
+        + b"\nn02 | CHANGED | rc=0 >>\n"
+        + indented(report("n02"))
+    )
+
+    found = {row.host: row for row in stream(content)}
+
+    assert "cut off" in seen(found["n01"])
+    assert found["n02"].verdict is Verdict.PASS
+
+
+def test_a_stream_cannot_fill_the_memory(monkeypatch):
+    """Endless reports that are begun and never ended: the largest is given up, by name."""
+    monkeypatch.setattr("gpucheck.fleet.stream.MAX_HELD", 5000)
+    monkeypatch.setattr("gpucheck.fleet.stream.LOOK", 10)
+    lines = [line for i in range(50) for line in (b'%d: {"x": "%s"\n' % (i, b"y" * 1000),)]
+
+    reasons = [seen(row) for row in stream(b"".join(lines))]
+
+    assert len(reasons) == 50
+    assert any("too many reports are open" in reason for reason in reasons)
+
+
+def test_an_empty_stream_says_so():
+    (row,) = stream(b"\n\nnothing here\n")
+
+    assert "no JSON document" in seen(row)
+
+
+def test_a_merged_report_is_told_from_a_host_report(tmp_path):
+    path = tmp_path / "fleet.json"
+    path.write_text(render.to_json(fleet.merge(rows(report("a")))))
+
+    (row,) = fleet.read_file(path)
+
+    assert "merged fleet report" in seen(row)
+    assert "--previous" in row.problems[0].fix
+
+
+def test_a_shard_file_is_its_rows(tmp_path):
+    path = tmp_path / "part.json"
+    path.write_bytes(msgspec.json.encode(fleet.shard(rows(report("a"), report("b")))))
+
+    assert [row.host for row in fleet.read_file(path)] == ["a", "b"]
+
+
+def test_many_files_are_read_on_all_processors_in_order(tmp_path, monkeypatch):
+    monkeypatch.setattr("gpucheck.fleet.read.PARALLEL", 4)
+    monkeypatch.setattr("gpucheck.fleet.read.BATCH", 3)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1})
+    write(tmp_path, *(report(f"n{i}") for i in range(8)))
+
+    assert [row.host for row in fleet.read_reports(fleet.report_files(tmp_path))] == [f"n{i}" for i in range(8)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b'{"schema": "gpucheck.report/1", "host": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
+        b'{"schema": "gpucheck.report/1", "host": "' + b"x" * 300 + b'"}',
+        b'{"schema": 7, "host": {}}',
+        b'{"host": "\\ud800"}',
+    ],
+    ids=["deep-list", "deep-dict", "long-name", "wrong-types", "surrogate"],
+)
+def test_hostile_documents_are_rows_not_tracebacks(tmp_path, content):
+    path = tmp_path / "evil.json"
+    path.write_bytes(content)
+
+    found = fleet.merge(fleet.read_file(path))
+
+    assert [row.verdict for row in found.hosts] == [Verdict.UNKNOWN]
+    render.to_text(found)
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=300))
+def test_no_bytes_break_the_reader(content):
+    for row in stream(content):
+        assert row.verdict is Verdict.UNKNOWN
+
+
+REPORT = msgspec.json.encode(report("a"))
+
+
+@settings(deadline=None)
+@given(st.integers(0, len(REPORT)), st.binary(max_size=8), st.integers(0, 8))
+def test_no_damage_to_a_report_breaks_the_merge(at, more, cut):
+    """Bytes put in, taken out, or changed anywhere: a row comes out, and every format can show it."""
+    damaged = REPORT[:at] + more + REPORT[at + cut :]
+
+    found = fleet.merge(fleet.read_stream(io.BytesIO(damaged)))
+
+    assert found.hosts
+    render.to_text(found)
+    for write_as in render.WRITERS.values():
+        write_as(found)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.sampled_from([b"{", b"}", b'"', b"\\", b"a | CHANGED >>", b"1: ", b"[x] ", b"\n", b"[", b"{}"]), max_size=40
+    )
+)
+def test_documents_have_balanced_braces(parts):
+    for found in documents(io.BytesIO(b"".join(parts))):
+        assert found.document is None or (found.document[:1], found.document[-1:]) == (b"{", b"}")

@@ -1,0 +1,64 @@
+"""Tests on a real GPU. They are asked for by ``-m gpu`` and then fail, never skip, where there is none."""
+
+import json
+import os
+import platform
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from gpucheck.measure.child import open_engine
+from gpucheck.measure.torch_cuda import TorchEngine
+from gpucheck.measure.values import Device, Opened, Setup
+
+RESULTS = Path(__file__).parents[2] / "bench/results"
+BUFFER_BYTES = 256 << 20
+
+
+@pytest.fixture(scope="session")
+def cuda():
+    """torch on a GPU, or a failure that says what is missing."""
+    try:
+        import torch
+    except ModuleNotFoundError:
+        pytest.fail("the GPU tests need torch with CUDA: pip install 'gpucheck[torch]'")
+    if not torch.cuda.is_available():
+        pytest.fail(f"the GPU tests were asked for, and torch {torch.__version__} sees no CUDA device")
+    return torch
+
+
+@pytest.fixture(scope="session")
+def device(cuda):
+    properties = cuda.cuda.get_device_properties(0)
+    bus_id = f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+    return Device(index=0, name=properties.name, bus_id=bus_id)
+
+
+@pytest.fixture(scope="session")
+def engine(cuda, device):
+    made = TorchEngine()
+    setup = Setup(engine="torch", devices=(device,), buffer_bytes=BUFFER_BYTES, parent_pid=os.getpid())
+    opened = open_engine(made, setup)
+    assert isinstance(opened, Opened), opened
+    return made
+
+
+@pytest.fixture(scope="session")
+def kept(cuda, device):
+    """Numbers of this run by name, written with machine and versions when the tests are over."""
+    numbers: dict[str, float] = {}
+    yield numbers
+    if numbers:
+        now = datetime.now(timezone.utc)
+        about = {
+            "date": now.isoformat(timespec="seconds"),
+            "gpu": device.name,
+            "torch": str(cuda.__version__),
+            "cuda": cuda.version.cuda,
+            "kernel": platform.release(),
+            "python": platform.python_version(),
+        }
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        file = RESULTS / f"gpu-{device.name.replace(' ', '-')}-{now:%Y-%m-%d}.json"
+        file.write_text(json.dumps(about | {"numbers": numbers}, indent=2) + "\n")

@@ -1,0 +1,138 @@
+"""One GPU: our numbers against a second way to measure the same thing, and against themselves.
+
+The second measurement shares neither code nor library calls with ours: the CUDA runtime through ctypes, one copy after
+the other on a stream of its own, timed by its own events.
+"""
+
+import ctypes
+from statistics import median
+
+import pytest
+
+from gpucheck.measure.execute import execute
+from gpucheck.measure.integrity import verify
+from gpucheck.measure.values import HOST, Flow, Region, Step
+
+pytestmark = pytest.mark.gpu
+
+MIB = 1 << 20
+SIZE = 256 * MIB
+HOST_SIZE = 64 * MIB
+WITHIN = 0.02
+STEADY = 0.005
+HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3  # cudaMemcpyKind
+
+
+class Cudart:
+    """The second measurement."""
+
+    def __init__(self, torch):
+        self.library = ctypes.CDLL(f"libcudart.so.{torch.version.cuda.partition('.')[0]}")
+        self.stream, self.start, self.end = (ctypes.c_void_p() for _ in range(3))
+        self.call("cudaSetDevice", 0)
+        self.call("cudaStreamCreateWithFlags", ctypes.byref(self.stream), 1)
+        self.call("cudaEventCreate", ctypes.byref(self.start))
+        self.call("cudaEventCreate", ctypes.byref(self.end))
+
+    def call(self, name, *arguments):
+        status = getattr(self.library, name)(*arguments)
+        assert status == 0, f"{name}: CUDA error {status}"
+
+    def memory(self, size, *, pinned):
+        pointer = ctypes.c_void_p()
+        if pinned:
+            self.call("cudaHostAlloc", ctypes.byref(pointer), ctypes.c_size_t(size), 0)
+        else:
+            self.call("cudaMalloc", ctypes.byref(pointer), ctypes.c_size_t(size))
+        return pointer
+
+    def seconds(self, target, source, size, kind, copies):
+        """Of one copy: the median of fifteen rows of copies, after two that do not count."""
+        rows = []
+        for _ in range(17):
+            self.call("cudaEventRecord", self.start, self.stream)
+            for _ in range(copies):
+                self.call("cudaMemcpyAsync", target, source, ctypes.c_size_t(size), kind, self.stream)
+            self.call("cudaEventRecord", self.end, self.stream)
+            self.call("cudaEventSynchronize", self.end)
+            elapsed = ctypes.c_float()
+            self.call("cudaEventElapsedTime", ctypes.byref(elapsed), self.start, self.end)
+            rows.append(elapsed.value / 1e3 / copies)
+        return median(rows[2:])
+
+
+@pytest.fixture(scope="module")
+def second(cuda):
+    return Cudart(cuda)
+
+
+def ours(engine, flow, size):
+    step = Step(operation="bandwidth", purpose="one direction", flows=(flow,), size=size, samples=(15, 21))
+    return execute(engine, step).timings[0]
+
+
+LOCAL = Flow(src=0, dst=0)
+WAYS = {
+    "device-local": (LOCAL, SIZE, DEVICE_TO_DEVICE),
+    "host-to-device": (Flow(src=HOST, dst=0), HOST_SIZE, HOST_TO_DEVICE),
+    "device-to-host": (Flow(src=0, dst=HOST), HOST_SIZE, DEVICE_TO_HOST),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_bandwidth_agrees_with_the_runtime_within_two_percent(engine, second, kept, name):
+    flow, size, kind = WAYS[name]
+    target = second.memory(size, pinned=kind == DEVICE_TO_HOST)
+    source = second.memory(size, pinned=kind == HOST_TO_DEVICE)
+    reference = size / second.seconds(target, source, size, kind, 8) / 1e9
+    measured = ours(engine, flow, size).gb_s
+    kept[f"{name} GB/s"] = round(measured, 2)
+    kept[f"{name} by cudart GB/s"] = round(reference, 2)
+
+    assert measured == pytest.approx(reference, rel=WITHIN)
+
+
+def test_latency_agrees_with_the_runtime_within_two_percent(engine, second, kept):
+    """Both queue small copies on one stream; ours are held back until all of them are queued."""
+    target, source = second.memory(MIB, pinned=False), second.memory(MIB, pinned=False)
+    reference = min(second.seconds(target, source, 16, DEVICE_TO_DEVICE, 100) for _ in range(5))
+    step = Step(operation="latency", purpose="latency", flows=(LOCAL,), samples=(15, 41))
+    measured = min(execute(engine, step).timings[0].median_s for _ in range(5))
+    kept["device-local latency us"] = round(measured * 1e6, 3)
+    kept["device-local latency by cudart us"] = round(reference * 1e6, 3)
+
+    assert measured == pytest.approx(reference, rel=WITHIN)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_medians_of_five_runs_stay_within_half_a_percent(engine, kept, name):
+    flow, size, _ = WAYS[name]
+    medians = [ours(engine, flow, size).gb_s for _ in range(5)]
+    spread = (max(medians) - min(medians)) / median(medians)
+    kept[f"{name} spread of five medians"] = round(spread, 5)
+
+    assert spread <= STEADY
+
+
+def test_every_word_of_a_large_copy_is_compared(engine):
+    step = Step(
+        operation="integrity",
+        purpose="integrity",
+        flows=(LOCAL,),
+        regions=(Region(offset=4096, size=MIB), Region(offset=0, size=SIZE)),
+        rounds=3,
+        devices=1,
+    )
+    (check,) = verify(engine, step)
+
+    assert (check.bad_rounds, check.bytes_verified) == (0, 3 * (SIZE + MIB))
+
+
+def test_a_flipped_bit_on_the_gpu_is_found(engine):
+    region = Region(offset=0, size=MIB)
+    engine.fill(0, 99, region)
+    engine.copy([LOCAL], region, 1)
+    engine.destinations[0][4321] ^= 1 << 20
+    seen = engine.compare(0, 99, region)
+
+    assert (seen.mismatches, seen.first) == (1, 4321)

@@ -1,0 +1,69 @@
+"""Every torch strategy on whatever GPUs are there. One GPU: two ranks share it, with gloo, and say so."""
+
+import pytest
+from msgspec.structs import replace
+
+from gpucheck.model import Verdict
+from gpucheck.train import judge, run_smoke
+from gpucheck.train.outcome import SmokeResult
+from gpucheck.train.precision import unsupported
+from gpucheck.train.spec import Fault, SmokeOptions
+from gpucheck.train.strategies import all_strategies
+from gpucheck.train.wish import plan
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def capabilities() -> list[str]:
+    torch = pytest.importorskip("torch")
+    count = torch.cuda.device_count()
+    if count == 0:
+        pytest.skip("torch sees no GPU")
+    return [".".join(map(str, torch.cuda.get_device_capability(number))) for number in range(count)]
+
+
+def passes(framework: str, strategy: str, wish: SmokeOptions, gpus: int) -> list[SmokeResult]:
+    results = []
+    for _, options in plan(framework, strategy, wish, steps=None, capabilities=()):
+        outcome = run_smoke(options)
+        assert isinstance(outcome, SmokeResult), outcome
+        assert outcome.placement == ("gpus" if gpus >= 2 else "shared-gpu")
+        bad = [f for f in judge(outcome, gpus=gpus) if f.verdict not in (Verdict.PASS, Verdict.SKIP)]
+        assert bad == []
+        results.append(outcome)
+    return results
+
+
+@pytest.mark.parametrize("key", list(all_strategies()), ids=" ".join)
+def test_every_strategy_trains_on_the_gpus(capabilities, key):
+    for package in all_strategies()[key].packages:
+        pytest.importorskip(package)
+    framework, strategy = key
+    passes(framework, strategy, SmokeOptions(timeout_s=180), len(capabilities))
+
+
+@pytest.mark.parametrize("model", ["cnn", "transformer"])
+def test_every_model_trains_on_the_gpus(capabilities, model):
+    passes("torch", "ddp", SmokeOptions(timeout_s=180, model=model), len(capabilities))
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16", "fp16"])
+def test_every_precision_that_the_gpus_have(capabilities, precision):
+    if any(unsupported(precision, capability) for capability in capabilities):
+        pytest.skip(f"these GPUs have no {precision}")
+    passes("torch", "ddp", SmokeOptions(timeout_s=180, precision=precision), len(capabilities))
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [
+        (Fault(kind="flip-bit", step=6), "data-corruption"),
+        (Fault(kind="drop", step=6), "contribution-lost"),
+        (Fault(kind="stale", step=6), "stale-buffer"),
+        (Fault(kind="data-order"), "data-order-differs"),
+    ],
+)
+def test_faults_of_the_communication_are_found_on_gpus_too(capabilities, fault, cause):
+    outcome = run_smoke(replace(SmokeOptions(timeout_s=180), fault=fault))
+    assert cause in [finding.cause for finding in judge(outcome)]

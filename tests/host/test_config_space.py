@@ -1,0 +1,83 @@
+"""Kind of port and ACS from configuration space, also from one that is cut off, dead, or nonsense."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucheck.host.config_space import Bridge, read_bridge
+from gpucheck.model import AcsControl
+from tests.host.config_bytes import bridge
+
+
+def read(content):
+    return read_bridge(lambda offset, size: content[offset : offset + size])
+
+
+@pytest.mark.parametrize("kind", ["root-port", "switch-upstream", "switch-downstream"])
+def test_kind_and_acs_of_a_port(kind):
+    seen = read(bridge(kind, acs=(0x005F, 0x001D)))
+
+    assert seen == Bridge(kind, AcsControl(capability=0x005F, control=0x001D), readable=True)
+
+
+def test_port_without_acs_is_known_to_have_none():
+    assert read(bridge("switch-upstream")) == Bridge("switch-upstream", None, readable=True)
+
+
+def test_without_root_the_header_alone_says_nothing():
+    """The kernel shows 64 bytes to everybody: neither "no ACS" nor a kind may be read from them."""
+    assert read(bridge("root-port", acs=(1, 1), size=64)) == Bridge("bridge", None, readable=False)
+
+
+def test_kind_without_extended_space():
+    """A host bridge without memory-mapped configuration shows 256 bytes: ACS stays unknown."""
+    assert read(bridge("root-port", acs=(1, 1), size=256)) == Bridge("root-port", None, readable=False)
+
+
+def test_conventional_bridge_cannot_have_acs():
+    assert read(bridge(None, size=256)) == Bridge("bridge", None, readable=True)
+
+
+def test_bridge_to_conventional_pci_is_no_port():
+    assert read(bridge("pcie-to-pci")).kind == "bridge"
+
+
+def test_device_that_left_the_bus_is_not_read():
+    assert read(b"\xff" * 4096) == Bridge()
+
+
+def test_extended_space_that_reads_as_ones_has_no_capability():
+    assert read(bridge("root-port")[:256] + b"\xff" * 3840) == Bridge("root-port", None, readable=True)
+
+
+def test_lists_that_run_in_circles_end():
+    ordinary, extended = bytearray(bridge("root-port")), bytearray(bridge("root-port", acs=(1, 1)))
+    struct.pack_into("<BB", ordinary, 0x40, 0x01, 0x40)
+    struct.pack_into("<HH", extended, 0x100, 0x0001, 0x100 << 4 | 2)
+
+    assert read(bytes(ordinary)) == Bridge("bridge", None, readable=True)
+    assert read(bytes(extended)) == Bridge("root-port", None, readable=True)
+
+
+@given(st.binary(max_size=4096))
+def test_any_bytes_are_answered(content):
+    """Damaged firmware, a dying device: no exception and a bounded number of reads, whatever is there."""
+    reads = []
+
+    def counted(offset, size):
+        reads.append(offset)
+        return content[offset : offset + size]
+
+    assert isinstance(read_bridge(counted), Bridge)
+    assert len(reads) < 2 * 48 + 2 * 960 + 16
+
+
+@given(st.lists(st.integers(0, 4095), min_size=1, max_size=60), st.sampled_from([0x00, 0x10, 0x40, 0xFF]))
+def test_a_port_with_flipped_bytes_is_answered(places, value):
+    content = bytearray(bridge("switch-downstream", acs=(0x5F, 0x1D)))
+    for place in places:
+        content[place] = value
+
+    assert isinstance(read(bytes(content)), Bridge)

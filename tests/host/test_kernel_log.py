@@ -1,0 +1,147 @@
+"""The kernel log: records of /dev/kmsg, lines of the journal, and saying so when neither may be read."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucheck.host import kernel_log
+from gpucheck.host.kernel_log import journal_lines, kmsg_lines, read_kernel_log
+from gpucheck.model import KernelLine, KernelLog
+
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus."
+RECORDS = (
+    "6,0,0,-;Linux version 5.15.0-113-generic\n"
+    f"3,901,12345678,-,caller=T42;{XID}\n"
+    " SUBSYSTEM=pci\n"
+    " DEVICE=+pci:0000:3b:00.0\n"
+    "4,902,12345999,-;pcieport 0000:3a:00.0: AER: Corrected error received\\x0a again\n"
+    "6,903,12346999,-;usb 1-1: new high-speed USB device\n"
+)
+
+
+def test_records_of_kmsg():
+    """Lines about something else and the continuation lines of a record are left out; escapes are resolved."""
+    first, lines = kmsg_lines(RECORDS)
+
+    assert first == 0
+    assert lines == (
+        KernelLine(text=XID, seconds=12.345678),
+        KernelLine(text="pcieport 0000:3a:00.0: AER: Corrected error received\n again", seconds=12.345999),
+    )
+
+
+def test_lines_of_the_journal():
+    content = f"[   12.345678] node07 kernel: {XID}\n[   13.000000] node07 kernel: usb 1-1: new\n-- Boot 1 --\n"
+
+    assert journal_lines(content) == (KernelLine(text=XID, seconds=12.345678),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up",
+        "DMAR: [DMA Write NO_PASID] Request device [3b:00.0] fault addr 0x0",
+        "nvidia 0000:3b:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0000]",
+        "pci 0000:3b:00.0: BAR 1: no space for [mem size 0x2000000000 64bit pref]",
+        "NVRM: API mismatch: the client has version 580.95.05",
+        "mlx5_core 0000:5e:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link",
+        "INFO: task nvidia-smi:4711 blocked for more than 120 seconds.",
+    ],
+)
+def test_signatures_are_kept(text):
+    assert kmsg_lines(f"6,1,2,-;{text}\n")[1] == (KernelLine(text=text, seconds=2e-06),)
+
+
+def test_the_newest_lines_are_kept(monkeypatch):
+    monkeypatch.setattr(kernel_log, "MOST_LINES", 3)
+    content = "".join(f"3,{n},{n},-;NVRM: Xid {n}\n" for n in range(10))
+
+    assert [line.text for line in kmsg_lines(content)[1]] == ["NVRM: Xid 7", "NVRM: Xid 8", "NVRM: Xid 9"]
+
+
+@given(st.text(max_size=300) | st.from_regex(r"(\d{1,30},){3}-;NVRM.*\n", fullmatch=True))
+def test_any_text_is_answered(content):
+    kmsg_lines(content)
+    journal_lines(content)
+
+
+@pytest.fixture
+def device(tmp_path):
+    (tmp_path / "dev").mkdir()
+    return tmp_path / "dev/kmsg"
+
+
+@pytest.fixture
+def journal(monkeypatch):
+    """What journalctl prints on stdout and stderr."""
+
+    def answer(stdout="", stderr=""):
+        done = subprocess.CompletedProcess([], 0, stdout=stdout, stderr=stderr)
+        monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+
+    answer()
+    return answer
+
+
+def test_ring_that_goes_back_to_boot_is_enough(tmp_path, device, journal):
+    device.write_text(RECORDS)
+    journal(f"[   1.0] node07 kernel: {XID}\n")
+
+    seen = read_kernel_log(tmp_path, simulated=False)
+
+    assert (seen.source, len(seen.lines)) == ("/dev/kmsg", 2)
+
+
+def test_ring_that_was_overwritten_asks_the_journal(tmp_path, device, journal):
+    """The Xid of last week is no longer in the ring."""
+    device.write_text("6,70001,900,-;pcieport 0000:3a:00.0: AER\n")
+    assert read_kernel_log(tmp_path, simulated=False).source == "/dev/kmsg, whose oldest messages are overwritten"
+
+    journal(f"[   12.345678] node07 kernel: {XID}\n")
+    seen = read_kernel_log(tmp_path, simulated=False)
+
+    assert (seen.source, [line.text for line in seen.lines]) == ("journalctl --dmesg", [XID])
+
+
+def test_what_may_not_be_read_is_not_an_empty_log(tmp_path, device, journal, monkeypatch):
+    """dmesg_restrict without root, and a journal that shows only the user's own messages."""
+    journal(stderr="Hint: You are currently not seeing messages from other users and the system.\n")
+
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "open", refuse)
+    seen = read_kernel_log(tmp_path, simulated=False)
+
+    assert (seen.lines, seen.source) == ((), None)
+    assert seen.denied is not None
+    assert "/dev/kmsg: Operation not permitted" in seen.denied
+    assert "not seeing messages from other users" in seen.denied
+    assert "kernel.dmesg_restrict" in seen.denied
+
+
+def test_no_journal_program(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    assert "journalctl: not installed" in str(read_kernel_log(tmp_path, simulated=False).denied)
+
+
+def test_a_simulated_machine_never_shows_the_log_of_the_host_below(tmp_path, device, journal):
+    journal(f"[   1.0] node07 kernel: {XID}\n")
+    assert read_kernel_log(tmp_path, simulated=True) == KernelLog(
+        denied="/dev/kmsg: the simulated machine has no kernel log"
+    )
+
+    device.write_text(RECORDS)
+    assert len(read_kernel_log(tmp_path, simulated=True).lines) == 2
+
+
+def test_ring_of_this_machine_is_read_to_its_end():
+    """/dev/kmsg never ends by itself: reading stops at the newest record."""
+    seen = read_kernel_log(Path("/"), simulated=False)
+
+    assert (seen.source is None) == (seen.denied is not None)

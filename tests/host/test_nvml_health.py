@@ -1,0 +1,164 @@
+"""How a GPU is, from NVML's answers handed in by call: names, units, and that a refusal costs only its own value."""
+
+from types import SimpleNamespace
+
+import pynvml
+import pytest
+
+from gpucheck.host.nvml_calls import Calls
+from gpucheck.host.nvml_health import read_health
+from gpucheck.model import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
+
+UINT, LONG_LONG = 1, 3
+FIELDS = {
+    pynvml.NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS: 7,
+    pynvml.NVML_FI_DEV_PCIE_COUNT_NON_FATAL_ERROR: 1,
+    pynvml.NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR: 0,
+    pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION: 4,
+}
+ECC = {(0, 0): 3, (1, 0): 1, (0, 1): 30, (1, 1): 2}
+ANSWERS = {
+    "nvmlDeviceGetSerial": lambda _: b"1650123456789",
+    "nvmlDeviceGetVbiosVersion": lambda _: "96.00.5E.00.01",
+    "nvmlDeviceGetPersistenceMode": lambda _: 0,
+    "nvmlDeviceGetComputeMode": lambda _: 3,
+    "nvmlDeviceGetMigMode": lambda _: [0, 1],
+    "nvmlDeviceGetEccMode": lambda _: [1, 1],
+    "nvmlDeviceGetTotalEccErrors": lambda _, error, counter: ECC[error, counter],
+    "nvmlDeviceGetRemappedRows": lambda _: (1, 2, 1, 0),
+    "nvmlDeviceGetRetiredPagesPendingStatus": lambda _: 1,
+    "nvmlDeviceGetRetiredPages": lambda _, cause: [0x1000] * (cause + 1),
+    "nvmlDeviceGetPcieReplayCounter": lambda _: 12,
+    "nvmlDeviceGetCurrentClocksEventReasons": lambda _: 0x4 | 0x80 | 0x400,
+    "nvmlDeviceGetTemperature": lambda _, sensor: 61,
+    "nvmlDeviceGetTemperatureThreshold": lambda _, which: {0: 95, 1: 92}[which],
+    "nvmlDeviceGetPowerUsage": lambda _: 412_500,
+    "nvmlDeviceGetPowerManagementLimit": lambda _: 600_000,
+    "nvmlDeviceGetPowerManagementDefaultLimit": lambda _: 700_000,
+    "nvmlDeviceGetPowerManagementLimitConstraints": lambda _: [200_000, 700_000],
+    "nvmlDeviceGetClockInfo": lambda _, clock: 1980,
+    "nvmlDeviceGetMaxClockInfo": lambda _, clock: 1990,
+    "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=37, memory=5),
+    "nvmlDeviceGetAddressingMode": lambda _: 1,
+    "nvmlDeviceGetComputeRunningProcesses": lambda _: [SimpleNamespace(pid=4711, usedGpuMemory=1 << 30)],
+    "nvmlDeviceGetGraphicsRunningProcesses": lambda _: [SimpleNamespace(pid=12, usedGpuMemory=None)],
+    "nvmlSystemGetProcessName": lambda pid: {4711: b"/usr/bin/python3", 12: "Xorg"}[pid],
+}
+WHOLE = Health(
+    serial="1650123456789",
+    vbios="96.00.5E.00.01",
+    persistence=False,
+    compute_mode="exclusive-process",
+    mig=False,
+    mig_pending=True,
+    ecc=True,
+    ecc_pending=True,
+    ecc_counts=EccCounts(volatile_corrected=3, volatile_uncorrected=1, aggregate_corrected=30, aggregate_uncorrected=2),
+    row_remap=RowRemap(corrected=1, uncorrected=2, pending=True, failed=False),
+    retired_pages=RetiredPages(single_bit=1, double_bit=2, pending=True),
+    pcie_errors=PcieErrors(replays=12, correctable=7, non_fatal=1, fatal=0),
+    recovery_action="drain-and-reset",
+    clocks_event_reasons=("sw-power-cap", "hw-power-brake", "0x400"),
+    temperature_c=61,
+    temperature_slowdown_c=92,
+    temperature_shutdown_c=95,
+    power_w=412.5,
+    power_limit_w=600.0,
+    power_default_w=700.0,
+    power_min_w=200.0,
+    power_max_w=700.0,
+    sm_clock_mhz=1980,
+    max_sm_clock_mhz=1990,
+    memory_used_bytes=5,
+    gpu_utilization_percent=37,
+    addressing_mode="hmm",
+    processes=(
+        GpuProcess(pid=4711, kind="compute", memory_bytes=1 << 30, name="/usr/bin/python3"),
+        GpuProcess(pid=12, kind="graphics", memory_bytes=None, name="Xorg"),
+    ),
+)
+
+
+def field(number):
+    code = 0 if number in FIELDS else pynvml.NVML_ERROR_NOT_SUPPORTED
+    value = SimpleNamespace(uiVal=FIELDS.get(number, 99), ullVal=FIELDS.get(number, 99))
+    return SimpleNamespace(fieldId=number, nvmlReturn=code, valueType=LONG_LONG, value=value)
+
+
+@pytest.fixture
+def health(monkeypatch):
+    """Health and gaps where NVML refuses these calls and knows these fields."""
+
+    def health(*refused, code=pynvml.NVML_ERROR_NOT_SUPPORTED):
+        def refuse(*_):
+            raise pynvml.NVMLError(code)
+
+        for call, answer in ANSWERS.items():
+            monkeypatch.setattr(pynvml, call, refuse if call in refused else answer)
+        monkeypatch.setattr(
+            pynvml,
+            "nvmlDeviceGetFieldValues",
+            refuse if "nvmlDeviceGetFieldValues" in refused else lambda _, wanted: [field(n) for n, _ in wanted],
+        )
+        calls = Calls(lambda call, subject: None)
+        return read_health(calls, "gpu:0000:3b:00.0", object(), 5), calls.gaps
+
+    return health
+
+
+def test_every_answer_has_its_place_and_unit(health):
+    assert health() == (WHOLE, [])
+
+
+@pytest.mark.parametrize("call", [*ANSWERS, "nvmlDeviceGetFieldValues"])
+def test_a_refused_call_costs_only_its_own_value(health, call):
+    """And it leaves a gap with its code: a value that was not told is None, never zero or "no"."""
+    seen, gaps = health(call, code=pynvml.NVML_ERROR_NO_PERMISSION)
+    names = [name for name in Health.__struct_fields__ if getattr(seen, name) != getattr(WHOLE, name)]
+
+    assert {gap.call for gap in gaps} == {call}
+    assert {gap.code for gap in gaps} == {pynvml.NVML_ERROR_NO_PERMISSION}
+    assert 1 <= len(names) <= 2
+    assert {gap.subject for gap in gaps} <= {"gpu:0000:3b:00.0", "process:4711", "process:12"}
+
+
+def test_a_field_that_is_not_supported_is_a_gap_of_its_own(health, monkeypatch):
+    monkeypatch.delitem(FIELDS, pynvml.NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR)
+    seen, gaps = health()
+
+    assert seen.pcie_errors == PcieErrors(replays=12, correctable=7, non_fatal=1, fatal=None)
+    assert [(gap.call, gap.code) for gap in gaps] == [("NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR", 3)]
+
+
+def test_everything_refused_is_an_empty_health(health):
+    seen, gaps = health(*ANSWERS, "nvmlDeviceGetFieldValues")
+
+    assert seen == Health(memory_used_bytes=5)
+    assert len(gaps) > 20
+
+
+def test_a_number_without_a_name_is_told_by_number(health, monkeypatch):
+    monkeypatch.setitem(FIELDS, pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION, 12)
+
+    assert health()[0].recovery_action == "unknown-12"
+
+
+def test_a_binding_older_than_the_call_is_a_gap(health, monkeypatch):
+    health()
+    monkeypatch.delattr(pynvml, "nvmlDeviceGetAddressingMode")
+    calls = Calls(lambda call, subject: None)
+
+    assert read_health(calls, "gpu:0000:3b:00.0", object(), 5).addressing_mode is None
+    assert [(gap.call, gap.name) for gap in calls.gaps] == [
+        ("nvmlDeviceGetAddressingMode", "NVMLError_FunctionNotFound")
+    ]
+
+
+def test_a_binding_without_the_field_asks_for_the_others(health, monkeypatch):
+    health()
+    monkeypatch.delattr(pynvml, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION")
+    calls = Calls(lambda call, subject: None)
+    seen = read_health(calls, "gpu:0000:3b:00.0", object(), 5)
+
+    assert (seen.recovery_action, seen.pcie_errors.correctable) == (None, 7)
+    assert [(gap.call, gap.code) for gap in calls.gaps] == [("NVML_FI_DEV_GET_GPU_RECOVERY_ACTION", 13)]

@@ -1,0 +1,181 @@
+"""PCI functions from a sysfs tree made by hand: the ends of links, kinds, ACS, IOMMU, AER, BAR 1, network names."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucheck.host.pci import bar1_bytes, read_pci
+from gpucheck.model import AcsControl, AerCounts, PcieLink
+from tests.host.config_bytes import bridge
+
+ROOT_PORT, UPSTREAM, DOWNSTREAM, GPU = "0000:00:01.0", "0000:01:00.0", "0000:02:00.0", "0000:03:00.0"
+CHAIN = (ROOT_PORT, UPSTREAM, DOWNSTREAM, GPU)
+KINDS = {ROOT_PORT: "root-port", UPSTREAM: "switch-upstream", DOWNSTREAM: "switch-downstream"}
+SPEEDS = {1: "2.5 GT/s PCIe", 3: "8.0 GT/s PCIe", 4: "16.0 GT/s PCIe", 5: "32.0 GT/s PCIe"}
+
+
+def function(root, above, bus_id, class_id="060400", vendor="8086", link=(5, 16, 5, 16), **files):
+    """One function below its bridges. link: generation and width now, and at most. files: further ones by name."""
+    folder = (root / "sys/devices/pci0000:00").joinpath(*above, bus_id)
+    folder.mkdir(parents=True)
+    generation, width, most_generation, most_width = link
+    words = {
+        "vendor": f"0x{vendor}",
+        "device": "0x2330",
+        "class": f"0x{class_id}",
+        "numa_node": "-1",
+        "current_link_speed": SPEEDS.get(generation, "Unknown"),
+        "current_link_width": str(width),
+        "max_link_speed": SPEEDS[most_generation],
+        "max_link_width": str(most_width),
+    }
+    for name, text in words.items():
+        (folder / name).write_text(f"{text}\n")
+    for name, content in files.items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else f"{content}\n".encode())
+    listed = root / "sys/bus/pci/devices"
+    listed.mkdir(parents=True, exist_ok=True)
+    (listed / bus_id).symlink_to(folder)
+    return folder
+
+
+def chain(root, *, readable=True, links=()):
+    """A GPU below a switch below a root port. links: those that are not Gen5 x16, by bus id."""
+    links = dict(links)
+    for place, bus_id in enumerate(CHAIN):
+        files = {"config": bridge(KINDS[bus_id], size=4096 if readable else 64)} if bus_id in KINDS else {}
+        about = {} if bus_id in KINDS else {"class_id": "030200", "vendor": "10de"}
+        function(root, CHAIN[:place], bus_id, link=links.get(bus_id, (5, 16, 5, 16)), **about, **files)
+
+
+def by_bus_id(root):
+    return {device.bus_id: device for device in read_pci(root)}
+
+
+def test_kinds_are_those_of_configuration_space(tmp_path):
+    chain(tmp_path)
+    seen = by_bus_id(tmp_path)
+
+    assert {bus_id: seen[bus_id].kind for bus_id in CHAIN} == KINDS | {GPU: None}
+    assert seen[GPU].path == (ROOT_PORT, UPSTREAM, DOWNSTREAM)
+    assert all(seen[bus_id].config_readable for bus_id in KINDS)
+
+
+def test_without_root_a_bridge_is_a_bridge(tmp_path):
+    chain(tmp_path, readable=False)
+    seen = by_bus_id(tmp_path)
+
+    assert {seen[bus_id].kind for bus_id in KINDS} == {"bridge"}
+    assert not any(device.config_readable for device in seen.values())
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_each_link_is_compared_with_its_own_other_end(tmp_path, readable):
+    """A wide root port above a narrow switch, a narrow slot below it: no port is measured by what is not its link."""
+    narrow = {UPSTREAM: (4, 8, 4, 8), DOWNSTREAM: (3, 4, 4, 4), GPU: (3, 4, 5, 16)}
+    chain(tmp_path, readable=readable, links=narrow | {ROOT_PORT: (4, 8, 5, 16)})
+    allowed = {bus_id: (d.link.max_generation, d.link.max_width) for bus_id, d in by_bus_id(tmp_path).items()}
+
+    assert allowed == {ROOT_PORT: (4, 8), UPSTREAM: (4, 8), DOWNSTREAM: (4, 4), GPU: (4, 4)}
+
+
+def test_a_port_with_nothing_below_it_has_only_itself(tmp_path):
+    function(tmp_path, (), ROOT_PORT, link=(None, 0, 5, 16), config=bridge("root-port"))
+
+    assert by_bus_id(tmp_path)[ROOT_PORT].link == PcieLink(max_generation=5, max_width=16, device_max_generation=5)
+
+
+def test_acs_registers_of_a_port(tmp_path):
+    function(tmp_path, (), ROOT_PORT, config=bridge("root-port", acs=(0x5F, 0x1D)))
+
+    assert by_bus_id(tmp_path)[ROOT_PORT].acs == AcsControl(capability=0x5F, control=0x1D)
+
+
+def test_only_nvidia_bridges_and_network_cards_are_listed(tmp_path):
+    function(tmp_path, (), "0000:00:02.0", class_id="010802")
+    function(tmp_path, (), "0000:00:03.0", class_id="020700", vendor="15b3")
+    function(tmp_path, (), "0000:00:04.0", class_id="040300", vendor="10de")
+    function(tmp_path, (), ROOT_PORT)
+
+    assert list(by_bus_id(tmp_path)) == [ROOT_PORT, "0000:00:03.0", "0000:00:04.0"]
+
+
+def test_names_of_a_network_card(tmp_path):
+    folder = function(tmp_path, (), "0000:00:03.0", class_id="020700", vendor="15b3")
+    for name in ("net/ibp3s0", "infiniband/mlx5_0"):
+        (folder / name).mkdir(parents=True)
+    virtual = function(tmp_path, (), "0000:00:04.0", class_id="020000", vendor="1af4")
+    (virtual / "virtio1/net/ens4").mkdir(parents=True)
+    seen = by_bus_id(tmp_path)
+
+    assert (seen["0000:00:03.0"].net_names, seen["0000:00:03.0"].infiniband_names) == (("ibp3s0",), ("mlx5_0",))
+    assert seen["0000:00:04.0"].net_names == ("ens4",)
+
+
+def test_iommu_group_and_its_type(tmp_path):
+    folder = function(tmp_path, (), GPU, class_id="030200", vendor="10de")
+    group = tmp_path / "sys/kernel/iommu_groups/27"
+    group.mkdir(parents=True)
+    (group / "type").write_text("DMA-FQ\n")
+    (folder / "iommu_group").symlink_to(group)
+
+    assert (by_bus_id(tmp_path)[GPU].iommu_group, by_bus_id(tmp_path)[GPU].iommu_type) == ("27", "DMA-FQ")
+
+
+def test_aer_totals_are_the_kernels_own(tmp_path):
+    """TOTAL need not be the sum; a count in another line is not a total."""
+    function(
+        tmp_path,
+        (),
+        ROOT_PORT,
+        aer_dev_correctable="RxErr 3\nBadTLP 4\nTOTAL_ERR_COR 9",
+        aer_dev_nonfatal="Undefined 0\nTOTAL_ERR_NONFATAL 1",
+        aer_dev_fatal="Undefined 0\nTOTAL_ERR_FATAL 0",
+    )
+
+    assert by_bus_id(tmp_path)[ROOT_PORT].aer == AerCounts(correctable=9, non_fatal=1, fatal=0)
+
+
+def test_aer_that_the_firmware_owns_is_not_zero(tmp_path):
+    function(tmp_path, (), ROOT_PORT, aer_dev_correctable="TOTAL_ERR_COR 0")
+
+    assert by_bus_id(tmp_path)[ROOT_PORT].aer is None
+
+
+@pytest.mark.parametrize(
+    ("resource", "size"),
+    [
+        (
+            "0x00000000b0000000 0x00000000b0ffffff 0x0000000000040200\n"
+            "0x0000002000000000 0x0000003fffffffff 0x000000000014220c\n"
+            "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+            "0x0000004000000000 0x0000004001ffffff 0x000000000014220c\n",
+            128 << 30,
+        ),
+        # BAR 0 is a 64-bit one: BAR 1 of the GPU is the third register
+        (
+            "0x00000c4042000000 0x00000c4045ffffff 0x000000000014220c\n"
+            "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+            "0x00000c2000000000 0x00000c3fffffffff 0x000000000014220c\n",
+            128 << 30,
+        ),
+        # firmware found no room for BAR 1; BAR 3 after it is something else
+        (
+            "0x00000000b0000000 0x00000000b0ffffff 0x0000000000040200\n"
+            "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+            "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+            "0x0000004000000000 0x0000004001ffffff 0x000000000014220c\n",
+            None,
+        ),
+        ("", None),
+        ("nonsense\n", None),
+    ],
+    ids=["usual", "64-bit BAR 0", "unassigned", "empty", "nonsense"],
+)
+def test_size_of_bar1(resource, size):
+    assert bar1_bytes(resource) == size
+
+
+@given(st.text(max_size=400))
+def test_any_resource_file_is_answered(text):
+    assert bar1_bytes(text) != 0

@@ -1,0 +1,135 @@
+"""Recordings as files: whole ones come back, and of everything else one sentence says what is wrong."""
+
+import gzip
+import os
+import zlib
+from contextlib import suppress
+
+import msgspec
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from gpucheck.host import recording_file
+from gpucheck.host.recording import Recording
+from gpucheck.host.recording_file import RecordingProblem, decode, encode, read_recording
+from tests.host.test_recording import replay
+
+RECORDING = replay().recording
+WHOLE = encode(RECORDING)
+
+
+def document(**changes):
+    """The recording's JSON with other keys."""
+    return msgspec.json.encode(msgspec.to_builtins(RECORDING) | changes)
+
+
+def test_a_recording_comes_back_as_it_was(tmp_path):
+    (tmp_path / "node07.rec").write_bytes(WHOLE)
+
+    assert read_recording(tmp_path / "node07.rec") == RECORDING
+
+
+def test_equal_recordings_are_equal_files():
+    assert encode(RECORDING) == WHOLE
+
+
+def test_a_recording_that_someone_unpacked_is_read():
+    assert decode(gzip.decompress(WHOLE), "x") == RECORDING
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"", "is empty"),
+        (b"\x00\x01\x02 binary", "neither gzip nor JSON"),
+        ("GPU0\tGPU1\n".encode("utf-16"), "neither gzip nor JSON"),
+        (WHOLE[:-200], "cut off"),
+        (WHOLE[:2], "cut off"),
+        (WHOLE[:100] + b"\xff" * 50 + WHOLE[150:], "damaged"),
+        (WHOLE + b"more", "something follows"),
+        (gzip.compress(b""), "damaged"),
+        (gzip.compress("{}".encode("utf-16")), "damaged"),
+        (gzip.compress(b"[" * 100_000), "damaged"),
+        (b"{" + b'"a":[' * 100_000, "damaged"),
+        (b"{}", "does not say what it is"),
+        (b'{"schema": 7}', "damaged: Expected `str`"),
+        (document(schema="gpucheck.report/1"), "is a 'gpucheck.report/1', not a recording"),
+        (document(schema="gpucheck.recording/2"), "is a gpucheck.recording/2, and this gpucheck reads gpucheck.reco"),
+        (document(pci="none"), "damaged: Expected `array`, got `str` - at `$.pci`"),
+        (document(nvml={"type": "rumour"}), "damaged"),
+    ],
+    ids=range(17),
+)
+def test_what_is_no_recording_is_told_in_one_sentence(content, why):
+    with pytest.raises(RecordingProblem) as problem:
+        decode(content, "x.rec")
+
+    assert why in str(problem.value)
+    assert str(problem.value).startswith("x.rec: ")
+    assert "\n" not in str(problem.value)
+    assert not problem.value.usage
+
+
+def test_a_bomb_is_not_unpacked(monkeypatch):
+    """A thousandth of its size is on the disk; only as much as the limit is ever in memory."""
+    monkeypatch.setattr(recording_file, "MOST_BYTES", 1 << 20)
+    bomb = gzip.compress(b'{"schema":"' + b"a" * (64 << 20))
+    unpacked = []
+    decompressobj = zlib.decompressobj
+
+    class Counting:
+        def __init__(self, **options):
+            self.stream = decompressobj(**options)
+
+        def decompress(self, content, most):
+            unpacked.append(len(plain := self.stream.decompress(content, most)))
+            return plain
+
+    monkeypatch.setattr(zlib, "decompressobj", Counting)
+    with pytest.raises(RecordingProblem, match="unpacks to more than 1 MiB"):
+        decode(bomb, "x")
+
+    assert unpacked == [(1 << 20) + 1]
+
+
+def test_a_huge_file_is_not_read_to_its_end(monkeypatch, tmp_path):
+    monkeypatch.setattr(recording_file, "MOST_COMPRESSED", 1 << 20)
+    with (tmp_path / "huge").open("wb") as file:
+        file.truncate(1 << 40)
+
+    with pytest.raises(RecordingProblem, match="larger than 1 MiB"):
+        read_recording(tmp_path / "huge")
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "missing", "device"])
+def test_what_is_no_file_is_wrong_usage(tmp_path, kind):
+    """And a pipe that nobody writes to is not waited for."""
+    path = tmp_path / kind
+    if kind == "folder":
+        path.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    with pytest.raises(RecordingProblem) as problem:
+        read_recording(path)
+
+    assert problem.value.usage
+    assert str(path) in str(problem.value)
+
+
+@given(st.binary(max_size=300) | st.binary(max_size=300).map(gzip.compress))
+@example(b"\x1f\x8b")
+def test_any_bytes_end_in_a_sentence(content):
+    with pytest.raises(RecordingProblem, match="x: "):
+        decode(content, "x")
+
+
+@given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), min_size=1, max_size=5))
+def test_a_recording_with_flipped_bytes_is_read_or_refused(changes):
+    content = bytearray(gzip.decompress(WHOLE))
+    for place, value in changes:
+        content[place % len(content)] = value
+    with suppress(RecordingProblem):
+        assert isinstance(decode(bytes(content), "x"), Recording)

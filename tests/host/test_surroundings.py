@@ -1,0 +1,78 @@
+"""On a simulated machine its own surroundings answer, never those of the host that it is simulated on."""
+
+import json
+
+import pytest
+
+from gpucheck import simulator
+from gpucheck.host import LiveHost
+from gpucheck.host.simulated import surroundings
+from gpucheck.model import Limits, LoaderLibrary
+
+GIB = 1 << 30
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A host on a machine with these surroundings."""
+
+    def machine(**answers):
+        simulator.write_machine(simulator.load("p100-pcie-x2"), tmp_path, driver=None)
+        if answers:
+            (tmp_path / "surroundings.json").write_text(json.dumps(answers))
+        return LiveHost(isolated=False, deadline_s=1, machine=tmp_path)
+
+    return machine
+
+
+def test_what_is_not_said_is_that_of_a_healthy_host(machine, monkeypatch):
+    monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
+    host = machine()
+
+    assert host.limits() == Limits(shm_bytes=16 * GIB, shm_free_bytes=16 * GIB, memlock_bytes=-1, nofile=1 << 20)
+    assert (host.environment(), host.secure_boot(), host.loader_libraries(["libc"])) == ({}, False, ())
+
+
+def test_what_is_said_replaces_it(machine):
+    library = {"soname": "libnccl.so.2", "path": "/opt/lib/libnccl.so.2", "source": "LD_LIBRARY_PATH"}
+    host = machine(
+        shm_bytes=64 << 20,
+        memlock_bytes=65536,
+        environment={"NCCL_P2P_DISABLE": "1", "HOME": "/home/x"},
+        secure_boot=True,
+        libraries=[library],
+        python={"torch": "2.7.1+cu128"},
+    )
+
+    assert host.limits() == Limits(shm_bytes=64 << 20, shm_free_bytes=64 << 20, memlock_bytes=65536, nofile=1 << 20)
+    assert host.environment() == {"NCCL_P2P_DISABLE": "1"}
+    assert host.secure_boot() is True
+    assert host.loader_libraries(["libnccl", "libcudart"]) == (LoaderLibrary(**library),)
+    assert host.python_packages(["torch", "pytest"]) == {"torch": "2.7.1+cu128", "pytest": pytest.__version__}
+
+
+def test_faults_of_copies_and_training_are_handed_on(machine, tmp_path):
+    machine(measurement=[{"fault": "p2p-slow", "pair": "0-1"}], training=[{"fault": "rank-hang", "rank": 1}])
+    seen = surroundings(tmp_path)
+
+    assert seen.measurement == ({"fault": "p2p-slow", "pair": "0-1"},)
+    assert seen.training == ({"fault": "rank-hang", "rank": 1},)
+
+
+def test_a_damaged_file_is_named(machine, tmp_path):
+    machine(shm_bytes="much")
+
+    with pytest.raises(ValueError, match=r"surroundings\.json: Expected `int`.*anew"):
+        surroundings(tmp_path)
+
+
+def test_folders_of_the_hardware_are_the_machines(machine, tmp_path):
+    host = machine()
+    (tmp_path / "root/dev").mkdir(exist_ok=True)
+    (tmp_path / "root/dev/nvidia0").touch()
+
+    assert "nvidia0" in host.list_names("/dev")
+    assert "null" not in host.list_names("/dev")
+    assert host.list_names("/dev/") == host.list_names("/dev")
+    assert host.list_names("/sys/kernel/slab") is None
+    assert "passwd" in host.list_names("/etc")

@@ -1,0 +1,57 @@
+"""What `gpucheck image` reads, as values: a whole CUDA image on a P100 host, to be broken by one field at a time."""
+
+from msgspec.structs import replace
+
+from gpucheck.checks._wheels import Wheel
+from gpucheck.images.probe import Library, Promise, SelfReport, Values
+from gpucheck.model import DriverState, NvmlFailure
+from tests.machines import LOADED, p100, reading
+
+GIB = 2**30
+PROMISE = Promise(
+    variant="torch-cu126",
+    framework="torch",
+    version="2.14.1",
+    build="cu126",
+    python="3.12",
+    base="ubuntu:24.04@sha256:0",
+    built_for="12.6",
+    cuda="12.6",
+    cudnn="9.10.2.21",
+    nccl="2.29.3",
+    driver_floor="525.60.13",
+    code=("sm_50", "sm_60", "sm_70"),
+)
+OWN = SelfReport(
+    device="open",
+    libraries={
+        "cuda": Library(paths=("/v/nvidia/cuda_runtime/lib/libcudart.so.12",), version="12.6"),
+        "cudnn": Library(paths=("/v/nvidia/cudnn/lib/libcudnn.so.9",), version="9.10.2"),
+        "nccl": Library(paths=("/v/nvidia/nccl/lib/libnccl.so.2",), version="2.29.3"),
+    },
+)
+ON_P100 = Values(
+    promise=PROMISE,
+    wheels=(Wheel(name="torch", version="2.14.1+cu126"),),
+    wheel_versions={},
+    own=OWN,
+    nvml=reading(p100(0), p100(1)),
+    driver=LOADED,
+    gpus_on_pci=2,
+    environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
+    libcuda=True,
+    shm_bytes=8 * GIB,
+    arch="x86_64",
+    container="docker",
+)
+NO_LIBRARY = NvmlFailure(call="nvmlInit", code=12, name="NVMLError_LibraryNotFound")
+# The image as `docker run` without --gpus starts it on the same host.
+WITHOUT_GPUS = replace(ON_P100, nvml=NO_LIBRARY, own=replace(OWN, device=None), libcuda=False, shm_bytes=64 * 2**20)
+ON_A_LAPTOP = replace(WITHOUT_GPUS, driver=DriverState(), gpus_on_pci=0)
+CPU = Promise(variant="torch-cpu", framework="torch", version="2.13.0", build="cpu", python="3.12", base="b")
+CPU_IMAGE = replace(
+    ON_A_LAPTOP,
+    promise=CPU,
+    wheels=(Wheel(name="torch", version="2.13.0+cpu"),),
+    own=SelfReport(),
+)

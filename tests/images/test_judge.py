@@ -1,0 +1,232 @@
+"""What an image says of itself: whole or changed, and who keeps the GPU from it."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gpucheck.images.judge import judge
+from gpucheck.images.page import served
+from gpucheck.images.probe import Library, SelfReport
+from gpucheck.images.versions import read_versions
+from gpucheck.model import EXIT_STATUS, DriverState, NvmlFailure, Verdict, worst
+from tests.images.inside import CPU, CPU_IMAGE, ON_A_LAPTOP, ON_P100, OWN, PROMISE, WITHOUT_GPUS
+from tests.machines import h100, p100, reading
+
+ROOT = Path(__file__).parents[2]
+
+
+def found(values, *, quick=False):
+    return list(judge(values, quick=quick))
+
+
+def the_one(values, verdict):
+    (finding,) = [f for f in found(values) if f.verdict is verdict]
+    return finding
+
+
+def status(values):
+    return EXIT_STATUS[worst(f.verdict for f in found(values))]
+
+
+def library(part, **changes):
+    return replace(
+        ON_P100, own=replace(OWN, libraries={**OWN.libraries, part: replace(OWN.libraries[part], **changes)})
+    )
+
+
+def test_a_whole_image_with_gpus_passes_everything():
+    assert {f.verdict for f in found(ON_P100)} == {Verdict.PASS}
+    assert status(ON_P100) == 0
+
+
+def test_a_cpu_image_passes_without_a_gpu():
+    assert status(CPU_IMAGE) == 0
+    assert any("CPU build" in f.why for f in found(CPU_IMAGE))
+
+
+def test_a_cpu_image_on_a_gpu_host_says_that_it_cannot_use_them():
+    finding = the_one(replace(ON_P100, promise=CPU, wheels=CPU_IMAGE.wheels, own=SelfReport()), Verdict.WARN)
+
+    assert "2 GPUs" in str(finding.seen)
+    assert "CUDA variant" in finding.fix
+
+
+@pytest.mark.parametrize("part", ["cuda", "cudnn", "nccl"])
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"version": "1.2.3"}, "another version"),
+        ({"error": "cannot open shared object file"}, "does not load"),
+        ({"paths": ("/a/x", "/b/x")}, "two copies"),
+    ],
+)
+def test_a_library_that_is_not_as_promised_fails(part, changes, words):
+    finding = the_one(library(part, **changes), Verdict.FAIL)
+
+    assert finding.cause == "library-mismatch"
+    assert words in finding.why
+
+
+def test_a_promised_library_that_is_missing_fails():
+    libraries = {part: library for part, library in OWN.libraries.items() if part != "nccl"}
+
+    assert "NCCL: not there" in str(the_one(replace(ON_P100, own=replace(OWN, libraries=libraries)), Verdict.FAIL).seen)
+
+
+def test_a_cuda_library_in_a_cpu_image_fails():
+    own = SelfReport(libraries={"cudnn": Library(paths=("/x",), version="9.1.0")})
+
+    assert the_one(replace(CPU_IMAGE, own=own), Verdict.FAIL).wanted == "no cuDNN"
+
+
+def test_a_self_report_that_died_is_not_known():
+    finding = the_one(replace(ON_P100, own=SelfReport(device="open", error="signal 11")), Verdict.UNKNOWN)
+
+    assert "signal 11" in str(finding.seen)
+
+
+@pytest.mark.parametrize("version", ["2.14.0+cu126", None])
+def test_another_framework_than_promised_fails(version):
+    wheels = tuple(replace(wheel, version=version) for wheel in ON_P100.wheels) if version else ()
+
+    assert "changed after" in the_one(replace(ON_P100, wheels=wheels), Verdict.FAIL).why
+
+
+@pytest.mark.parametrize(
+    ("values", "verdict", "cause", "words"),
+    [
+        (WITHOUT_GPUS, Verdict.UNKNOWN, None, "started without GPUs, or the toolkit is missing"),
+        (ON_A_LAPTOP, Verdict.UNKNOWN, None, "no NVIDIA GPU and no driver"),
+        (
+            replace(WITHOUT_GPUS, environment={"NVIDIA_VISIBLE_DEVICES": "void"}),
+            Verdict.UNKNOWN,
+            "leftover-environment",
+            "asks for none",
+        ),
+        (replace(WITHOUT_GPUS, own=OWN), Verdict.UNKNOWN, None, "not the driver's libraries"),
+        (replace(WITHOUT_GPUS, driver=DriverState()), Verdict.FAIL, "driver-not-loaded", "cannot bring one"),
+        (
+            replace(WITHOUT_GPUS, driver=DriverState(nouveau_loaded=True)),
+            Verdict.FAIL,
+            "nouveau-loaded",
+            "cannot bring one",
+        ),
+        (replace(WITHOUT_GPUS, own=replace(OWN, device="EPERM")), Verdict.FAIL, "gpu-lost", "since it started"),
+        (replace(ON_P100, own=replace(OWN, device="EPERM")), Verdict.FAIL, "gpu-lost", "since it started"),
+        (
+            replace(ON_P100, nvml=NvmlFailure(call="nvmlInit", code=18, name="LibRmVersionMismatch")),
+            Verdict.FAIL,
+            "driver-mismatch",
+            "not of the loaded kernel module's version",
+        ),
+        (
+            replace(ON_P100, nvml=NvmlFailure(call="nvmlInit", code=999, name="Unknown")),
+            Verdict.FAIL,
+            "wedged-driver",
+            "does not answer",
+        ),
+        (
+            replace(ON_P100, promise=replace(PROMISE, driver_floor="580.200.1")),
+            Verdict.FAIL,
+            "library-mismatch",
+            "older than",
+        ),
+        (
+            replace(ON_P100, environment={"CUDA_VISIBLE_DEVICES": ""}),
+            Verdict.WARN,
+            "leftover-environment",
+            "only the GPUs that",
+        ),
+        (replace(ON_P100, libcuda=False), Verdict.FAIL, None, "no CUDA driver"),
+        (replace(ON_P100, nvml=reading()), Verdict.UNKNOWN, None, "shows no GPU"),
+        (
+            replace(ON_P100, environment={"LD_LIBRARY_PATH": "/usr/local/cuda/lib64"}),
+            Verdict.WARN,
+            "leftover-environment",
+            "stand before",
+        ),
+    ],
+)
+def test_who_keeps_the_gpu_from_the_container_is_named(values, verdict, cause, words):
+    finding = the_one(values, verdict)
+
+    assert (finding.cause, words in finding.why) == (cause, True), finding.why
+    assert finding.fix
+
+
+def test_without_a_gpu_an_image_exits_3():
+    """The default 64 MiB of /dev/shm is no reason to exit otherwise: it is enough for what runs without GPUs."""
+    assert status(ON_A_LAPTOP) == 3
+
+
+def test_a_gpu_without_code_in_the_build_is_told_with_the_variant_that_has_it():
+    values = replace(ON_P100, promise=replace(PROMISE, code=("sm_75", "sm_80")), nvml=reading(p100(0)))
+
+    finding = the_one(values, Verdict.FAIL)
+
+    assert finding.cause == "arch-not-in-build"
+    assert finding.subject == "gpu:0000:03:00.0"
+    # The variant that the advice names is there, and serves the generation it is named for.
+    name = finding.fix.rpartition("Pascal: ")[2].rstrip(")")
+    assert "Pascal" in served(read_versions(ROOT).variant(name).filled.code)
+
+
+def test_ptx_of_the_newest_code_serves_a_newer_gpu():
+    code = ("sm_60", "compute_80")
+
+    assert status(replace(ON_P100, promise=replace(PROMISE, code=code), nvml=reading(h100(0)))) == 0
+
+
+@pytest.mark.parametrize(
+    ("shm", "gpus", "verdict"),
+    [
+        (None, 0, Verdict.WARN),
+        (1, 0, Verdict.WARN),
+        (64, 0, Verdict.SKIP),
+        (64, 1, Verdict.SKIP),
+        (64, 2, Verdict.WARN),
+        (1024, 2, Verdict.PASS),
+    ],
+)
+def test_shared_memory_counts_where_several_ranks_would_use_it(shm, gpus, verdict):
+    nvml = reading(*(p100(index) for index in range(gpus))) if gpus else ON_A_LAPTOP.nvml
+    finding = found(replace(ON_P100, nvml=nvml, shm_bytes=shm and shm * 2**20))[-1]
+
+    assert finding.verdict is verdict
+    if verdict is not Verdict.PASS:
+        assert "--shm-size" in finding.why + finding.fix
+
+
+def test_a_quick_look_is_about_gpus_and_shared_memory():
+    assert len(found(ON_P100, quick=True)) == 2
+
+
+@pytest.mark.parametrize(
+    ("told", "verdict"),
+    [
+        ({"version": "2.14.1+cu126", "cuda": "12.6", "cudnn": "9.10.2", "nccl": "2.29.3"}, Verdict.PASS),
+        ({"version": "2.14.1+cu126", "cuda": "12.6", "cudnn": "8.9.7", "nccl": "2.29.3"}, Verdict.FAIL),
+        ({"version": "2.14.1+cu126", "cuda": "12.6", "cudnn": None, "nccl": "2.29.3"}, Verdict.FAIL),
+        ({"error": "ImportError"}, Verdict.FAIL),
+    ],
+)
+def test_what_the_framework_says_of_itself_is_held_to_the_promise(told, verdict):
+    assert found(replace(ON_P100, full=told))[4].verdict is verdict
+
+
+def test_a_cudnn_of_another_major_than_tensorflow_was_built_with_fails():
+    """The defect that TensorFlow's published images had for months."""
+    promise = replace(PROMISE, framework="tensorflow", version="2.21.0", built_for="12.5", cuda="12.9")
+    wheels = tuple(replace(wheel, name="tensorflow", version="2.21.0") for wheel in ON_P100.wheels)
+    libraries = {**OWN.libraries, "cuda": replace(OWN.libraries["cuda"], version="12.9")}
+    values = replace(ON_P100, promise=promise, wheels=wheels, own=replace(OWN, libraries=libraries))
+    told = {"version": "2.21.0", "cuda": "12.5.1", "cudnn": "9", "nccl": None}
+
+    assert status(replace(values, full=told)) == 0
+    assert "cudnn 8" in str(the_one(replace(values, full={**told, "cudnn": "8"}), Verdict.FAIL).seen)
+
+
+def test_a_damaged_promise_is_not_known_and_outside_an_image_there_is_none():
+    assert "promise" in str(the_one(replace(ON_P100, promise="image.json: cut off"), Verdict.UNKNOWN).wanted)
+    assert the_one(replace(ON_P100, promise=None), Verdict.SKIP)

@@ -1,0 +1,119 @@
+"""CUDA libraries are asked for their own versions, without a GPU: here, stand-ins compiled on the spot."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from gpucheck.images import probe, selfreport
+
+SOURCES = {
+    "cuda_runtime/lib/libcudart.so.12": "int cudaRuntimeGetVersion(int *v) { *v = 12090; return 0; }",
+    "nccl/lib/libnccl.so.2": "int ncclGetVersion(int *v) { *v = 23203; return 0; }",
+    "cudnn/lib/libcudnn.so.9": "#include <stddef.h>\nsize_t cudnnGetVersion(void) { return 92800; }",
+}
+
+
+def compiled(folder, name, code):
+    target = folder / "nvidia" / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source = folder / "source.c"
+    source.write_text(code)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(target), str(source)], check=True)
+    return target
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site-packages")
+    for name, code in SOURCES.items():
+        compiled(folder, name, code)
+    return folder
+
+
+def test_each_library_answers_for_itself(libraries):
+    found = selfreport.report(libraries)
+
+    assert {part: row["version"] for part, row in found.items()} == {
+        "cuda": "12.9",
+        "cudnn": "9.28.0",
+        "nccl": "2.32.3",
+    }
+
+
+def test_a_second_copy_is_seen_and_a_link_is_none(libraries, tmp_path):
+    folder = tmp_path / "site-packages"
+    shutil.copytree(libraries, folder)
+    lib = folder / "nvidia/nccl/lib"
+    (lib / "libnccl.so").symlink_to("libnccl.so.2")
+    (lib / "libnccl.so.2.32").symlink_to("libnccl.so.2")
+    assert len(selfreport.copies(folder, "libnccl.so.")) == 1
+
+    shutil.copy(lib / "libnccl.so.2", folder / "nvidia/cudnn/lib/")
+
+    assert len(selfreport.copies(folder, "libnccl.so.")) == 2
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("int ncclGetVersion(int *v) { *v = 0; return 3; }", "returned 3"),
+        ("int other(void) { return 0; }", "ncclGetVersion"),
+    ],
+)
+def test_a_library_that_refuses_is_told_in_its_words(tmp_path, code, words):
+    compiled(tmp_path, "nccl/lib/libnccl.so.2", code)
+
+    assert words in str(selfreport.report(tmp_path)["nccl"]["error"])
+
+
+def test_an_unreadable_library_is_told(tmp_path):
+    target = tmp_path / "nvidia/nccl/lib/libnccl.so.2"
+    target.parent.mkdir(parents=True)
+    target.write_text("no library")
+
+    assert "error" in selfreport.report(tmp_path)["nccl"]
+
+
+@pytest.mark.parametrize(
+    ("part", "code", "words"),
+    [("cuda", 13020, "13.2"), ("cudnn", 92600, "9.26.0"), ("cudnn", 8907, "8.9.7"), ("nccl", 23007, "2.30.7")],
+)
+def test_version_codes_are_read_as_their_headers_write_them(part, code, words):
+    assert selfreport.in_words(part, code) == words
+
+
+def test_the_control_device_is_open_missing_or_refused(tmp_path):
+    assert selfreport.device_access(str(tmp_path / "none")) is None
+    assert selfreport.device_access("/dev/null") == "open"
+    # What a folder answers to open(O_RDWR), as root too.
+    assert selfreport.device_access(str(tmp_path)) == "EISDIR"
+
+
+def test_the_child_prints_one_json_object():
+    done = subprocess.run(
+        [sys.executable, "-m", "gpucheck.images.selfreport", "--quick"], check=True, capture_output=True, text=True
+    )
+
+    assert json.loads(done.stdout)["libraries"] == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "signal 11"),
+        ("raise SystemExit('no')", "exit status 1 no"),
+        ("import time; time.sleep(60)", "no answer in 1 s"),
+    ],
+)
+def test_a_child_that_dies_or_hangs_is_told_in_words(code, words):
+    assert probe._child([sys.executable, "-c", code], 1.0) == words
+
+
+def test_an_unreadable_answer_is_told(monkeypatch):
+    monkeypatch.setattr(probe, "_child", lambda *_: b"not json")
+
+    assert "unreadable" in (probe.ask_libraries(quick=True).error or "")
+    assert "unreadable" in probe.ask_framework("torch")["error"]

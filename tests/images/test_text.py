@@ -1,0 +1,117 @@
+"""Level 1: what the files say. No base without a digest, no root, no second place that states a version."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpucheck.images.versions import read_versions
+
+ROOT = Path(__file__).parents[2]
+VERSIONS = read_versions(ROOT)
+DOCKERFILES = sorted(ROOT / f"images/{row.framework}/Dockerfile" for row in VERSIONS.variants.values())
+FRAMEWORKS = sorted(set(DOCKERFILES))
+SCRIPTS = sorted((ROOT / "images/common").iterdir())
+
+
+def instructions(path):
+    """Lines of a Dockerfile without comments, continuations joined."""
+    text = re.sub(r"^\s*#.*\n", "", path.read_text(), flags=re.MULTILINE)
+    return [line for line in re.sub(r"\\\n", " ", text).splitlines() if line.strip()]
+
+
+@pytest.fixture(params=FRAMEWORKS, ids=lambda path: path.parent.name)
+def dockerfile(request):
+    return request.param
+
+
+def test_every_variant_has_its_frameworks_dockerfile():
+    assert {path.parent.name for path in FRAMEWORKS} == {row.framework for row in VERSIONS.variants.values()}
+    assert all(path.exists() for path in FRAMEWORKS)
+
+
+def test_the_base_is_pinned_by_digest_and_stated_once():
+    assert re.fullmatch(r"ubuntu:24\.04@sha256:[0-9a-f]{64}", VERSIONS.base.image or "")
+    digest = str(VERSIONS.base.digest)
+    places = subprocess.run(["git", "grep", "-l", digest], cwd=ROOT, check=False, capture_output=True, text=True)
+
+    assert places.stdout.split() in (["images/versions.yml"], [])
+
+
+def test_a_dockerfile_is_short_and_has_two_stages(dockerfile):
+    assert len(dockerfile.read_text().splitlines()) < 60
+    stages = [line for line in instructions(dockerfile) if line.startswith("FROM ")]
+    assert stages == ["FROM ${BASE} AS build", "FROM ${BASE} AS runtime"]
+
+
+def test_no_version_is_stated_outside_the_versions_file(dockerfile):
+    for line in instructions(dockerfile):
+        assert not re.search(r"\d+\.\d+", line), line
+
+
+def test_nothing_is_piped_into_a_shell_and_no_latest_is_taken(dockerfile):
+    for path in (dockerfile, *SCRIPTS):
+        text = path.read_text()
+        assert "latest" not in text
+        assert not re.search(r"(curl|wget)", text)
+        assert "LD_LIBRARY_PATH" not in text
+        assert "|| true" not in text
+
+
+def test_the_older_builder_understands_it(dockerfile):
+    text = dockerfile.read_text()
+
+    assert "--mount" not in text
+    assert "syntax=" not in text
+
+
+def test_it_runs_as_nobody_in_particular_below_tini(dockerfile):
+    lines = instructions(dockerfile)
+
+    assert [line for line in lines if line.startswith("USER ")] == ["USER 1000:1000"]
+    assert 'ENTRYPOINT ["tini", "--"]' in lines
+    assert not any(line.startswith("HEALTHCHECK") for line in lines)
+
+
+def test_what_reaches_the_build_is_no_environment_of_the_image(dockerfile):
+    """CA, wheels and index are arguments of stages, and of the runtime stage only the CA's address."""
+    lines = instructions(dockerfile)
+    runtime = lines[lines.index("FROM ${BASE} AS runtime") :]
+
+    assert not any(re.search(r"PIP_|WHEELS_URL", line) for line in runtime)
+    assert not any(re.search(r"CA_URL|PIP_INDEX", line) for line in lines if line.startswith("ENV "))
+
+
+def test_only_nvidias_two_variables_are_set(dockerfile):
+    (environment,) = [line for line in instructions(dockerfile) if line.startswith("ENV ") and "NVIDIA" in line]
+
+    assert "NVIDIA_VISIBLE_DEVICES=all" in environment
+    assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in environment
+    assert environment.count("NVIDIA") == 2
+
+
+def test_gpuchecks_own_layer_is_the_last(dockerfile):
+    assert instructions(dockerfile)[-1] == "COPY --from=build /layer/ /opt/venv/"
+
+
+def test_hadolint_has_nothing_to_say(dockerfile):
+    hadolint = Path(sys.executable).with_name("hadolint")
+    done = subprocess.run([hadolint, dockerfile], check=False, capture_output=True, text=True)
+
+    assert done.stdout + done.stderr == ""
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_a_script_parses_and_can_be_run(path):
+    assert path.stat().st_mode & 0o111
+    subprocess.run(["sh", "-n", path], check=True)
+    assert "set -eu" in path.read_text()
+
+
+def test_no_file_of_the_images_holds_a_secret():
+    words = re.compile(r"BEGIN [A-Z ]*PRIVATE KEY|password\s*=|://[^/\s]+:[^/\s]+@", re.IGNORECASE)
+    for path in (ROOT / "images").rglob("*"):
+        if path.is_file() and "lab" not in path.relative_to(ROOT / "images").parts:
+            assert not words.search(path.read_text(errors="replace")), path

@@ -1,0 +1,198 @@
+"""images/versions.yml and everything that follows from it: rows, tags, labels, locks, page."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from gpucheck.images.fill import fill, lock_path, out_of_step, read_lock, to_text
+from gpucheck.images.locks import constraints, requirements
+from gpucheck.images.page import PAGE, fill_page, served, table
+from gpucheck.images.versions import (
+    FILE,
+    VersionsError,
+    labels,
+    promise,
+    read_versions,
+    tag,
+    version_text,
+)
+
+ROOT = Path(__file__).parents[2]
+VERSIONS = read_versions(ROOT)
+NAMES = tuple(VERSIONS.variants)
+BUILD = {"gpucheck": "0.1.0", "fingerprint": "0123"}
+
+
+def test_the_file_is_what_the_resolver_and_the_locks_say():
+    """The one that fails when stack knowledge moves on: then run gpucheck image versions --update."""
+    assert out_of_step(VERSIONS, ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [({"version": "2.0.0"}, "version"), ({"driver_floor": "1.0"}, "driver_floor"), ({"cudnn": "9.0.0"}, "cudnn")],
+)
+def test_a_value_that_moved_is_named_with_both_sides(change, words):
+    row = VERSIONS.variants["torch-cu126"]
+    moved = replace(
+        VERSIONS, variants={**VERSIONS.variants, "torch-cu126": replace(row, filled=replace(row.filled, **change))}
+    )
+
+    (line,) = out_of_step(moved, ROOT)
+
+    assert line.startswith(f"torch-cu126: {words}: ")
+    assert str(next(iter(change.values()))) in line
+
+
+def test_filling_again_writes_the_same_text():
+    text = (ROOT / FILE).read_text()
+
+    assert to_text(fill(VERSIONS, ROOT), text) == text
+
+
+def test_a_gpu_that_no_table_knows_is_one_message():
+    row = VERSIONS.variants["torch-cu126"]
+    odd = replace(VERSIONS, variants={"torch-cu126": replace(row, wish=replace(row.wish, gpus=("P1000x",)))})
+
+    with pytest.raises(VersionsError, match="torch-cu126: GPU 'P1000x' is not known"):
+        fill(odd, ROOT)
+
+
+def test_a_wish_without_a_set_is_refused_with_what_to_try():
+    row = VERSIONS.variants["torch-cu126"]
+    impossible = replace(row, wish=replace(row.wish, version="2.15.0"))
+
+    with pytest.raises(VersionsError, match=r"no set exists: .* Try: "):
+        fill(replace(VERSIONS, variants={"torch-cu126": impossible}), ROOT)
+
+
+def test_p100_is_served_by_the_cu126_variant_and_by_tensorflow():
+    for name, expected in (("torch-cu126", True), ("tensorflow-cuda", True), ("torch-cu132", False)):
+        assert ("Pascal" in served(VERSIONS.variants[name].filled.code)) is expected
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_is_named_for_its_build_and_its_python_is_the_bases(name):
+    row = VERSIONS.variants[name]
+
+    assert name == f"{row.framework}-{row.filled.build}"
+    assert row.filled.python == VERSIONS.base.python
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_gpu_variant_states_everything_and_a_cpu_variant_no_cuda(name):
+    row = VERSIONS.variants[name]
+    stated = [getattr(row.filled, key) for key in ("cuda", "cudnn", "nccl", "driver_floor", "code")]
+
+    assert all(stated) if row.wish.gpus else not any(stated)
+    # torch.compile needs a compiler for GPU code; nothing in the others does.
+    assert bool(row.compiler) is (row.framework == "torch" and bool(row.wish.gpus))
+
+
+def test_the_cpu_torch_is_the_one_that_everything_else_is_tested_with():
+    pinned = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line.startswith("torch==")]
+
+    assert pinned == [f"torch=={VERSIONS.variants['torch-cpu'].filled.version}"]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if VERSIONS.variants[name].filled.locked])
+def test_a_lock_holds_the_row_and_what_gpucheck_needs(name):
+    row = VERSIONS.variants[name]
+    lock = read_lock(lock_path(ROOT, name))
+
+    assert lock[row.framework].partition("+")[0] == row.filled.version
+    assert {"click", "msgspec", "nvidia-ml-py", "packaging", "pyyaml", "rich"} <= lock.keys()
+    for constraint in row.filled.constraints:
+        library, _, version = constraint.partition("==")
+        assert lock[library] == version
+    text = lock_path(ROOT, name).read_text()
+    if row.filled.index == "pypi":
+        assert text.count("--hash=") >= len(lock)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if VERSIONS.variants[name].filled.locked])
+def test_a_lock_has_no_two_wheels_of_one_cuda_library(name):
+    """The cu12 and cu13 wheels of cuDNN and NCCL write the same files."""
+    lock = read_lock(lock_path(ROOT, name))
+
+    for library in ("cudnn", "nccl"):
+        assert sum(found.startswith(f"nvidia-{library}-") for found in lock) == bool(VERSIONS.variants[name].wish.gpus)
+
+
+def test_a_lock_that_is_not_exact_is_refused(tmp_path):
+    (tmp_path / "odd.txt").write_text("torch==2.0\nnumpy>=2\n")
+
+    with pytest.raises(VersionsError, match="'numpy>=2' is not exact"):
+        read_lock(tmp_path / "odd.txt")
+
+
+def test_a_lock_asks_for_the_build_and_leaves_the_framework_unconstrained():
+    cpu, cuda = VERSIONS.variants["torch-cpu"], VERSIONS.variants["tensorflow-cuda"]
+
+    assert requirements(cpu) == [f"torch=={cpu.filled.version}+cpu", "numpy"]
+    assert requirements(cuda)[0] == f"tensorflow[and-cuda]=={cuda.filled.version}"
+    assert not any(line.startswith("torch==") for line in constraints(ROOT, cpu))
+
+
+def test_an_unknown_variant_is_answered_with_the_near_one():
+    with pytest.raises(LookupError, match=r"'torch-cpus'.*torch-cpu'"):
+        VERSIONS.variant("torch-cpus")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("variants: [", "while parsing"), ("schema: gpucheck.images/1\n", "base"), ("schema: other/9\n", "schema")],
+)
+def test_a_damaged_file_is_one_message(tmp_path, text, words):
+    (tmp_path / "images").mkdir()
+    (tmp_path / FILE).write_text(text)
+
+    with pytest.raises(VersionsError, match=words):
+        read_versions(tmp_path)
+
+
+def test_a_tag_names_version_build_and_python_and_never_latest():
+    tags = [tag(row, VERSIONS.base, stand_in=False) for row in VERSIONS.variants.values()]
+
+    assert len(set(tags)) == len(tags)
+    for row, name in zip(VERSIONS.variants.values(), tags, strict=True):
+        assert row.filled.version in name
+        assert name.endswith("-py312")
+        assert "latest" not in name
+        assert tag(row, VERSIONS.stand_in, stand_in=True).endswith("-py311-debian12")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_labels_and_promise_say_what_the_row_says(name):
+    row = VERSIONS.variants[name]
+    found = labels(name, row, VERSIONS.base, stand_in=False, build=BUILD)
+
+    assert found["gpucheck.images"] == name
+    assert found["org.opencontainers.image.base.digest"].startswith("sha256:")
+    assert found["org.opencontainers.image.version"] == f"{version_text(row)}+gpucheck.0.1.0"
+    for key in ("cuda", "cudnn", "nccl", "driver_floor"):
+        assert found.get(f"gpucheck.images.{key.replace('_', '-')}") == getattr(row.filled, key)
+    assert promise(name, row, VERSIONS.base, stand_in=False)["cuda"] == row.filled.cuda
+
+
+def test_a_stand_in_base_is_in_the_labels():
+    row = VERSIONS.variants["torch-cpu"]
+
+    assert (
+        labels("torch-cpu", row, VERSIONS.stand_in, stand_in=True, build=BUILD)["gpucheck.images.stand-in-base"]
+        == "true"
+    )
+    assert "gpucheck.images.stand-in-base" not in labels("torch-cpu", row, VERSIONS.base, stand_in=False, build=BUILD)
+
+
+def test_the_pages_table_is_made_from_the_file():
+    page = (ROOT / PAGE).read_text()
+
+    assert fill_page(page, VERSIONS) == page
+    assert table(VERSIONS).count("\n") == len(NAMES) + 2
+
+
+def test_a_page_without_its_marks_is_refused():
+    with pytest.raises(ValueError, match="Put them around the table"):
+        fill_page("# Images\n", VERSIONS)

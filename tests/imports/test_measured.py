@@ -1,0 +1,184 @@
+"""Measurements of other tools are read as printed, and damaged ones are refused with one clear line."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucheck.imports import ImportProblem, all_kinds, read_measured
+from gpucheck.model.observations import Import
+
+FOLDER = Path(__file__).parent.parent / "data" / "bandwidth"
+PASTES = {path.name: path.read_text(encoding="utf-8") for path in sorted(FOLDER.iterdir())}
+P2P, NVB, NVB_JSON = PASTES["p2p-bandwidth-latency.txt"], PASTES["nvbandwidth.txt"], PASTES["nvbandwidth.json"]
+NCCL, NCCL_JSON = PASTES["nccl-tests.txt"], PASTES["nccl-tests.json"]
+
+
+def test_every_paste_is_recognised_by_one_kind_only():
+    for name, text in PASTES.items():
+        assert sum(kind.recognise(text) for kind in all_kinds()) == 1, name
+
+
+def test_p2p_bandwidth_latency_test_is_read_in_full():
+    found = read_measured(P2P)
+    assert found.measured.staged_uni_gb_s
+    assert found.measured.p2p_bidir_gb_s
+    assert found.measured.staged_bidir_gb_s
+    assert found.measured.p2p_latency_us
+    assert found.measured.staged_latency_us
+
+    assert [gpu.model for gpu in found.gpus] == ["NVIDIA A10"] * 3
+    assert [gpu.bus_id for gpu in found.gpus] == ["0000:01:00.0", "0000:17:00.0", "0000:a1:00.0"]
+    assert found.p2p_access == ((None, True, True), (True, None, True), (True, True, None))
+    assert found.measured.p2p_uni_gb_s == ((None, 9.90, 9.91), (9.92, None, 9.93), (10.01, 10.02, None))
+    assert found.measured.staged_uni_gb_s[0] == (None, 20.10, 22.16)
+    assert found.measured.p2p_bidir_gb_s[2] == (19.55, 19.56, None)
+    assert found.measured.staged_bidir_gb_s[0] == (None, 21.12, 30.53)
+    assert found.measured.p2p_latency_us[0] == (None, 2.31, 1.85)
+    assert found.measured.staged_latency_us[1] == (11.09, None, 19.16)
+
+
+def test_of_writes_and_reads_the_writes_count():
+    assert read_measured(P2P).measured.method.direction == "write"
+
+
+def test_refused_peers_are_read():
+    found = read_measured(P2P.replace("Device=0 CAN Access Peer Device=1", "Device=0 CANNOT Access Peer Device=1"))
+
+    assert found.p2p_access
+    assert found.p2p_access[0] == (None, False, True)
+    assert found.p2p_access[1] == (True, None, True)
+
+
+def test_nvbandwidth_is_read_with_copy_engines_and_writes_first():
+    found = read_measured(NVB)
+
+    assert [gpu.bus_id for gpu in found.gpus] == ["0000:18:00.0", "0000:2a:00.0"]
+    # GPU(row) <- GPU(column): the row is the destination.
+    assert found.measured.p2p_uni_gb_s == ((None, 396.40), (396.10, None))
+    assert found.measured.p2p_bidir_gb_s == ((None, 782.60), (782.80, None))
+    assert found.measured.p2p_latency_us
+    assert found.measured.p2p_latency_us[0][1] == pytest.approx(0.7512)
+    assert [(row.gpu, row.h2d_gb_s, row.d2h_gb_s) for row in found.measured.host_device] == [
+        (0, 55.40, 55.10),
+        (1, 55.38, 55.12),
+    ]
+    assert (found.measured.method.engine, found.measured.method.direction) == ("ce", "write")
+
+
+def test_nvbandwidth_without_its_running_lines_is_told_by_its_headings():
+    lines = [line for line in NVB.splitlines() if not line.startswith("Running")]
+    found = read_measured("\n".join(line for line in lines if "CPU(row) <->" not in line))
+
+    assert found.measured.p2p_uni_gb_s == ((None, 396.40), (396.10, None))
+
+
+def test_nvbandwidth_json_says_the_same_as_its_text():
+    text, found = read_measured(NVB), read_measured(NVB_JSON)
+
+    assert found.measured.p2p_uni_gb_s == text.measured.p2p_uni_gb_s
+    assert found.measured.p2p_bidir_gb_s == text.measured.p2p_bidir_gb_s
+    assert [row.h2d_gb_s for row in found.measured.host_device] == [55.4, 55.38]
+
+
+def test_nccl_tests_give_their_largest_message_transport_and_leftovers():
+    found = read_measured(NCCL)
+    (row,) = found.measured.collectives
+
+    assert (row.op, row.ranks, row.bytes, row.busbw_gb_s, row.wrong) == ("all_reduce", 4, 1 << 30, 12.68, 0)
+    assert row.transport == "SHM/direct"
+    assert found.environment == {"NCCL_P2P_DISABLE": "1"}
+    assert [gpu.bus_id for gpu in found.gpus][:2] == ["0000:16:00.0", "0000:27:00.0"]
+
+
+def test_nccl_tests_json_leaks_no_other_environment():
+    found = read_measured(NCCL_JSON)
+    (row,) = found.measured.collectives
+
+    assert (row.op, row.ranks, row.bytes, row.busbw_gb_s, row.wrong) == ("all_reduce", 2, 2 << 30, 352.6, 0)
+    assert found.environment == {"NCCL_ALGO": "Tree"}
+
+
+def test_wrong_elements_of_any_size_are_counted():
+    found = read_measured(NCCL.replace("12.59      0", "12.59      7"))
+
+    assert found.measured.collectives[0].wrong == 7
+
+
+def test_the_error_column_of_old_versions_is_a_difference_and_no_count():
+    old = NCCL.replace("#wrong", " error").replace("12.66      0", "12.66  5e-07")
+
+    assert read_measured(old).measured.collectives[0].wrong is None
+
+
+def test_a_copied_page_without_hashes_is_read():
+    assert read_measured(NCCL.replace("#  ", "   ")).measured.collectives[0].ranks == 4
+
+
+def test_ranks_of_two_hosts_are_no_one_machine():
+    found = read_measured(NCCL.replace("gpu59 device  3", "gpu60 device  3"))
+
+    assert found.gpus == ()
+    assert found.measured.collectives[0].ranks == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "input is empty"),
+        ("hello", "no measurements in the input"),
+        (P2P.replace("(GB/s)", "(GiB/s)"), "GiB/s"),
+        (P2P.replace("22.16", "nan"), "is no bandwidth or time"),
+        (P2P.replace("22.16", "-3"), "is no bandwidth or time"),
+        (P2P.replace("  22.16", ""), "cells in the row"),
+        (P2P[: P2P.index("     2  22.18")], "cut short"),
+        (P2P[: P2P.index("   D\\D     0      1")], "cut short"),
+        (NVB[: NVB.index(" 1    390.20")], "cut short"),
+        (NVB.replace("(GB/s)", "(GiB/s)"), "GiB/s"),
+        (NVB_JSON[:400], "damaged JSON"),
+        (NVB_JSON.replace('"396.1"', '"nan"'), "is no bandwidth or time"),
+        (NVB_JSON.replace('["396.4", "N/A"]', '["396.4"]'), "rows of different lengths"),
+        (NCCL_JSON[:-40], "damaged JSON"),
+        (NCCL_JSON.replace("352.6", '"nan"'), "is no bandwidth or time"),
+        (NCCL[: NCCL.index("   134217728")], "no row with a bus bandwidth"),
+    ],
+    ids=lambda value: repr(value)[-30:],
+)
+def test_damaged_input_is_one_clear_line(text, words):
+    with pytest.raises(ImportProblem) as problem:
+        read_measured(text)
+
+    assert words in str(problem.value)
+    assert "\n" not in str(problem.value)
+    assert len(str(problem.value)) < 400
+
+
+@settings(max_examples=60)
+@given(
+    name=st.sampled_from(sorted(PASTES)),
+    at=st.floats(0, 1),
+    cut=st.integers(0, 200),
+    put=st.one_of(
+        st.binary(max_size=40), st.sampled_from([b"9" * 400, b"1e309", b"\t\t", b"{", b"[[", b"\x00", b"GPU(row)"])
+    ),
+)
+def test_any_damage_is_read_or_refused(name, at, cut, put):
+    """Cut anywhere, filled with anything: an import or an ImportProblem, nothing else."""
+    data = PASTES[name].encode()
+    start = int(at * len(data))
+    try:
+        found = read_measured(data[:start] + put + data[start + cut :])
+    except ImportProblem:
+        return
+    assert isinstance(found, Import)
+
+
+@settings(max_examples=40)
+@given(st.binary(max_size=400))
+def test_any_bytes_are_refused_or_read(data):
+    try:
+        found = read_measured(data)
+    except ImportProblem:
+        return
+    assert isinstance(found, Import)

@@ -1,0 +1,306 @@
+"""NCCL's topology XML reads to the machine that it describes, and says where it cannot tell."""
+
+import re
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucheck.imports import ImportProblem, read, recognise
+from gpucheck.imports._nccl_tree import cpu_list
+from gpucheck.model import Verdict
+from gpucheck.topology import with_expectations
+from tests.imports import nccl
+from tests.imports.nccl import cpu, gpu, hgx, mesh, pci, system
+
+BOMB = '<!DOCTYPE lolz [<!ENTITY a "lol"><!ENTITY b "&a;&a;&a;">]><system version="1"><cpu numaid="&b;"/></system>'
+OUTSIDE = '<!DOCTYPE system SYSTEM "file:///etc/passwd"><system version="1"><cpu numaid="0"/></system>'
+PLAIN_PAIR = cpu(0, gpu("0000:3b:00.0", 0), gpu("0000:3c:00.0", 1))
+
+
+def read_or_none(text):
+    """The topology, or None for input that is refused as it should be."""
+    try:
+        return read(text)
+    except ImportProblem as problem:
+        return None if "\n" not in str(problem) and len(str(problem)) < 600 else pytest.fail(str(problem))
+
+
+def basis_of(text):
+    """Of the first pair."""
+    answer = with_expectations(read(text)).pairs[0].expected
+    return answer.basis if answer else ""
+
+
+def test_an_nvswitch_machine():
+    topology = read(hgx())
+
+    assert topology.source == "nccl-xml"
+    assert {pair.cls for pair in topology.pairs} == {"NV18"}
+    assert [gpu.numa_node for gpu in topology.gpus] == [0] * 4 + [1] * 4
+    assert [gpu.cpu_affinity for gpu in topology.gpus] == ["0-15"] * 4 + ["32-47"] * 4
+    assert {gpu.compute_capability for gpu in topology.gpus} == {"9.0"}
+    assert topology.findings == ()
+
+
+def test_network_cards_have_their_class_to_gpus_and_to_each_other():
+    nics = read(hgx()).nics
+
+    assert [nic.name for nic in nics] == [f"mlx5_{n}" for n in range(8)]
+    assert nics[0].classes == ("PIX", "NODE", "NODE", "NODE", "SYS", "SYS", "SYS", "SYS")
+    assert nics[5].peers == ("SYS", "SYS", "SYS", "SYS", "NODE", "X", "NODE", "NODE")
+
+
+def test_a_mesh_of_direct_links():
+    topology = read(mesh())
+
+    assert topology.matrix[0] == ("X", "NV1", "NV1", "NV2", "NV2", "SYS", "SYS", "SYS")
+    assert topology.wiring is not None
+    assert {(b.a, b.b): b.links for b in topology.wiring.nvlinks} == {
+        (f"GPU{a}", f"GPU{b}"): links for (a, b), links in nccl.MESH.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("inside", "cls"),
+    [
+        ([pci("0000:01:00.0", nccl.SWITCH, gpu("0000:3b:00.0", 0), gpu("0000:3c:00.0", 1))], "PIX"),
+        (
+            [
+                pci(
+                    "0000:01:00.0",
+                    nccl.SWITCH,
+                    pci("0000:02:00.0", nccl.SWITCH, gpu("0000:3b:00.0", 0)),
+                    gpu("0000:3c:00.0", 1),
+                )
+            ],
+            "PXB",
+        ),
+        ([gpu("0000:3b:00.0", 0), gpu("0000:3c:00.0", 1)], "NODE"),
+    ],
+)
+def test_the_class_is_how_far_up_the_common_switch_is(inside, cls):
+    assert read(system(cpu(0, *inside))).pairs[0].cls == cls
+
+
+def test_gpus_of_two_numa_nodes_are_sys():
+    text = system(cpu(0, gpu("0000:3b:00.0", 0)), cpu(1, gpu("0000:9b:00.0", 1)))
+
+    assert read(text).pairs[0].cls == "SYS"
+
+
+def test_what_the_file_cannot_tell_is_said():
+    """Host bridges are not in it, so NODE may be PHB; in two PCI domains it cannot be."""
+    vague = read(system(PLAIN_PAIR)).findings
+    certain = read(system(cpu(0, gpu("0001:00:00.0", 0), gpu("0002:00:00.0", 1)))).findings
+
+    assert [(f.verdict, f.seen) for f in vague] == [(Verdict.SKIP, "1 pairs are NODE that may be PHB")]
+    assert certain == ()
+
+
+def test_a_vendors_file_without_gpu_elements():
+    """As clouds publish them: functions by class, speeds in the kernel's older words, upper-case ids."""
+    functions = (
+        f'<pci busid="000{n}:00:00.0" class="{kind}" link_speed="16 GT/s" link_width="16"/>'
+        for n, kind in ((1, "0x030200"), (2, "0x030200"), (3, "0x020700"), ("A", "0x030200"))
+    )
+    bridge = '<pci busid="ffff:ff:01.0" class="0x060400" link_speed="16 GT/s" link_width="16">'
+    text = system(
+        '<cpu numaid="0" affinity="0000ffff" arch="x86_64" vendor="AuthenticAMD" familyid="23" modelid="49">'
+        f"{bridge}{''.join(functions)}</pci></cpu>"
+    )
+    topology = read(text)
+
+    assert [gpu.pci_bus_id for gpu in topology.gpus] == ["0001:00:00.0", "0002:00:00.0", "000a:00:00.0"]
+    assert topology.nics[0].classes == ("PIX", "PIX", "PIX")
+    assert basis_of(text) == "PCIe Gen4 x16 31.5 GB/s x 0.86 same switch"
+
+
+def test_switches_that_hide_their_address_join_all():
+    """Blackwell machines name every NVLink's far end ffffffff:ff:ff.0."""
+    links = [("fffffff:ff:ff.0", 18, nccl.TO_SWITCH)]
+    text = system(cpu(0, gpu("0008:01:00.0", 0, links, 100), gpu("0009:01:00.0", 1, links, 100)))
+
+    assert read(text).pairs[0].cls == "NV18"
+    assert basis_of(text) == "18 NVLinks of generation 5 x 50 GB/s x 0.83 copy engine"
+
+
+def test_hosts_fused_into_one_file():
+    """A rack's NVLink domain: the same bus ids and indexes on every host, ranks tell the GPUs apart."""
+    links = [("fffffff:ff:ff.0", 18, nccl.TO_SWITCH)]
+    hosts = (cpu(0, gpu("0008:01:00.0", 0, links, 100, rank), host=f"0x{rank}") for rank in range(3))
+    topology = read(system(*hosts))
+
+    assert [gpu.index for gpu in topology.gpus] == [0, 1, 2]
+    assert {pair.cls for pair in topology.pairs} == {"NV18"}
+    assert topology.wiring is None
+
+
+def test_gpus_come_in_nvml_order_whatever_the_order_of_the_file():
+    topology = read(system(cpu(0, gpu("0000:9b:00.0", 1), gpu("0000:3b:00.0", 0))))
+
+    assert [gpu.pci_bus_id for gpu in topology.gpus] == ["0000:3b:00.0", "0000:9b:00.0"]
+
+
+def test_a_gpu_with_fewer_links_than_the_others_is_a_warning():
+    full, short = [("ffffffff:ff:ff.0", 18, nccl.TO_SWITCH)], [("ffffffff:ff:ff.0", 17, nccl.TO_SWITCH)]
+    topology = read(system(cpu(0, gpu("0001:00:00.0", 0, full), gpu("0002:00:00.0", 1, short))))
+
+    assert topology.pairs[0].cls == "NV17"
+    assert [(f.verdict, f.subject, f.seen, f.wanted) for f in topology.findings] == [
+        (Verdict.WARN, "gpu:0002:00:00.0", 17, 18)
+    ]
+
+
+def test_a_gpu_without_any_link_beside_linked_ones_is_a_warning():
+    """NCCL accepts it silently and loses its rings."""
+    full = [("ffffffff:ff:ff.0", 18, nccl.TO_SWITCH)]
+    gpus = (gpu(f"000{n}:00:00.0", n, full if n < 2 else ()) for n in range(3))
+    topology = read(system(cpu(0, *gpus)))
+
+    assert [(f.verdict, f.subject, f.seen) for f in topology.findings] == [(Verdict.WARN, "gpu:0002:00:00.0", 0)]
+
+
+def test_ends_of_a_direct_link_that_differ_are_a_warning():
+    ids = "0001:00:00.0", "0002:00:00.0"
+    text = system(cpu(0, gpu(ids[0], 0, [(ids[1], 2, nccl.TO_GPU)]), gpu(ids[1], 1, [(ids[0], 1, nccl.TO_GPU)])))
+    (finding,) = read(text).findings
+
+    assert (finding.subject, finding.seen, finding.wanted) == (f"pair:{ids[0]}-{ids[1]}", 1, 2)
+
+
+def test_the_cpu_of_the_file_counts():
+    """NCCL writes AMD's family 25 as 175."""
+    amd = system(cpu(0, gpu("0001:00:00.0", 0), kind=nccl.MILAN), cpu(1, gpu("0002:00:00.0", 1), kind=nccl.MILAN))
+
+    assert "amd-zen3, 24 GB/s" in basis_of(amd)
+    assert "x 0.68" in basis_of(system(PLAIN_PAIR))
+
+
+def test_a_link_that_the_file_does_not_tell_expects_nothing():
+    blind = system(cpu(0, *(re.sub(r'link_width="16"', 'link_width="0"', gpu(f"000{n}:00:00.0", n)) for n in (1, 2))))
+    topology = with_expectations(read(blind))
+
+    assert topology.pairs[0].expected is None
+    assert topology.findings[-1].verdict is Verdict.SKIP
+
+
+def test_a_socket_interface_below_every_cpu_is_one_card():
+    lone = '<nic><net name="eth0" dev="0" speed="10000" port="0" guid="0x0" gdr="0"/></nic>'
+    topology = read(system(cpu(0, gpu("0001:00:00.0", 0), lone), cpu(1, gpu("0002:00:00.0", 1), lone)))
+
+    assert [nic.name for nic in topology.nics] == ["eth0"]
+
+
+def test_a_dump_in_the_middle_of_a_log():
+    text = "root@node:~# cat topo.xml\n" + hgx() + "\nroot@node:~# exit\nGPU0 GPU1\n"
+
+    assert len(read(text).gpus) == 8
+
+
+@pytest.mark.parametrize(
+    ("mask", "answer"),
+    [
+        ("ffff", "0-15"),
+        ("000000ff,00000000,000000ff", "0-7,64-71"),
+        ("00000005", "0,2"),
+        ("1,ffffffff", "0-32"),
+        ("0", None),
+        ("", None),
+        ("0-15", None),
+        ("0xff", None),
+        (",".join(["ffffffff"] * 2000), None),
+    ],
+)
+def test_masks_become_cpu_lists(mask, answer):
+    assert cpu_list(mask) == answer
+
+
+@given(st.sets(st.integers(0, 300), min_size=1))
+def test_every_cpu_of_a_mask_is_in_its_list(cpus):
+    words = [sum(1 << (c % 32) for c in cpus if c // 32 == w) for w in range(max(cpus) // 32, -1, -1)]
+    told = cpu_list(",".join(f"{word:08x}" for word in words))
+    ranges = [[int(end) for end in part.split("-")] for part in (told or "").split(",")]
+
+    assert {c for first, *last in ranges for c in range(first, (last or [first])[0] + 1)} == cpus
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (BOMB, "declares a document type"),
+        (OUTSIDE, "declares a document type"),
+        (hgx()[:-400], "cut short"),
+        (system(cpu(0)), "no GPU in this NCCL topology XML"),
+        (system("<pci>" * 200 + "</pci>" * 200), "nested more than"),
+        (system(cpu(0, '<pci a="' + "x" * 9999 + '"/>')), "longer than"),
+        (system('<cpu numaid="&undefined;"/>'), "undefined entity"),
+        ('<graphs version="1"><graph id="0" pattern="4"/></graphs>', "NCCL_GRAPH_DUMP_FILE"),
+        ('<root><system version="1"><cpu/></system></root>', "no GPU"),
+    ],
+)
+def test_what_is_no_topology_is_refused_in_one_line_with_the_next_step(text, words):
+    with pytest.raises(ImportProblem) as problem:
+        read(text)
+
+    message = str(problem.value)
+    assert words in message
+    assert "\n" not in message
+    assert "NCCL_TOPO_DUMP_FILE" in message
+
+
+def test_the_line_of_the_damage_is_that_of_the_file():
+    with pytest.raises(ImportProblem, match="line 4"):
+        read("a log\n\n" + '<system version="1">\n<cpu numaid=0></cpu></system>')
+
+
+def test_oddities_are_told_and_left_out():
+    text = system(cpu(0, gpu("0001:00:00.0", 0), pci("nonsense", nccl.GPU)), '<gpu dev="9"/>')
+    findings = read(text).findings
+
+    assert [f.verdict for f in findings] == [Verdict.WARN, Verdict.WARN]
+    assert "nonsense" in str(findings[0].seen)
+
+
+@pytest.mark.parametrize(
+    "noise",
+    [
+        '<system version="1"><cpu numaid="0">' + "<pci/>" * (1 << 20),
+        '<system version="1"><cpu numaid="0">' + "<nic><net/></nic>" * 49_000 + "</cpu></system>",
+        '<system version="1"><cpu numaid="0"' + ' a="b"' * (1 << 20),
+        '<system version="1">' + "x" * (10 << 20),
+        "<system " * (1 << 20),
+        '<system version="1"><cpu numaid="0">' + gpu("0001:00:00.0", 0) * 9_000 + "</cpu></system>",
+    ],
+    ids=lambda noise: noise[20:60],
+)
+def test_ten_megabytes_take_little_memory(noise):
+    tracemalloc.start()
+    topology = read_or_none(noise)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert topology is None or len(topology.gpus) == 1, "the same GPU thousands of times is one GPU"
+    assert peak < 64 << 20
+
+
+@settings(max_examples=200)
+@given(st.randoms(use_true_random=False), st.sampled_from([hgx(4), mesh()]))
+def test_damaged_files_end_in_a_topology_or_a_clear_line(rng, text):
+    characters = list(text)
+    for _ in range(rng.randint(1, 8)):
+        start = rng.randrange(len(characters))
+        end = start + rng.randint(0, 30)
+        characters[start:end] = rng.choice([[], ["<pci>"], ['"'], characters[start:end] * 2, ["&"], ["0"], ["ff"]])
+    topology = read_or_none("".join(characters))
+
+    assert topology is None or len(topology.matrix) == len(topology.gpus) > 0
+
+
+def test_the_kind_is_recognised():
+    kind, _ = recognise(hgx())
+
+    assert kind is not None
+    assert kind.name == "nccl-xml"
+    assert recognise("hello")[0] is None

@@ -1,0 +1,125 @@
+"""docs/integrations: the scripts are run against simulated machines, the cluster's own commands are played."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = ROOT / "docs" / "integrations"
+SCRIPTS = [path for path in sorted(PAGES.rglob("*")) if path.is_file() and path.read_text().startswith("#!/bin/sh")]
+WELL, WARNING, BROKEN, NOTHING = (
+    "--simulate p100-pcie-x2",
+    "--simulate p100-pcie-x2 --fault persistence-off",
+    "--simulate p100-pcie-x2 --fault pcie-width:gpu=1,width=8",
+    "--simulate no-gpu",
+)
+OURS = "State=IDLE+DRAIN Reason=GPUCHECK CRITICAL - nvlink"
+THEIRS = "State=IDLE+DRAIN Reason=broken fan"
+IDLE = "State=IDLE"
+
+
+@pytest.fixture
+def place(tmp_path):
+    """Commands: gpucheck is ours on a simulated machine; scontrol answers $NODE and notes what it is told."""
+    tools = {
+        "gpucheck": f'#!/bin/sh\nexec {sys.executable} -m gpucheck "$@" $MACHINE\n',
+        "scontrol": '#!/bin/sh\ncase $1 in show) echo "$NODE" ;; *) echo "$@" >>"$NOTES" ;; esac\n',
+    }
+    for name, text in tools.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    return tmp_path
+
+
+def run(place, script, machine, node=IDLE):
+    environment = {
+        **os.environ,
+        "PATH": f"{place}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "MACHINE": machine,
+        "NODE": f"NodeName=n1 {node}",
+        "NOTES": str(place / "notes"),
+        "SLURMD_NODENAME": "n1",
+    }
+    done = subprocess.run([PAGES / script], env=environment, capture_output=True, text=True, check=False)
+    notes = place / "notes"
+    return done, notes.read_text() if notes.exists() else ""
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_the_scripts_are_clean_posix_shell(script):
+    assert os.access(script, os.X_OK)
+    assert subprocess.run(["sh", "-n", script], check=False).returncode == 0
+    done = subprocess.run(
+        [Path(sys.executable).parent / "shellcheck", script], capture_output=True, text=True, check=False
+    )
+
+    assert done.stdout == ""
+
+
+def test_there_are_scripts():
+    assert {path.name for path in SCRIPTS} == {"gpucheck-health", "gpucheck-prolog", "gpucheck-npd"}
+
+
+def test_a_broken_node_is_drained_with_the_finding_as_the_reason(place):
+    done, notes = run(place, "slurm/gpucheck-health", BROKEN)
+
+    assert done.returncode == 0
+    assert notes.startswith("update NodeName=n1 State=DRAIN Reason=GPUCHECK CRITICAL - SIMULATED pcie-link gpu:0000:")
+    assert "|" not in notes
+
+
+@pytest.mark.parametrize(
+    ("machine", "node", "told"),
+    [
+        (WELL, OURS, "update NodeName=n1 State=RESUME\n"),
+        (WELL, THEIRS, ""),
+        (WELL, IDLE, ""),
+        (WARNING, IDLE, ""),
+        (BROKEN, THEIRS, ""),
+    ],
+)
+def test_only_our_own_drain_is_taken_back_and_no_other_is_touched(place, machine, node, told):
+    """A warning drains nothing, and an administrator's reason is never overwritten."""
+    done, notes = run(place, "slurm/gpucheck-health", machine, node)
+
+    assert (done.returncode, notes) == (0, told)
+
+
+def test_what_could_not_be_looked_at_is_said_and_changes_nothing(place):
+    done, notes = run(place, "slurm/gpucheck-health", NOTHING, OURS)
+
+    assert (done.returncode, notes) == (0, "")
+    assert "not judged (status 3): GPUCHECK UNKNOWN" in done.stderr
+
+
+@pytest.mark.parametrize(("machine", "status"), [(WELL, 0), (BROKEN, 1), (NOTHING, 0)])
+def test_the_prolog_refuses_a_broken_node_only(place, machine, status):
+    done, _ = run(place, "slurm/gpucheck-prolog", machine)
+
+    assert done.returncode == status
+    assert done.stdout == ""
+    assert "GPUCHECK" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("machine", "status", "state"),
+    [(WELL, 0, "OK"), (WARNING, 0, "WARNING"), (BROKEN, 1, "CRITICAL"), (NOTHING, 2, "UNKNOWN")],
+)
+def test_the_problem_detector_gets_its_own_statuses_and_one_line(place, machine, status, state):
+    done, _ = run(place, "kubernetes/gpucheck-npd", machine)
+
+    assert done.returncode == status
+    assert done.stdout.startswith(f"GPUCHECK {state} - ")
+    assert done.stdout.count("\n") == 1
+    assert "|" not in done.stdout
+
+
+def test_without_gpucheck_the_problem_detector_is_told_so(place):
+    (place / "gpucheck").write_text("#!/bin/sh\nexit 127\n")
+    done, _ = run(place, "kubernetes/gpucheck-npd", WELL)
+
+    assert (done.returncode, done.stdout) == (2, "gpucheck gave no answer (status 127)\n")

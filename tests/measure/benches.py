@@ -1,0 +1,128 @@
+"""Machines to measure without a child process: hand-made readings, the simulated engine, and one that asks it here."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from gpucheck.measure.child import answer, open_engine
+from gpucheck.measure.engine import CopyEngine
+from gpucheck.measure.facts import Facts
+from gpucheck.measure.judge import judge
+from gpucheck.measure.judge_bandwidth import repeat
+from gpucheck.measure.paths import paths, ports_to_host
+from gpucheck.measure.plan import Depth, Machine, Wish, buffer_bytes, plan
+from gpucheck.measure.results import Results
+from gpucheck.measure.runner import run
+from gpucheck.measure.selection import device
+from gpucheck.measure.simulated import SimulatedEngine
+from gpucheck.measure.simulated_machine import MeasurementFault, describe
+from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
+from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink, Verdict, worst
+from gpucheck.topology import build
+from tests.machines import h100, on_bus, p100, reading
+
+
+class Here:
+    """gpucheck.measure.runner.Asked with the engine in this process. asked: every step, in order."""
+
+    def __init__(self, engine: CopyEngine, setup: Setup) -> None:
+        self.engine = engine
+        self.opened = open_engine(engine, setup)
+        self.asked: list[Step] = []
+
+    def ask(self, step: Step) -> Answer | Failure:
+        self.asked.append(step)
+        return answer(self.engine, step)
+
+
+class Bench:
+    """A simulated machine that can be measured again and again."""
+
+    def __init__(self, gpus: Sequence[Gpu], ancestor: str = "PIX", pci: tuple[PciDevice, ...] | None = None) -> None:
+        self.gpus = tuple(gpus)
+        self.reading: NvmlReading = reading(*self.gpus, ancestor=ancestor)
+        if pci is not None:
+            self.reading = replace(self.reading, ancestors=())  # the PCI tree alone says how they are connected
+        self.pci = on_bus(*self.gpus) if pci is None else pci
+        topology = build(self.reading, self.pci, simulated=True)
+        self.machine = Machine(
+            devices=tuple(device(gpu) for gpu in self.gpus),
+            between=paths(self.gpus, self.pci, topology),
+            to_host=ports_to_host(self.gpus, self.pci),
+        )
+
+    def setup(self, *faults: MeasurementFault) -> Setup:
+        return Setup(
+            engine="simulated",
+            devices=self.machine.devices,
+            buffer_bytes=buffer_bytes(self.machine, Wish()),
+            parent_pid=0,
+            simulated=describe(self.reading, self.pci, self.gpus, faults),
+        )
+
+    def wish(self, depth: Depth = "default") -> Wish:
+        return Wish(
+            depth=depth,
+            methods=("ce-write", "ce-read", "sm-write", "staged"),
+            buffer_bytes=buffer_bytes(self.machine, Wish()),
+        )
+
+    def measure(
+        self, *faults: MeasurementFault, depth: Depth = "default", only: str | None = None
+    ) -> tuple[Results, Here]:
+        here = Here(SimulatedEngine(), self.setup(*faults))
+        assert isinstance(here.opened, Opened)
+        results = Results(devices=self.machine.devices, opened=here.opened)
+        wish = self.wish(depth)
+        run(
+            [step for step in plan(self.machine, wish) if only in (None, step.purpose)],
+            here,
+            results,
+            machine=self.machine,
+            wish=wish,
+            low=lambda r: repeat(r, self.machine),
+        )
+        return results, here
+
+    def speed(self, *faults: MeasurementFault) -> Verdict:
+        """The verdict on one direction, without the other steps of a run."""
+        results, _ = self.measure(*faults, only="one direction")
+        findings = judge(results, self.machine, Facts(before=self.reading, during=(self.reading,)))
+        return worst(f.verdict for f in findings if f.check in ("p2p-bandwidth", "p2p-against-staged"))
+
+    def findings(self, *faults: MeasurementFault, depth: Depth = "default", **facts) -> tuple[Finding, ...]:
+        results, _ = self.measure(*faults, depth=depth)
+        return judge(results, self.machine, Facts(before=self.reading, during=(self.reading,), **facts))
+
+
+TWO_PCIE = Bench([p100(0), p100(1)])
+EIGHT_NVSWITCH = Bench([h100(index) for index in range(8)], ancestor="SYS")
+
+
+def gen4(index: int) -> Gpu:
+    """A card in a slot of its own, four to a socket."""
+    link = PcieLink(generation=4, width=16, max_generation=4, max_width=16, device_max_generation=4)
+    return replace(p100(index), pci_bus_id=f"0000:{index + 1}1:00.0", pcie=link)
+
+
+def eight_pcie() -> Bench:
+    gpus = [gen4(index) for index in range(8)]
+    pci = tuple(
+        replace(device, numa_node=place // 4, root=f"pci0000:{place}0", path=(f"0000:{place}0:01.0",))
+        for place, device in enumerate(on_bus(*gpus))
+    )
+    return Bench(gpus, pci=pci)
+
+
+EIGHT_PCIE = eight_pcie()
+
+
+def fault(name: str, a: int = 0, b: int = 1, **values) -> MeasurementFault:
+    return MeasurementFault(fault=name, a=a, b=b, **values)
+
+
+def by_check(findings: Sequence[Finding]) -> dict[str, list[Finding]]:
+    answer_: dict[str, list[Finding]] = {}
+    for finding in findings:
+        answer_.setdefault(finding.check, []).append(finding)
+    return answer_

@@ -1,0 +1,203 @@
+"""Definitions, NCCL's log, judgement, and real ranks over gloo: on one host, and on two by torchrun."""
+
+import json
+import socket
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucheck.measure.collectives.definitions import ALL, bus_factor, elements
+from gpucheck.measure.collectives.judge import Expectation, judge
+from gpucheck.measure.collectives.launch import Ended, Nodes, launch, rank_environment
+from gpucheck.measure.collectives.nccl_log import Taken, parse
+from gpucheck.measure.collectives.values import Folder, RankError, RankSpec
+from gpucheck.model import Verdict
+from gpucheck.model.collectives import CollectiveResult
+from tests.measure.benches import by_check
+
+pytestmark = pytest.mark.slow
+
+GPUCHECK = [sys.executable, "-m", "gpucheck", "collectives"]
+LOG = """\
+node07:101:120 [0] NCCL INFO NCCL version 2.27.3+cuda12.9
+node07:101:120 [0] NCCL INFO NVLS multicast support is available on dev 0
+node07:101:120 [0] NCCL INFO Channel 00/24 : 0 1 2 3
+node07:101:120 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read
+node07:101:120 [0] NCCL INFO Channel 01/0 : 0[0] -> 1[1] via P2P/CUMEM/read
+node07:102:121 [1] NCCL INFO Channel 00 : 1[1b000] -> 2[2b000] via P2P/direct pointer
+node07:102:121 [1] NCCL INFO Channel 00 : 2[2] -> 3[3] via SHM/direct/direct
+node07:102:121 [1] NCCL INFO Channel 00/0 : 3[3] -> 0[0] [send] via NET/Socket/0
+node07:101:120 [0] NCCL INFO AllReduce: 1073741824 Bytes -> Algo NVLS proto SIMPLE channel{Lo..Hi}={0..23}
+node07:101:120 [0] NCCL INFO AllReduce: 8192 Bytes -> Algo 1 proto 0 time 12.3
+node07:102:121 [1] graph/paths.cc:700 NCCL WARN P2P is disabled between NVLINK connected GPUs 0 and 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "factor"),
+    [
+        ("all_reduce", 2, 1.0),
+        ("all_reduce", 8, 1.75),
+        ("all_gather", 2, 0.5),
+        ("reduce_scatter", 8, 0.875),
+        ("all_to_all", 4, 0.75),
+        ("broadcast", 8, 1.0),
+        ("send_recv", 8, 1.0),
+    ],
+)
+def test_bus_bandwidth_is_that_of_nccl_tests(name, ranks, factor):
+    assert bus_factor(name, ranks) == factor
+
+
+def test_an_unknown_collective_is_named():
+    with pytest.raises(LookupError, match="all_redcue"):
+        bus_factor("all_redcue", 2)
+
+
+@given(size=st.integers(1, 1 << 40), ranks=st.integers(2, 1024))
+def test_buffers_divide_among_the_ranks(size, ranks):
+    count = elements(size, ranks)
+
+    assert count >= ranks
+    assert count % ranks == 0
+    assert count * 4 <= max(size, ranks * 4)
+
+
+def test_the_log_tells_transports_algorithms_and_warnings():
+    taken = parse(LOG)
+
+    assert taken.version == "2.27.3"
+    assert taken.transports == {"P2P/CUMEM": 2, "P2P/direct": 1, "SHM": 1, "NET/Socket": 1}
+    assert taken.algorithms == {"AllReduce": ("NVLS", "RING")}
+    assert taken.pairs["2-3"] == "SHM"
+    assert taken.warnings == ("P2P is disabled between NVLINK connected GPUs 0 and 1",)
+
+
+def test_a_multicast_line_alone_is_no_nvls():
+    assert parse("NCCL INFO NVLS multicast support is available on dev 0").algorithms == {}
+
+
+@given(st.text(max_size=300))
+def test_no_log_breaks_the_parser(text):
+    parse(text)
+    parse("NCCL INFO Channel 00/0 : " + text + " via P2P/" + text)
+
+
+def result(operation="all_reduce", variant="as is", **values):
+    return CollectiveResult(operation=operation, size_bytes=1 << 30, variant=variant, **values)
+
+
+FINISHED = Ended(reason="finished", seconds=1.0, ranks=8)
+H100_RING = Expectation(nvlink=True, ring_gb_s=382.5, basis="18 NVLinks", granted=True)
+
+
+@pytest.mark.parametrize(("busbw", "verdict"), [(367.0, Verdict.PASS), (300.0, Verdict.WARN), (200.0, Verdict.FAIL)])
+def test_a_ring_is_judged_by_its_links(busbw, verdict):
+    """Eight H100 reach 367 GB/s around a ring by published measurements."""
+    (finding,) = by_check(judge({"as is": FINISHED}, [result(busbw_gb_s=busbw)], H100_RING))["collectives-bandwidth"]
+
+    assert finding.verdict is verdict
+
+
+def test_nvls_above_the_link_rate_is_shown_and_the_ring_is_judged():
+    results = [result(busbw_gb_s=480.0), result(busbw_gb_s=367.0, variant="ring")]
+    (finding,) = by_check(judge({"as is": FINISHED}, results, H100_RING))["collectives-bandwidth"]
+
+    assert (finding.verdict, finding.seen) == (Verdict.PASS, 367.0)
+    assert any("480.0 GB/s" in line for line in finding.evidence)
+
+
+def test_wrong_sums_are_corruption_however_fast():
+    (finding,) = by_check(judge({"as is": FINISHED}, [result(busbw_gb_s=400.0, checked=7, wrong=3)], H100_RING))[
+        "collectives-results"
+    ]
+
+    assert (finding.verdict, finding.cause) == (Verdict.FAIL, "data-corruption")
+
+
+def test_nothing_checked_is_unknown():
+    assert by_check(judge({"as is": FINISHED}, [], H100_RING))["collectives-results"][0].verdict is Verdict.UNKNOWN
+
+
+def test_a_hang_says_where_every_rank_was():
+    stuck = Ended(
+        reason="deadline", seconds=60.0, ranks=2, where={0: "all_reduce of 8 bytes, round 2 of 7", 1: "rendezvous"}
+    )
+    (finding,) = by_check(judge({"as is": stuck}, [], H100_RING))["collectives"]
+
+    assert "rank 0: all_reduce of 8 bytes, round 2 of 7; rank 1: rendezvous" in str(finding.seen)
+
+
+def test_a_missing_torch_is_a_skip():
+    ended = Ended(
+        reason="failed",
+        seconds=1.0,
+        ranks=2,
+        errors={0: RankError(type="ModuleNotFoundError", message="x", missing="torch")},
+    )
+
+    assert by_check(judge({"as is": ended}, [], H100_RING))["collectives"][0].verdict is Verdict.SKIP
+
+
+def test_shared_memory_beside_granted_peer_access_is_nccls_own_choice():
+    ended = Ended(reason="finished", seconds=1.0, ranks=2, taken=Taken(transports={"SHM": 4}))
+
+    assert by_check(judge({"as is": ended}, [], H100_RING))["collectives-transport"][0].cause == "nccl-policy"
+
+
+def test_leftovers_are_kept_from_the_ranks_and_told(tmp_path):
+    caller = {"PATH": "/bin", "NCCL_P2P_DISABLE": "1", "NCCL_SOCKET_IFNAME": "ens1", "RANK": "3"}
+    one, removed = rank_environment(caller, Folder(tmp_path), single=True)
+    several, _ = rank_environment(caller, Folder(tmp_path), single=False)
+
+    assert removed == ("NCCL_P2P_DISABLE=1", "NCCL_SOCKET_IFNAME=ens1")
+    assert (one["NCCL_SOCKET_IFNAME"], several["NCCL_SOCKET_IFNAME"]) == ("lo", "ens1")
+    assert "RANK" not in one
+
+
+def test_two_cpu_ranks_run_every_collective_exactly():
+    done = subprocess.run([*GPUCHECK, "--sizes", "4K", "--format", "json"], capture_output=True, text=True, timeout=300)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert (report["schema"], report["backend"], report["ranks"]) == ("gpucheck.collectives/1", "gloo", 2)
+    assert [(r["operation"], r["wrong"], r["checked"]) for r in report["results"]] == [(name, 0, 7) for name in ALL]
+    assert all(r["busbw_gb_s"] > 0 for r in report["results"])
+
+
+def test_two_hosts_meet_through_torchrun():
+    """Two launches with their own node rank, over loopback addresses: what two hosts do over the network."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [*GPUCHECK, "--sizes", "4K", "--only", "all_reduce", "--ranks", "1", "--format", "json"]
+    hosts = [
+        subprocess.Popen(
+            [*command, "--nodes", "2", "--node-rank", str(number), "--master", f"127.0.0.1:{port}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in (0, 1)
+    ]
+    answers = [host.communicate(timeout=300) for host in hosts]
+
+    assert [host.returncode for host in hosts] == [0, 0], answers
+    reports = [json.loads(out) for out, _ in answers]
+    assert [(r["ranks"], r["nodes"], r["verdict"]) for r in reports] == [(2, 2, "pass")] * 2
+    assert reports[0]["results"] == reports[1]["results"]
+
+
+def test_ranks_that_never_meet_end_at_the_deadline():
+    """Only one of two hosts comes: nobody is waited for longer than was said."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    spec = RankSpec(backend="gloo", operations=("all_reduce",), sizes=(4096,), timeout_s=60.0)
+    ended = launch(spec, 1, 2.0, Nodes(count=2, rank=0, address="127.0.0.1", port=port))
+
+    assert ended.reason == "deadline"
+    assert ended.where == {0: "start"}

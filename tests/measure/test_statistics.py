@@ -1,0 +1,34 @@
+"""Medians, spreads, and when there are enough samples."""
+
+import pytest
+
+from gpucheck.measure.statistics import MAX_REPEATS, adaptive, repeats_for, spread
+
+
+def test_spread_is_median_and_median_deviation():
+    found = spread([1.0, 2.0, 3.0, 4.0, 100.0])
+
+    assert (found.median, found.mad, found.least, found.greatest, found.samples) == (3.0, 1.0, 1.0, 100.0, 5)
+
+
+@pytest.mark.parametrize("samples", [[], [0.0, 1.0], [1.0, -1.0]])
+def test_a_time_that_cannot_be_is_refused(samples):
+    with pytest.raises(ValueError, match=r"no sample|events were not"):
+        spread(samples)
+
+
+def test_a_sample_lasts_long_enough_and_fits_the_queue():
+    assert repeats_for(0.001) == 13
+    assert repeats_for(0.1) == 1
+    assert repeats_for(1e-9) == MAX_REPEATS
+
+
+def test_steady_flows_stop_at_the_least():
+    assert [len(column) for column in adaptive(lambda: (1.0, 2.0), 7, 21)] == [7, 7]
+
+
+def test_one_unsteady_flow_keeps_all_sampling_to_the_most():
+    """Its partner's samples stay comparable: they ran together."""
+    times = iter([1.0, 1.5, 2.0] * 20)
+
+    assert [len(column) for column in adaptive(lambda: (1.0, next(times)), 7, 21)] == [21, 21]

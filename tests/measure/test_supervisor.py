@@ -1,0 +1,122 @@
+"""Whatever the measuring child does, the answer is a value, in time, and no process is left behind."""
+
+import os
+import sys
+
+import pytest
+from msgspec.structs import replace
+
+from gpucheck.measure.plan import plan
+from gpucheck.measure.results import Results
+from gpucheck.measure.runner import run
+from gpucheck.measure.supervisor import Supervised
+from gpucheck.measure.values import Answer, Failure, Flow, Opened, Step
+from tests.measure.benches import TWO_PCIE, fault
+
+STEP = Step(operation="bandwidth", purpose="one direction", flows=(Flow(src=0, dst=1),), size=1 << 20)
+OPENED = '{"type":"opened","buffer_bytes":1,"methods":["ce-write"],"clock":"none"}'
+HELLO = f"""
+import os, sys, time
+fd = int(sys.argv[1])
+sys.stdin.readline()
+os.write(fd, b'{OPENED}\\n')
+sys.stdin.readline()
+"""
+
+
+def setup(*faults):
+    return replace(TWO_PCIE.setup(*faults), parent_pid=os.getpid())
+
+
+def saying(code):
+    return (sys.executable, "-c", HELLO + code)
+
+
+def pid_of(child):
+    assert child._child is not None
+    return child._child.process.pid
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123 - a zombie is gone as well
+        return stat.read().rpartition(")")[2].split()[0] != "Z"
+
+
+def test_a_child_answers_step_after_step():
+    with Supervised(setup(), 10.0) as child:
+        opened = child.open()
+        answers = [child.ask(STEP) for _ in range(3)]
+
+    assert isinstance(opened, Opened)
+    assert all(isinstance(answer, Answer) for answer in answers)
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        ("time.sleep(60)", "stuck", "no answer within 0.5 s"),
+        ("os.kill(os.getpid(), 11)", "died", "killed by SIGSEGV"),
+        ("sys.exit('device lost')", "died", "exit status 1; it said: device lost"),
+        ("os.write(fd, b'\\x00\\xff garbage\\n')", "garbage", "cannot be read"),
+        ('os.write(fd, b\'{"type":"opened"}\\n\')', "garbage", "cannot be read"),
+        ("os.write(fd, b'x' * 8000000)", "garbage", "cannot be read"),
+        ("sys.stderr.write('z' * 5000000); os.close(fd); time.sleep(60)", "died", "exit status None"),
+    ],
+)
+def test_a_broken_child_is_a_failure_that_names_the_step(code, kind, words):
+    with Supervised(setup(), 0.5, saying(code)) as child:
+        assert isinstance(child.open(), Opened)
+        pid = pid_of(child)
+        answer = child.ask(STEP)
+
+    assert isinstance(answer, Failure)
+    assert (answer.kind, answer.purpose, answer.flows) == (kind, "one direction", STEP.flows)
+    assert words in answer.detail
+    assert not alive(pid)
+
+
+def test_a_program_that_does_not_exist_is_a_failure():
+    with Supervised(setup(), 1.0, ("/nonexistent/python",)) as child:
+        answer = child.open()
+
+    assert isinstance(answer, Failure)
+    assert answer.kind == "not-started"
+
+
+def test_a_stuck_copy_is_given_up_named_and_never_asked_for_again():
+    """The first copy of the pair costs its deadline, all its later ones cost nothing."""
+    results = Results(devices=TWO_PCIE.machine.devices)
+    wish = TWO_PCIE.wish("quick")
+    with Supervised(setup(fault("p2p-stuck")), 0.6) as child:
+        assert isinstance(child.open(), Opened)
+        run(plan(TWO_PCIE.machine, wish), child, results, machine=TWO_PCIE.machine, wish=wish, low=lambda _: ())
+
+    (failure,) = results.failures
+    assert (failure.kind, failure.purpose, failure.flows) == ("stuck", "integrity", (Flow(src=0, dst=1),))
+    assert results.broken == {frozenset((0, 1))}
+
+
+def test_an_error_leaves_no_child_for_the_next_step():
+    """A CUDA context may be spoilt by an error: every later copy would fail for the first one's reason."""
+    with Supervised(setup(fault("p2p-error")), 10.0) as child:
+        child.open()
+        first = pid_of(child)
+        refused = child.ask(STEP)
+        staged = child.ask(replace(STEP, flows=(Flow(src=0, dst=1, method="staged"),)))
+
+        assert isinstance(refused, Failure)
+        assert refused.kind == "refused"
+        assert isinstance(staged, Answer)
+        assert pid_of(child) != first
+
+
+def test_leaving_ends_the_child():
+    with Supervised(setup(), 10.0) as child:
+        child.open()
+        pid = pid_of(child)
+
+    assert not alive(pid)

@@ -1,0 +1,154 @@
+"""Whatever machine.txt holds, and however it changes: the library answers, or refuses, and never guesses or dies."""
+
+import ctypes
+import threading
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from gpucheck import simulator
+
+SUCCESS, NOT_SUPPORTED, UNKNOWN = 0, 3, 999
+HEAD = "profile = made-up\ngpu.count = 1\ngpu.0.name = Any\n"
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory, cache):
+    """A machine directory of our own and the initialised library that answers from it."""
+    folder = tmp_path_factory.mktemp("table")
+    patch = pytest.MonkeyPatch()
+    patch.setenv("XDG_CACHE_HOME", str(cache))
+    patch.setenv("GPUCHECK_SIMULATOR", str(folder))
+    profile = simulator.load("p100-pcie-x2")
+    simulator.write_machine(profile, folder, driver=profile.driver.state())
+    library = ctypes.CDLL(str(simulator.build_library(folder / "lib", profile.driver.version)))
+    assert library.nvmlInit_v2() == SUCCESS
+    yield folder, library
+    library.nvmlShutdown()
+    patch.undo()
+
+
+def put(folder, content):
+    """As a writer does: a new file in the old one's place."""
+    (folder / "new").write_bytes(content if isinstance(content, bytes) else content.encode())
+    (folder / "new").replace(folder / "machine.txt")
+
+
+def name_of(library, index=0):
+    """(return code, name) of a GPU."""
+    device, buffer = ctypes.c_void_p(), ctypes.create_string_buffer(96)
+    library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device))
+    return library.nvmlDeviceGetName(device, buffer, 96), buffer.value
+
+
+def power(library):
+    device, value = ctypes.c_void_p(), ctypes.c_uint(77)
+    library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
+    return library.nvmlDeviceGetPowerUsage(device, ctypes.byref(value)), value.value
+
+
+@given(st.binary(max_size=400))
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_rubbish_leaves_the_old_answers_or_gives_valid_ones(machine, rubbish):
+    """A table that can be used begins with a line of what is known; behind it may stand anything."""
+    folder, library = machine
+    put(folder, HEAD)
+    assert name_of(library) == (SUCCESS, b"Any")
+    put(folder, rubbish)
+    code, _ = name_of(library)
+    assert code in (SUCCESS, 2, NOT_SUPPORTED, UNKNOWN)
+    put(folder, HEAD.encode() + rubbish)
+    code, _ = name_of(library)
+    assert isinstance(code, int)
+
+
+@pytest.mark.parametrize(
+    ("value", "answer"),
+    [
+        ("12", (SUCCESS, 12)),
+        ("0x1a", (SUCCESS, 26)),
+        ("!15", (15, 77)),
+        ("many", (UNKNOWN, 77)),
+        ("", (UNKNOWN, 77)),
+        ("4+nan/s", (SUCCESS, 4)),
+        ("4+1e300/s", (SUCCESS, 4)),
+        ("4+-5/s", (SUCCESS, 4)),
+        ("99999999999999999999999", (SUCCESS, 0xFFFFFFFF)),
+    ],
+)
+def test_values(machine, value, answer):
+    folder, library = machine
+    put(folder, f"{HEAD}gpu.0.power.usage_mw = {value}\n")
+
+    assert power(library) == answer
+
+
+def test_value_under_load_holds_only_then(machine, monkeypatch):
+    folder, library = machine
+    put(folder, f"{HEAD}gpu.0.power.usage_mw = 1\ngpu.0.power.usage_mw.load = 9\n")
+    assert power(library) == (SUCCESS, 1)
+    monkeypatch.setenv("GPUCHECK_SIMULATOR_LOAD", "1")
+    assert power(library) == (SUCCESS, 9)
+    monkeypatch.setenv("GPUCHECK_SIMULATOR_LOAD", "")
+    assert power(library) == (SUCCESS, 1)
+
+
+@pytest.mark.parametrize("damage", ["", "# being written\n", "gpu.0.name = Other", "no table at all\n"])
+def test_file_without_a_machine_in_it_changes_nothing(machine, damage):
+    """Emptied to be written anew, or half written: what was true still is."""
+    folder, library = machine
+    put(folder, HEAD)
+    assert name_of(library) == (SUCCESS, b"Any")
+    put(folder, damage)
+    assert name_of(library) == (SUCCESS, b"Any")
+    (folder / "machine.txt").unlink()
+    assert name_of(library) == (SUCCESS, b"Any")
+    (folder / "machine.txt").mkdir()
+    assert name_of(library) == (SUCCESS, b"Any")
+    (folder / "machine.txt").rmdir()
+
+
+def test_same_size_in_the_same_second_is_another_file(machine):
+    folder, library = machine
+    for name in (b"Aaa", b"Bbb", b"Aaa"):
+        put(folder, HEAD.replace("Any", name.decode()))
+        assert name_of(library) == (SUCCESS, name)
+
+
+def test_more_gpus_than_there_is_room_for_are_none(machine):
+    folder, library = machine
+    count = ctypes.c_uint()
+    for said, told in (("72", 72), ("128", 128), ("129", 0), ("-1", 0), ("x", 0)):
+        put(folder, HEAD.replace("count = 1", f"count = {said}"))
+        assert library.nvmlDeviceGetCount_v2(ctypes.byref(count)) == SUCCESS
+        assert count.value == told
+
+
+def test_one_call_never_mixes_two_machines(machine):
+    """Total, reserved and used come from one table, whichever it was."""
+    folder, library = machine
+    tables = [
+        f"{HEAD}gpu.0.memory.total = {n}00\ngpu.0.memory.reserved = {n}0\ngpu.0.memory.used = {n}\n" for n in (1, 2)
+    ]
+    put(folder, tables[0])
+    device, memory = ctypes.c_void_p(), (ctypes.c_ulonglong * 5)()
+    assert library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device)) == SUCCESS
+    stop = threading.Event()
+
+    def switch():
+        while not stop.is_set():
+            for table in tables:
+                put(folder, table)
+
+    thread = threading.Thread(target=switch)
+    thread.start()
+    seen = set()
+    for _ in range(3000):
+        memory[0] = 0x02000028
+        assert library.nvmlDeviceGetMemoryInfo_v2(device, memory) == SUCCESS
+        seen.add(tuple(memory[1:]))
+    stop.set()
+    thread.join()
+
+    assert seen <= {(100, 10, 89, 1), (200, 20, 178, 2)}

@@ -1,0 +1,141 @@
+"""The fault matrix: every fault on several machines is found, named and placed; no healthy machine raises a voice.
+
+The expectations are data/fault_matrix.yml. The two figures stand at the end of the test run.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpucheck import run, simulator
+from gpucheck.host.live import LiveHost
+from gpucheck.model import Finding, Verdict
+from gpucheck.run import _train
+from gpucheck.simulator.faults import all_faults
+from gpucheck.simulator.machine import Machine, build
+from tests.conftest import Figures
+
+ROWS: list[dict[str, Any]] = yaml.safe_load(
+    (Path(__file__).parent / "data" / "fault_matrix.yml").read_text(encoding="utf-8")
+)
+PROFILES = sorted(path.stem for path in (Path(simulator.__file__).parent / "profiles").glob("*.yml"))
+LOUD = (Verdict.WARN, Verdict.FAIL)
+QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
+MEASURED = run.select(run.all_steps(), level="standard", only=("p2p",), skip=("quick",))
+pytestmark = pytest.mark.slow
+
+CELLS = [pytest.param(row, name, id=f"{row['fault']}-{name}") for row in ROWS for name in row["profiles"]]
+
+
+def of_kind(kind):
+    return [cell for cell in CELLS if cell.values[0].get("steps", "quick") == kind]
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One NVML library for all machines: it reads whichever the environment names."""
+    folder = tmp_path_factory.mktemp("library")
+    before = dict(os.environ)
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    try:
+        return simulator.activate("p100-pcie-x2") / "lib"
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@pytest.fixture
+def machine(library, tmp_path, monkeypatch):
+    """Make a machine with faults and put it under this process."""
+
+    def machine(name, *faults):
+        profile = simulator.load(name)
+        directory = tmp_path / "machine"
+        simulator.write_machine(profile, directory, driver=profile.driver.state(), faults=faults, software=True)
+        (directory / "lib").symlink_to(library)
+        monkeypatch.setenv("GPUCHECK_SIMULATOR", str(directory))
+        return directory
+
+    return machine
+
+
+def look(directory: Path, steps: tuple[run.Step, ...], *, child: bool = False) -> tuple[Finding, ...]:
+    host = LiveHost(isolated=child, deadline_s=2.0, machine=directory)
+    return run.verify(host, steps).findings
+
+
+def subjects(words: str, machine: Machine) -> set[str]:
+    """What a row calls a subject, as the findings name it."""
+    kind, _, which = words.partition(":")
+    ids = [gpu.function.bus_id for gpu in machine.gpus]
+    if kind == "every-gpu":
+        return {f"gpu:{bus_id}" for bus_id in ids}
+    if kind == "gpu":
+        return {f"gpu:{ids[int(which)]}"}
+    if kind == "port":
+        return {f"link:{machine.gpus[int(which)].function.parent}"}
+    if kind == "root":
+        return {f"link:{machine.chain(ids[int(which)])[0].bus_id}"}
+    if kind == "switch":
+        switches = [function for function in machine.functions.values() if function.kind == "nvswitch"]
+        return {f"link:{switches[int(which)].bus_id}"}
+    if kind == "pair":
+        a, b = (ids[int(number)] for number in which.split("-"))
+        return {f"pair:{a}-{b}"}
+    return {words}
+
+
+def judge(row: dict[str, Any], name: str, findings: tuple[Finding, ...]) -> None:
+    """The finding that must be there about every subject, and nothing loud that is not on the row."""
+    wanted = subjects(row["subject"], build(simulator.load(name), simulator.load(name).driver.state()))
+    told = {(f.subject, f.verdict.value, f.cause) for f in findings if f.check == row["check"]}
+    assert {(subject, row["verdict"], row["cause"]) for subject in wanted} <= told, sorted(map(str, told))
+
+    allowed = {(row["check"], row["cause"]), *row.get("also", {}).items()}
+    strange = [f for f in findings if f.verdict in LOUD and (f.check, f.cause) not in allowed]
+    assert not strange, [(f.check, f.verdict.value, f.subject, f.cause, f.seen) for f in strange]
+
+
+def test_every_fault_has_its_row_on_at_least_three_machines():
+    tried: dict[str, set[str]] = {fault.name: set() for fault in all_faults()}
+    for row in ROWS:
+        tried[row["fault"].partition(":")[0]] |= set(row["profiles"])
+
+    assert not [name for name, profiles in tried.items() if len(profiles) < 3]
+    assert {name for row in ROWS for name in row["profiles"]} <= set(PROFILES)
+
+
+@pytest.mark.parametrize(("row", "name"), of_kind("quick"))
+def test_a_fault_is_found_by_the_right_check_and_by_no_other(row, name, machine, figures: Figures):
+    findings = look(machine(name, row["fault"]), QUICK, child=row.get("ask") == "child")
+    with figures.fault():
+        judge(row, name, findings)
+
+
+@pytest.mark.parametrize(("row", "name"), of_kind("measured"))
+def test_a_fault_that_only_copies_show_is_found_by_measuring(row, name, machine, figures: Figures):
+    findings = look(machine(name, row["fault"]), MEASURED)
+    with figures.fault():
+        judge(row, name, findings)
+
+
+@pytest.mark.parametrize(("row", "name"), of_kind("trained"))
+def test_a_fault_of_training_reaches_the_ranks_and_alarms_no_check(row, name, machine):
+    """What the ranks make of it is held by tests/train, with real training; it is not counted here."""
+    findings = look(machine(name, row["fault"]), QUICK)
+    fault = _train.simulated_fault()
+
+    assert fault is not None
+    assert fault.kind == row["in_ranks"]
+    assert not [(f.check, f.subject, f.cause, f.seen) for f in findings if f.verdict in LOUD]
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_healthy_machine_raises_no_voice(name, machine, figures: Figures):
+    findings = look(machine(name), QUICK)
+    with figures.healthy():
+        assert not [(f.check, f.subject, f.cause, f.seen) for f in findings if f.verdict in LOUD]
+        assert name == "no-gpu" or not [f.check for f in findings if f.verdict is Verdict.UNKNOWN]

@@ -1,0 +1,142 @@
+"""Advice that can be followed: the best GPUs for a job, where to run them, and what is uneven about a machine."""
+
+from itertools import combinations
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucheck import imports
+from gpucheck.topology import with_advice, with_expectations
+from gpucheck.topology.groups import best_group, nearness
+from tests.imports import nccl
+from tests.imports.corpus import by_id
+from tests.machines import GEN5_X16
+from tests.topology.servers import narrowed, topology
+from tests.topology.strategies import pasted
+
+MESH = with_expectations(imports.read(nccl.mesh()))
+
+
+def slowest(made, members):
+    """Of a set of positions, by nearness."""
+    return min((nearness(made.matrix[a][b]) for a, b in combinations(members, 2)), default=0)
+
+
+@settings(max_examples=60)
+@given(pasted(), st.integers(1, 6))
+def test_up_to_sixteen_gpus_no_set_has_a_faster_slowest_pair(made, size):
+    """Held against every set of small machines, and a sample of large ones."""
+    count = len(made.gpus)
+    if size > count:
+        with pytest.raises(ValueError, match="does not fit"):
+            best_group(made, size)
+        return
+    choice = best_group(made, size)
+    best = max(slowest(made, members) for members in list(combinations(range(count), size))[:3000])
+
+    assert choice.exact
+    assert len(set(choice.gpus)) == size
+    assert slowest(made, choice.gpus) >= best
+
+
+def test_a_mesh_gives_its_double_links_and_its_quads():
+    pair, quad = best_group(MESH, 2), best_group(MESH, 4)
+
+    assert (pair.slowest, pair.slowest_gb_s, pair.equals) == ("NV2", 47.5, 6)
+    assert quad.gpus in ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert quad.slowest == "NV1"
+
+
+def test_one_numa_node_is_better_than_two():
+    """On NVSwitch all pairs are alike; the host's memory is not."""
+    made = imports.read(nccl.hgx())
+
+    assert best_group(made, 4).numa_nodes == (0,)
+
+
+def test_a_reduced_link_is_avoided():
+    made = topology(8, 2, uplink={0: narrowed(GEN5_X16, width=4)})
+
+    assert best_group(made, 4).gpus == (4, 5, 6, 7)
+
+
+def test_beyond_sixteen_gpus_the_choice_says_that_it_is_not_proven():
+    choice = best_group(topology(32, 8), 8)
+
+    assert (choice.gpus, choice.slowest, choice.exact, choice.equals) == (tuple(range(8)), "PIX", False, None)
+
+
+def test_a_choice_is_made_by_uuid_or_by_an_order_that_is_fixed():
+    """Without PCI_BUS_ID, CUDA numbers the fastest GPU 0."""
+    assert best_group(topology(4), 2).environment == "CUDA_VISIBLE_DEVICES=GPU-00000000,GPU-00000001"
+    assert best_group(MESH, 2).environment == "CUDA_VISIBLE_DEVICES=0,3 CUDA_DEVICE_ORDER=PCI_BUS_ID"
+
+
+def test_each_gpu_has_its_place():
+    advice = with_advice(topology(8, 4)).advice
+    assert advice is not None
+    last = advice.pinning[7]
+
+    assert (last.gpu, last.numa_node, last.cpus, last.nics) == (7, 1, "64-127", ("mlx5_1",))
+    assert last.command == "numactl --cpunodebind=1 --membind=1"
+
+
+def test_without_a_numa_node_the_cpus_are_named_and_without_these_nothing():
+    made = topology(2, 2)
+    gpus = (
+        msgspec.structs.replace(made.gpus[0], numa_node=None),
+        msgspec.structs.replace(made.gpus[1], numa_node=None, cpu_affinity=None),
+    )
+    advice = with_advice(msgspec.structs.replace(made, gpus=gpus)).advice
+    assert advice is not None
+
+    assert [pinning.command for pinning in advice.pinning] == ["taskset -c 0-63", ""]
+
+
+def sentences(made):
+    advice = with_advice(made).advice
+    return advice.asymmetries if advice else None
+
+
+def test_a_mesh_says_which_pairs_have_two_links_one_or_none():
+    (sentence,) = sentences(MESH)
+
+    assert sentence.startswith("NVLink joins 16 of 28 pairs: 8 by NV2 (0-3, 0-4, 1-2")
+    assert "8 by NV1" in sentence
+    assert "12 have none (0-5, 0-6" in sentence
+
+
+def test_a_machine_whose_pairs_are_alike_has_nothing_to_say():
+    assert sentences(imports.read(nccl.hgx())) == ()
+
+
+def test_bridged_pairs_are_islands_and_a_lone_gpu_is_named():
+    said = sentences(imports.read(by_id("topo-3gpu-nv4-pair-plus-one")))
+
+    assert any("islands: {" in sentence and "without NVLink to any peer: " in sentence for sentence in said)
+
+
+def test_a_gpu_with_fewer_links_to_its_peers_is_named():
+    text = nccl.mesh().replace('target="0000:40:00.0" count="2"', 'target="0000:40:00.0" count="1"', 1)
+    text = text.replace('target="0000:10:00.0" count="2"', 'target="0000:10:00.0" count="1"', 1)
+
+    assert any(
+        "NVLinks to peers: GPU " in sentence and "others have 6" in sentence
+        for sentence in sentences(imports.read(text))
+    )
+
+
+def test_gpus_unevenly_spread_over_numa_nodes_are_counted():
+    made = topology(4, 2)
+    gpus = (msgspec.structs.replace(made.gpus[0], numa_node=1), *made.gpus[1:])
+
+    assert "GPUs by NUMA node: node 0 has 1, node 1 has 3" in sentences(msgspec.structs.replace(made, gpus=gpus))
+
+
+def test_gpus_without_a_network_card_of_their_own_are_named():
+    made = topology(8, 2)
+    left = msgspec.structs.replace(made, nics=made.nics[:2])
+
+    assert "a network card on the GPU's own switch or host bridge: all but GPU 4, 5, 6, 7" in sentences(left)

@@ -1,0 +1,34 @@
+"""Many trainings in the same rank processes: torch is imported once for all of them. Each leaves a report of its own.
+
+The options come as JSON in the variable MANY, the reports go to the folder that MANY_REPORTS names.
+"""
+
+import os
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from gpucheck.train.outcome import RankReport
+from gpucheck.train.progress import Progress
+from gpucheck.train.spec import RankSpec, SmokeOptions
+from gpucheck.train.strategies import all_strategies
+from gpucheck.train.workplace import Workplace
+
+
+def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+    import torch.distributed as dist
+
+    report: RankReport | None = None
+    for name, options in msgspec.json.decode(os.environ["MANY"], type=dict[str, SmokeOptions]).items():
+        folder = Workplace(place.folder / f"run-{name}")
+        folder.folder.mkdir(exist_ok=True)
+        own = Progress(place.progress(spec.rank), trace=options.trace)
+        program = import_module(all_strategies()[options.framework, options.strategy].program)
+        report = program.run(replace(spec, options=options), folder, own)
+        if dist.is_initialized():
+            dist.destroy_process_group()
+        Path(os.environ["MANY_REPORTS"], f"{name}-{spec.rank}.json").write_bytes(msgspec.json.encode(report))
+    assert report is not None
+    return report

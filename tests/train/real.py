@@ -1,0 +1,76 @@
+"""Real torch runs on CPU ranks, shared by the tests: one pair of processes for everything that needs two ranks, one
+process for everything that needs one."""
+
+import os
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from gpucheck.train.environment import rank_environment
+from gpucheck.train.merge import merge
+from gpucheck.train.outcome import RankReport, SmokeResult
+from gpucheck.train.spec import Fault, SmokeOptions
+from gpucheck.train.strategies import all_strategies
+from gpucheck.train.supervisor import supervise
+from gpucheck.train.wish import plan
+
+ROOT = Path(__file__).parents[2]
+# A machine with GPUs runs these on the CPU all the same: what is tested here is the test.
+SHORT = SmokeOptions(steps=10, check_every=4, timeout_s=300, visible_devices="")
+
+
+def planned(strategy: str = "ddp", *, steps: int = 10, fault: Fault | None = None, **options: object) -> SmokeOptions:
+    wish = replace(SHORT, fault=fault, **options)
+    ((_, chosen),) = plan("torch", strategy, wish, steps=steps, capabilities=())
+    return chosen
+
+
+TWO_RANKS = {
+    "healthy": planned(),
+    "again": planned(),
+    "other-seed": planned(seed=1),
+    "flip-bit": planned(fault=Fault(kind="flip-bit", step=6)),
+    "drop": planned(fault=Fault(kind="drop", step=6)),
+    "stale": planned(fault=Fault(kind="stale", step=6)),
+    "data-order": planned(fault=Fault(kind="data-order")),
+    "slow": planned(fault=Fault(kind="slow"), steps=40),
+    "freeze": planned(fault=Fault(kind="freeze", rank=None)),
+    "nan": planned(fault=Fault(kind="nan", step=5)),
+    "leak": planned(fault=Fault(kind="leak")),
+    "cnn": planned(model="cnn", steps=40),
+    "transformer": planned(model="transformer"),
+    "bf16": planned(precision="bf16"),
+    "fp16": planned(precision="fp16"),
+    "workers": planned(workers=1, trace=True),
+    "fsdp": planned("fsdp"),
+    "clean": planned(seed=100, steps=40),
+}
+ONE_PROCESS = {
+    "dp": planned("dp"),
+    "dp-three": planned("dp", world_size=3),
+    "model-parallel": planned("model-parallel"),
+    "model-parallel-transformer": planned("model-parallel", model="transformer", world_size=3),
+    "transfer": planned("transfer"),
+}
+
+
+def run_all(many: dict[str, SmokeOptions], folder: Path, processes: int) -> dict[str, SmokeResult]:
+    """The result of each, from one start of the processes."""
+    environment, removed = rank_environment(os.environ, SHORT)
+    environment |= {"PYTHONPATH": str(ROOT), "MANY": msgspec.json.encode(many).decode(), "MANY_REPORTS": str(folder)}
+    ending = supervise("tests.train.many", SHORT, environment, processes=processes)
+    assert ending.reason == "finished", [(end.error, end.output) for end in ending.ranks]
+    assert {options.strategy for options in many.values()} <= {name for _, name in all_strategies()}
+    return {
+        name: merge(
+            tuple(
+                msgspec.json.decode((folder / f"{name}-{rank}.json").read_bytes(), type=RankReport)
+                for rank in range(processes)
+            ),
+            options,
+            ending.seconds,
+            removed,
+        )
+        for name, options in many.items()
+    }
