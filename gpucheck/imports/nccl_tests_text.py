@@ -19,8 +19,9 @@ from gpucheck.imports._numbers import cell, refuse_gib
 from gpucheck.imports._text import lines_of
 from gpucheck.model.observations import Import, ObservedGpu
 
-# A copied page loses the leading #.
-HEADING = re.compile(r"^#?\s*size\s+count\s+type\b.*\bbusbw\b")
+# A copied page loses the leading #. Blanks of one line only, and few: \s would walk over ten megabytes of empty lines
+# from each of them.
+HEADING = re.compile(r"^#?[ \t]{0,80}size[ \t]+count[ \t]+type\b.*\bbusbw\b", re.MULTILINE)
 UNITS = re.compile(r"^#?\s*\(B\)\s+\(elements\)")
 RESULT = re.compile(r"^\s*\d{1,18}\s+\d{1,18}\s+(?:u?int|float|half|double|bfloat|f8|fp)\w*\s")
 RANK = re.compile(
@@ -33,7 +34,7 @@ NUMBERS = 8
 
 def recognise(text: str) -> bool:
     """The heading of the result table."""
-    return re.search(HEADING.pattern, text, re.MULTILINE) is not None
+    return HEADING.search(text) is not None
 
 
 def parse(text: str) -> Import:
