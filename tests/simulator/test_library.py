@@ -290,15 +290,15 @@ def test_library_has_no_memory_error(machine, tmp_path):
 def test_an_environment_that_brings_the_library_needs_no_compiler(tmp_path, monkeypatch):
     """Container images do: what they ship under sys.prefix is of exactly this source, or it is not taken."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    builder.build_library(tmp_path / "first", "1.0")
+    builder.build_library(tmp_path / "first", "580.178.04")
     shipped = tmp_path / "prefix" / builder.SHIPPED
     shipped.parent.mkdir(parents=True)
     (tmp_path / "cache/gpucheck/libraries").rename(shipped)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OSError, match="C compiler"):
-        builder.build_library(tmp_path / "second", "1.0")
+        builder.build_library(tmp_path / "second", "580.178.04")
 
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
 
-    built = builder.build_library(tmp_path / "second", "1.0")
-    assert built.read_bytes() == (tmp_path / "first/libnvidia-ml.so.1.0").read_bytes()
+    built = builder.build_library(tmp_path / "second", "580.178.04")
+    assert built.read_bytes() == (tmp_path / "first/libnvidia-ml.so.580.178.04").read_bytes()

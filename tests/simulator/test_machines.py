@@ -65,8 +65,9 @@ def seen(activate):
 
     def seen(name):
         activate(name)
-        reading = live_host(isolated=False, deadline_s=20).nvml()
-        return reading, topology(reading, tuple(functions(name).values()), simulated=True)
+        host = live_host(isolated=False, deadline_s=20)
+        reading = host.nvml()
+        return reading, topology(reading, host.pci(), simulated=True)
 
     return seen
 
