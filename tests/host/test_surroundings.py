@@ -68,6 +68,7 @@ def test_a_damaged_file_is_named(machine, tmp_path):
 
 def test_folders_of_the_hardware_are_the_machines(machine, tmp_path):
     host = machine()
+    (tmp_path / "software.json").write_text('{"services": {}, "packages": {}}')
     (tmp_path / "root/dev").mkdir(exist_ok=True)
     (tmp_path / "root/dev/nvidia0").touch()
 
@@ -76,3 +77,13 @@ def test_folders_of_the_hardware_are_the_machines(machine, tmp_path):
     assert host.list_names("/dev/") == host.list_names("/dev")
     assert host.list_names("/sys/kernel/slab") is None
     assert "passwd" in host.list_names("/etc")
+
+
+def test_device_files_of_a_lab_host_are_those_that_its_packages_make(machine, tmp_path):
+    """Its software is installed for real, and only its hardware is simulated."""
+    host = machine()
+    (tmp_path / "root/dev").mkdir(exist_ok=True)
+    (tmp_path / "root/dev/nvidia0").touch()
+
+    assert "null" in host.list_names("/dev")
+    assert "nvidia0" not in host.list_names("/dev")
