@@ -15,7 +15,7 @@ REPORTS ?= reports
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i $(TARGET) -e reports_dir=$(abspath $(REPORTS)) $(ARGS)
 
-.PHONY: help provision verify check lint test test-gpu images test-images lab-down clean
+.PHONY: help provision verify check lint test test-programs test-gpu images test-images lab-down clean
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -31,9 +31,11 @@ verify: $(VENV)/.provision target ## verify every GPU host again and print the m
 check: $(VENV)/.test lint ## tests that need no Docker, no root and no GPU
 	@$(VENV)/bin/pytest -m "not slow and not browser and not lab and not gpu and not images"
 
-test: check tools ## all tests: make check, whole programs, pages in Chromium, and the embedded lab from nothing (needs root or sudo, and Docker)
-	@$(VENV)/bin/pytest -m "(slow or browser) and not lab and not gpu and not images"
+test: check ## make check, then the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
 	@$(VENV)/bin/pytest -m lab
+
+test-programs: $(VENV)/.test tools ## whole programs and large searches: real training, NVML clients, the fault matrix, HTML pages in Chromium
+	@$(VENV)/bin/pytest -m "(slow or browser) and not lab and not gpu and not images"
 
 test-gpu: $(VENV)/.test ## tests on a real GPU: numbers against a second measurement, training on whatever GPUs are there
 	@$(VENV)/bin/pytest -m gpu tests/gpu
