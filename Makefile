@@ -13,6 +13,8 @@ INVENTORY ?=
 TARGET := $(or $(INVENTORY),$(LAB_INVENTORY))
 REPORTS ?= reports
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+# Two tests a core: many wait for programs that they started.
+PARALLEL = -n $(shell echo $$((2 * $$(nproc)))) --dist worksteal
 PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i $(TARGET) -e reports_dir=$(abspath $(REPORTS)) $(ARGS)
 
 .PHONY: help provision verify check lint test test-programs test-gpu images test-images lab-down clean
@@ -29,13 +31,13 @@ verify: $(VENV)/.provision target ## verify every GPU host again and print the m
 	@$(PLAYBOOK) playbooks/verify.yml
 
 check: $(VENV)/.test lint ## tests that need no Docker, no root and no GPU
-	@$(VENV)/bin/pytest -m "not slow and not browser and not lab and not gpu and not images"
-
-test: check ## make check, then the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
-	@$(VENV)/bin/pytest -m lab
+	@$(VENV)/bin/pytest $(PARALLEL) -m "not slow and not browser and not lab and not gpu and not images"
 
 test-programs: $(VENV)/.test tools ## whole programs and large searches: real training, NVML clients, the fault matrix, HTML pages in Chromium
-	@$(VENV)/bin/pytest -m "(slow or browser) and not lab and not gpu and not images"
+	@$(VENV)/bin/pytest $(PARALLEL) -m "(slow or browser) and not lab and not gpu and not images"
+
+test: check test-programs ## both, then the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
+	@$(VENV)/bin/pytest -m lab
 
 test-gpu: $(VENV)/.test ## tests on a real GPU: numbers against a second measurement, training on whatever GPUs are there
 	@$(VENV)/bin/pytest -m gpu tests/gpu

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -9,6 +10,8 @@ from hypothesis import HealthCheck, settings
 # A busy machine is slow, and that is no failure: what a search finds counts, not how long it took.
 settings.register_profile("gpucheck", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("gpucheck")
+
+MATRIX = "fault matrix"
 
 
 class Figures:
@@ -34,21 +37,25 @@ class Figures:
 
     def __str__(self) -> str:
         return (
-            f"fault matrix: {self.caught} of {self.injected} faults caught, "
+            f"{MATRIX}: {self.caught} of {self.injected} faults caught, "
             f"{self.alarms} false alarms in {self.runs} healthy runs"
         )
 
 
-FIGURES = Figures()
-
-
-@pytest.fixture(scope="session")
-def figures() -> Figures:
-    """The figures of this test run."""
-    return FIGURES
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
+    """The figures of one test. They travel with its report, so that tests may run in several processes."""
+    own = Figures()
+    yield own
+    request.node.user_properties.append((MATRIX, vars(own)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """One line, where the matrix was run."""
-    if FIGURES.injected or FIGURES.runs:
-        terminalreporter.write_line(str(FIGURES))
+    total = Figures()
+    for report in chain.from_iterable(terminalreporter.stats.values()):
+        if getattr(report, "when", None) == "teardown":
+            for figure, count in dict(report.user_properties).get(MATRIX, {}).items():
+                setattr(total, figure, getattr(total, figure) + count)
+    if total.injected or total.runs:
+        terminalreporter.write_line(str(total))

@@ -35,6 +35,7 @@ HARDWARE = (
     "/proc/modules/",
     "/proc/cmdline/",
     "/proc/cpuinfo/",
+    "/proc/uptime/",
     "/lib/modules/",
     "/var/lib/dkms/",
 )

@@ -62,6 +62,7 @@ def test_real_pastes_with_holes_swaps_and_repeats(paste, rng):
     try_to_read("".join(characters))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "noise",
     [

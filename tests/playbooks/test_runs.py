@@ -33,6 +33,7 @@ def test_the_playbooks_parse_with_the_example_inventory(name):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_ansible_lint_is_content_at_its_strictest_profile():
     lint = shutil.which("ansible-lint", path=str(BIN))
     assert lint, "ansible-lint is not installed: make check installs the dev extra"

@@ -59,8 +59,8 @@ def test_interrupt_is_the_commands_to_handle(monkeypatch, cache):
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
     code = """if True:
         import time
-        print("ready", flush=True)
         try:
+            print("ready", flush=True)
             time.sleep(60)
         except KeyboardInterrupt:
             raise SystemExit(5)

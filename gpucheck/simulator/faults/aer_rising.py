@@ -1,7 +1,7 @@
 """A marginal PCIe link: its errors are corrected, counted and logged, at the port above the GPU."""
 
 from gpucheck.simulator.faults import Fault
-from gpucheck.simulator.machine import Function, Machine
+from gpucheck.simulator.machine import UPTIME_S, Function, Machine
 
 # Kind -> the kernel's name of the error, the layer and the word in its log
 ERRORS = {
@@ -11,6 +11,7 @@ ERRORS = {
 }
 BITS = {"RxErr": 0, "CmpltTO": 14, "DLP": 4}
 LOGGED, APART_S = 3, 60  # the kernel limits how much it logs
+OFTEN = 100 * UPTIME_S // 3600  # a hundred an hour since boot
 
 
 def _apply(machine: Machine, gpu: int, bus_id: str, count: int, kind: str) -> None:
@@ -50,5 +51,5 @@ FAULT = Fault(
     name="aer-rising",
     summary="PCIe errors are counted and logged at the port above a GPU, or at another function",
     apply=_apply,
-    parameters={"gpu": 0, "bus_id": "", "count": 128, "kind": "correctable"},
+    parameters={"gpu": 0, "bus_id": "", "count": OFTEN, "kind": "correctable"},
 )
