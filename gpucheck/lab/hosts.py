@@ -29,11 +29,15 @@ def stand_ins(host: HostSpec, flavour: Flavour) -> tuple[str, ...]:
     return (*([POSES[host.image]] if flavour == "posing" else []), *STAND_INS)
 
 
-def ensure_host(client: "DockerClient", lab: Lab, host: HostSpec, flavour: Flavour, image: str, public_key: str) -> str:
-    """The host, running, with its login and its package source. Returns its host key, ``ssh-ed25519 AAAA...``."""
+def ensure_host(
+    client: "DockerClient", lab: Lab, host: HostSpec, flavour: Flavour, image: str, machine: bytes, public_key: str
+) -> str:
+    """The host, running, with its login and its package source. Returns its host key, ``ssh-ed25519 AAAA...``.
+
+    machine: of :func:`machine_archive`.
+    """
     name = lab.container(host.name)
     container = lab_containers(client, lab.name).get(name)
-    machine = machine_archive(host, flavour)
     stamp = host_stamp(lab, host, image, machine)
     if container is not None and container.labels.get(LABEL_STAMP) != stamp:
         say(f"what {host.name} is made from has changed: making it anew, bare")

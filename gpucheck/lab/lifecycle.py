@@ -12,7 +12,7 @@ from gpucheck.lab import inventory as files
 from gpucheck.lab.containers import engine_errors, lab_containers
 from gpucheck.lab.engine import engine, reachable
 from gpucheck.lab.errors import LabError
-from gpucheck.lab.hosts import ensure_host
+from gpucheck.lab.hosts import ensure_host, machine_archive
 from gpucheck.lab.images import PYTHONS, Flavour, ensure_images
 from gpucheck.lab.mirror import ensure_mirror
 from gpucheck.lab.model import HOSTS, IMAGES, LABEL, LABEL_FLAVOUR, Lab
@@ -46,10 +46,12 @@ def up(lab: Lab) -> Path:
         lab.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
         public_key = login_key(lab.directory)
         key_fingerprint = ensure_mirror(client, lab, images["mirror"], wheelhouse.folder)
+        # In this thread: msgspec 0.22 may crash where two threads are the first to read one kind of struct.
+        machines = {host: machine_archive(host, flavour) for host in HOSTS}
         with ThreadPoolExecutor(len(HOSTS)) as pool:
             jobs = {
-                host: pool.submit(ensure_host, client, lab, host, flavour, images[host.image], public_key)
-                for host in HOSTS
+                host: pool.submit(ensure_host, client, lab, host, flavour, images[host.image], machine, public_key)
+                for host, machine in machines.items()
             }
             keys = {str(lab.ip(host)): job.result() for host, job in jobs.items()}
         comment = f"Written by `gpucheck lab up`; gone with `gpucheck lab down --name {lab.name}`."
