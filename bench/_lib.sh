@@ -1,6 +1,8 @@
 # Sourced by the benchmarks: what they need, and the head of a result file that says where its numbers come from.
 # shellcheck shell=bash
 bin=.venv/bin
+# As users have it: compiled once, not at every start.
+unset PYTHONDONTWRITEBYTECODE
 
 need() { # need PROGRAM HOW-TO-GET-IT
   command -v "$1" >/dev/null || { echo "${0##*/} needs $1 ($2)" >&2; exit 64; }
