@@ -10,8 +10,10 @@ from gpucheck.model import CommonCause, FleetRow, Outlier, Verdict
 ENOUGH_SICK = 3
 # After correction for everything that was tried.
 LIKELY = 0.01
-# An attribute that marks fewer of the sick than this explains little of what is wrong.
+# An attribute that marks fewer of the sick than this explains little of what is wrong, unless whoever has it is sick:
+# a rack that is slow as a whole is a cause of its own, whatever else ails elsewhere.
 COVERS = 0.5
+MARKS = 0.8
 SICK = (Verdict.FAIL, Verdict.WARN)
 
 Having = dict[tuple[str, str], frozenset[str]]
@@ -61,7 +63,7 @@ def _of_sign(
     same: dict[tuple[float, frozenset[str]], list[str]] = defaultdict(list)
     for (name, value), hosts in having.items():
         sick_with = len(hosts & sick)
-        if sick_with < max(ENOUGH_SICK, COVERS * len(sick)):
+        if sick_with < ENOUGH_SICK or (sick_with < COVERS * len(sick) and sick_with < MARKS * len(hosts)):
             continue
         p = min(1.0, tried * fisher(sick_with, len(sick), len(hosts) - sick_with, others))
         if p < LIKELY:

@@ -60,14 +60,17 @@ WRITERS: dict[str, Callable[[FleetReport], str]] = {
 def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:
     """One line a host, then the problems, then what only the fleet can tell, then the verdict.
 
-    Every simulated line says so. Of a large fleet passing hosts are only counted, unless verbose.
+    Every simulated line says so. A large fleet has its worst hosts first, and passing ones are only counted, unless
+    verbose.
     """
     many = len(fleet.hosts) > MANY and not verbose
     odd = {outlier.host for outlier in fleet.outliers}
     shown = [row for row in fleet.hosts if not many or row.verdict is not Verdict.PASS or row.host in odd]
+    if many:
+        shown.sort(key=lambda row: WORST_FIRST.index(row.verdict))
     stands_in = sorted({text for row in fleet.hosts for text in row.stand_ins})
     sections = [
-        [*_table(shown), *_left_out(len(fleet.hosts) - len(shown))],
+        [*_table(shown, odd), *_left_out(len(fleet.hosts) - len(shown))],
         list(_folded(shown)) if many else [line for row in shown for line in _problems(row)],
         [f"{simulated_mark()} stands in: {one_line(text)}" for text in stands_in],
         list(_outliers(fleet, many=many)),
@@ -80,15 +83,16 @@ def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
-def _table(rows: list[FleetRow]) -> list[str]:
+def _table(rows: list[FleetRow], odd: set[str]) -> list[str]:
     header = ("verdict", "host", "system", "GPUs", "driver", "training", "findings", "hardware")
-    return table(header, (_cells(row) for row in rows))
+    return table(header, (_cells(row, stands_out=row.host in odd) for row in rows))
 
 
-def _cells(row: FleetRow) -> tuple[str, ...]:
+def _cells(row: FleetRow, *, stands_out: bool) -> tuple[str, ...]:
     real = "real" if row.system else "-"
     hardware = simulated_mark(one_line(row.simulation or "")) if row.simulated else real
-    text = (row.host, row.system, row.gpus, row.driver, row.training, counts_line(row.counts) if row.counts else None)
+    findings = [*(["stands out"] if stands_out else []), *([counts_line(row.counts)] if row.counts else [])]
+    text = (row.host, row.system, row.gpus, row.driver, row.training, ", ".join(findings))
     return (verdict_word(row.verdict), *(one_line(cell) if cell else "-" for cell in text), hardware)
 
 

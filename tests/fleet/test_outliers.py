@@ -109,6 +109,17 @@ def test_sick_hosts_of_one_rack_are_told_so():
     assert cause.p < 0.01
 
 
+def test_a_rack_that_is_sick_as_a_whole_is_told_beside_more_that_are_sick_elsewhere():
+    racks = {f"node{i:02d}": {"rack": f"r{i // 5}"} for i in range(100)}
+    sick = [*range(5, 10), *range(12, 100, 11)]
+    hosts = [report(f"node{i:02d}", findings=(bad(),) if i in sick else ()) for i in range(100)]
+
+    (cause,) = merged(*hosts, labels=racks).causes
+
+    assert cause.attributes == ("rack = r1",)
+    assert (cause.sick, cause.sick_with, cause.others_with) == (13, 5, 0)
+
+
 def test_attributes_of_the_same_hosts_are_not_told_apart():
     sick = [report(f"a{i}", findings=(bad(),), attributes={"bios": ("2.1",), "board": ("X",)}) for i in range(6)]
     fine = [report(f"b{i}", attributes={"bios": ("2.2",), "board": ("Y",)}) for i in range(30)]

@@ -53,6 +53,17 @@ def test_of_a_large_fleet_passing_hosts_are_counted():
     assert "node33" in full
 
 
+def test_a_large_fleet_begins_with_its_worst_hosts():
+    failed = report("z-failed", verdict=Verdict.FAIL, findings=(bad(),))
+    big = merged(*steady(60), report("a-slow", 340.0), failed)
+
+    first, second = click.unstyle(render.to_text(big)).splitlines()[1:3]
+
+    assert first.startswith("FAIL     z-failed")
+    assert second.startswith("WARN     a-slow")
+    assert "  stands out, " in second
+
+
 def test_alike_problems_of_a_large_fleet_are_said_once():
     big = merged(*(report(f"n{i:02d}", verdict=Verdict.FAIL, findings=(bad(),)) for i in range(50)))
 
