@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from gpucheck.model import DriverState
 from gpucheck.simulator.cables import REMOTE_GPU, REMOTE_SWITCH, Link, links_of
 from gpucheck.simulator.devices import gpus_of, models_of, part_of
-from gpucheck.simulator.profile import Cpu, Device, GpuModel, Part, Profile, cpus
+from gpucheck.simulator.gpu_model import GpuModel
+from gpucheck.simulator.profile import Cpu, Device, Part, Profile, cpus
 
 __all__ = [
     "REMOTE_GPU",

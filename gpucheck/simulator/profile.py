@@ -1,98 +1,21 @@
-"""What a simulated machine is made of, as data: ``profiles/``, ``gpus/``, ``parts.yml`` and ``cpus.yml``.
+"""What a simulated machine is made of, as data: ``profiles/``, ``parts.yml`` and ``cpus.yml``.
 
 Loading is strict: an unknown key, a bus id on the wrong bus or a link to nowhere is refused with file, key and reason.
 """
 
 import re
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
-import yaml
 
 from gpucheck.model import DriverState
+from gpucheck.simulator.data import HERE, parse, read, unknown
 from gpucheck.simulator.files import is_file, profile_text
+from gpucheck.simulator.gpu_model import GpuModel
 
-HERE = Path(__file__).parent
 BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
-Shape = TypeVar("Shape")
-
-
-class NvLinkPorts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The NVLink ports of a GPU model. version: NVML's enum (6 = 4.0). speed_mb_s: raw signalling speed, one link."""
-
-    links: int
-    version: int
-    speed_mb_s: int
-
-
-class Fabric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Present where the GPU reports NVSwitch fabric registration (Hopper and newer)."""
-
-    health_mask: int
-
-
-class Thermal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits in degrees Celsius. The driver of some products tells only some of them; None is one it does not tell."""
-
-    shutdown: int | None = None
-    slowdown: int | None = None
-    memory: int | None = None
-    operating: int | None = None
-
-
-class MigSlice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a GPU instance of one MIG profile has, as ``nvidia-smi mig -lgip`` lists it. slices: of seven."""
-
-    slices: int
-    memory_mib: int
-    multiprocessors: int
-    copy_engines: int
-    decoders: int = 0
-    jpeg: int = 0
-    ofa: int = 0
-
-
-class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One GPU product. pcie_p2p: NVML's P2P status between two of them over PCIe (0 OK, 1 CNS, 2 GNS).
-
-    power_range_w: the lowest and the highest limit that may be set. retired_pages: ECC counts pages, not rows.
-    ecc_enabled: as it comes from the factory. mig_slices: the MIG profiles that we know of it, by name.
-    coherent: joined to a Grace CPU by NVLink-C2C.
-    unsourced: values that stand on general knowledge of the product and were not seen in a source or a capture.
-    """
-
-    name: str
-    device_id: str
-    subsystem_id: str
-    class_id: Literal["030000", "030200"]
-    compute_capability: str
-    architecture: int
-    brand: int
-    memory_mib: int
-    bar1_mib: int
-    generation: int
-    width: int = 16
-    power_limit_w: int
-    power_range_w: tuple[int, int]
-    thermal: Thermal
-    clocks_mhz: tuple[int, int]
-    nvlink: NvLinkPorts | None = None
-    fabric: Fabric | None = None
-    ecc: bool = True
-    ecc_enabled: bool = True
-    mig: bool = False
-    mig_slices: dict[str, MigSlice] = msgspec.field(default_factory=dict)
-    coherent: bool = False
-    row_remap: bool = False
-    retired_pages: bool = False
-    display: bool = False
-    fan: bool = False
-    pcie_p2p: int = 0
-    source: str
-    unsourced: tuple[str, ...] = ()
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -264,15 +187,6 @@ def load(name: str) -> Profile:
 
 
 @cache
-def gpu_model(name: str) -> GpuModel:
-    """One GPU product. Raises LookupError or ValueError as ``load`` does."""
-    names = tuple(sorted(path.stem for path in (HERE / "gpus").glob("*.yml")))
-    if name not in names:
-        raise LookupError(unknown("GPU model", name, names))
-    return read(HERE / "gpus" / f"{name}.yml", GpuModel)
-
-
-@cache
 def parts() -> dict[str, Part]:
     """Every part of parts.yml by name."""
     return read(HERE / "parts.yml", dict[str, Part])
@@ -282,24 +196,3 @@ def parts() -> dict[str, Part]:
 def cpus() -> dict[str, Cpu]:
     """Every CPU of cpus.yml by name."""
     return read(HERE / "cpus.yml", dict[str, Cpu])
-
-
-def unknown(what: str, name: str, names: tuple[str, ...]) -> str:
-    """The message for a name that nothing has."""
-    near = get_close_matches(name, names, n=1)
-    guess = f" Did you mean {near[0]}?" if near else ""
-    return f"no {what} is called {name!r}.{guess} There are: {', '.join(names)}"
-
-
-def read(path: Path, shape: type[Shape]) -> Shape:
-    """A YAML file of ours as ``shape``. Raises ValueError naming the file, the key and what is wrong with it."""
-    return parse(path.read_text(encoding="utf-8"), path.name, shape)
-
-
-def parse(text: str, name: str, shape: type[Shape]) -> Shape:
-    """YAML as ``shape``. Raises ValueError as ``read`` does."""
-    try:
-        raw = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
-        return msgspec.convert(raw, shape)
-    except (yaml.YAMLError, msgspec.ValidationError, RecursionError, ValueError) as error:
-        raise ValueError(f"{name}: {' '.join(str(error).split())}") from error

@@ -4,7 +4,7 @@ from functools import cache
 
 import msgspec
 
-from gpucheck.simulator.profile import HERE, read
+from gpucheck.simulator.data import HERE, read
 
 PID = "pid=48213, name=python3"
 

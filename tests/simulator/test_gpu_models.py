@@ -9,8 +9,9 @@ from gpucheck import simulator
 from gpucheck.host import nvml
 from gpucheck.model import NvmlReading
 from gpucheck.simulator.answers import answers
+from gpucheck.simulator.data import HERE
+from gpucheck.simulator.gpu_model import gpu_model
 from gpucheck.simulator.machine import Link, build
-from gpucheck.simulator.profile import HERE, gpu_model
 
 MODELS = sorted(path.stem for path in (HERE / "gpus").glob("*.yml"))
 NOT_SUPPORTED = 3

@@ -6,6 +6,8 @@ import yaml
 
 from gpucheck import simulator
 from gpucheck.simulator import profile as profiles
+from gpucheck.simulator.data import HERE, read
+from gpucheck.simulator.gpu_model import GpuModel, gpu_model
 from gpucheck.simulator.wiring import check
 
 GOOD = """
@@ -28,7 +30,7 @@ def load(tmp_path):
     def load(text):
         path = tmp_path / "box.yml"
         path.write_text(text)
-        profile = profiles.read(path, profiles.Profile)
+        profile = read(path, profiles.Profile)
         check(profile, path)
         return profile
 
@@ -136,13 +138,13 @@ def test_unknown_profile_is_told_its_neighbour():
         simulator.load("hgx-h100")
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (profiles.HERE / "gpus").glob("*.yml")))
+@pytest.mark.parametrize("name", sorted(path.stem for path in (HERE / "gpus").glob("*.yml")))
 def test_every_gpu_model_says_where_it_comes_from_and_what_is_unsourced(name):
     """A number that nobody has seen in a source is marked as such, by its field's name."""
-    model = profiles.gpu_model(name)
+    model = gpu_model(name)
 
     assert model.source
-    assert set(model.unsourced) <= set(profiles.GpuModel.__struct_fields__)
+    assert set(model.unsourced) <= set(GpuModel.__struct_fields__)
     assert model.power_range_w[0] <= model.power_limit_w <= model.power_range_w[1]
     assert not (model.row_remap and model.retired_pages)
 

@@ -6,6 +6,7 @@ import pynvml
 import pytest
 
 from gpucheck import simulator
+from gpucheck.simulator.gpu_model import gpu_model
 from gpucheck.simulator.wiring import gpus_of
 
 PROFILES = [name for name in simulator.profile_names() if name != "no-gpu"]
@@ -57,9 +58,7 @@ def test_every_gpu_of_the_profile_is_there_in_bus_order(profile):
     wanted = gpus_of(profile)
 
     assert [bus_id(pynvml.nvmlDeviceGetPciInfo(h)) for h in handles()] == [device.bus_id for device in wanted]
-    assert [pynvml.nvmlDeviceGetName(h) for h in handles()] == [
-        simulator.profile.gpu_model(device.gpu).name for device in wanted
-    ]
+    assert [pynvml.nvmlDeviceGetName(h) for h in handles()] == [gpu_model(device.gpu).name for device in wanted]
     assert len({pynvml.nvmlDeviceGetUUID(h) for h in handles()}) == len(wanted)
 
 

@@ -11,8 +11,8 @@ from pkgutil import iter_modules
 from types import UnionType
 from typing import TypeAlias
 
+from gpucheck.simulator.data import unknown
 from gpucheck.simulator.machine import Machine
-from gpucheck.simulator.profile import unknown
 
 Parameter: TypeAlias = type[int] | type[str] | UnionType | int | str
 
