@@ -30,7 +30,10 @@ def build_library(directory: Path, version: str) -> Path:
     """
     if not version or "/" in version:
         raise ValueError(f"libnvidia-ml.so.{version}: not a driver version")
-    compiled = _compiled(exports(version))
+    chosen = exports(version)
+    if not chosen:
+        raise ValueError(f"libnvidia-ml.so.{version}: no function is known that an NVML this old exports")
+    compiled = _compiled(chosen)
     directory.mkdir(parents=True, exist_ok=True)
     library = directory / f"libnvidia-ml.so.{version}"
     # A copy, no hard link: the loader takes two names of one inode for the same library.

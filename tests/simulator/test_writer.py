@@ -218,3 +218,5 @@ def test_library_of_a_version_has_the_soname_link(tmp_path, activate):
     assert (tmp_path / "libnvidia-ml.so.1").resolve() == made
     with pytest.raises(ValueError, match="not a driver version"):
         simulator.build_library(tmp_path, "../escape")
+    with pytest.raises(ValueError, match="NVML this old"):
+        simulator.build_library(tmp_path, "1.0")
