@@ -6,11 +6,12 @@ from packaging.version import InvalidVersion, Version
 
 from gpucheck.images._finding import finding
 from gpucheck.images.driver_seen import judge_driver
-from gpucheck.images.probe import SHM, Library, Promise, Values
+from gpucheck.images.probe import Library, Promise, Values
 from gpucheck.model import Finding, NvmlReading, Verdict
 
 PARTS = {"cuda": "CUDA runtime", "cudnn": "cuDNN", "nccl": "NCCL"}
 MIB = 2**20
+SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a name in a message
 DOCKER_DEFAULT_SHM = 64 * MIB
 ROOMY_SHM = 1024 * MIB
 ROOM = "start the container with --shm-size 8g, or with --ipc=host"
@@ -172,7 +173,7 @@ def _agrees(told: object, want: str) -> bool:
 def _shm(values: Values) -> Finding:
     size = values.shm_bytes
     gpus = len(values.nvml.gpus) if isinstance(values.nvml, NvmlReading) else 0
-    seen = f"no {SHM}" if size is None else f"{SHM} {size / MIB:.0f} MiB"
+    seen = f"no {SHARED_MEMORY}" if size is None else f"{SHARED_MEMORY} {size / MIB:.0f} MiB"
     wanted = f"{ROOMY_SHM / MIB:.0f} MiB or more for several ranks"
     if size is not None and size >= ROOMY_SHM:
         return finding(Verdict.PASS, seen, wanted)

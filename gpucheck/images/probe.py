@@ -1,7 +1,6 @@
 """Read what `gpucheck image` judges: the promise, the libraries, the driver, the container around this process."""
 
 import ctypes.util
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,6 @@ from gpucheck.model import DriverState, Host, NvmlFailure, NvmlReading
 
 SECONDS = 20.0
 PROMISE = "share/gpucheck/image.json"
-SHM = "/dev/shm"  # noqa: S108 - its size is read, nothing is written
 VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
 
 
@@ -91,9 +89,9 @@ def read(host: Host, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)
         nvml=host.nvml(),
         driver=host.driver(),
         gpus_on_pci=sum(device.is_nvidia_gpu for device in host.pci()),
-        environment={name: os.environ[name] for name in VARIABLES if name in os.environ},
+        environment={name: value for name, value in host.environment().items() if name in VARIABLES},
         libcuda=ctypes.util.find_library("cuda") is not None,
-        shm_bytes=shm_size(SHM),
+        shm_bytes=host.limits().shm_bytes,
         arch=system.arch,
         container=system.container,
         simulated=host.simulation() is not None,
@@ -109,15 +107,6 @@ def read_promise(path: Path) -> Promise | str | None:
         return None
     except (OSError, msgspec.DecodeError) as error:
         return f"{path}: {error}"
-
-
-def shm_size(path: str) -> int | None:
-    """Bytes of the shared memory mount, None where there is none."""
-    try:
-        found = os.statvfs(path)
-    except OSError:
-        return None
-    return found.f_blocks * found.f_frsize
 
 
 def ask_libraries(*, quick: bool, seconds: float = SECONDS) -> SelfReport:
