@@ -3,8 +3,15 @@
 Pure functions of reports: nothing here touches a machine.
 """
 
+from gpucheck.against import _baseline, _expected
 from gpucheck.against._baseline import compare, not_comparable
+from gpucheck.against._counters import NAME as BASELINE
 from gpucheck.against._expectations import MAX_BYTES, Expectations, read
 from gpucheck.against._expected import judge
+from gpucheck.against._stated import NAME as EXPECTATIONS
 
-__all__ = ["MAX_BYTES", "Expectations", "compare", "judge", "not_comparable", "read"]
+ABOUT = {EXPECTATIONS: _expected.__doc__ or "", BASELINE: _baseline.__doc__ or ""}
+"""What findings are named, and how they are decided, in the form of a check's docstring."""
+OPTION = {EXPECTATIONS: "--expect FILE", BASELINE: "--baseline REPORT"}
+
+__all__ = ["ABOUT", "MAX_BYTES", "OPTION", "Expectations", "compare", "judge", "not_comparable", "read"]

@@ -1,4 +1,9 @@
-"""A report held against an earlier one of the same host: what is worse now."""
+"""Baseline: is anything worse than in this host's own earlier report?
+
+Sources: the report of verify --baseline and this one. Checks that passed and do not; GPUs that are gone; links with
+fewer lanes, less speed or fewer NVLinks; copies that are slower than noise explains; and counters, by how fast they
+rose between the two reports, for averages since boot hide a recent burst. An idle link that slowed down is not worse.
+"""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timezone

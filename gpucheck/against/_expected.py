@@ -1,4 +1,9 @@
-"""A report held against the site's expectations: a finding for each that is not met, one pass for each that is."""
+"""Expectations: is this host what the site says a host of its kind is?
+
+Sources: the file of verify --expect, and the report itself: the record of its GPUs, its topology, its versions and its
+measurements. A finding for each expectation that is not met, with the line of the file; one pass for each that is. What
+nobody tells is unknown; a limit of a number that this run did not measure is skipped.
+"""
 
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

@@ -6,6 +6,7 @@ from gpucheck.model import Finding, Host, Verdict
 from gpucheck.run._step import Outcome, Step
 
 NAME = "p2p"
+FINDINGS = ("p2p-copies", "p2p-integrity", "p2p-bandwidth", "p2p-latency", "p2p-against-staged", "links-under-load")
 # Around the deadlines of its children: four lost ones and the start of a fifth take less.
 DEADLINE_S = 600.0
 # Device time on 8 GPUs behind NVSwitch, contexts included; 2 GPUs take half, 8 on PCIe twice as long.
@@ -19,7 +20,7 @@ gpucheck topo shows it, gpucheck bandwidth measures by itself."""
 
 def measurement_steps() -> tuple[Step, ...]:
     """One step for everything that copies: its parts share the children, the plan and one cause a pair group."""
-    return (Step(NAME, frozenset({"measure"}), _p2p, DEADLINE_S, TYPICAL_S, ABOUT),)
+    return (Step(NAME, frozenset({"measure"}), _p2p, DEADLINE_S, TYPICAL_S, ABOUT, FINDINGS),)
 
 
 def _p2p(host: Host) -> Outcome:

@@ -17,7 +17,7 @@ class Step(NamedTuple):
     """One thing a run does. Names and tags are what --only and --skip select by.
 
     seconds: the longest it may take before it is left behind. typical_s: what it takes on a healthy host, as measured.
-    about: what it asks and how it decides, in the form of a check's docstring.
+    about: what it asks and how it decides, in the form of a check's docstring. also: other names of its findings.
     """
 
     name: str
@@ -26,3 +26,4 @@ class Step(NamedTuple):
     seconds: float
     typical_s: float
     about: str = ""
+    also: tuple[str, ...] = ()
