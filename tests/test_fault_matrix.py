@@ -62,9 +62,14 @@ def machine(library, tmp_path, monkeypatch):
     return machine
 
 
+EXPLAINED = {name for step in run.all_steps() for name in (step.name, *step.also)}
+
+
 def look(directory: Path, steps: tuple[run.Step, ...], *, child: bool = False) -> tuple[Finding, ...]:
     host = LiveHost(isolated=child, deadline_s=2.0, machine=directory)
-    return run.verify(host, steps).findings
+    findings = run.verify(host, steps).findings
+    assert {finding.check for finding in findings} <= EXPLAINED, "gpucheck explain knows every name"
+    return findings
 
 
 def subjects(words: str, machine: Machine) -> set[str]:

@@ -26,6 +26,7 @@ MAY_IMPORT = {
     "lab": {"model", "knowledge", "simulator"},
     "images": {"model", "knowledge", "stack", "checks", "lab"},
     "fleet": {"model", "knowledge"},
+    "against": {"model", "knowledge", "stack", "checks"},
     "run": {"model", "knowledge", "host", "imports", "topology", "stack", "train", "measure", "diagnose", "checks"},
     "render": {"model"},
 }

@@ -1,7 +1,8 @@
 """Environment: do variables or configuration files left over from earlier tuning change what NCCL and CUDA do?
 
 Sources: the environment of this process, /etc/nccl.conf and ~/.nccl.conf (NAME=VALUE lines, which NCCL reads when the
-variable is not set). What each does: gpucheck/knowledge/environment.yml.
+variable is not set). What each does: gpucheck/knowledge/environment.yml. CUDA_VISIBLE_DEVICES is judged by what it
+hides: inside a scheduler's job it is the job's share, elsewhere every later program loses the GPUs that it leaves out.
 """
 
 from collections.abc import Iterator
@@ -11,22 +12,28 @@ import msgspec
 
 from gpucheck.checks._about import About
 from gpucheck.knowledge.environment import variables
-from gpucheck.model import Check, Finding, Host
+from gpucheck.model import Check, Finding, Gpu, Host, NvmlReading
 
 NAME = "environment"
 FILES = ("/etc/nccl.conf", "~/.nccl.conf")
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The steering variables by where they were found: ``environment`` or a file."""
+    """The steering variables by where they were found: ``environment`` or a file. gpus: () where nobody told."""
 
     found: dict[str, dict[str, str]]
+    gpus: tuple[Gpu, ...] = ()
 
 
 def probe(host: Host) -> Values:
     """Ask for the variables and read the files."""
     files = {path: _settings(host.read_text(str(Path(path).expanduser()))) for path in FILES}
-    return Values(found={"environment": host.environment(), **files})
+    found = {"environment": host.environment(), **files}
+    # NVML shows every GPU whatever the variable says; it is asked for nothing else here.
+    nvml = host.nvml() if VISIBLE in found["environment"] else None
+    return Values(found=found, gpus=nvml.gpus if isinstance(nvml, NvmlReading) else ())
 
 
 def _settings(text: str | None) -> dict[str, str]:
@@ -51,9 +58,47 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield about.warns(
             f"{variable.name}={value}", wanted, variable.effect, f"{fix}, unless it is meant", "leftover-environment"
         )
-    if not steering:
+    hidden = _hidden(values)
+    if hidden is not None:
+        yield hidden
+    if not steering and hidden is None:
         looked = ", ".join(sorted(values.found["environment"])) or "none"
         yield About(check=NAME, evidence=(f"steering variables that are set: {looked}",)).passes("nothing left over")
+
+
+def _hidden(values: Values) -> Finding | None:
+    """GPUs that CUDA programs started from here would not see; None where it is all, or a job's own share."""
+    environment = values.found["environment"]
+    chosen = environment.get(VISIBLE)
+    if chosen is None or any(name in environment for name in JOBS) or "MIG-" in chosen:
+        return None
+    seen = len(_visible(chosen, values.gpus))
+    if seen == len(values.gpus):
+        return None
+    names = ", ".join(gpu.pci_bus_id for gpu in values.gpus if gpu not in _visible(chosen, values.gpus))
+    about = About(check=NAME, evidence=(f"environment: {VISIBLE}={chosen}", f"hidden: {names}"))
+    why = f"CUDA programs started from here see {seen} of {len(values.gpus)} GPUs"
+    fix = f"unset {VISIBLE}, unless it is meant"
+    return about.warns(f"{VISIBLE}={chosen}", f"{VISIBLE} not set", why, fix, "leftover-environment")
+
+
+def _visible(chosen: str, gpus: tuple[Gpu, ...]) -> list[Gpu]:
+    """As CUDA reads the list: numbers or beginnings of UUIDs, up to the first that means no GPU; none named twice.
+
+    Source: CUDA C++ programming guide, environment variables.
+    """
+    found: list[Gpu] = []
+    for word in (word.strip() for word in chosen.split(",")):
+        number = int(word) if word.isdecimal() else None
+        gpu = next(
+            (g for g in gpus if g.index == number or (word.startswith("GPU-") and g.uuid.startswith(word))), None
+        )
+        if gpu is None:
+            break
+        if gpu in found:
+            return []
+        found.append(gpu)
+    return found
 
 
 CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), probe, evaluate)

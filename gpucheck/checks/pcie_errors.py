@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from gpucheck.checks._about import About
+from gpucheck.checks._uptime import up_hours
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlReading, PciDevice
 
 NAME = "pcie-errors"
@@ -35,16 +36,8 @@ def probe(host: Host) -> Values:
     return Values(
         gpus=nvml.gpus if isinstance(nvml, NvmlReading) else (),
         pci=tuple(device for device in pci if device.bus_id in on_path),
-        up_hours=_hours(host.read_text("/proc/uptime")),
+        up_hours=up_hours(host),
     )
-
-
-def _hours(uptime: str | None) -> float | None:
-    words = (uptime or "").split()
-    try:
-        return float(words[0]) / 3600 if words else None
-    except ValueError:
-        return None
 
 
 def evaluate(values: Values) -> Iterator[Finding]:

@@ -62,7 +62,7 @@ def checked(host: "Host", plan: "Plan | None", where: str, *, import_torch: bool
     """The report of the one check that compares a host with its plan. plan None: the host's own record."""
     from gpucheck.checks import stack as check
     from gpucheck.cli._import_torch import ask_torch
-    from gpucheck.run import Outcome, Step, verify
+    from gpucheck.run import CHECK_S, Outcome, Step, verify
 
     text: str | None = msgspec.json.encode(plan).decode() if plan is not None else None
     probe: Any = check.probe
@@ -74,4 +74,4 @@ def checked(host: "Host", plan: "Plan | None", where: str, *, import_torch: bool
     def run(machine: "Host") -> Outcome:
         return Outcome(tuple(check.evaluate(probe(machine))), {})
 
-    return verify(host, [Step(check.NAME, check.CHECK.tags, run)], strict=strict)
+    return verify(host, [Step(check.NAME, check.CHECK.tags, run, check.CHECK.seconds, CHECK_S)], strict=strict)

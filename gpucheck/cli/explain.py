@@ -1,8 +1,7 @@
 """Say what a cause, a check or an Xid means, how it is decided, how to confirm it by hand, and how to fix it."""
 
-import sys
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from difflib import get_close_matches
 
 import click
@@ -27,20 +26,18 @@ def COMMAND(what: str) -> None:  # noqa: N802 - the name the command walk looks 
 
 
 def _kind(what: str) -> Iterator[str]:
-    from gpucheck.checks import all_checks
     from gpucheck.knowledge import causes
 
     name, colon, code = what.lower().partition(":")
     if name == "xid" and colon:
         return _xid(code)
-    checks = {check.name: check for check in all_checks()}
-    known = causes()
+    checks, known = _checks(), causes()
     if name in known and name in checks:
-        return iter([*_cause(name), "", *_check(checks[name].probe, name, checks[name].tags)])
+        return iter([*_cause(name), "", *checks[name]])
     if name in known:
         return _cause(name)
     if name in checks:
-        return _check(checks[name].probe, name, checks[name].tags)
+        return iter(checks[name])
     close = get_close_matches(name, [*known, *checks], n=3)
     hint = f" Did you mean {' or '.join(close)}?" if close else ""
     raise Problem(f"{what}: neither a cause nor a check.{hint} See: gpucheck verify --list, or give xid:CODE.")
@@ -57,12 +54,26 @@ def _cause(name: str) -> Iterator[str]:
     yield from _part("source", cause.source)
 
 
-def _check(probe: Callable[..., object], name: str, tags: frozenset[str]) -> Iterator[str]:
-    question, _, rest = (sys.modules[probe.__module__].__doc__ or "").strip().partition("\n\n")
+def _checks() -> dict[str, list[str]]:
+    """Whatever a finding may be named after, explained: the steps of a run, and what its report is held against."""
+    from gpucheck import against, run
+
+    found = {
+        name: list(_check(step.name, step.about, step.tags, f"gpucheck verify --only {step.name} -v"))
+        for step in run.all_steps()
+        for name in (step.name, *step.also)
+    }
+    for name, about in against.ABOUT.items():
+        found[name] = list(_check(name, about, frozenset({"report"}), f"gpucheck verify {against.OPTION[name]} -v"))
+    return found
+
+
+def _check(name: str, about: str, tags: frozenset[str], command: str) -> Iterator[str]:
+    question, _, rest = about.strip().partition("\n\n")
     yield click.style(f"{name}  (check: {', '.join(sorted(tags))})", bold=True)
     yield from _part("asks", question.partition(": ")[2] or question)
     yield from _part("decides", rest)
-    yield from _part("run it", f"gpucheck verify --only {name} -v")
+    yield from _part("run it", command)
 
 
 def _xid(code: str) -> Iterator[str]:

@@ -18,6 +18,7 @@ from gpucheck.cli._common import (
     write_result,
 )
 from gpucheck.model import EXIT_STATUS
+from gpucheck.model.record import RECORD
 
 if TYPE_CHECKING:
     from gpucheck.run import Level
@@ -33,6 +34,18 @@ if TYPE_CHECKING:
 )
 @click.option("--only", multiple=True, metavar="NAME|TAG", help="Run only these steps. Repeatable.")
 @click.option("--skip", multiple=True, metavar="NAME|TAG", help="Leave these steps out. Repeatable.")
+@click.option(
+    "--expect",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also hold the host against the site's expectations (YAML: counts, models, links, floors; docs/verify.md).",
+)
+@click.option(
+    "--baseline",
+    type=click.Path(path_type=Path),
+    metavar="REPORT",
+    help="Also hold the host against its own earlier JSON report: what is worse, slower, or counts errors faster.",
+)
 @click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
 @click.option("--list", "listed", is_flag=True, help="Show all steps with tags, level and cost, and end.")
@@ -44,6 +57,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     level: "Level",
     only: tuple[str, ...],
     skip: tuple[str, ...],
+    expect: Path | None,
+    baseline: Path | None,
     strict: bool,
     timeout: float,
     listed: bool,
@@ -65,15 +80,19 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     _verify_output.refuse(format_, output)
     host = open_host(profile, faults, recording, deadline_s=timeout)
     from gpucheck import run
+    from gpucheck.cli._against import yardsticks
 
+    against = yardsticks(expect, baseline, host)
     steps = run.all_steps()
+    # Both yardsticks are held against what this step keeps.
+    always = (RECORD,) if against else ()
     try:
-        chosen = run.select(steps, level=level, only=only, skip=skip)
+        chosen = run.select(steps, level=level, only=only, skip=skip, always=always)
     except LookupError as error:
         raise Problem(_unknown_step(str(error.args[0]), steps)) from error
     if not chosen:
         raise Problem("--only and --skip leave nothing to run. Take one of them away.")
-    report = run.verify(host, chosen, strict=strict, progress=progress)
+    report = run.verify(host, chosen, strict=strict, progress=progress, yardsticks=against)
     progress_end()
     _verify_output.write(report, format_, output, mark=replay_mark(host), verbose=verbose)
     return EXIT_STATUS[report.verdict]

@@ -111,7 +111,14 @@ def _found(found: Found, name: str) -> Sequence[FleetRow]:
 
 
 def _packed(path: Path) -> Sequence[FleetRow]:
-    """Unpacked in pieces and refused where it grows too far: a few kB can hold terabytes."""
+    return _content(unpacked(path), path.name)
+
+
+def unpacked(path: Path) -> bytes:
+    """The content of a packed file, in pieces and refused where it grows too far: a few kB can hold terabytes.
+
+    Raises ValueError, OSError, EOFError or zlib.error where it is broken.
+    """
     limit = min(MAX_UNPACKED, max(MAX_BYTES, path.stat().st_size * MAX_RATIO))
     parts, size = [], 0
     with path.open("rb") as raw:
@@ -120,7 +127,7 @@ def _packed(path: Path) -> Sequence[FleetRow]:
             if size > limit:
                 raise _Bomb(f"unpacks to more than {limit // 2**20} MiB, so it is no host report")
             parts.append(piece)
-    return _content(b"".join(parts), path.name)
+    return b"".join(parts)
 
 
 def _unpacked(raw: IO[bytes], suffix: str) -> Iterator[bytes]:

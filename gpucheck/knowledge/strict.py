@@ -23,7 +23,23 @@ QUOTE = 40
 
 
 class InputProblem(ValueError):
-    """Input that cannot be understood. As text it is one line: where, what is wrong, what to do."""
+    """Input that cannot be understood. As text it is one line: where, what is wrong, what to do.
+
+    line: in the document, None where the whole of it is meant. path: keys from the top. what: the rest of the text.
+    """
+
+    def __init__(self, what: str, line: int | None = None, path: str = "") -> None:
+        self.what, self.line, self.path = what, line, path
+        where = ": ".join(filter(None, (f"line {line}" if line else "", path)))
+        super().__init__(f"{where}: {what}" if where else what)
+
+    def inside(self, name: str) -> str:
+        """The same as one line about a file: ``name:3: key: what``."""
+        return ": ".join(filter(None, (f"{name}:{self.line}" if self.line else name, self.path, self.what)))
+
+
+class EmptyDocument(InputProblem):
+    """There is nothing in it but comments."""
 
 
 class Value:
@@ -35,8 +51,12 @@ class Value:
 
     def problem(self, what: str) -> InputProblem:
         """The error to raise about this value."""
-        name = f": {self.path}" if self.path else ""
-        return InputProblem(f"line {self.node.start_mark.line + 1}{name}: {what}")
+        return InputProblem(what, self.line, self.path)
+
+    @property
+    def line(self) -> int:
+        """Where it stands, counted from 1."""
+        return int(self.node.start_mark.line) + 1
 
     @property
     def told(self) -> bool:
@@ -56,7 +76,7 @@ class Value:
     def text(self) -> str:
         """The scalar as it was written."""
         if not isinstance(self.node, yaml.ScalarNode):
-            raise self.problem("must be one value, not a list or a block")
+            raise self.problem("must be a single value, not a list or a block")
         return str(self.node.value)
 
     def items(self, most: int) -> list["Value"]:
@@ -70,7 +90,7 @@ class Value:
     def pairs(self, most: int = 256) -> list[tuple[str, "Value"]]:
         """Keys and values of a block, in order. A key that stands twice is refused."""
         if not self.is_mapping:
-            raise self.problem("must be 'key: value' lines")
+            raise self.problem("this must be 'key: value' lines")
         if len(self.node.value) > most:
             raise self.problem(f"has {len(self.node.value)} keys, more than the {most} that are possible here")
         found: dict[str, Value] = {}
@@ -79,7 +99,7 @@ class Value:
                 raise Value(key, self.path).problem("a key must be one word")
             name = _shown(str(key.value))
             if name in found:
-                raise Value(key, _below(self.path, name)).problem("stands twice; keep one")
+                raise Value(key, _below(self.path, name)).problem("stated twice; keep one")
             found[name] = Value(node, _below(self.path, name))
         return list(found.items())
 
@@ -150,13 +170,13 @@ def document(text: str, *, shape: str, example: str) -> Value:
         node = yaml.compose(text, Loader=Loader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        where = f"line {mark.line + 1}: " if mark else ""
         what = " ".join(str(getattr(error, "problem", None) or "unreadable").split())
-        raise InputProblem(f"{where}not YAML: {what}. Write 'key: value' lines") from None
+        line = mark.line + 1 if mark else None
+        raise InputProblem(f"not YAML: {what}. Write 'key: value' lines", line) from None
     except (RecursionError, ValueError):
-        raise InputProblem(f"line 1: nested too deeply. {shape}") from None
+        raise InputProblem(f"nested too deeply. {shape}", 1) from None
     if node is None:
-        raise InputProblem(f"line 1: there is nothing in it. {example}")
+        raise EmptyDocument(f"there is nothing in it. {example}", 1)
     return Value(node)
 
 

@@ -1,16 +1,19 @@
-"""A check in a thread of its own: a read of sysfs or of the kernel log that hangs is a finding, and holds nobody up."""
+"""A call in a thread of its own: a read of sysfs or a step that hangs is a finding, and holds nobody up."""
 
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from types import FrameType
+from typing import TypeVar
 
-from gpucheck.model import Host
-from gpucheck.run._step import Outcome, Step
+Answer = TypeVar("Answer")
+# What a step that is told to stop may take to end the processes that it started: SIGTERM, SIGKILL, and files.
+LEAVE_S = 10.0
 
 
 class StuckError(Exception):
-    """A step did not end in time. call: where it stands. stack: the way there, innermost last."""
+    """A call did not end in time. call: where it stands. stack: the way there, innermost last."""
 
     def __init__(self, seconds: float, stack: tuple[str, ...]) -> None:
         self.seconds = seconds
@@ -19,28 +22,55 @@ class StuckError(Exception):
         super().__init__(f"no end within {seconds:g} s, in {self.call}")
 
 
-def in_time(step: Step, host: Host, seconds: float) -> Outcome:
-    """The step's outcome. Raises what the step raises, and StuckError when it takes longer; its thread is left behind.
+class EndedError(Exception):
+    """A call ended with what would have ended the whole program, such as SystemExit."""
+
+
+class _LeaveError(BaseException):
+    """Raised inside a call that is given up; no ``except Exception`` there may take it for its own."""
+
+
+def in_time(name: str, call: Callable[[], Answer], seconds: float) -> Answer:
+    """The call's answer. Raises what the call raises, and StuckError when it takes longer; its thread is left behind.
 
     It is a daemon, for a thread that waits in the kernel cannot be ended, and must not keep the process from ending.
+    One that still runs Python is told to leave, so that it ends the processes that it started; so it is on Ctrl-C.
     """
-    answers: list[Outcome] = []
+    answers: list[Answer] = []
     errors: list[BaseException] = []
 
     def work() -> None:
         try:
-            answers.append(step.run(host))
+            answers.append(call())
         except BaseException as error:
             errors.append(error)
 
-    thread = threading.Thread(target=work, daemon=True, name=f"gpucheck {step.name}")
-    thread.start()
-    thread.join(seconds)
-    if errors:
-        raise errors[0]
+    thread = threading.Thread(target=work, daemon=True, name=f"gpucheck {name}")
+    try:
+        thread.start()
+        thread.join(seconds)
+    except BaseException:
+        _tell_to_leave(thread)
+        if thread.is_alive():
+            thread.join(LEAVE_S)
+        raise
     if answers:
         return answers[0]
-    raise StuckError(seconds, _stack(sys._current_frames().get(thread.ident or 0)))
+    if not errors:
+        stuck = StuckError(seconds, _stack(sys._current_frames().get(thread.ident or 0)))
+        _tell_to_leave(thread)
+        raise stuck
+    if isinstance(errors[0], Exception):
+        raise errors[0]
+    raise EndedError(f"{type(errors[0]).__name__}: {errors[0]}") from errors[0]
+
+
+def _tell_to_leave(thread: threading.Thread) -> None:
+    """The exception is raised when the thread next runs Python code; one that waits in the kernel never sees it."""
+    import ctypes
+
+    if thread.ident is not None and thread.is_alive():
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_LeaveError))
 
 
 def _stack(frame: FrameType | None) -> tuple[str, ...]:

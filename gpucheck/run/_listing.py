@@ -11,12 +11,16 @@ SCHEMA = "gpucheck.steps/1"
 
 
 class ListedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """One step. level: the least at which it is run. at_most_s: None where the step sets its own deadlines."""
+    """One step. level: the least at which it is run.
+
+    typical_s: on a healthy host, as measured. at_most_s: then it is left behind, and the report says where it stood.
+    """
 
     name: str
     level: Literal["quick", "standard", "full"]
     tags: tuple[str, ...]
-    at_most_s: float | None
+    typical_s: float
+    at_most_s: float
 
 
 class Listing(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +34,14 @@ def listing(steps: Iterable[Step]) -> Listing:
     """The steps in the order in which they are run."""
     return Listing(
         steps=tuple(
-            ListedStep(name=s.name, level=_level(s), tags=tuple(sorted(s.tags)), at_most_s=s.seconds) for s in steps
+            ListedStep(
+                name=s.name,
+                level=_level(s),
+                tags=tuple(sorted(s.tags)),
+                typical_s=s.typical_s,
+                at_most_s=s.seconds,
+            )
+            for s in steps
         )
     )
 
@@ -45,13 +56,14 @@ def to_json(found: Listing) -> str:
 
 
 def to_text(found: Listing) -> str:
-    """One line a step, in columns."""
-    width = max((len(step.name) for step in found.steps), default=0)
-    return "\n".join(
-        f"{step.name:<{width}}  {step.level:<8}  {_cost(step.at_most_s):<18}  {', '.join(step.tags)}"
+    """One line a step, in columns, below a head that says what they are."""
+    rows = [("step", "level", "typical", "at most", "tags")]
+    rows += [
+        (step.name, step.level, f"{step.typical_s:g} s", f"{step.at_most_s:g} s", ", ".join(step.tags))
         for step in found.steps
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return "\n".join(
+        f"{row[0]:<{widths[0]}}  {row[1]:<{widths[1]}}  {row[2]:>{widths[2]}}  {row[3]:>{widths[3]}}  {row[4]}"
+        for row in rows
     )
-
-
-def _cost(seconds: float | None) -> str:
-    return "sets its deadlines" if seconds is None else f"{seconds:g} s at most"

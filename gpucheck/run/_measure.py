@@ -6,11 +6,21 @@ from gpucheck.model import Finding, Host, Verdict
 from gpucheck.run._step import Outcome, Step
 
 NAME = "p2p"
+FINDINGS = ("p2p-copies", "p2p-integrity", "p2p-bandwidth", "p2p-latency", "p2p-against-staged", "links-under-load")
+# Around the deadlines of its children: four lost ones and the start of a fifth take less.
+DEADLINE_S = 600.0
+# Device time on 8 GPUs behind NVSwitch, contexts included; 2 GPUs take half, 8 on PCIe twice as long.
+TYPICAL_S = 20.0
+ABOUT = """Copies: does every GPU pair copy right, and as fast as its path allows?
+
+Source: copies in child processes, every byte of them compared; then timed, all directions, several sizes. The findings
+are named p2p-integrity, p2p-bandwidth, p2p-latency and so on. What a pair should reach comes from a model of its path:
+gpucheck topo shows it, gpucheck bandwidth measures by itself."""
 
 
 def measurement_steps() -> tuple[Step, ...]:
     """One step for everything that copies: its parts share the children, the plan and one cause a pair group."""
-    return (Step(NAME, frozenset({"measure"}), _p2p),)
+    return (Step(NAME, frozenset({"measure"}), _p2p, DEADLINE_S, TYPICAL_S, ABOUT, FINDINGS),)
 
 
 def _p2p(host: Host) -> Outcome:

@@ -16,10 +16,14 @@ class Outcome(NamedTuple):
 class Step(NamedTuple):
     """One thing a run does. Names and tags are what --only and --skip select by.
 
-    seconds: the longest it may take; None where it works in children with deadlines of their own.
+    seconds: the longest it may take before it is left behind. typical_s: what it takes on a healthy host, as measured.
+    about: what it asks and how it decides, in the form of a check's docstring. also: other names of its findings.
     """
 
     name: str
     tags: frozenset[str]
     run: Callable[[Host], Outcome]
-    seconds: float | None = None
+    seconds: float
+    typical_s: float
+    about: str = ""
+    also: tuple[str, ...] = ()

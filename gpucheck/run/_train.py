@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gpucheck.host.simulated import machine_directory
 from gpucheck.model import Finding, Host, Verdict
+from gpucheck.run import _versions
 from gpucheck.run._step import Outcome, Step
 from gpucheck.run._versions import NAME as VERSIONS
 from gpucheck.run._versions import refused, version_truth
@@ -20,11 +21,23 @@ from gpucheck.train.wish import plan
 
 SIMULATED_STALL_S = 8.0
 TAGS = frozenset({"training", "measure"})
+# Around the deadlines of the runs: every variant of a strategy has a minute, and its ranks some seconds to go.
+DEADLINE_S = 600.0
+# Two CPU ranks on two cores, torch imports included.
+TYPICAL_S = 5.0
+VERSIONS_S, VERSIONS_TYPICAL_S = 20.0, 0.05
 
 
 def training_steps() -> tuple[Step, ...]:
     """Version truth, then one step a strategy."""
-    versions = Step(VERSIONS, frozenset({"software", "standard"}), lambda host: Outcome(version_truth(host), {}))
+    versions = Step(
+        VERSIONS,
+        frozenset({"software", "standard"}),
+        lambda host: Outcome(version_truth(host), {}),
+        VERSIONS_S,
+        VERSIONS_TYPICAL_S,
+        _versions.__doc__ or "",
+    )
     return (versions, *(_step(strategy) for strategy in all_strategies().values()))
 
 
@@ -32,7 +45,15 @@ def _step(strategy: Strategy) -> Step:
     def run(host: Host) -> Outcome:
         return _smoke(host, strategy)
 
-    return Step(strategy.check, TAGS | {strategy.level}, run)
+    return Step(strategy.check, TAGS | {strategy.level}, run, DEADLINE_S, TYPICAL_S, _about(strategy))
+
+
+def _about(strategy: Strategy) -> str:
+    return (
+        f"Training: {strategy.summary}: does it train, and come to the same result?\n\nSource: a short real run with "
+        f"{strategy.framework}, every rank in a process of its own with deadlines from outside. How it is judged: "
+        f"docs/training.md. By itself: gpucheck smoke --framework {strategy.framework} --strategy {strategy.name}."
+    )
 
 
 def _smoke(host: Host, strategy: Strategy) -> Outcome:

@@ -3,12 +3,11 @@
 import difflib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
-import yaml
 
-from gpucheck.knowledge._load import Loader
+from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, document
 from gpucheck.stack.versions import request
 
 SCHEMA = "gpucheck.wish/1"
@@ -136,69 +135,51 @@ def read_wish(path: Path) -> Wish:
 def parse_wish(text: str, name: str) -> Wish:
     """The wish in YAML text. Raises WishError naming ``name``, the line and the key."""
     try:
-        # Composed, not loaded: every scalar stays as it was written. As a YAML number, cuda 13.10 would become 13.1.
-        node = yaml.compose(text, Loader=Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{name}:{mark.line + 1}" if mark else name
-        raise WishError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from None
-    if node is None:
+        top = document(text, shape="A wish is a few levels deep", example="Every value may be auto")
+        return _wish(dict(top.pairs()), name)
+    except EmptyDocument:
         return Wish()
-    fields: dict[str, Any] = {}
-    lines: dict[str, int] = {}
-    for key, value, line in _pairs(node, name):
-        where = f"{name}:{line}: {key}"
-        if key == "schema":
-            if _scalar(value, where) != SCHEMA:
-                raise WishError(f"{where}: {value.value!r} is not {SCHEMA!r}, the only one known")
-            continue
+    except InputProblem as problem:
+        raise WishError(problem.inside(name)) from None
+
+
+def _wish(values: dict[str, Value], name: str) -> Wish:
+    schema = values.pop("schema", None)
+    if schema is not None and schema.text() != SCHEMA:
+        raise schema.problem(f"{schema.text()!r} is not {SCHEMA!r}, the only one known")
+    for key, value in values.items():
         if key not in Wish.__struct_fields__:
-            raise WishError(f"{where}: no such key. {did_you_mean(key, (*Wish.__struct_fields__, 'schema'))}")
-        if key in fields:
-            raise WishError(f"{where}: stated twice; keep one")
-        lines[key] = line
-        fields[key] = (
-            _repositories(value, name) if key == "repositories" else _checked(key, _scalar(value, where), where)
-        )
-    wish = Wish(**fields)
+            raise value.problem(f"no such key. {did_you_mean(key, (*Wish.__struct_fields__, 'schema'))}")
+    repositories = values.pop("repositories", None)
+    fields = {key: _checked(key, value) for key, value in values.items()}
+    wish = Wish(**fields, repositories=_repositories(repositories) if repositories else {})  # type: ignore[arg-type]
     for (one, other), problem in contradictions(wish):
-        raise WishError(f"{name}:{lines[other]}: {other}: contradicts line {lines[one]}: {problem}")
+        where = f"{name}:{values[other].line}: {other}"
+        raise WishError(f"{where}: contradicts line {values[one].line}: {problem}")
     return wish
 
 
-def _checked(key: str, value: str, where: str) -> str:
+def _checked(key: str, value: Value) -> str:
+    text = value.text()
     try:
-        check_value(key, value)
+        check_value(key, text)
     except ValueError as error:
-        raise WishError(f"{where}: {error}") from None
-    return value
+        raise value.problem(str(error)) from None
+    return text
 
 
-def _pairs(node: Any, name: str) -> list[tuple[str, Any, int]]:
-    line = node.start_mark.line + 1
-    if not isinstance(node, yaml.MappingNode):
-        raise WishError(f"{name}:{line}: this must be 'key: value' lines")
-    return [(str(key.value), value, key.start_mark.line + 1) for key, value in node.value]
-
-
-def _scalar(node: Any, where: str) -> str:
-    if not isinstance(node, yaml.ScalarNode):
-        raise WishError(f"{where}: must be a single value, not a list or a block")
-    return str(node.value)
-
-
-def _repositories(node: Any, name: str) -> dict[str, Repository]:
-    if isinstance(node, yaml.ScalarNode) and node.value in ("", "auto"):
+def _repositories(value: Value) -> dict[str, Repository]:
+    if not value.is_mapping and value.text() in ("", "auto"):
         return {}
-    repositories = {}
-    for key, value, _line in _pairs(node, name):
-        fields: dict[str, str] = {}
-        for field, inner, inner_line in _pairs(value, name):
-            where = f"{name}:{inner_line}: repositories.{key}.{field}"
-            if field not in Repository.__struct_fields__:
-                raise WishError(f"{where}: no such key. {did_you_mean(field, Repository.__struct_fields__)}")
-            fields[field] = _scalar(inner, where)
-            if field == "signed" and fields[field] not in SIGNED:
-                raise WishError(f"{where}: {fields[field]!r} is none of {', '.join(SIGNED)}")
-        repositories[key] = msgspec.convert(fields, Repository)
-    return repositories
+    return {key: _repository(inner) for key, inner in value.pairs()}
+
+
+def _repository(value: Value) -> Repository:
+    fields: dict[str, str] = {}
+    for field, inner in value.pairs():
+        if field not in Repository.__struct_fields__:
+            raise inner.problem(f"no such key. {did_you_mean(field, Repository.__struct_fields__)}")
+        fields[field] = inner.text()
+        if field == "signed" and fields[field] not in SIGNED:
+            raise inner.problem(f"{fields[field]!r} is none of {', '.join(SIGNED)}")
+    return msgspec.convert(fields, Repository)

@@ -1,5 +1,7 @@
 """Checks of what surrounds the GPUs: limits, device files, environment, loader, kernels, containers."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -26,7 +28,7 @@ from gpucheck.model import (
 )
 from tests.checks.judging import judge
 from tests.fakes import SYSTEM, FakeHost
-from tests.machines import LOADED, on_bus, p100, reading
+from tests.machines import LOADED, on_bus, p100, reading, whole_host
 
 FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
 MIB = 1 << 20
@@ -109,6 +111,32 @@ def test_leftover_variables_are_named_with_what_they_do(variables, files, count)
     assert len(complaints) == count
     assert all(f.cause == "leftover-environment" and f.why and f.fix for f in complaints)
     assert count or [f.verdict for f in found] == [PASS]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "job", "hidden"),
+    [
+        ("0,1", {}, None),
+        ("1, 0", {}, None),
+        ("GPU-1,GPU-0", {}, None),
+        ("0", {}, "see 1 of 2"),
+        ("0", {"SLURM_JOB_ID": "77"}, None),
+        ("1,9,0", {}, "see 1 of 2"),
+        ("", {}, "see 0 of 2"),
+        ("-1", {}, "see 0 of 2"),
+        ("0,0", {}, "see 0 of 2"),
+        ("MIG-4a1b", {}, None),
+    ],
+)
+def test_a_leftover_choice_of_devices_is_told_by_what_it_hides(chosen, job, hidden):
+    """As CUDA reads it: up to the first that is none, nothing at all if one is named twice; a job's share is meant."""
+    host = replace(whole_host(p100(0), p100(1)), environment_={"CUDA_VISIBLE_DEVICES": chosen, **job})
+    (finding,) = judge(environment, host)
+
+    assert finding.verdict is (WARN if hidden else PASS)
+    if hidden:
+        assert hidden in finding.why
+        assert (finding.cause, finding.seen) == ("leftover-environment", f"CUDA_VISIBLE_DEVICES={chosen}")
 
 
 @pytest.mark.parametrize(

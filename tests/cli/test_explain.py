@@ -35,6 +35,17 @@ def test_every_check_says_what_it_asks_and_how_it_decides(check):
     assert f"gpucheck verify --only {check} -v" in words
 
 
+@pytest.mark.parametrize("name", ["p2p", "p2p-integrity", "smoke-ddp", "smoke-versions", "gpu-health"])
+def test_a_measuring_step_and_its_findings_are_explained_too(name):
+    assert "asks" in explain(name).output
+    assert "gpucheck verify --only" in " ".join(explain(name).output.split())
+
+
+@pytest.mark.parametrize(("name", "option"), [("baseline", "--baseline REPORT"), ("expectations", "--expect FILE")])
+def test_what_a_report_is_held_against_is_explained_with_its_option(name, option):
+    assert f"gpucheck verify {option} -v" in " ".join(explain(name).output.split())
+
+
 @pytest.mark.parametrize("code", sorted(xids()))
 def test_every_code_says_what_to_do(code):
     """At once."""

@@ -10,6 +10,7 @@ from gpucheck import run as runs
 from gpucheck.cli import main
 from gpucheck.host.recording import RecordingHost, ReplayHost
 from gpucheck.model import Check, Finding, Verdict
+from gpucheck.run._guard import Guard
 from tests.fakes import FakeHost
 
 COMMANDS = (("verify",), ("topo",), ("stack", "resolve"), ("stack", "check"))
@@ -110,7 +111,7 @@ def test_a_question_that_was_not_recorded_is_unknown():
     newer = Check("newer", frozenset({"quick"}), lambda host: host.read_text("/etc/newer"), lambda _: [])
     good = Finding(check="fine", verdict=Verdict.PASS, subject="host")
     fine = Check("fine", frozenset({"quick"}), lambda host: host.driver(), lambda _: [good])
-    findings = [runs._timed(runs._check_step(check), recorded).findings for check in (newer, fine)]
+    findings = [Guard(recorded).run(runs._check_step(check)).findings for check in (newer, fine)]
 
     assert [f.verdict for (f,) in findings] == [Verdict.UNKNOWN, Verdict.PASS]
     assert "does not hold file /etc/newer" in findings[0][0].why

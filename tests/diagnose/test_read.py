@@ -85,7 +85,7 @@ def test_unknown_is_not_no(word):
         ("measured: {p2p_uni_gib_s: [[X, 12], [1, X]]}", "multiply GiB/s by 1.0737"),
         ("measured: {flows: [{pairs: [[0, 0]], total_gb_s: 3}]}", "two different GPUs"),
         ("measured: {host_device: [{gpu: 4}]}\ngpus: {count: 2}", "GPU 4 is named, but there are 2 GPUs"),
-        ("gpus: {count: 2}\ngpus: {count: 3}", "stands twice"),
+        ("gpus: {count: 2}\ngpus: {count: 3}", "stated twice"),
         ("[" * 20000, "more lists than any set"),
         ("- " * 20000, "line 1"),
         ("{a: " * 900, "not YAML"),

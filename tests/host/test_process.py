@@ -36,6 +36,8 @@ def test_only_steering_variables_and_no_secret():
         "HOME": "/home/alice",
         "AWS_SECRET_ACCESS_KEY": "x",
         "NVIDIA_API_KEY": "nvapi-x",
+        "SLURM_JOB_ID": "77",
+        "SLURM_JOB_USER": "alice",
         "TF_VAR_token": "y",
         "MY_NCCL_THING": "z",
     }
@@ -44,6 +46,7 @@ def test_only_steering_variables_and_no_secret():
         "CUDA_VISIBLE_DEVICES": "0",
         "LD_LIBRARY_PATH": "/opt/lib",
         "NCCL_P2P_DISABLE": "1",
+        "SLURM_JOB_ID": "77",
     }
 
 

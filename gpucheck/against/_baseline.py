@@ -1,0 +1,188 @@
+"""Baseline: is anything worse than in this host's own earlier report?
+
+Sources: the report of verify --baseline and this one. Checks that passed and do not; GPUs that are gone; links with
+fewer lanes, less speed or fewer NVLinks; copies that are slower than noise explains; and counters, by how fast they
+rose between the two reports, for averages since boot hide a recent burst. An idle link that slowed down is not worse.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timezone
+
+import msgspec
+
+from gpucheck.against._counters import NAME, deltas
+from gpucheck.against._rates import slower
+from gpucheck.against._record import health_of
+from gpucheck.checks._about import About
+from gpucheck.model import Finding, PcieLink, Report, Verdict
+from gpucheck.model.record import GpuRecord, HealthRecord
+
+BAD = {Verdict.WARN: 1, Verdict.UNKNOWN: 1, Verdict.FAIL: 2}
+REGRESSION = "regression"
+
+
+def not_comparable(before: Report, host: str, *, simulated: bool) -> str | None:
+    """Why this report is no baseline for this host; None where it is one. To be asked before anything is measured."""
+    if before.host != host:
+        return f"is a report of {before.host}, and this is {host}"
+    if before.simulated != simulated:
+        words = {True: "SIMULATED hardware", False: "real hardware"}
+        return f"is a report of {words[before.simulated]}, and this is {words[simulated]}"
+    return None
+
+
+def compare(before: Report, now: Report) -> Iterator[Finding]:
+    """Findings named ``baseline``; one pass where nothing is worse."""
+    changed = tuple(_changed(before, now))
+    about = About(check=NAME, evidence=(f"baseline: {before.started}", *changed))
+    hours = _hours(before.started, now.started)
+    if hours is None or hours < 0:
+        why = f"the baseline is of {before.started}, which is not before this run ({now.started})"
+        yield about.unknown(why, "give an earlier report of this host with --baseline", "no time in between")
+        return
+    then, record = health_of(before), health_of(now)
+    found: list[Finding] = []
+    if then is None or record is None:
+        found.append(_no_record(about, "baseline" if then is None else "report"))
+    else:
+        found += [*_gpus(then, record, before.started), *_links(then, record), *deltas(then, record, hours)]
+    found += slower(before, now)
+    found += _untold(_verdicts(before, now), found)
+    for finding in found:
+        loud = finding.verdict in BAD
+        yield msgspec.structs.replace(finding, evidence=(*finding.evidence, *changed)) if loud else finding
+    if not any(finding.verdict in BAD for finding in found):
+        yield about.passes(f"nothing is worse than {hours:.1f} h ago", f"as on {before.started}")
+
+
+def _untold(regressions: Iterator[Finding], told: Iterable[Finding]) -> Iterator[Finding]:
+    """The regressions whose subject and cause nobody told yet, each once and the worst of them."""
+    known = {(finding.subject, finding.cause) for finding in told}
+    for finding in sorted(regressions, key=lambda finding: -BAD[finding.verdict]):
+        if (finding.subject, finding.cause) not in known:
+            known.add((finding.subject, finding.cause))
+            yield finding
+
+
+def _no_record(about: About, which: str) -> Finding:
+    why = f"the {which} holds no counters, so how fast they rise is not known"
+    return about.skips(f"{why}: take the baseline with gpucheck verify --format json -o FILE")
+
+
+def _hours(before: str, now: str) -> float | None:
+    try:
+        a, b = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (before, now))
+    except ValueError:
+        return None
+    a, b = (time if time.tzinfo else time.replace(tzinfo=timezone.utc) for time in (a, b))
+    return (b - a).total_seconds() / 3600
+
+
+def _changed(before: Report, now: Report) -> Iterator[str]:
+    """What else is different: the first thing to look at when something got worse."""
+    for name in sorted({*before.versions, *now.versions}):
+        old, new = before.versions.get(name), now.versions.get(name)
+        if old != new:
+            yield f"{name}: {old or 'none'} then, {new or 'none'} now"
+    if before.system.kernel != now.system.kernel:
+        yield f"kernel: {before.system.kernel} then, {now.system.kernel} now"
+    for name in sorted({*before.attributes, *now.attributes} - {"uplink"}):
+        then, today = before.attributes.get(name, ()), now.attributes.get(name, ())
+        if then != today:
+            yield f"{name}: {', '.join(then) or 'none'} then, {', '.join(today) or 'none'} now"
+
+
+def _verdicts(before: Report, now: Report) -> Iterator[Finding]:
+    """Every check that is worse about a subject than it was. What was not looked at then is no regression."""
+    then: dict[tuple[str, str], int] = {}
+    looked: dict[str, int] = {}
+    for old in before.findings:
+        if old.verdict is not Verdict.SKIP:
+            key, rank = (old.check, old.subject), BAD.get(old.verdict, 0)
+            then[key] = max(rank, then.get(key, 0))
+            looked[old.check] = max(rank, looked.get(old.check, 0))
+    for finding in now.findings:
+        rank = BAD.get(finding.verdict, 0)
+        # A check that passes for the host as a whole names a subject only when that one fails.
+        earlier = then.get((finding.check, finding.subject), 0 if looked.get(finding.check) == 0 else None)
+        if finding.check == NAME or earlier is None or rank <= earlier:
+            continue
+        was = "warn or unknown" if earlier else "pass"
+        yield Finding(
+            check=NAME,
+            verdict=finding.verdict,
+            subject=finding.subject,
+            seen=f"{finding.check}: {finding.verdict.value}",
+            wanted=f"{was}, as on {before.started}",
+            cause=finding.cause or REGRESSION,
+            confidence=finding.confidence or "likely",
+            why=f"it broke since the baseline: {finding.why}",
+            fix=finding.fix,
+            evidence=finding.evidence,
+        )
+
+
+def _gpus(before: HealthRecord, now: HealthRecord, started: str) -> Iterator[Finding]:
+    """GPUs that are gone, and boards that were changed. Where NVML shows none at all the driver check speaks."""
+    if not now.gpus:
+        return
+    uuids, places = {gpu.uuid for gpu in now.gpus}, {gpu.bus_id: gpu for gpu in now.gpus}
+    for gpu in before.gpus:
+        if gpu.uuid in uuids:
+            continue
+        about = About(check=NAME, subject=f"gpu:{gpu.bus_id}", evidence=(f"then: {gpu.name} {gpu.uuid}",))
+        other = places.get(gpu.bus_id)
+        if other is not None:
+            yield about.skips(f"another board sits here since the baseline: its counters start anew ({other.uuid})")
+            continue
+        why = "the GPU fell off the bus, lost power, or was taken out"
+        fix = f"dmesg | grep -e RmInitAdapter -e Xid; check power and seating of {gpu.bus_id}; reboot"
+        yield about.fails("gone", f"{gpu.name}, as on {started}", why, fix, "gpu-lost", "likely")
+
+
+def _links(before: HealthRecord, now: HealthRecord) -> Iterator[Finding]:
+    then = {gpu.uuid: gpu for gpu in before.gpus}
+    for gpu in now.gpus:
+        old = then.get(gpu.uuid)
+        if old is not None and old.bus_id == gpu.bus_id:
+            yield from _narrower(f"gpu:{gpu.bus_id}", old.pcie, gpu.pcie)
+            yield from _fewer(old, gpu)
+    ports = {port.bus_id: port.link for port in before.ports}
+    own = {gpu.bus_id for gpu in now.gpus}
+    for port in now.ports:
+        if port.bus_id in ports and port.bus_id not in own:
+            yield from _narrower(f"link:{port.bus_id}", ports[port.bus_id], port.link)
+
+
+def _narrower(subject: str, before: PcieLink, now: PcieLink) -> Iterator[Finding]:
+    """By lanes, and by what both ends allow: an idle link lowers its generation by itself."""
+    about = About(
+        check=NAME,
+        subject=subject,
+        evidence=(
+            f"then Gen{before.generation} x{before.width}, at most Gen{before.max_generation} x{before.max_width}",
+            f"now Gen{now.generation} x{now.width}, at most Gen{now.max_generation} x{now.max_width}",
+        ),
+    )
+    why = "the link lost {} since the baseline: dirt, a loose card or riser, or a setting of the firmware"
+    fix = "reseat the card or riser, clean the contacts, compare the BIOS settings, then reboot"
+    if before.width and now.width and now.width < before.width:
+        seen, wanted = f"x{now.width}", f"x{before.width}"
+        yield about.fails(seen, wanted, why.format("lanes"), fix, "pcie-width-reduced", "likely")
+    old, new = before.max_generation, now.max_generation
+    if old and new and new < old:
+        yield about.fails(f"Gen{new}", f"Gen{old}", why.format("speed"), fix, "pcie-link-downgraded", "likely")
+
+
+def _fewer(before: GpuRecord, now: GpuRecord) -> Iterator[Finding]:
+    lost = sorted({n.link for n in before.nvlinks if n.active} - {n.link for n in now.nvlinks if n.active})
+    if lost:
+        about = About(
+            check=NAME,
+            subject=f"gpu:{now.bus_id}",
+            unit="links",
+            evidence=(f"down since the baseline: {', '.join(map(str, lost))}",),
+        )
+        why = "NVLinks that were up are down"
+        fix = "dmesg | grep -e knvlink -e Xid; reseat the bridge or baseboard, reset the GPU, then reboot"
+        yield about.fails(now.active_nvlinks, before.active_nvlinks, why, fix, "nvlink-down", "certain")

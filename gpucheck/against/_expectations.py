@@ -1,0 +1,190 @@
+"""The site's expectations, a YAML file: every key optional, a mistake named with its line."""
+
+import re
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from gpucheck.knowledge.strict import InputProblem, Value, did_you_mean, document
+from gpucheck.stack.versions import request
+
+SCHEMA = "gpucheck.expectations/1"
+MAX_BYTES = 1 << 20
+MOST_GPUS = 1024
+CLASS = re.compile(r"PIX|PXB|PHB|NODE|SYS|NV\d{1,2}")
+CLASSES = ("PIX", "PXB", "PHB", "NODE", "SYS", "NV#")
+COMPUTE_MODES = ("default", "exclusive-process", "exclusive-thread", "prohibited")
+ByClass = dict[str, float]
+"""A number for each path class; the key ``*`` is every pair."""
+
+
+class Versions(msgspec.Struct, frozen=True, kw_only=True):
+    """What must be in force. Versions as in stack.yml: the start of one, or a range."""
+
+    driver: str | None = None
+    cuda: str | None = None
+    torch: str | None = None
+    tensorflow: str | None = None
+    kernel_module: Literal["open", "proprietary"] | None = None
+
+
+class Gpus(msgspec.Struct, frozen=True, kw_only=True):
+    """What every GPU must be. memory, power, NVLinks and PCIe are the least that will do.
+
+    models: how many there must be of each. pcie_generation: what card and slot allow together; an idle link lowers its
+    own.
+    """
+
+    count: int | None = None
+    model: str | None = None
+    models: dict[str, int] | None = None
+    memory_mib: float | None = None
+    vbios: str | None = None
+    ecc: bool | None = None
+    mig: bool | None = None
+    persistence: bool | None = None
+    compute_mode: str | None = None
+    power_limit_w: float | None = None
+    nvlinks: int | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+
+
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of measured numbers, in the units of their names. Floors are the least, ceilings the most that will do."""
+
+    p2p_uni_gb_s: ByClass | None = None
+    p2p_bidir_gb_s: ByClass | None = None
+    h2d_gb_s: float | None = None
+    d2h_gb_s: float | None = None
+    p2p_latency_us: ByClass | None = None
+
+
+class Expectations(msgspec.Struct, frozen=True, kw_only=True):
+    """One file. pairs: how many GPU pairs there must be of each path class. lines: of every key, by its whole path."""
+
+    name: str
+    lines: dict[str, int]
+    versions: Versions = Versions()
+    gpus: Gpus = Gpus()
+    pairs: dict[str, int] = {}
+    floors: Rates = Rates()
+    ceilings: Rates = Rates()
+
+
+def read(content: bytes, name: str) -> Expectations:
+    """The expectations in a file's content. Raises InputProblem, whose ``inside(name)`` is one line with the place."""
+    if len(content) > MAX_BYTES:
+        raise InputProblem(f"larger than {MAX_BYTES >> 20} MiB, so these are no expectations")
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputProblem(f"byte {error.start}: not UTF-8 text. Save the file as UTF-8") from None
+    top = document(
+        text, shape="Expectations are a few levels deep", example="Write at least gpus: {count: N} (docs/verify.md)"
+    )
+    lines: dict[str, int] = {}
+    _note_lines(top, lines)
+    fields = top.fields(TOP)
+    fields.pop("schema", None)
+    found = Expectations(name=name, lines=lines, **fields)
+    if found == Expectations(name=name, lines=lines):
+        raise InputProblem("expects nothing, so it would always pass. Write at least gpus: {count: N}")
+    return found
+
+
+def _note_lines(value: Value, lines: dict[str, int]) -> None:
+    if value.is_mapping:
+        for _, inner in value.pairs():
+            lines[inner.path] = inner.line
+            _note_lines(inner, lines)
+
+
+def _schema(value: Value) -> str:
+    return value.word(SCHEMA)
+
+
+def _struct(type_: type[Any], **readers: Callable[[Value], Any]) -> Callable[[Value], Any]:
+    return lambda value: type_(**value.fields(readers))
+
+
+def _whole(low: int, high: int) -> Callable[[Value], int]:
+    return lambda value: value.integer(low, high)
+
+
+def _number(value: Value) -> float:
+    return value.number()
+
+
+def _version(value: Value) -> str:
+    text = value.text().strip()
+    try:
+        asked = request(text)
+    except ValueError as error:
+        raise value.problem(str(error)) from None
+    if not asked.explicit:
+        raise value.problem(f"{text} is no expectation. Say the start of a version, or a range such as >=570,<590")
+    return text
+
+
+def _name(value: Value) -> str:
+    return value.text().strip()
+
+
+def _flag(value: Value) -> bool:
+    return value.flag()
+
+
+def _counted(value: Value) -> dict[str, int]:
+    return {key: inner.integer(0, MOST_GPUS) for key, inner in value.pairs()}
+
+
+def _class(key: str, value: Value) -> str:
+    name = key.upper()
+    if not CLASS.fullmatch(name):
+        raise value.problem(f"no path class. {did_you_mean(name, CLASSES)}")
+    return name
+
+
+def _pairs(value: Value) -> dict[str, int]:
+    return {_class(key, inner): inner.integer(0, MOST_GPUS**2) for key, inner in value.pairs()}
+
+
+def _by_class(value: Value) -> ByClass:
+    """One number for every pair, or one for each class."""
+    if value.is_mapping:
+        return {_class(key, inner): inner.number() for key, inner in value.pairs()}
+    return {"*": value.number()}
+
+
+TOP: dict[str, Callable[[Value], Any]] = {
+    "schema": _schema,
+    "versions": _struct(
+        Versions,
+        driver=_version,
+        cuda=_version,
+        torch=_version,
+        tensorflow=_version,
+        kernel_module=lambda value: value.word("open", "proprietary"),
+    ),
+    "gpus": _struct(
+        Gpus,
+        count=_whole(0, MOST_GPUS),
+        model=_name,
+        models=_counted,
+        memory_mib=_number,
+        vbios=_name,
+        ecc=_flag,
+        mig=_flag,
+        persistence=_flag,
+        compute_mode=lambda value: value.word(*COMPUTE_MODES),
+        power_limit_w=_number,
+        nvlinks=_whole(0, 64),
+        pcie_generation=_whole(1, 8),
+        pcie_width=_whole(1, 32),
+    ),
+    "pairs": _pairs,
+    "floors": _struct(Rates, p2p_uni_gb_s=_by_class, p2p_bidir_gb_s=_by_class, h2d_gb_s=_number, d2h_gb_s=_number),
+    "ceilings": _struct(Rates, p2p_latency_us=_by_class),
+}

@@ -1,0 +1,12 @@
+"""How long the machine is up: what a count since boot must be divided by."""
+
+from gpucheck.model import Host
+
+
+def up_hours(host: Host) -> float | None:
+    """Hours since boot, None where the kernel does not say."""
+    words = (host.read_text("/proc/uptime") or "").split()
+    try:
+        return float(words[0]) / 3600 if words else None
+    except ValueError:
+        return None

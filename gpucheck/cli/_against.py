@@ -1,0 +1,75 @@
+"""verify --expect and --baseline: both files are read, and refused, before anything is measured."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from gpucheck.cli._common import Problem
+
+if TYPE_CHECKING:
+    from gpucheck.model import Finding, Host, Report
+
+    Yardstick = Callable[[Report], Iterable[Finding]]
+
+HOST_S = 10.0
+
+
+def yardsticks(expect: Path | None, baseline: Path | None, host: "Host") -> "tuple[Yardstick, ...]":
+    """What the report of this host is to be held against. Raises Problem."""
+    found: list[Yardstick] = []
+    if expect is not None:
+        found.append(_expectations(expect))
+    if baseline is not None:
+        found.append(_baseline(baseline, host))
+    return tuple(found)
+
+
+def _expectations(path: Path) -> "Yardstick":
+    from gpucheck import against
+    from gpucheck.knowledge.strict import InputProblem
+
+    try:
+        with path.open("rb") as file:
+            expected = against.read(file.read(against.MAX_BYTES + 1), str(path))
+    except OSError as error:
+        raise Problem(f"{path}: cannot be read: {error.strerror}. Give another file with --expect.") from error
+    except InputProblem as problem:
+        words = problem.inside(str(path))
+        raise Problem(words if words.endswith(("?", ".")) else f"{words}.") from None
+    return lambda report: against.judge(report, expected)
+
+
+def _baseline(path: Path, host: "Host") -> "Yardstick":
+    from gpucheck import against, run
+
+    before = read_report(path)
+    try:
+        name = run.in_time("host name", lambda: host.system().hostname, HOST_S)
+    except run.StuckError:
+        name = before.host  # the report will say which read hangs
+    reason = against.not_comparable(before, name, simulated=host.simulation() is not None)
+    if reason is not None:
+        raise Problem(
+            f"{path}: {reason}: --baseline compares a host with itself. Give an earlier report of this host (gpucheck "
+            "verify --format json -o FILE); many hosts are compared by gpucheck fleet report."
+        )
+    return lambda report: against.compare(before, report)
+
+
+def read_report(path: Path) -> "Report":
+    """The one host report in a file, packed (.gz, .zst) or not. Raises Problem."""
+    from gpucheck.fleet.read import PACKED, read_file, unpacked
+    from gpucheck.model import Report
+
+    advice = "Give the JSON report of one host with --baseline: gpucheck verify --format json -o FILE"
+    rows = read_file(path)
+    if len(rows) != 1:
+        raise Problem(f"{path}: holds {len(rows)} hosts. {advice}.")
+    if rows[0].digest is None:
+        seen = rows[0].problems[0].seen if rows[0].problems else "not a host report"
+        reason = str(seen).removeprefix(f"{path.name}: ")
+        raise Problem(f"{path}: {reason}. {advice}.")
+    content = unpacked(path) if path.suffix in PACKED else path.read_bytes()
+    return msgspec.json.decode(content, type=Report)

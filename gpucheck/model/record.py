@@ -1,0 +1,66 @@
+"""What a report keeps of each GPU and port, so that a later report can tell what changed in between."""
+
+import msgspec
+
+from gpucheck.model.hardware import AerCounts, PcieLink
+from gpucheck.model.health import EccCounts, PcieErrors, RetiredPages, RowRemap
+
+RECORD = "gpu-health"
+"""The step that takes the record, and its place in a report's measurements."""
+
+
+class LinkRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One NVLink port. Errors are counted since the driver was loaded; None where they are not told."""
+
+    link: int
+    active: bool
+    replay_errors: int | None = None
+    recovery_errors: int | None = None
+    crc_errors: int | None = None
+
+
+class GpuRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU: what it is, how it is set, and its counters. Fields as in Gpu and Health."""
+
+    bus_id: str
+    uuid: str
+    name: str
+    device_id: str
+    memory_mib: int | None = None
+    vbios: str | None = None
+    persistence: bool | None = None
+    compute_mode: str | None = None
+    mig: bool | None = None
+    ecc: bool | None = None
+    power_limit_w: float | None = None
+    pcie: PcieLink = PcieLink()
+    pcie_errors: PcieErrors = PcieErrors()
+    ecc_errors: EccCounts = EccCounts()
+    row_remap: RowRemap | None = None
+    retired_pages: RetiredPages | None = None
+    nvlinks: tuple[LinkRecord, ...] = ()
+
+    @property
+    def active_nvlinks(self) -> int:
+        """How many NVLink ports are up."""
+        return sum(link.active for link in self.nvlinks)
+
+
+class PortRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU's own PCI function, or a bridge above one. aer: since boot, None where the kernel does not count."""
+
+    bus_id: str
+    link: PcieLink = PcieLink()
+    aer: AerCounts | None = None
+
+
+class HealthRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """``measurements["gpu-health"]`` of a report. uptime_hours: since boot, None where not told.
+
+    module_flavour: of the loaded kernel module, ``open`` or ``proprietary``.
+    """
+
+    uptime_hours: float | None = None
+    module_flavour: str | None = None
+    gpus: tuple[GpuRecord, ...] = ()
+    ports: tuple[PortRecord, ...] = ()

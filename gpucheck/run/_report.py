@@ -1,0 +1,122 @@
+"""The report around the findings: what the host is. Every read of it has a deadline, and a loss is a finding."""
+
+import platform
+from collections.abc import Callable
+from datetime import datetime
+from importlib.metadata import version
+from typing import Any, TypeVar
+
+import msgspec
+
+from gpucheck.host.recording import ReplayHost
+from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, Report, System, Topology, Verdict, worst
+from gpucheck.run._attributes import attributes
+from gpucheck.run._deadline import StuckError, in_time
+from gpucheck.run._guard import AFTER_STUCK_S, broken, stuck
+from gpucheck.topology import build, identify
+
+NAME = "report"
+READ_S = 20.0
+Answer = TypeVar("Answer")
+
+
+class _Reader:
+    """Asks the host, one thing after the other; what does not come in time is left out and told."""
+
+    def __init__(self, host: Host, patience_s: float) -> None:
+        self.host = host
+        self.patience_s = patience_s
+        self.problems: list[Finding] = []
+
+    def ask(self, call: Callable[[], Answer], otherwise: Answer) -> Answer:
+        try:
+            return in_time(NAME, call, self.patience_s)
+        except StuckError as error:
+            self.patience_s = AFTER_STUCK_S
+            self.problems.append(stuck(NAME, error))
+        except NotRecorded:
+            pass  # an older recording lacks it, and no judgement hangs on it
+        except Exception as error:  # what the host is must not cost what was found out about it
+            self.problems.append(broken(NAME, error))
+        return otherwise
+
+
+def report(
+    host: Host,
+    findings: list[Finding],
+    measurements: dict[str, dict[str, Any]],
+    started: datetime,
+    seconds: float,
+    *,
+    strict: bool,
+    hurry: bool,
+) -> Report:
+    """The whole, with a finding for what could not be read. hurry: a step got stuck, so nothing is waited for long."""
+    deadline_s = float(getattr(host, "deadline_s", 0.0))
+    reader = _Reader(host, AFTER_STUCK_S if hurry else READ_S + deadline_s)
+    system = reader.ask(host.system, _system())
+    # A simulation that cannot be told from a real host would be the worst of all: asked without a deadline.
+    simulation = host.simulation()
+    nvml = reader.ask(host.nvml, None)
+    reading = nvml if isinstance(nvml, NvmlReading) else None
+    topology = reader.ask(lambda: _topology(host, reading, simulated=simulation is not None), None) if reading else None
+    nothing: dict[str, str | None] = {}
+    nothing_common: dict[str, tuple[str, ...]] = {}
+    known = {"gpucheck": version("gpucheck"), **reader.ask(lambda: _versions(host, reading), nothing)}
+    common = reader.ask(lambda: attributes(host), nothing_common)
+    return judged(
+        Report(
+            host=system.hostname,
+            simulated=simulation is not None,
+            simulation=simulation,
+            system=system,
+            started=host.recording.recorded if isinstance(host, ReplayHost) else started.isoformat(timespec="seconds"),
+            seconds=round(seconds, 3),
+            versions=known,
+            verdict=Verdict.UNKNOWN,
+            findings=(),
+            measurements=measurements,
+            topology=topology,
+            counts={},
+            attributes=common,
+        ),
+        (*findings, *reader.problems),
+        strict=strict,
+    )
+
+
+def judged(report: Report, findings: tuple[Finding, ...], *, strict: bool) -> Report:
+    """The report with these findings, its verdict and counts made from them."""
+    verdicts = [finding.verdict for finding in findings]
+    return msgspec.structs.replace(
+        report,
+        verdict=worst(verdicts, strict=strict),
+        findings=findings,
+        counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
+    )
+
+
+def _system() -> System:
+    """What Python knows by itself, where the host did not tell."""
+    unknown = "unknown"
+    return System(
+        hostname=platform.node() or unknown,
+        os_id=unknown,
+        os_version=unknown,
+        os_name=platform.system(),
+        arch=platform.machine(),
+        kernel=platform.release(),
+    )
+
+
+def _versions(host: Host, reading: NvmlReading | None) -> dict[str, str | None]:
+    return {
+        "driver": reading.driver_version if reading else host.driver().loaded_version,
+        "cuda": reading.cuda_version if reading else None,
+        **host.python_packages(["torch", "tensorflow", "nvidia-ml-py"]),
+    }
+
+
+def _topology(host: Host, reading: NvmlReading, *, simulated: bool) -> Topology:
+    cpu = identify(host.read_text("/proc/cpuinfo"))
+    return build(reading, host.pci(), simulated, cpu=cpu, virtual=host.system().virtual)

@@ -1,0 +1,38 @@
+"""Reports of a host as verify makes them, with chosen hardware, counters and times."""
+
+from dataclasses import replace
+
+import msgspec
+
+from gpucheck import run
+from gpucheck.model import Finding, Gpu, Report, Verdict
+from gpucheck.run import _health
+from tests.machines import h100, whole_host
+from tests.render.reports import copies
+
+THEN, NOW = "2026-11-21T10:00:00+00:00", "2026-11-21T20:00:00+00:00"
+UPTIME_H = 100.0
+GPUS = (h100(0), h100(1))
+
+
+def report(*gpus: Gpu, started: str = NOW, findings: tuple[Finding, ...] = (), measured=None, **fields) -> Report:
+    """Of a host with these GPUs, 100 hours up, its record taken by the step itself."""
+    host = whole_host(*gpus)
+    files = {**host.files, "/proc/uptime": f"{UPTIME_H * 3600} 1.0"}
+    made = run.verify(replace(host, files=files), [_health.record_step()])
+    fields.setdefault("findings", (*made.findings, *findings))
+    numbers = {**made.measurements, **({"p2p": measured} if measured is not None else {})}
+    return msgspec.structs.replace(made, started=started, measurements=numbers, **fields)
+
+
+def healthy(gpu: Gpu, **fields) -> Gpu:
+    """The GPU with other fields of its health."""
+    return msgspec.structs.replace(gpu, health=msgspec.structs.replace(gpu.health, **fields))
+
+
+def copied(gpus: tuple[Gpu, ...] = GPUS, slow=(), engine: str = "torch"):
+    return copies([gpu.pci_bus_id for gpu in gpus], slow) | {"engine": engine}
+
+
+def loud(findings):
+    return [f for f in findings if f.verdict not in (Verdict.PASS, Verdict.SKIP)]
