@@ -10,16 +10,13 @@ from msgspec.structs import replace
 
 from gpucheck.diagnose._names import nvlink_of
 from gpucheck.diagnose.machine import Machine, Pair, rate_of
-from gpucheck.knowledge import cpu_link_gb_s, nvlink_factor, nvlink_limits, pcie_limits, staged_paths
+from gpucheck.knowledge import both_ways_part, cpu_link_gb_s, nvlink_factor, nvlink_limits, pcie_limits, staged_paths
 from gpucheck.model.hardware import Gpu
 from gpucheck.model.observations import Matrix
 from gpucheck.topology.expected import expected, slower
 
 # Kernels carry 128-byte payloads and NCCL's protocol costs another tenth: 72 of 100 GB/s is right (nccl-tests#331).
 SM_WARN, SM_FAIL = 0.85, 0.70
-# Both directions at once share credits and memory: healthy sums go down to 0.75 of twice the one-way figure
-# (A100 NVSwitch 416 of 552; EPYC 9374F 64 of 78).
-BOTH_WAYS_WARN, BOTH_WAYS_FAIL = 0.70, 0.55
 
 
 class Goal(NamedTuple):
@@ -58,7 +55,7 @@ class Rate(NamedTuple):
         if self.way == "bidir" and self.goal.staged:
             warn, fail = warn / 2, fail / 2
         elif self.way == "bidir":
-            warn, fail = warn * BOTH_WAYS_WARN / 0.85, fail * BOTH_WAYS_FAIL / 0.70
+            warn, fail = warn * both_ways_part(), fail * both_ways_part()
         return "bad" if self.gb_s < fail else "low" if self.gb_s < warn else "good"
 
 

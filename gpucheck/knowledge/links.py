@@ -38,6 +38,12 @@ class Staged(msgspec.Struct, frozen=True, kw_only=True):
     fail_below: float
 
 
+class _BothWays(msgspec.Struct, frozen=True, kw_only=True):
+    source: str
+    status: str
+    part: float
+
+
 class _CpuLinks(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     gb_s: dict[str, float]
@@ -70,6 +76,7 @@ class _Links(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sche
     pcie: _Pcie
     pcie_paths: _PciePaths
     staged_paths: Staged
+    both_ways: _BothWays
     cpu_links: _CpuLinks
     nvlink: _NvLink
     nvlink_paths: _NvLinkPaths
@@ -119,6 +126,11 @@ def pcie_limits() -> Limits:
 def staged_paths() -> Staged:
     """What copies between GPUs reach where they go through host memory, and when they are worth a word."""
     return _links().staged_paths
+
+
+def both_ways_part() -> float:
+    """Part of a pair's one-way limit that each direction must keep while both copy at once."""
+    return _links().both_ways.part
 
 
 def cpu_link_gb_s() -> dict[str, float]:

@@ -15,8 +15,7 @@ from gpucheck.host.child import ask_child, child_command
 from gpucheck.host.simulated import machine_directory
 from gpucheck.measure import report
 from gpucheck.measure.facts import Facts, iommu_translates, redirecting, refused
-from gpucheck.measure.judge import judge
-from gpucheck.measure.judge_bandwidth import repeat
+from gpucheck.measure.judge import judge, repeat
 from gpucheck.measure.paths import Path, paths, ports_to_host
 from gpucheck.measure.plan import Depth, Machine, Wish, buffer_bytes, plan
 from gpucheck.measure.results import Results
@@ -206,7 +205,7 @@ def _gpu_place(host: Host, engine: EngineName, options: Options) -> _Place:
     chosen = choose(reading.gpus, options.devices)
     notes = admit(chosen.gpus, contended=options.contended)
     pci, simulation = host.pci(), host.simulation()
-    cpu = identify(host.read_text("/proc/cpuinfo")) if simulation is None else None
+    cpu = identify(host.read_text("/proc/cpuinfo"))
     topology = build(reading, pci, simulated=simulation is not None, cpu=cpu)
     machine = Machine(
         devices=tuple(device(gpu) for gpu in chosen.gpus),
@@ -223,7 +222,7 @@ def _gpu_place(host: Host, engine: EngineName, options: Options) -> _Place:
     described = None
     if engine == "simulated":
         try:
-            described = describe(reading, pci, chosen.gpus, read_faults(machine_directory()))
+            described = describe(reading, pci, chosen.gpus, read_faults(machine_directory()), cpu)
         except ValueError as error:
             raise Unmeasurable(str(error)) from error
     return _Place(machine, facts, chosen.local, notes, described)

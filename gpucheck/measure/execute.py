@@ -2,7 +2,7 @@
 
 from gpucheck.measure.engine import CopyEngine
 from gpucheck.measure.integrity import verify
-from gpucheck.measure.statistics import adaptive, repeats_for, spread
+from gpucheck.measure.statistics import adaptive, repeats_together, spread
 from gpucheck.measure.values import Answer, Flow, Step, Timing
 
 WARM_UP_S = 0.05  # an idle PCIe link retrains on the first traffic, and clocks rise
@@ -23,13 +23,13 @@ def execute(engine: CopyEngine, step: Step) -> Answer:
 def _bandwidth(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
     """All flows at once, each repeated so often that its sample is long enough."""
     pilot = engine.time(step.flows, step.size, tuple(1 for _ in step.flows))
-    repeats = tuple(repeats_for(seconds) for seconds in pilot)
+    repeats = repeats_together(pilot)
     warm = 0.0
     while warm < WARM_UP_S:
         seconds = engine.time(step.flows, step.size, repeats)
         warm += max(seconds)
         # The first copy of a run maps the peer's memory and is no measure of the ones that follow.
-        repeats = tuple(repeats_for(s / r) for s, r in zip(seconds, repeats, strict=True))
+        repeats = repeats_together([s / r for s, r in zip(seconds, repeats, strict=True)])
 
     def sample() -> tuple[float, ...]:
         seconds = engine.time(step.flows, step.size, repeats)

@@ -18,7 +18,6 @@ PEERS = 4  # ordered pairs alike, below which "like the others" says nothing
 PEER_LOW = 0.85
 OVER = 1.02
 STAGED_HARM = 0.92
-MOST_REPEATED = 16  # where every pair is low, these are enough to be sure of
 
 
 class Low(NamedTuple):
@@ -45,11 +44,10 @@ def low_pairs(results: Results, machine: Machine) -> tuple[Low, ...]:
     return tuple(low for low in found if low is not None)
 
 
-def repeat(results: Results, machine: Machine) -> list[Flow]:
-    """The low pairs that were not measured alone yet, the slowest first, as many as a run has time for."""
+def repeat_one_way(results: Results, machine: Machine) -> list[tuple[Flow, ...]]:
+    """The low pairs that were not measured alone yet, the slowest first."""
     flows = [(low.gb_s / low.limit_gb_s, Flow(src=low.pair[0], dst=low.pair[1])) for low in low_pairs(results, machine)]
-    left = MOST_REPEATED - len(results.alone)
-    return [flow for _, flow in sorted(flows, key=lambda item: item[0]) if flow not in results.alone][:left]
+    return [(flow,) for _, flow in sorted(flows, key=lambda item: item[0]) if flow not in results.alone]
 
 
 def too_fast(results: Results, machine: Machine) -> Iterator[tuple[Pair, Timing, Expected]]:
@@ -61,12 +59,12 @@ def too_fast(results: Results, machine: Machine) -> Iterator[tuple[Pair, Timing,
 
 
 def harmed(results: Results, machine: Machine) -> Iterator[tuple[Pair, Timing, Timing]]:
-    """Pairs that are slower with peer access than through host memory: (pair, direct, staged)."""
+    """PCIe pairs that are slower with peer access than through host memory: (pair, direct, staged)."""
     staged = {(f.src, f.dst): t for f, t in results.together.items() if f.method == "staged"}
     of_class = {machine.between[pair].cls: t for pair, t in staged.items() if pair in machine.between}
     for pair, timing in results.measured():
         path = machine.between.get(pair)
-        if path is None or path.expected is None:
+        if path is None or path.expected is None or (path.cls or "").startswith("NV"):
             continue
         reference = staged.get(pair) or of_class.get(path.cls)
         if reference and timing.gb_s * (1 + SURE * timing.error) < STAGED_HARM * reference.gb_s:

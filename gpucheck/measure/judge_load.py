@@ -92,31 +92,36 @@ def _gpu(readings: list[Gpu], virtual: str | None) -> Iterator[Finding]:
         )
 
 
-def _rising(used: list[str | None], before: NvmlReading | None, after: NvmlReading | None) -> Iterator[Finding]:
+def risen(before: NvmlReading | None, after: NvmlReading | None) -> dict[str, dict[str, int]]:
+    """By bus id, the error counters that rose between two readings, and by how much."""
     if before is None or after is None:
-        return
-    start = {gpu.pci_bus_id: _counters(gpu) for gpu in before.gpus}
+        return {}
+    start = {gpu.pci_bus_id: counters(gpu) for gpu in before.gpus}
+    found = {}
     for gpu in after.gpus:
-        if gpu.pci_bus_id not in used or gpu.pci_bus_id not in start:
-            continue
-        old = start[gpu.pci_bus_id]
-        risen = {name: new - old[name] for name, new in _counters(gpu).items() if new > old.get(name, new)}
-        if risen:
+        old, now = start.get(gpu.pci_bus_id, {}), counters(gpu)
+        found[gpu.pci_bus_id] = {name: now[name] - old[name] for name in now if now[name] > old.get(name, now[name])}
+    return {bus_id: names for bus_id, names in found.items() if names}
+
+
+def _rising(used: list[str | None], before: NvmlReading | None, after: NvmlReading | None) -> Iterator[Finding]:
+    for bus_id, names in risen(before, after).items():
+        if bus_id in used:
             yield Finding(
                 check=NAME,
                 verdict=Verdict.WARN,
-                subject=f"gpu:{gpu.pci_bus_id}",
-                seen=", ".join(f"{name} +{count}" for name, count in risen.items()),
+                subject=f"gpu:{bus_id}",
+                seen=", ".join(f"{name} +{count}" for name, count in names.items()),
                 wanted="no new errors while copying",
-                cause="pcie-errors" if any(name.startswith("PCIe") for name in risen) else "nvlink-errors",
+                cause="pcie-errors" if any(name.startswith("PCIe") for name in names) else "nvlink-errors",
                 confidence="likely",
                 why="the link repeats transfers: it works, and is about to get slower or fail",
                 fix="reseat or clean card, bridge and cables, replace them if the counters go on rising",
-                evidence=tuple(f"{name}: +{count} during the copies" for name, count in risen.items()),
+                evidence=tuple(f"{name}: +{count} during the copies" for name, count in names.items()),
             )
 
 
-def _counters(gpu: Gpu) -> dict[str, int]:
+def counters(gpu: Gpu) -> dict[str, int]:
     """Cumulative error counters that NVML told."""
     errors = gpu.health.pcie_errors
     counts = {

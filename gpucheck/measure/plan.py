@@ -77,9 +77,9 @@ def in_rounds(machine: Machine, groups: Sequence[tuple[Flow, ...]]) -> tuple[tup
     return tuple(tuple(flow for i in members for flow in groups[i]) for members in rounds(taken, order))
 
 
-def alone(machine: Machine, wish: Wish, flow: Flow) -> Step:
-    """One pair by itself: what a low number must be confirmed by."""
-    return _timed(machine, wish, "alone", (flow,))
+def alone(machine: Machine, wish: Wish, flows: tuple[Flow, ...]) -> Step:
+    """One pair by itself, one way or both: what a low number must be confirmed by."""
+    return _timed(machine, wish, "alone" if len(flows) == 1 else "both directions alone", flows)
 
 
 def pairs(machine: Machine) -> list[tuple[int, int]]:
@@ -116,7 +116,8 @@ def _unidirectional(machine: Machine, wish: Wish) -> Iterator[Step]:
     methods: tuple[Method, ...] = ("ce-write", "ce-read", "sm-write") if wish.depth == "full" else ("ce-write",)
     for method in _methods(wish, methods):
         groups = [(Flow(src=a, dst=b, method=method),) for a, b in pairs(machine)]
-        for flows in in_rounds(machine, groups):
+        # Of two GPUs the second direction would be all that runs beside the first: that is the next question.
+        for flows in in_rounds(machine, groups) if len(machine.devices) > 2 else groups:
             yield _timed(machine, wish, "one direction", flows)
 
 

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from gpucheck.measure.judge_both_ways import goal
 from gpucheck.measure.plan import Machine, pairs
 from gpucheck.measure.results import Results
 from gpucheck.measure.runner import total
@@ -43,6 +44,9 @@ def _pair(src: int, dst: int, results: Results, machine: Machine, verified: int)
     timing = results.one_way(src, dst)
     staged = results.one_way(src, dst, "staged")
     latency = results.latency.get(Flow(src=src, dst=dst))
+    both = results.both_ways().get((min(src, dst), max(src, dst)))
+    both_gb_s = total(both) if both else None
+    both_goal = goal(path.cls, expected) if path and expected else None
     others = {
         str(flow.method): round(t.gb_s, PLACES)
         for flow, t in results.together.items()
@@ -61,6 +65,10 @@ def _pair(src: int, dst: int, results: Results, machine: Machine, verified: int)
         alone=Flow(src=src, dst=dst) in results.alone,
         latency_us=round(latency.median_s * 1e6, PLACES) if latency else None,
         staged_gb_s=round(staged.gb_s, PLACES) if staged else None,
+        both_ways_gb_s=round(both_gb_s, PLACES) if both_gb_s else None,
+        both_ways_expected_gb_s=round(both_goal.gb_s, PLACES) if both_goal else None,
+        both_ways_low_gb_s=round(both_goal.low_gb_s, PLACES) if both_goal else None,
+        both_ways_ratio=round(both_gb_s / both_goal.gb_s, 3) if both_gb_s and both_goal else None,
         by_method=others,
         bytes_verified=verified,
     )
@@ -70,7 +78,9 @@ def matrices(results: Results, machine: Machine) -> dict[str, Matrix]:
     """Named as ``gpucheck diagnose`` reads them. A matrix without a number is left out."""
     count = range(len(machine.devices))
     both = {
-        pair: round(total(timings), PLACES) for (a, b), timings in results.both.items() for pair in ((a, b), (b, a))
+        pair: round(total(timings), PLACES)
+        for (a, b), timings in results.both_ways().items()
+        for pair in ((a, b), (b, a))
     }
     tables: dict[str, dict[tuple[int, int], float]] = {
         "p2p_uni_gb_s": {pair: round(t.gb_s, PLACES) for pair, t in results.measured()},

@@ -13,7 +13,8 @@ class Results:
     """What came back so far. Pairs are ordered positions; a pair that was not reached is in none of the tables.
 
     together: one-direction timings taken in rounds with others. alone: repeated by themselves, and then the ones that
-    count. both: the two directions of an unordered pair at the same time. broken: pairs that nothing more is asked of.
+    count. both: the two directions of an unordered pair at once; both_alone: again, with nothing else beside them.
+    broken: pairs that nothing more is asked of.
     """
 
     devices: tuple[Device, ...]
@@ -21,6 +22,7 @@ class Results:
     together: dict[Flow, Timing] = field(default_factory=dict)
     alone: dict[Flow, Timing] = field(default_factory=dict)
     both: dict[Pair, tuple[Timing, Timing]] = field(default_factory=dict)
+    both_alone: dict[Pair, tuple[Timing, Timing]] = field(default_factory=dict)
     latency: dict[Flow, Timing] = field(default_factory=dict)
     host: dict[Flow, Timing] = field(default_factory=dict)
     crowds: dict[str, tuple[Timing, ...]] = field(default_factory=dict)
@@ -45,6 +47,10 @@ class Results:
                 if timing is not None:
                     yield (flow.src, flow.dst), timing
 
+    def both_ways(self) -> dict[Pair, tuple[Timing, Timing]]:
+        """Of every unordered pair, lower position first, the two directions that count."""
+        return self.both | self.both_alone
+
     def take(self, step: Step, timings: tuple[Timing, ...], checks: tuple[Check, ...]) -> None:
         """Put an answer where it belongs."""
         if step.operation == "integrity":
@@ -54,7 +60,9 @@ class Results:
         elif step.purpose == "alone":
             self.alone.update({t.flow: t for t in timings})
         elif step.purpose == "both directions":
-            self._take_both(timings)
+            self.both.update(_both(timings))
+        elif step.purpose == "both directions alone":
+            self.both_alone.update(_both(timings))
         elif step.purpose == "host and device":
             self.host.update({t.flow: t for t in timings})
         elif step.purpose in ("all to all", "one to all"):
@@ -64,8 +72,7 @@ class Results:
         else:
             self.together.update({t.flow: t for t in timings})
 
-    def _take_both(self, timings: tuple[Timing, ...]) -> None:
-        by_flow = {(t.flow.src, t.flow.dst): t for t in timings}
-        for (a, b), there in by_flow.items():
-            if a < b and (b, a) in by_flow:
-                self.both[a, b] = there, by_flow[b, a]
+
+def _both(timings: tuple[Timing, ...]) -> dict[Pair, tuple[Timing, Timing]]:
+    by_flow = {(t.flow.src, t.flow.dst): t for t in timings}
+    return {(a, b): (there, by_flow[b, a]) for (a, b), there in by_flow.items() if a < b and (b, a) in by_flow}

@@ -9,9 +9,10 @@ from gpucheck.measure.plan import Machine, Wish, alone
 from gpucheck.measure.results import Results
 from gpucheck.measure.values import HOST, Answer, Failure, Flow, Step, Timing
 
+REPEATED = ("one direction", "both directions")  # what a pair may fail on, once it was measured again alone
 MOST_LOST = 4  # children: each costs its deadline, and a machine that wedges four copies is known to be broken
 Progress = Callable[[Step, int], None]
-Low = Callable[[Results], Iterable[Flow]]
+Low = Callable[[Results], Iterable[tuple[Flow, ...]]]
 
 
 class Asked(Protocol):
@@ -31,19 +32,18 @@ def run(
     low: Low,
     progress: Progress = lambda step, number: None,  # noqa: ARG005 - nobody watches
 ) -> Results:
-    """Fill ``results``. low: the flows whose numbers are low and were not taken alone yet."""
+    """Fill ``results``. low: flows, one way or both of a pair, whose numbers are low and were not taken alone yet."""
     lost = _Lost(results)
-    steps = tuple(steps)
-    repeated = False
+    before = ""
     for number, step in enumerate(steps):
-        if not repeated and step.purpose not in ("integrity", "integrity under load", "one direction"):
+        if before in REPEATED and step.purpose != before:
             _repeat_low(asked, results, machine, wish, low, lost)
-            repeated = True
+        before = step.purpose
         progress(step, number)
         _do(asked, step, results, lost)
         if lost.enough():
             return results
-    if not repeated:
+    if before in REPEATED:
         _repeat_low(asked, results, machine, wish, low, lost)
     return results
 
@@ -109,14 +109,14 @@ def _blame(failure: Failure, step: Step, results: Results) -> None:
 
 
 def _repeat_low(asked: Asked, results: Results, machine: Machine, wish: Wish, low: Low, lost: _Lost) -> None:
-    """Low pairs by themselves, and through host memory beside it: slower than that means peer access does harm."""
-    for flow in low(results):
+    """Low pairs by themselves; of one way also through host memory: slower than that means peer access does harm."""
+    for flows in low(results):
         if lost.enough():
             return
-        _do(asked, alone(machine, wish, flow), results, lost)
-        staged = Flow(src=flow.src, dst=flow.dst, method="staged")
-        if "staged" in wish.methods:
-            _do(asked, replace(alone(machine, wish, staged), purpose="through host memory"), results, lost)
+        _do(asked, alone(machine, wish, flows), results, lost)
+        if len(flows) == 1 and "staged" in wish.methods:
+            staged = replace(flows[0], method="staged")
+            _do(asked, replace(alone(machine, wish, (staged,)), purpose="through host memory"), results, lost)
 
 
 def total(timings: Iterable[Timing]) -> float:

@@ -16,7 +16,7 @@ from gpucheck.measure.facts import REDIRECTING
 from gpucheck.measure.paths import paths, ports_to_host
 from gpucheck.measure.values import Damage, Link, Simulated
 from gpucheck.model import Gpu, NvmlReading, PciDevice, PcieLink
-from gpucheck.topology import build
+from gpucheck.topology import Cpu, build
 
 # Parts of the raw rate, from published figures: staged copies 20-22 of 31.5 GB/s, host copies 25-26, peer copies that
 # bridges send up to the root complex 9.9-10.2.
@@ -59,12 +59,16 @@ def read_faults(machine: FilePath | None) -> tuple[MeasurementFault, ...]:
 
 
 def describe(
-    reading: NvmlReading, pci: Sequence[PciDevice], chosen: Sequence[Gpu], faults: Sequence[MeasurementFault] = ()
+    reading: NvmlReading,
+    pci: Sequence[PciDevice],
+    chosen: Sequence[Gpu],
+    faults: Sequence[MeasurementFault] = (),
+    cpu: Cpu | None = None,
 ) -> Simulated:
     """The machine that the copies of these GPUs run on."""
     now = replace(reading, gpus=tuple(replace(gpu, pcie=_as_now(gpu.pcie)) for gpu in reading.gpus))
     bridges = tuple(replace(device, link=_as_now(device.link)) for device in pci)
-    topology = build(now, bridges, simulated=True)
+    topology = build(now, bridges, simulated=True, cpu=cpu)
     to_host = ports_to_host(chosen, pci)
     devices = {device.bus_id: device for device in bridges}
     host = tuple(_host_gb_s(gpu, ports, devices) for gpu, ports in zip(chosen, to_host, strict=True))
@@ -120,6 +124,8 @@ def _broken(link: Link, fault: MeasurementFault) -> Link:
     changes: dict[str, dict[str, Any]] = {
         "p2p-slow": {"gb_s": link.gb_s * (1 - fault.percent / 100)},
         "p2p-slow-direction": {"gb_s": link.gb_s * (1 - fault.percent / 100)},
+        # A link of its own that both directions share: each alone is whole, together they have half each.
+        "p2p-half-duplex": {"resources": (*link.resources, f"both:{min(fault.a, fault.b)}-{max(fault.a, fault.b)}")},
         "p2p-corrupt": {"damage": fault.kind},
         "p2p-stuck": {"stuck": True},
         "p2p-error": {"error": f"CUDA error {fault.code} {CUDA_WORDS.get(fault.code, '')}".rstrip()},

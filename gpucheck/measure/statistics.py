@@ -8,6 +8,7 @@ from typing import NamedTuple
 SAMPLE_S = 0.0125  # one sample lasts 10 to 20 ms: long beside the event clock's resolution, short beside clock changes
 # More operations than this do not fit the queue of a stream that is held back, and would start one by one.
 MAX_REPEATS = 200
+ALIKE = 1.1
 STEADY = 0.005  # MAD over median at which seven samples are enough
 
 
@@ -34,6 +35,16 @@ def spread(samples: Sequence[float]) -> Spread:
 def repeats_for(one_copy_s: float, sample_s: float = SAMPLE_S) -> int:
     """How many copies in a row make one sample last long enough."""
     return max(1, min(MAX_REPEATS, ceil(sample_s / max(one_copy_s, 1e-9))))
+
+
+def repeats_together(one_copy_s: Sequence[float], sample_s: float = SAMPLE_S) -> tuple[int, ...]:
+    """Of flows at the same time: copies that end about together, so that each runs beside the other to its end.
+
+    Flows that are nearly alike get equal numbers: one copy more or less would be a large part of a few.
+    """
+    counts = tuple(repeats_for(seconds, sample_s) for seconds in one_copy_s)
+    alike = max(one_copy_s) <= ALIKE * min(one_copy_s)
+    return (max(counts),) * len(counts) if alike else counts
 
 
 def adaptive(

@@ -34,7 +34,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 class MeasuredPair(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"}):
     """An ordered pair, by position. ratio: of the expected bandwidth. alone: taken with nothing else running.
 
-    by_method: other ways to copy than a write by the source's copy engine.
+    both_ways: the sum of both directions at once. by_method: other ways than a write by the source's copy engine.
     """
 
     src: int
@@ -49,6 +49,10 @@ class MeasuredPair(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "cl
     alone: bool = False
     latency_us: float | None = None
     staged_gb_s: float | None = None
+    both_ways_gb_s: float | None = None
+    both_ways_expected_gb_s: float | None = None
+    both_ways_low_gb_s: float | None = None
+    both_ways_ratio: float | None = None
     by_method: dict[str, float] = msgspec.field(default_factory=dict)
     bytes_verified: int = 0
 

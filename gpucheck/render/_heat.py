@@ -23,7 +23,11 @@ def is_sparse(matrix: Matrix) -> bool:
 
 def expectations(name: str, pairs: Sequence[MeasuredPair]) -> Expected:
     """What the cells of a matrix should hold, as far as that is known."""
-    return {(pair.src, pair.dst): pair.expected_gb_s for pair in pairs if name == "p2p_uni_gb_s"}
+    if name == "p2p_uni_gb_s":
+        return {(pair.src, pair.dst): pair.expected_gb_s for pair in pairs}
+    if name == "p2p_bidir_gb_s":
+        return {(pair.src, pair.dst): pair.both_ways_expected_gb_s for pair in pairs}
+    return {}
 
 
 def steps(name: str, matrix: Matrix, expected: Expected) -> list[list[int | None]]:

@@ -109,7 +109,28 @@ def _pairs(pairs: Sequence[MeasuredPair]) -> Iterator[str]:
                 printable(str(basis or "no expectation: the path or its links are not known, or peer access is off")),
             ]
         )
+        rows += _both_ways([pair for pair, _ in members])
     yield from table(("path", "pairs", "measured GB/s", "MAD", "expected (low to line rate)", "ratio", "basis"), rows)
+
+
+def _both_ways(pairs: Sequence[MeasuredPair]) -> Iterator[list[str]]:
+    """The same pairs with both directions at once, each counted once."""
+    measured = [pair for pair in pairs if pair.both_ways_gb_s is not None and pair.src < pair.dst]
+    sums = sorted(pair.both_ways_gb_s or 0.0 for pair in measured)
+    ratios = sorted(pair.both_ways_ratio or 0.0 for pair in measured)
+    wanted, low, high = (
+        getattr(pairs[0], name) for name in ("both_ways_expected_gb_s", "both_ways_low_gb_s", "high_gb_s")
+    )
+    if sums and wanted is not None:
+        yield [
+            f"{pairs[0].cls} both ways",
+            str(len(sums)),
+            f"{sums[0]:.1f}" if sums[0] == sums[-1] else f"{sums[0]:.1f} to {sums[-1]:.1f}",
+            NOTHING,
+            f"{wanted:.1f} ({low:.1f} to {2 * high:.1f})",
+            f"{ratios[0]:.0%} to {ratios[-1]:.0%}",
+            "twice one direction; the low end allows for what both share",
+        ]
 
 
 def _range(pair: MeasuredPair) -> str:

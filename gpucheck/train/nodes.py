@@ -1,14 +1,11 @@
 """A run over several hosts: where they meet, over which interface, and what a launcher such as torchrun says of it."""
 
 import errno
-import fcntl
 import socket
-import struct
 from collections.abc import Mapping
 
+from gpucheck.processes.network import interface_towards
 from gpucheck.train.spec import Nodes
-
-SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 
 
 def meeting(count: int, rank: int, rendezvous: str) -> Nodes:
@@ -28,7 +25,7 @@ def meeting(count: int, rank: int, rendezvous: str) -> Nodes:
         raise ValueError(f"--rendezvous {rendezvous}: {host} has no address here: {error.strerror}.") from error
     if rank == 0:
         _try_port(family, address, rendezvous)
-    return Nodes(count=count, rank=rank, host=host, port=int(port), interface=_interface(family, address))
+    return Nodes(count=count, rank=rank, host=host, port=int(port), interface=interface_towards(family, address))
 
 
 def torchrun(environment: Mapping[str, str]) -> Nodes | None:
@@ -50,7 +47,7 @@ def torchrun(environment: Mapping[str, str]) -> Nodes | None:
         host=host,
         port=port,
         hosted=environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
-        interface=_interface(family, address),
+        interface=interface_towards(family, address),
         run=f"gpucheck-{environment['TORCHELASTIC_RUN_ID']}-{attempt}",
     )
 
@@ -68,20 +65,3 @@ def _try_port(family: int, address: tuple[object, ...], rendezvous: str) -> None
             else:
                 why = f"cannot listen there: {error.strerror}"
             raise ValueError(f"--rendezvous {rendezvous}: {why}.") from error
-
-
-def _interface(family: int, address: tuple[object, ...]) -> str | None:
-    """The network interface whose address this host would use towards that one; None where that cannot be told."""
-    if family != socket.AF_INET:
-        return None
-    with socket.socket(family, socket.SOCK_DGRAM) as towards:
-        towards.connect(address)
-        own = towards.getsockname()[0]
-        for _, name in socket.if_nameindex():
-            try:
-                answer = fcntl.ioctl(towards, SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-            except OSError:  # an interface without an address
-                continue
-            if socket.inet_ntoa(answer[20:24]) == own:
-                return name
-    return None

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from gpucheck.processes.group import Group
+from gpucheck.processes.lifeline import stack_of
 from gpucheck.train.outcome import RankReport
 from gpucheck.train.progress import START, Position, read_position
 from gpucheck.train.workplace import RankError, Workplace
@@ -40,22 +42,21 @@ class RankEnd(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankProcess:
-    """A rank, running in a session of its own: Ctrl-C on the terminal reaches the supervisor, not the ranks."""
+    """A rank, running; the group is the rank with everything that it starts."""
 
     def __init__(self, rank: int, place: Workplace, environment: Mapping[str, str]) -> None:
         self.rank = rank
         self._place = place
         self._output = bytearray()
         # The working folder is the run's own: a data.py or random.py in the caller's would be imported otherwise.
-        self._process = subprocess.Popen(
+        self.group = Group(
             [sys.executable, "-m", "gpucheck.train.rank", str(place.folder), str(rank)],
-            cwd=place.folder,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
+            environment,
+            folder=place.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
         )
+        self._process = self.group.process
         self._pipe = self._process.stdout.fileno() if self._process.stdout else -1
         os.set_blocking(self._pipe, False)
         with suppress(PermissionError):  # a user with many pipes gets no larger ones; the rank then prints more slowly
@@ -70,11 +71,8 @@ class RankProcess:
         del self._output[:-OUTPUT_BYTES]
 
     def status(self) -> int | None:
-        """Exit status, negative for a signal; None while it runs. Leaves a dead rank as a zombie, so its id is kept."""
-        ended = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if ended is None:
-            return None
-        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+        """Exit status, negative for a signal; None while it runs."""
+        return self.group.status()
 
     def position(self) -> Position:
         """Where it is, or was."""
@@ -94,32 +92,7 @@ class RankProcess:
     def stack(self) -> tuple[str, ...]:
         """The main thread's frames, innermost first, as faulthandler wrote them; empty if it has not."""
         text = self._place.real(_read_text(self._place.stack(self.rank)))
-        for block in text.split("\n\n"):
-            frames = [line.strip() for line in block.splitlines() if line.startswith("  File ")]
-            if any("gpucheck/train/rank.py" in frame for frame in frames):
-                return tuple(frame.removeprefix("File ") for frame in frames)
-        return ()
-
-    def signal_group(self, number: signal.Signals) -> None:
-        """Signal the rank and everything it started."""
-        try:
-            os.killpg(self._process.pid, number)
-        except ProcessLookupError:
-            return
-
-    def reap(self) -> None:
-        """Collect a dead rank and close its pipe. A rank that not even SIGKILL ended is left to the kernel."""
-        self._process.poll()
-        if self._process.stdout:
-            self._process.stdout.close()
-
-    def group_is_gone(self) -> bool:
-        """Whether nothing that the rank started is left either; to be asked after reap."""
-        try:
-            os.killpg(self._process.pid, 0)
-        except ProcessLookupError:
-            return True
-        return False
+        return stack_of(text, "gpucheck/train/rank.py")
 
     def end(self) -> RankEnd:
         """Everything known, now."""

@@ -3,10 +3,7 @@
 Exit status 0 with a report, 1 with an error on record; anything else is a finding.
 """
 
-import ctypes
-import faulthandler
 import os
-import signal
 import sys
 import time
 import traceback
@@ -15,20 +12,12 @@ from pathlib import Path
 
 import msgspec
 
+from gpucheck.processes.lifeline import end_with_parent, show_stacks, write_whole
 from gpucheck.train import faults
 from gpucheck.train.outcome import RankReport
 from gpucheck.train.progress import Progress
 from gpucheck.train.spec import RankSpec, fault_of
 from gpucheck.train.workplace import RankError, Workplace
-
-PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-
-
-def _die_with(supervisor_pid: int) -> None:
-    """Have the kernel kill this rank when its supervisor ends, however it ends: no orphan rank."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != supervisor_pid:
-        sys.exit(f"the supervisor {supervisor_pid} ended before this rank began")
 
 
 def _describe(error: BaseException) -> RankError:
@@ -42,28 +31,21 @@ def _describe(error: BaseException) -> RankError:
     )
 
 
-def _write(path: Path, content: bytes) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(content)
-    partial.replace(path)
-
-
 def main(folder: str, rank: str) -> int:
     """Run the program that the rank's spec names, and leave its report or its error in the folder."""
     place, number = Workplace(Path(folder)), int(rank)
     spec = msgspec.json.decode(place.spec(number).read_bytes(), type=RankSpec)
-    _die_with(spec.supervisor_pid)
+    end_with_parent(spec.supervisor_pid)
     with place.stack(number).open("w") as stack:
         # Before the first phase is on record: from then on the supervisor may ask for a stack.
-        faulthandler.enable(stack)
-        faulthandler.register(signal.SIGUSR1, stack)
+        show_stacks(stack)
         on_enter = faults.hook(fault_of(spec.options, number), place.report(number))
         progress = Progress(place.progress(number), on_enter, trace=spec.options.trace)
         try:
             report: RankReport = import_module(spec.program).run(spec, place, progress)
-            _write(place.report(number), msgspec.json.encode(report))
+            write_whole(place.report(number), msgspec.json.encode(report))
         except Exception as error:
-            _write(place.error(number), msgspec.json.encode(_describe(error)))
+            write_whole(place.error(number), msgspec.json.encode(_describe(error)))
             status = 1
         else:
             progress.enter("done")

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from gpucheck.processes.group import end
 from gpucheck.train.outcome import RankReport
 from gpucheck.train.process import RankEnd, RankProcess, wait_for_stacks
 from gpucheck.train.spec import RankSpec, SmokeOptions
@@ -23,7 +24,6 @@ SETTLE_S = 1.0  # one rank's end makes the others raise: wait for what they have
 STACK_S = 1.0
 TERM_S = 1.0
 KILL_S = 5.0  # a process in an uninterruptible call outlives even SIGKILL; it is reported, not waited for
-GROUP_S = 1.0  # what a rank started and left behind is killed with it and vanishes as soon as init has collected it
 
 
 class Ending(NamedTuple):
@@ -118,23 +118,15 @@ def _stalled(ranks: list[RankProcess], stall_s: float, now: float) -> bool:
 
 
 def _stop(ranks: list[RankProcess]) -> tuple[int, ...]:
-    """End every rank and all it started: SIGTERM, then SIGKILL. Returns the ranks that are still there."""
-    for number, patience in ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)):
-        # Also to the groups of ranks that ended: what they started may still run.
+    """End every rank and all it started. Returns the ranks that are still there."""
+
+    def drain() -> None:
         for rank in ranks:
-            rank.signal_group(number)
-        until = time.monotonic() + patience
-        while any(rank.status() is None for rank in ranks) and time.monotonic() < until:
-            for rank in ranks:
+            if rank.status() is None:
                 rank.drain()
-            time.sleep(POLL_S / 4)
-    left = tuple(rank.rank for rank in ranks if rank.status() is None)
-    for rank in ranks:
-        rank.reap()
-    until = time.monotonic() + GROUP_S
-    while not all(rank.group_is_gone() for rank in ranks if rank.rank not in left) and time.monotonic() < until:
-        time.sleep(POLL_S / 4)
-    return left
+
+    left = end([rank.group for rank in ranks], ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)), drain)
+    return tuple(rank.rank for rank in ranks if rank.group in left)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ GPUCHECK = [sys.executable, "-m", "gpucheck"]
 @pytest.fixture
 def smoke(monkeypatch, capsys):
     """Run the command; the training answers with the given outcome and keeps what it was asked for."""
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", "")  # a command with --simulate that ran in this process has set it
 
     def go(outcome, *arguments):
         asked = []

@@ -234,6 +234,39 @@ def test_geforce_without_p2p_is_no_fault(at):
     assert "geforce-p2p-disabled" in {finding.cause for finding in findings}
 
 
+@pytest.mark.parametrize("at", [at for at in SHAPES if at[2] == 1], ids=str)
+@pytest.mark.parametrize(("latency", "cause"), [(3.0, None), (14.0, "false-p2p-grant")])
+def test_good_one_way_and_half_of_it_both_ways_is_told(at, latency, cause):
+    s = shape(at, 0.03)
+    seen = healthy(s)
+    one_way = seen["measured"]["p2p_uni_gb_s"]
+    seen["measured"].update(p2p_bidir_gb_s=one_way, p2p_latency_us=s.rates(lambda i, j: latency))
+
+    loud = [f for f in judged(seen) if f.verdict not in (Verdict.PASS, Verdict.SKIP)]
+
+    assert {(f.check, f.cause) for f in loud} == {("both-ways", cause)}
+
+
+@pytest.mark.parametrize(("told_", "cause"), [(True, None), (False, "nvlink-down")])
+def test_slow_nvlinks_that_are_all_up_are_not_called_down(told_, cause):
+    seen = nvlinked(8, "NVIDIA H100 80GB HBM3", 18, 25.0, 0.60)
+    for gpu in seen["gpus"] if not told_ else ():
+        del gpu["nvlinks"]
+
+    loud = [f for f in judged(seen) if f.verdict is not Verdict.PASS]
+
+    assert [(f.verdict, f.cause) for f in loud] == [(Verdict.FAIL, cause)]
+
+
+def test_one_slow_direction_of_nvlinks_repeats_packets_and_is_not_down():
+    """A link that is down is down both ways."""
+    seen = nvlinked(4, "NVIDIA A100-SXM4-40GB", 4, 25.0, 0.92, per_gpu=12)
+    seen["measured"]["p2p_uni_gb_s"][1][2] *= 0.6
+
+    assert "nvlink-errors" in wrong(judged(seen))
+    assert "nvlink-down" not in wrong(judged(seen))
+
+
 @pytest.mark.parametrize("at", SHAPES, ids=str)
 def test_staged_copies_both_ways_at_once_share_what_one_way_has(at):
     """Only sums were measured, as in nccl#1127: no link is slow."""

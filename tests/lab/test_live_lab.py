@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from gpucheck.lab.lifecycle import down, status, up
 from gpucheck.lab.model import Lab, make_lab
+from tests.lab.shell import Shell
 
 pytestmark = pytest.mark.lab
 
@@ -24,17 +24,10 @@ class Live:
 
     def __init__(self, lab: Lab) -> None:
         self.lab = lab
-        group = yaml.safe_load((lab.directory / "inventory.yml").read_text())["gpu"]
-        self.variables = group["vars"]
-        children = group["children"].values()
-        self.addresses = {n: h["ansible_host"] for child in children for n, h in child["hosts"].items()}
+        self.shell = Shell(lab.directory)
 
     def ssh(self, host: str, script: str, *, status: int | None = 0, known_hosts: Path | None = None) -> str:
-        options = self.variables["ansible_ssh_common_args"]
-        if known_hosts is not None:
-            options = options.replace(str(self.lab.directory / "known_hosts"), str(known_hosts))
-        words = ["ssh", "-i", self.variables["ansible_ssh_private_key_file"], *options.split(), "-o", "BatchMode=yes"]
-        words += [f"{self.variables['ansible_user']}@{self.addresses[host]}", "bash", "-s"]
+        words = self.shell.words(host, "bash", "-s", known_hosts=known_hosts)
         done = subprocess.run(words, input=script, capture_output=True, text=True, check=False, timeout=120)
         assert status is None or done.returncode == status, f"{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
@@ -137,7 +130,8 @@ def test_a_host_with_another_key_is_not_entered(live, host, tmp_path):
     """known_hosts says the other host's key for this address."""
     other = next(name for name in HOSTS if name != host)
     lines = (live.lab.directory / "known_hosts").read_text()
-    swapped = lines.replace(live.addresses[host], "x").replace(live.addresses[other], live.addresses[host])
+    swapped = lines.replace(live.shell.addresses[host], "x")
+    swapped = swapped.replace(live.shell.addresses[other], live.shell.addresses[host])
     (tmp_path / "known_hosts").write_text(swapped)
 
     said = live.ssh(host, "true", status=255, known_hosts=tmp_path / "known_hosts")

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.lab.shell import Run, Shell
+
 pytestmark = pytest.mark.lab
 
 ROOT = Path(__file__).parents[2]
@@ -24,25 +26,15 @@ HOSTS = ("lab-apt", "lab-dnf")
 GPUS = {"lab-apt": 2, "lab-dnf": 8}
 
 
-class Run:
-    """A finished make: its exit status and its words."""
-
-    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
-        self.status = done.returncode
-        self.text = done.stdout + done.stderr
-        self.plain = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", self.text).split())
-
-    def recap(self, host: str) -> dict[str, int]:
-        """Ansible's last word about a host: ok, changed, unreachable, failed, ..."""
-        line = re.findall(rf"^{host}\s+: (.*)$", re.sub(r"\x1b\[[0-9;]*m", "", self.text), re.MULTILINE)[-1]
-        return {word.split("=")[0]: int(word.split("=")[1]) for word in line.split()}
-
-
 def make(target: str, reports: Path, *, inventory: Path | None = None, **more: str) -> Run:
     words = ["make", target, f"LAB={LAB}", f"REPORTS={reports}", f"ARGS=-e build_dir={reports.parent}/build"]
     words += [f"INVENTORY={inventory}"] if inventory else []
     environment = {**os.environ, "GPUCHECK_LAB_SUBNET": SUBNET, **more}
     return Run(subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False))
+
+
+def shell() -> Shell:
+    return Shell(ROOT / ".lab" / LAB)
 
 
 def on_host(host: str, *command: str) -> str:
@@ -154,6 +146,31 @@ def test_verify_alone_repeats_the_proof(first, reports):
     assert again.status == 0, again.text
     assert "PASS 2 hosts: 2 pass SIMULATED" in again.plain
     assert {path.stem for path in reports.glob("*.json")} == set(HOSTS)
+
+
+def test_both_hosts_train_as_one(first):
+    """Four ranks over the network between the hosts; each host reports all of them, and the same of them."""
+    smoke = "smoke --framework torch --steps 10 --format json --nodes 2 --rendezvous"
+    answers = shell().on_all(*smoke.split(), f"{shell().addresses[HOSTS[0]]}:29500")
+
+    assert [answer["host"] for answer in answers] == list(HOSTS)
+    one, other = (answer["outcomes"][0] for answer in answers)
+    assert one["world_size"] == other["world_size"] == 4
+    assert one["backend"] == "gloo"
+    assert one["summed_steps"] == 10
+    assert one["references"][0]["max_abs_difference"] < 1e-6
+    assert one["checkpoints"] == other["checkpoints"]
+    assert {len(set(check["parameters"])) for check in one["checkpoints"]} == {1}, "all four ranks hold the same"
+
+
+def test_collectives_over_both_hosts_are_exact(first):
+    collectives = "collectives --sizes 64K --format json --nodes 2 --master"
+    answers = shell().on_all(*collectives.split(), f"{shell().addresses[HOSTS[0]]}:29501")
+
+    assert [answer["host"] for answer in answers] == list(HOSTS)
+    assert all((answer["ranks"], answer["nodes"], answer["verdict"]) == (4, 2, "pass") for answer in answers)
+    assert {(row["checked"], row["wrong"]) for answer in answers for row in answer["results"]} == {(7, 0)}
+    assert answers[0]["results"] == answers[1]["results"], "the slowest rank's time counts, on every host"
 
 
 def test_a_broken_signature_stops_both_hosts_before_anything_is_installed(first, reports, wish):

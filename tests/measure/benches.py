@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from gpucheck.measure.child import answer, open_engine
 from gpucheck.measure.engine import CopyEngine
 from gpucheck.measure.facts import Facts
-from gpucheck.measure.judge import judge
-from gpucheck.measure.judge_bandwidth import repeat
+from gpucheck.measure.judge import judge, repeat
 from gpucheck.measure.paths import paths, ports_to_host
 from gpucheck.measure.plan import Depth, Machine, Wish, buffer_bytes, plan
 from gpucheck.measure.results import Results

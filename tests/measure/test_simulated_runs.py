@@ -1,9 +1,14 @@
 """Every fault of the simulated engine through plan, runner and judge, in one process."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gpucheck.measure.facts import Facts
+from gpucheck.measure.judge import judge
+from gpucheck.measure.judge_both_ways import judge_both_ways
+from gpucheck.measure.subjects import pair_subject
 from gpucheck.model import Verdict, worst
 from tests.machines import p100
 from tests.measure.benches import EIGHT_NVSWITCH, EIGHT_PCIE, TWO_PCIE, Bench, by_check, fault
@@ -47,9 +52,93 @@ def test_a_slow_pair_is_measured_again_alone_and_named_with_its_cause():
 
     assert low.verdict is Verdict.FAIL
     assert low.subject == "pair:0000:3b:00.0-0000:6b:00.0"
-    assert (low.seen, low.wanted, low.cause) == (229.3, 355.7, "nvlink-down")
+    assert (low.seen, low.wanted, low.cause) == (229.3, 355.7, "nvlink-errors")
     assert sum(step.purpose == "alone" for step in here.asked) == 2
     assert len(results.alone) == 2
+
+
+@pytest.mark.parametrize("bench", [TWO_PCIE, EIGHT_NVSWITCH], ids=["two PCIe", "eight NVSwitch"])
+def test_a_pair_that_is_slow_only_both_ways_at_once_is_measured_again_alone_and_fails(bench):
+    results, here = bench.measure(fault("p2p-half-duplex", 0, 1))
+    findings = by_check(bench.findings(fault("p2p-half-duplex", 0, 1)))
+    (low,) = findings["p2p-both-ways"]
+
+    assert (low.verdict, low.cause) == (Verdict.FAIL, None)
+    assert low.subject == pair_subject(results, [(0, 1)])
+    assert low.seen == pytest.approx(dict(results.measured())[0, 1].gb_s, rel=0.01), "no more than one way alone"
+    assert results.both_alone.keys() == {(0, 1)}
+    assert [step.purpose for step in here.asked].count("both directions alone") == 1
+    assert [f.verdict for f in findings["p2p-bandwidth"]] == [Verdict.PASS]
+
+
+def test_slow_both_ways_with_the_latency_of_host_memory_is_a_grant_that_is_not_used():
+    """The driver says yes and stages: one way may look right, both ways and small copies tell."""
+    results, _ = TWO_PCIE.measure(fault("p2p-half-duplex", 0, 1))
+    for flow in [flow for flow in results.latency if flow.method == "ce-write"]:
+        results.latency[flow] = msgspec.structs.replace(results.latency[flow], median_s=14e-6)
+
+    (low,) = judge_both_ways(results, TWO_PCIE.machine)
+
+    assert (low.cause, low.confidence) == ("false-p2p-grant", "likely")
+
+
+def test_a_pair_that_is_slow_one_way_is_not_told_a_second_time_for_both_ways():
+    results, _ = EIGHT_NVSWITCH.measure(fault("p2p-slow", 2, 5, percent=60))
+
+    assert results.both[2, 5]
+    assert [f.verdict for f in judge_both_ways(results, EIGHT_NVSWITCH.machine)] == [Verdict.PASS]
+
+
+def nvlinks(*, down: int = 0, errors: int | None = 0, reasons: tuple[str, ...] = ()):
+    """The eight GPUs as NVML tells them while copying; GPU 2 has what is told."""
+    gpus = list(EIGHT_NVSWITCH.gpus)
+    for place, gpu in enumerate(gpus):
+        links = tuple(
+            msgspec.structs.replace(
+                link, active=not (place == 2 and link.link < down), replay_errors=errors if place == 2 else 0
+            )
+            for link in gpu.nvlinks
+        )
+        health = msgspec.structs.replace(gpu.health, clocks_event_reasons=reasons if place == 2 else ())
+        gpus[place] = msgspec.structs.replace(gpu, nvlinks=links, health=health)
+    return msgspec.structs.replace(EIGHT_NVSWITCH.reading, gpus=tuple(gpus))
+
+
+@pytest.mark.parametrize(
+    ("before", "during", "cause", "confidence"),
+    [
+        (nvlinks(), nvlinks(), None, None),
+        (nvlinks(), nvlinks(down=1), "nvlink-down", "likely"),
+        (nvlinks(), nvlinks(errors=7), "nvlink-errors", "likely"),
+        (nvlinks(errors=7), nvlinks(errors=7), "nvlink-errors", "possible"),
+        (nvlinks(), nvlinks(reasons=("hw-thermal",)), "throttled", "likely"),
+    ],
+    ids=["all up and clean", "one down", "errors rise", "errors of before", "a brake"],
+)
+def test_a_slow_nvlink_pair_is_blamed_on_what_its_links_say(before, during, cause, confidence):
+    results, _ = EIGHT_NVSWITCH.measure(fault("p2p-slow", 2, 5, percent=40))
+    facts = Facts(before=before, during=(during,), after=during)
+
+    (low,) = by_check(judge(results, EIGHT_NVSWITCH.machine, facts))["p2p-bandwidth"]
+
+    assert (low.cause, low.confidence) == (cause, confidence)
+    assert f"0000:3b:00.0: {during.gpus[2].active_nvlinks} of 18 NVLink ports up" in low.evidence
+
+
+def test_nvlink_is_never_blamed_on_bridges_that_it_does_not_cross():
+    """Slower than through host memory is the mark of ACS on PCIe; an NVLink copy meets no bridge."""
+    findings = by_check(EIGHT_NVSWITCH.findings(fault("p2p-slow", percent=97), redirecting=("0000:02:00.0",)))
+
+    assert "p2p-against-staged" not in findings
+    assert findings["p2p-bandwidth"][0].verdict is Verdict.FAIL
+
+
+def test_a_redirecting_bridge_elsewhere_is_not_the_proof():
+    (finding,) = by_check(TWO_PCIE.findings(fault("p2p-slow", percent=60), redirecting=("0000:77:00.0",)))[
+        "p2p-against-staged"
+    ]
+
+    assert (finding.cause, finding.confidence) == ("acs-redirect", "possible")
 
 
 def test_a_slow_direction_names_that_direction_only():
@@ -151,6 +240,17 @@ def test_three_percent_noise_hides_no_loss_of_thirty_percent(seed, a, step):
 
     assert slow is Verdict.FAIL
     assert pcie in (Verdict.WARN, Verdict.FAIL)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_three_percent_noise_fails_no_pair_both_ways_and_hides_no_half_duplex(seed):
+    noise = fault("copy-noise", percent=3, seed=seed)
+    healthy = by_check(TWO_PCIE.findings(noise))["p2p-both-ways"]
+    shared = by_check(TWO_PCIE.findings(noise, fault("p2p-half-duplex")))["p2p-both-ways"]
+
+    assert verdict(healthy) is Verdict.PASS
+    assert verdict(shared) is Verdict.FAIL
 
 
 @settings(max_examples=25, deadline=None)

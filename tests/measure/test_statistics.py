@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.measure.statistics import MAX_REPEATS, adaptive, repeats_for, spread
+from gpucheck.measure.statistics import MAX_REPEATS, adaptive, repeats_for, repeats_together, spread
 
 
 def test_spread_is_median_and_median_deviation():
@@ -21,6 +21,16 @@ def test_a_sample_lasts_long_enough_and_fits_the_queue():
     assert repeats_for(0.001) == 13
     assert repeats_for(0.1) == 1
     assert repeats_for(1e-9) == MAX_REPEATS
+
+
+def test_flows_that_are_nearly_alike_copy_equally_often_and_so_end_together():
+    """2.49 and 2.51 ms alone would be six copies and five: for a sixth of the time only one of them would run."""
+    assert (repeats_for(0.00249), repeats_for(0.00251)) == (6, 5)
+    assert repeats_together([0.00249, 0.00251]) == (6, 6)
+
+
+def test_flows_that_differ_copy_as_often_as_each_needs():
+    assert repeats_together([0.0025, 0.0125]) == (5, 1)
 
 
 def test_steady_flows_stop_at_the_least():

@@ -31,7 +31,7 @@ def judge(case: Case) -> Iterator[Diagnosis]:
         finding(
             RULE.name,
             Verdict.FAIL if bad else Verdict.WARN,
-            "nvlink-down" if joined else "pcie-link-downgraded",
+            "nvlink-errors" if joined else "pcie-link-downgraded",
             "possible",
             subject=subject,
             seen=f"{span(there)} GB/s",

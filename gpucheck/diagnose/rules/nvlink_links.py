@@ -48,6 +48,12 @@ def _lost(m: Machine, i: int) -> bool:
     return not (alike and _bridged(model) and active * 2 == wanted)
 
 
+def all_up(m: Machine, i: int) -> bool:
+    """Whether the GPU said of its ports, and none that the product uses is down."""
+    active, wanted = m.gpu(i).nvlinks.active, _wanted(m, i)
+    return active is not None and wanted is not None and active >= wanted
+
+
 def _bridged(model: GpuModel | None) -> bool:
     return bool(model and model.nvlink and model.nvlink.bridge)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from gpucheck.diagnose._rule import Case, Diagnosis, Rule, finding, group_label, listed, span
 from gpucheck.diagnose.machine import Machine, Pair
 from gpucheck.diagnose.rates import Goal, Rate
+from gpucheck.diagnose.rules.nvlink_links import all_up
 from gpucheck.model.finding import Finding
 from gpucheck.model.verdict import Verdict
 
@@ -44,19 +45,23 @@ def _slow(case: Case, rates: list[Rate]) -> Iterator[Diagnosis]:
         pairs = [rate.pair for rate in group]
         goals = [rate.goal for rate in group if rate.goal]
         joined = m.is_nvlink(pairs[0]) and m.direct[pairs[0]] is not False
+        up = joined and all(all_up(m, i) for pair in pairs for i in pair)
+        note = "; fewer links than the matrix says would do that" if joined else ""
+        if up:
+            note = "; all NVLinks are up, so they repeat packets, the GPUs brake, or others use them"
         yield Diagnosis(
             finding(
                 RULE.name,
                 Verdict.FAIL if level == "bad" else Verdict.WARN,
-                "nvlink-down" if joined else None,
-                "possible" if joined else None,
+                "nvlink-down" if joined and not up else None,
+                "possible" if joined and not up else None,
                 subject="host" if len(pairs) == len(m.pairs) > 1 else group_label(m, pairs),
                 seen=f"{span(rate.gb_s for rate in group)} GB/s",
                 wanted=f"{span(goal.gb_s for goal in goals)} GB/s",
                 why=f"{len(pairs)} {cls or 'measured'} pairs are below what they should reach ({goals[0].basis}), "
                 f"and nothing "
-                "that was told says why" + ("; fewer links than the matrix says would do that" if joined else ""),
-                fix="nvidia-smi nvlink -s"
+                "that was told says why" + note,
+                fix="nvidia-smi nvlink -s and -e, nvidia-smi -q -d PERFORMANCE, while copying"
                 if joined
                 else "read every hop under load: gpucheck verify; dmesg | grep AER",
                 evidence=[f"pairs: {listed(pairs)}"],

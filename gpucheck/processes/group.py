@@ -1,0 +1,100 @@
+"""A process in a session of its own, and everything that it starts: asked, signalled and ended as one."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+POLL_S = 0.005
+GONE_S = 1.0  # what a process started and left behind is killed with it and vanishes when init has collected it
+
+
+class Group:
+    """Started at once. Ctrl-C on the terminal reaches us and not the group. Raises OSError where it cannot start.
+
+    streams: stdin, stdout, stderr and pass_fds as subprocess has them; stdin is empty unless said otherwise.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        folder: Path | None = None,
+        **streams: Any,
+    ) -> None:
+        streams = {"stdin": subprocess.DEVNULL, **streams}
+        self.process: subprocess.Popen[bytes] = subprocess.Popen(
+            command, env=dict(environment), cwd=folder, start_new_session=True, **streams
+        )
+
+    def status(self) -> int | None:
+        """Exit status, negative for a signal; None while it runs. A dead leader stays a zombie, so its id is kept."""
+        if self.process.returncode is not None:
+            return self.process.returncode
+        ended = os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return None
+        return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+
+    def wait(self, seconds: float) -> int | None:
+        """The status as soon as there is one, at the latest after so long."""
+        until = time.monotonic() + seconds
+        while self.status() is None and time.monotonic() < until:
+            time.sleep(POLL_S)
+        return self.status()
+
+    def signal(self, number: signal.Signals) -> None:
+        """To the leader and everything that it started."""
+        try:
+            os.killpg(self.process.pid, number)
+        except ProcessLookupError:
+            return
+
+    def reap(self) -> None:
+        """Collect a dead leader and close its pipes. One that not even SIGKILL ended is left to the kernel."""
+        self.process.poll()
+        for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
+            if pipe is not None:
+                try:
+                    pipe.close()
+                except BrokenPipeError:  # what was still to be written has no reader any more
+                    continue
+
+    def is_gone(self) -> bool:
+        """Whether nothing that the leader started is left either; to be asked after reap."""
+        try:
+            os.killpg(self.process.pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+
+def end(
+    groups: Sequence[Group],
+    patience: Sequence[tuple[signal.Signals, float]],
+    meanwhile: Callable[[], None] = lambda: None,
+) -> tuple[Group, ...]:
+    """Send each signal to all groups and give them its seconds; those whose leader is still there after the last.
+
+    A process in an uninterruptible call outlives even SIGKILL: it is reported and not waited for.
+    meanwhile: called again and again, so that no process blocks on a full pipe of ours.
+    """
+    for number, seconds in patience:
+        # Also to the groups of leaders that ended: what they started may still run.
+        for group in groups:
+            group.signal(number)
+        until = time.monotonic() + seconds
+        while any(group.status() is None for group in groups) and time.monotonic() < until:
+            meanwhile()
+            time.sleep(POLL_S)
+    left = tuple(group for group in groups if group.status() is None)
+    for group in groups:
+        group.reap()
+    until = time.monotonic() + GONE_S
+    while not all(group.is_gone() for group in groups if group not in left) and time.monotonic() < until:
+        time.sleep(POLL_S)
+    return left

@@ -1,0 +1,46 @@
+"""The other side of a supervised process: it ends with its parent, shows its stack on demand, and answers whole."""
+
+import ctypes
+import faulthandler
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import IO
+
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+
+def end_with_parent(parent_pid: int | None = None) -> None:
+    """Have the kernel kill this process when its parent ends, however that ends.
+
+    parent_pid: who the parent should be; one that is gone already ends this process here.
+    """
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if parent_pid is not None and os.getppid() != parent_pid:
+        sys.exit(f"the parent {parent_pid} ended before this process began")
+
+
+def show_stacks(file: IO[str]) -> None:
+    """Write the Python stacks of all threads there on SIGUSR1, and on a crash. The file must stay open."""
+    faulthandler.enable(file)
+    faulthandler.register(signal.SIGUSR1, file)
+
+
+def stack_of(text: str, program: str) -> tuple[str, ...]:
+    """From what was written so: the frames of the thread that runs the program, innermost first; empty without one.
+
+    program: the end of its file name, ``train/rank.py``.
+    """
+    for block in text.split("\n\n"):
+        frames = [line.strip() for line in block.splitlines() if line.startswith("  File ")]
+        if any(program in frame for frame in frames):
+            return tuple(frame.removeprefix("File ") for frame in frames)
+    return ()
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """A file that appears complete or not at all."""
+    partial = path.with_suffix(".partial")
+    partial.write_bytes(content)
+    partial.replace(path)

@@ -1,0 +1,59 @@
+"""What an operator has: the words of a make, and a shell on the lab's hosts with the inventory's user and keys."""
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+GPUCHECK = "/opt/gpucheck/venv/bin/gpucheck"
+
+
+class Run:
+    """A finished make: its exit status and its words."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.status = done.returncode
+        self.text = done.stdout + done.stderr
+        self.plain = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", self.text).split())
+
+    def recap(self, host: str) -> dict[str, int]:
+        """Ansible's last word about a host: ok, changed, unreachable, failed, ..."""
+        line = re.findall(rf"^{host}\s+: (.*)$", re.sub(r"\x1b\[[0-9;]*m", "", self.text), re.MULTILINE)[-1]
+        return {word.split("=")[0]: int(word.split("=")[1]) for word in line.split()}
+
+
+class Shell:
+    """directory: the lab's, with inventory.yml."""
+
+    def __init__(self, directory: Path) -> None:
+        self.known_hosts = directory / "known_hosts"
+        group = yaml.safe_load((directory / "inventory.yml").read_text())["gpu"]
+        self.variables = group["vars"]
+        children = group["children"].values()
+        self.addresses = {name: host["ansible_host"] for child in children for name, host in child["hosts"].items()}
+
+    def words(self, host: str, *command: str, known_hosts: Path | None = None) -> list[str]:
+        """The ssh command that runs this one on the host."""
+        options = self.variables["ansible_ssh_common_args"]
+        if known_hosts is not None:
+            options = options.replace(str(self.known_hosts), str(known_hosts))
+        words = ["ssh", "-i", self.variables["ansible_ssh_private_key_file"], *options.split(), "-o", "BatchMode=yes"]
+        return [*words, f"{self.variables['ansible_user']}@{self.addresses[host]}", *command]
+
+    def on_all(self, *command: str) -> list[dict[str, Any]]:
+        """gpucheck on every host at once, each told which one it is (--node-rank): what each reports, as JSON."""
+        started = [
+            subprocess.Popen(
+                self.words(host, "timeout", "120", GPUCHECK, *command, "--node-rank", str(rank)),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank, host in enumerate(self.addresses)
+        ]
+        said = [process.communicate() for process in started]
+        assert [process.returncode for process in started] == [0] * len(started), said
+        return [json.loads(out) for out, _ in said]
