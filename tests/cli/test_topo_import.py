@@ -1,0 +1,241 @@
+"""gpucheck topo on pastes and files: what is read, what is shown, exit status and where the output goes."""
+
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+from gpucheck.imports import Kind
+from tests.imports import nccl
+from tests.imports.corpus import by_id
+
+PAIR = by_id("topo-3090x2-nv4-am4")
+MESH = by_id("topo-v100sxm2x8-1nic")
+
+
+@pytest.fixture
+def paste(tmp_path):
+    def write(text):
+        file = tmp_path / "topo.txt"
+        file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return str(file)
+
+    return write
+
+
+def test_a_paste_is_shown_as_json(topo, paste):
+    status, out, err = topo("--import", paste(PAIR), "--format", "json")
+    answer = json.loads(out)
+
+    assert (status, err) == (0, "")
+    assert answer["matrix"] == [["X", "NV4"], ["NV4", "X"]]
+    assert (answer["source"], answer["simulated"]) == ("nvidia-smi-topo", False)
+
+
+def test_a_paste_is_shown_as_text_without_colour_when_piped(topo, paste):
+    status, out, _ = topo("--import", paste(PAIR))
+
+    assert status == 0
+    assert "GPU0   X    NV4" in out
+    assert "\x1b" not in out
+
+
+def test_standard_input_is_read(topo, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(PAIR.encode())))
+
+    assert "NV4" in topo("--import", "-")[1]
+
+
+@pytest.mark.parametrize(
+    ("dropped", "status"),
+    [((), 0), (("GPU3",), 1), (("GPU3", "GPU5"), 3), (("NIC0",), 0)],
+)
+def test_the_exit_status_says_how_much_was_lost(topo, paste, dropped, status):
+    """Recovered by symmetry is a WARN, not known is UNKNOWN; a missing NIC row loses nothing about GPUs."""
+    text = "\n".join(line for line in MESH.splitlines() if not (dropped and line.startswith(dropped)))
+
+    assert topo("--import", paste(text))[0] == status
+
+
+def test_strict_lets_not_knowing_outrank_a_warning(topo, paste):
+    text = "\n".join(line for line in MESH.splitlines() if not line.startswith(("GPU3", "GPU5")))
+    file = paste(text.replace("GPU0\t X \tNV1", "GPU0\t X \tNV2"))
+
+    assert topo("--import", file)[0] == 1
+    assert topo("--import", file, "--strict")[0] == 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "The -i command line argument must be used in conjunction with -n or -p.",
+        "\tGPU0\tGPU1\tCPU Aff",
+        "\tGPU0\tGPU1\tCPU Affinity\n",
+        PAIR.encode("utf-16"),
+        b"\x7fELF\0\0",
+        b"\xff\xfe\xfd" * 100,
+    ],
+)
+def test_unreadable_input_is_3_and_one_clear_line(topo, paste, text):
+    file = paste(text)
+    status, out, err = topo("--import", file)
+
+    assert (status, out) == (3, "")
+    assert err.count("\n") == 1
+    assert err.startswith(f"Error: {file}: ")
+    assert "Traceback" not in err
+
+
+def test_nccl_xml_is_recognised(topo, paste):
+    status, out, _ = topo("--import", paste(nccl.hgx()), "--format", "json")
+    answer = json.loads(out)
+
+    assert (status, answer["source"]) == (0, "nccl-xml")
+    assert answer["pairs"][0]["class"] == "NV18"
+    assert answer["nics"][0]["classes"][:2] == ["PIX", "NODE"]
+
+
+def test_a_dump_of_another_kind_is_3_and_names_the_command_that_reads_it(topo, paste, monkeypatch):
+    kind = Kind(
+        "nvbandwidth",
+        "the output of nvbandwidth",
+        lambda text: "memcpy CE" in text,
+        lambda text: None,
+        holds="bandwidth",
+        command="gpucheck diagnose --bandwidth FILE",
+    )
+    monkeypatch.setattr("gpucheck.imports.all_kinds", lambda: (kind,))
+    status, out, err = topo("--import", paste("memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)"))
+
+    assert (status, out, err.count("\n")) == (3, "", 1)
+    assert "the output of nvbandwidth, which holds bandwidth" in err
+    assert "gpucheck diagnose --bandwidth FILE" in err
+
+
+def test_best_shows_the_gpus_of_a_job_and_how_to_start_it(topo, paste):
+    file = paste(nccl.mesh())
+    status, out, _ = topo("--import", file, "--best", "4")
+    best = json.loads(topo("--import", file, "--best", "4", "--format", "json")[1])["advice"]["best"]
+
+    assert status == 0
+    assert "  4 GPUs: 0, 1, 2, 3: slowest pair NV1" in out
+    assert "CUDA_VISIBLE_DEVICES=0,1,2,3" in out
+    assert "numactl --cpunodebind=0 --membind=0" in out
+    assert [choice["gpus"] for choice in best] == [[0, 1, 2, 3]]
+
+
+def test_more_gpus_than_there_are_is_wrong_usage(topo, paste):
+    status, out, err = topo("--import", paste(PAIR), "--best", "3")
+
+    assert (status, out) == (64, "")
+    assert "a job of 3 GPUs does not fit on 2" in err
+
+
+def test_without_being_asked_json_has_advice_and_text_only_what_is_uneven(topo, paste):
+    file = paste(nccl.mesh())
+    advice = json.loads(topo("--import", file, "--format", "json")[1])["advice"]
+    text = topo("--import", file)[1]
+
+    assert [choice["size"] for choice in advice["best"]] == [2, 4]
+    assert len(advice["pinning"]) == 8
+    assert "NVLink joins 16 of 28 pairs" in text
+    assert "CUDA_VISIBLE_DEVICES" not in text
+
+
+def test_the_tree_takes_the_place_of_the_matrix(topo, paste):
+    status, out, _ = topo("--import", paste(nccl.hgx()), "--tree")
+
+    assert status == 0
+    assert "└── NVLink" in out
+    assert "\x1b" not in out
+
+
+def test_the_drawing_is_written_beside_the_report(topo, paste, tmp_path):
+    file = tmp_path / "machine.svg"
+    status, out, _ = topo("--import", paste(nccl.hgx()), "--svg", str(file))
+
+    assert status == 0
+    assert "NV18" in out
+    assert file.read_text().startswith("<svg ")
+
+
+def test_a_drawing_that_cannot_be_written_is_64_with_the_reason(topo, paste, tmp_path):
+    (tmp_path / "file").write_text("")
+    status, out, err = topo("--import", paste(PAIR), "--svg", str(tmp_path / "file" / "x.svg"))
+
+    assert (status, out, err.count("\n")) == (64, "", 1)
+    assert "cannot write" in err
+
+
+def test_a_narrow_terminal_gets_a_folded_matrix_and_a_pipe_a_whole_one(topo, paste, monkeypatch):
+    file = paste(nccl.hgx())
+    whole = topo("--import", file)[1]
+    monkeypatch.setattr("gpucheck.cli.topo._columns", lambda: 80)
+    folded = topo("--import", file)[1]
+
+    assert max(map(len, whole.splitlines())) > 100
+    assert "share a row" in folded
+
+
+@pytest.mark.parametrize("name", ["does-not-exist.txt", "."])
+def test_a_file_that_cannot_be_opened_is_3(topo, tmp_path, name):
+    status, _, err = topo("--import", str(tmp_path / name))
+
+    assert status == 3
+    assert "cannot be read" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--nonsense"],
+        ["--import"],
+        ["surplus"],
+        ["--format", "yaml"],
+        ["--import", "x", "--simulate", "dgx2-v100"],
+        ["--fault", "nouveau"],
+        ["--best", "0"],
+        ["--best", "two"],
+    ],
+)
+def test_wrong_usage_is_64(topo, arguments):
+    status, out, err = topo(*arguments)
+
+    assert (status, out) == (64, "")
+    assert "Error: " in err
+
+
+def test_the_output_file_is_complete_and_alone(topo, paste, tmp_path):
+    output = tmp_path / "new" / "topo.json"
+    status, out, _ = topo("--import", paste(PAIR), "--format", "json", "-o", str(output))
+
+    assert (status, out) == (0, "")
+    assert json.loads(output.read_text())["schema"] == "gpucheck.topology/1"
+    assert list(output.parent.iterdir()) == [output]
+
+
+def test_unreadable_input_leaves_the_old_output_alone(topo, paste, tmp_path):
+    output = tmp_path / "topo.out"
+    output.write_text("old")
+
+    assert topo("--import", paste("nothing"), "-o", str(output))[0] == 3
+    assert output.read_text() == "old"
+
+
+def test_reading_a_paste_loads_nothing_heavy(paste):
+    """The whole command stays below 0.35 s; torch alone takes seconds."""
+    code = (
+        "import sys; from gpucheck.cli import main\n"
+        f"try: main(['topo', '--import', {paste(PAIR)!r}])\n"
+        "except SystemExit: pass\n"
+        "print(sorted({m.split('.')[0] for m in sys.modules}), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "NV4" in done.stdout
+    assert "'gpucheck'" in done.stderr
+    for heavy in ("torch", "numpy", "rich", "ansible", "docker", "pynvml", "jinja2"):
+        assert f"'{heavy}'" not in done.stderr
