@@ -40,6 +40,8 @@ def judge_wheels(
                 why="neither its files nor the tables say what it was built for",
                 fix="ask torch itself: gpucheck stack check --import-torch",
             )
+        elif wheel.name == "tensorflow" and built.pins and not built.pins.keys() & libraries.keys():
+            yield _without_cuda(wheel, built)
         elif built.cuda is not None:
             yield from _driver_floor(wheel, built, driver)
             yield from _code(wheel, built, capabilities)
@@ -50,6 +52,20 @@ def judge_wheels(
 def _finding(verdict: Verdict, seen: str, wanted: str, **more: Any) -> Finding:
     subject = more.pop("subject", "host")
     return Finding(check=NAME, verdict=verdict, subject=subject, seen=seen, wanted=wanted, **more)
+
+
+def _without_cuda(wheel: Wheel, built: Built) -> Finding:
+    """TensorFlow's wheel is built for CUDA and pip leaves the libraries out, unless the extra is asked for."""
+    return _finding(
+        Verdict.WARN,
+        f"{wheel.name} {wheel.version} without its CUDA packages",
+        ", ".join(f"{name} {spec}" for name, spec in built.pins.items()),
+        cause="library-mismatch",
+        confidence="likely",
+        why=f"{wheel.name} then computes on the CPU, unless the loader finds fitting CUDA libraries of the host",
+        fix=f"where it shall use the GPUs: pip install '{wheel.name}[and-cuda]=={wheel.version}'",
+        evidence=built.evidence,
+    )
 
 
 def _driver_floor(wheel: Wheel, built: Built, driver: str | None) -> Iterator[Finding]:

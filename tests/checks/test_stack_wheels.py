@@ -117,6 +117,15 @@ def test_tensorflow_says_in_its_own_file_what_it_was_built_for():
     assert cpu == []
 
 
+def test_a_tensorflow_without_its_cuda_packages_is_told_once():
+    bare = wheel_findings({"tensorflow": "2.21.0"}, h100(0))
+
+    assert worst_cause(bare) == [(Verdict.WARN, "library-mismatch", "host")]
+    (finding,) = bare
+    assert "and-cuda" in finding.fix
+    assert "nvidia-cudnn-cu12" in finding.wanted
+
+
 def test_ptx_stands_in_for_machine_code_but_not_on_blackwell():
     """TensorFlow 2.15 has PTX of 8.0 at most: translated for Hopper, seen to fail on Blackwell."""
     python = {"tensorflow": "2.15.1", "nvidia-cudnn-cu12": "8.9.4.25", "nvidia-nccl-cu12": "2.16.5"}
