@@ -1,10 +1,12 @@
 """Run a command; print its wall time and the most memory it and its children held together, as one table line.
 
-Memory is the proportional set size (shared pages counted once), sampled every 50 ms from /proc/PID/smaps_rollup.
+Memory is the proportional set size (shared pages counted once), sampled from /proc/PID/smaps_rollup every 50 ms, or
+every EVERY_MS milliseconds where the environment says so.
 usage: python bench/_memory.py LABEL COMMAND...
 """
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -33,15 +35,15 @@ def main():
     label, *command = sys.argv[1:]
     clock = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    most = 0
+    most, pause_s = 0, float(os.environ.get("EVERY_MS", "50")) / 1000
     while process.poll() is None:
         with contextlib.suppress(OSError):  # it ended between two looks
             most = max(most, held_kb(process.pid))
-        time.sleep(0.05)
+        time.sleep(pause_s)
     seconds = time.monotonic() - clock
     if process.returncode not in (0, 1, 2):  # the verdicts of a fleet
         sys.exit(f"{' '.join(command)}: exit status {process.returncode}")
-    print(f"| {label} | {seconds:.1f} | {most / 1024:.0f} |")
+    print(f"| {label} | {seconds:.2f} | {most / 1024:.0f} |")
 
 
 if __name__ == "__main__":

@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from gpucheck import run, simulator
+from gpucheck import imports, run, simulator
+from gpucheck.diagnose import diagnose, read
 from gpucheck.host.live import LiveHost
 from gpucheck.model import Finding, Verdict
 from gpucheck.run import _train
 from gpucheck.simulator.faults import all_faults
 from gpucheck.simulator.machine import Machine, build
 from tests.conftest import Figures
+from tests.diagnose import perf_cases
+from tests.imports import corpus
 
 ROWS: list[dict[str, Any]] = yaml.safe_load(
     (Path(__file__).parent / "data" / "fault_matrix.yml").read_text(encoding="utf-8")
@@ -144,3 +147,46 @@ def test_a_healthy_machine_raises_no_voice(name, machine, figures: Figures):
     with figures.healthy():
         assert not [(f.check, f.subject, f.cause, f.seen) for f in findings if f.verdict in LOUD]
         assert name == "no-gpu" or not [f.check for f in findings if f.verdict is Verdict.UNKNOWN]
+
+
+# Nothing copies inside a GPU cut into instances, and 72 GPUs take a minute.
+MEASURABLE = [name for name in PROFILES if name not in ("no-gpu", "gb200-nvl72")]
+
+
+@pytest.mark.parametrize("name", MEASURABLE)
+def test_a_healthy_machine_is_measured_without_a_complaint(name, machine, figures: Figures):
+    findings = look(machine(name), MEASURED)
+    with figures.healthy():
+        assert not [(f.check, f.subject, f.cause, f.seen) for f in findings if f.verdict in LOUD]
+
+
+REAL = sorted(name for name, case in perf_cases.CASES.items() if case["verdict"] == "healthy")
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_machine_that_its_owner_calls_healthy_raises_no_voice(name, figures: Figures):
+    findings = diagnose(read(yaml.safe_dump(perf_cases.observations(name))))
+    with figures.healthy():
+        assert {finding.verdict for finding in findings} == {Verdict.PASS}
+
+
+WHOLE = [case for case in corpus.CASES if case["raw_complete"] and not case.get("negative")]
+
+
+@pytest.mark.parametrize("case", WHOLE, ids=lambda case: case["id"])
+def test_a_whole_paste_of_a_real_machine_raises_no_voice(case, figures: Figures):
+    """What it shows is how the machine is wired, and no wiring is a fault by itself."""
+    topology = imports.read(corpus.raw(case))
+    with figures.healthy():
+        assert len(topology.gpus) == case["gpus"]["count"]
+        assert not [(f.subject, f.cause, f.seen) for f in topology.findings if f.verdict in LOUD]
+
+
+def test_the_readme_shows_the_figures():
+    """As they come out when every test here passes."""
+    faults = len(of_kind("quick")) + len(of_kind("measured"))
+    healthy = len(PROFILES) + len(MEASURABLE) + len(REAL) + len(WHOLE)
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+
+    figures = f"{faults} of {faults} faults caught, 0 false alarms in {healthy} healthy runs"
+    assert figures in " ".join(readme.split())

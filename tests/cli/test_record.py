@@ -93,6 +93,13 @@ def test_nothing_is_measured_on_a_replay(capsys, recording):
     assert status == 2
 
 
+def test_a_replay_says_when_the_host_was_asked(capsys, recording):
+    """Not when it was replayed: a baseline of last week must not look like today."""
+    _, out, _ = run(capsys, "verify", "--level", "quick", "--format", "json", "--from", recording)
+
+    assert json.loads(out)["started"] == json.loads(gzip.decompress(recording.read_bytes()))["recorded"]
+
+
 def test_by_default_nothing_identifies_the_host(capsys, tmp_path, recording):
     status, _, err = run(capsys, "record", "--simulate", "hgx-h100-x8", *FAULTS, "-o", tmp_path / "new/redacted")
     plain, kept = (json.loads(gzip.decompress(p.read_bytes())) for p in (recording, tmp_path / "new/redacted"))

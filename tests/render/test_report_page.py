@@ -182,3 +182,7 @@ def test_nothing_is_wider_than_the_screen(open_page, browser, name, width):
     page = open_page(name)
 
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    # No column of words is squeezed until they break letter by letter.
+    widths = page.execute_script("return [...document.querySelectorAll('td.wordy')].map(cell => cell.offsetWidth)")
+    assert all(cell > 120 for cell in widths)
+    assert widths or name == "healthy"

@@ -1,0 +1,63 @@
+"""docs/verify.md and the example of a site's expectations: what they show is so."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpucheck import against
+from gpucheck.against import _expectations
+from tests.cli.test_cli import run
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = (DOCS / "verify.md").read_text(encoding="utf-8")
+EXAMPLE = DOCS / "integrations" / "expectations.yml"
+COMMANDS = re.findall(r"^gpucheck verify .*$", PAGE, re.M)
+
+
+def test_the_commands_of_the_page_run_one_after_the_other(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert len(COMMANDS) == 2
+    for command in COMMANDS:
+        status, _, err = run(capsys, *shlex.split(command)[1:], "--simulate", "p100-pcie-x2")
+        assert status == 0, err
+
+    found = json.loads(Path("last.json").read_text())["findings"]
+    assert [f["verdict"] for f in found if f["check"] == "baseline"] == ["pass"]
+
+
+def test_the_mistake_shown_is_the_message_printed(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "site.yml").write_text("gpus:\n  cuont: 8\n")
+    status, _, err = run(capsys, "verify", "--level", "quick", "--simulate", "h200-x1", "--expect", "site.yml")
+
+    assert status == 64
+    assert err.removeprefix("Error: ") in PAGE
+
+
+def test_the_machine_that_the_example_expects_meets_it(capsys):
+    command = ("verify", "--simulate", "hgx-h100-x8", "--only", "p2p", "--expect", str(EXAMPLE), "--format", "json")
+    status, out, err = run(capsys, *command)
+    found = [f for f in json.loads(out)["findings"] if f["check"] == "expectations"]
+
+    assert status == 0, err
+    assert {f["verdict"] for f in found} == {"pass"}
+    assert len(found) == len([k for k, v in keys(yaml.safe_load(EXAMPLE.read_text())).items() if k != "schema"])
+
+
+def keys(tree, path=""):
+    """Every leaf of the document by its path."""
+    if not isinstance(tree, dict):
+        return {path: tree}
+    return {k: v for name, inner in tree.items() for k, v in keys(inner, f"{path}.{name}".lstrip(".")).items()}
+
+
+@pytest.mark.parametrize("kind", [_expectations.Versions, _expectations.Gpus, _expectations.Rates])
+def test_the_example_names_every_key(kind):
+    text = EXAMPLE.read_text(encoding="utf-8")
+
+    assert against.read(text.encode(), "example")
+    assert [key for key in kind.__struct_fields__ if key not in text] == []
