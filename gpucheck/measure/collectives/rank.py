@@ -15,6 +15,8 @@ import msgspec
 
 from gpucheck.measure.collectives.definitions import elements
 from gpucheck.measure.collectives.values import Folder, Measured, RankError, RankReport, RankSpec
+from gpucheck.measure.torch_runtime import library, ordinal
+from gpucheck.measure.values import Device
 from gpucheck.processes.lifeline import end_with_parent, show_stacks, write_whole
 
 PERIOD = 7
@@ -30,15 +32,10 @@ class Rank:
         self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.device = torch.device("cpu")
         if spec.backend == "nccl":
-            self.device = torch.device("cuda", self._ordinal(spec.bus_ids[int(os.environ["LOCAL_RANK"])]))
+            local = int(os.environ["LOCAL_RANK"])
+            gpu = Device(index=local, name="GPU", bus_id=spec.bus_ids[local])
+            self.device = torch.device("cuda", ordinal(torch, gpu, library(torch)))
             torch.cuda.set_device(self.device)
-
-    def _ordinal(self, bus_id: str) -> int:
-        for ordinal in range(self.torch.cuda.device_count()):
-            p = self.torch.cuda.get_device_properties(ordinal)
-            if f"{getattr(p, 'pci_domain_id', 0):04x}:{p.pci_bus_id:02x}:{p.pci_device_id:02x}.0" == bus_id:
-                return ordinal
-        raise LookupError(f"GPU {bus_id} is not visible to torch; is CUDA_VISIBLE_DEVICES set?")
 
     def run(self) -> RankReport:
         """Join the others, then every collective at every size."""
