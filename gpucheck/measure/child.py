@@ -4,9 +4,7 @@ One JSON line in on stdin (Setup, then Steps), one out on the descriptor (Opened
 prints elsewhere is kept for the report of its death and never mistaken for an answer.
 """
 
-import ctypes
 import os
-import signal
 import sys
 from typing import BinaryIO
 
@@ -15,8 +13,7 @@ import msgspec
 from gpucheck.measure.engine import CopyEngine, CopyRefused
 from gpucheck.measure.execute import execute
 from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
-
-PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+from gpucheck.processes.lifeline import end_with_parent
 
 
 def engine_of(name: str) -> CopyEngine:
@@ -65,10 +62,8 @@ def _words(error: Exception) -> str:
 
 def main(descriptor: int, requests: BinaryIO) -> None:
     """Answer until stdin closes."""
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     setup = msgspec.json.decode(requests.readline(), type=Setup)
-    if os.getppid() != setup.parent_pid:
-        sys.exit(f"the parent {setup.parent_pid} ended before this child began")
+    end_with_parent(setup.parent_pid)
     engine = engine_of(setup.engine)
     opened = open_engine(engine, setup)
     _send(descriptor, opened)

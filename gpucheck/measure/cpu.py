@@ -4,10 +4,8 @@ The same steps, timing, statistics and integrity as on GPUs, on any machine. Its
 processes and are never judged as a GPU's. The source's process copies, as a GPU's copy engine writes.
 """
 
-import ctypes
 import mmap
 import os
-import signal
 import time
 from collections.abc import Sequence
 from multiprocessing import get_context
@@ -16,8 +14,8 @@ from typing import Any
 from gpucheck.measure.engine import CopyRefused
 from gpucheck.measure.pattern import MASK
 from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup
+from gpucheck.processes.lifeline import end_with_parent
 
-PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 STAGE = 1 << 20
 START_S = 0.0005
 
@@ -117,7 +115,7 @@ class CpuEngine:
 
 def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any) -> None:
     """One device: owner of maps[position], whose first half is the source and whose second the destination."""
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent()
     os.environ["OMP_NUM_THREADS"] = "1"
     import numpy
 

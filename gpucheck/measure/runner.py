@@ -10,6 +10,8 @@ from gpucheck.measure.results import Results
 from gpucheck.measure.values import HOST, Answer, Failure, Flow, Step, Timing
 
 REPEATED = ("one direction", "both directions")  # what a pair may fail on, once it was measured again alone
+# cudaErrorTooManyPeers, by number and in CUDA's words, as torch and CuPy hand them on.
+PEERS_USED_UP = ("CUDA error 711", "cudaErrorTooManyPeers", "peer mapping resources exhausted")
 MOST_LOST = 4  # children: each costs its deadline, and a machine that wedges four copies is known to be broken
 Progress = Callable[[Step, int], None]
 Low = Callable[[Results], Iterable[tuple[Flow, ...]]]
@@ -74,6 +76,8 @@ def _do(asked: Asked, step: Step, results: Results, lost: _Lost) -> None:
         return
     step = replace(step, flows=flows)
     answer = asked.ask(step)
+    if isinstance(answer, Failure) and _peers_used_up(answer):
+        answer = asked.ask(step)
     if isinstance(answer, Answer):
         results.take(step, answer.timings, answer.checks)
         results.device_s += answer.device_s
@@ -100,6 +104,11 @@ def _do(asked: Asked, step: Step, results: Results, lost: _Lost) -> None:
             return
     if not found:
         results.failures.append(answer)
+
+
+def _peers_used_up(failure: Failure) -> bool:
+    """A GPU without NVSwitch maps eight peers and refuses the ninth; the child that comes next has mapped none yet."""
+    return failure.kind == "refused" and any(word in failure.detail for word in PEERS_USED_UP)
 
 
 def _blame(failure: Failure, step: Step, results: Results) -> None:

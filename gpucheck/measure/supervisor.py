@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
+from gpucheck.processes.group import Group, end
 
 CHILD = (sys.executable, "-m", "gpucheck.measure.child")
 OPEN_S = 120.0  # importing a framework from a cold disk and making contexts on eight GPUs takes this long at worst
@@ -100,21 +101,20 @@ class _Child:
         receive, send = os.pipe()
         environment = os.environ | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONUNBUFFERED": "1"}
         try:
-            self.process = subprocess.Popen(
+            self.group = Group(
                 [*command, str(send)],
+                environment,
                 pass_fds=(send,),
-                env=environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                # Ctrl-C on the terminal reaches the parent, which ends the child.
-                start_new_session=True,
             )
         except OSError:
             os.close(receive)
             raise
         finally:
             os.close(send)
+        self.process = self.group.process
         self.receive = receive
         self.buffer = b""
         self.errors = b""
@@ -150,10 +150,7 @@ class _Child:
 
     def how_it_ended(self) -> str:
         """Exit status or signal, and its last words."""
-        try:
-            status: int | None = self.process.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            status = None
+        status = self.group.wait(GRACE_S)
         how = f"exit status {status}"
         if status is not None and status < 0:
             how = f"killed by {signal.Signals(-status).name}"
@@ -165,15 +162,8 @@ class _Child:
 
     def end(self, *, patient: bool) -> None:
         """Close its pipes; a patient end lets it give its buffers back first."""
-        for pipe in (self.process.stdin, self.process.stderr):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
+        self.group.close()
         os.close(self.receive)
         if patient:
-            with suppress(subprocess.TimeoutExpired):
-                self.process.wait(GRACE_S * 10)
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        with suppress(subprocess.TimeoutExpired):
-            self.process.wait(GRACE_S)
+            self.group.wait(GRACE_S * 10)
+        end([self.group], ((signal.SIGKILL, GRACE_S),))

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,14 @@ class Group:
     def reap(self) -> None:
         """Collect a dead leader and close its pipes. One that not even SIGKILL ended is left to the kernel."""
         self.process.poll()
+        self.close()
+
+    def close(self) -> None:
+        """Close our ends of its pipes."""
         for pipe in (self.process.stdin, self.process.stdout, self.process.stderr):
             if pipe is not None:
-                try:
+                with suppress(BrokenPipeError):  # what was still to be written has no reader any more
                     pipe.close()
-                except BrokenPipeError:  # what was still to be written has no reader any more
-                    continue
 
     def is_gone(self) -> bool:
         """Whether nothing that the leader started is left either; to be asked after reap."""

@@ -15,7 +15,10 @@ def interface_towards(family: int, address: tuple[object, ...]) -> str | None:
     if family != socket.AF_INET:
         return None
     with socket.socket(family, socket.SOCK_DGRAM) as towards:
-        towards.connect(address)
+        try:
+            towards.connect(address)
+        except OSError:  # no route leads there; whoever connects says so
+            return None
         own = towards.getsockname()[0]
         for _, name in socket.if_nameindex():
             try:

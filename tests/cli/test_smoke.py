@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 from gpucheck import train
 from gpucheck.cli import main
 from gpucheck.train.outcome import Span
-from tests.train.conftest import end_processes_with, heed_interrupts, processes_with
+from tests.train.conftest import end_processes_with, heed_interrupts, processes_with, wait_until
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS
 from tests.train.test_idx import write_set
 
@@ -218,7 +217,7 @@ def test_ctrl_c_ends_the_ranks_and_exits_with_130(tmp_path):
         preexec_fn=heed_interrupts,
     )
     try:
-        _wait_until(lambda: len(_ranks(tmp_path)) == 2)
+        wait_until(lambda: len(_ranks(tmp_path)) == 2)
         command.send_signal(signal.SIGINT)
         out, err = command.communicate(timeout=30)
 
@@ -231,10 +230,3 @@ def test_ctrl_c_ends_the_ranks_and_exits_with_130(tmp_path):
 
 def _ranks(folder: Path) -> list[Path]:
     return [file for file in folder.glob("gpucheck-smoke-*/progress-*.json") if file.stat().st_size]
-
-
-def _wait_until(true, seconds: float = 30.0) -> None:
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.02)

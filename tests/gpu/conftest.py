@@ -1,5 +1,6 @@
 """Tests on a real GPU. They are asked for by ``-m gpu`` and then fail, never skip, where there is none."""
 
+import ctypes
 import json
 import os
 import platform
@@ -10,6 +11,7 @@ import pytest
 
 from gpucheck.measure.child import open_engine
 from gpucheck.measure.torch_cuda import TorchEngine
+from gpucheck.measure.torch_runtime import library
 from gpucheck.measure.values import Device, Opened, Setup
 
 RESULTS = Path(__file__).parents[2] / "bench/results"
@@ -22,17 +24,23 @@ def cuda():
     try:
         import torch
     except ModuleNotFoundError:
-        pytest.fail("the GPU tests need torch with CUDA: pip install 'gpucheck[torch]'")
+        pytest.fail("the GPU tests need torch with CUDA: pip install 'gpucheck[torch]'", pytrace=False)
     if not torch.cuda.is_available():
-        pytest.fail(f"the GPU tests were asked for, and torch {torch.__version__} sees no CUDA device")
+        why = "is a build without CUDA" if torch.version.cuda is None else "sees no CUDA device"
+        pytest.fail(
+            f"the GPU tests were asked for, and torch {torch.__version__} {why}: gpucheck smoke says which build to "
+            "install, gpucheck verify --level quick what is wrong with driver and GPUs",
+            pytrace=False,
+        )
     return torch
 
 
 @pytest.fixture(scope="session")
 def device(cuda):
-    properties = cuda.cuda.get_device_properties(0)
-    bus_id = f"{properties.pci_domain_id:04x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
-    return Device(index=0, name=properties.name, bus_id=bus_id)
+    """The first GPU, with the bus id that the CUDA runtime tells, whatever torch's build does."""
+    text = ctypes.create_string_buffer(16)
+    assert library(cuda).cudaDeviceGetPCIBusId(text, len(text), 0) == 0
+    return Device(index=0, name=cuda.cuda.get_device_name(0), bus_id=text.value.decode().lower())
 
 
 @pytest.fixture(scope="session")

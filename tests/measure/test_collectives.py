@@ -1,9 +1,11 @@
 """Definitions, NCCL's log, judgement, and real ranks over gloo: on one host, and on two by torchrun."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
+import uuid
 
 import pytest
 from hypothesis import given
@@ -11,12 +13,13 @@ from hypothesis import strategies as st
 
 from gpucheck.measure.collectives.definitions import ALL, bus_factor, elements
 from gpucheck.measure.collectives.judge import Expectation, judge
-from gpucheck.measure.collectives.launch import Ended, Nodes, launch, rank_environment
+from gpucheck.measure.collectives.launch import Ended, Nodes, launch, ranks_environment
 from gpucheck.measure.collectives.nccl_log import Taken, parse
 from gpucheck.measure.collectives.values import Folder, RankError, RankSpec
 from gpucheck.model import Verdict
 from gpucheck.model.collectives import CollectiveResult
 from tests.measure.benches import by_check
+from tests.train.conftest import end_processes_with, processes_with, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -150,10 +153,10 @@ def test_shared_memory_beside_granted_peer_access_is_nccls_own_choice():
 
 def test_leftovers_are_kept_from_the_ranks_and_told(tmp_path):
     caller = {"PATH": "/bin", "NCCL_P2P_DISABLE": "1", "NCCL_SOCKET_IFNAME": "ens1", "RANK": "3"}
-    one, removed = rank_environment(caller, Folder(tmp_path), single=True)
-    several, _ = rank_environment(caller, Folder(tmp_path), single=False)
+    one, removed = ranks_environment(caller, Folder(tmp_path), None)
+    several, _ = ranks_environment(caller, Folder(tmp_path), Nodes(count=2, rank=1, address="192.0.2.1", port=29500))
 
-    assert removed == ("NCCL_P2P_DISABLE=1", "NCCL_SOCKET_IFNAME=ens1")
+    assert removed == ("NCCL_P2P_DISABLE=1", "NCCL_SOCKET_IFNAME=ens1", "RANK=3")
     assert (one["NCCL_SOCKET_IFNAME"], several["NCCL_SOCKET_IFNAME"]) == ("lo", "ens1")
     assert "RANK" not in one
 
@@ -189,6 +192,45 @@ def test_two_hosts_meet_through_torchrun():
     reports = [json.loads(out) for out, _ in answers]
     assert [(r["ranks"], r["nodes"], r["verdict"]) for r in reports] == [(2, 2, "pass")] * 2
     assert reports[0]["results"] == reports[1]["results"]
+
+
+def test_a_master_that_has_no_address_is_wrong_usage():
+    place = ["--nodes", "2", "--node-rank", "1", "--master", "no-such-host.invalid:29500"]
+    done = subprocess.run([*GPUCHECK, *place], capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 64
+    assert "--master: no-such-host.invalid has no address here" in done.stderr
+
+
+def test_ranks_that_do_not_end_in_time_show_the_calls_they_are_in():
+    spec = RankSpec(backend="gloo", operations=("all_reduce",), sizes=(1 << 28,), iterations=100_000)
+    ended = launch(spec, 2, 6.0)
+
+    assert ended.reason == "deadline"
+    assert ended.stacks.keys() == {0, 1}
+    assert any("collectives/rank.py" in frame for frame in ended.stacks[0])
+    (stuck, _) = judge({"as is": ended}, (), Expectation())
+    assert any(line.startswith("rank 0 is in ") for line in stuck.evidence)
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_ranks_end_with_a_parent_that_is_killed(tmp_path, hosts):
+    """Also those of torchrun, and torchrun itself."""
+    marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    several = ["--nodes", "2", "--node-rank", "0", "--master", f"127.0.0.1:{port}"] if hosts == 2 else []
+    name, _, value = marker.partition("=")
+    parent = subprocess.Popen([*GPUCHECK, *several], env=os.environ | {name: value, "TMPDIR": str(tmp_path)})
+    try:
+        wait_until(lambda: len(processes_with(marker)) > 1)
+        parent.kill()
+        parent.wait(10)
+
+        wait_until(lambda: processes_with(marker) == [])
+    finally:
+        end_processes_with(marker)
 
 
 def test_ranks_that_never_meet_end_at_the_deadline():

@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from gpucheck.measure.plan import plan
 from gpucheck.measure.results import Results
 from gpucheck.measure.runner import run
+from gpucheck.measure.simulated import SimulatedEngine
 from gpucheck.measure.supervisor import Supervised
 from gpucheck.measure.values import Answer, Failure, Flow, Opened, Step
-from tests.measure.benches import TWO_PCIE, fault
+from tests.measure.benches import TWO_PCIE, Here, fault
 
 STEP = Step(operation="bandwidth", purpose="one direction", flows=(Flow(src=0, dst=1),), size=1 << 20)
 OPENED = '{"type":"opened","buffer_bytes":1,"methods":["ce-write"],"clock":"none"}'
@@ -120,3 +121,28 @@ def test_leaving_ends_the_child():
         pid = pid_of(child)
 
     assert not alive(pid)
+
+
+def test_a_ninth_peer_is_asked_for_again_in_a_child_that_has_mapped_none():
+    """cudaErrorTooManyPeers says how many pairs came before, and nothing about this one."""
+
+    class Eight:
+        """Refuses what is asked while it is worn; the supervisor then starts a new child."""
+
+        worn = True
+
+        def ask(self, step):
+            if self.worn:
+                self.worn = False
+                return Failure(
+                    kind="refused", purpose=step.purpose, detail="CUDA error: peer mapping resources exhausted"
+                )
+            return two.ask(step)
+
+    results = Results(devices=TWO_PCIE.machine.devices)
+    two = Here(SimulatedEngine(), TWO_PCIE.setup())
+    wish = TWO_PCIE.wish()
+    run(plan(TWO_PCIE.machine, wish), Eight(), results, machine=TWO_PCIE.machine, wish=wish, low=lambda r: ())
+
+    assert (results.failures, results.broken) == ([], set())
+    assert len(dict(results.measured())) == 2

@@ -9,7 +9,9 @@ torch = pytest.importorskip("torch")
 
 from gpucheck.measure.execute import execute  # noqa: E402
 from gpucheck.measure.integrity import verify  # noqa: E402
-from gpucheck.measure.torch_cuda import TorchEngine, _ordinal  # noqa: E402
+from gpucheck.measure.torch_cuda import TorchEngine  # noqa: E402
+from gpucheck.measure.torch_lanes import Streams  # noqa: E402
+from gpucheck.measure.torch_runtime import ordinal  # noqa: E402
 from gpucheck.measure.values import HOST, Device, Flow, Region, Step  # noqa: E402
 
 MIB = 1 << 20
@@ -72,10 +74,10 @@ def engine():
     made = TorchEngine()
     made.torch = FakeTorch()
     made.cuda = [torch.device("cpu")] * 2
-    made.lanes, made.runtime, made.began = {}, None, 0.0
+    made.call, made.began, made.streams = None, 0.0, Streams(made.torch)
     made.sources = [torch.zeros(MIB // 8, dtype=torch.int64) for _ in range(2)]
     made.destinations = [torch.zeros(MIB // 8, dtype=torch.int64) for _ in range(2)]
-    made.pinned = torch.zeros(MIB // 16, dtype=torch.int64)
+    made.pinned = [torch.zeros(MIB // 16, dtype=torch.int64) for _ in range(2)]
     made.gate = Stream()
     return made
 
@@ -159,6 +161,34 @@ def test_devices_are_found_by_bus_id_and_never_by_number():
     cuda = SimpleNamespace(device_count=lambda: 2, get_device_properties=lambda ordinal: shown[ordinal])
     fake = SimpleNamespace(cuda=cuda)
 
-    assert _ordinal(fake, Device(index=0, name="x", bus_id="0000:1b:00.0")) == 1
+    assert ordinal(fake, Device(index=0, name="x", bus_id="0000:1b:00.0"), None) == 1
     with pytest.raises(LookupError, match="CUDA_VISIBLE_DEVICES"):
-        _ordinal(fake, Device(index=2, name="x", bus_id="0000:5b:00.0"))
+        ordinal(fake, Device(index=2, name="x", bus_id="0000:5b:00.0"), None)
+
+
+def test_a_build_that_tells_no_bus_id_is_helped_by_the_runtime():
+    def by_bus_id(answer, bus_id):
+        if bus_id != b"0000:1b:00.0":
+            return 10  # cudaErrorInvalidDevice
+        answer._obj.value = 1
+        return 0
+
+    cuda = SimpleNamespace(device_count=lambda: 2, get_device_properties=lambda number: SimpleNamespace(name="x"))
+    fake, runtime = SimpleNamespace(cuda=cuda), SimpleNamespace(cudaDeviceGetByPCIBusId=by_bus_id)
+
+    assert ordinal(fake, Device(index=0, name="x", bus_id="0000:1b:00.0"), runtime) == 1
+    with pytest.raises(LookupError, match="not among the 2"):
+        ordinal(fake, Device(index=2, name="x", bus_id="0000:5b:00.0"), runtime)
+
+
+def test_sixteen_gpus_all_to_all_need_no_stream_twice():
+    """torch has 32 streams a device and then hands out the same again; one more is the gate's."""
+    made = []
+    fake = SimpleNamespace(cuda=SimpleNamespace(Stream=lambda device: made.append(device) or Stream(device)))
+    streams = Streams(fake)
+    for _ in range(3):
+        streams.begin()
+        taken = [streams.take(end) for a in range(16) for b in range(16) if a != b for end in (a, b)]
+        assert len(set(map(id, taken))) == len(taken)
+
+    assert max(made.count(device) for device in range(16)) + 1 <= 32

@@ -3,6 +3,7 @@
 import os
 import signal
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -65,3 +66,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     end_processes_with(marker)
     assert left == []
     assert list(tmp_path.iterdir()) == []
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Raises AssertionError where it does not come true."""
+    until = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.02)

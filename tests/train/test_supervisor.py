@@ -16,7 +16,7 @@ from gpucheck.train import judge, run_smoke, smoke
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import all_strategies
-from tests.train.conftest import ROOT, STALL_S, Run, end_processes_with, heed_interrupts, processes_with
+from tests.train.conftest import ROOT, STALL_S, Run, end_processes_with, heed_interrupts, processes_with, wait_until
 
 
 def where(outcome: SmokeFailure | SmokeResult) -> tuple[object, ...]:
@@ -232,11 +232,11 @@ def test_ranks_do_not_outlive_their_supervisor(tmp_path, number, status, cleans)
         [sys.executable, "-c", textwrap.dedent(script)], env=environment, cwd=ROOT, preexec_fn=heed_interrupts
     )
     try:
-        _wait_until(lambda: _hanging(tmp_path) == 2)
+        wait_until(lambda: _hanging(tmp_path) == 2)
         supervisor.send_signal(number)
 
         assert supervisor.wait(timeout=20) == status
-        _wait_until(lambda: processes_with(marker) == [])
+        wait_until(lambda: processes_with(marker) == [])
     finally:
         end_processes_with(marker)
     assert (list(tmp_path.iterdir()) == []) is cleans
@@ -244,10 +244,3 @@ def test_ranks_do_not_outlive_their_supervisor(tmp_path, number, status, cleans)
 
 def _hanging(folder: Path) -> int:
     return sum('"step":3' in file.read_text() for file in folder.glob("gpucheck-smoke-*/progress-*.json"))
-
-
-def _wait_until(true, seconds: float = 20.0) -> None:
-    until = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < until, "it did not happen in time"
-        time.sleep(0.02)

@@ -56,7 +56,14 @@ def _ending(ended: Ended) -> Iterator[Finding]:
             wanted="an end",
             why="the ranks wait for each other: one of them, or the path between two, does not answer",
             fix="gpucheck bandwidth finds a pair that does not copy; try again with NCCL_P2P_DISABLE=1",
-            evidence=(ended.said,) if ended.said else (),
+            evidence=(
+                *(
+                    f"rank {rank} is in {frame}"
+                    for rank, frames in sorted(ended.stacks.items())
+                    for frame in frames[:3]
+                ),
+                *([ended.said] if ended.said else []),
+            ),
         )
     elif ended.reason == "failed":
         words = [f"rank {rank}: {e.type}: {e.message}" for rank, e in sorted(ended.errors.items())]

@@ -2,12 +2,11 @@
 
 import os
 import signal
-import subprocess
+import socket
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -15,13 +14,16 @@ import msgspec
 
 from gpucheck.measure.collectives.nccl_log import Taken, parse
 from gpucheck.measure.collectives.values import Folder, RankError, RankReport, RankSpec
+from gpucheck.processes.environment import rank_environment
+from gpucheck.processes.group import Group, end
+from gpucheck.processes.lifeline import stack_of
+from gpucheck.processes.network import interface_towards
 
 POLL_S = 0.05
 SETTLE_S = 2.0  # one rank's end makes the others raise: wait for what they have to say
-GRACE_S = 2.0
-# A leftover of an earlier experiment would be measured in place of the machine.
-LEFTOVERS = ("NCCL_", "TORCH_NCCL_", "TORCH_DISTRIBUTED_", "TORCHELASTIC_", "GLOO_")
-RENDEZVOUS = ("MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE", "GROUP_RANK", "LOCAL_WORLD_SIZE")
+STACK_S = 1.0
+ENDING = ((signal.SIGTERM, 2.0), (signal.SIGKILL, 2.0))  # SIGTERM lets torchrun end its ranks
+PROGRAM_FILE = "collectives/rank.py"
 TAIL = 400
 Shape = TypeVar("Shape")
 
@@ -36,7 +38,10 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run was over. where: by rank, the last thing it put on record. removed: leftovers kept from the ranks."""
+    """How a run was over. where: by rank, the last thing it put on record. removed: leftovers kept from the ranks.
+
+    stacks: of ranks that were stuck, the calls that they were in, innermost first.
+    """
 
     reason: Literal["finished", "failed", "deadline"]
     seconds: float
@@ -44,6 +49,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     reports: tuple[RankReport, ...] = ()
     errors: dict[int, RankError] = msgspec.field(default_factory=dict)
     where: dict[int, str] = msgspec.field(default_factory=dict)
+    stacks: dict[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
     taken: Taken = Taken()
     removed: tuple[str, ...] = ()
     said: str = ""
@@ -58,23 +64,25 @@ def launch(spec: RankSpec, ranks: int, deadline_s: float, nodes: Nodes | None = 
         folder = Folder(Path(path))
         spec = msgspec.structs.replace(spec, file_store=nodes is None, parent_pid=os.getpid())
         folder.spec.write_bytes(msgspec.json.encode(spec))
-        environment, removed = rank_environment(os.environ, folder, single=nodes is None or _loopback(nodes))
+        environment, removed = ranks_environment(os.environ, folder, nodes)
         environment |= extra
-        with (folder.path / "output").open("wb") as output:
-            processes = _start(folder, ranks, nodes, environment, output.fileno())
-            started = time.monotonic()
-            try:
-                reason = _watch(processes, started + deadline_s)
-            finally:
-                _stop(processes)
         first = 0 if nodes is None else nodes.rank * ranks
         numbers = range(first, first + ranks)
+        with (folder.path / "output").open("wb") as output:
+            groups = _start(folder, ranks, nodes, environment, output.fileno())
+            started = time.monotonic()
+            try:
+                reason = _watch(groups, started + deadline_s)
+                stacks = _stacks(folder, numbers) if reason == "deadline" else {}
+            finally:
+                end(groups, ENDING)
         return Ended(
             reason=reason,
             seconds=time.monotonic() - started,
             ranks=ranks * (nodes.count if nodes else 1),
             reports=tuple(r for n in numbers if (r := _decoded(folder.report(n), RankReport)) is not None),
             errors={n: e for n in numbers if (e := _decoded(folder.error(n), RankError)) is not None},
+            stacks=stacks,
             where={n: _text(folder.at(n)) or "start" for n in numbers},
             taken=parse("".join(_text(log) for log in sorted(folder.path.glob("nccl.*")))),
             removed=removed,
@@ -82,73 +90,52 @@ def launch(spec: RankSpec, ranks: int, deadline_s: float, nodes: Nodes | None = 
         )
 
 
-def rank_environment(
-    caller: Mapping[str, str], folder: Folder, *, single: bool
+def ranks_environment(
+    caller: Mapping[str, str], folder: Folder, nodes: Nodes | None
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The ranks' environment, and ``NAME=value`` of what was kept from them.
-
-    On several hosts the network variables are the site's own business and stay.
-    """
-    network = ("NCCL_SOCKET_IFNAME", "NCCL_IB_HCA", "GLOO_SOCKET_IFNAME", "NCCL_IB_DISABLE")
-    kept = {
-        name: value
-        for name, value in caller.items()
-        if name not in RENDEZVOUS and (not name.startswith(LEFTOVERS) or (not single and name in network))
-    }
+    """The ranks' environment, and ``NAME=value`` of what was kept from them."""
+    # On one host loopback always resolves, the host's own name often does not.
+    interface = "lo" if nodes is None else _towards(nodes)
+    several = interface != "lo"
+    kept, removed = rank_environment(caller, interface=interface, several_hosts=several)
     ours = {
-        "OMP_NUM_THREADS": "1",
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "NCCL_DEBUG": "INFO",
         "NCCL_DEBUG_SUBSYS": "INIT,GRAPH,TUNING",
         "NCCL_DEBUG_FILE": str(folder.path / "nccl.%h.%p"),
     }
-    if single:
-        # Loopback always resolves, the host's own name often does not.
-        ours |= {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-    removed = tuple(f"{name}={caller[name]}" for name in sorted(caller) if name not in kept and name not in RENDEZVOUS)
     return kept | ours, removed
 
 
-def _loopback(nodes: Nodes) -> bool:
-    return nodes.address.startswith("127.") or nodes.address in ("localhost", "::1")
+def _towards(nodes: Nodes) -> str | None:
+    """The interface that leads to node 0. Raises OSError where its address has no meaning here."""
+    family, _, _, _, address = socket.getaddrinfo(nodes.address, nodes.port, type=socket.SOCK_STREAM)[0]
+    return interface_towards(family, address)
 
 
-def _start(
-    folder: Folder, ranks: int, nodes: Nodes | None, environment: dict[str, str], output: int
-) -> list[subprocess.Popen[bytes]]:
+def _start(folder: Folder, ranks: int, nodes: Nodes | None, environment: dict[str, str], output: int) -> list[Group]:
     program = ["-m", "gpucheck.measure.collectives.rank", str(folder.path)]
     if nodes is not None:
-        torchrun = [
-            *("-m", "torch.distributed.run", f"--nnodes={nodes.count}", f"--node-rank={nodes.rank}"),
-            *(f"--nproc-per-node={ranks}", f"--master-addr={nodes.address}", f"--master-port={nodes.port}"),
+        agent = [
+            *("-m", "gpucheck.measure.collectives.agent", str(os.getpid())),
+            *(f"--nnodes={nodes.count}", f"--node-rank={nodes.rank}", f"--nproc-per-node={ranks}"),
+            *(f"--master-addr={nodes.address}", f"--master-port={nodes.port}"),
         ]
-        return [_process([sys.executable, *torchrun, *program], environment, output)]
-    return [
-        _process(
-            [sys.executable, *program],
-            environment | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)},
-            output,
-        )
-        for rank in range(ranks)
-    ]
+        return [Group([sys.executable, *agent, *program], environment, stdout=output, stderr=output)]
+    started: list[Group] = []
+    try:
+        for rank in range(ranks):
+            place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
+            started.append(Group([sys.executable, *program], environment | place, stdout=output, stderr=output))
+    except OSError:
+        end(started, ENDING)
+        raise
+    return started
 
 
-def _process(command: list[str], environment: dict[str, str], output: int) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        # Ctrl-C on the terminal reaches the parent, which ends the ranks.
-        start_new_session=True,
-    )
-
-
-def _watch(processes: list[subprocess.Popen[bytes]], deadline: float) -> Literal["finished", "failed", "deadline"]:
+def _watch(groups: list[Group], deadline: float) -> Literal["finished", "failed", "deadline"]:
     broken: float | None = None
     while True:
-        states = [process.poll() for process in processes]
+        states = [group.status() for group in groups]
         now = time.monotonic()
         if all(state == 0 for state in states):
             return "finished"
@@ -161,15 +148,24 @@ def _watch(processes: list[subprocess.Popen[bytes]], deadline: float) -> Literal
         time.sleep(POLL_S)
 
 
-def _stop(processes: list[subprocess.Popen[bytes]]) -> None:
-    """SIGTERM lets torchrun end its ranks, SIGKILL ends the rest; what sits in the driver is left behind."""
-    for number, patience in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, GRACE_S)):
-        for process in processes:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
-        until = time.monotonic() + patience
-        while any(process.poll() is None for process in processes) and time.monotonic() < until:
-            time.sleep(POLL_S)
+def _stacks(folder: Folder, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Of each rank that still runs, the calls that it is in: asked for by a signal, which also a stuck one answers."""
+    asked = [n for n in numbers if (pid := _text(folder.pid(n))) and _signal(int(pid))]
+    until = time.monotonic() + STACK_S
+    found: dict[int, tuple[str, ...]] = {}
+    while len(found) < len(asked) and time.monotonic() < until:
+        time.sleep(POLL_S)
+        stacks = {n: stack_of(_text(folder.stack(n)), PROGRAM_FILE) for n in asked}
+        found = {n: frames for n, frames in stacks.items() if frames}
+    return found
+
+
+def _signal(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGUSR1)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _decoded(path: Path, shape: type[Shape]) -> Shape | None:

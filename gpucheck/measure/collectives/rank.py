@@ -3,9 +3,7 @@
 Started by gpucheck itself on one host, by torchrun on several. Leaves a report or an error in the folder.
 """
 
-import ctypes
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
@@ -17,8 +15,10 @@ import msgspec
 
 from gpucheck.measure.collectives.definitions import elements
 from gpucheck.measure.collectives.values import Folder, Measured, RankError, RankReport, RankSpec
+from gpucheck.measure.torch_runtime import library, ordinal
+from gpucheck.measure.values import Device
+from gpucheck.processes.lifeline import end_with_parent, show_stacks, write_whole
 
-PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 PERIOD = 7
 
 
@@ -32,15 +32,10 @@ class Rank:
         self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         self.device = torch.device("cpu")
         if spec.backend == "nccl":
-            self.device = torch.device("cuda", self._ordinal(spec.bus_ids[int(os.environ["LOCAL_RANK"])]))
+            local = int(os.environ["LOCAL_RANK"])
+            gpu = Device(index=local, name="GPU", bus_id=spec.bus_ids[local])
+            self.device = torch.device("cuda", ordinal(torch, gpu, library(torch)))
             torch.cuda.set_device(self.device)
-
-    def _ordinal(self, bus_id: str) -> int:
-        for ordinal in range(self.torch.cuda.device_count()):
-            p = self.torch.cuda.get_device_properties(ordinal)
-            if f"{getattr(p, 'pci_domain_id', 0):04x}:{p.pci_bus_id:02x}:{p.pci_device_id:02x}.0" == bus_id:
-                return ordinal
-        raise LookupError(f"GPU {bus_id} is not visible to torch; is CUDA_VISIBLE_DEVICES set?")
 
     def run(self) -> RankReport:
         """Join the others, then every collective at every size."""
@@ -181,35 +176,36 @@ class Rank:
         self.folder.at(self.rank).write_text(words)
 
 
-def main(path: str) -> int:
+def main(path: str) -> None:
     """Run, and leave a report or an error."""
     folder = Folder(Path(path))
     spec = msgspec.json.decode(folder.spec.read_bytes(), type=RankSpec)
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if spec.file_store and os.getppid() != spec.parent_pid:
-        sys.exit(f"the parent {spec.parent_pid} ended before this rank began")
+    # torchrun is the parent where it started this rank.
+    end_with_parent(spec.parent_pid if spec.file_store else None)
     number = int(os.environ["RANK"])
+    with folder.stack(number).open("w") as stack:
+        show_stacks(stack)
+        write_whole(folder.pid(number), str(os.getpid()).encode())
+        status = _run(folder, spec, number)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Tearing a process group down whose peers are gone can block for minutes, and the answer is out.
+        os._exit(status)
+
+
+def _run(folder: Folder, spec: RankSpec, number: int) -> int:
     try:
         import torch
 
         report = Rank(torch, folder, spec).run()
-        _write(folder.report(number), msgspec.json.encode(report))
+        write_whole(folder.report(number), msgspec.json.encode(report))
         status = 0
     except Exception as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         words = RankError(type=type(error).__name__, message=str(error).partition("\n")[0], missing=missing)
-        _write(folder.error(number), msgspec.json.encode(words))
+        write_whole(folder.error(number), msgspec.json.encode(words))
         status = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Tearing a process group down whose peers are gone can block for minutes, and the answer is out.
-    os._exit(status)
-
-
-def _write(path: Path, content: bytes) -> None:
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(content)
-    partial.replace(path)
+    return status
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """One run of collectives on this host: which ranks, launch, a second run without NVLS where it may matter, report."""
 
+import socket
 import time
 from collections import Counter
 from datetime import datetime, timezone
@@ -62,6 +63,9 @@ def measure(host: Host, options: Options) -> CollectivesReport:
         if "NVLS" in str(runs["as is"].taken.algorithms.get("AllReduce", ())) and options.nodes is None:
             only = msgspec.structs.replace(spec, operations=("all_reduce",), sizes=spec.sizes[-1:])
             runs["ring"] = launch(only, ranks.count, deadline, NCCL_NVLS_ENABLE="0")
+    except socket.gaierror as error:
+        master = options.nodes.address if options.nodes else ""
+        raise Unmeasurable(f"--master: {master} has no address here: {error.strerror}.", usage=True) from error
     except OSError as error:
         raise Unmeasurable(f"no rank could be started: {error}") from error
     ended = runs["as is"]

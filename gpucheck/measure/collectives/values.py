@@ -68,6 +68,14 @@ class Folder(NamedTuple):
         """Where the rank is, one line, overwritten."""
         return self.path / f"at-{rank}"
 
+    def pid(self, rank: int) -> Path:
+        """Its process id, there as soon as it can be asked for its stack."""
+        return self.path / f"pid-{rank}"
+
+    def stack(self, rank: int) -> Path:
+        """Where the rank's stacks are written when they are asked for, and on a crash."""
+        return self.path / f"stack-{rank}.txt"
+
     def report(self, rank: int) -> Path:
         """RankReport."""
         return self.path / f"report-{rank}.json"

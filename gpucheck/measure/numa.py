@@ -1,0 +1,33 @@
+"""Host memory near a GPU: pages belong to the NUMA node of the CPU that makes them."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+NODES = Path("/sys/devices/system/node")
+
+
+def cpus_of(node: int, nodes: Path = NODES) -> set[int]:
+    """The CPUs of a NUMA node; empty where the kernel does not tell. A list is written ``0-31,64-95``."""
+    try:
+        text = (nodes / f"node{node}" / "cpulist").read_text().strip()
+    except OSError:
+        return set()
+    spans = [part.partition("-") for part in text.split(",") if part]
+    return {cpu for first, _, last in spans for cpu in range(int(first), int(last or first) + 1)}
+
+
+@contextmanager
+def on_node(node: int | None, nodes: Path = NODES) -> Iterator[None]:
+    """Run on the CPUs of this node, as far as this process may use them; anywhere where that is not known."""
+    allowed = os.sched_getaffinity(0)
+    near = cpus_of(node, nodes) & allowed if node is not None else set()
+    if not near:
+        yield
+        return
+    os.sched_setaffinity(0, near)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, allowed)
