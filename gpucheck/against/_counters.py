@@ -81,7 +81,7 @@ def _memory(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
         "ECC corrected",
         getattr(old, corrected),
         getattr(new, corrected),
-        "ecc-uncorrected",
+        REGRESSION,
         often,
         watch,
         False,

@@ -46,7 +46,7 @@ def counted(**now):
         (counted(ecc_counts=EccCounts(volatile_uncorrected=2)), Verdict.FAIL, "ecc-uncorrected",
          "ECC uncorrected: 2 more"),
         (counted(ecc_counts=EccCounts(aggregate_corrected=1007, aggregate_uncorrected=0)), Verdict.WARN,
-         "ecc-uncorrected", "ECC corrected: 1000 more, 100 an hour"),
+         "regression", "ECC corrected: 1000 more, 100 an hour"),
         (counted(row_remap=RowRemap(corrected=0, uncorrected=1, pending=False, failed=False)), Verdict.WARN,
          "row-remap", "rows remapped (uncorrectable): 1 more"),
         (counted(retired_pages=RetiredPages(single_bit=0, double_bit=2, pending=False)), Verdict.WARN,
