@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpucheck import imports, run, simulator
+from gpucheck import against, imports, run, simulator
 from gpucheck.diagnose import diagnose, read
 from gpucheck.host.live import LiveHost
 from gpucheck.model import Finding, Verdict
@@ -128,6 +128,29 @@ def test_a_fault_that_only_copies_show_is_found_by_measuring(row, name, machine,
     findings = look(machine(name, row["fault"]), MEASURED)
     with figures.fault():
         judge(row, name, findings)
+
+
+# One machine a fault is enough here: what the checks make of the others is judged above.
+FIRST = [
+    pytest.param(row, row["profiles"][0], id=row["fault"])
+    for row in ROWS
+    if row.get("steps", "quick") == "quick" and row["verdict"] != "pass"
+]
+
+
+@pytest.mark.parametrize(("row", "name"), FIRST)
+def test_a_fault_is_worse_than_the_healthy_machines_own_report(row, name, machine, tmp_path):
+    """And the healthy machine is not worse than itself."""
+    reports = []
+    for faults in ((), (), (row["fault"],)):
+        host = LiveHost(isolated=row.get("ask") == "child", deadline_s=2.0, machine=machine(name, *faults))
+        reports.append(run.verify(host, QUICK))
+        (tmp_path / "machine").rename(tmp_path / f"machine-{len(reports)}")
+    before, same, broken = reports
+
+    assert not [f for f in against.compare(before, same) if f.verdict is not Verdict.PASS]
+    worse = [f for f in against.compare(before, broken) if f.verdict in LOUD]
+    assert {f.cause for f in worse} & {row["cause"], *row.get("also", {}).values(), "regression"}, worse
 
 
 @pytest.mark.parametrize(("row", "name"), of_kind("trained"))

@@ -5,20 +5,21 @@ fewer lanes, less speed or fewer NVLinks; copies that are slower than noise expl
 rose between the two reports, for averages since boot hide a recent burst. An idle link that slowed down is not worse.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
+from typing import TypeVar
 
 import msgspec
 
-from gpucheck.against._counters import NAME, deltas
+from gpucheck.against._counters import NAME, REGRESSION, deltas
 from gpucheck.against._rates import slower
 from gpucheck.against._record import health_of
 from gpucheck.checks._about import About
 from gpucheck.model import Finding, PcieLink, Report, Verdict
 from gpucheck.model.record import GpuRecord, HealthRecord
 
+Key = TypeVar("Key")
 BAD = {Verdict.WARN: 1, Verdict.UNKNOWN: 1, Verdict.FAIL: 2}
-REGRESSION = "regression"
 
 
 def not_comparable(before: Report, host: str, *, simulated: bool) -> str | None:
@@ -94,32 +95,43 @@ def _changed(before: Report, now: Report) -> Iterator[str]:
 
 def _verdicts(before: Report, now: Report) -> Iterator[Finding]:
     """Every check that is worse about a subject than it was. What was not looked at then is no regression."""
-    then: dict[tuple[str, str], int] = {}
-    looked: dict[str, int] = {}
-    for old in before.findings:
-        if old.verdict is not Verdict.SKIP:
-            key, rank = (old.check, old.subject), BAD.get(old.verdict, 0)
-            then[key] = max(rank, then.get(key, 0))
-            looked[old.check] = max(rank, looked.get(old.check, 0))
+    then = _worst(before.findings, lambda finding: (finding.check, finding.subject))
+    whole = _worst(before.findings, lambda finding: finding.check)
     for finding in now.findings:
-        rank = BAD.get(finding.verdict, 0)
         # A check that passes for the host as a whole names a subject only when that one fails.
-        earlier = then.get((finding.check, finding.subject), 0 if looked.get(finding.check) == 0 else None)
-        if finding.check == NAME or earlier is None or rank <= earlier:
-            continue
-        was = "warn or unknown" if earlier else "pass"
-        yield Finding(
-            check=NAME,
-            verdict=finding.verdict,
-            subject=finding.subject,
-            seen=f"{finding.check}: {finding.verdict.value}",
-            wanted=f"{was}, as on {before.started}",
-            cause=finding.cause or REGRESSION,
-            confidence=finding.confidence or "likely",
-            why=f"it broke since the baseline: {finding.why}",
-            fix=finding.fix,
-            evidence=finding.evidence,
-        )
+        of_check = whole.get(finding.check)
+        earlier = then.get((finding.check, finding.subject), of_check if of_check and not _rank(of_check) else None)
+        if finding.check != NAME and earlier is not None and _rank(finding) > _rank(earlier):
+            yield _worse(finding, earlier, before.started)
+
+
+def _worst(findings: Iterable[Finding], key: Callable[[Finding], Key]) -> dict[Key, Finding]:
+    found: dict[Key, Finding] = {}
+    for finding in findings:
+        if key(finding) not in found or _rank(finding) > _rank(found[key(finding)]):
+            found[key(finding)] = finding
+    return found
+
+
+def _rank(finding: Finding) -> int:
+    return BAD.get(finding.verdict, 0)
+
+
+def _worse(finding: Finding, earlier: Finding, started: str) -> Finding:
+    skipped = earlier.verdict is Verdict.SKIP
+    since = f"the baseline skipped it ({earlier.why})" if skipped else "it broke since the baseline"
+    return Finding(
+        check=NAME,
+        verdict=finding.verdict,
+        subject=finding.subject,
+        seen=f"{finding.check}: {finding.verdict.value}",
+        wanted=f"{earlier.verdict.value}, as on {started}",
+        cause=finding.cause or REGRESSION,
+        confidence=finding.confidence or "likely",
+        why=f"{since}: {finding.why}",
+        fix=finding.fix,
+        evidence=finding.evidence,
+    )
 
 
 def _gpus(before: HealthRecord, now: HealthRecord, started: str) -> Iterator[Finding]:

@@ -13,6 +13,8 @@ from gpucheck.model import Finding
 from gpucheck.model.record import GpuRecord, HealthRecord, LinkRecord, PortRecord
 
 NAME = "baseline"
+REGRESSION = "regression"
+"""The cause where no other says it better."""
 LEAST_HOURS = 1.0
 """Over less time a handful of errors would look like a storm."""
 DRAIN = "drain the GPU, then: nvidia-smi --gpu-reset -i {}"
@@ -79,7 +81,7 @@ def _memory(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
         "ECC corrected",
         getattr(old, corrected),
         getattr(new, corrected),
-        "ecc-uncorrected",
+        REGRESSION,
         often,
         watch,
         False,

@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 from gpucheck.against._expectations import Expectations
 from gpucheck.against._measured import limits
 from gpucheck.against._record import health_of
-from gpucheck.against._stated import Stated
+from gpucheck.against._stated import SITE, Stated
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
 from gpucheck.model import Finding, Report
 from gpucheck.model.record import GpuRecord, HealthRecord
 from gpucheck.stack.versions import request
 
 POWER_TOLERANCE_W = 1.0
-SITE = "site-expectation"
 
 
 class Trait(NamedTuple):

@@ -5,13 +5,12 @@ from typing import Any, NamedTuple
 
 from gpucheck.against._expectations import ByClass, Rates
 from gpucheck.against._record import COPIES, Copies, copies_of
-from gpucheck.against._stated import Stated
+from gpucheck.against._stated import SITE, Stated
 from gpucheck.model import Finding, Report, Verdict
 
 # Slow pairs that a finding names; one slow switch makes hundreds.
 SHOWN = 12
 MATRICES = ("p2p_uni_gb_s", "p2p_bidir_gb_s", "p2p_latency_us")
-SITE = "site-expectation"
 
 
 class Number(NamedTuple):

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpucheck.against._counters import NAME
+from gpucheck.against._counters import NAME, REGRESSION
 from gpucheck.against._record import Copies, copies_of
 from gpucheck.checks._about import About
 from gpucheck.model import Finding, Report
@@ -17,7 +17,6 @@ WARN_BELOW, FAIL_BELOW = 0.95, 0.85
 SIGMAS = 3.0
 MAD_TO_SIGMA = 1.4826
 SHOWN = 12
-REGRESSION = "regression"
 
 
 class Drop(NamedTuple):

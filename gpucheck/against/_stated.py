@@ -5,6 +5,8 @@ from gpucheck.checks._about import About, Confidence, Value
 from gpucheck.model import Finding
 
 NAME = "expectations"
+SITE = "site-expectation"
+"""The cause where no other says it better."""
 
 
 class Stated:

@@ -102,7 +102,7 @@ def _xids(lines: Iterable[KernelLine]) -> Iterator[Finding]:
 
 def _known_code(bus_id: str, code: int, xid: Xid, lines: list[KernelLine]) -> Finding:
     about = About(check=NAME, subject=f"gpu:{bus_id}", evidence=_quoted(lines))
-    seen, why = f"Xid {code} ({len(lines)} times)", f"{xid.reading} (gpucheck explain xid:{code})"
+    seen, why = _often(f"Xid {code}", len(lines)), f"{xid.reading} (gpucheck explain xid:{code})"
     fix = f"{xid.immediate}; then {xid.later}" if xid.later else xid.immediate
     judge = about.fails if xid.verdict == "fail" else about.warns
     return judge(seen, "no Xid", why, fix, xid.cause or "xid", "certain")
@@ -112,7 +112,7 @@ def _unknown_code(bus_id: str, code: int, lines: list[KernelLine]) -> Finding:
     about = About(check=NAME, subject=f"gpu:{bus_id}", evidence=_quoted(lines))
     why = "this Xid is not in the table, so what it means is not known here"
     fix = "look it up in NVIDIA's Xid catalogue, and follow its action"
-    return about.warns(f"Xid {code} ({len(lines)} times)", "no Xid", why, fix, "xid", "possible")
+    return about.warns(_often(f"Xid {code}", len(lines)), "no Xid", why, fix, "xid", "possible")
 
 
 def _sxids(lines: Iterable[KernelLine]) -> Iterator[Finding]:
@@ -124,7 +124,7 @@ def _sxids(lines: Iterable[KernelLine]) -> Iterator[Finding]:
     for (bus_id, code), told in groups.items():
         about = About(check=NAME, subject=f"link:{bus_id}", evidence=_quoted([line for _, line in told]))
         fatal = any("fatal" in text.lower() and "non-fatal" not in text.lower() for text, _ in told)
-        seen, why = f"SXid {code} ({len(told)} times)", "an NVSwitch reported an error on its links or inside"
+        seen, why = _often(f"SXid {code}", len(told)), "an NVSwitch reported an error on its links or inside"
         fix = "reset all GPUs of the board together, restart fabric manager; contact support if it returns"
         yield (about.fails if fatal else about.warns)(seen, "no SXid", why, fix, "nvswitch-error", "certain")
 
@@ -151,6 +151,10 @@ def _blocked(lines: Iterable[KernelLine], gpus: tuple[str, ...]) -> Iterator[Fin
         why = "the IOMMU blocked accesses to or from this GPU: their data was lost, although the copy reports success"
         fix = "boot with iommu=pt or switch the IOMMU off on bare metal, then measure the integrity: gpucheck bandwidth"
         yield about.fails(f"{len(told)} blocked accesses", "none", why, fix, "iommu-translation", "certain")
+
+
+def _often(what: str, times: int) -> str:
+    return what if times == 1 else f"{what}, {times} times"
 
 
 def _bus_id(text: str) -> str:

@@ -13,7 +13,7 @@ SCHEMA = "gpucheck.steps/1"
 class ListedStep(msgspec.Struct, frozen=True, kw_only=True):
     """One step. level: the least at which it is run.
 
-    typical_s: on a healthy host, as measured. at_most_s: then it is left behind, and the report says where it stood.
+    typical_s: on a healthy host. at_most_s: then it is left behind, and the report says where it stood.
     """
 
     name: str

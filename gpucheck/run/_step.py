@@ -16,7 +16,8 @@ class Outcome(NamedTuple):
 class Step(NamedTuple):
     """One thing a run does. Names and tags are what --only and --skip select by.
 
-    seconds: the longest it may take before it is left behind. typical_s: what it takes on a healthy host, as measured.
+    seconds: the longest it may take before it is left behind. typical_s: what it takes on a healthy host: measured, or,
+    for copies, planned.
     about: what it asks and how it decides, in the form of a check's docstring. also: other names of its findings.
     """
 

@@ -11,7 +11,7 @@ from gpucheck.model import EccCounts, NvLink, PcieErrors, PcieLink, RetiredPages
 from gpucheck.model.record import RECORD
 from tests.against.reports import GPUS, NOW, THEN, copied, healthy, loud, report
 from tests.machines import h100
-from tests.render.reports import finding, passed
+from tests.render.reports import finding, passed, skipped
 
 BEFORE = report(*GPUS, started=THEN)
 BUS = [gpu.pci_bus_id for gpu in GPUS]
@@ -46,7 +46,7 @@ def counted(**now):
         (counted(ecc_counts=EccCounts(volatile_uncorrected=2)), Verdict.FAIL, "ecc-uncorrected",
          "ECC uncorrected: 2 more"),
         (counted(ecc_counts=EccCounts(aggregate_corrected=1007, aggregate_uncorrected=0)), Verdict.WARN,
-         "ecc-uncorrected", "ECC corrected: 1000 more, 100 an hour"),
+         "regression", "ECC corrected: 1000 more, 100 an hour"),
         (counted(row_remap=RowRemap(corrected=0, uncorrected=1, pending=False, failed=False)), Verdict.WARN,
          "row-remap", "rows remapped (uncorrectable): 1 more"),
         (counted(retired_pages=RetiredPages(single_bit=0, double_bit=2, pending=False)), Verdict.WARN,
@@ -208,13 +208,15 @@ def test_a_slower_way_to_the_host_is_told_of_the_gpu():
 def test_a_check_that_passed_and_fails_now_is_a_regression_with_its_own_remedy():
     """Also where it passed for the host as a whole, and now names a GPU; not where nobody looked then."""
     now = finding("nvlink", f"gpu:{BUS[0]}")
-    others = (finding("never-run", "host"), finding("sick", "host"))
-    before = report(*GPUS, started=THEN, findings=(passed("nvlink"), finding("sick", "host")))
+    others = (finding("never-run", "host"), finding("sick", "host"), finding("mig", "host", cause="mig-enabled"))
+    before = report(*GPUS, started=THEN, findings=(passed("nvlink"), finding("sick", "host"), skipped("mig")))
     found = loud(against.compare(before, report(*GPUS, findings=(now, *others))))
 
     assert [(f.subject, f.verdict, f.cause, f.fix) for f in found] == [
-        (f"gpu:{BUS[0]}", Verdict.FAIL, "nvlink-down", now.fix)
+        (f"gpu:{BUS[0]}", Verdict.FAIL, "nvlink-down", now.fix),
+        ("host", Verdict.FAIL, "mig-enabled", now.fix),
     ]
+    assert "the baseline skipped it (no GPU here has MIG)" in found[1].why
     assert f"as on {THEN}" in str(found[0].wanted)
 
 
