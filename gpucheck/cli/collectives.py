@@ -1,14 +1,17 @@
 """Measure and check collectives: NCCL between GPUs, gloo between CPU ranks, on one host or several."""
 
-import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
 from gpucheck.cli.bandwidth import parse_sizes
 from gpucheck.model.verdict import EXIT_STATUS, Verdict
+
+if TYPE_CHECKING:
+    from gpucheck.measure.collectives.launch import Nodes
 
 
 @click.command()
@@ -52,7 +55,6 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     start_simulation(profile, faults)
     from gpucheck.host import live_host
     from gpucheck.measure.collectives.definitions import ALL
-    from gpucheck.measure.collectives.launch import Nodes
     from gpucheck.measure.collectives.run import Options, measure
     from gpucheck.measure.selection import Unmeasurable
     from gpucheck.render import collectives as render
@@ -64,8 +66,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         raise Problem("--ranks 1: a collective needs two ranks or more, on this host or with --nodes on several.")
     place = None
     if nodes is not None or node_rank is not None or master is not None:
-        address, port = _master(nodes, node_rank, master)
-        place = Nodes(count=nodes or 0, rank=node_rank or 0, address=address, port=port)
+        place = _nodes(nodes, node_rank, master)
     options = Options(
         operations=only or tuple(ALL),
         sizes=parse_sizes(sizes),
@@ -86,12 +87,16 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     return EXIT_STATUS[report.verdict]
 
 
-def _master(nodes: int | None, node_rank: int | None, master: str | None) -> tuple[str, int]:
+def _nodes(nodes: int | None, node_rank: int | None, master: str | None) -> "Nodes":
+    from gpucheck.measure.collectives.launch import Nodes
+    from gpucheck.processes.network import meeting_place
+
     if nodes is None or node_rank is None or master is None:
         raise Problem("several hosts need --nodes, --node-rank and --master together, the same master on all of them.")
     if node_rank >= nodes:
         raise Problem(f"--node-rank {node_rank}: of {nodes} hosts the last is {nodes - 1}.")
-    match = re.fullmatch(r"(\[[0-9a-fA-F:]+\]|[^:\s]+):([0-9]{1,5})", master)
-    if match is None or not 0 < int(match[2]) < 1 << 16:
-        raise Problem(f"--master {master!r} is no ADDRESS:PORT, such as 10.0.0.1:29500.")
-    return match[1].strip("[]"), int(match[2])
+    try:
+        place = meeting_place("--master", master, listens=node_rank == 0)
+    except ValueError as error:
+        raise Problem(str(error)) from error
+    return Nodes(count=nodes, rank=node_rank, address=place.host, port=place.port, interface=place.interface)

@@ -90,12 +90,14 @@ def judge_both_ways(results: Results, machine: Machine) -> Iterator[Finding]:
 def _low(lows: Sequence[Sum], results: Results, machine: Machine) -> Finding:
     pairs, worst = [low.pair for low in lows], min(lows, key=lambda low: low.gb_s / low.goal.gb_s)
     staged = all(_as_slow_as_staged(results, pair) for pair in pairs)
+    path = machine.between[worst.pair]
     why = "one direction alone is as it should be, both together are not"
-    fix = "lspci -vv on the bridges between them while copying (MaxPayload, errors); nvidia-smi nvlink -e; BIOS updates"
+    fix = "lspci -vv on the bridges between them while copying (MaxPayload, error bits); update the BIOS"
+    if (path.cls or "").startswith("NV"):
+        fix = "nvidia-smi nvlink -e twice, copying in between; nvidia-smi -q -d PERFORMANCE while copying"
     if staged:
         why += ", and small copies take as long as through host memory: peer access is granted and not used"
         fix = "nvidia-smi topo -p2p w; update driver and BIOS, remove a patched driver"
-    path = machine.between[worst.pair]
     return Finding(
         check=NAME,
         verdict=Verdict.FAIL if any(low.verdict is Verdict.FAIL for low in lows) else Verdict.WARN,

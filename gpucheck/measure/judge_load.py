@@ -34,12 +34,13 @@ def judge_load(results: Results, facts: Facts) -> Iterator[Finding]:
     findings += _rising(used, facts.before, facts.after)
     yield from findings
     if not findings:
-        readings = max(len(gpus) for gpus in by_gpu.values())
+        readings = max(len(seen) for seen in by_gpu.values())
+        many = "1 GPU" if len(by_gpu) == 1 else f"{len(by_gpu)} GPUs"
         yield Finding(
             check=NAME,
             verdict=Verdict.PASS,
             subject="host",
-            seen=f"{len(by_gpu)} GPUs at full link rate, no brake, no rising error counter",
+            seen=f"{many} at full link rate, no brake, no rising error counter",
             wanted="the same",
             evidence=(f"{readings} NVML readings while copies ran",),
         )

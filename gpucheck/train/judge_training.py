@@ -1,6 +1,6 @@
 """What a training run asserts: pure, one finding an assertion, each with its number."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gpucheck.model import Finding
 from gpucheck.train.judging import REPEAT, finding, hashes, remedy
@@ -117,18 +117,32 @@ def _gradients(result: SmokeResult) -> Finding:
 
 def _gathered_gradients(result: SmokeResult) -> Finding:
     """Of gradients that are spread over the ranks and were put together for the comparison."""
-    for checkpoint in result.checkpoints:
-        if len(set(checkpoint.gradients or ())) > 1:
+    good = finding(result, f"gathered gradients bit-equal, compared {len(result.checkpoints) - 1} times", EQUAL)
+    return _equal(
+        result,
+        [(c.step, c.gradients or ()) for c in result.checkpoints],
+        "gathered gradients differ between ranks, first seen in step",
+        "an all-gather delivered different data to its ranks",
+        good,
+    )
+
+
+def _equal(
+    result: SmokeResult, values: Sequence[tuple[int, tuple[str, ...]]], seen: str, wrong: str, good: Finding
+) -> Finding:
+    """The good finding where every rank holds the same in every step; else the first step in which they do not."""
+    for step, hashed in values:
+        if len(set(hashed)) > 1:
             return finding(
                 result,
-                f"gathered gradients differ between ranks, first seen in step {checkpoint.step}",
+                f"{seen} {step}",
                 EQUAL,
-                wrong="an all-gather delivered different data to its ranks",
+                wrong=wrong,
                 fix=remedy(result),
                 cause="data-corruption",
-                evidence=(f"step {checkpoint.step}: {hashes(checkpoint.gradients or ())}",),
+                evidence=(f"step {step}: {hashes(hashed)}",),
             )
-    return finding(result, f"gathered gradients bit-equal, compared {len(result.checkpoints) - 1} times", EQUAL)
+    return good
 
 
 def _communication(result: SmokeResult) -> Finding:
@@ -168,40 +182,31 @@ def _communication(result: SmokeResult) -> Finding:
 
 
 def _parameters(result: SmokeResult) -> Finding:
-    ranks = len(result.checkpoints[0].parameters)
-    for checkpoint in result.checkpoints[1:]:
-        if len(set(checkpoint.parameters)) > 1:
-            return finding(
-                result,
-                f"parameters differ between ranks, first seen after step {checkpoint.step}",
-                EQUAL,
-                wrong="the ranks train different models from here on: a checkpoint of any one rank is not the job's",
-                fix=remedy(result),
-                cause="data-corruption",
-                evidence=(f"after step {checkpoint.step}: {hashes(checkpoint.parameters)}",),
-            )
-    final = result.checkpoints[-1]
-    return finding(
+    ranks, final = len(result.checkpoints[0].parameters), result.checkpoints[-1]
+    good = finding(
         result,
         f"parameters bit-equal on {ranks} ranks, compared {len(result.checkpoints)} times",
         EQUAL,
         evidence=(f"after step {final.step}: sha256 {final.parameters[0]}",),
     )
+    return _equal(
+        result,
+        [(c.step, c.parameters) for c in result.checkpoints[1:]],
+        "parameters differ between ranks, first seen after step",
+        "the ranks train different models from here on: a checkpoint of any one rank is not the job's",
+        good,
+    )
 
 
 def _optimizer(result: SmokeResult) -> Finding:
-    for checkpoint in result.checkpoints:
-        if len(set(checkpoint.optimizer or ())) > 1:
-            return finding(
-                result,
-                f"optimizer state differs between ranks, first seen after step {checkpoint.step}",
-                EQUAL,
-                wrong="the ranks have applied different updates; momentum carries the difference on",
-                fix=remedy(result),
-                cause="data-corruption",
-                evidence=(f"after step {checkpoint.step}: {hashes(checkpoint.optimizer or ())}",),
-            )
-    return finding(result, f"optimizer state bit-equal on {len(result.checkpoints[0].parameters)} ranks", EQUAL)
+    good = finding(result, f"optimizer state bit-equal on {len(result.checkpoints[0].parameters)} ranks", EQUAL)
+    return _equal(
+        result,
+        [(c.step, c.optimizer or ()) for c in result.checkpoints],
+        "optimizer state differs between ranks, first seen after step",
+        "the ranks have applied different updates; momentum carries the difference on",
+        good,
+    )
 
 
 def _reference(result: SmokeResult, reference: Reference) -> Finding:

@@ -1,10 +1,9 @@
 """A run over several hosts: where they meet, over which interface, and what a launcher such as torchrun says of it."""
 
-import errno
 import socket
 from collections.abc import Mapping
 
-from gpucheck.processes.network import interface_towards
+from gpucheck.processes.network import interface_towards, meeting_place
 from gpucheck.train.spec import Nodes
 
 
@@ -13,19 +12,10 @@ def meeting(count: int, rank: int, rendezvous: str) -> Nodes:
 
     On the first host the port must be free; that is tried.
     """
-    host, _, port = rendezvous.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ValueError(f"--rendezvous {rendezvous}: wanted HOST:PORT of the first host, for example node01:29500.")
     if not 0 <= rank < count:
         raise ValueError(f"--node-rank {rank}: with --nodes {count} the hosts are 0 to {count - 1}.")
-    host = host.strip("[]")
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
-    except OSError as error:
-        raise ValueError(f"--rendezvous {rendezvous}: {host} has no address here: {error.strerror}.") from error
-    if rank == 0:
-        _try_port(family, address, rendezvous)
-    return Nodes(count=count, rank=rank, host=host, port=int(port), interface=interface_towards(family, address))
+    place = meeting_place("--rendezvous", rendezvous, listens=rank == 0)
+    return Nodes(count=count, rank=rank, host=place.host, port=place.port, interface=place.interface)
 
 
 def torchrun(environment: Mapping[str, str]) -> Nodes | None:
@@ -50,18 +40,3 @@ def torchrun(environment: Mapping[str, str]) -> Nodes | None:
         interface=interface_towards(family, address),
         run=f"gpucheck-{environment['TORCHELASTIC_RUN_ID']}-{attempt}",
     )
-
-
-def _try_port(family: int, address: tuple[object, ...], rendezvous: str) -> None:
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(address)
-        except OSError as error:
-            if error.errno == errno.EADDRINUSE:
-                why = "the port is in use: choose another, the same on every host"
-            elif error.errno == errno.EADDRNOTAVAIL:
-                why = "this is host 0, and the address is not one of its own"
-            else:
-                why = f"cannot listen there: {error.strerror}"
-            raise ValueError(f"--rendezvous {rendezvous}: {why}.") from error

@@ -7,7 +7,8 @@ microseconds and outlives a SIGKILL, because the page cache does.
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -48,8 +49,31 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 START = Position(phase="start")
 
 
+class CpuQueue:
+    """How long the thread that made this was ready to run and had no CPU. Source: Linux, scheduler statistics."""
+
+    def __init__(self) -> None:
+        self._file: int | None = None
+        with suppress(OSError):  # a kernel without these statistics: nothing is known to have been waited for
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        self._before = self._now()
+
+    def since_last(self) -> float:
+        """Seconds since it was last asked."""
+        now = self._now()
+        waited, self._before = now - self._before, now
+        return waited
+
+    def _now(self) -> float:
+        if self._file is None:
+            return 0.0
+        fields = os.pread(self._file, 100, 0).split()
+        return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
+
+
 class Progress:
-    """The writing end, inside the rank. Also keeps the time spent in each phase.
+    """The writing end, inside the rank. Also keeps the time spent in each phase, and how much of it this thread waited
+    for a CPU that others had (waited).
 
     on_enter is called after the phase is on record: the hook by which tests make a rank fail at a known place.
     trace: keep every phase with its begin and end.
@@ -59,6 +83,8 @@ class Progress:
         self, path: Path, on_enter: Callable[[str, int | None], None] | None = None, *, trace: bool = False
     ) -> None:
         self.seconds: defaultdict[str, float] = defaultdict(float)
+        self.waited: defaultdict[str, float] = defaultdict(float)
+        self._queue = CpuQueue()
         self._trace: list[Span] | None = [] if trace else None
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self._on_enter = on_enter
@@ -77,8 +103,14 @@ class Progress:
         """Name the rank's device in every position from the next phase on."""
         self._device, self._bus_id = device, bus_id
 
-    def book(self, phase: str, instead: str, seconds: float) -> None:
-        """Count seconds of one phase to another: work of the test itself inside a phase of the training."""
+    @contextmanager
+    def booked(self, instead: str, phase: str) -> Iterator[None]:
+        """Count what is done meanwhile to another phase: work of the test itself inside a phase of the training."""
+        began = time.monotonic()
+        self.waited[phase] += self._queue.since_last()
+        yield
+        seconds = time.monotonic() - began
+        self.waited[instead] += self._queue.since_last()
         self.seconds[phase] -= seconds
         self.seconds[instead] += seconds
 
@@ -86,6 +118,7 @@ class Progress:
         """Put on record that the rank is in this phase now."""
         now = time.monotonic()
         self.seconds[self._phase] += now - self._entered
+        self.waited[self._phase] += self._queue.since_last()
         if self._trace is not None:
             self._trace.append(Span(self._phase, self._step, self._entered, now))
         self._phase, self._step, self._entered = phase, step, now
@@ -99,7 +132,8 @@ class Aside(Progress):
     """Progress of steps that are made a second time: on record as one phase with its step, booked apart."""
 
     def __init__(self, progress: Progress, phase: str) -> None:
-        self.seconds = defaultdict(float)
+        self.seconds, self.waited = defaultdict(float), defaultdict(float)
+        self._queue = CpuQueue()
         self._progress, self._aside = progress, phase
 
     def enter(self, phase: str, step: int | None = None) -> None:

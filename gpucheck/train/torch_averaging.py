@@ -49,11 +49,10 @@ class Averaging:
     def average(self, bucket: Any) -> Any:
         """The communication hook: returns a future of the averaged bucket."""
         buffer, number_ = bucket.buffer(), bucket.index()
-        entered = time.monotonic()
-        wide = buffer.double()
-        self._sent.append(self._sums(wide))
-        self._norms.append(wide.norm())
-        self._progress.book("backward", "check", time.monotonic() - entered)
+        with self._progress.booked("check", "backward"):
+            wide = buffer.double()
+            self._sent.append(self._sums(wide))
+            self._norms.append(wide.norm())
         self._slow_down()
         if bucket.is_last():
             self._progress.enter("allreduce", self._step)

@@ -84,7 +84,7 @@ class Training:
 
     def _train(self, step: int) -> None:
         torch, devices, progress = self._rank.torch, self._rank.devices, self._progress
-        before = sum(progress.seconds.get(phase, 0.0) for phase in COMPUTING)
+        before = self._computed()
         if self._averaging is not None:
             self._averaging.begin(step)
         progress.enter("load", step)
@@ -107,7 +107,12 @@ class Training:
         self._scaler.update()
         self._wait(devices)
         progress.enter("check", step)
-        self.compute_seconds.append(sum(progress.seconds.get(phase, 0.0) for phase in COMPUTING) - before)
+        self.compute_seconds.append(self._computed() - before)
+
+    def _computed(self) -> float:
+        """Seconds in computing phases, without those in which other work had the CPU: that makes no rank slow."""
+        seconds, waited = self._progress.seconds, self._progress.waited
+        return sum(seconds.get(phase, 0.0) - waited.get(phase, 0.0) for phase in COMPUTING)
 
     def _wait(self, devices: tuple[Any, ...]) -> None:
         for device in devices:

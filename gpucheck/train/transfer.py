@@ -1,9 +1,37 @@
-"""What every transfer test shares: sizes, the poison on the destination, and how damage is told. Pure."""
+"""What every transfer test shares: what is copied, the poison on the destination, and how damage is told. Pure."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+
+from gpucheck.train.outcome import Copy
 
 SIZES = (1 << 10, 1 << 16, 1 << 20, 16 << 20)
 POISON = 0x5A5A5A5A5A5A5A5A
+FACTOR = 2654435761  # spreads neighbouring numbers over all bytes
+
+
+def plan(devices: int) -> Iterator[tuple[int, int, int]]:
+    """Every copy: source and target by place among the devices, and bytes."""
+    for source, target in permutations(range(devices), 2):
+        for size in SIZES:
+            yield source, target, size
+
+
+def checked(names: tuple[str, str], seconds: float, arrived: bytes, sent: bytes, *, differs: bool) -> Copy:
+    """A copy from what was sent and what the host read of the receiver. differs: what the receiver itself found."""
+    wrong, first, kind = damage(arrived, sent)
+    if differs and not wrong:
+        wrong, first, kind = len(sent), 0, "other"  # right for the host, wrong for the receiver: not the same memory
+    return Copy(
+        source=names[0],
+        target=names[1],
+        bytes=len(sent),
+        gb_s=round(len(sent) / seconds / 1e9, 3) if seconds > 0 else None,
+        wrong=wrong,
+        first_wrong=first,
+        damage=kind,
+        checked_by=("the receiver", "the host"),
+    )
 
 
 def damage(arrived: bytes, sent: bytes) -> tuple[int, int | None, str]:

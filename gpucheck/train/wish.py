@@ -88,7 +88,7 @@ def plan(
         accuracy_min=REAL_DATA_ACCURACY if options.data else Limits().accuracy_min,
     )
     runs = []
-    for each in strategies:
+    for each in _fitting(strategies, options) if framework == "all" else strategies:
         _fits(each, options)
         runs += [
             (
@@ -100,6 +100,19 @@ def plan(
             for variant in each.variants
         ]
     return tuple(runs)
+
+
+def _fitting(strategies: tuple[Strategy, ...], options: SmokeOptions) -> tuple[Strategy, ...]:
+    """Of everything, what can train this model, in this precision, on so many hosts; all where that is nothing."""
+
+    def fits(strategy: Strategy) -> bool:
+        try:
+            _fits(strategy, options)
+        except ValueError:
+            return False
+        return True
+
+    return tuple(strategy for strategy in strategies if fits(strategy)) or strategies
 
 
 def _fits(strategy: Strategy, options: SmokeOptions) -> None:

@@ -194,12 +194,21 @@ def test_two_hosts_meet_through_torchrun():
     assert reports[0]["results"] == reports[1]["results"]
 
 
-def test_a_master_that_has_no_address_is_wrong_usage():
-    place = ["--nodes", "2", "--node-rank", "1", "--master", "no-such-host.invalid:29500"]
+@pytest.mark.parametrize(
+    ("master", "words"),
+    [
+        ("no-such-host.invalid:29500", "no-such-host.invalid has no address here"),
+        ("10.0.0.1", "wanted HOST:PORT"),
+        ("192.0.2.1:29500", "not one of its own"),
+    ],
+)
+def test_a_master_that_cannot_be_is_wrong_usage_before_anything_starts(master, words):
+    place = ["--nodes", "2", "--node-rank", "0", "--master", master]
     done = subprocess.run([*GPUCHECK, *place], capture_output=True, text=True, timeout=60)
 
     assert done.returncode == 64
-    assert "--master: no-such-host.invalid has no address here" in done.stderr
+    assert f"--master {master}: " in done.stderr
+    assert words in done.stderr
 
 
 def test_ranks_that_do_not_end_in_time_show_the_calls_they_are_in():
@@ -239,7 +248,7 @@ def test_ranks_that_never_meet_end_at_the_deadline():
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     spec = RankSpec(backend="gloo", operations=("all_reduce",), sizes=(4096,), timeout_s=60.0)
-    ended = launch(spec, 1, 2.0, Nodes(count=2, rank=0, address="127.0.0.1", port=port))
+    ended = launch(spec, 1, 2.0, Nodes(count=2, rank=0, address="127.0.0.1", port=port, interface="lo"))
 
     assert ended.reason == "deadline"
     assert ended.where == {0: "start"}

@@ -1,5 +1,10 @@
 """The small pure parts: placement, environment, data, progress."""
 
+import os
+import subprocess
+import sys
+import time
+
 import numpy as np
 import pytest
 
@@ -147,3 +152,34 @@ def test_gpus_count_only_where_the_framework_could_use_them():
     assert real_gpus(FakeHost(pci_=(GPU, AUDIO)), {}) == 1
     assert real_gpus(FakeHost(pci_=(GPU,), simulation_=Simulation(profile="p100-pcie-x2")), {}) is None
     assert real_gpus(FakeHost(pci_=(GPU,)), {"CUDA_VISIBLE_DEVICES": ""}) is None
+
+
+def test_waiting_for_a_cpu_that_others_have_is_kept_apart(tmp_path):
+    """Two that compute on one CPU: each is ready half of the time and does not run."""
+    cpus = os.sched_getaffinity(0)
+    other = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        for pid in (0, other.pid):
+            os.sched_setaffinity(pid, {min(cpus)})
+        progress = Progress(tmp_path / "progress")
+        progress.enter("forward", 1)
+        until = time.process_time() + 0.2
+        while time.process_time() < until:
+            pass
+        progress.enter("check", 1)
+    finally:
+        os.sched_setaffinity(0, cpus)
+        other.kill()
+        other.wait()
+
+    assert 0.02 < progress.waited["forward"] < progress.seconds["forward"]
+
+
+def test_what_is_booked_elsewhere_is_no_part_of_its_phase(tmp_path):
+    progress = Progress(tmp_path / "progress")
+    progress.enter("backward", 1)
+    with progress.booked("check", "backward"):
+        time.sleep(0.02)
+    progress.enter("optimizer", 1)
+
+    assert progress.seconds["check"] >= 0.02 > progress.seconds["backward"] >= 0

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import sys
 import tempfile
 import time
@@ -17,7 +16,6 @@ from gpucheck.measure.collectives.values import Folder, RankError, RankReport, R
 from gpucheck.processes.environment import rank_environment
 from gpucheck.processes.group import Group, end
 from gpucheck.processes.lifeline import stack_of
-from gpucheck.processes.network import interface_towards
 
 POLL_S = 0.05
 SETTLE_S = 2.0  # one rank's end makes the others raise: wait for what they have to say
@@ -29,12 +27,13 @@ Shape = TypeVar("Shape")
 
 
 class Nodes(msgspec.Struct, frozen=True, kw_only=True):
-    """This host's place among several. address, port: where node 0 listens."""
+    """This host's place among several. address, port: where node 0 listens; interface: what leads there."""
 
     count: int
     rank: int
     address: str
     port: int
+    interface: str | None = None
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,7 +94,7 @@ def ranks_environment(
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """The ranks' environment, and ``NAME=value`` of what was kept from them."""
     # On one host loopback always resolves, the host's own name often does not.
-    interface = "lo" if nodes is None else _towards(nodes)
+    interface = "lo" if nodes is None else nodes.interface
     several = interface != "lo"
     kept, removed = rank_environment(caller, interface=interface, several_hosts=several)
     ours = {
@@ -104,12 +103,6 @@ def ranks_environment(
         "NCCL_DEBUG_FILE": str(folder.path / "nccl.%h.%p"),
     }
     return kept | ours, removed
-
-
-def _towards(nodes: Nodes) -> str | None:
-    """The interface that leads to node 0. Raises OSError where its address has no meaning here."""
-    family, _, _, _, address = socket.getaddrinfo(nodes.address, nodes.port, type=socket.SOCK_STREAM)[0]
-    return interface_towards(family, address)
 
 
 def _start(folder: Folder, ranks: int, nodes: Nodes | None, environment: dict[str, str], output: int) -> list[Group]:

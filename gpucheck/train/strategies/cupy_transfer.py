@@ -13,7 +13,7 @@ from gpucheck.train.placement import NoDevice
 from gpucheck.train.progress import Progress
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.transfer import POISON, SIZES, damage, names_of
+from gpucheck.train.transfer import FACTOR, POISON, checked, names_of, plan
 from gpucheck.train.workplace import Workplace
 
 STRATEGY = Strategy(
@@ -27,7 +27,6 @@ STRATEGY = Strategy(
     precisions=("fp32",),
     default=True,
 )
-FACTOR = 2654435761  # spreads neighbouring numbers over all bytes
 
 
 def run(spec: RankSpec, _: Workplace, progress: Progress) -> RankReport:
@@ -76,13 +75,9 @@ def _describe(cupy: Any, number: int) -> Device:
 
 def _copies(cupy: Any, numbers: list[int], progress: Progress) -> Iterator[Copy]:
     names = names_of([f"cuda:{number}" for number in numbers])
-    count = 0
-    for source in range(len(numbers)):
-        for target in range(len(numbers)):
-            for size in SIZES if source != target else ():
-                count += 1
-                progress.enter("copy", count)
-                yield _copy(cupy, (numbers[source], numbers[target]), (names[source], names[target]), size, count)
+    for count, (source, target, size) in enumerate(plan(len(numbers)), 1):
+        progress.enter("copy", count)
+        yield _copy(cupy, (numbers[source], numbers[target]), (names[source], names[target]), size, count)
 
 
 def _copy(cupy: Any, pair: tuple[int, int], names: tuple[str, str], size: int, seed: int) -> Copy:
@@ -104,16 +99,4 @@ def _copy(cupy: Any, pair: tuple[int, int], names: tuple[str, str], size: int, s
         seconds = time.perf_counter() - began
         differs = bool((arrived != cupy.arange(size // 8, dtype=cupy.int64) * FACTOR + seed).any())
         seen = cupy.asnumpy(arrived)
-    wrong, first, kind = damage(seen.tobytes(), pattern.tobytes())
-    if differs and not wrong:
-        wrong, first, kind = size, 0, "other"  # right for the host and wrong for the receiver: not the same memory
-    return Copy(
-        source=names[0],
-        target=names[1],
-        bytes=size,
-        gb_s=round(size / seconds / 1e9, 3) if seconds > 0 else None,
-        wrong=wrong,
-        first_wrong=first,
-        damage=kind,
-        checked_by=("the receiver", "the host"),
-    )
+    return checked(names, seconds, seen.tobytes(), pattern.tobytes(), differs=differs)

@@ -11,7 +11,7 @@ from gpucheck.train.outcome import Copy, RankReport
 from gpucheck.train.progress import Progress
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.transfer import POISON, SIZES, damage, names_of
+from gpucheck.train.transfer import FACTOR, POISON, checked, names_of, plan
 from gpucheck.train.workplace import Workplace
 
 STRATEGY = Strategy(
@@ -49,20 +49,16 @@ def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
 
 def _copies(rank: torch_rank.Rank) -> Iterator[Copy]:
     names = names_of([str(device) for device in rank.devices])
-    number = 0
-    for source in range(len(rank.devices)):
-        for target in range(len(rank.devices)):
-            for size in SIZES if source != target else ():
-                number += 1
-                rank.progress.enter("copy", number)
-                yield _copy(rank, (source, target), (names[source], names[target]), size, number)
+    for count, (source, target, size) in enumerate(plan(len(rank.devices)), 1):
+        rank.progress.enter("copy", count)
+        yield _copy(rank, (source, target), (names[source], names[target]), size, count)
 
 
 def _copy(rank: torch_rank.Rank, pair: tuple[int, int], names: tuple[str, str], size: int, seed: int) -> Copy:
     torch = rank.torch
     source, target = rank.devices[pair[0]], rank.devices[pair[1]]
     # Unique by place and by copy: what was sent before, or belongs elsewhere, cannot pass for what was sent now.
-    pattern = torch.arange(size // 8, dtype=torch.int64) * 2654435761 + seed
+    pattern = torch.arange(size // 8, dtype=torch.int64) * FACTOR + seed
     sent = pattern.to(source)
     arrived = torch.full_like(pattern, POISON).to(target)
     for device in (source, target):
@@ -73,19 +69,6 @@ def _copy(rank: torch_rank.Rank, pair: tuple[int, int], names: tuple[str, str], 
         torch_common.synchronize(torch, device)
     seconds = time.perf_counter() - began
     # By the receiver against a pattern made anew on it, then by the host, which reads what the receiver holds.
-    there = torch.arange(size // 8, dtype=torch.int64, device=target) * 2654435761 + seed
+    there = torch.arange(size // 8, dtype=torch.int64, device=target) * FACTOR + seed
     differs = bool((arrived != there).any())
-    seen = torch_common.raw(arrived)
-    wrong, first, kind = damage(bytes(seen), bytes(torch_common.raw(pattern)))
-    if differs and not wrong:
-        wrong, first, kind = size, 0, "other"  # right for the host and wrong for the receiver: not the same memory
-    return Copy(
-        source=names[0],
-        target=names[1],
-        bytes=size,
-        gb_s=round(size / seconds / 1e9, 3) if seconds > 0 else None,
-        wrong=wrong,
-        first_wrong=first,
-        damage=kind,
-        checked_by=("the receiver", "the host"),
-    )
+    return checked(names, seconds, bytes(torch_common.raw(arrived)), bytes(torch_common.raw(pattern)), differs=differs)
