@@ -124,7 +124,7 @@ def test_every_module_documents_its_options(path):
         for keyword in node.keywords
         if keyword.arg == "argument_spec"
     ]
-    fields = ("type", "required", "default")
+    fields = ("type", "required", "default", "choices", "elements")
     described = {name: {k: o[k] for k in fields if k in o} for name, o in documented.items()}
 
     assert spec in ([], [described]), path  # show_text is documented here and runs as an action plugin
