@@ -15,10 +15,11 @@ REPORTS ?= reports
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Two tests a core: many wait for programs that they started.
 PARALLEL = -n $(shell echo $$((2 * $$(nproc)))) --dist worksteal
+COMMA := ,
 # LIMIT=node07 or LIMIT=rack3: those hosts alone; the controller belongs to every run.
 # BATCH=10, 10% or [1,10,50]: so many hosts at a time.
 PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i $(TARGET) \
-	-e reports_dir=$(abspath $(REPORTS)) $(if $(LIMIT),--limit '$(LIMIT),localhost') \
+	-e reports_dir=$(abspath $(REPORTS)) $(if $(LIMIT),--limit '$(LIMIT)$(COMMA)localhost') \
 	$(if $(BATCH),-e '{"batch": $(BATCH)}') $(ARGS)
 
 .PHONY: help plan provision verify rollback deprovision check lint test test-programs test-gpu images test-images lab-down clean

@@ -138,7 +138,7 @@ class CallbackModule(CallbackBase):
         if row is not None:
             row.lost = "unreachable: " + str(result._result.get("msg", ""))
 
-    def v2_playbook_on_stats(self, stats):
+    def v2_playbook_on_stats(self, stats):  # noqa: ARG002 - Ansible's signature
         """The end, also of a run that Ansible cut short."""
         if self.kind in PLAYBOOKS and self.hosts:
             self.write()

@@ -93,7 +93,6 @@ def host_details(plan, digest, facts, beside):
         "module_stream": gpu_plan.enabled_stream(stream["module"]) if stream else None,
         "module_stream_planned": not stream_differences(plan),
         "plan_current": recorded == plan,
-        "installed": gpu_record.planned_names(plan) <= set(beside["packages"]),
         "requirements_current": bool(digest) and text(gpu_plan.MARKER) == digest,
         "versionlock": gpu_plan.versionlock_available(),
         "wrong_files": gpu_plan.wrong_files(plan),
