@@ -22,7 +22,7 @@ PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i 
 	-e reports_dir=$(abspath $(REPORTS)) $(if $(LIMIT),--limit '$(LIMIT)$(COMMA)localhost') \
 	$(if $(BATCH),-e '{"batch": $(BATCH)}') $(ARGS)
 
-.PHONY: help plan provision verify rollback deprovision check lint test test-programs test-gpu images test-images lab-down clean
+.PHONY: help plan provision verify rollback deprovision check lint test test-programs test-gpu collection images test-images lab-down clean
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -56,6 +56,9 @@ test: check test-programs ## both, then the embedded lab from nothing to the mer
 
 test-gpu: $(VENV)/.test ## tests on a real GPU: numbers against a second measurement, training on whatever GPUs are there
 	@$(VENV)/bin/pytest -m gpu tests/gpu
+
+collection: $(VENV)/.provision ## build/gpucheck-provision-*.tar.gz: the roles and modules for your own playbooks
+	@PATH="$(abspath $(VENV))/bin:$$PATH" playbooks/collection/build build
 
 images: $(VENV)/.provision ## build the container images (IMAGE=torch-cpu for one)
 	@$(VENV)/bin/gpucheck image build $(IMAGE)
