@@ -17,17 +17,32 @@ REPORTS ?= reports
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Two tests a core: many wait for programs that they started.
 PARALLEL = -n $(shell echo $$((2 * $$(nproc)))) --dist worksteal
-PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i $(TARGET) -e reports_dir=$(abspath $(REPORTS)) $(ARGS)
+COMMA := ,
+# LIMIT=node07 or LIMIT=rack3: those hosts alone; the controller belongs to every run.
+# BATCH=10, 10% or [1,10,50]: so many hosts at a time.
+PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i $(TARGET) \
+	-e reports_dir=$(abspath $(REPORTS)) $(if $(LIMIT),--limit '$(LIMIT)$(COMMA)localhost') \
+	$(if $(BATCH),-e '{"batch": $(BATCH)}') $(ARGS)
 
-.PHONY: help provision verify check lint test test-programs test-gpu images test-images lab-down clean
+.PHONY: help plan provision verify rollback deprovision check lint test test-programs test-gpu collection images test-images lab-down clean
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
 	@awk -F ': *.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  LIMIT=hosts     plan, provision, verify: these hosts alone;  BATCH=10 (or 10%, or [1,10,50]) so many at a time"
 	@echo "  INVENTORY=path  real hosts over SSH (group gpu) instead of the embedded lab; see playbooks/inventory/example"
+
+plan: $(VENV)/.provision target ## show the plan of every group and what it would change on each host; changes nothing
+	@$(PLAYBOOK) --check --diff playbooks/provision.yml
 
 provision: $(VENV)/.provision target ## install driver, CUDA, cuDNN, NCCL and gpucheck on every GPU host, verify, print the merged report
 	@$(PLAYBOOK) playbooks/provision.yml
+
+rollback: $(VENV)/.provision target ## return every host to the set that was recorded on it before the present one
+	@$(PLAYBOOK) playbooks/rollback.yml
+
+deprovision: $(VENV)/.provision target ## remove everything that provision brought, and only that (CONFIRM=yes; without it, say what would go)
+	@$(PLAYBOOK) $(if $(CONFIRM),-e confirm=$(CONFIRM)) playbooks/deprovision.yml
 
 verify: $(VENV)/.provision target ## verify every GPU host again and print the merged report
 	@$(PLAYBOOK) playbooks/verify.yml
@@ -43,6 +58,9 @@ test: check test-programs ## both, then the embedded lab from nothing to the mer
 
 test-gpu: $(VENV)/.test ## tests on a real GPU: numbers against a second measurement, training on whatever GPUs are there
 	@$(VENV)/bin/pytest -m gpu tests/gpu
+
+collection: $(VENV)/.provision ## build/gpucheck-provision-*.tar.gz: the roles and modules for your own playbooks
+	@PATH="$(abspath $(VENV))/bin:$$PATH" playbooks/collection/build build
 
 images: $(VENV)/.provision ## build the container images (IMAGE=torch-cpu for one)
 	@$(VENV)/bin/gpucheck image build $(IMAGE)

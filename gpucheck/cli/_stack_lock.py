@@ -40,6 +40,23 @@ def planned(lock_file: Path, *, host: str | None = None, group: str | None = Non
     return found, f"{lock_file}:{line_in_lock(text, name, 'stack')}: {name}" if name else ""
 
 
+def write_plans(lock_file: Path, folder: Path) -> list[str]:
+    """Write the plan, or the refusal, of every host of a lock to FOLDER/HOST.json; one line a group in words.
+
+    One process for the whole fleet: starting one a host costs the controller more than all the plans.
+    """
+    from gpucheck.cli._stack import as_json
+    from gpucheck.stack.lock import read_lock
+    from gpucheck.stack.plan import plan
+    from gpucheck.stack.text import group_line
+
+    lock = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
+    folder.mkdir(parents=True, exist_ok=True)
+    for host in (*lock.refused, *(host for group in lock.groups.values() for host in group.hosts)):
+        (folder / f"{host}.json").write_text(as_json(plan(lock, host=host)) + "\n", encoding="utf-8")
+    return [group_line(name, group) for name, group in lock.groups.items()]
+
+
 def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[Target, Wish, StackSet | Refusal]":
     """Target, wish and set of one group. Raises Problem where it is not clear which one."""
     from gpucheck.stack import Refusal

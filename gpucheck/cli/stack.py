@@ -192,15 +192,25 @@ def diff_command(wish: Path, facts: tuple[Path, ...], lock_file: Path, format_: 
 @lock_option
 @click.option("--host", help="Name of a host in the lock.")
 @click.option("--group", help="Name of a group in the lock.")
+@click.option(
+    "--every",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Write HOST.json for every host of the lock instead: its plan, or the conflicts that it is refused for.",
+)
 @click.option("--format", "format_", type=Formats, default="text", show_default=True)
-def plan_command(lock_file: Path, host: str | None, group: str | None, format_: str) -> None:
+def plan_command(lock_file: Path, host: str | None, group: str | None, every: Path | None, format_: str) -> None:
     """Print the exact packages, repositories, holds, files, services and the reboot rule."""
     from gpucheck import stack
-    from gpucheck.cli._stack_lock import planned
+    from gpucheck.cli._stack_lock import planned, write_plans
     from gpucheck.stack.text import plan_text
 
-    if (host is None) == (group is None):
-        raise Problem("say either --host NAME or --group GROUP")
+    if sum(choice is not None for choice in (host, group, every)) != 1:
+        raise Problem("say either --host NAME, --group GROUP or --every FOLDER")
+    if every is not None:
+        for line in guarded(lambda: write_plans(lock_file, every)):
+            click.echo(line)
+        return
     found, where = guarded(lambda: planned(lock_file, host=host, group=group))
     if isinstance(found, stack.Refusal):
         refuse(found, format_, where)

@@ -11,6 +11,8 @@ from gpucheck.model.fleet import SCHEMA as FLEET_SCHEMA
 from gpucheck.model.fleet import SHARD_SCHEMA
 from gpucheck.model.report import SCHEMA as REPORT_SCHEMA
 
+# What provisioning writes beside the reports: what it did to each host, and no verdict on any.
+BESIDE_SCHEMA = "gpucheck.provision/1"
 # A report of an 8-GPU host is about 60 kB; anything near this is not one.
 MAX_BYTES = 16 * 1024 * 1024
 # A shard holds thousands of hosts.
@@ -75,6 +77,8 @@ def _no_report(document: bytes, name: str, error: Exception | None) -> Sequence[
         return (unreadable(name, f"not a host report: {_words(broken)}"),)
     if head.schema == SHARD_SCHEMA:
         return _shard(document, name)
+    if head.schema == BESIDE_SCHEMA:
+        return ()
     host = head.host if head.host else None
     if len(document) > MAX_BYTES:
         return (unreadable(name, f"larger than {MAX_BYTES // 2**20} MiB, so it is no host report", host=host),)

@@ -44,6 +44,8 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     One of them starts with ``kernel`` where the running kernel is not the host's own, so that no headers belong to it.
 
     nvswitches: NVSwitch devices on the PCI bus (Hopper and older; NVLink 5 switches never show there).
+    kernels: installed kernel releases. headers: those of them that DKMS can build for. dkms: version -> kernels.
+    processes: ``name (pid)`` of what holds a GPU open. free_bytes: by folder. package_locks, foreign: sentences.
     """
 
     schema_: Literal["gpucheck.facts/1"]
@@ -58,7 +60,15 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     driver: DriverFacts = DriverFacts()
     nouveau_loaded: bool = False
     secure_boot: bool | None = None
+    kernels: tuple[str, ...] = ()
     headers: tuple[str, ...] = ()
+    dkms: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    vgpu_guest: bool = False
+    repositories: tuple[str, ...] = ()
+    processes: tuple[str, ...] = ()
+    free_bytes: dict[str, int] = msgspec.field(default_factory=dict)
+    package_locks: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
     packages: dict[str, str] = msgspec.field(default_factory=dict)
     holds: tuple[str, ...] = ()
     python3: str | None = None

@@ -88,6 +88,9 @@ def lock(wish: Wish, facts: Iterable[HostFacts], previous: Lock | None = None) -
         if not target.gpus:
             refused[host.host] = _no_gpu(host)
             continue
+        if host.vgpu_guest:
+            refused[host.host] = _vgpu_guest(host)
+            continue
         name = group_name(target, counts)
         _, _, found_hosts = members.setdefault(name, (target, counts, {}))
         found_hosts[host.host] = LockedHost(kernel=host.kernel, simulated=host.simulated, stand_ins=host.stand_ins)
@@ -212,24 +215,29 @@ def _unknown_gpu(host: str, device: str) -> str:
 
 def _unknown(host: HostFacts, message: str) -> RefusedHost:
     fact = Fact(f"{host.host} runs {host.os.name or host.os.id + ' ' + host.os.version} on {host.arch}", "its facts")
-    missing = Fact(message, "the tables")
+    between = (fact, Fact(message, "the tables"))
     try_ = "take the host out of the inventory, or extend the tables"
-    return RefusedHost(
-        kind="unknown",
-        conflicts=(Conflict(between=(fact, missing), because=message, source="the tables", try_=try_),),
-    )
+    conflict = Conflict(between=between, because=message, source="the tables", try_=try_)
+    return RefusedHost(kind="unknown", conflicts=(conflict,))
 
 
 def _no_gpu(host: HostFacts) -> RefusedHost:
     because = f"no NVIDIA GPU found on {host.host}: its PCI bus shows no NVIDIA display or 3D controller"
-    between = (
-        Fact(f"{host.host} is to get an NVIDIA stack", "the inventory"),
-        Fact(f"{host.host} shows no NVIDIA GPU on its PCI bus", "its facts"),
-    )
     try_ = "take the host out of the inventory; or look why the card is not seen: power, riser, slot, BIOS"
-    return RefusedHost(
-        kind="impossible", conflicts=(Conflict(between=between, because=because, source="its facts", try_=try_),)
-    )
+    return _impossible(host, because, f"{host.host} shows no NVIDIA GPU on its PCI bus", try_)
+
+
+def _vgpu_guest(host: HostFacts) -> RefusedHost:
+    because = "the driver of a vGPU guest has to match the hypervisor's, and NVIDIA's repositories do not carry it"
+    seen = f"{host.host} runs on a vGPU: its PCI configuration bears the vGPU mark"
+    try_ = "install the guest driver that the hypervisor's administrator gives out, and take the host out of group gpu"
+    return _impossible(host, because, seen, try_)
+
+
+def _impossible(host: HostFacts, because: str, seen: str, try_: str) -> RefusedHost:
+    between = (Fact(f"{host.host} is to get an NVIDIA stack", "the inventory"), Fact(seen, "its facts"))
+    conflict = Conflict(between=between, because=because, source="its facts", try_=try_)
+    return RefusedHost(kind="impossible", conflicts=(conflict,))
 
 
 def write_lock(value: Lock) -> str:

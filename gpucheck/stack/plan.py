@@ -39,6 +39,8 @@ PROFILE = 'export PATH="/usr/local/cuda/bin${PATH:+:${PATH}}"\n'
 class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     """The outside contract ``gpucheck.plan/1``. host: the host that ``headers`` are for, None = all of the group.
 
+    hosts: whom it is for; the plan of one host names that host alone, so that a new neighbour changes nothing on it.
+
     order: the roles that carry it out, first to last; the driver's installs fabric manager in the same transaction.
     """
 
@@ -110,7 +112,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
     stream = _module_stream(system, stack)
     return Plan(
         group=name,
-        hosts=tuple(locked.hosts),
+        hosts=tuple(locked.hosts) if host is None else (host,),
         host=host,
         os={"id": system.os_id, "version": system.version, "family": system.family},
         arch=locked.arch,

@@ -147,6 +147,13 @@ def plan_text(plan: "Plan") -> str:
     return "\n".join([*lines, *_reasons((*plan.stack.reasons, *plan.reasons))])
 
 
+def group_line(name: str, group: "LockedGroup") -> str:
+    """One group in one line: its hosts counted, and the set they all get."""
+    words = ", ".join(f"{part} {value}" for part, value in rows(group.stack) if value != "none")
+    count = f"{len(group.hosts)} host{'' if len(group.hosts) == 1 else 's'}"
+    return f"{name} ({count}): {words}"
+
+
 def explain_text(explanations: "Iterable[Explanation]") -> str:
     """For each part: what, why, what holds it down, what would lift it."""
     return "\n".join(line for explanation in explanations for line in _explained(explanation))

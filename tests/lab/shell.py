@@ -1,7 +1,6 @@
-"""What an operator has: the words of a make, and a shell on the lab's hosts with the inventory's user and keys."""
+"""A shell on the lab's hosts, with the inventory's user and keys."""
 
 import json
-import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,20 +8,6 @@ from typing import Any
 import yaml
 
 GPUCHECK = "/opt/gpucheck/venv/bin/gpucheck"
-
-
-class Run:
-    """A finished make: its exit status and its words."""
-
-    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
-        self.status = done.returncode
-        self.text = done.stdout + done.stderr
-        self.plain = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", self.text).split())
-
-    def recap(self, host: str) -> dict[str, int]:
-        """Ansible's last word about a host: ok, changed, unreachable, failed, ..."""
-        line = re.findall(rf"^{host}\s+: (.*)$", re.sub(r"\x1b\[[0-9;]*m", "", self.text), re.MULTILINE)[-1]
-        return {word.split("=")[0]: int(word.split("=")[1]) for word in line.split()}
 
 
 class Shell:

@@ -3,79 +3,34 @@
 One lab of its own beside the user's. The tests run in the order they stand in: each needs the state of the one before.
 """
 
-import json
-import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.lab.shell import Run, Shell
+from tests.lab.e2e import (
+    HOSTS,
+    INVENTORY,
+    LAB,
+    ROOT,
+    SUBNET,
+    Run,
+    boots,
+    container,
+    docker,
+    make,
+    on_host,
+    packages,
+    provision_json,
+    report,
+    with_wish,
+)
 
 pytestmark = pytest.mark.lab
 
-ROOT = Path(__file__).parents[2]
-LAB = "gpucheck-e2e"
-SUBNET = "10.213.43.0/24"
-HOSTS = ("lab-apt", "lab-dnf")
 GPUS = {"lab-apt": 2, "lab-dnf": 8}
-
-
-def make(target: str, reports: Path, *, inventory: Path | None = None, **more: str) -> Run:
-    words = ["make", target, f"LAB={LAB}", f"REPORTS={reports}", f"ARGS=-e build_dir={reports.parent}/build"]
-    words += [f"INVENTORY={inventory}"] if inventory else []
-    environment = {**os.environ, "GPUCHECK_LAB_SUBNET": SUBNET, **more}
-    return Run(subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False))
-
-
-def shell() -> Shell:
-    return Shell(ROOT / ".lab" / LAB)
-
-
-def on_host(host: str, *command: str) -> str:
-    words = ["docker", "exec", f"{LAB}-{host.removeprefix('lab-')}", *command]
-    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
-
-
-def boots(host: str) -> int:
-    return int(on_host(host, "cat", "/var/lib/gpucheck-lab/boots"))
-
-
-def packages(host: str) -> str:
-    return on_host(
-        host, "sh", "-c", "dpkg-query -W -f '${Package} ${Version}\\n' '*nvidia*' '*nccl*' || rpm -qa | sort"
-    )
-
-
-def report(reports: Path, host: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads((reports / f"{host}.json").read_text())
-    return answer
-
-
-@pytest.fixture(scope="module")
-def reports(tmp_path_factory) -> Iterator[Path]:
-    make("lab-down", tmp_path_factory.mktemp("none"))
-    yield tmp_path_factory.mktemp("e2e") / "reports"
-    make("lab-down", tmp_path_factory.mktemp("none"))
-
-
-@pytest.fixture(scope="module")
-def first(reports) -> Run:
-    return make("provision", reports)
-
-
-@pytest.fixture
-def wish(reports) -> Iterator[Path]:
-    """The lab's stack.yml, put back afterwards."""
-    path = ROOT / ".lab" / LAB / "stack.yml"
-    kept = path.read_text()
-    yield path
-    path.write_text(kept)
 
 
 def test_one_command_takes_two_bare_hosts_to_a_merged_report(first, reports):
@@ -121,21 +76,29 @@ def test_the_second_run_changes_nothing(first, reports):
         assert boots(host) == 2
 
 
-def test_check_mode_on_a_converged_host_changes_nothing(first, reports):
-    words = [".venv/bin/ansible-playbook", "-i", f".lab/{LAB}/inventory.yml", "playbooks/provision.yml", "--check"]
-    done = Run(
-        subprocess.run(
-            [*words, "-e", f"build_dir={reports.parent}/build"],
-            cwd=ROOT,
-            env={**os.environ, "ANSIBLE_CONFIG": "playbooks/ansible.cfg"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-    )
+def test_the_plan_of_a_converged_fleet_changes_nothing(first, reports):
+    """make plan: the set of every group, and no word of a change."""
+    done = make("plan", reports)
 
     assert done.status == 0, done.text
     assert all(done.recap(host)["changed"] == 0 for host in HOSTS)
+    assert "rocky-9-x86_64-2330x8 (1 host): driver 580.178.04 open kernel modules" in done.plain
+    assert "would change" not in done.plain
+
+
+def test_the_second_run_asks_each_host_once_before_it_knows(first, reports):
+    """Everything up to the verdict that nothing differs is one module on each host, and the network is off."""
+    docker("stop", "--time", "1", f"{LAB}-mirror")
+    try:
+        run = make("provision", reports, inventory=INVENTORY, args="-v --skip-tags verify")
+    finally:
+        docker("start", f"{LAB}-mirror")
+
+    assert run.status == 0, run.text
+    assert "Read the host in one round trip" in run.plain
+    assert "Compare the host with its plan in one round trip" not in run.plain
+    assert provision_json(reports)["counts"] == {"unchanged": 2}
+    assert all(host["tasks_changed"] == [] for host in provision_json(reports)["hosts"].values())
 
 
 def test_verify_alone_repeats_the_proof(first, reports):
@@ -146,31 +109,6 @@ def test_verify_alone_repeats_the_proof(first, reports):
     assert again.status == 0, again.text
     assert "PASS 2 hosts: 2 pass SIMULATED" in again.plain
     assert {path.stem for path in reports.glob("*.json")} == set(HOSTS)
-
-
-def test_both_hosts_train_as_one(first):
-    """Four ranks over the network between the hosts; each host reports all of them, and the same of them."""
-    smoke = "smoke --framework torch --steps 10 --format json --nodes 2 --rendezvous"
-    answers = shell().on_all(*smoke.split(), f"{shell().addresses[HOSTS[0]]}:29500")
-
-    assert [answer["host"] for answer in answers] == list(HOSTS)
-    one, other = (answer["outcomes"][0] for answer in answers)
-    assert one["world_size"] == other["world_size"] == 4
-    assert one["backend"] == "gloo"
-    assert one["summed_steps"] == 10
-    assert one["references"][0]["max_abs_difference"] < 1e-6
-    assert one["checkpoints"] == other["checkpoints"]
-    assert {len(set(check["parameters"])) for check in one["checkpoints"]} == {1}, "all four ranks hold the same"
-
-
-def test_collectives_over_both_hosts_are_exact(first):
-    collectives = "collectives --sizes 64K --format json --nodes 2 --master"
-    answers = shell().on_all(*collectives.split(), f"{shell().addresses[HOSTS[0]]}:29501")
-
-    assert [answer["host"] for answer in answers] == list(HOSTS)
-    assert all((answer["ranks"], answer["nodes"], answer["verdict"]) == (4, 2, "pass") for answer in answers)
-    assert {(row["checked"], row["wrong"]) for answer in answers for row in answer["results"]} == {(7, 0)}
-    assert answers[0]["results"] == answers[1]["results"], "the slowest rank's time counts, on every host"
 
 
 def test_a_broken_signature_stops_both_hosts_before_anything_is_installed(first, reports, wish):
@@ -188,11 +126,6 @@ def test_a_broken_signature_stops_both_hosts_before_anything_is_installed(first,
         assert run.recap(host)["failed"] == 1, run.text
         assert packages(host) == before[host]
     assert "signature" in run.text.lower() or "GPG" in run.text
-
-
-def with_wish(reports: Path) -> Run:
-    """Provision without `lab up`, which would write the lab's own stack.yml again."""
-    return make("provision", reports, inventory=ROOT / ".lab" / LAB / "inventory.yml")
 
 
 def test_the_next_run_with_the_right_source_converges(first, reports):
@@ -226,18 +159,34 @@ def test_sudo_that_asks_for_a_password_is_named(first, reports):
     assert run.recap("lab-dnf")["failed"] == 0
 
 
-def test_a_host_that_is_down_is_a_row_and_the_other_is_verified(first, reports):
-    subprocess.run(["docker", "stop", "--time", "2", f"{LAB}-dnf"], check=True, capture_output=True)
+def test_a_host_that_is_down_is_a_row_and_the_next_batch_is_verified(first, reports):
+    """The dead host is a batch of its own: Ansible by itself would end the run there."""
+    docker("stop", "--time", "2", container("lab-apt"))
     try:
-        run = make("verify", reports, inventory=ROOT / ".lab" / LAB / "inventory.yml")
+        run = make("verify", reports, inventory=INVENTORY, BATCH="1")
     finally:
-        subprocess.run(["docker", "start", f"{LAB}-dnf"], check=True, capture_output=True)
+        docker("start", container("lab-apt"))
 
     assert run.status != 0
-    assert run.recap("lab-dnf")["unreachable"] == 1
-    assert re.search(r"PASS +lab-apt", run.plain)
-    assert re.search(r"UNKNOWN +lab-dnf", run.plain)
-    assert "unreachable" in run.plain
+    assert run.recap("lab-apt")["unreachable"] == 1
+    assert re.search(r"PASS +lab-dnf", run.plain)
+    assert re.search(r"UNKNOWN +lab-apt", run.plain)
+    assert "lab-apt: unreachable" in run.plain
+    assert "merged verdict is UNKNOWN" in run.plain
+
+
+def test_a_host_that_hangs_is_a_row_with_the_limit_that_it_ran_into(first, reports):
+    program, script = "/opt/gpucheck/venv/bin/gpucheck", "#!/bin/sh\nexec sleep 600\n"
+    on_host("lab-apt", "sh", "-c", f"mv {program} {program}.kept; printf '{script}' > {program}; chmod +x {program}")
+    try:
+        run = make("verify", reports, inventory=INVENTORY, args="-e verify_timeout_s=4", LIMIT="lab-apt")
+    finally:
+        on_host("lab-apt", "sh", "-c", f"mv {program}.kept {program}; pkill -x sleep")
+
+    assert run.status != 0
+    assert re.search(r"UNKNOWN +lab-apt", run.plain)
+    assert "gpucheck verify gave no answer within verify_timeout_s=4 seconds" in run.plain
+    assert "lab-dnf" not in run.plain.split("Merge the reports of this run")[1]
 
 
 def test_a_host_without_gpus_is_refused_and_the_other_goes_on(first, reports):

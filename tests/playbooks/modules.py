@@ -23,7 +23,16 @@ def _load(name: str, path: Path) -> ModuleType:
 def shared(name: str) -> ModuleType:
     """One file of plugins/module_utils, with everything it imports from there."""
     package = importlib.import_module("ansible.module_utils")
-    for needed in ("gpu_host", "openpgp", "gpu_plan", "gpu_repository"):
+    for needed in (
+        "gpu_files",
+        "gpu_safety",
+        "gpu_host",
+        "openpgp",
+        "gpu_plan",
+        "gpu_repository",
+        "gpu_record",
+        "gpu_compare",
+    ):
         loaded = _load(f"ansible.module_utils.{needed}", PLUGINS / "module_utils" / f"{needed}.py")
         setattr(package, needed, loaded)
     return sys.modules[f"ansible.module_utils.{name}"]

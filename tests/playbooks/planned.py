@@ -5,11 +5,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.playbooks.modules import module, shared
+from tests.playbooks.modules import shared
 
 plan_code = shared("gpu_plan")
 repository_code = shared("gpu_repository")
-state = module("plan_state")
+record_code = shared("gpu_record")
+compare_code = shared("gpu_compare")
 
 VERSION = "580.178.04-1ubuntu1"
 PLAN: dict[str, Any] = {
@@ -43,6 +44,7 @@ PLAN: dict[str, Any] = {
     "files": [{"path": "FILE", "content": "blacklist nouveau\n", "mode": "0644", "initramfs": True}],
     "services": [{"name": "nvidia-persistenced", "enabled": True, "state": "started"}],
     "reboot": {"when": ["nouveau-loaded", "loaded-differs-from-installed", "module-files-changed"]},
+    "stack": {"torch": None, "tensorflow": None},
     "expected": {"driver_version": "580.178.04", "kernel_module": "proprietary", "fabric_manager_version": None},
 }
 DRIVER: dict[str, str | None] = {
@@ -71,6 +73,10 @@ class Machine:
             "secure_boot": False,
             "python3": "3.11.2",
             "holds": ["libnccl2", "nvidia-dkms-580"],
+            "processes": [],
+            "foreign": [],
+            "package_locks": [],
+            "free_bytes": {"/usr": 1 << 40},
         }
         packages = {"nvidia-dkms-580": VERSION, "libnccl2": "2.29.3-1+cuda12.9", "libnvidia-cfg1-580": VERSION}
         self.beside = {"packages": packages, "keys": [], "unfinished": [], "locks": [], "family": "dpkg"}
@@ -96,10 +102,12 @@ class Machine:
         monkeypatch.setattr(repository_code, "APT_LISTS", str(folder))
         monkeypatch.setattr(plan_code, "service_states", lambda names: {n: self.services.get(n, {}) for n in names})
         monkeypatch.setattr(plan_code.shutil, "which", self.tools.get)
-        monkeypatch.setattr(state, "read_facts", lambda host: (self.facts, self.beside))
+        monkeypatch.setattr(compare_code, "read_facts", lambda host: (self.facts, self.beside))
+        for name in ("INSTALLED", "BASELINE", "TRANSACTION", "PREVIOUS"):
+            monkeypatch.setattr(record_code, name, str(folder / f"{name.lower()}.json"))
 
     def compare(self):
-        return state.compare("node07", self.plan, "abc")
+        return compare_code.compare("node07", self.plan, "abc")
 
     def differences(self):
         return self.compare()["differences"]

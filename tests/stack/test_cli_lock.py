@@ -88,3 +88,29 @@ def test_a_lock_with_a_wrong_type_names_the_line_inside_its_group(site):
 
     assert result.exit_code == 64
     assert f"stack.lock.yml:{line}: ubuntu-22.04-x86_64-15f8x2: Expected `bool`" in result.stderr
+
+
+def test_the_plans_of_all_hosts_are_written_in_one_call(site):
+    """A refused host gets its conflicts where the others get their plan; each plan names its own host alone."""
+    facts = host("ubuntu-22.04", "p100-pcie-x2", "vm01", vgpu_guest=True)
+    (site / "vm01.json").write_bytes(msgspec.json.encode(facts))
+    assert run(*lock_words(site, "--facts", site / "vm01.json")).exit_code == 2
+
+    result = run("plan", "--lock", site / "stack.lock.yml", "--every", site / "plans")
+
+    assert result.exit_code == 0, result.output
+    assert "rocky-9-x86_64-2330x8 (1 host): driver 580" in result.output
+    written = {path.stem: json.loads(path.read_text()) for path in (site / "plans").glob("*.json")}
+    assert set(written) == {"lab-apt", "lab-dnf", "vm01"}
+    assert written["lab-dnf"]["hosts"] == ["lab-dnf"]
+    assert "vGPU" in written["vm01"]["conflicts"][0]["because"]
+    assert "hypervisor" in written["vm01"]["conflicts"][0]["try"]
+
+
+def test_plan_wants_exactly_one_of_host_group_and_every(site):
+    run(*lock_words(site))
+
+    result = run("plan", "--lock", site / "stack.lock.yml", "--every", site, "--host", "lab-apt")
+
+    assert result.exit_code == 64
+    assert not (site / "plans").exists()

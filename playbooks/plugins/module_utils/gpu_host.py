@@ -8,8 +8,10 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
+
+from ansible.module_utils import gpu_safety
+from ansible.module_utils.gpu_files import Unreadable, command, text
 
 SIMULATOR = "/run/gpucheck-simulator"
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
@@ -17,34 +19,6 @@ SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e09
 OF_INTEREST = re.compile(r"nvidia|cuda|cudnn|nccl|linux-headers|kernel-devel|kernel-uek-devel")
 # dpkg's second status letter: i is installed, n and c are absent; the rest is a transaction that was cut off.
 UNFINISHED = frozenset("HUFWt")
-COMMAND_SECONDS = 60
-
-
-class Unreadable(Exception):
-    """The host could not be read; the message says what and why."""
-
-
-def command(argv):
-    """stdout of a read-only program. Raises Unreadable when it is missing, hangs or fails."""
-    environment = dict(os.environ, LC_ALL="C")
-    try:
-        done = subprocess.run(
-            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, timeout=COMMAND_SECONDS
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise Unreadable("{}: {}".format(argv[0], error))
-    if done.returncode:
-        raise Unreadable("{}: exit {}: {}".format(argv[0], done.returncode, done.stderr.decode("utf-8", "replace")))
-    return done.stdout.decode("utf-8", "replace")
-
-
-def text(path):
-    """A small file without surrounding space, None where it does not exist or may not be read."""
-    try:
-        with open(path, "rb") as file:
-            return file.read().decode("utf-8", "replace").strip()
-    except OSError:
-        return None
 
 
 def simulation(directory=SIMULATOR):
@@ -235,6 +209,7 @@ def read_facts(host, simulator=SIMULATOR):
         holds = sorted({lock_name(entry) for entry in locks})
     kernel = text(os.path.join(root, "proc/sys/kernel/osrelease")) or os.uname().release
     devices = pci_devices(root)
+    gpus = [row for row in devices if row[1][:4] in ("0300", "0302")]
     facts = {
         "schema": "gpucheck.facts/1",
         "host": host,
@@ -243,16 +218,20 @@ def read_facts(host, simulator=SIMULATOR):
         "kernel": kernel,
         "simulated": simulated is not None,
         "stand_ins": list((simulated or {}).get("stand_ins", [])),
-        "gpus": [
-            {"bus_id": bus, "device_id": device, "subsystem_id": subsystem}
-            for bus, kind, device, subsystem in devices
-            if kind[:4] in ("0300", "0302")
-        ],
+        "gpus": [{"bus_id": bus, "device_id": device, "subsystem_id": subsystem} for bus, _, device, subsystem in gpus],
         "nvswitches": sum(kind[:4] == "0680" for _, kind, _, _ in devices),
         "driver": driver(root, kernel, everything),
         "nouveau_loaded": os.path.isdir(os.path.join(root, "sys/module/nouveau")),
         "secure_boot": secure_boot(root),
+        "kernels": gpu_safety.kernels(),
         "headers": kernels_with_headers(),
+        "dkms": gpu_safety.dkms(),
+        "vgpu_guest": gpu_safety.vgpu_guest(root, [row[0] for row in gpus]),
+        "repositories": gpu_safety.repositories(),
+        "processes": gpu_safety.processes(),
+        "free_bytes": gpu_safety.free_bytes(),
+        "package_locks": gpu_safety.package_locks(family),
+        "foreign": gpu_safety.foreign(everything, family),
         "packages": {name: everything[name] for name in sorted(everything) if OF_INTEREST.search(name)},
         "holds": holds,
         "python3": python3(),

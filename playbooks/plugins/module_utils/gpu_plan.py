@@ -24,8 +24,6 @@ VERSIONLOCK_PLUGIN = "/usr/lib/python3*/*-packages/dnf-plugins/versionlock.py"
 DRIVER_FAMILY = re.compile(r"^(lib)?nvidia|^kmod-nvidia|^xserver-xorg-video-nvidia")
 MODULE_PACKAGE = re.compile(r"^kmod-nvidia|^nvidia-(kernel-)?(open-)?dkms|^nvidia-kernel-.*dkms")
 DRIVER_VERSION = re.compile(r"^\d{3}\.\d{2,3}(\.\d+)?$")
-# They hold the device files open all their life and stop with the driver's own scripts.
-DAEMONS = frozenset(["nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-imex"])
 
 
 def component(plan, name):
@@ -192,21 +190,6 @@ def loaded_differences(plan, facts):
     seen = "{loaded_version} {loaded_flavour}".format(**driver)
     wanted = "{driver_version} {kernel_module}".format(**expected)
     return [] if seen == wanted else ["the loaded module is {}, planned {}".format(seen, wanted)]
-
-
-def busy_processes():
-    """Programs that hold a GPU device file open, as ``name (pid)``; needs root to see those of other users."""
-    found = []
-    for folder in glob.glob("/proc/[0-9]*/fd"):
-        pid = folder.split("/")[2]
-        try:
-            targets = [os.readlink(os.path.join(folder, fd)) for fd in os.listdir(folder)]
-        except OSError:
-            continue  # the process ended while we looked
-        name = text("/proc/{}/comm".format(pid)) or ""
-        if any(re.match(r"/dev/nvidia(\d|-uvm$)", target) for target in targets) and name not in DAEMONS:
-            found.append("{} ({})".format(name, pid))
-    return sorted(found)
 
 
 def versionlock_available():

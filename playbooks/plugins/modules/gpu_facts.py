@@ -6,12 +6,19 @@ module: gpu_facts
 short_description: Read GPUs, driver, kernel and NVIDIA packages of a host in one round trip
 description:
   - Returns the host facts (schema gpucheck.facts/1) that C(gpucheck stack lock) reads.
-  - Needs only Python's standard library on the host, no lspci and no root. Never changes anything.
+  - Compares the host with the plan that an earlier run recorded on it in the same breath. A controller whose plan for
+    the host is still that one knows from this single round trip that nothing has to be done.
+  - Needs only Python's standard library on the host, no lspci. Never changes anything. Without root, the programs and
+    package locks of other users are not seen.
 options:
   host:
     description: The host's name in the inventory, written into the facts.
     type: str
     required: true
+  record:
+    description: Also return the recorded plan itself, and the one that a rollback would return to.
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Reads only, so check mode makes no difference.
@@ -31,21 +38,67 @@ facts:
   description: The facts, schema gpucheck.facts/1.
   returned: success
   type: dict
+recorded:
+  description: SHA-256 of the plan recorded on the host, keys sorted; empty where there is none.
+  returned: success
+  type: str
+requirements:
+  description: Digest of the requirement set that gpucheck was installed from; empty where there is none.
+  returned: success
+  type: str
+state:
+  description: What C(plan_state) says for the recorded plan; empty where there is none.
+  returned: success
+  type: dict
+plan:
+  description: The recorded plan, empty where there is none.
+  returned: when asked for with record
+  type: dict
+way_back:
+  description: The plan that a rollback returns to, empty where there is none.
+  returned: when asked for with record
+  type: dict
 """
 
+from ansible.module_utils import gpu_record  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
-from ansible.module_utils.gpu_host import Unreadable, read_facts  # noqa: E402
+from ansible.module_utils.gpu_compare import compare  # noqa: E402
+from ansible.module_utils.gpu_files import Unreadable, text  # noqa: E402
+from ansible.module_utils.gpu_host import read_facts  # noqa: E402
+from ansible.module_utils.gpu_plan import MARKER, recorded_plan  # noqa: E402
+
+
+def recorded_state(host, known):
+    """How the host stands to the plan that was recorded on it, {} without a record that this version can read."""
+    recorded = recorded_plan()
+    if not recorded:
+        return {}
+    try:
+        return compare(host, recorded, text(MARKER) or "", known)
+    except (KeyError, TypeError, ValueError):
+        return {}
 
 
 def main():
     """Read, answer, change nothing."""
-    module = AnsibleModule(argument_spec={"host": {"type": "str", "required": True}}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={
+            "host": {"type": "str", "required": True},
+            "record": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
     host = module.params["host"]
+    recorded = recorded_plan()
     try:
-        facts, _ = read_facts(host)
+        known = read_facts(host)
+        state = recorded_state(host, known)
     except Unreadable as error:
         module.fail_json(msg="{}: this host cannot be read: {}".format(host, error))
-    module.exit_json(changed=False, facts=facts)
+    answer = {"recorded": gpu_record.digest(recorded), "requirements": text(MARKER) or "", "state": state}
+    if module.params["record"]:
+        answer.update(plan=recorded or {}, way_back=gpu_record.way_back(recorded) or {})
+    module.exit_json(changed=False, facts=known[0], **answer)
 
 
 if __name__ == "__main__":

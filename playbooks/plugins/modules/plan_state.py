@@ -57,87 +57,9 @@ host:
   type: dict
 """
 
-import os  # noqa: E402
-
-from ansible.module_utils import gpu_plan, gpu_repository  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
-from ansible.module_utils.gpu_host import Unreadable, read_facts, text  # noqa: E402
-
-ROLE_OF = {"fabric_manager": "driver"}
-
-
-def compare(host, plan, digest):
-    """The whole answer as a dict; see RETURN. Raises Unreadable, ValueError for a plan that is no plan."""
-    if plan.get("schema") != "gpucheck.plan/1":
-        raise ValueError("schema {!r} where gpucheck.plan/1 is wanted".format(plan.get("schema")))
-    facts, beside = read_facts(host)
-    packages = beside["packages"]
-    differences = {"repository": gpu_repository.differences(plan, beside["keys"]), "driver": []}
-    components = {}
-    for name in gpu_plan.PACKAGE_COMPONENTS:
-        words = gpu_plan.package_differences(plan, name, packages)
-        held = gpu_plan.hold_differences(plan, name, packages, facts["holds"], beside["locks"])
-        components[name] = {"packages": words, "missing": held[1], "stale": held[2]}
-        differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0])
-    differences["driver"] += gpu_plan.driver_differences(plan, facts, packages)
-    differences["driver"] += stream_differences(plan)
-    differences["gpucheck"] = gpu_plan.gpucheck_differences(plan, digest)
-    if beside["unfinished"]:
-        names = ", ".join(beside["unfinished"])
-        differences["driver"].insert(0, "a package transaction was cut off, unfinished: {}".format(names))
-    return {
-        "differences": {role: words for role, words in differences.items() if words},
-        "components": components,
-        "reboot": gpu_plan.reboot_reasons(plan, facts),
-        "host": host_details(plan, digest, facts, beside),
-    }
-
-
-def stream_differences(plan):
-    """The dnf module stream that is enabled against the planned one."""
-    wanted = plan["module_stream"]
-    if wanted is None:
-        return []
-    seen = gpu_plan.enabled_stream(wanted["module"])
-    if seen == wanted["stream"]:
-        return []
-    return ["module {} has stream {} enabled, planned {}".format(wanted["module"], seen or "none", wanted["stream"])]
-
-
-def host_details(plan, digest, facts, beside):
-    """What roles act on besides sentences."""
-    stream = plan["module_stream"]
-    tool, images = gpu_plan.initramfs(beside["family"])
-    space = os.statvfs("/usr")
-    recorded = gpu_plan.recorded_plan()
-    return {
-        "driver": facts["driver"],
-        "kernel": facts["kernel"],
-        "nouveau_loaded": facts["nouveau_loaded"],
-        "secure_boot": facts["secure_boot"],
-        "python3": facts["python3"],
-        "headers_present": facts["kernel"] in facts["headers"],
-        "headers_missing": gpu_plan.headers_missing(plan, facts, beside["packages"]),
-        "prerequisites_missing": gpu_plan.prerequisites_missing(plan, beside["packages"]),
-        "strays": gpu_plan.strays(plan, beside["packages"]),
-        "busy": gpu_plan.busy_processes(),
-        "rivals": gpu_repository.rivals(plan),
-        "free_bytes": space.f_bavail * space.f_frsize,
-        "unfinished": beside["unfinished"],
-        "module_stream": gpu_plan.enabled_stream(stream["module"]) if stream else None,
-        "module_stream_planned": not stream_differences(plan),
-        "plan_recorded": recorded is not None,
-        "plan_current": recorded == plan,
-        "requirements_current": bool(digest) and text(gpu_plan.MARKER) == digest,
-        "versionlock": gpu_plan.versionlock_available(),
-        "wrong_files": gpu_plan.wrong_files(plan),
-        "wrong_initramfs_files": gpu_plan.initramfs_files(plan),
-        "module_packages": gpu_plan.module_packages(plan),
-        "services": gpu_plan.service_differences(plan),
-        "initramfs_tool": tool,
-        "initramfs_images": images,
-        "initramfs_pending": os.path.exists(gpu_plan.INITRAMFS_PENDING),
-    }
+from ansible.module_utils.gpu_compare import changes, compare  # noqa: E402
+from ansible.module_utils.gpu_files import Unreadable  # noqa: E402
 
 
 def main():
@@ -157,6 +79,8 @@ def main():
         module.fail_json(msg="{}: this host cannot be read: {}".format(host, error))
     except (KeyError, TypeError, ValueError) as error:
         module.fail_json(msg="{}: its plan is not a gpucheck.plan/1 document: {!r}".format(host, error))
+    if module._diff:
+        answer["diff"] = changes(module.params["plan"], answer)
     module.exit_json(changed=False, **answer)
 
 

@@ -1,0 +1,105 @@
+"""The whole answer about a host and a plan: differences in words by role, and what the roles act on.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+"""
+
+import os
+
+from ansible.module_utils import gpu_plan, gpu_record, gpu_repository
+from ansible.module_utils.gpu_files import text
+from ansible.module_utils.gpu_host import read_facts
+
+ROLE_OF = {"fabric_manager": "driver"}
+
+
+def compare(host, plan, digest, known=None):
+    """The whole answer as a dict; see plan_state. Raises Unreadable, ValueError for a plan that is no plan.
+
+    known: what read_facts said a moment ago, to save reading it twice.
+    """
+    if plan.get("schema") != "gpucheck.plan/1":
+        raise ValueError("schema {!r} where gpucheck.plan/1 is wanted".format(plan.get("schema")))
+    facts, beside = known or read_facts(host)
+    packages = beside["packages"]
+    differences = {"repository": gpu_repository.differences(plan, beside["keys"]), "driver": []}
+    components = {}
+    for name in gpu_plan.PACKAGE_COMPONENTS:
+        words = gpu_plan.package_differences(plan, name, packages)
+        held = gpu_plan.hold_differences(plan, name, packages, facts["holds"], beside["locks"])
+        components[name] = {"packages": words, "missing": held[1], "stale": held[2]}
+        differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0])
+    differences["driver"] += gpu_plan.driver_differences(plan, facts, packages)
+    differences["driver"] += stream_differences(plan)
+    differences["gpucheck"] = gpu_plan.gpucheck_differences(plan, digest)
+    differences["cleanup"] = gpu_record.differences(plan, packages)
+    if beside["unfinished"]:
+        names = ", ".join(beside["unfinished"])
+        differences["driver"].insert(0, "a package transaction was cut off, unfinished: {}".format(names))
+    return {
+        "differences": {role: words for role, words in differences.items() if words},
+        "components": components,
+        "reboot": gpu_plan.reboot_reasons(plan, facts),
+        "host": host_details(plan, digest, facts, beside),
+    }
+
+
+def changes(plan, answer):
+    """What would change, for --diff: the packages, holds and files as they are and as they are planned."""
+    after = []
+    for role, words in sorted(answer["differences"].items()):
+        after += ["{}: {}".format(role, word) for word in words]
+    found = [{"before_header": "now", "after_header": "differs from the plan", "before": "", "after": "\n".join(after)}]
+    for row in plan["files"]:
+        if row["path"] in answer["host"]["wrong_files"]:
+            now = text(row["path"])
+            before = "" if now is None else now + "\n"
+            header = {"before_header": row["path"], "after_header": row["path"]}
+            found.append(dict(header, before=before, after=row["content"]))
+    return found if after else []
+
+
+def stream_differences(plan):
+    """The dnf module stream that is enabled against the planned one."""
+    wanted = plan["module_stream"]
+    if wanted is None:
+        return []
+    seen = gpu_plan.enabled_stream(wanted["module"])
+    if seen == wanted["stream"]:
+        return []
+    return ["module {} has stream {} enabled, planned {}".format(wanted["module"], seen or "none", wanted["stream"])]
+
+
+def host_details(plan, digest, facts, beside):
+    """What roles act on besides sentences."""
+    stream = plan["module_stream"]
+    tool, images = gpu_plan.initramfs(beside["family"])
+    recorded = gpu_plan.recorded_plan()
+    return {
+        "driver": facts["driver"],
+        "kernel": facts["kernel"],
+        "nouveau_loaded": facts["nouveau_loaded"],
+        "secure_boot": facts["secure_boot"],
+        "python3": facts["python3"],
+        "headers_present": facts["kernel"] in facts["headers"],
+        "headers_missing": gpu_plan.headers_missing(plan, facts, beside["packages"]),
+        "prerequisites_missing": gpu_plan.prerequisites_missing(plan, beside["packages"]),
+        "strays": gpu_plan.strays(plan, beside["packages"]),
+        "busy": facts["processes"],
+        "foreign": facts["foreign"],
+        "package_locks": facts["package_locks"],
+        "rivals": gpu_repository.rivals(plan),
+        "free_bytes": facts["free_bytes"],
+        "unfinished": beside["unfinished"],
+        "module_stream": gpu_plan.enabled_stream(stream["module"]) if stream else None,
+        "module_stream_planned": not stream_differences(plan),
+        "plan_current": recorded == plan,
+        "requirements_current": bool(digest) and text(gpu_plan.MARKER) == digest,
+        "versionlock": gpu_plan.versionlock_available(),
+        "wrong_files": gpu_plan.wrong_files(plan),
+        "wrong_initramfs_files": gpu_plan.initramfs_files(plan),
+        "module_packages": gpu_plan.module_packages(plan),
+        "services": gpu_plan.service_differences(plan),
+        "initramfs_tool": tool,
+        "initramfs_images": images,
+        "initramfs_pending": os.path.exists(gpu_plan.INITRAMFS_PENDING),
+    }

@@ -1,0 +1,225 @@
+#!/usr/bin/python
+"""Keep book on the host of what we bring onto it, so that it can be rolled back or taken away again."""
+
+DOCUMENTATION = r"""
+module: install_record
+short_description: Record on the host what provisioning brings onto it
+description:
+  - C(begin) notes the packages that are there before anything is installed, and keeps the files that will be replaced.
+    A note of a run that was cut off stays, so that what that run brought still counts as ours.
+  - C(leftovers) lists what we brought and the plan no longer wants, and changes nothing.
+  - C(restore) takes files of ours away, and puts back what was there before them.
+  - C(finish) records plan, packages and files, and ends the note that C(begin) made.
+options:
+  state:
+    description: What to do.
+    type: str
+    choices: [begin, leftovers, restore, finish]
+    required: true
+  plan:
+    description: The host's plan, schema gpucheck.plan/1; one without components wants nothing.
+    type: dict
+    required: true
+  paths:
+    description: With restore, the files.
+    type: list
+    elements: str
+    default: []
+  digest:
+    description: With finish, the digest of the requirement set that gpucheck was installed from.
+    type: str
+    default: ""
+attributes:
+  check_mode:
+    description: Nothing is written in check mode.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Note what is there before us
+  install_record:
+    state: begin
+    plan: "{{ host_plan }}"
+  become: true
+"""
+
+RETURN = r"""
+packages:
+  description: With leftovers, names of packages that nothing needs any more.
+  returned: with leftovers
+  type: list
+paths:
+  description: With leftovers, our files that the plan no longer has.
+  returned: with leftovers
+  type: list
+locks:
+  description: With leftovers, version locks of packages that are not planned any more.
+  returned: with leftovers
+  type: list
+keys:
+  description: With leftovers, imported rpm keys (eight hex digits) that were not there before us.
+  returned: with leftovers
+  type: list
+stream:
+  description: With leftovers, the dnf module stream that was enabled before us, empty for none.
+  returned: with leftovers
+  type: str
+"""
+
+import base64  # noqa: E402
+import json  # noqa: E402
+import os  # noqa: E402
+
+from ansible.module_utils import gpu_plan, gpu_record  # noqa: E402
+from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.gpu_files import Unreadable  # noqa: E402
+from ansible.module_utils.gpu_host import lock_name, read_facts  # noqa: E402
+from ansible.module_utils.gpu_repository import key_fingerprint, paths  # noqa: E402
+
+
+def write(module, path, content):
+    """Write a file whole or not at all: a note cut off in the middle would be none."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    partial = path + ".partial"
+    with open(partial, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(partial, 0o644)
+    module.atomic_move(partial, path)
+
+
+def as_bytes(value):
+    """JSON to be read by people too."""
+    return (json.dumps(value, indent=4, sort_keys=True) + "\n").encode("utf-8")
+
+
+def begin(module, plan, beside):
+    """Note packages and files from before; True where something was noted."""
+    changed = False
+    baseline = gpu_record.read(gpu_record.BASELINE)
+    recorded = gpu_plan.recorded_plan()
+    ours = set(gpu_record.planned_paths(recorded)) if recorded else set()
+    files = dict(baseline.get("files", {}))
+    for path in gpu_record.planned_paths(plan):
+        if path not in files:
+            files[path] = None if path in ours else gpu_record.kept(path)
+    stream = plan["module_stream"]
+    wanted = {
+        "schema": "gpucheck.baseline/1",
+        "files": files,
+        "keys": baseline.get("keys", beside["keys"]),
+        "stream": baseline.get("stream", (gpu_plan.enabled_stream(stream["module"]) or "") if stream else ""),
+    }
+    if wanted != baseline:
+        write(module, gpu_record.BASELINE, as_bytes(wanted))
+        changed = True
+    if not os.path.exists(gpu_record.TRANSACTION):
+        # Those that came with us earlier are ours already, and stay so.
+        write(module, gpu_record.TRANSACTION, as_bytes({"packages": sorted(beside["packages"])}))
+        changed = True
+    return changed
+
+
+def leftovers(plan, beside):
+    """What nothing needs any more."""
+    baseline = gpu_record.read(gpu_record.BASELINE)
+    recorded = gpu_plan.recorded_plan()
+    return {
+        "packages": gpu_record.leftovers(plan, beside["packages"], beside["family"], recorded),
+        "paths": gpu_record.left_files(plan),
+        "locks": gpu_record.left_locks(plan, beside["locks"], lock_name),
+        "keys": sorted(our_keys(recorded) - set(baseline.get("keys", []))),
+        "stream": baseline.get("stream", ""),
+    }
+
+
+def our_keys(plan):
+    """The last eight hex digits of the keys that the recorded plan's repositories are signed with."""
+    rows = [paths(repository)[1] for repository in plan["repositories"]] if plan else []
+    seen = [key_fingerprint(path) for path in rows]
+    return {fingerprint[-8:].lower() for fingerprint in seen if fingerprint}
+
+
+def restore(module, names):
+    """Take our files away, or put back what they replaced; True where one was there."""
+    baseline = gpu_record.read(gpu_record.BASELINE)
+    files = dict(baseline.get("files", {}))
+    changed = False
+    for path in names:
+        before = files.pop(path, None)
+        if before is not None:
+            write(module, path, base64.b64decode(before["content"]))
+            os.chmod(path, before["mode"])
+            changed = True
+        elif os.path.exists(path):
+            os.unlink(path)
+            changed = True
+    if names:
+        write(module, gpu_record.BASELINE, as_bytes(dict(baseline, files=files)))
+    return changed
+
+
+def finish(module, plan, digest, packages):
+    """Record what is installed now; the plan before it stays as the way back."""
+    recorded = gpu_plan.recorded_plan()
+    planned = gpu_record.planned_names(plan)
+    record = {
+        "schema": "gpucheck.installed/1",
+        "group": plan["group"],
+        "packages": {name: packages[name] for name in sorted(planned & set(packages))},
+        "added": sorted(gpu_record.added(packages, recorded)),
+        "holds": sorted(gpu_record.planned_holds(plan)),
+        "paths": sorted(gpu_record.planned_paths(plan)),
+        "gpucheck": digest,
+    }
+    changed = False
+    if record != gpu_record.read(gpu_record.INSTALLED):
+        write(module, gpu_record.INSTALLED, as_bytes(record))
+        changed = True
+    if recorded != plan:
+        if recorded and not gpu_record.same_set(recorded, plan):
+            write(module, gpu_record.PREVIOUS, as_bytes(recorded))
+        write(module, gpu_plan.STACK_FILE, as_bytes(plan))
+        changed = True
+    if os.path.exists(gpu_record.TRANSACTION):
+        os.unlink(gpu_record.TRANSACTION)
+        changed = True
+    return changed
+
+
+def main():
+    """Do one of the four."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["begin", "leftovers", "restore", "finish"], "required": True},
+            "plan": {"type": "dict", "required": True},
+            "paths": {"type": "list", "elements": "str", "default": []},
+            "digest": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    asked, plan = module.params["state"], module.params["plan"]
+    try:
+        beside = read_facts("host")[1]
+        if asked == "leftovers":
+            module.exit_json(changed=False, **leftovers(plan, beside))
+        if module.check_mode:
+            module.exit_json(changed=False)
+        if asked == "begin":
+            changed = begin(module, plan, beside)
+        elif asked == "restore":
+            changed = restore(module, module.params["paths"])
+        else:
+            changed = finish(module, plan, module.params["digest"], beside["packages"])
+    except Unreadable as error:
+        module.fail_json(msg="this host cannot be read: {}".format(error))
+    except OSError as error:
+        hint = "Make space there, or mount it writable, then run again."
+        module.fail_json(msg="the record of what is installed cannot be written: {}. {}".format(error, hint))
+    module.exit_json(changed=changed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""The provisioned lab that the end-to-end tests share: the README's commands, and a look into its hosts.
+
+GPUCHECK_TEST_LAB and GPUCHECK_TEST_SUBNET name a lab that is already up; it is used as it is, and left standing.
+"""
+
+import json
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+KEPT = os.environ.get("GPUCHECK_TEST_LAB")
+LAB = KEPT or "gpucheck-e2e"
+SUBNET = os.environ.get("GPUCHECK_TEST_SUBNET", "10.213.43.0/24")
+HOSTS = ("lab-apt", "lab-dnf")
+INVENTORY = ROOT / ".lab" / LAB / "inventory.yml"
+
+
+class Run:
+    """A finished make: its exit status and its words."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.status = done.returncode
+        self.text = done.stdout + done.stderr
+        self.plain = " ".join(re.sub(r"\x1b\[[0-9;]*m", "", self.text).split())
+
+    def recap(self, host: str) -> dict[str, int]:
+        """Ansible's last word about a host: ok, changed, unreachable, failed, ..."""
+        line = re.findall(rf"^{host}\s+: (.*)$", re.sub(r"\x1b\[[0-9;]*m", "", self.text), re.MULTILINE)[-1]
+        return {word.split("=")[0]: int(word.split("=")[1]) for word in line.split()}
+
+
+def make(target: str, reports: Path, *, inventory: Path | None = None, args: str = "", **more: str) -> Run:
+    """A make target. args: for ansible-playbook; more: make's variables."""
+    return finished(start(target, reports, inventory=inventory, args=args, **more))
+
+
+def start(
+    target: str, reports: Path, *, inventory: Path | None = None, args: str = "", **more: str
+) -> "subprocess.Popen[str]":
+    """The same, still running."""
+    words = ["make", target, f"LAB={LAB}", f"REPORTS={reports}", f"ARGS=-e build_dir={reports.parent}/build {args}"]
+    words += [f"INVENTORY={inventory}"] if inventory else []
+    words += [f"{name}={value}" for name, value in more.items()]
+    environment = {**os.environ, "GPUCHECK_LAB_SUBNET": SUBNET}
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words, cwd=ROOT, env=environment, stdout=pipe, stderr=subprocess.STDOUT, text=True)
+
+
+def finished(running: "subprocess.Popen[str]") -> Run:
+    """What it said, once it has ended."""
+    output, _ = running.communicate()
+    return Run(subprocess.CompletedProcess(running.args, running.returncode, output, ""))
+
+
+def on_host(host: str, *command: str) -> str:
+    words = ["docker", "exec", f"{LAB}-{host.removeprefix('lab-')}", *command]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def boots(host: str) -> int:
+    return int(on_host(host, "cat", "/var/lib/gpucheck-lab/boots"))
+
+
+def packages(host: str) -> str:
+    return on_host(
+        host, "sh", "-c", "dpkg-query -W -f '${Package} ${Version}\\n' '*nvidia*' '*nccl*' || rpm -qa | sort"
+    )
+
+
+def report(reports: Path, host: str) -> dict[str, Any]:
+    answer: dict[str, Any] = json.loads((reports / f"{host}.json").read_text())
+    return answer
+
+
+def container(host: str) -> str:
+    """The container of a host."""
+    return f"{LAB}-{host.removeprefix('lab-')}"
+
+
+def docker(*words: str) -> str:
+    """A docker command."""
+    return subprocess.run(["docker", *words], capture_output=True, text=True, check=True).stdout.strip()
+
+
+def with_wish(reports: Path, target: str = "provision", **more: str) -> Run:
+    """A target without `lab up`, which would write the lab's own stack.yml again."""
+    return make(target, reports, inventory=INVENTORY, **more)
+
+
+def until(true: Callable[[], bool], what: str, seconds: float = 120) -> None:
+    """Wait for something on a host to be so."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        time.sleep(0.1)
+
+
+def installed(host: str) -> set[str]:
+    """``name version`` of every installed package."""
+    return set(on_host(host, "sh", "-c", LIST[host]).splitlines())
+
+
+LIST = {
+    "lab-apt": "dpkg-query -W -f '${db:Status-Abbrev} ${Package} ${Version}\\n' | grep '^.i' | cut -d' ' -f2-",
+    "lab-dnf": "rpm -qa --qf '%{NAME} %{VERSION}-%{RELEASE}\\n' | grep -v ^gpg-pubkey",
+}
+
+
+def provision_json(reports: Path) -> dict[str, Any]:
+    """What the run did to each host."""
+    answer: dict[str, Any] = json.loads((reports / "provision.json").read_text())
+    return answer

@@ -1,0 +1,242 @@
+"""A change of mind on a provisioned fleet, and what may go wrong on the way: steps x faults, then convergence.
+
+The tests run in the order they stand in: each needs the state of the one before. What each fault meets:
+
+    step                          fault                                   test
+    before anything               busy GPUs, Secure Boot, no space        test_an_unsafe_change_...
+    package lists                 the mirror is gone                      test_a_mirror_that_is_gone_...
+    apt's transaction             the disk is full                        test_a_full_disk_...
+    dnf's transaction             the power goes                          test_a_full_disk_... (the other host)
+    dpkg's transaction            the power goes, dpkg half configured    test_the_power_goes_...
+    between any two steps         the controller is killed                test_a_killed_controller_...
+    apt's transaction             another program holds the lock          test_a_lock_...
+"""
+
+import os
+import re
+import signal
+import subprocess
+import time
+
+import pytest
+import yaml
+
+from tests.lab.e2e import (
+    HOSTS,
+    INVENTORY,
+    LAB,
+    container,
+    docker,
+    finished,
+    installed,
+    make,
+    on_host,
+    provision_json,
+    start,
+    until,
+    with_wish,
+)
+
+pytestmark = pytest.mark.lab
+
+# /dev is the one small file system of a container: 64 MiB. apt's archives go there, and it is filled up.
+ARCHIVES = "/var/cache/apt/archives"
+FILL = f"""mv {ARCHIVES} {ARCHIVES}.kept && mkdir -p /dev/archives/partial && ln -s /dev/archives {ARCHIVES}
+cat /dev/zero >/dev/filler 2>/dev/null || :"""
+EMPTY = f"rm -rf {ARCHIVES} /dev/archives /dev/filler && mv {ARCHIVES}.kept {ARCHIVES}"
+OLD, NEW = "580.95.05", "580.178.04"
+
+
+@pytest.fixture(scope="module")
+def before(first):
+    """The packages of the provisioned hosts."""
+    return {host: installed(host) for host in HOSTS}
+
+
+@pytest.fixture(scope="module")
+def other_wish(before):
+    """The wish for the older driver and no cuDNN; the lab's own comes back at the end."""
+    path = INVENTORY.with_name("stack.yml")
+    kept = path.read_text()
+    path.write_text(yaml.safe_dump({**yaml.safe_load(kept), "driver": OLD, "cudnn": "none"}))
+    yield path
+    path.write_text(kept)
+
+
+def held(host):
+    """What may not move by itself."""
+    words = {"lab-apt": ("apt-mark", "showhold"), "lab-dnf": ("cat", "/etc/dnf/plugins/versionlock.list")}
+    return set(on_host(host, *words[host]).split())
+
+
+def driver_versions(host):
+    """The versions of the driver's packages."""
+    return {row.split()[1].split("-")[0] for row in installed(host) if re.match(r"(lib)?nvidia-(?!container)", row)}
+
+
+def test_an_unsafe_change_is_refused_with_every_reason_before_any_host_changes(other_wish, before, reports):
+    """Each host has reasons of its own, all of them are said, and each with a way out."""
+    docker("exec", "-d", container("lab-apt"), "sh", "-c", "exec 3</dev/nvidia0; exec sleep 900")
+    efi = "/run/gpucheck-simulator/root/sys/firmware/efi/efivars"
+    name = f"{efi}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+    on_host("lab-dnf", "sh", "-c", f"mkdir -p {efi}; printf '\\006\\000\\000\\000\\001' > {name}")
+    try:
+        run = with_wish(reports, "plan", args="-e preflight_minimum_free_gib=9999999")
+    finally:
+        on_host("lab-apt", "pkill", "-x", "sleep")
+        on_host("lab-dnf", "rm", "-r", "/run/gpucheck-simulator/root/sys/firmware")
+
+    assert run.status != 0
+    apt, dnf = (re.findall(rf"{host}: refused, nothing was changed: (.*?)PLAY", run.plain)[0] for host in HOSTS)
+    assert re.search(r"these programs use the GPUs: sleep \(\d+\)", apt)
+    assert "drain_with" in apt
+    assert "Secure Boot is on" in dnf
+    assert "mokutil" in dnf
+    for said in (apt, dnf):
+        assert "GiB are wanted before driver and CUDA are installed" in said
+    assert {host: installed(host) for host in HOSTS} == before
+    assert f"libnvidia-compute-580 is {NEW}-1ubuntu1, planned {OLD}-0ubuntu1" in run.plain
+    assert re.search(r"cleanup: libcudnn9-cuda-12 \S+ is no longer planned", run.plain)
+
+
+def test_a_mirror_that_is_gone_leaves_both_hosts_as_they_are(other_wish, before, reports):
+    docker("stop", "--time", "1", f"{LAB}-mirror")
+    try:
+        run = with_wish(reports, args="--skip-tags verify")
+    finally:
+        docker("start", f"{LAB}-mirror")
+
+    assert run.status != 0
+    for host in HOSTS:
+        entry = provision_json(reports)["hosts"][host]
+        assert entry["state"] == "failed"
+        assert "check the address in stack.yml" in " ".join(entry["failure"].split())
+        assert installed(host) == before[host]
+
+
+def test_a_full_disk_is_named_while_the_other_host_loses_its_power(other_wish, before, reports):
+    """Two faults at once, on two hosts: neither hides the other."""
+    on_host("lab-apt", "sh", "-c", FILL)
+    running = start("provision", reports, inventory=INVENTORY, args="--skip-tags verify")
+    try:
+        until(lambda: f" {OLD}-" in " ".join(installed("lab-dnf")), "dnf to have begun its transaction")
+        docker("kill", container("lab-dnf"))
+        run = finished(running)
+    finally:
+        docker("start", container("lab-dnf"))
+        on_host("lab-apt", "sh", "-c", EMPTY)
+
+    assert run.status != 0
+    hosts = provision_json(reports)["hosts"]
+    assert hosts["lab-apt"]["state"] == "failed"
+    assert re.search("space", hosts["lab-apt"]["failure"])
+    assert hosts["lab-dnf"]["state"] in ("unreachable", "failed")
+    assert held("lab-apt") >= {"libnvidia-compute-580", "nvidia-dkms-580"}
+
+
+def test_the_power_goes_in_the_middle_of_dpkgs_transaction_and_the_other_host_converges(other_wish, reports):
+    """The dnf host comes from a transaction that was cut off, and gets to its plan in this run."""
+    running = start("provision", reports, inventory=INVENTORY, args="--skip-tags verify")
+    unfinished = "dpkg-query -W -f '${db:Status-Abbrev}\\n' | grep -qE '^.[HUFWt]'"
+    try:
+        until(
+            lambda: docker("exec", container("lab-apt"), "sh", "-c", f"{unfinished} && echo yes || echo no") == "yes",
+            "dpkg to have a package half configured",
+        )
+        docker("kill", container("lab-apt"))
+        run = finished(running)
+    finally:
+        docker("start", container("lab-apt"))
+
+    assert run.status != 0
+    hosts = provision_json(reports)["hosts"]
+    assert hosts["lab-apt"]["state"] in ("unreachable", "failed")
+    assert hosts["lab-dnf"]["state"] == "changed"
+    assert driver_versions("lab-dnf") == {OLD}
+
+
+def test_a_killed_controller_leaves_a_host_that_the_next_run_continues(other_wish, reports):
+    running = start("provision", reports, inventory=INVENTORY, args="--skip-tags verify")
+    until(lambda: f" {OLD}-" in " ".join(installed("lab-apt")), "apt to have begun its transaction")
+    os.kill(running.pid, signal.SIGKILL)
+    for pid in subprocess.run(
+        ["pgrep", "-f", f"ansible-playbook -i .*{LAB}/"], capture_output=True, text=True, check=False
+    ).stdout.split():
+        os.kill(int(pid), signal.SIGKILL)
+    finished(running)
+    time.sleep(1)
+
+    run = with_wish(reports)
+
+    assert run.status == 0, run.text
+    assert "PASS 2 hosts: 2 pass SIMULATED" in run.plain
+    assert provision_json(reports)["hosts"]["lab-apt"]["state"] == "changed"
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_after_all_that_the_host_is_exactly_as_planned(other_wish, before, host):
+    """The older driver in every part, no cuDNN, every planned package held, and nobody else's package touched."""
+    assert driver_versions(host) == {OLD}
+    now = {row.split()[0] for row in installed(host)}
+    assert not any("cudnn" in name for name in now)
+    gone = {row.split()[0] for row in before[host]} - now
+    assert all(re.search("cudnn|pinning|firmware", name) for name in gone), gone
+    assert not any("cudnn" in name or NEW in name for name in held(host))
+    assert any("nccl" in name for name in held(host))
+
+
+def test_a_lock_that_another_program_holds_is_waited_for_and_rollback_returns_to_the_set_before(
+    other_wish, before, reports
+):
+    """As unattended-upgrades would: apt's lock is held while the rollback reaches it, then let go."""
+    holder = (
+        "import fcntl,time; f=open('/var/lib/dpkg/lock-frontend','w'); fcntl.lockf(f,fcntl.LOCK_EX); time.sleep(25)"
+    )
+    docker("exec", "-d", container("lab-apt"), "python3", "-c", holder)
+
+    run = with_wish(reports, "rollback", args="--skip-tags verify")
+
+    assert run.status == 0, run.text
+    for host in HOSTS:
+        assert installed(host) == before[host]
+        assert provision_json(reports)["hosts"][host]["state"] == "changed"
+    assert provision_json(reports)["playbook"] == "rollback"
+
+
+def test_deprovision_says_what_would_go_and_waits_for_a_word(first, before, reports):
+    run = make("deprovision", reports, inventory=INVENTORY)
+
+    assert run.status != 0
+    assert "make deprovision CONFIRM=yes" in run.plain
+    assert "nvidia-dkms-580" in run.plain
+    assert {host: installed(host) for host in HOSTS} == before
+
+
+@pytest.fixture(scope="module")
+def bare():
+    """The packages of the images that the hosts were made from."""
+    found = {}
+    for host in HOSTS:
+        image = docker("inspect", "--format", "{{.Config.Image}}", container(host))
+        words = {"lab-apt": ["dpkg-query", "-W", "-f", "${Package}\n"], "lab-dnf": ["rpm", "-qa", "--qf", "%{NAME}\n"]}
+        found[host] = set(docker("run", "--rm", "--entrypoint", words[host][0], image, *words[host][1:]).split())
+    return found
+
+
+def test_deprovision_removes_everything_of_ours_and_only_that(first, bare, reports):
+    on_host("lab-apt", "sh", "-c", "echo '# the site' > /etc/modprobe.d/site.conf")
+
+    run = make("deprovision", reports, inventory=INVENTORY, CONFIRM="yes")
+
+    assert run.status == 0, run.text
+    for host in HOSTS:
+        assert {row.split()[0] for row in installed(host)} == bare[host] - {"gpg-pubkey"}
+        for folder in ("/opt/gpucheck", "/etc/gpucheck", "/var/lib/gpucheck"):
+            assert on_host(host, "sh", "-c", f"ls {folder} 2>/dev/null || echo none") == "none"
+        assert (
+            on_host(host, "sh", "-c", "ls /etc/apt/sources.list.d /etc/yum.repos.d 2>/dev/null | grep -c nvidia || :")
+            == "0"
+        )
+        assert "nouveau" in on_host(host, "lsmod")
+    assert on_host("lab-apt", "ls", "/etc/modprobe.d") == "site.conf"
+    assert not any("nvidia" in entry for entry in held("lab-dnf"))

@@ -1,0 +1,223 @@
+"""The book that is kept on a host: what came with us, what of it nothing needs any more, and the way back."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.playbooks.modules import module
+from tests.playbooks.planned import plan_code, record_code
+
+book = module("install_record")
+NAMES = st.sampled_from([f"p{number}" for number in range(8)])
+
+
+class Module:
+    """As much of an Ansible module as writing needs."""
+
+    def atomic_move(self, source, target):
+        Path(source).replace(target)
+
+
+@pytest.fixture
+def host(machine, monkeypatch):
+    """The planned host before any record: the files of its plan are there, and somebody's own packages."""
+    (machine.folder / "stack.json").unlink()
+    machine.beside["packages"] = {"bash": "5", "vim": "9"}
+    monkeypatch.setattr(record_code, "relations", lambda family: (machine.needs, machine.provides))
+    machine.needs, machine.provides = {}, {}
+    return machine
+
+
+def install(host, **packages):
+    """What a package manager would do: the packages, each needing the next one's name."""
+    host.beside["packages"].update(packages)
+    for name in packages:
+        host.provides.setdefault(name, set()).add(name)
+
+
+def begin(host):
+    return book.begin(Module(), host.plan, host.beside)
+
+
+def finish(host, plan=None):
+    return book.finish(Module(), plan or host.plan, "abc", host.beside["packages"])
+
+
+PLANNED = {"nvidia-dkms-580": "580.178.04-1ubuntu1", "libnccl2": "2.29.3-1+cuda12.9"}
+
+
+def test_what_came_with_a_run_is_ours_and_nothing_else(host):
+    begin(host)
+    install(host, **PLANNED, dkms="2.8")
+    finish(host)
+
+    record = json.loads((host.folder / "installed.json").read_text())
+    assert record["added"] == ["dkms", "libnccl2", "nvidia-dkms-580"]
+    assert record["packages"] == PLANNED
+    assert not (host.folder / "transaction.json").exists()
+
+
+def test_a_run_that_was_cut_off_is_continued(host):
+    """The second beginning must not take what the first one brought for the host's own."""
+    begin(host)
+    install(host, **PLANNED)
+    assert record_code.differences(host.plan, host.beside["packages"]) == [
+        "an earlier run was cut off before it was recorded"
+    ]
+
+    assert begin(host) is False
+    finish(host)
+
+    assert json.loads((host.folder / "installed.json").read_text())["added"] == sorted(PLANNED)
+
+
+def test_finishing_twice_changes_nothing(host):
+    begin(host)
+    install(host, **PLANNED)
+
+    assert finish(host) is True
+    assert finish(host) is False
+
+
+def without_nccl(plan):
+    changed = copy.deepcopy(plan)
+    changed["components"]["nccl"] = {"packages": [], "holds": []}
+    return changed
+
+
+def test_a_component_that_is_no_longer_planned_is_left_over_with_what_it_alone_needed(host):
+    begin(host)
+    install(host, **PLANNED, **{"libnccl-data": "1", "dkms": "2.8"})
+    host.needs = {"libnccl2": {"libnccl-data"}, "nvidia-dkms-580": {"dkms"}}
+    finish(host)
+    smaller = without_nccl(host.plan)
+
+    assert record_code.differences(smaller, host.beside["packages"]) == [
+        "libnccl2 2.29.3-1+cuda12.9 is no longer planned"
+    ]
+    assert book.leftovers(smaller, host.beside)["packages"] == ["libnccl-data", "libnccl2"]
+
+
+def test_what_somebody_elses_package_needs_stays(host):
+    begin(host)
+    install(host, **PLANNED)
+    finish(host)
+    host.beside["packages"]["their-trainer"] = "1"
+    host.needs = {"their-trainer": {"libnccl2"}}
+
+    assert book.leftovers(without_nccl(host.plan), host.beside)["packages"] == []
+
+
+def test_without_components_everything_of_ours_goes(host):
+    begin(host)
+    install(host, **PLANNED, dkms="2.8")
+    host.needs = {"nvidia-dkms-580": {"dkms"}}
+    finish(host)
+    nothing = dict(host.plan, components={}, headers=[], repositories=[], files=[])
+
+    left = book.leftovers(nothing, host.beside)
+
+    assert left["packages"] == ["dkms", "libnccl2", "nvidia-dkms-580"]
+    assert set(left["paths"]) == set(record_code.planned_paths(host.plan))
+
+
+def test_a_host_of_an_older_version_counts_its_planned_packages_as_ours(host):
+    """Before packages were recorded one by one, the recorded plan was all there was."""
+    (host.folder / "stack.json").write_text(json.dumps(host.plan))
+    install(host, **PLANNED)
+
+    assert book.leftovers(without_nccl(host.plan), host.beside)["packages"] == ["libnccl2"]
+
+
+def test_a_file_that_was_there_before_comes_back(host):
+    path = host.folder / "nouveau.conf"
+    path.write_text("# the site's own\n")
+    path.chmod(0o640)
+    begin(host)
+    path.write_text("blacklist nouveau\n")
+    begin(host)
+
+    assert book.restore(Module(), [str(path)]) is True
+
+    assert path.read_text() == "# the site's own\n"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_file_that_was_not_there_goes(host):
+    path = host.folder / "nouveau.conf"
+    path.unlink()
+    begin(host)
+    path.write_text("blacklist nouveau\n")
+
+    assert book.restore(Module(), [str(path)]) is True
+    assert not path.exists()
+    assert book.restore(Module(), [str(path)]) is False
+
+
+def newer(plan):
+    changed = copy.deepcopy(plan)
+    changed["components"]["nccl"]["packages"][0]["version"] = "2.30.7-1+cuda13.3"
+    return changed
+
+
+def test_the_way_back_is_the_last_set_that_was_another_one(host):
+    finish(host)
+    reworded = dict(host.plan, reasons=["said in other words"])
+    finish(host, newer(host.plan))
+    finish(host, dict(newer(host.plan), reasons=reworded["reasons"]))
+
+    assert record_code.way_back(plan_code.recorded_plan()) == host.plan
+
+
+def test_the_way_back_from_a_run_that_was_cut_off_is_the_last_finished_one(host):
+    finish(host)
+    finish(host, newer(host.plan))
+    begin(host)
+
+    assert record_code.way_back(plan_code.recorded_plan()) == newer(host.plan)
+
+
+def test_a_host_without_record_has_no_way_back(host):
+    assert record_code.way_back(plan_code.recorded_plan()) is None
+
+
+def test_locks_of_packages_that_are_not_planned_any_more_are_ours_to_lift(host):
+    finish(host)
+    locks = ["libnccl2-2.29.3-1.*", "nvidia-dkms-580-580.178.04-1.*", "kernel-5-1.*"]
+
+    assert record_code.left_locks(without_nccl(host.plan), locks, book.lock_name) == ["libnccl2-2.29.3-1.*"]
+
+
+def test_dpkg_relations_are_read_with_alternatives_and_versions(monkeypatch):
+    text = "a\tb (= 1), c:any | d\tvirtual (= 2), other\nb\t, libc6\t\n"
+    monkeypatch.setattr(record_code, "command", lambda argv: text)
+
+    needs, provides = record_code.dpkg_relations()
+
+    assert needs == {"a": {"b", "c", "d"}, "b": {"libc6"}}
+    assert provides["virtual"] == provides["other"] == provides["a"] == {"a"}
+
+
+def test_rpm_relations_are_read_by_package(monkeypatch):
+    text = "Na\nRb\nR/usr/bin/sh\nPa\nPvirtual\nNb\nPb\n"
+    monkeypatch.setattr(record_code, "command", lambda argv: text)
+
+    needs, provides = record_code.rpm_relations()
+
+    assert needs == {"a": {"b", "/usr/bin/sh"}, "b": set()}
+    assert provides == {"a": {"a"}, "virtual": {"a"}, "b": {"b"}}
+
+
+@given(st.dictionaries(NAMES, st.sets(NAMES)), st.sets(NAMES))
+def test_what_is_reachable_is_closed_and_holds_the_roots(needs, roots):
+    provides = {f"p{number}": {f"p{number}"} for number in range(8)}
+
+    seen = record_code.reachable(roots, needs, provides)
+
+    assert roots <= seen
+    assert all(needs.get(name, set()) <= seen for name in seen)
+    assert all(name in roots or any(name in needs.get(other, ()) for other in seen) for name in seen)

@@ -1,0 +1,114 @@
+"""The summary of a run: what became of each host, told from what Ansible tells a callback."""
+
+import importlib.util
+import json
+from types import SimpleNamespace as Thing
+
+import pytest
+
+from tests.playbooks.modules import PLUGINS
+
+_SPEC = importlib.util.spec_from_file_location("host_summary_callback", PLUGINS / "callback/host_summary.py")
+assert _SPEC is not None
+assert _SPEC.loader is not None
+summary = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(summary)
+
+
+class Ended:
+    """One task's end on one host, as Ansible hands it on."""
+
+    def __init__(self, host, result, task="a task", action="ansible.builtin.copy"):
+        self._host = Thing(get_name=lambda: host)
+        self._result = result
+        self._task = Thing(get_name=lambda: task, resolved_action=action, _uuid=f"{host}{task}")
+
+
+@pytest.fixture
+def callback(tmp_path):
+    made = summary.CallbackModule()
+    made.v2_playbook_on_start(Thing(_file_name="/x/playbooks/provision.yml"))
+    manager = Thing(extra_vars={"reports_dir": str(tmp_path)})
+    made.v2_playbook_on_play_start(Thing(get_variable_manager=lambda: manager, check_mode=False))
+    return made
+
+
+def planned(callback, host, differences):
+    facts = {
+        "host_plan": {"group": "rocky-9", "stack": {"cuda": "13.0.2", "reasons": []}},
+        "host_state": {"differences": differences},
+    }
+    callback.v2_runner_on_ok(Ended(host, {"ansible_facts": facts}))
+
+
+def document(callback, tmp_path):
+    callback.write()
+    return json.loads((tmp_path / "provision.json").read_text())
+
+
+def test_every_kind_of_end_is_told_apart(callback, tmp_path):
+    planned(callback, "same", {})
+    planned(callback, "moved", {"driver": ["a", "b"], "nccl": ["c"]})
+    callback.v2_runner_on_ok(Ended("moved", {"changed": True}, task="Install"))
+    callback.v2_runner_on_ok(Ended("moved", {"changed": True}, task="Reboot", action="ansible.builtin.reboot"))
+    callback.v2_runner_on_ok(Ended("moved", {"ansible_facts": {"host_done": True}}))
+    planned(callback, "halfway", {"driver": ["a"]})
+    callback.v2_runner_on_unreachable(Ended("dead", {"msg": "no route"}))
+    callback.v2_runner_on_failed(Ended("unsafe", {"msg": "raw words"}))
+    outcome = {"state": "refused", "reason": "unsafe: Secure Boot is on"}
+    callback.v2_runner_on_ok(Ended("unsafe", {"ansible_facts": {"host_outcome": outcome}}))
+
+    found = document(callback, tmp_path)
+
+    assert found["schema"] == "gpucheck.provision/1"
+    assert {name: host["state"] for name, host in found["hosts"].items()} == {
+        "same": "unchanged",
+        "moved": "changed",
+        "halfway": "in progress",
+        "dead": "unreachable",
+        "unsafe": "refused",
+    }
+    moved = found["hosts"]["moved"]
+    assert (moved["reboots"], moved["changes"]) == (1, ["driver: a", "driver: b", "nccl: c"])
+    assert moved["plan"] == {"cuda": "13.0.2"}
+    assert found["hosts"]["unsafe"]["failure"] == "unsafe: Secure Boot is on"
+    assert found["counts"]["changed"] == 1
+
+
+def test_the_table_ends_with_those_that_need_somebody(callback):
+    callback.v2_runner_on_unreachable(Ended("aaa", {"msg": "no route"}))
+    planned(callback, "zzz", {})
+
+    lines = callback.table().splitlines()
+
+    assert [line.split()[0] for line in lines] == ["host", "zzz", "aaa", "unreachable:", "2"]
+    assert "1 unchanged, 1 unreachable" in lines[-1]
+
+
+def test_check_mode_writes_nothing_and_says_what_would_change(callback, tmp_path):
+    callback.check_mode = True
+    planned(callback, "node", {"driver": ["a"]})
+
+    callback.write()
+
+    assert "would change" in callback.table()
+    assert not (tmp_path / "provision.json").exists()
+
+
+def test_other_playbooks_are_left_alone(callback, tmp_path):
+    callback.kind = "verify"
+    planned(callback, "node", {})
+
+    callback.write()
+
+    assert not (tmp_path / "provision.json").exists()
+
+
+def test_what_a_run_did_beside_the_reports_is_no_report(callback, tmp_path):
+    """fleet report on the whole folder neither chokes on it nor takes it for a host."""
+    from gpucheck.fleet import read_reports
+
+    planned(callback, "node", {})
+    callback.write()
+
+    assert list(read_reports([tmp_path / "provision.json"])) == []

@@ -1,0 +1,75 @@
+"""A mistyped variable is an error that names the one that was meant; the variables of other people's roles are none."""
+
+import importlib.util
+
+import pytest
+import yaml
+
+from tests.playbooks.modules import PLAYBOOKS, PLUGINS
+from tests.playbooks.test_runs import playbook
+
+_SPEC = importlib.util.spec_from_file_location("known_variables_action", PLUGINS / "action/known_variables.py")
+assert _SPEC is not None
+assert _SPEC.loader is not None
+action = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(action)
+
+SITE = set(yaml.safe_load((PLAYBOOKS / "vars/site_variables.yml").read_text()))
+
+
+def mistakes(*names):
+    settable, needed = action.options(PLAYBOOKS / "roles")
+    return action.mistakes(names, settable, needed, SITE)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("preflight_alow_busy_gpus", "preflight_allow_busy_gpus"),
+        ("drain_wiht", "drain_with"),
+        ("verify_timout_s", "verify_timeout_s"),
+        ("stack_whish", "stack_wish"),
+        ("rebot_timeout_s", "reboot_timeout_s"),
+        ("max_failing_precent", "max_failing_percent"),
+    ],
+)
+def test_a_mistyped_name_is_told_which_was_meant(name, meant):
+    assert f"Did you mean {meant}?" in mistakes(name)[name]
+
+
+def test_an_unknown_name_under_our_prefix_is_an_error_with_a_way_out():
+    assert "other_variables" in mistakes("gpucheck_colour")["gpucheck_colour"]
+
+
+def test_every_documented_variable_and_other_peoples_are_fine():
+    settable, _ = action.options(PLAYBOOKS / "roles")
+
+    assert mistakes(*settable, *SITE, "ansible_user", "http_port", "cuda_version", "nginx_driver") == {}
+
+
+def test_the_example_inventory_names_only_variables_that_exist():
+    """Also those that are commented out: people uncomment them."""
+    import re
+
+    text = (PLAYBOOKS / "inventory/example/hosts.yml").read_text()
+    names = re.findall(r"^\s+(?:# )?([a-z]+_[a-z_]+):", text, re.MULTILINE)
+
+    assert len(names) > 8
+    assert mistakes(*names) == {}
+    settable, _ = action.options(PLAYBOOKS / "roles")
+    assert {name for name in names if not name.startswith("ansible_")} <= settable | SITE
+
+
+def test_a_run_stops_at_a_mistyped_variable_before_it_reads_a_host(tmp_path):
+    (tmp_path / "hosts.yml").write_text(
+        "gpu:\n  hosts:\n    node01: {drain_wiht: slurm}\n"
+        "    node02: {cuda_flags: x, gpucheck_x: 1, other_variables: [gpucheck_x]}\n"
+    )
+
+    done = playbook(tmp_path / "hosts.yml", "playbooks/provision.yml")
+
+    assert done.returncode == 2
+    words = " ".join(done.stdout.split())
+    assert "drain_wiht: no such variable. Did you mean drain_with? (set for node01)" in words
+    assert "gpucheck_x" not in words
+    assert "Read the hosts" not in done.stdout
