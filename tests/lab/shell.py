@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-GPUCHECK = "/opt/gpucheck/venv/bin/gpucheck"
+GPUCHECK = "/opt/gpucheck/bin/gpucheck"
 
 
 class Shell:
