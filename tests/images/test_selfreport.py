@@ -101,15 +101,15 @@ def test_the_child_prints_one_json_object():
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "seconds", "words"),
     [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "signal 11"),
-        ("raise SystemExit('no')", "exit status 1 no"),
-        ("import time; time.sleep(60)", "no answer in 1 s"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 60, "signal 11"),
+        ("raise SystemExit('no')", 60, "exit status 1 no"),
+        ("import time; time.sleep(60)", 1, "no answer in 1 s"),
     ],
 )
-def test_a_child_that_dies_or_hangs_is_told_in_words(code, words):
-    assert probe._child([sys.executable, "-c", code], 1.0) == words
+def test_a_child_that_dies_or_hangs_is_told_in_words(code, seconds, words):
+    assert probe._child([sys.executable, "-c", code], seconds) == words
 
 
 def test_an_unreadable_answer_is_told(monkeypatch):

@@ -46,6 +46,7 @@ KNOWN = {
     "rtx3090-x2-nvlink": {"NV4": 1},
     "rtx4090-x2": {"PHB": 1},
     "a100-pcie-x2-nvlink": {"NV12": 1},
+    "a100-pcie-x8": {"PIX": 4, "NODE": 8, "SYS": 16},
 }
 
 
