@@ -51,7 +51,7 @@ def supervise(
     there is no room for the private folder or no process can be started.
     """
     with (
-        _ended_by_signals(),
+        ended_by_signals(),
         tempfile.TemporaryDirectory(prefix="gpucheck-smoke-", ignore_cleanup_errors=True) as folder,
     ):
         place = Workplace(Path(folder))
@@ -130,7 +130,7 @@ def _stop(ranks: list[RankProcess]) -> tuple[int, ...]:
 
 
 @contextmanager
-def _ended_by_signals() -> Iterator[None]:
+def ended_by_signals() -> Iterator[None]:
     """Turn SIGTERM and SIGHUP into SystemExit, so that ranks and files go when this process is told to."""
 
     def leave(number: int, _frame: FrameType | None) -> None:
