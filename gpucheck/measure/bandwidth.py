@@ -213,7 +213,7 @@ def _gpu_place(host: Host, engine: EngineName, options: Options) -> _Place:
         to_host=ports_to_host(chosen.gpus, pci),
     )
     facts = Facts(
-        virtual=host.system().virtual if simulation is None else None,
+        virtual=host.system().virtual,
         refused=refused(chosen.gpus, reading),
         iommu_translates=iommu_translates(chosen.gpus, pci),
         redirecting=redirecting(pci),
