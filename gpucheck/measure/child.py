@@ -41,7 +41,7 @@ def open_engine(engine: CopyEngine, setup: Setup) -> Opened | Failure:
         return engine.open(setup)
     except ModuleNotFoundError as error:
         return Failure(kind="missing-package", purpose="open", detail=str(error.name))
-    except (LookupError, ValueError, RuntimeError, OSError, CopyRefused) as error:
+    except (LookupError, ValueError, RuntimeError, OSError, MemoryError, CopyRefused) as error:
         return Failure(kind="not-started", purpose="open", detail=_words(error))
 
 

@@ -24,7 +24,8 @@ PLAY = """
         preflight_state:
           differences: {driver: [x]}
           components: {driver: {packages: [x]}, cuda: {packages: []}}
-          host: {busy: [], secure_boot: false, rivals: [], foreign: [akmod-nvidia 1], free_bytes: {}, headers_missing: []}
+          host:
+            {busy: [], secure_boot: false, rivals: [], foreign: [akmod-nvidia 1], free_bytes: {}, headers_missing: []}
 """
 
 

@@ -174,20 +174,46 @@ def test_simulated_machines_are_read_like_real_ones(tmp_path, tools, monkeypatch
     )
 
 
-def test_rpm_versions_carry_the_epoch_where_there_is_one(tools):
+def rpm_list(tools, *rows):
     """rpm prints "(none)" for a missing epoch, so the layout that is asked for has to leave it away itself."""
-    listing = (
-        "nvidia-driver-cuda\\t3:580.178.04-1.el9\\nlibnccl\\t2.30.7-1+cuda13.0\\ngpg-pubkey\\td42d0685-62589a51\\n"
-    )
     path = tools / "rpm"
     wanted = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"
+    listing = "".join(f"{row}\\n" for row in rows)
     path.write_text(f"#!/bin/sh\ncase \"$*\" in *'{wanted}'*) printf '%b' '{listing}';; *) exit 1;; esac\n")
     path.chmod(0o755)
 
-    packages, keys = host.rpm_packages()
+
+def test_rpm_versions_carry_the_epoch_where_there_is_one(tools):
+    rpm_list(
+        tools,
+        "nvidia-driver-cuda\\t3:580.178.04-1.el9\\t5\\tx86_64",
+        "libnccl\\t2.30.7-1+cuda13.0\\t5\\tx86_64",
+        "gpg-pubkey\\td42d0685-62589a51\\t5\\t(none)",
+    )
+
+    packages, keys, doubled = host.rpm_packages()
 
     assert packages == {"nvidia-driver-cuda": "3:580.178.04-1.el9", "libnccl": "2.30.7-1+cuda13.0"}
     assert keys == ["d42d0685"]
+    assert doubled == {}
+
+
+def test_a_package_that_is_there_twice_is_noticed_kernels_and_other_architectures_excepted(tools):
+    """What a power cut in the middle of an rpm transaction leaves behind; seen in the lab."""
+    rpm_list(
+        tools,
+        "libnvidia-ml\\t3:580.95.05-1.el9\\t9\\tx86_64",
+        "libnvidia-ml\\t3:580.178.04-1.el9\\t5\\tx86_64",
+        "kernel-core\\t5.14.0-1\\t5\\tx86_64",
+        "kernel-core\\t5.14.0-2\\t6\\tx86_64",
+        "glibc\\t2.34-1\\t5\\tx86_64",
+        "glibc\\t2.34-1\\t5\\ti686",
+    )
+
+    packages, _, doubled = host.rpm_packages()
+
+    assert doubled == {"libnvidia-ml": ["3:580.178.04-1.el9", "3:580.95.05-1.el9"]}
+    assert packages["libnvidia-ml"] == "3:580.95.05-1.el9"
 
 
 def test_version_locks_are_entries_without_comments_and_exclusions(tmp_path):

@@ -188,3 +188,18 @@ def test_a_document_that_is_no_plan_is_refused(machine):
 
     with pytest.raises(ValueError, match=r"gpucheck.plan/9"):
         machine.compare()
+
+
+@pytest.mark.parametrize(
+    ("name", "versions", "erased"),
+    [
+        ("nvidia-dkms-580", ["580.178.04-1ubuntu1", "580.95.05-1"], ["nvidia-dkms-580-580.95.05-1"]),
+        ("libnvidia-cfg", ["3:580.178.04-1.el9", "3:580.95.05-1.el9"], ["libnvidia-cfg-3:580.95.05-1.el9"]),
+        ("glibc", ["2.34-1", "2.34-2"], ["glibc-2.34-1"]),
+    ],
+)
+def test_of_a_package_that_is_there_twice_the_planned_version_stays(machine, name, versions, erased):
+    """Planned by name, by the driver it belongs to, or else the one that was installed last."""
+    machine.beside["doubled"] = {name: versions}
+
+    assert machine.compare()["host"]["superfluous"] == erased

@@ -32,7 +32,8 @@ def judge(case: Case) -> Iterator[Diagnosis]:
             seen=f"{span(2 * rate.gb_s for rate in low)} GB/s both ways",
             wanted=f"{span(2 * rate.goal.warn * both_ways_part() for rate in low if rate.goal)} GB/s or more",
             why=why,
-            fix="measure again with nothing else running: gpucheck bandwidth; lspci -vv on the bridges while copying",
+            fix="measure again with nothing else running: gpucheck bandwidth; "
+            + ("nvidia-smi nvlink -e" if m.is_nvlink(pairs[0]) else "lspci -vv on the bridges while copying"),
             evidence=[f"pairs: {listed(pairs)}"],
         ),
         frozenset(pairs),

@@ -90,6 +90,7 @@ def host_details(plan, digest, facts, beside):
         "rivals": gpu_repository.rivals(plan),
         "free_bytes": facts["free_bytes"],
         "unfinished": beside["unfinished"],
+        "superfluous": gpu_plan.superfluous(plan, beside["doubled"]),
         "module_stream": gpu_plan.enabled_stream(stream["module"]) if stream else None,
         "module_stream_planned": not stream_differences(plan),
         "plan_current": recorded == plan,

@@ -77,16 +77,27 @@ def dpkg_packages():
 
 
 def rpm_packages():
-    """(packages, keys): name -> [epoch:]version-release; the last eight hex digits of every imported key."""
-    layout = "%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\n"
-    packages, keys = {}, set()
+    """(packages, keys, doubled): name -> [epoch:]version-release; the last eight hex digits of every imported key;
+    name -> versions of packages that are there twice, oldest installation first.
+
+    A transaction that was cut off leaves the old version in the database beside the new one. Kernels are meant to be
+    there in several versions.
+    """
+    layout = "%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{INSTALLTIME}\t%{ARCH}\n"
+    seen, keys = {}, set()
     for line in command(["rpm", "-qa", "--qf", layout]).splitlines():
-        name, version = line.split("\t")
+        name, version, time, arch = line.split("\t")
         if name == "gpg-pubkey":
             keys.add(version.split("-")[0])
         else:
-            packages[name] = version
-    return packages, sorted(keys)
+            seen.setdefault((name, arch), []).append((int(time), version))
+    packages, doubled = {}, {}
+    for (name, _), found in sorted(seen.items()):
+        versions = [version for _, version in sorted(found)]
+        packages[name] = versions[-1]
+        if len(versions) > 1 and not name.startswith("kernel"):
+            doubled[name] = versions
+    return packages, sorted(keys), doubled
 
 
 def lock_name(entry):
@@ -200,11 +211,12 @@ def read_facts(host, simulator=SIMULATOR):
     root = os.path.join(simulator, "root") if simulated is not None else "/"
     system = os_release()
     family = package_family(system["like"])
-    keys, unfinished, locks = [], [], []
+    keys, unfinished, locks, doubled = [], [], [], {}
     if family == "dpkg":
         everything, holds, unfinished = dpkg_packages()
     else:
-        everything, keys = rpm_packages()
+        everything, keys, doubled = rpm_packages()
+        unfinished = sorted(doubled)
         locks = version_locks()
         holds = sorted({lock_name(entry) for entry in locks})
     kernel = text(os.path.join(root, "proc/sys/kernel/osrelease")) or os.uname().release
@@ -238,4 +250,5 @@ def read_facts(host, simulator=SIMULATOR):
         "reboot_count": None,
     }
     beside = {"packages": everything, "keys": keys, "unfinished": unfinished, "locks": locks, "family": family}
+    beside["doubled"] = doubled
     return facts, beside

@@ -75,6 +75,28 @@ def hold_differences(plan, name, packages, held, locks):
     return words, missing, stale
 
 
+def superfluous(plan, doubled):
+    """``name-version`` of every version to be erased of packages that are installed twice.
+
+    The planned version stays, for what came along with the driver the one of the planned driver, else the newest.
+    """
+    planned = {row["name"]: row["version"] for part in PACKAGE_COMPONENTS for row in component(plan, part)[0]}
+    expected = plan["expected"]["driver_version"]
+    found = []
+    for name, versions in sorted(doubled.items()):
+        fitting = [version for version in versions if planned.get(name) in (version, normal_epoch(version))]
+        if not fitting and DRIVER_FAMILY.search(name):
+            fitting = [version for version in versions if upstream(version) == expected]
+        keep = (fitting or versions)[-1]
+        found += ["{}-{}".format(name, version) for version in versions if version != keep]
+    return found
+
+
+def normal_epoch(version):
+    """The version without an epoch of 0."""
+    return version[2:] if version.startswith("0:") else version
+
+
 def strays(plan, packages):
     """Driver packages, planned or pulled in, that are of another driver version than the plan's."""
     planned = {row["name"] for part in PACKAGE_COMPONENTS for row in component(plan, part)[0]}
