@@ -38,6 +38,8 @@ HEALTHY = Health(
     power_default_w=700.0,
     power_min_w=200.0,
     power_max_w=700.0,
+    application_clock_mhz=1980,
+    default_application_clock_mhz=1980,
     processes=(),
 )
 LOADED = DriverState(

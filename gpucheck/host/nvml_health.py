@@ -88,6 +88,8 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
         power_max_w=_watts(most),
         sm_clock_mhz=ask("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
         max_sm_clock_mhz=ask("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM),
+        application_clock_mhz=ask("nvmlDeviceGetApplicationsClock", pynvml.NVML_CLOCK_GRAPHICS),
+        default_application_clock_mhz=ask("nvmlDeviceGetDefaultApplicationsClock", pynvml.NVML_CLOCK_GRAPHICS),
     )
 
 

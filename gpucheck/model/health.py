@@ -90,6 +90,8 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     power_max_w: float | None = None
     sm_clock_mhz: int | None = None
     max_sm_clock_mhz: int | None = None
+    application_clock_mhz: int | None = None
+    default_application_clock_mhz: int | None = None
     memory_used_bytes: int | None = None
     gpu_utilization_percent: int | None = None
     addressing_mode: str | None = None

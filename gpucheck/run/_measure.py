@@ -6,7 +6,15 @@ from gpucheck.model import Finding, Host, Verdict
 from gpucheck.run._step import Outcome, Step
 
 NAME = "p2p"
-FINDINGS = ("p2p-copies", "p2p-integrity", "p2p-bandwidth", "p2p-latency", "p2p-against-staged", "links-under-load")
+FINDINGS = (
+    "p2p-copies",
+    "p2p-integrity",
+    "p2p-bandwidth",
+    "p2p-latency",
+    "p2p-against-staged",
+    "p2p-both-ways",
+    "links-under-load",
+)
 # Around the deadlines of its children: four lost ones and the start of a fifth take less.
 DEADLINE_S = 600.0
 # The plan's device time: 1.4 s for 2 GPUs, 8 s for 8 on NVSwitch, 10 s for 8 on PCIe. Contexts come on top.

@@ -82,6 +82,11 @@ class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     source: str
     unsourced: tuple[str, ...] = ()
 
+    @property
+    def application_clocks(self) -> bool:
+        """Those without a display have them (PCI class 3D controller); GeForce boards do not."""
+        return self.class_id == "030200"
+
 
 @cache
 def gpu_model(name: str) -> GpuModel:

@@ -5,6 +5,7 @@ import pytest
 
 from gpucheck.checks import (
     bar1,
+    clock_limit,
     compute_mode,
     memory_errors,
     mig,
@@ -22,6 +23,7 @@ from tests.machines import h100, p100, reading
 
 CHECKS = (
     bar1,
+    clock_limit,
     compute_mode,
     memory_errors,
     mig,
@@ -77,6 +79,7 @@ def test_healthy_gpus_get_no_complaint(check, gpu):
         (throttle, {"clocks_event_reasons": ("sw-thermal",)}, WARN, "throttled"),
         (throttle, {"temperature_c": 86}, WARN, "throttled"),
         (power_limit, {"power_limit_w": 350.0}, WARN, "power-limit-lowered"),
+        (clock_limit, {"application_clock_mhz": 1200}, WARN, "clock-limited"),
         (persistence, {"persistence": False}, WARN, "persistence-off"),
         (compute_mode, {"compute_mode": "exclusive-process"}, WARN, "compute-mode-exclusive"),
         (compute_mode, {"compute_mode": "prohibited"}, FAIL, "compute-mode-exclusive"),

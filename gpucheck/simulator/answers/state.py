@@ -44,6 +44,9 @@ def _utilization(gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
     sm, memory = gpu.model.clocks_mhz
     for domain, mhz in enumerate((sm, sm, memory, sm)):  # graphics, SM, memory, video
         yield from ((f"clock.{domain}", mhz), (f"max_clock.{domain}", mhz))
+        # The default of some real products is below their maximum; here it is the maximum.
+        if gpu.model.application_clocks:
+            yield from ((f"{which}application_clock.{domain}", mhz) for which in ("", "default_"))
     if gpu.mig:
         return  # NVML does not tell it of a GPU that is divided
     yield from ((f"utilization.{what}", 0) for what in ("gpu", "memory", "encoder", "decoder"))

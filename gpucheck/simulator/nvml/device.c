@@ -105,6 +105,8 @@ PAIR(nvmlDeviceGetEncoderUtilization, "utilization.encoder", "utilization.sampli
 PAIR(nvmlDeviceGetDecoderUtilization, "utilization.decoder", "utilization.sampling_us")
 CHOICE(nvmlDeviceGetClockInfo, "clock", 4)
 CHOICE(nvmlDeviceGetMaxClockInfo, "max_clock", 4)
+CHOICE(nvmlDeviceGetApplicationsClock, "application_clock", 4)
+CHOICE(nvmlDeviceGetDefaultApplicationsClock, "default_application_clock", 4)
 CHOICE(nvmlDeviceGetTemperature, "temperature", 1)
 CHOICE(nvmlDeviceGetTemperatureThreshold, "threshold", 8)
 VERSIONED(nvmlDeviceGetMarginTemperature, "temperature.margin", 0x01000008)

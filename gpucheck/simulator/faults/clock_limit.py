@@ -1,0 +1,26 @@
+"""Somebody set the application clock below its default, and nobody set it back."""
+
+from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.machine import Machine
+
+APPLICATIONS_CLOCKS_SETTING = 0x2  # nvmlClocksEventReason
+
+
+def _apply(machine: Machine, mhz: int, gpu: str) -> None:
+    for limited in machine.chosen(gpu):
+        most = limited.model.clocks_mhz[0]
+        if not limited.model.application_clocks:
+            raise ValueError(f"{limited.model.name} has no application clocks")
+        if not 0 < mhz < most:
+            raise ValueError(f"mhz={mhz}: {limited.model.name} takes less than {most}, its default")
+        limited.answer({"application_clock.0": mhz, "application_clock.1": mhz})
+        busy = {"clocks_event_reasons": APPLICATIONS_CLOCKS_SETTING, "clock.0": mhz, "clock.1": mhz}
+        limited.answer(busy, "load")
+
+
+FAULT = Fault(
+    name="clock-limit",
+    summary="the application clock is below the default",
+    apply=_apply,
+    parameters={"mhz": int, "gpu": "all"},
+)
