@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.playbooks.planned import DRIVER, VERSION, plan_code
+from tests.playbooks.planned import DRIVER, VERSION, compare_code, plan_code
 
 
 def test_a_host_that_is_as_planned_has_no_differences(machine):
@@ -203,3 +203,16 @@ def test_of_a_package_that_is_there_twice_the_planned_version_stays(machine, nam
     machine.beside["doubled"] = {name: versions}
 
     assert machine.compare()["host"]["superfluous"] == erased
+
+
+def test_a_file_that_would_change_is_shown_as_it_is_and_as_it_is_planned(machine):
+    (machine.folder / "nouveau.conf").write_text("options nouveau modeset=1\n")
+
+    (shown,) = compare_code.changes(machine.plan, machine.compare())
+
+    assert (shown["before"], shown["after"]) == ("options nouveau modeset=1\n", "blacklist nouveau\n")
+    assert shown["after_header"] == str(machine.folder / "nouveau.conf")
+
+
+def test_a_host_as_planned_has_nothing_to_show(machine):
+    assert compare_code.changes(machine.plan, machine.compare()) == []

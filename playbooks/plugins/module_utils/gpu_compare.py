@@ -44,18 +44,14 @@ def compare(host, plan, digest, known=None):
 
 
 def changes(plan, answer):
-    """What would change, for --diff: the packages, holds and files as they are and as they are planned."""
-    after = []
-    for role, words in sorted(answer["differences"].items()):
-        after += ["{}: {}".format(role, word) for word in words]
-    found = [{"before_header": "now", "after_header": "differs from the plan", "before": "", "after": "\n".join(after)}]
+    """The plan's files as they are and as they are planned, for --diff; what else differs is said in sentences."""
+    found = []
     for row in plan["files"]:
         if row["path"] in answer["host"]["wrong_files"]:
             now = text(row["path"])
-            before = "" if now is None else now + "\n"
             header = {"before_header": row["path"], "after_header": row["path"]}
-            found.append(dict(header, before=before, after=row["content"]))
-    return found if after else []
+            found.append(dict(header, before="" if now is None else now + "\n", after=row["content"]))
+    return found
 
 
 def stream_differences(plan):

@@ -1,0 +1,73 @@
+"""The rollout over batches of one: failing hosts are passed over until they are too many, then no host is begun."""
+
+import re
+
+import pytest
+
+from tests.playbooks.modules import PLAYBOOKS
+from tests.playbooks.test_runs import playbook
+
+pytestmark = pytest.mark.slow
+
+PLAY = """
+- hosts: gpu
+  connection: local
+  gather_facts: false
+  serial: 1
+  vars_files: [{playbooks}/vars/outcome.yml]
+  vars:
+    ansible_python_interpreter: "{{{{ ansible_playbook_python }}}}"
+    rollout_tasks: {folder}/change.yml
+    host_state: {{differences: {{nccl: [x]}}}}
+  tasks:
+    - import_tasks: {playbooks}/tasks/rollout.yml
+- hosts: gpu
+  gather_facts: false
+  tasks:
+    - show_text:
+        text: >-
+          END {{{{ inventory_hostname }}}} {{{{ host_outcome.state | default('changed') }}}}:
+          {{{{ host_outcome.reason | default('') }}}}
+"""
+CHANGE = """
+- name: Change it
+  ansible.builtin.command:
+    argv: [touch, "{folder}/{{{{ inventory_hostname }}}}"]
+- name: Break down
+  ansible.builtin.fail: {{msg: no more space}}
+  when: inventory_hostname in broken.split()
+"""
+
+
+def roll_out(tmp_path, broken, **variables):
+    """What became of each of five hosts, and which of them were touched."""
+    (tmp_path / "play.yml").write_text(PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path))
+    (tmp_path / "change.yml").write_text(CHANGE.format(folder=tmp_path))
+    (tmp_path / "hosts.yml").write_text(f"gpu: {{hosts: {{{', '.join(f'n{i}: ' for i in range(1, 6))}}}}}\n")
+    words = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
+    done = playbook(tmp_path / "hosts.yml", "-e", f"broken='{broken}'", *words, str(tmp_path / "play.yml"))
+    ends = dict(re.findall(r"^END (\w+) (\w+):", done.stdout, re.MULTILINE))
+    return ends, {path.name for path in tmp_path.glob("n?")}, " ".join(done.stdout.split())
+
+
+def test_one_failing_host_stops_nobody(tmp_path):
+    ends, touched, words = roll_out(tmp_path, "n1")
+
+    assert ends == {"n1": "failed", "n2": "changed", "n3": "changed", "n4": "changed", "n5": "changed"}
+    assert touched == {"n1", "n2", "n3", "n4", "n5"}
+    assert "n1: Break down: no more space" in words
+
+
+def test_too_many_failing_hosts_stop_the_rest_before_it_begins(tmp_path):
+    """Two of five are more than the fifth that may fail."""
+    ends, touched, words = roll_out(tmp_path, "n1 n2")
+
+    assert ends == {"n1": "failed", "n2": "failed", "n3": "stopped", "n4": "stopped", "n5": "stopped"}
+    assert touched == {"n1", "n2"}
+    assert "n3: not begun, nothing was changed: 2 of 5 hosts failed before it (n1, n2), more than" in words
+
+
+def test_the_share_is_the_sites(tmp_path):
+    ends, _, _ = roll_out(tmp_path, "n1 n2", max_failing_percent=40)
+
+    assert ends["n5"] == "changed"
