@@ -168,7 +168,7 @@ def test_a_host_that_is_down_is_a_row_and_the_next_batch_is_verified(first, repo
         docker("start", container("lab-apt"))
 
     assert run.status != 0
-    assert run.recap("lab-apt")["unreachable"] == 1
+    assert run.recap("lab-apt")["failed"] == 1
     assert re.search(r"PASS +lab-dnf", run.plain)
     assert re.search(r"UNKNOWN +lab-apt", run.plain)
     assert "lab-apt: unreachable" in run.plain

@@ -249,7 +249,10 @@ def test_headers_are_found_where_each_family_puts_them(tmp_path):
         "usr/src/kernels/5.14.0-3.el9",
     ):
         (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "Makefile").touch()
     (tmp_path / "lib/modules/5.15.0-9-generic").mkdir()
+    # What a removed package leaves behind.
+    (tmp_path / "usr/src/kernels/5.14.0-2.el9").mkdir()
 
     assert host.kernels_with_headers(str(tmp_path)) == ["5.14.0-3.el9", "5.15.0-1-generic", "6.8.0-2"]
 

@@ -112,6 +112,18 @@ def test_what_somebody_elses_package_needs_stays(host):
     assert book.leftovers(without_nccl(host.plan), host.beside)["packages"] == []
 
 
+def test_headers_stay_as_long_as_the_host_is_provisioned(host):
+    """On the EL family the plan names them with their release; a removal took them along in the lab."""
+    host.plan["headers"] = ["kernel-devel-matched-5.14.0-503.el9.x86_64"]
+    begin(host)
+    install(host, **PLANNED, **{"kernel-devel-matched": "5.14.0", "kernel-devel": "5.14.0", "kernel-headers": "5.14.0"})
+    finish(host)
+
+    assert book.leftovers(host.plan, host.beside)["packages"] == []
+    nothing = dict(host.plan, components={}, headers=[], repositories=[], files=[])
+    assert "kernel-devel" in book.leftovers(nothing, host.beside)["packages"]
+
+
 def test_without_components_everything_of_ours_goes(host):
     begin(host)
     install(host, **PLANNED, dkms="2.8")

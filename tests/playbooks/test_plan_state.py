@@ -216,3 +216,15 @@ def test_a_file_that_would_change_is_shown_as_it_is_and_as_it_is_planned(machine
 
 def test_a_host_as_planned_has_nothing_to_show(machine):
     assert compare_code.changes(machine.plan, machine.compare()) == []
+
+
+@pytest.mark.parametrize(
+    "change", [{"installed_version": None}, {"installed_version": "570.1"}, {"installed_flavour": "open"}]
+)
+def test_a_module_of_another_version_or_flavour_has_to_be_built_again(machine, change):
+    """After a power cut the packages may be the planned ones, and the module still the one before; seen in the lab."""
+    assert machine.compare()["host"]["module_planned"] is True
+
+    machine.facts["driver"].update(change)
+
+    assert machine.compare()["host"]["module_planned"] is False

@@ -94,6 +94,8 @@ def host_details(plan, digest, facts, beside):
         "versionlock": gpu_plan.versionlock_available(),
         "wrong_files": gpu_plan.wrong_files(plan),
         "wrong_initramfs_files": gpu_plan.initramfs_files(plan),
+        "module_planned": (facts["driver"]["installed_version"], facts["driver"]["installed_flavour"])
+        == (plan["expected"]["driver_version"], plan["expected"]["kernel_module"]),
         "module_packages": gpu_plan.module_packages(plan),
         "services": gpu_plan.service_differences(plan),
         "initramfs_tool": tool,

@@ -3,6 +3,7 @@
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
 
+import glob
 import json
 import os
 import platform
@@ -169,18 +170,14 @@ def upstream(version):
 
 
 def kernels_with_headers(root="/"):
-    """Kernel releases whose headers are there, so that DKMS can build for them."""
+    """Kernel releases whose headers are there, so that DKMS can build for them. An emptied folder of theirs is none."""
     releases = set()
-    modules = os.path.join(root, "lib/modules")
-    for release in os.listdir(modules) if os.path.isdir(modules) else []:
-        if os.path.exists(os.path.join(modules, release, "build")):
-            releases.add(release)
-    sources = os.path.join(root, "usr/src")
-    for name in os.listdir(sources) if os.path.isdir(sources) else []:
-        if name.startswith("linux-headers-"):
-            releases.add(name[len("linux-headers-") :])
-    trees = os.path.join(sources, "kernels")
-    releases.update(os.listdir(trees) if os.path.isdir(trees) else [])
+    for path in glob.glob(os.path.join(root, "lib/modules/*/build/Makefile")):
+        releases.add(path.split("/")[-3])
+    for path in glob.glob(os.path.join(root, "usr/src/linux-headers-*/Makefile")):
+        releases.add(path.split("/")[-2][len("linux-headers-") :])
+    for path in glob.glob(os.path.join(root, "usr/src/kernels/*/Makefile")):
+        releases.add(path.split("/")[-2])
     return sorted(releases)
 
 

@@ -22,6 +22,8 @@ TRANSACTION = "/var/lib/gpucheck/transaction.json"
 PREVIOUS = "/var/lib/gpucheck/previous-stack.json"
 # Brought by our roles beside the planned packages. None of these goes while the host is provisioned.
 TOOLS = frozenset(["python3-venv", "python3-dnf-plugin-versionlock", "epel-release"])
+# The plan names them with their release on the EL family, and without them no module is built again.
+HEADERS = re.compile(r"^linux-headers-|^kernel(-uek)?-(devel|headers)")
 LARGEST_KEPT_BYTES = 1 << 20
 
 
@@ -124,8 +126,9 @@ def leftovers(plan, packages, family, recorded):
     ours = added(packages, recorded)
     if not ours:
         return []
-    wanted = planned_names(plan) | set(plan["headers"]) | set(plan.get("prerequisites") or [])
-    wanted |= TOOLS if plan["components"] else set()
+    wanted = planned_names(plan) | set(plan.get("prerequisites") or [])
+    if plan["components"]:
+        wanted |= TOOLS | {name for name in packages if HEADERS.search(name)}
     return sorted(ours - reachable((set(packages) - ours) | wanted, *relations(family)))
 
 
