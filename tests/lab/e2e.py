@@ -102,7 +102,7 @@ def until(true: Callable[[], bool], what: str, seconds: float = 120) -> None:
 
 def installed(host: str) -> set[str]:
     """``name version`` of every installed package."""
-    return set(on_host(host, "sh", "-c", LIST[host]).splitlines())
+    return {row.strip() for row in on_host(host, "sh", "-c", LIST[host]).splitlines()}
 
 
 LIST = {
