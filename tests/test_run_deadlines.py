@@ -1,7 +1,7 @@
 """Whatever a step or a read of the host does, the report comes, in time, with a finding that names the call."""
 
-import _thread
 import errno
+import signal
 import sys
 import threading
 import time
@@ -128,11 +128,13 @@ def test_a_step_that_is_given_up_ends_what_it_started():
 
 
 def test_an_interrupt_ends_what_the_step_started_first():
+    """Ctrl-C while the run waits for the step."""
     ended = threading.Event()
 
     def trains(_host):
         try:
-            _thread.interrupt_main()
+            time.sleep(0.2)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
             while True:
                 time.sleep(0.01)
         finally:
