@@ -38,21 +38,25 @@ def in_time(name: str, call: Callable[[], Answer], seconds: float) -> Answer:
     """
     answers: list[Answer] = []
     errors: list[BaseException] = []
+    # Not Thread.join and is_alive: a join that Ctrl-C interrupts takes a running thread for ended (CPython 3.11).
+    ended = threading.Event()
 
     def work() -> None:
         try:
             answers.append(call())
         except BaseException as error:
             errors.append(error)
+        finally:
+            ended.set()
 
     thread = threading.Thread(target=work, daemon=True, name=f"gpucheck {name}")
     try:
         thread.start()
-        thread.join(seconds)
+        ended.wait(seconds)
     except BaseException:
-        _tell_to_leave(thread)
-        if thread.is_alive():
-            thread.join(LEAVE_S)
+        if not ended.is_set():
+            _tell_to_leave(thread)
+            ended.wait(LEAVE_S)
         raise
     if answers:
         return answers[0]
@@ -69,7 +73,7 @@ def _tell_to_leave(thread: threading.Thread) -> None:
     """The exception is raised when the thread next runs Python code; one that waits in the kernel never sees it."""
     import ctypes
 
-    if thread.ident is not None and thread.is_alive():
+    if thread.ident is not None:
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(_LeaveError))
 
 
