@@ -127,6 +127,15 @@ def test_a_step_that_is_given_up_ends_what_it_started():
     assert ended.wait(30)
 
 
+@pytest.fixture
+def interruptible():
+    """As at a terminal: what a shell runs in the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_what_the_step_started_first():
     """Ctrl-C while the run waits for the step."""
     ended = threading.Event()
