@@ -66,7 +66,14 @@ def test_interrupt_is_the_commands_to_handle(monkeypatch, cache):
             raise SystemExit(5)
     """
     command = [sys.executable, "-m", "gpucheck", "simulate", "no-gpu", "--", sys.executable, "-c", code]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        # What a shell runs in the background ignores SIGINT and hands that on.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
