@@ -14,8 +14,8 @@ import msgspec
 from gpucheck.against._counters import NAME, REGRESSION, deltas
 from gpucheck.against._rates import slower
 from gpucheck.against._record import health_of
-from gpucheck.checks._about import About
 from gpucheck.model import Finding, PcieLink, Report, Verdict
+from gpucheck.model.about import About
 from gpucheck.model.record import GpuRecord, HealthRecord
 
 Key = TypeVar("Key")

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from gpucheck.against._counters import NAME, REGRESSION
 from gpucheck.against._record import Copies, copies_of
-from gpucheck.checks._about import About
 from gpucheck.model import Finding, Report
+from gpucheck.model.about import About
 from gpucheck.model.bandwidth import Measured
 
 # One missing NVLink of 18 costs 5.6 %; two runs of a healthy machine differ by less than half of that.

@@ -1,8 +1,8 @@
 """Findings about expectations, each with the line of the file that states it."""
 
 from gpucheck.against._expectations import Expectations
-from gpucheck.checks._about import About, Confidence, Value
 from gpucheck.model import Finding
+from gpucheck.model.about import About, Confidence, Value
 
 NAME = "expectations"
 SITE = "site-expectation"

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
-from gpucheck.checks._about import About
 from gpucheck.model import Finding, Gpu, NvmlFailure, NvmlReading, Verdict
+from gpucheck.model.about import About
 
 # NVML: not supported, and not in this library.
 NOT_HERE = (3, 13)

@@ -10,8 +10,8 @@ from itertools import combinations
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.model import Check, Finding, Host, PciDevice
+from gpucheck.model.about import About
 from gpucheck.topology.classify import shared_bridges
 
 NAME = "acs"

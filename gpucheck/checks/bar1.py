@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.checks._nvml import each_gpu, not_told
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.model.about import About
 from gpucheck.topology import joint
 
 NAME = "bar1"

@@ -6,9 +6,9 @@ prohibited lets none in.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._about import About
 from gpucheck.checks._nvml import each_gpu, not_told
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.model.about import About
 
 NAME = "compute-mode"
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.model import Check, Finding, Host, PackageVersion
+from gpucheck.model.about import About
 
 NAME = "container-runtime"
 TOOLKIT = "nvidia-container-toolkit"

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.model import Check, Finding, Host, NvmlReading
+from gpucheck.model.about import About
 
 NAME = "device-nodes"
 GPU_NODE = re.compile(r"nvidia\d+")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.knowledge.environment import variables
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlReading
+from gpucheck.model.about import About
 
 NAME = "environment"
 FILES = ("/etc/nccl.conf", "~/.nccl.conf")

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.checks._nvml import not_looked
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, PackageVersion, Verdict
+from gpucheck.model.about import About
 
 NAME = "fabric"
 UNIT = "nvidia-fabricmanager"

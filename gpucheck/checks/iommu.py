@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.model import Check, Finding, Host, PciDevice
+from gpucheck.model.about import About
 
 NAME = "iommu"
 FIX = "boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or switch the IOMMU off in the BIOS"

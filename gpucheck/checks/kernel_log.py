@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.knowledge.xid import Xid, xids
 from gpucheck.model import Check, Finding, Host, KernelLine, KernelLog
+from gpucheck.model.about import About
 
 NAME = "kernel-log"
 XID = re.compile(r"NVRM: Xid \(PCI:(?P<bus_id>[0-9a-fA-F:.]+)\): (?P<code>\d+)")

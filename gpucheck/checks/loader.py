@@ -11,8 +11,8 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.model import Check, Finding, Host, LoaderLibrary
+from gpucheck.model.about import About
 
 NAME = "loader"
 LIBRARIES = ("libcudart", "libcublas", "libcudnn", "libnccl", "libcuda", "libnvidia-ml")

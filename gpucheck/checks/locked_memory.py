@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.model import Check, Finding, Host
+from gpucheck.model.about import About
 
 NAME = "locked-memory"
 UNLIMITED = -1

@@ -6,9 +6,9 @@ is a choice and no fault; a mode that waits for a reset is one.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._about import About
 from gpucheck.checks._nvml import each_gpu
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.model.about import About
 
 NAME = "mig"
 

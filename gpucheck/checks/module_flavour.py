@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.knowledge import generation_of, gpu_by_pci_id
 from gpucheck.model import Check, DriverState, Finding, Host, PciDevice
+from gpucheck.model.about import About
 
 NAME = "module-flavour"
 

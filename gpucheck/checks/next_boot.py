@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.model import Check, DkmsModule, DriverState, Finding, Host, InstalledKernel
+from gpucheck.model.about import About
 
 NAME = "next-boot"
 HEADERS = "apt-get install linux-headers-{0}, or dnf install kernel-devel-{0}; then dkms autoinstall -k {0}"

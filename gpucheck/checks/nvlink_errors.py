@@ -6,9 +6,9 @@ out). A recovery means that the link was down for a moment; replays and CRC erro
 
 from collections.abc import Iterator
 
-from gpucheck.checks._about import About
 from gpucheck.checks._nvml import each_gpu
 from gpucheck.model import Check, Finding, Gpu, Host, NvLink, NvmlFailure, NvmlReading
+from gpucheck.model.about import About
 
 NAME = "nvlink-errors"
 # Corrected errors of one link since the driver was loaded that are no reason to look: a retrained link leaves some.

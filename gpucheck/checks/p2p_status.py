@@ -11,10 +11,10 @@ from itertools import combinations
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.checks._nvml import no_gpus, not_looked
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.model.about import About
 from gpucheck.topology import joint
 
 NAME = "p2p-status"

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.checks._uptime import up_hours
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlReading, PciDevice
+from gpucheck.model.about import About
 
 NAME = "pcie-errors"
 # Corrected errors an hour, above which a link is worth a look. The specification allows a bit error rate of 1e-12,

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.model import Check, Finding, Host, PciDevice, PcieLink
+from gpucheck.model.about import About
 
 NAME = "pcie-path"
 FIX = "reseat the switch card or riser, set the slot to Auto in the BIOS, then: gpucheck verify --only pcie-path"

@@ -6,9 +6,9 @@ rank of a job wait.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._about import About
 from gpucheck.checks._nvml import each_gpu, not_told
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.model.about import About
 
 NAME = "power-limit"
 # NVML tells milliwatts; a limit within a watt of the default is the default.

@@ -6,9 +6,9 @@ is a leftover of an earlier job. Inside a container NVML shows no process of oth
 
 from collections.abc import Iterator
 
-from gpucheck.checks._about import About
 from gpucheck.checks._nvml import each_gpu, not_told
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.model.about import About
 
 NAME = "processes"
 SHOWN = 8

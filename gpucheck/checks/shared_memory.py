@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.model import Check, Finding, Host, Limits
+from gpucheck.model.about import About
 
 NAME = "shared-memory"
 MIB = 1 << 20

@@ -6,9 +6,9 @@ clocks are settings; hardware slowdown, hardware thermal slowdown and the power 
 
 from collections.abc import Iterator
 
-from gpucheck.checks._about import About
 from gpucheck.checks._nvml import each_gpu, not_told
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.model.about import About
 
 NAME = "throttle"
 # Degrees below the hardware's own limit at which a GPU is worth a look.

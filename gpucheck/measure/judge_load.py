@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from gpucheck.measure.facts import Facts
 from gpucheck.measure.results import Results
-from gpucheck.model import Finding, Gpu, NvmlReading, Verdict
+from gpucheck.model import Finding, Gpu, NvmlReading
+from gpucheck.model.about import About
 
 NAME = "links-under-load"
 BRAKES = ("hw-slowdown", "hw-thermal", "hw-power-brake")
@@ -20,14 +21,11 @@ def judge_load(results: Results, facts: Facts) -> Iterator[Finding]:
         for gpu in gpus:
             by_gpu.setdefault(gpu.pci_bus_id, []).append(gpu)
     if not by_gpu:
-        yield Finding(
-            check=NAME,
-            verdict=Verdict.UNKNOWN,
-            subject="host",
-            seen="no NVML reading while copies ran",
+        yield About(check=NAME).unknown(
+            "NVML did not answer in time, or the copies were over too soon",
+            "gpucheck bandwidth --depth full takes longer and is looked at more often",
+            "no NVML reading while copies ran",
             wanted="link rates, throttle reasons and error counters under load",
-            why="NVML did not answer in time, or the copies were over too soon",
-            fix="gpucheck bandwidth --depth full takes longer and is looked at more often",
         )
         return
     findings = [finding for readings in by_gpu.values() for finding in _gpu(readings, facts.virtual)]
@@ -36,14 +34,8 @@ def judge_load(results: Results, facts: Facts) -> Iterator[Finding]:
     if not findings:
         readings = max(len(seen) for seen in by_gpu.values())
         many = "1 GPU" if len(by_gpu) == 1 else f"{len(by_gpu)} GPUs"
-        yield Finding(
-            check=NAME,
-            verdict=Verdict.PASS,
-            subject="host",
-            seen=f"{many} at full link rate, no brake, no rising error counter",
-            wanted="the same",
-            evidence=(f"{readings} NVML readings while copies ran",),
-        )
+        about = About(check=NAME, evidence=(f"{readings} NVML readings while copies ran",))
+        yield about.passes(f"{many} at full link rate, no brake, no rising error counter", "the same")
 
 
 def _gpu(readings: list[Gpu], virtual: str | None) -> Iterator[Finding]:
@@ -51,45 +43,33 @@ def _gpu(readings: list[Gpu], virtual: str | None) -> Iterator[Finding]:
     last, subject = readings[-1], f"gpu:{readings[-1].pci_bus_id}"
     best = max((gpu.pcie.generation or 0 for gpu in readings), default=0)
     if best and last.pcie.max_generation and best < last.pcie.max_generation:
-        yield Finding(
-            check=NAME,
-            verdict=Verdict.FAIL,
-            subject=subject,
-            seen=f"PCIe Gen{best} while copying",
-            wanted=f"Gen{last.pcie.max_generation}",
-            cause="pcie-link-downgraded",
-            confidence="certain",
-            why="the link stays below what card and slot can do together, with copies running over it",
-            fix=f"reseat the card, try another slot or riser, set the slot to Auto in the BIOS; then: {AGAIN}",
-            evidence=(f"nvmlDeviceGetCurrPcieLinkGeneration: {best} at best in {len(readings)} readings",),
+        read = f"nvmlDeviceGetCurrPcieLinkGeneration: {best} at best in {len(readings)} readings"
+        yield About(check=NAME, subject=subject, evidence=(read,)).fails(
+            f"PCIe Gen{best} while copying",
+            f"Gen{last.pcie.max_generation}",
+            "the link stays below what card and slot can do together, with copies running over it",
+            f"reseat the card, try another slot or riser, set the slot to Auto in the BIOS; then: {AGAIN}",
+            "pcie-link-downgraded",
         )
     lanes = max((gpu.pcie.width or 0 for gpu in readings), default=0)
     if lanes and last.pcie.max_width and lanes < last.pcie.max_width and virtual is None:
-        yield Finding(
-            check=NAME,
-            verdict=Verdict.FAIL,
-            subject=subject,
-            seen=f"{lanes} lanes while copying",
-            wanted=f"{last.pcie.max_width} lanes",
-            cause="pcie-width-reduced",
-            confidence="certain",
-            why="the link has lost lanes that card and slot both have, with copies running over it",
-            fix=f"reseat the card, check riser and slot bifurcation; then: {AGAIN}",
-            evidence=(f"nvmlDeviceGetCurrPcieLinkWidth: {lanes} at best in {len(readings)} readings",),
+        read = f"nvmlDeviceGetCurrPcieLinkWidth: {lanes} at best in {len(readings)} readings"
+        yield About(check=NAME, subject=subject, evidence=(read,)).fails(
+            f"{lanes} lanes while copying",
+            f"{last.pcie.max_width} lanes",
+            "the link has lost lanes that card and slot both have, with copies running over it",
+            f"reseat the card, check riser and slot bifurcation; then: {AGAIN}",
+            "pcie-width-reduced",
         )
     brakes = sorted({r for gpu in readings for r in gpu.health.clocks_event_reasons or () if r in BRAKES})
     if brakes:
-        yield Finding(
-            check=NAME,
-            verdict=Verdict.WARN,
-            subject=subject,
-            seen=", ".join(brakes),
-            wanted="no hardware brake while copying",
-            cause="throttled",
-            confidence="certain",
-            why="heat, power or an external signal slows the GPU down, so its numbers are lower than its links",
-            fix=f"check airflow, fans, power supplies and cabling; then: {AGAIN}",
-            evidence=(f"nvmlDeviceGetCurrentClocksEventReasons: {', '.join(brakes)}",),
+        read = f"nvmlDeviceGetCurrentClocksEventReasons: {', '.join(brakes)}"
+        yield About(check=NAME, subject=subject, evidence=(read,)).warns(
+            ", ".join(brakes),
+            "no hardware brake while copying",
+            "heat, power or an external signal slows the GPU down, so its numbers are lower than its links",
+            f"check airflow, fans, power supplies and cabling; then: {AGAIN}",
+            "throttled",
         )
 
 
@@ -108,17 +88,14 @@ def risen(before: NvmlReading | None, after: NvmlReading | None) -> dict[str, di
 def _rising(used: list[str | None], before: NvmlReading | None, after: NvmlReading | None) -> Iterator[Finding]:
     for bus_id, names in risen(before, after).items():
         if bus_id in used:
-            yield Finding(
-                check=NAME,
-                verdict=Verdict.WARN,
-                subject=f"gpu:{bus_id}",
-                seen=", ".join(f"{name} +{count}" for name, count in names.items()),
-                wanted="no new errors while copying",
-                cause="pcie-errors" if any(name.startswith("PCIe") for name in names) else "nvlink-errors",
-                confidence="likely",
-                why="the link repeats transfers: it works, and is about to get slower or fail",
-                fix="reseat or clean card, bridge and cables, replace them if the counters go on rising",
-                evidence=tuple(f"{name}: +{count} during the copies" for name, count in names.items()),
+            read = tuple(f"{name}: +{count} during the copies" for name, count in names.items())
+            yield About(check=NAME, subject=f"gpu:{bus_id}", evidence=read).warns(
+                ", ".join(f"{name} +{count}" for name, count in names.items()),
+                "no new errors while copying",
+                "the link repeats transfers: it works, and is about to get slower or fail",
+                "reseat or clean card, bridge and cables, replace them if the counters go on rising",
+                "pcie-errors" if any(name.startswith("PCIe") for name in names) else "nvlink-errors",
+                "likely",
             )
 
 

@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from gpucheck.checks._about import About
 from gpucheck.checks._nvml import no_gpus, not_looked
 from gpucheck.checks._uptime import up_hours
 from gpucheck.model import Finding, Gpu, Host, NvmlFailure, NvmlReading, PciDevice
+from gpucheck.model.about import About
 from gpucheck.model.record import RECORD, GpuRecord, HealthRecord, LinkRecord, PortRecord
 from gpucheck.run._step import Outcome, Step
 

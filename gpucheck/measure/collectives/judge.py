@@ -6,6 +6,7 @@ import msgspec
 
 from gpucheck.measure.collectives.launch import Ended
 from gpucheck.model import Finding, Verdict
+from gpucheck.model.about import About
 from gpucheck.model.collectives import CollectiveResult
 
 LARGE = 128 << 20
@@ -39,43 +40,28 @@ def judge(
 def _ending(ended: Ended) -> Iterator[Finding]:
     missing = next((error.missing for error in ended.errors.values() if error.missing), None)
     if missing is not None:
-        yield Finding(
-            check="collectives",
-            verdict=Verdict.SKIP,
-            subject="host",
-            seen=f"Python package {missing} is not installed",
-            why=f"the ranks need it: {PACKAGE_FIX}",
+        yield About(check="collectives").skips(
+            f"the ranks need it: {PACKAGE_FIX}", f"Python package {missing} is not installed"
         )
     elif ended.reason == "deadline":
         places = "; ".join(f"rank {rank}: {words}" for rank, words in sorted(ended.where.items()))
-        yield Finding(
-            check="collectives",
-            verdict=Verdict.FAIL,
-            subject="host",
-            seen=f"stuck after {ended.seconds:.0f} s: {places}",
-            wanted="an end",
-            why="the ranks wait for each other: one of them, or the path between two, does not answer",
-            fix="gpucheck bandwidth finds a pair that does not copy; try again with NCCL_P2P_DISABLE=1",
-            evidence=(
-                *(
-                    f"rank {rank} is in {frame}"
-                    for rank, frames in sorted(ended.stacks.items())
-                    for frame in frames[:3]
-                ),
-                *([ended.said] if ended.said else []),
-            ),
+        calls = (f"rank {rank} is in {frame}" for rank, stack in sorted(ended.stacks.items()) for frame in stack[:3])
+        yield About(check="collectives", evidence=(*calls, *([ended.said] if ended.said else []))).fails(
+            f"stuck after {ended.seconds:.0f} s: {places}",
+            "an end",
+            "the ranks wait for each other: one of them, or the path between two, does not answer",
+            "gpucheck bandwidth finds a pair that does not copy; try again with NCCL_P2P_DISABLE=1",
+            cause=None,
         )
     elif ended.reason == "failed":
         words = [f"rank {rank}: {e.type}: {e.message}" for rank, e in sorted(ended.errors.items())]
-        yield Finding(
-            check="collectives",
-            verdict=Verdict.FAIL,
-            subject="host",
-            seen=words[0] if words else "a rank ended without a word",
-            wanted="every rank reports",
-            why="; ".join(f"rank {rank} was at: {at}" for rank, at in sorted(ended.where.items())),
-            fix="gpucheck bandwidth checks the links without NCCL; dmesg | grep -e Xid; NCCL's warnings are below",
-            evidence=(*words[1:], *ended.taken.warnings, *([ended.said] if ended.said else [])),
+        evidence = (*words[1:], *ended.taken.warnings, *([ended.said] if ended.said else []))
+        yield About(check="collectives", evidence=evidence).fails(
+            words[0] if words else "a rank ended without a word",
+            "every rank reports",
+            "; ".join(f"rank {rank} was at: {at}" for rank, at in sorted(ended.where.items())),
+            "gpucheck bandwidth checks the links without NCCL; dmesg | grep -e Xid; NCCL's warnings are below",
+            cause=None,
         )
 
 
@@ -84,35 +70,23 @@ def _correctness(results: Sequence[CollectiveResult]) -> Iterator[Finding]:
     checked = sum(result.checked for result in results)
     if wrong:
         names = ", ".join(dict.fromkeys(f"{r.operation} of {r.size_bytes} bytes" for r in wrong))
-        yield Finding(
-            check="collectives-results",
-            verdict=Verdict.FAIL,
-            subject="host",
-            seen=f"{sum(r.wrong for r in wrong)} wrong elements in {names}",
-            wanted="exact sums of small integers",
-            cause="data-corruption",
-            confidence="certain",
-            why="ranks ended with other numbers than were sent, and nothing reported an error",
-            fix="gpucheck bandwidth --depth full finds the pair; take the host out of multi-GPU jobs until it passes",
-            evidence=tuple(f"{r.operation} {r.size_bytes} bytes ({r.variant}): {r.wrong} wrong" for r in wrong),
+        told = tuple(f"{r.operation} {r.size_bytes} bytes ({r.variant}): {r.wrong} wrong" for r in wrong)
+        yield About(check="collectives-results", evidence=told).fails(
+            f"{sum(r.wrong for r in wrong)} wrong elements in {names}",
+            "exact sums of small integers",
+            "ranks ended with other numbers than were sent, and nothing reported an error",
+            "gpucheck bandwidth --depth full finds the pair; take the host out of multi-GPU jobs until it passes",
+            "data-corruption",
         )
     elif checked:
-        yield Finding(
-            check="collectives-results",
-            verdict=Verdict.PASS,
-            subject="host",
-            seen=f"{checked} collectives exact, every element of every rank",
-            wanted="no wrong element",
-        )
+        seen = f"{checked} collectives exact, every element of every rank"
+        yield About(check="collectives-results").passes(seen, "no wrong element")
     else:
-        yield Finding(
-            check="collectives-results",
-            verdict=Verdict.UNKNOWN,
-            subject="host",
-            seen="0 collectives checked",
+        yield About(check="collectives-results").unknown(
+            "no collective came to its end, so nothing is known about the results",
+            "the other findings say what kept it from running",
+            "0 collectives checked",
             wanted="every collective checked",
-            why="no collective came to its end, so nothing is known about the results",
-            fix="the other findings say what kept it from running",
         )
 
 

@@ -1,10 +1,11 @@
-"""Findings about one subject, said in as few words as a check needs."""
+"""Findings about one subject, said in as few words as whoever judges needs."""
 
 from typing import Literal
 
 import msgspec
 
-from gpucheck.model import Finding, Verdict
+from gpucheck.model.finding import Finding
+from gpucheck.model.verdict import Verdict
 
 Confidence = Literal["certain", "likely", "possible"]
 Value = str | int | float | bool | None
