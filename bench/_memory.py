@@ -1,12 +1,13 @@
-"""Run a command; print its wall time and the most memory it and its children held together, as one table line.
+"""Run a command; print as one table line: wall time, CPU seconds in user mode, and the most memory that it held.
 
-Memory is the proportional set size (shared pages counted once), sampled from /proc/PID/smaps_rollup every 50 ms, or
-every EVERY_MS milliseconds where the environment says so.
+Memory is the proportional set size of it and its children together (shared pages counted once), sampled from
+/proc/PID/smaps_rollup every 50 ms, or every EVERY_MS milliseconds where the environment says so.
 usage: python bench/_memory.py LABEL COMMAND...
 """
 
 import contextlib
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -43,7 +44,8 @@ def main():
     seconds = time.monotonic() - clock
     if process.returncode not in (0, 1, 2):  # the verdicts of a fleet
         sys.exit(f"{' '.join(command)}: exit status {process.returncode}")
-    print(f"| {label} | {seconds:.2f} | {most / 1024:.0f} |")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(f"| {label} | {seconds:.2f} | {used.ru_utime:.2f} | {most / 1024:.0f} |")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ print(*(f"{seconds:.2f}" for seconds in (run["mean"], run["min"], run["user"] + 
   held=0
   for _ in 1 2 3; do # short runs are sampled a few times only: the highest of three
     # shellcheck disable=SC2086 # the command is words
-    now=$(EVERY_MS=3 "$bin/python" bench/_memory.py - $command | awk -F' *[|] *' '{print $4}')
+    now=$(EVERY_MS=3 "$bin/python" bench/_memory.py - $command | awk -F' *[|] *' '{print $5}')
     held=$((now > held ? now : held))
   done
   echo "| ${row%:*} | ${row#*:} | $mean | $least | $cpu | $held |" | tee -a "$rows" >&2

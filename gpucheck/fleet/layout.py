@@ -23,12 +23,21 @@ class Layout(NamedTuple):
 
     def place_of(self, entry: dict[str, Any]) -> tuple[str, ...] | None:
         """The GPU or GPUs that the entry is about, None where it does not say."""
-        words = [entry[key] for key in self.place]
-        return tuple(str(word)[:MAX_WORD] for word in words) if words and all(map(_is_word, words)) else None
+        words = []
+        for key in self.place:
+            word = entry[key]
+            if type(word) is not int and type(word) is not str:
+                return None
+            words.append(str(word)[:MAX_WORD])
+        return tuple(words) or None
 
     def qualifier_of(self, entry: dict[str, Any]) -> str:
         """``[NV18]``, ``[all_reduce 8]``, or nothing."""
-        words = [str(entry[key])[:MAX_WORD] for key in self.qualifiers if _is_word(entry[key])]
+        words = []
+        for key in self.qualifiers:
+            word = entry[key]
+            if type(word) is int or type(word) is str:
+                words.append(str(word)[:MAX_WORD])
         return f"[{' '.join(words)}]" if words else ""
 
 
@@ -57,7 +66,3 @@ def _layout(keys: tuple[str, ...]) -> Layout:
         numbers=numbers,
         others=tuple(key for key in measured if key not in numbers),
     )
-
-
-def _is_word(value: Any) -> bool:
-    return type(value) is int or type(value) is str

@@ -23,6 +23,9 @@ MAX_DEPTH = 12
 MAX_METRICS = 200
 MAX_GPUS = 64
 
+# GB/s -> gb_s, when in lower case.
+_UNIT = str.maketrans("/ ", "__")
+
 Worse = Literal["lower", "higher", "either"]
 # () is the host, (gpu,) or (gpu, gpu).
 Place = tuple[str, ...]
@@ -66,7 +69,14 @@ class _Walk:
         self.found: Numbers = {}
 
     def add(self, metric: str, place: Place, value: float) -> None:
-        self.found.setdefault(metric, {}).setdefault(place, []).append(float(value))
+        places = self.found.get(metric)
+        if places is None:
+            places = self.found[metric] = {}
+        values = places.get(place)
+        if values is None:
+            places[place] = [float(value)]
+        else:
+            values.append(float(value))
 
     def node(self, name: str, node: Any, place: Place, words: str, depth: int) -> None:
         """The numbers below one dict or list. words: the qualifier that surrounds it."""
@@ -74,14 +84,20 @@ class _Walk:
             return
         if type(node) is list:
             for item in node:
-                self.node(name, item, place, words, depth + 1)
+                if type(item) is dict:
+                    self.entry(name, item, place, words, depth + 1)
+                elif type(item) is list:
+                    self.node(name, item, place, words, depth + 1)
         elif type(node) is dict:
             self.entry(name, node, place, words, depth)
 
     def entry(self, name: str, entry: dict[str, Any], place: Place, words: str, depth: int) -> None:
         """The numbers of one entry, then those of the entries inside it."""
         layout = layout_of(entry)
-        place, words = layout.place_of(entry) or place, layout.qualifier_of(entry) or words
+        if layout.place:
+            place = layout.place_of(entry) or place
+        if layout.qualifiers:
+            words = layout.qualifier_of(entry) or words
         for key in layout.numbers:
             value = entry[key]
             kind = type(value)
@@ -92,9 +108,12 @@ class _Walk:
                 self.listed(f"{name}.{key}", value, words)
         for key in layout.others:
             value = entry[key]
-            # A container that only lists its entries adds nothing to the name.
-            listing = type(value) is list or key in ("pairs", "gpus", "results")
-            self.node(name if listing else f"{name}.{key}", value, place, words, depth + 1)
+            kind = type(value)
+            # Most of what a report holds is neither: asked here, it costs no call.
+            if kind is list or kind is dict:
+                # A container that only lists its entries adds nothing to the name.
+                listing = kind is list or key in ("pairs", "gpus", "results")
+                self.node(name if listing else f"{name}.{key}", value, place, words, depth + 1)
 
     def listed(self, name: str, rows: list[Any], words: str) -> None:
         """A matrix of pairs, or a vector: one number a GPU."""
@@ -112,8 +131,8 @@ class _Walk:
         value = finding.seen
         if finding.unit and isinstance(value, int | float) and _finite(value) and finding.verdict is not Verdict.SKIP:
             kind, _, where = finding.subject.partition(":")
-            unit = finding.unit.lower().replace("/", "_").replace(" ", "_")
-            self.add(f"finding.{finding.check}.{unit}", (where,) if kind == "gpu" and where else (), value)
+            metric = f"finding.{finding.check}.{finding.unit.translate(_UNIT).lower()}"
+            self.add(metric, (where,) if kind == "gpu" and where else (), value)
 
 
 def _finite(value: Any) -> bool:
