@@ -181,8 +181,9 @@ def test_a_host_that_hangs_is_a_row_with_the_limit_that_it_ran_into(first, repor
     try:
         run = make("verify", reports, inventory=INVENTORY, args="-e verify_timeout_s=4", LIMIT="lab-apt")
     finally:
-        on_host("lab-apt", "sh", "-c", f"mv {program}.kept {program}; pkill -x sleep")
+        left = on_host("lab-apt", "sh", "-c", f"mv {program}.kept {program}; pkill -x sleep && echo left || echo gone")
 
+    assert "gone" in left
     assert run.status != 0
     assert re.search(r"UNKNOWN +lab-apt", run.plain)
     assert "gpucheck verify gave no answer within verify_timeout_s=4 seconds" in run.plain
