@@ -65,8 +65,8 @@ collection: $(VENV)/.provision ## build/gpucheck-provision-*.tar.gz: the roles a
 images: $(VENV)/.provision ## build the container images (IMAGE=torch-cpu for one)
 	@$(VENV)/bin/gpucheck image build $(IMAGE)
 
-test-images: $(VENV)/.test ## build and test images in containers (IMAGE=...; default: the CPU variants)
-	@$(if $(IMAGE),GPUCHECK_IMAGES="$(IMAGE)") $(VENV)/bin/pytest -m images tests/images
+test-images: $(VENV)/.test ## build and test images in containers (IMAGE=...; default: the CPU variants); GPUS=1: on this machine's GPUs too
+	@$(if $(IMAGE),GPUCHECK_IMAGES="$(IMAGE)") $(VENV)/bin/pytest -m "images$(if $(GPUS),, and not gpu)" tests/images
 
 lint: $(VENV)/.test ## formatting, types, playbooks, Dockerfiles
 	@$(VENV)/bin/ruff check .

@@ -1,0 +1,114 @@
+"""Other builders make the same image: BuildKit, and Podman with GPUCHECK_BUILDERS="buildkit podman"."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpucheck.images.build import Options, files_for_build, find_plan, proxies
+from gpucheck.images.context import assemble, command_line
+from gpucheck.images.versions import LABEL
+from tests.images.containers import ROOT, Image
+
+pytestmark = pytest.mark.images
+
+ASKED = tuple(os.environ.get("GPUCHECK_BUILDERS", "buildkit").split())
+SECONDS = 900
+# Made anew by each build: when it was made, and byte code, which holds the time of its source.
+MADE_ANEW = "-name '*.pyc' -o -name sbom.cdx.json"
+CONTENT = f"find /opt/venv /workspace /home/any -type f -not \\( {MADE_ANEW} \\) -exec sha256sum {{}} + | sort -k 2"
+
+
+@pytest.fixture(scope="module")
+def legacy():
+    """The image as the engine's old builder makes it."""
+    return Image("torch-cpu")
+
+
+@pytest.fixture(scope="module", params=ASKED)
+def other(request, legacy):
+    """The tag, in Docker's store, of the image that another builder made."""
+    plan = find_plan(legacy.client, ROOT, legacy.name)
+    assemble(plan)
+    tag = f"localhost/gpucheck/torch-by-{request.param}:test"
+    with files_for_build(legacy.client, plan, Options()) as served:
+        words = command_line(plan, {**plan.arguments(), **served, **proxies()})
+        words[words.index(plan.tag)] = tag
+        words[:2] = BUILDERS[request.param](plan)
+        shell(words, DOCKER_BUILDKIT="1")
+    if request.param == "podman":
+        carry("podman", "docker", tag)
+        shell(["podman", "rmi", "--force", tag])
+    yield tag
+    shell(["docker", "rmi", "--force", tag])
+
+
+def podman(plan):
+    """It has its own store: the base is carried over. The files for the build are served on the host's own network."""
+    carry("docker", "podman", plan.base_image)
+    # Docker's format keeps every label; runc, because crun needs control groups v2.
+    return ["podman", "--runtime", "runc", "build", "--network", "host", "--format", "docker"]
+
+
+def carry(source, destination, tag):
+    """Copy an image from one engine's store to the other's."""
+    saved = subprocess.Popen([source, "save", tag], stdout=subprocess.PIPE)
+    subprocess.run([destination, "load", "--quiet"], stdin=saved.stdout, check=True, capture_output=True)
+    assert saved.wait() == 0
+
+
+def buildkit(_plan):
+    """Clients newer than 20.10 want buildx for it: the first client on PATH that can."""
+    clients = [str(found) for folder in os.get_exec_path() if (found := Path(folder) / "docker").exists()]
+    asked = {**os.environ, "DOCKER_BUILDKIT": "1"}
+    for client in clients:
+        if subprocess.run([client, "build", "--help"], check=False, capture_output=True, env=asked).returncode == 0:
+            return [client, "build"]
+    pytest.fail(f"no docker client here can use BuildKit (asked {clients}): install docker-buildx")
+
+
+BUILDERS = {"buildkit": buildkit, "podman": podman}
+
+
+def shell(words, **environment):
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=SECONDS, env={**os.environ, **environment}
+    )
+    assert done.returncode == 0, f"{' '.join(words)}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def inside(tag, *command):
+    return shell(["docker", "run", "--rm", "--network", "none", "--shm-size", "1g", tag, *command])
+
+
+def test_it_holds_the_same_files(legacy, other):
+    wanted = legacy.run("sh", "-c", CONTENT).output.splitlines()
+
+    assert len(wanted) > 5000
+    assert set(inside(other, "sh", "-c", CONTENT).splitlines()) ^ set(wanted) == set()
+
+
+def test_it_has_the_same_settings_and_labels(legacy, other):
+    config = json.loads(shell(["docker", "image", "inspect", other]))[0]["Config"]
+    wanted = legacy.image.attrs["Config"]
+
+    for key in ("User", "Entrypoint", "Cmd", "WorkingDir"):
+        assert config[key] == wanted[key]
+    assert set(config["Env"]) == set(wanted["Env"])
+    ours = {key: value for key, value in wanted["Labels"].items() if value}
+    assert ours[LABEL] == legacy.name
+    assert {key: config["Labels"].get(key) for key in ours} == ours
+
+
+def test_its_self_test_passes(other):
+    assert "PASS" in inside(other, "gpucheck", "image", "--full")
+
+
+def test_nothing_of_the_build_is_left_in_its_history(other):
+    history = shell(["docker", "history", "--no-trunc", other])
+
+    assert "WHEELS_URL=http" not in history
+    assert "CA_URL=http" not in history
