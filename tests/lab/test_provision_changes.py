@@ -3,7 +3,8 @@
 The tests run in the order they stand in: each needs the state of the one before. What each fault meets:
 
     step                          fault                                   test
-    before anything               busy GPUs, Secure Boot, no space        test_an_unsafe_change_...
+    before anything               busy GPUs, Secure Boot, no space,
+                                  a foreign driver, a wrong clock         test_an_unsafe_change_...
     package lists                 the mirror is gone                      test_a_mirror_that_is_gone_...
     apt's transaction             the disk is full                        test_a_full_disk_...
     dnf's transaction             the power goes                          test_a_full_disk_... (the other host)
@@ -44,6 +45,7 @@ ARCHIVES = "/var/cache/apt/archives"
 FILL = f"""mv {ARCHIVES} {ARCHIVES}.kept && mkdir -p /dev/archives/partial && ln -s /dev/archives {ARCHIVES}
 cat /dev/zero >/dev/filler 2>/dev/null || :"""
 EMPTY = f"rm -rf {ARCHIVES} /dev/archives /dev/filler && mv {ARCHIVES}.kept {ARCHIVES}"
+YESTERDAY = "import time; real = time.time; time.time = lambda: real() - 86400"
 OLD, NEW = "580.95.05", "580.178.04"
 
 
@@ -80,16 +82,25 @@ def test_an_unsafe_change_is_refused_with_every_reason_before_any_host_changes(o
     efi = "/run/gpucheck-simulator/root/sys/firmware/efi/efivars"
     name = f"{efi}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
     on_host("lab-dnf", "sh", "-c", f"mkdir -p {efi}; printf '\\006\\000\\000\\000\\001' > {name}")
+    on_host("lab-dnf", "touch", "/usr/bin/nvidia-uninstall")
+    # The clock of a container is its machine's: Python itself is told another time.
+    clock = on_host("lab-apt", "python3", "-c", "import site; print(site.getsitepackages()[-1])") + "/sitecustomize.py"
+    on_host("lab-apt", "sh", "-c", f"printf '{YESTERDAY}' > {clock}")
     try:
         run = with_wish(reports, "plan", args="-e preflight_minimum_free_gib=9999999")
     finally:
         on_host("lab-apt", "pkill", "-x", "sleep")
-        on_host("lab-dnf", "rm", "-r", "/run/gpucheck-simulator/root/sys/firmware")
+        on_host("lab-apt", "rm", clock)
+        on_host("lab-dnf", "rm", "-r", "/run/gpucheck-simulator/root/sys/firmware", "/usr/bin/nvidia-uninstall")
 
     assert run.status != 0
     apt, dnf = (re.findall(rf"{host}: refused, nothing was changed: (.*?)PLAY", run.plain)[0] for host in HOSTS)
     assert re.search(r"these programs use the GPUs: sleep \(\d+\)", apt)
     assert "drain_with" in apt
+    assert re.search(r"its clock is 8\d{4} s behind the controller's", apt)
+    assert "its clock is" not in dnf
+    assert "driver packages of another source" in dnf
+    assert "runfile" in dnf
     assert "Secure Boot is on" in dnf
     assert "mokutil" in dnf
     for said in (apt, dnf):

@@ -301,7 +301,7 @@ def test_the_module_says_which_host_cannot_be_read(monkeypatch, capsys):
         pass
 
     class Module:
-        params = {"host": "node07"}  # noqa: RUF012
+        params = {"host": "node07", "record": False, "controller_time": 0.0}  # noqa: RUF012
 
         def __init__(self, **_):
             pass

@@ -19,6 +19,10 @@ options:
     description: Also return the recorded plan itself, and the one that a rollback would return to.
     type: bool
     default: false
+  controller_time:
+    description: What the time is on the controller, in seconds since 1970 (UTC). 0 compares no clocks.
+    type: float
+    default: 0
 attributes:
   check_mode:
     description: Reads only, so check mode makes no difference.
@@ -50,6 +54,11 @@ state:
   description: What C(plan_state) says for the recorded plan; empty where there is none.
   returned: success
   type: dict
+clock_ahead_s:
+  description: Seconds by which the host's clock is ahead of the controller's, negative where it is behind; the time
+    that the question took on its way is in it.
+  returned: success
+  type: int
 plan:
   description: The recorded plan, empty where there is none.
   returned: when asked for with record
@@ -59,6 +68,8 @@ way_back:
   returned: when asked for with record
   type: dict
 """
+
+import time  # noqa: E402
 
 from ansible.module_utils import gpu_record  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
@@ -85,10 +96,12 @@ def main():
         argument_spec={
             "host": {"type": "str", "required": True},
             "record": {"type": "bool", "default": False},
+            "controller_time": {"type": "float", "default": 0},
         },
         supports_check_mode=True,
     )
-    host = module.params["host"]
+    host, controller_time = module.params["host"], module.params["controller_time"]
+    ahead = int(time.time() - controller_time) if controller_time else 0
     recorded = recorded_plan()
     try:
         known = read_facts(host)
@@ -96,6 +109,7 @@ def main():
     except Unreadable as error:
         module.fail_json(msg="{}: this host cannot be read: {}".format(host, error))
     answer = {"recorded": gpu_record.digest(recorded), "requirements": text(MARKER) or "", "state": state}
+    answer["clock_ahead_s"] = ahead
     if module.params["record"]:
         answer.update(plan=recorded or {}, way_back=gpu_record.way_back(recorded) or {})
     module.exit_json(changed=False, facts=known[0], **answer)
