@@ -45,6 +45,8 @@ ARCHIVES = "/var/cache/apt/archives"
 FILL = f"""mv {ARCHIVES} {ARCHIVES}.kept && mkdir -p /dev/archives/partial && ln -s /dev/archives {ARCHIVES}
 cat /dev/zero >/dev/filler 2>/dev/null || :"""
 EMPTY = f"rm -rf {ARCHIVES} /dev/archives /dev/filler && mv {ARCHIVES}.kept {ARCHIVES}"
+DRIVER_VERSION = "/run/gpucheck-simulator/root/proc/driver/nvidia/version"
+OTHER = {"kernel_module": "proprietary", "cudnn": "none"}
 YESTERDAY = "import time; real = time.time; time.time = lambda: real() - 86400"
 OLD, NEW = "580.95.05", "580.178.04"
 
@@ -57,10 +59,10 @@ def before(first):
 
 @pytest.fixture(scope="module")
 def other_wish(before):
-    """The wish for the older driver and no cuDNN; the lab's own comes back at the end."""
+    """The older driver, the other flavour on the H100s, no cuDNN; the lab's own wish comes back at the end."""
     path = INVENTORY.with_name("stack.yml")
     kept = path.read_text()
-    path.write_text(yaml.safe_dump({**yaml.safe_load(kept), "driver": OLD, "cudnn": "none"}))
+    path.write_text(yaml.safe_dump({**yaml.safe_load(kept), "driver": OLD, **OTHER}))
     yield path
     path.write_text(kept)
 
@@ -74,6 +76,11 @@ def held(host):
 def driver_versions(host):
     """The versions of the driver's packages."""
     return {row.split()[1].split("-")[0] for row in installed(host) if re.match(r"(lib)?nvidia-(?!container)", row)}
+
+
+def flavour(host):
+    """Which kernel modules are loaded, by the licence that the driver itself tells."""
+    return "open" if "Open Kernel Module" in on_host(host, "cat", DRIVER_VERSION) else "proprietary"
 
 
 def test_an_unsafe_change_is_refused_with_every_reason_before_any_host_changes(other_wish, before, reports):
@@ -188,6 +195,7 @@ def test_a_killed_controller_leaves_a_host_that_the_next_run_continues(other_wis
 def test_after_all_that_the_host_is_exactly_as_planned(other_wish, before, host):
     """The older driver in every part, no cuDNN, every planned package held, and nobody else's package touched."""
     assert driver_versions(host) == {OLD}
+    assert flavour(host) == "proprietary"
     now = {row.split()[0] for row in installed(host)}
     assert not any("cudnn" in name for name in now)
     gone = {row.split()[0] for row in before[host]} - now
@@ -211,6 +219,7 @@ def test_a_lock_that_another_program_holds_is_waited_for_and_rollback_returns_to
     for host in HOSTS:
         assert installed(host) == before[host]
         assert provision_json(reports)["hosts"][host]["state"] == "changed"
+    assert flavour("lab-dnf") == "open"
     assert provision_json(reports)["playbook"] == "rollback"
 
 

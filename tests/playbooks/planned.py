@@ -69,6 +69,8 @@ class Machine:
             "driver": dict(DRIVER),
             "kernel": "5.15.0-179-generic",
             "headers": ["5.15.0-179-generic"],
+            "kernels": ["5.15.0-179-generic"],
+            "dkms": {"580.178.04": ["5.15.0-179-generic"]},
             "nouveau_loaded": False,
             "secure_boot": False,
             "python3": "3.11.2",

@@ -228,3 +228,40 @@ def test_a_module_of_another_version_or_flavour_has_to_be_built_again(machine, c
     machine.facts["driver"].update(change)
 
     assert machine.compare()["host"]["module_planned"] is False
+
+
+OLDER, NEWER = "5.15.0-9-generic", "5.15.0-1021-generic"
+
+
+def test_a_newer_kernel_that_is_installed_needs_headers_and_a_module_too(machine):
+    """The next boot takes it; an older one is nobody's business. Kernel releases are ordered by number."""
+    machine.facts["kernels"] = [NEWER, "5.15.0-179-generic", OLDER]
+
+    assert machine.compare()["host"]["headers_missing"] == [f"linux-headers-{NEWER}"]
+    assert machine.compare()["differences"]["driver"] == [f"linux-headers-{NEWER} is needed to build the module"]
+
+    machine.facts["headers"].append(NEWER)
+    assert machine.compare()["host"]["kernels_without_module"] == [NEWER]
+    assert f"no module is built for kernel {NEWER}" in machine.compare()["differences"]["driver"][0]
+
+    machine.facts["dkms"]["580.178.04"].append(NEWER)
+    assert machine.compare()["differences"] == {}
+
+
+def test_a_driver_that_dkms_does_not_build_asks_for_no_module_of_a_newer_kernel(machine):
+    machine.facts.update(kernels=[NEWER], headers=[NEWER, "5.15.0-179-generic"], dkms={})
+
+    assert machine.compare()["differences"] == {}
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("5.14.0-503.9.1.el9_5.x86_64", "5.14.0-503.14.1.el9_5.x86_64"),
+        ("5.14.0-503.el9.x86_64", "5.14.0-503.14.1.el9_5.x86_64"),
+        ("6.8.0-31-generic", "6.8.0-100-generic"),
+        ("6.1.0-9-amd64", "6.12.0-1-amd64"),
+    ],
+)
+def test_kernel_releases_are_ordered_as_the_boot_loader_does(older, newer):
+    assert plan_code.release_key(older) < plan_code.release_key(newer)

@@ -78,6 +78,7 @@ def host_details(plan, digest, facts, beside):
         "python3": facts["python3"],
         "headers_present": facts["kernel"] in facts["headers"],
         "headers_missing": gpu_plan.headers_missing(plan, facts, beside["packages"]),
+        "kernels_without_module": gpu_plan.kernels_without_module(plan, facts),
         "prerequisites_missing": gpu_plan.prerequisites_missing(plan, beside["packages"]),
         "strays": gpu_plan.strays(plan, beside["packages"]),
         "busy": facts["processes"],

@@ -219,11 +219,34 @@ def versionlock_available():
     return bool(glob.glob(VERSIONLOCK_PLUGIN))
 
 
+def later_kernels(facts):
+    """Installed kernels that are newer than the running one: the next boot takes the newest."""
+    return [release for release in facts["kernels"] if release_key(release) > release_key(facts["kernel"])]
+
+
+def release_key(release):
+    """Orders kernel releases: numbers as numbers, and a number after any word, as package managers have it."""
+    return [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.findall(r"\d+|[a-zA-Z]+", release)]
+
+
 def headers_missing(plan, facts, packages):
-    """Header packages of the plan that the running kernel still lacks."""
-    if facts["kernel"] in facts["headers"]:
+    """Header packages of the plan that a kernel still lacks: the running one, or one that the next boot may take."""
+    missing = []
+    for release in [facts["kernel"]] + later_kernels(facts):
+        if release in facts["headers"]:
+            continue
+        # The plan names those of the running kernel.
+        names = [name.replace(facts["kernel"], release) for name in plan["headers"] if facts["kernel"] in name]
+        missing += [name for name in names if name not in packages]
+    return missing
+
+
+def kernels_without_module(plan, facts):
+    """Newer kernels for which DKMS has not built the planned driver, though it has for others and headers are there."""
+    built = facts["dkms"].get(plan["expected"]["driver_version"])
+    if not built:
         return []
-    return [name for name in plan["headers"] if name not in packages]
+    return [release for release in later_kernels(facts) if release in facts["headers"] and release not in built]
 
 
 def prerequisites_missing(plan, packages):
@@ -243,6 +266,8 @@ def initramfs(family):
 def driver_differences(plan, facts, packages):
     """Everything of the driver but its packages and holds: module, files, services, tools."""
     words = ["{} is needed to build the module".format(name) for name in headers_missing(plan, facts, packages)]
+    built = "no module is built for kernel {}, which the next boot may take"
+    words += [built.format(release) for release in kernels_without_module(plan, facts)]
     words += ["{} is missing or different".format(path) for path in wrong_files(plan)]
     words += loaded_differences(plan, facts) + service_differences(plan)
     words += ["{} is of another driver version".format(stray) for stray in strays(plan, packages)]
