@@ -232,7 +232,7 @@ def release_key(release):
 def headers_missing(plan, facts, packages):
     """Header packages of the plan that a kernel still lacks: the running one, or one that the next boot may take."""
     missing = []
-    for release in [facts["kernel"]] + later_kernels(facts):
+    for release in [facts["kernel"], *later_kernels(facts)]:
         if release in facts["headers"]:
             continue
         # The plan names those of the running kernel.
