@@ -50,6 +50,10 @@ state:
   description: What C(plan_state) says for the recorded plan; empty where there is none.
   returned: success
   type: dict
+recorded_set:
+  description: Group and stack of the recorded plan.
+  returned: where there is one
+  type: dict
 plan:
   description: The recorded plan, empty where there is none.
   returned: when asked for with record
@@ -96,6 +100,8 @@ def main():
     except Unreadable as error:
         module.fail_json(msg="{}: this host cannot be read: {}".format(host, error))
     answer = {"recorded": gpu_record.digest(recorded), "requirements": text(MARKER) or "", "state": state}
+    if recorded:
+        answer["recorded_set"] = {part: recorded.get(part) for part in ("group", "stack")}
     if module.params["record"]:
         answer.update(plan=recorded or {}, way_back=gpu_record.way_back(recorded) or {})
     module.exit_json(changed=False, facts=known[0], **answer)

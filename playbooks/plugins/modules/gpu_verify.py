@@ -1,0 +1,104 @@
+#!/usr/bin/python
+"""Verify a host and bring its report back, in one round trip."""
+
+DOCUMENTATION = r"""
+module: gpu_verify
+short_description: Run gpucheck verify on a host and bring its report to the controller
+description:
+  - Removes the report of an earlier run, runs C(gpucheck verify), and returns the new report, in one round trip. The
+    action plugin of the same name writes it on the controller.
+  - Any verdict is a success of this module. It fails where there is no verdict.
+options:
+  host:
+    description: The host's name in the inventory, for messages.
+    type: str
+    required: true
+  dest:
+    description: The file on the controller that gets the report.
+    type: path
+    required: true
+  program:
+    description: gpucheck on the host.
+    type: path
+    default: /opt/gpucheck/bin/gpucheck
+  report:
+    description: Where the report stays on the host.
+    type: path
+    default: /var/lib/gpucheck/report.json
+attributes:
+  check_mode:
+    description: Skipped in check mode, it writes the report.
+    support: none
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Verify the host
+  gpu_verify:
+    host: "{{ inventory_hostname }}"
+    dest: "reports/{{ inventory_hostname }}.json"
+  become: true
+"""
+
+RETURN = r"""
+rc:
+  description: 0 pass, 1 warn, 2 fail, 3 unknown.
+  returned: success
+  type: int
+dest:
+  description: The file on the controller.
+  returned: success
+  type: str
+"""
+
+import os  # noqa: E402
+import subprocess  # noqa: E402
+
+from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+
+VERDICTS = (0, 1, 2, 3)
+
+
+def verify(program, report):
+    """(exit status, report, what went wrong): one of the last two is empty. The status is None where nothing ran."""
+    # A report of an earlier run must never be taken for the answer of this one.
+    if os.path.exists(report):
+        os.remove(report)
+    argv = [program, "verify", "--format", "json", "-o", report]
+    try:
+        done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    except OSError as error:
+        return None, "", str(error)
+    said = done.stderr.decode("utf-8", "replace").strip()
+    # A program that breaks down ends with 1 or 2 as well, and leaves no report.
+    if done.returncode not in VERDICTS or "Traceback" in said or not os.path.exists(report):
+        return done.returncode, "", said
+    with open(report, "rb") as file:
+        return done.returncode, file.read().decode("utf-8"), ""
+
+
+def main():
+    """Verify, answer with the report."""
+    module = AnsibleModule(
+        argument_spec={
+            "host": {"type": "str", "required": True},
+            "dest": {"type": "path", "required": True},
+            "program": {"type": "path", "default": "/opt/gpucheck/bin/gpucheck"},
+            "report": {"type": "path", "default": "/var/lib/gpucheck/report.json"},
+        },
+    )
+    host = module.params["host"]
+    try:
+        status, report, wrong = verify(module.params["program"], module.params["report"])
+    except (OSError, ValueError) as error:
+        module.fail_json(msg="{}: its report cannot be kept: {}".format(host, error))
+    if not report:
+        module.fail_json(
+            msg="{}: gpucheck verify gave no answer (exit status {}). {} If it is not installed there, provision the "
+            "host first (make provision).".format(host, "none" if status is None else status, wrong)
+        )
+    module.exit_json(changed=False, rc=status, report=report)
+
+
+if __name__ == "__main__":
+    main()
