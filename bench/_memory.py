@@ -21,9 +21,9 @@ def family(pid):
             yield from family(int(child))
 
 
-def held_kb(pid):
+def held_kb(pids):
     total = 0
-    for each in family(pid):
+    for each in pids:
         try:
             lines = Path(f"/proc/{each}/smaps_rollup").read_text().splitlines()
         except OSError:
@@ -39,7 +39,7 @@ def main():
     most, pause_s = 0, float(os.environ.get("EVERY_MS", "50")) / 1000
     while process.poll() is None:
         with contextlib.suppress(OSError):  # it ended between two looks
-            most = max(most, held_kb(process.pid))
+            most = max(most, held_kb(family(process.pid)))
         time.sleep(pause_s)
     seconds = time.monotonic() - clock
     if process.returncode not in (0, 1, 2):  # the verdicts of a fleet

@@ -26,12 +26,21 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
     show_default=True,
     help=f"IPv4 subnet of the lab's network. Environment: {SUBNET_VARIABLE}.",
 )
-def up(name: str, subnet: str) -> None:
+@click.option(
+    "--light",
+    type=int,
+    metavar="N",
+    help="Instead of the two hosts, N light ones without systemd: the first is bare, the others are copies of it as it "
+    "is then. For measuring many.",
+)
+def up(name: str, subnet: str, light: int | None) -> None:
     """Bring the lab up and print the path of its inventory. Does nothing when it is up."""
     from gpucheck.lab.lifecycle import up as bring_up
+    from gpucheck.lab.lifecycle import up_light
     from gpucheck.lab.model import make_lab
 
-    click.echo(bring_up(make_lab(name, subnet)))
+    lab = make_lab(name, subnet)
+    click.echo(bring_up(lab) if light is None else up_light(lab, light))
 
 
 @COMMAND.command()

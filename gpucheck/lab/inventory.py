@@ -1,7 +1,7 @@
 """What Ansible and ssh need to reach the lab: inventory, known hosts, and the lab's own wish."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,26 +9,21 @@ import yaml
 
 from gpucheck.lab import catalogue
 from gpucheck.lab.images import Flavour
-from gpucheck.lab.model import HOSTS, Lab
+from gpucheck.lab.model import HOSTS, HostSpec, Lab
 
 # The boot id is the engine's machine's, the same before and after: PID 1's start time is the container's own.
 BOOT_TIME_COMMAND = "cut -d' ' -f22 /proc/1/stat"
 
 
-def inventory(lab: Lab, flavour: Flavour) -> dict[str, Any]:
-    """The inventory: group ``gpu`` with a child group a package manager."""
+def inventory(lab: Lab, flavour: Flavour, hosts: Sequence[HostSpec] = HOSTS, **more: Any) -> dict[str, Any]:
+    """The inventory: group ``gpu`` with a child group for each kind of host. more: variables beside the lab's own."""
     known_hosts = shlex.quote(str(lab.directory / "known_hosts"))
-    children = {
-        host.group: {
-            "hosts": {
-                host.name: {
-                    "ansible_host": str(lab.ip(host)),
-                    "gpucheck_python": "python3.11" if (flavour, host.image) == ("real", "dnf-host") else "python3",
-                }
-            }
+    children: dict[str, dict[str, dict[str, Any]]] = {}
+    for host in hosts:
+        children.setdefault(host.group, {"hosts": {}})["hosts"][host.name] = {
+            "ansible_host": str(lab.ip(host)),
+            "gpucheck_python": "python3.11" if (flavour, host.image) == ("real", "dnf-host") else "python3",
         }
-        for host in HOSTS
-    }
     variables = {
         "ansible_user": "ops",
         "ansible_ssh_private_key_file": str(lab.directory / "id_ed25519"),
@@ -47,6 +42,7 @@ def inventory(lab: Lab, flavour: Flavour) -> dict[str, Any]:
             "--trusted-host",
             str(lab.mirror_ip),
         ],
+        **more,
     }
     return {"gpu": {"vars": variables, "children": children}}
 

@@ -5,13 +5,15 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gpucheck.lab import inventory as files
+from gpucheck.lab import light
 from gpucheck.lab.containers import engine_errors, lab_containers
 from gpucheck.lab.engine import engine, reachable
-from gpucheck.lab.errors import LabError
+from gpucheck.lab.errors import LabError, LabUsageError
 from gpucheck.lab.hosts import ensure_host, machine_archive
 from gpucheck.lab.images import PYTHONS, Flavour, ensure_images
 from gpucheck.lab.mirror import ensure_mirror
@@ -30,35 +32,91 @@ def up(lab: Lab) -> Path:
     """Bring the lab up, or find that it is; returns the inventory's path. Raises LabError."""
     with one_at_a_time(lab.root):
         client = engine()
-        # Asked before anything is built, made only after: a failed build leaves no network behind.
-        with engine_errors("looking at the engine's networks"):
-            check_network(client, lab)
-        # The wheels come over the network, the images mostly not: side by side they cost the longer of the two.
-        with ThreadPoolExecutor(1) as pool:
-            wheels = pool.submit(ensure_wheelhouse, lab.root, PYTHONS["posing"])
-            with engine_errors("building the lab's images"):
-                flavour, images = ensure_images(client, lab.root, known_flavour(client, lab.name))
-            wheelhouse = wheels.result()
-        if PYTHONS[flavour] != PYTHONS["posing"]:
-            wheelhouse = ensure_wheelhouse(lab.root, PYTHONS[flavour])
-        with engine_errors("making the lab's network"):
-            ensure_network(client, lab)
-        lab.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
-        public_key = login_key(lab.directory)
-        key_fingerprint = ensure_mirror(client, lab, images["mirror"], wheelhouse.folder)
+        refuse_kind(client, lab, light=False)
+        ground = prepare(client, lab)
         # In this thread: msgspec 0.22 may crash where two threads are the first to read one kind of struct.
-        machines = {host: machine_archive(host, flavour) for host in HOSTS}
+        machines = {host: machine_archive(host, ground.flavour) for host in HOSTS}
         with ThreadPoolExecutor(len(HOSTS)) as pool:
             jobs = {
-                host: pool.submit(ensure_host, client, lab, host, flavour, images[host.image], machine, public_key)
+                host: pool.submit(
+                    ensure_host,
+                    client,
+                    lab,
+                    host,
+                    ground.flavour,
+                    ground.images[host.image],
+                    machine,
+                    ground.public_key,
+                )
                 for host, machine in machines.items()
             }
             keys = {str(lab.ip(host)): job.result() for host, job in jobs.items()}
-        comment = f"Written by `gpucheck lab up`; gone with `gpucheck lab down --name {lab.name}`."
-        files.write_if_changed(lab.directory / "known_hosts", files.known_hosts(keys))
-        files.write_wish(lab.directory, files.dump(files.wish(lab, key_fingerprint, wheelhouse.torch_version), comment))
-        files.write_if_changed(lab.directory / "inventory.yml", files.dump(files.inventory(lab, flavour), comment))
+        inventory, wish = files.inventory(lab, ground.flavour), files.wish(lab, ground.key_fingerprint, ground.torch)
+    return write_down(lab, inventory, wish, keys)
+
+
+def up_light(lab: Lab, count: int) -> Path:
+    """Bring up a lab of this many light hosts, or make it that many; returns the inventory's path. Raises LabError."""
+    hosts = light.specs(lab, count)
+    with one_at_a_time(lab.root):
+        client = engine()
+        refuse_kind(client, lab, light=True)
+        ground = prepare(client, lab)
+        key = light.ensure_fleet(client, lab, hosts, ground.flavour, ground.images[light.IMAGE], ground.public_key)
+        inventory = files.inventory(lab, ground.flavour, hosts, reboot_command=light.REBOOT_COMMAND)
+        wish = files.wish(lab, ground.key_fingerprint, "none")
+    return write_down(lab, inventory, wish, {str(lab.ip(host)): key for host in hosts})
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What hosts of any kind stand on. key_fingerprint: of the mirror. torch: the version in the wheelhouse."""
+
+    flavour: Flavour
+    images: dict[str, str]
+    public_key: str
+    key_fingerprint: str
+    torch: str
+
+
+def prepare(client: "DockerClient", lab: Lab) -> Ground:
+    """Images, wheels, network, login key and mirror."""
+    # Asked before anything is built, made only after: a failed build leaves no network behind.
+    with engine_errors("looking at the engine's networks"):
+        check_network(client, lab)
+    # The wheels come over the network, the images mostly not: side by side they cost the longer of the two.
+    with ThreadPoolExecutor(1) as pool:
+        wheels = pool.submit(ensure_wheelhouse, lab.root, PYTHONS["posing"])
+        with engine_errors("building the lab's images"):
+            flavour, images = ensure_images(client, lab.root, known_flavour(client, lab.name))
+        wheelhouse = wheels.result()
+    if PYTHONS[flavour] != PYTHONS["posing"]:
+        wheelhouse = ensure_wheelhouse(lab.root, PYTHONS[flavour])
+    with engine_errors("making the lab's network"):
+        ensure_network(client, lab)
+    lab.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+    public_key = login_key(lab.directory)
+    key_fingerprint = ensure_mirror(client, lab, images["mirror"], wheelhouse.folder)
+    return Ground(flavour, images, public_key, key_fingerprint, wheelhouse.torch_version)
+
+
+def write_down(lab: Lab, inventory: dict[str, Any], wish: dict[str, Any], keys: dict[str, str]) -> Path:
+    """Write what Ansible and ssh need; returns the inventory's path. keys: public host key by address."""
+    comment = f"Written by `gpucheck lab up`; gone with `gpucheck lab down --name {lab.name}`."
+    files.write_if_changed(lab.directory / "known_hosts", files.known_hosts(keys))
+    files.write_wish(lab.directory, files.dump(wish, comment))
+    files.write_if_changed(lab.directory / "inventory.yml", files.dump(inventory, comment))
     return lab.directory / "inventory.yml"
+
+
+def refuse_kind(client: "DockerClient", lab: Lab, *, light: bool) -> None:
+    """Raise LabUsageError where the lab is up with hosts of the other kind."""
+    others = {lab.container(host.name) for host in HOSTS} if light else {f"{lab.name}-light-001"}
+    if others & set(lab_containers(client, lab.name)):
+        raise LabUsageError(
+            f"the lab {lab.name} is up with {'two whole' if light else 'light'} hosts\n"
+            f"do: give the other lab a name of its own with --name, or gpucheck lab down --name {lab.name}"
+        )
 
 
 def known_flavour(client: "DockerClient", name: str) -> Flavour | None:
@@ -94,6 +152,7 @@ def down(name: str, root: Path, *, images: bool) -> list[str]:
             for container in lab_containers(client, name).values():
                 container.remove(force=True, v=True)
                 removed.append(f"container {container.name}")
+            removed += light.remove_pattern(client, name)
             network = find_network(client, name)
             if network is not None:
                 network.remove()
@@ -141,7 +200,8 @@ def status(name: str, root: Path) -> dict[str, Any]:
         )
     inventory = root / ".lab" / name / "inventory.yml"
     running = sum(row["state"] == "running" for row in rows)
-    whole = running == len(HOSTS) + 1 and inventory.exists()
+    # The mirror is in no inventory.
+    whole = inventory.exists() and running == inventory.read_text(encoding="utf-8").count("ansible_host: ") + 1
     return {
         "schema": SCHEMA,
         "name": name,

@@ -112,3 +112,26 @@ def test_what_a_run_did_beside_the_reports_is_no_report(callback, tmp_path):
     callback.write()
 
     assert list(read_reports([tmp_path / "provision.json"])) == []
+
+
+def test_the_table_of_a_fleet_leaves_out_what_nothing_happened_to(callback):
+    """500 lines of `unchanged` hide the one that matters."""
+    for number in range(25):
+        planned(callback, f"same{number}", {})
+    planned(callback, "moved", {"driver": ["a"]})
+    callback.v2_runner_on_ok(Ended("moved", {"ansible_facts": {"host_done": True}}))
+    callback.v2_runner_on_unreachable(Ended("dead", {"msg": "no route"}))
+
+    lines = callback.table().splitlines()
+
+    assert [line.split()[0] for line in lines] == ["host", "moved", "dead", "unreachable:", "27"]
+    assert "1 changed, 25 unchanged, 1 unreachable" in lines[-1]
+
+
+def test_a_host_that_is_as_planned_is_known_from_its_reading_alone(callback, tmp_path):
+    chosen = {"group": "rocky-9", "stack": {"cuda": "13.0.2"}}
+    callback.v2_runner_on_ok(Ended("same", {"facts": {}, "recorded_set": chosen}))
+
+    found = document(callback, tmp_path)["hosts"]["same"]
+
+    assert (found["state"], found["group"], found["plan"]) == ("unchanged", "rocky-9", {"cuda": "13.0.2"})

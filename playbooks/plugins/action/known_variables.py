@@ -51,15 +51,15 @@ class ActionModule(ActionBase):
         _, arguments = self.validate_argument_spec(spec)
         settable, needed = options(arguments["roles"])
         site = set(yaml.safe_load(Path(arguments["site"]).read_text(encoding="utf-8")))
-        found, where = {}, {}
+        named = {}
         for host in task_vars["groups"].get("gpu", []):
             variables = task_vars["hostvars"].raw_get(host)
-            allowed = set(variables.get("other_variables") or ())
-            for name, words in mistakes(set(variables) - allowed, settable, needed, site).items():
-                found[name] = words
-                where.setdefault(name, []).append(host)
+            for name in set(variables) - set(variables.get("other_variables") or ()):
+                named.setdefault(name, []).append(host)
+        # Asked once for a name, not for every host that has it: the search for near names is slow.
+        found = mistakes(named, settable, needed, site)
         result["changed"] = False
         if found:
-            lines = [f"{words} (set for {', '.join(where[name][:3])})" for name, words in found.items()]
+            lines = [f"{words} (set for {', '.join(named[name][:3])})" for name, words in found.items()]
             result.update(failed=True, msg=" ".join(lines) + " Nothing was changed.")
         return result

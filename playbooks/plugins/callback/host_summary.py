@@ -26,6 +26,8 @@ author: gpucheck
 SCHEMA = "gpucheck.provision/1"
 PLAYBOOKS = ("provision", "rollback", "deprovision")
 BAD = ("unreachable", "refused", "stopped", "failed")
+# Of more hosts than these the table leaves out those that nothing happened to.
+FEW = 20
 
 
 def plain(value):
@@ -119,6 +121,8 @@ class CallbackModule(CallbackBase):
         if row is None:
             return
         answer = result._result
+        # Of a host that is as planned nothing but its reading is heard.
+        row.plan = row.plan or plain(answer.get("recorded_set")) or {}
         self.take_facts(row, answer.get("ansible_facts") or {})
         if answer.get("unreachable"):
             return
@@ -192,7 +196,8 @@ class CallbackModule(CallbackBase):
         rows = sorted(self.hosts.items(), key=lambda pair: (pair[1].state(self.check_mode) in BAD, pair[0]))
         head = ("host", "state", "changes", "reboots", "seconds", "group")
         lines = [head]
-        for name, row in rows:
+        shown = [pair for pair in rows if len(rows) <= FEW or pair[1].state(self.check_mode) != "unchanged"]
+        for name, row in shown:
             count = sum(len(words) for words in row.differences.values())
             group = row.plan.get("group", "-")
             lines.append((name, row.state(self.check_mode), str(count), str(row.reboots), f"{row.seconds:.0f}", group))

@@ -59,6 +59,10 @@ clock_ahead_s:
     that the question took on its way is in it.
   returned: success
   type: int
+recorded_set:
+  description: Group and stack of the recorded plan.
+  returned: where there is one
+  type: dict
 plan:
   description: The recorded plan, empty where there is none.
   returned: when asked for with record
@@ -110,6 +114,8 @@ def main():
         module.fail_json(msg="{}: this host cannot be read: {}".format(host, error))
     answer = {"recorded": gpu_record.digest(recorded), "requirements": text(MARKER) or "", "state": state}
     answer["clock_ahead_s"] = ahead
+    if recorded:
+        answer["recorded_set"] = {part: recorded.get(part) for part in ("group", "stack")}
     if module.params["record"]:
         answer.update(plan=recorded or {}, way_back=gpu_record.way_back(recorded) or {})
     module.exit_json(changed=False, facts=known[0], **answer)

@@ -1,0 +1,76 @@
+"""The order in which hosts change: batches, each with a place holder that cannot fail.
+
+Ansible ends a whole run, without any report, where every host of a batch has failed or become unreachable. A batch that
+holds one more, which does nothing on the controller, is never lost as a whole.
+"""
+
+from ansible.plugins.action import ActionBase
+
+KEEPER = "batch-{:03}"
+
+
+def sizes(batch, changing, fleet):
+    """Hosts of each batch. batch: a number, a share of the fleet such as 10%, or a list of those whose last repeats."""
+    steps = batch if isinstance(batch, list) else [batch]
+    wanted = [count(step, fleet) for step in steps]
+    found = []
+    while sum(found) < changing:
+        step = wanted[min(len(found), len(wanted) - 1)]
+        found.append(min(step, changing - sum(found)))
+    return found
+
+
+def count(step, fleet):
+    """Hosts of one step, at least one. Raises ValueError for what is neither a number nor a share."""
+    text = str(step).strip()
+    number = int(text[:-1]) * fleet // 100 if text.endswith("%") else int(text)
+    if number < 0 or text.startswith("0"):
+        raise ValueError(text)
+    return max(number, 1)
+
+
+def arrange(hosts, batch, fleet, limited):
+    """{order, sizes, keepers}: the hosts with the place holders between them, and how many make a batch.
+
+    limited: with --limit only localhost can hold a place, so only the last batch has one.
+    """
+    found = sizes(batch, len(hosts), fleet)
+    order, keepers, rest = [], [], list(hosts)
+    for number, size in enumerate(found[:-1], start=1):
+        order += rest[:size]
+        rest = rest[size:]
+        if not limited:
+            keepers.append(KEEPER.format(number))
+            order.append(keepers[-1])
+    order += [*rest, "localhost"]
+    more = [size + (not limited) for size in found[:-1]]
+    return {"order": order, "sizes": [*more, (found[-1] if found else 0) + 1], "keepers": keepers}
+
+
+class ActionModule(ActionBase):
+    """Runs on the controller, touches nothing."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp=None, task_vars=None):
+        """Arrange, or say what is wrong with ``batch``."""
+        result = super().run(tmp, task_vars)
+        spec = {
+            "hosts": {"type": "list", "elements": "str", "required": True},
+            "batch": {"type": "raw", "required": True},
+            "fleet": {"type": "int", "required": True},
+            "limited": {"type": "bool", "default": False},
+        }
+        _, arguments = self.validate_argument_spec(spec)
+        result["changed"] = False
+        try:
+            result.update(arrange(**{name: arguments[name] for name in spec}))
+        except ValueError:
+            result.update(
+                failed=True,
+                msg=f"batch={arguments['batch']}: no number of hosts, share such as 10%, or list such as [1, 10, 50]. "
+                "Nothing was changed.",
+            )
+        return result

@@ -1,0 +1,115 @@
+"""Ansible's own display for a few hosts; for a fleet, a line of progress every few seconds instead of a line a host.
+
+Failures, changes of a host's fate and everything said in words are shown as they come, in both.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ansible.plugins.callback.default import CallbackModule as Default
+
+DOCUMENTATION = """
+name: fleet_progress
+type: stdout
+short_description: The default display, which says less of each host the more hosts there are
+description:
+  - Up to 20 hosts it is ansible.builtin.default. Beyond, or with -v, ok and changed lines of single hosts give way to
+    one line every few seconds, which says how far the present task is.
+extends_documentation_fragment:
+  - default_callback
+  - result_format_callback
+author: gpucheck
+"""
+
+FEW = 20
+EVERY_S = 5.0
+
+
+class CallbackModule(Default):
+    """Counts where the default prints."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "fleet_progress"
+
+    def __init__(self):
+        super().__init__()
+        self.many = self.many_seen = False
+        self.hosts = set()
+        self.task = ""
+        self.ended = set()
+        self.spoke = time.monotonic()
+
+    def v2_playbook_on_play_start(self, play):
+        """How many hosts there are decides how much is said of each."""
+        inventory = play.get_variable_manager()._inventory
+        self.hosts = {host.get_name() for host in inventory.get_hosts(play.hosts)}
+        self.many = len(self.hosts) > FEW and not self._display.verbosity
+        self.many_seen = self.many_seen or self.many
+        super().v2_playbook_on_play_start(play)
+
+    def v2_playbook_on_task_start(self, task, is_conditional):
+        """A task's title is shown with its first line, or counted."""
+        self.task, self.ended = task.get_name().strip(), set()
+        if not self.many:
+            super().v2_playbook_on_task_start(task, is_conditional)
+
+    def v2_runner_on_ok(self, result):
+        """Counted for a fleet."""
+        if self.many:
+            self.count(result)
+        else:
+            super().v2_runner_on_ok(result)
+
+    def v2_runner_on_skipped(self, result):
+        """Counted for a fleet."""
+        if self.many:
+            self.count(result)
+        else:
+            super().v2_runner_on_skipped(result)
+
+    def v2_runner_on_failed(self, result, ignore_errors=False):
+        """One line for a fleet: what is to be done about it stands in the summary."""
+        if self.many:
+            self.count(result, "failed")
+        else:
+            super().v2_runner_on_failed(result, ignore_errors)
+
+    def v2_runner_on_unreachable(self, result):
+        """One line for a fleet."""
+        if self.many:
+            self.count(result, "unreachable")
+        else:
+            super().v2_runner_on_unreachable(result)
+
+    def v2_runner_item_on_ok(self, result):
+        """Nothing of single items for a fleet."""
+        if not self.many:
+            super().v2_runner_item_on_ok(result)
+
+    def v2_runner_item_on_skipped(self, result):
+        """Nothing of single items for a fleet."""
+        if not self.many:
+            super().v2_runner_item_on_skipped(result)
+
+    def v2_playbook_on_include(self, included_file):
+        """A list of all hosts in a line, which is nothing to read for a fleet."""
+        if not self.many:
+            super().v2_playbook_on_include(included_file)
+
+    def v2_playbook_on_stats(self, stats):
+        """For a fleet the summary that follows says more than a recap of every host."""
+        if not self.many_seen:
+            super().v2_playbook_on_stats(stats)
+
+    def count(self, result, fate=""):
+        """Note that a host is through with the task; say how far all are, but not all the time."""
+        host = result._host.get_name()
+        self.ended.add(host)
+        if fate:
+            words = " ".join(str(result._result.get("msg", "")).split())
+            self._display.display(f"{fate}: [{host}] {self.task}: {words}", color="red")
+        elif time.monotonic() - self.spoke >= EVERY_S:
+            self.spoke = time.monotonic()
+            self._display.display(f"  {self.task}: {len(self.ended)} of {len(self.hosts)} hosts")

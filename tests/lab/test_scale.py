@@ -1,0 +1,139 @@
+"""A fleet of light hosts with every kind of bad host in it: the run ends, names them, and the others converge.
+
+One light host is provisioned for real; the others are copies of it. Each test starts from a fleet that is as planned.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.lab.e2e import ROOT, Run
+
+pytestmark = pytest.mark.lab
+
+LAB = "gpucheck-light"
+SUBNET = os.environ.get("GPUCHECK_TEST_LIGHT_SUBNET", "10.213.49.0/24")
+INVENTORY = ROOT / f".lab/{LAB}/inventory.yml"
+COUNT = 8
+# Of the plan's files one that a host converges on in seconds.
+PLANNED_FILE = "/etc/modprobe.d/gpucheck-nouveau.conf"
+
+
+def gpucheck(*words: str) -> None:
+    subprocess.run([".venv/bin/gpucheck", "lab", *words], cwd=ROOT, check=True, capture_output=True)
+
+
+def on(number: int, *command: str) -> str:
+    words = ["docker", "exec", f"{LAB}-light-{number:03}", *command]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def docker(*words: str) -> None:
+    subprocess.run(["docker", *words], check=True, capture_output=True)
+
+
+def provision(reports: Path, **variables: Any) -> Run:
+    """make provision's own command on the light hosts."""
+    values = {"reports_dir": str(reports), "build_dir": str(reports.parent / "build"), **variables}
+    # A host that hangs may take this long each time that it is asked.
+    environment = {**os.environ, "ANSIBLE_CONFIG": "playbooks/ansible.cfg", "ANSIBLE_TIMEOUT": "4"}
+    words = [".venv/bin/ansible-playbook", "-i", str(INVENTORY), "-e", json.dumps(values), "playbooks/provision.yml"]
+    return Run(subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False))
+
+
+def outcome(reports: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((reports / "provision.json").read_text())
+    return document
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory) -> Iterator[Path]:
+    folder: Path = tmp_path_factory.mktemp("light") / "reports"
+    gpucheck("down", "--name", LAB)
+    try:
+        gpucheck("up", "--name", LAB, "--subnet", SUBNET, "--light", "1")
+        first = provision(folder, preflight_minimum_free_gib=1)
+        assert first.status == 0, first.text
+        gpucheck("up", "--name", LAB, "--subnet", SUBNET, "--light", str(COUNT))
+        # The copies learn their own names.
+        second = provision(folder)
+        assert second.status == 0, second.text
+        yield folder
+    finally:
+        gpucheck("down", "--name", LAB)
+
+
+@contextmanager
+def full_disk(number: int) -> Iterator[None]:
+    """/dev is the one small file system of a container; what apt downloads goes there, and it is filled up."""
+    place, kept = "/var/lib/gpucheck", "/var/lib/gpucheck.kept"
+    move = f"mv {place} {kept} && mkdir /dev/state && cp -a {kept}/. /dev/state && ln -s /dev/state {place}"
+    on(number, "sh", "-c", f"{move}; cat /dev/zero >/dev/filler 2>/dev/null || :")
+    try:
+        yield
+    finally:
+        on(number, "sh", "-c", f"rm -rf {place} /dev/state /dev/filler && mv {kept} {place}")
+
+
+def test_light_hosts_are_as_real_as_a_controller_can_see(reports):
+    rows = outcome(reports)
+
+    assert rows["counts"] == {"changed": COUNT - 1, "unchanged": 1}
+    assert {row["group"] for row in rows["hosts"].values()} == {"ubuntu-22.04-x86_64-15f8x2"}
+    assert on(3, "modinfo", "-F", "version", "nvidia") == "580.178.04"
+    report = json.loads((reports / "light-003.json").read_text())
+    assert (report["verdict"], report["simulated"], len(report["topology"]["gpus"])) == ("pass", True, 2)
+
+
+def test_bad_hosts_are_named_and_the_others_converge(reports):
+    """Two are down, one hangs at login, one has a full disk, and all of the others have something to do."""
+    for number in range(1, COUNT + 1):
+        on(number, "rm", PLANNED_FILE)
+    docker("stop", "-t", "0", f"{LAB}-light-002", f"{LAB}-light-005")
+    docker("pause", f"{LAB}-light-004")
+    try:
+        with full_disk(7):
+            run = provision(reports, max_failing_percent=50)
+    finally:
+        docker("unpause", f"{LAB}-light-004")
+        docker("start", f"{LAB}-light-002", f"{LAB}-light-005")
+
+    rows = outcome(reports)["hosts"]
+    assert run.status == 2, run.text
+    good = ("light-001", "light-003", "light-006", "light-008")
+    assert {name: rows[name]["state"] for name in good} == dict.fromkeys(good, "changed")
+    assert {name: rows[name]["state"] for name in ("light-002", "light-004", "light-005")} == {
+        "light-002": "unreachable",
+        "light-004": "unreachable",
+        "light-005": "unreachable",
+    }
+    assert rows["light-007"]["state"] == "failed"
+    assert "space" in rows["light-007"]["failure"]
+    assert "UNKNOWN 8 hosts: 4 pass, 4 unknown SIMULATED" in run.plain
+
+
+def test_a_batch_that_is_lost_as_a_whole_stops_nobody(reports, tmp_path):
+    """The first batch is one host, and its power goes when its change has begun."""
+    assert provision(reports).status == 0
+    for number in (1, 2):
+        on(number, "rm", PLANNED_FILE)
+    drain = tmp_path / "drain"
+    drain.write_text(f'#!/bin/sh\n[ "$1 $2" = "drain light-001" ] && docker stop -t 0 {LAB}-light-001\nexit 0\n')
+    drain.chmod(0o755)
+    try:
+        run = provision(reports, batch=1, drain_with="script", drain_command=[str(drain)], max_failing_percent=50)
+    finally:
+        docker("start", f"{LAB}-light-001")
+
+    rows = outcome(reports)["hosts"]
+    assert run.status != 0
+    assert (rows["light-001"]["state"], rows["light-002"]["state"]) == ("unreachable", "changed")
+    assert f"UNKNOWN {COUNT} hosts: {COUNT - 1} pass, 1 unknown SIMULATED" in run.plain
+    assert "light-001: lost in the middle of the run" in run.plain
+    assert provision(reports).status == 0

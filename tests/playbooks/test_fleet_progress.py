@@ -1,0 +1,50 @@
+"""What a person sees: every host of a few, and a fleet's progress without a line a host."""
+
+import re
+
+import pytest
+
+from tests.playbooks.test_runs import playbook
+
+pytestmark = pytest.mark.slow
+
+PLAY = """
+- name: Work
+  hosts: gpu
+  connection: local
+  gather_facts: false
+  tasks:
+    - name: Do it
+      ansible.builtin.assert: {that: inventory_hostname != 'n3', fail_msg: "n3: no more space"}
+    - name: Do more
+      ansible.builtin.debug: {msg: said}
+"""
+
+
+def shown(tmp_path, count, *words):
+    (tmp_path / "play.yml").write_text(PLAY)
+    (tmp_path / "hosts.yml").write_text(f"gpu: {{hosts: {{{', '.join(f'n{i}: ' for i in range(1, count + 1))}}}}}\n")
+    done = playbook(tmp_path / "hosts.yml", *words, str(tmp_path / "play.yml"))
+    assert done.returncode == 2
+    return done.stdout
+
+
+def test_each_of_a_few_hosts_has_its_line(tmp_path):
+    text = shown(tmp_path, 4)
+
+    assert set(re.findall(r"^ok: \[(n\d)\]", text, re.MULTILINE)) == {"n1", "n2", "n4"}
+    assert "TASK [Do more]" in text
+    assert re.search(r"^n2 +: ok=2", text, re.MULTILINE)
+
+
+def test_of_a_fleet_only_the_bad_ones_have(tmp_path):
+    text = shown(tmp_path, 22)
+
+    assert "failed: [n3] Do it: n3: no more space" in text
+    assert not re.search(r"^ok: ", text, re.MULTILINE)
+    assert len(text.splitlines()) < 22
+    assert "said" not in text
+
+
+def test_v_brings_every_line_back(tmp_path):
+    assert len(re.findall(r"^ok: \[n\d+\]", shown(tmp_path, 22, "-v"), re.MULTILINE)) == 42
