@@ -181,6 +181,7 @@ def exact_wish(stack: StackSet) -> dict[str, str]:
         "container_toolkit": stack.container_toolkit or "none",
         "torch": f"{stack.torch.version}+{stack.torch.build}" if stack.torch else "none",
         "tensorflow": stack.tensorflow.version if stack.tensorflow else "none",
+        "source": stack.source or "auto",
         # Chosen before, so its place in the order of preference no longer matters.
         "end_of_life_os": "allow",
     }

@@ -36,10 +36,12 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What the site wants; see the comments in stack.yml at the root of the project.
 
     driver: a branch (580), a version (580.178.04), or one with its package revision (580.95.05-0ubuntu1).
+    source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
     """
 
     driver: str = "auto"
     kernel_module: Literal["auto", "open", "proprietary"] = "auto"
+    source: Literal["auto", "nvidia", "debian"] = "auto"
     cuda: str = "auto"
     cudnn: str = "auto"
     nccl: str = "auto"
@@ -54,6 +56,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "container_toolkit", "torch", "tensorflow")
 CHOICES = {
     "kernel_module": ("auto", "open", "proprietary"),
+    "source": ("auto", "nvidia", "debian"),
     "prefer": ("longest-supported", "production", "newest"),
     "end_of_life_os": ("refuse", "allow"),
 }
@@ -78,7 +81,7 @@ def check_value(key: str, value: str) -> None:
 def wants(items: tuple[str, ...], base: Wish | None = None) -> Wish:
     """A wish from ``component=version`` words. Raises WishError."""
     fields: dict[str, str] = {}
-    known = (*COMPONENTS, "kernel_module")
+    known = (*COMPONENTS, "kernel_module", "source")
     for item in items:
         name, operator, value = item.partition("=")
         if not operator:
