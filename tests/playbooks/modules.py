@@ -30,6 +30,7 @@ def shared(name: str) -> ModuleType:
         "openpgp",
         "gpu_plan",
         "gpu_repository",
+        "gpu_archive",
         "gpu_record",
         "gpu_compare",
     ):

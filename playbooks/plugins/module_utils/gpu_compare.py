@@ -5,7 +5,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 
 import os
 
-from ansible.module_utils import gpu_plan, gpu_record, gpu_repository
+from ansible.module_utils import gpu_archive, gpu_plan, gpu_record, gpu_repository
 from ansible.module_utils.gpu_files import text
 from ansible.module_utils.gpu_host import read_facts
 
@@ -21,7 +21,8 @@ def compare(host, plan, digest, known=None):
         raise ValueError("schema {!r} where gpucheck.plan/1 is wanted".format(plan.get("schema")))
     facts, beside = known or read_facts(host)
     packages = beside["packages"]
-    differences = {"repository": gpu_repository.differences(plan, beside["keys"]), "driver": []}
+    sources = gpu_repository.differences(plan, beside["keys"]) + gpu_archive.differences(plan)
+    differences = {"repository": sources, "driver": []}
     components = {}
     for name in gpu_plan.PACKAGE_COMPONENTS:
         words = gpu_plan.package_differences(plan, name, packages)
@@ -84,6 +85,7 @@ def host_details(plan, digest, facts, beside):
         "foreign": facts["foreign"],
         "package_locks": facts["package_locks"],
         "rivals": gpu_repository.rivals(plan),
+        "archive": gpu_archive.state(plan),
         "free_bytes": facts["free_bytes"],
         "unfinished": beside["unfinished"],
         "superfluous": gpu_plan.superfluous(plan, beside["doubled"]),
