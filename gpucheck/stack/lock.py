@@ -197,8 +197,8 @@ def _kept(previous: Lock | None, name: str, wish: Wish, target: Target) -> Stack
 
 
 def same_wish(previous: Lock, wish: Wish) -> bool:
-    """Whether a lock answers this wish. Mirrors of repositories hold no versions, so they do not count."""
-    return msgspec.structs.replace(previous.wish, repositories=wish.repositories) == wish
+    """Whether a lock answers this wish. Mirrors of repositories and tuning hold no versions, so they do not count."""
+    return msgspec.structs.replace(previous.wish, repositories=wish.repositories, tuning=wish.tuning) == wish
 
 
 def _unknown_gpu(host: str, device: str) -> str:

@@ -13,6 +13,7 @@ from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.lock import Lock, LockedGroup, RefusedHost, still_valid, target_of_group
 from gpucheck.stack.plan_archive import archive_components, archive_notes, archive_of_set, host_sources
 from gpucheck.stack.plan_packages import PlanGap, components, gaps
+from gpucheck.stack.tuning import tuning_plan
 from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, StackSet
 from gpucheck.stack.wish import Repository, Wish
 
@@ -46,7 +47,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     order: the roles that carry it out, first to last; the driver's installs fabric manager in the same transaction.
 
     archive: suite and components of the host's own package sources that the packages come from; left out where they
-    come from ``repositories`` alone.
+    come from ``repositories`` alone. tuning: settings of the host, see ``tuning_plan``; left out where none is wished.
     """
 
     schema_: str = SCHEMA
@@ -60,6 +61,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     stack: StackSet
     repositories: tuple[dict[str, str | None], ...]
     archive: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    tuning: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     module_stream: dict[str, str] | None
     components: dict[str, dict[str, Any]]
     prerequisites: tuple[str, ...]
@@ -116,7 +118,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
     stack = locked.stack
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
     stream = _module_stream(system, stack)
-    archive = archive_of_set(system, stack)
+    archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning)
     return Plan(
         group=name,
         hosts=tuple(locked.hosts) if host is None else (host,),
@@ -124,10 +126,11 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         os={"id": system.os_id, "version": system.version, "family": system.family},
         arch=locked.arch,
         package_manager=manager,
-        order=ORDER,
+        order=(*ORDER, "tuning") if tuning else ORDER,
         stack=stack,
         repositories=tuple(_repositories(system, locked.arch, wish, stack, archive)),
         archive=host_sources(archive) if archive else msgspec.UNSET,
+        tuning=tuning or msgspec.UNSET,
         module_stream=stream,
         components=archive_components(system, stack, archive) if archive else components(system, stack),
         prerequisites=_prerequisites(system),

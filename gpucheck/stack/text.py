@@ -146,6 +146,8 @@ def plan_text(plan: "Plan") -> str:
         lines += [f"  {name.replace('_', ' ')}", *(f"    {spec}" for spec in specs or ["none"])]
     lines += ["", "kernel headers", *(f"  {name}" for name in plan.headers or ("none",))]
     lines += ["", "files", *(f"  {file['path']}" for file in plan.files)]
+    if plan.tuning:
+        lines += ["", "tuning", *(f"  {file['path']}" for file in plan.tuning["files"])]
     lines += ["", "services", *(f"  {service['name']}" for service in plan.services)]
     lines += ["", f"order  {', '.join(plan.order)}", f"reboot when {', '.join(plan.reboot['when'])}", ""]
     return "\n".join([*lines, *_reasons((*plan.stack.reasons, *plan.reasons))])

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, document
+from gpucheck.stack.tuning import Tuning, read_tuning
 from gpucheck.stack.versions import request
 
 SCHEMA = "gpucheck.wish/1"
@@ -50,6 +51,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     tensorflow: str = "auto"
     prefer: Literal["longest-supported", "production", "newest"] = "longest-supported"
     end_of_life_os: Literal["refuse", "allow"] = "refuse"
+    tuning: Tuning = Tuning()
     repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
 
 
@@ -153,9 +155,13 @@ def _wish(values: dict[str, Value], name: str) -> Wish:
     for key, value in values.items():
         if key not in Wish.__struct_fields__:
             raise value.problem(f"no such key. {did_you_mean(key, (*Wish.__struct_fields__, 'schema'))}")
-    repositories = values.pop("repositories", None)
+    repositories, tuning = values.pop("repositories", None), values.pop("tuning", None)
     fields = {key: _checked(key, value) for key, value in values.items()}
-    wish = Wish(**fields, repositories=_repositories(repositories) if repositories else {})  # type: ignore[arg-type]
+    wish = Wish(
+        **fields,  # type: ignore[arg-type]
+        tuning=read_tuning(tuning) if tuning else Tuning(),
+        repositories=_repositories(repositories) if repositories else {},
+    )
     for (one, other), problem in contradictions(wish):
         where = f"{name}:{values[other].line}: {other}"
         raise WishError(f"{where}: contradicts line {values[one].line}: {problem}")

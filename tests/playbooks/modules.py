@@ -31,6 +31,7 @@ def shared(name: str) -> ModuleType:
         "gpu_plan",
         "gpu_repository",
         "gpu_archive",
+        "gpu_tuning",
         "gpu_record",
         "gpu_compare",
     ):

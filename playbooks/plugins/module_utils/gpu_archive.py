@@ -48,7 +48,7 @@ def deb822_sources(content):
 def sources(root="/"):
     """The host's active binary sources, ours left out: their fields, one dict for every address and suite."""
     folder, found = os.path.join(root, "etc/apt"), []
-    for path in [os.path.join(folder, "sources.list")] + sorted(glob.glob(folder + "/sources.list.d/*.list")):
+    for path in [os.path.join(folder, "sources.list"), *sorted(glob.glob(folder + "/sources.list.d/*.list"))]:
         found += one_line_sources(text(path) or "")
     for path in sorted(glob.glob(folder + "/sources.list.d/*.sources")):
         if os.path.basename(path) != os.path.basename(OURS):
@@ -57,9 +57,9 @@ def sources(root="/"):
     for fields in found:
         if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in ("no", "false"):
             continue
+        suites = fields.get("suites", "").split()
         for uri in fields.get("uris", "").split():
-            for suite in fields.get("suites", "").split():
-                active.append(dict(fields, uri=uri.rstrip("/"), suite=suite))
+            active += [dict(fields, uri=uri.rstrip("/"), suite=suite) for suite in suites]
     return active
 
 
