@@ -6,13 +6,14 @@ the engine's kernel, which loads no module of that one.
 """
 
 import re
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gpucheck.lab import containers
 from gpucheck.lab import inventory as files
 from gpucheck.lab.archive import DEFAULT_KEYRING, SUITE, Source, debian_archive, read_sources
-from gpucheck.lab.containers import archive as tar_of
 from gpucheck.lab.containers import ask, create, engine_errors, lab_containers, put, put_archive, start, wait_for
 from gpucheck.lab.engine import engine
 from gpucheck.lab.errors import LabError
@@ -35,6 +36,8 @@ WHEELS = "/srv/wheels"
 HEADERS = "linux-headers-amd64"
 RELEASE = re.compile(r"Depends: linux-headers-(\S+)")
 ANSWER_SECONDS = 300
+# torch is left out: its wheels bring a CUDA of their own, and nothing of it is tried without a GPU.
+WISH = {"source": "debian", "torch": "none", "tensorflow": "none"}
 
 
 def up(lab: Lab) -> Path:
@@ -55,10 +58,6 @@ def up(lab: Lab) -> Path:
         files.write_wish(lab.directory, files.dump(WISH, comment))
         files.write_if_changed(lab.directory / "inventory.yml", files.dump(inventory(lab), comment))
     return lab.directory / "inventory.yml"
-
-
-# torch is left out: its wheels bring a CUDA of their own, and nothing of it is tried without a GPU.
-WISH = {"source": "debian", "torch": "none", "tensorflow": "none"}
 
 
 def inventory(lab: Lab) -> dict[str, Any]:
@@ -136,15 +135,13 @@ def ensure_host(client: "DockerClient", lab: Lab, image: str, wheels: Path, publ
 
 def machine_archive(kernel: str) -> bytes:
     """A tar of the bare simulated machine with this kernel release."""
-    import tempfile
-
     from gpucheck import simulator
 
     with tempfile.TemporaryDirectory(prefix="gpucheck-machine-") as temporary:
         folder = Path(temporary, "machine")
         profile = simulator.load(HOST.profile)
         simulator.write_machine(profile, folder, driver=None, stand_ins=STAND_INS, kernel=kernel)
-        return tar_of({MACHINE: folder, KERNEL_RELEASE: f"{kernel}\n".encode()})
+        return containers.archive({MACHINE: folder, KERNEL_RELEASE: f"{kernel}\n".encode()})
 
 
 def newest_kernel(client: "DockerClient", lab: Lab, image: str) -> str:
