@@ -24,7 +24,7 @@ PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i 
 	-e reports_dir=$(abspath $(REPORTS)) $(if $(LIMIT),--limit '$(LIMIT)$(COMMA)localhost') \
 	$(if $(BATCH),-e '{"batch": $(BATCH)}') $(ARGS)
 
-.PHONY: help plan provision verify rollback deprovision check lint test test-programs test-gpu collection images test-images lab-down clean
+.PHONY: help plan provision verify rollback deprovision check lint test test-programs test-real-packages test-gpu collection images test-images lab-down clean
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -48,7 +48,7 @@ verify: $(VENV)/.provision target ## verify every GPU host again and print the m
 	@$(PLAYBOOK) playbooks/verify.yml
 
 check: $(VENV)/.test lint ## tests that need no Docker, no root and no GPU
-	@$(VENV)/bin/pytest $(PARALLEL) -m "not slow and not browser and not lab and not gpu and not images"
+	@$(VENV)/bin/pytest $(PARALLEL) -m "not slow and not browser and not lab and not gpu and not images and not real_packages"
 
 test-programs: $(VENV)/.test tools ## whole programs and large searches: real training, NVML clients, the fault matrix, HTML pages in Chromium
 	@$(VENV)/bin/pytest $(PARALLEL) -m "(slow or browser) and not lab and not gpu and not images"
@@ -58,6 +58,9 @@ test: check test-programs ## both, then the embedded lab from nothing to the mer
 
 test-gpu: $(VENV)/.test ## tests on a real GPU: numbers against a second measurement, training on whatever GPUs are there
 	@$(VENV)/bin/pytest -m gpu tests/gpu
+
+test-real-packages: $(VENV)/.test ## Debian's own driver packages on a Debian 12 lab host: DKMS compiles, NVML and nvcc are real (2 GB, 15 minutes)
+	@$(VENV)/bin/pytest -m real_packages tests/lab/test_real_packages.py
 
 collection: $(VENV)/.provision ## build/gpucheck-provision-*.tar.gz: the roles and modules for your own playbooks
 	@PATH="$(abspath $(VENV))/bin:$$PATH" playbooks/collection/build build

@@ -43,6 +43,20 @@ def up(name: str, subnet: str, light: int | None) -> None:
     click.echo(bring_up(lab) if light is None else up_light(lab, light))
 
 
+@COMMAND.command("real-packages")
+@NAME
+@click.option("--subnet", envvar=SUBNET_VARIABLE, default=DEFAULT_SUBNET, show_default=True, help="As for up.")
+def real_packages(name: str, subnet: str) -> None:
+    """Bring up one Debian 12 host for real packages of Debian's archive, and print the path of its inventory.
+
+    Nothing on it stands in for a package, for DKMS or for NVML; its GPUs are SIMULATED, so no driver gets loaded.
+    """
+    from gpucheck.lab.model import make_lab
+    from gpucheck.lab.real_packages import up as bring_up
+
+    click.echo(bring_up(make_lab(name, subnet)))
+
+
 @COMMAND.command()
 @NAME
 @click.option("--images", is_flag=True, help="Remove the images too: the next `lab up` then starts from nothing.")

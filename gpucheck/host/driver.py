@@ -9,15 +9,20 @@ from gpucheck.model import DriverState
 
 # Where DKMS on Ubuntu and on the CentOS family puts the module; a packaged one is below kernel/.
 MODULE_PLACES = ("updates/dkms/nvidia.ko", "extra/nvidia.ko")
+# Debian's own packages name the file after the driver series that is current; loaded, the module is nvidia there too.
+MODULE_NAMES = ("nvidia", "nvidia-current")
 VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 SECONDS = 10.0
 
 
 def read_driver(root: Path, kernel: str, *, simulated: bool) -> DriverState:
-    """Loaded: from /sys and /proc below root. Installed: from modinfo, or from a simulated root's stand-in file."""
+    """Loaded: from /sys and /proc below root. Installed: from modinfo, or from a simulated root's stand-in file.
+
+    A simulated root may hold modules that were really compiled: the lab installs real packages too.
+    """
     banner = (text(root / "proc/driver/nvidia/version") or "").partition("\n")[0]
     loaded = text(root / "sys/module/nvidia/version") or _version_in(banner)
-    installed = _stand_in(root / "lib/modules" / kernel) if simulated else _modinfo(kernel)
+    installed = _installed(root, kernel, simulated=simulated)
     return DriverState(
         loaded_version=loaded,
         loaded_flavour=_flavour_of_banner(banner) if loaded else None,
@@ -57,19 +62,31 @@ def _stand_in(modules: Path) -> dict[str, str]:
 
 def module_version(root: Path, kernel: str, *, simulated: bool) -> str | None:
     """The version of the nvidia module that is installed for a kernel, None where there is none."""
-    if simulated:
-        return _stand_in(root / "lib/modules" / kernel).get("version")
-    return (output(["modinfo", "-k", kernel, "-F", "version", "nvidia"]) or "").strip() or None
+    return _installed(root, kernel, simulated=simulated).get("version")
 
 
-def _modinfo(kernel: str) -> dict[str, str]:
-    """version and license of the nvidia module for this kernel; nothing where there is none, or no modinfo."""
-    found = {}
-    for field in ("version", "license"):
-        words = output(["modinfo", "-k", kernel, "-F", field, "nvidia"])
-        if words:
-            found[field] = words.strip()
-    return found
+def _installed(root: Path, kernel: str, *, simulated: bool) -> dict[str, str]:
+    modules = root / "lib/modules" / kernel
+    if not simulated:
+        return _modinfo(kernel)
+    return _stand_in(modules) or (_modinfo(kernel, root) if (modules / "modules.dep").exists() else {})
+
+
+def _modinfo(kernel: str, base: Path | None = None) -> dict[str, str]:
+    """version and license of the nvidia module for this kernel; nothing where there is none, or no modinfo.
+
+    base: the root of a simulated machine, None for this one.
+    """
+    place = ["-b", str(base)] if base else []
+    for name in MODULE_NAMES:
+        found = {}
+        for field in ("version", "license"):
+            words = output(["modinfo", "-k", kernel, "-F", field, *place, name])
+            if words:
+                found[field] = words.strip()
+        if found:
+            return found
+    return {}
 
 
 def output(command: list[str]) -> str | None:

@@ -2,7 +2,7 @@
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpucheck.lab import catalogue
 from gpucheck.lab.containers import archive, ask, create, lab_containers, put, put_archive, start, wait_for
@@ -68,11 +68,6 @@ def make_host(
     client: "DockerClient", lab: Lab, host: HostSpec, flavour: Flavour, image: str, stamp: str
 ) -> "Container":
     """Create a host whose PID 1 is systemd, with no more rights than any container."""
-    if is_cgroup_v2(client):
-        # Not measured: no machine with cgroup v2 alone was at hand.
-        cgroup = {"cgroupns": "host", "volumes": {"/sys/fs/cgroup": {"bind": "/sys/fs/cgroup", "mode": "rw"}}}
-    else:
-        cgroup = {"volumes": {"/sys/fs/cgroup": {"bind": "/sys/fs/cgroup", "mode": "ro"}}}
     return create(
         client,
         lab,
@@ -81,12 +76,23 @@ def make_host(
         image=image,
         ip=lab.ip(host),
         labels={LABEL_STAMP: stamp, LABEL_FLAVOUR: flavour},
-        tmpfs={"/run": "", "/run/lock": ""},
-        # What makes a reboot a reboot: systemd ends, the engine starts the container again.
-        restart_policy={"Name": "always"},
-        shm_size="1g",
-        **cgroup,
+        **host_options(client, {}),
     )
+
+
+def host_options(client: "DockerClient", volumes: dict[str, dict[str, str]]) -> dict[str, Any]:
+    """What a container needs to be a host: systemd as PID 1, reboots. volumes: what it gets beside."""
+    # Not measured: no machine with cgroup v2 alone was at hand.
+    alone = is_cgroup_v2(client)
+    cgroup = {"/sys/fs/cgroup": {"bind": "/sys/fs/cgroup", "mode": "rw" if alone else "ro"}}
+    return {
+        **({"cgroupns": "host"} if alone else {}),
+        "volumes": {**cgroup, **volumes},
+        "tmpfs": {"/run": "", "/run/lock": ""},
+        # What makes a reboot a reboot: systemd ends, the engine starts the container again.
+        "restart_policy": {"Name": "always"},
+        "shm_size": "1g",
+    }
 
 
 def machine_archive(host: HostSpec, flavour: Flavour) -> bytes:

@@ -46,6 +46,8 @@ class Recipe:
         parts: list[str | Path] = [self.role, self.base, context / self.dockerfile, context / "build"]
         if self.role != "mirror":
             parts += [context / "rootfs", context / "pose"]
+            # What one host alone has.
+            parts += [context / self.role] if (context / self.role).is_dir() else []
         return f"{IMAGES}/{self.role}:{fingerprint(parts)}"
 
 

@@ -57,6 +57,8 @@ def _relaxations(wish: Wish, clashes: tuple[Clash, ...]) -> Iterator[tuple[str, 
     stated = [key for key in COMPONENTS if request(getattr(wish, key)).explicit]
     if wish.kernel_module != "auto":
         stated.append("kernel_module")
+    if wish.source == "debian":
+        stated.append("source")
     named = [clash.component for clash in clashes]
     stated.sort(key=lambda key: named.index(key) if key in named else len(named))
     for count in range(1, len(stated) + 1):
@@ -68,6 +70,8 @@ def _value(found: StackSet, key: str) -> str:
         return found.driver.version
     if key == "kernel_module":
         return found.driver.kernel_module
+    if key == "source":
+        return found.source or "nvidia"
     if key == "torch":
         return f"{found.torch.version}+{found.torch.build}" if found.torch else "none"
     if key == "tensorflow":

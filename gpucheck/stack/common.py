@@ -14,6 +14,7 @@ from gpucheck.stack.candidates import PARTS, chosen, newest_first
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import Lock, LockedGroup, exact_wish, lock, same_wish, still_valid, target_of_group
 from gpucheck.stack.resolve import counted, search
+from gpucheck.stack.rules_archive import archive_of
 from gpucheck.stack.rules_driver import r2_full_function, r18_branches
 from gpucheck.stack.types import Clash, Conflict, Fact, Reason, Refusal, StackSet, Target
 from gpucheck.stack.versions import request
@@ -64,7 +65,7 @@ def lock_common(wish: Wish, facts: Iterable[HostFacts], previous: Lock | None = 
 def newest_common(wish: Wish, targets: dict[str, Target]) -> dict[str, Any]:
     """The wish values that name one set for all. Raises _NoneServes for the part of which there is no version."""
     # As for one host: first only toolkits that have their own driver, then by minor version compatibility.
-    tried = [(full, driver) for full in (True, False) for driver in _drivers(wish)]
+    tried = [(full, driver) for full in (True, False) for driver in _drivers(wish, targets)]
     answers = (_given_driver(wish, targets, driver, full=full) for full, driver in tried)
     failures = []
     for answer in answers:
@@ -74,8 +75,13 @@ def newest_common(wish: Wish, targets: dict[str, Target]) -> dict[str, Any]:
     raise failures[0]
 
 
-def _drivers(wish: Wish) -> tuple[str, ...]:
+def _drivers(wish: Wish, targets: dict[str, Target]) -> tuple[str, ...]:
     asked = newest_first("driver", wish.driver)
+    archives = (archive_of(target.os, wish) for target in targets.values())
+    held = tuple(dict.fromkeys(archive.driver for archive in archives if archive))
+    if held:
+        # A release that the tables do not know yet is asked for by its package revision.
+        return asked if request(wish.driver).package_revision else held
     if len(request(wish.driver).prefix) > 1:
         return asked
     return tuple(branch.last for branch in r18_branches(wish.prefer, wish.driver) if branch.last in asked)
@@ -86,6 +92,9 @@ def _given_driver(wish: Wish, targets: dict[str, Target], driver: str, *, full: 
     for part in PARTS:
         wanted = str(getattr(wish, part))
         if request(wanted).none or (part in ("cudnn", "nccl") and pins.get("cuda") == "none"):
+            continue
+        # The archive lacks it: taken from elsewhere only when the site asks for it, as for one host.
+        if part == "container_toolkit" and request(wanted).auto and wish.source == "debian":
             continue
         pinned = msgspec.structs.replace(wish, **pins)
         order = (driver,) if part == "driver" else tuple(_order(part, wanted, pinned, targets))

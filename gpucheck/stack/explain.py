@@ -182,7 +182,7 @@ def _lifts(target: Target, asked: Wish, part: str, clash: Clash) -> Iterator[str
 
 
 def _other_wish(target: Target, asked: Wish, part: str) -> Iterator[str]:
-    free: dict[str, Any] = dict.fromkeys((*PARTS, "kernel_module"), "auto")
+    free: dict[str, Any] = dict.fromkeys((*PARTS, "kernel_module", "source"), "auto")
     for key in free:
         stated = getattr(asked, key)
         if key != part and stated != "auto" and _works(target, msgspec.structs.replace(asked, **{key: "auto"})):

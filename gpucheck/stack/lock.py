@@ -181,6 +181,7 @@ def exact_wish(stack: StackSet) -> dict[str, str]:
         "container_toolkit": stack.container_toolkit or "none",
         "torch": f"{stack.torch.version}+{stack.torch.build}" if stack.torch else "none",
         "tensorflow": stack.tensorflow.version if stack.tensorflow else "none",
+        "source": stack.source or "auto",
         # Chosen before, so its place in the order of preference no longer matters.
         "end_of_life_os": "allow",
     }
@@ -196,8 +197,8 @@ def _kept(previous: Lock | None, name: str, wish: Wish, target: Target) -> Stack
 
 
 def same_wish(previous: Lock, wish: Wish) -> bool:
-    """Whether a lock answers this wish. Mirrors of repositories hold no versions, so they do not count."""
-    return msgspec.structs.replace(previous.wish, repositories=wish.repositories) == wish
+    """Whether a lock answers this wish. Mirrors of repositories and tuning hold no versions, so they do not count."""
+    return msgspec.structs.replace(previous.wish, repositories=wish.repositories, tuning=wish.tuning) == wish
 
 
 def _unknown_gpu(host: str, device: str) -> str:

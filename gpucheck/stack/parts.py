@@ -2,7 +2,9 @@
 
 from typing import TypeVar
 
+from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
+from gpucheck.stack import rules_archive as archive_rules
 from gpucheck.stack import rules_libraries as library_rules
 from gpucheck.stack import rules_wheels as wheel_rules
 from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target, TorchChoice
@@ -31,9 +33,16 @@ def part(found: Chosen[T] | Clash, wanted: str, why: list[Reason]) -> T | Clash 
 
 
 def libraries(
-    target: Target, wish: Wish, driver: DriverChoice, torch: TorchChoice | None, why: list[Reason], *, full: bool
+    target: Target,
+    wish: Wish,
+    driver: DriverChoice,
+    torch: TorchChoice | None,
+    why: list[Reason],
+    *,
+    full: bool,
+    archive: Archive | None = None,
 ) -> tuple[str | None, str | None, str | None] | Clash:
-    """CUDA, cuDNN and NCCL of the host itself."""
+    """CUDA, cuDNN and NCCL of the host itself. archive: where they come from, None = NVIDIA's repositories."""
     if request(wish.cuda).none:
         if request(wish.cudnn).explicit or request(wish.nccl).explicit:
             return Clash(
@@ -46,7 +55,10 @@ def libraries(
                 because="without a CUDA toolkit there is no CUDA major to choose cuDNN and NCCL for",
             )
         return None, None, None
-    found = library_rules.choose_cuda(target, driver.version, wish.cuda, full=full)
+    wanted = wish.cuda if archive is None else archive_rules.r22_cuda(archive, wish.cuda)
+    if isinstance(wanted, Clash):
+        return wanted
+    found = library_rules.choose_cuda(target, driver.version, wanted, full=full)
     if isinstance(found, Clash):
         return found
     toolkit, reasons = found
@@ -56,10 +68,12 @@ def libraries(
     cuda_major = major(toolkit.version)
     same = torch is not None and torch.cuda is not None and major(torch.cuda) == cuda_major
     yardstick = torch if same else _yardstick(target, driver)
-    cudnn = part(library_rules.choose_cudnn(target, cuda_major, wish.cudnn, yardstick), wish.cudnn, why)
+    absent = archive_rules.r22_absent(archive, "cudnn", wish.cudnn)
+    cudnn = part(absent or library_rules.choose_cudnn(target, cuda_major, wish.cudnn, yardstick), wish.cudnn, why)
     if isinstance(cudnn, Clash):
         return cudnn
-    nccl = part(library_rules.choose_nccl(target, toolkit.version, wish.nccl, yardstick), wish.nccl, why)
+    absent = archive_rules.r22_absent(archive, "nccl", wish.nccl)
+    nccl = part(absent or library_rules.choose_nccl(target, toolkit.version, wish.nccl, yardstick), wish.nccl, why)
     if isinstance(nccl, Clash):
         return nccl
     return toolkit.version, cudnn, nccl
@@ -70,11 +84,17 @@ def _yardstick(target: Target, driver: DriverChoice) -> TorchChoice | None:
     return None if isinstance(found, Clash) else found[0]
 
 
-def container_toolkit(wanted: str, why: list[Reason]) -> str | Clash | None:
-    """The container toolkit's version; all four packages are at it."""
+def container_toolkit(wanted: str, why: list[Reason], archive: Archive | None = None) -> str | Clash | None:
+    """The container toolkit's version; all four packages are at it.
+
+    archive: where the rest comes from. What that lacks is taken from NVIDIA's repository only when asked for.
+    """
     asked = request(wanted)
     if asked.none:
         return None
+    absent = archive_rules.r22_absent(archive, "container_toolkit", wanted) if asked.auto else None
+    if absent:
+        return part(absent, wanted, why)
     known = packages().container_toolkit.versions
     for version in reversed(known):
         if asked.matches(version):

@@ -7,10 +7,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.lock import Lock, LockedGroup, RefusedHost, still_valid, target_of_group
+from gpucheck.stack.plan_archive import archive_components, archive_notes, archive_of_set, host_sources
 from gpucheck.stack.plan_packages import PlanGap, components, gaps
+from gpucheck.stack.tuning import tuning_plan
 from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, StackSet
 from gpucheck.stack.wish import Repository, Wish
 
@@ -42,6 +45,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     hosts: whom it is for; the plan of one host names that host alone, so that a new neighbour changes nothing on it.
 
     order: the roles that carry it out, first to last; the driver's installs fabric manager in the same transaction.
+
+    archive: suite and components of the host's own package sources that the packages come from; left out where they
+    come from ``repositories`` alone. tuning: settings of the host, see ``tuning_plan``; left out where none is wished.
     """
 
     schema_: str = SCHEMA
@@ -54,6 +60,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     order: tuple[str, ...]
     stack: StackSet
     repositories: tuple[dict[str, str | None], ...]
+    archive: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    tuning: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     module_stream: dict[str, str] | None
     components: dict[str, dict[str, Any]]
     prerequisites: tuple[str, ...]
@@ -110,6 +118,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
     stack = locked.stack
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
     stream = _module_stream(system, stack)
+    archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning)
     return Plan(
         group=name,
         hosts=tuple(locked.hosts) if host is None else (host,),
@@ -117,11 +126,13 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         os={"id": system.os_id, "version": system.version, "family": system.family},
         arch=locked.arch,
         package_manager=manager,
-        order=ORDER,
+        order=(*ORDER, "tuning") if tuning else ORDER,
         stack=stack,
-        repositories=tuple(_repositories(system, locked.arch, wish, stack)),
+        repositories=tuple(_repositories(system, locked.arch, wish, stack, archive)),
+        archive=host_sources(archive) if archive else msgspec.UNSET,
+        tuning=tuning or msgspec.UNSET,
         module_stream=stream,
-        components=components(system, stack),
+        components=archive_components(system, stack, archive) if archive else components(system, stack),
         prerequisites=_prerequisites(system),
         headers=_headers(system, locked, host),
         files=tuple(_files(manager, stack)),
@@ -132,7 +143,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
             "kernel_module": stack.driver.kernel_module,
             "fabric_manager_version": stack.fabric_manager,
         },
-        reasons=gaps(system, stack),
+        reasons=archive_notes(archive) if archive else gaps(system, stack),
     )
 
 
@@ -144,8 +155,10 @@ def _module_stream(system: OperatingSystem, stack: StackSet) -> dict[str, str] |
     return {"module": streams.module, "stream": f"{stack.driver.branch}-{kind}"}
 
 
-def _repositories(system: OperatingSystem, arch: str, wish: Wish, stack: StackSet) -> list[dict[str, str | None]]:
-    """NVIDIA's repositories, or the site's mirrors of them."""
+def _repositories(
+    system: OperatingSystem, arch: str, wish: Wish, stack: StackSet, archive: Archive | None
+) -> list[dict[str, str | None]]:
+    """NVIDIA's repositories, or the site's mirrors of them; not the driver's where an archive holds that."""
     table = packages().repositories
     distro = system.repository
     if distro is None:
@@ -159,7 +172,7 @@ def _repositories(system: OperatingSystem, arch: str, wish: Wish, stack: StackSe
     base = table.cuda_url.format(distro=distro, arch=arch)
     name = "nvidia-cuda" if apt else f"cuda-{distro}-{arch}"
     cuda = _repository(name, base, (f"{base}{key.file}", key.fingerprint), table.keyring if apt else None, table.signed)
-    found = [_mirrored(cuda, wish, ("nvidia-cuda", name), distro, arch)]
+    found = [] if archive else [_mirrored(cuda, wish, ("nvidia-cuda", name), distro, arch)]
     if stack.container_toolkit:
         box = table.container_toolkit
         url = (box.apt_url if apt else box.dnf_url).format(
@@ -226,7 +239,8 @@ def _files(manager: str, stack: StackSet) -> list[dict[str, Any]]:
     if manager == "apt":
         files.append(_file("/etc/apt/apt.conf.d/51gpucheck-nvidia", UNATTENDED))
         files.append(_file("/etc/apt/preferences.d/gpucheck-nvidia", PIN.format(version=stack.driver.version)))
-    if stack.cuda:
+    # A distribution's own nvcc is on the path already.
+    if stack.cuda and not stack.source:
         files.append(_file("/etc/profile.d/gpucheck-cuda.sh", PROFILE))
     if stack.subnet_manager:
         files.append(_file("/etc/modules-load.d/gpucheck-ib_umad.conf", packages().fabric.boot_module + "\n"))

@@ -23,12 +23,12 @@ class PlanGap(Exception):
 def components(system: OperatingSystem, stack: StackSet) -> dict[str, Component]:
     """The six components of the plan contract; empty packages = not wanted here. Raises PlanGap."""
     return {
-        "driver": _component(_driver(system, stack)),
-        "fabric_manager": _component(_fabric(system, stack)),
-        "cuda": _component(_cuda(system, stack)),
-        "cudnn": _component(_cudnn(system, stack)),
-        "nccl": _component(_nccl(system, stack)),
-        "container_toolkit": _component(_container_toolkit(system, stack)),
+        "driver": component(_driver(system, stack)),
+        "fabric_manager": component(_fabric(system, stack)),
+        "cuda": component(_cuda(system, stack)),
+        "cudnn": component(_cudnn(system, stack)),
+        "nccl": component(_nccl(system, stack)),
+        "container_toolkit": component(container_toolkit(system, stack)),
     }
 
 
@@ -55,11 +55,12 @@ def gaps(system: OperatingSystem, stack: StackSet) -> tuple[Reason, ...]:
     )
 
 
-def _component(found: list[Package]) -> Component:
+def component(found: list[Package]) -> Component:
+    """Packages that are all held."""
     return {"packages": found, "holds": [package["name"] for package in found]}
 
 
-def _package(system: OperatingSystem, name: str, version: str | None) -> Package:
+def package(system: OperatingSystem, name: str, version: str | None) -> Package:
     """version as the package manager prints it, epoch and release included; None = the newest of the repository."""
     if version is None:
         return {"name": name, "version": None, "spec": name}
@@ -108,7 +109,7 @@ def _driver(system: OperatingSystem, stack: StackSet) -> list[Package]:
     if system.family == "redhat":
         version = f"{packages().revisions.el.epoch}:{version}"
     values = {"version": stack.driver.version, "branch": stack.driver.branch}
-    return [_package(system, name.format(**values), version) for name in row.packages]
+    return [package(system, name.format(**values), version) for name in row.packages]
 
 
 def _fabric(system: OperatingSystem, stack: StackSet) -> list[Package]:
@@ -124,10 +125,10 @@ def _fabric(system: OperatingSystem, stack: StackSet) -> list[Package]:
             "cuda-repo",
             "another point release of the branch, or state the driver's revision in stack.yml",
         )
-    found = [_package(system, name, f"{stack.driver.version}-{revision}") for name in names]
+    found = [package(system, name, f"{stack.driver.version}-{revision}") for name in names]
     if stack.subnet_manager:
         extra = table.subnet_manager.apt if system.family == "debian" else table.subnet_manager.dnf
-        found += [_package(system, name, None) for name in extra]
+        found += [package(system, name, None) for name in extra]
     return found
 
 
@@ -136,10 +137,10 @@ def _cuda(system: OperatingSystem, stack: StackSet) -> list[Package]:
         return []
     table = packages().cuda
     name = table.package.format(dash=minor(stack.cuda).replace(".", "-"))
-    found = [_package(system, name, f"{stack.cuda}-{table.revision}")]
+    found = [package(system, name, f"{stack.cuda}-{table.revision}")]
     common = table.el_config_common.get(minor(stack.cuda))
     if system.family == "redhat" and common:
-        found.append(_package(system, "cuda-toolkit-config-common", common))
+        found.append(package(system, "cuda-toolkit-config-common", common))
     return found
 
 
@@ -149,7 +150,7 @@ def _cudnn(system: OperatingSystem, stack: StackSet) -> list[Package]:
     table = packages().cudnn
     names = table.apt if system.family == "debian" else table.dnf
     version = f"{stack.cudnn}-{table.revision}"
-    return [_package(system, name.format(major=major(stack.cuda)), version) for name in names]
+    return [package(system, name.format(major=major(stack.cuda)), version) for name in names]
 
 
 def _nccl(system: OperatingSystem, stack: StackSet) -> list[Package]:
@@ -159,11 +160,12 @@ def _nccl(system: OperatingSystem, stack: StackSet) -> list[Package]:
     table = packages().nccl
     version, _, build = stack.nccl.partition("+")
     names = table.apt if system.family == "debian" else table.dnf
-    return [_package(system, name, f"{version}-{table.revision}+{build}") for name in names]
+    return [package(system, name, f"{version}-{table.revision}+{build}") for name in names]
 
 
-def _container_toolkit(system: OperatingSystem, stack: StackSet) -> list[Package]:
+def container_toolkit(system: OperatingSystem, stack: StackSet) -> list[Package]:
+    """Its packages, all at one version; none where it is not wanted."""
     if stack.container_toolkit is None:
         return []
     table = packages().container_toolkit
-    return [_package(system, name, f"{stack.container_toolkit}-{table.revision}") for name in table.packages]
+    return [package(system, name, f"{stack.container_toolkit}-{table.revision}") for name in table.packages]

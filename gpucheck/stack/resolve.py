@@ -6,8 +6,12 @@ tried best first, and given a driver every other part is chosen by itself. Nothi
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from gpucheck.knowledge import tables
+from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.tables import Branch
+from gpucheck.stack import rules_archive as archive_rules
 from gpucheck.stack import rules_driver as driver_rules
 from gpucheck.stack import rules_wheels as wheel_rules
 from gpucheck.stack.advice import conflicts
@@ -56,8 +60,9 @@ def search(target: Target, wish: Wish) -> StackSet | tuple[Clash, ...]:
     if clashes:
         return tuple(clashes)
     candidates: list[tuple[DriverChoice, tuple[Reason, ...]]] = []
-    for branch in driver_rules.r18_branches(wish.prefer, wish.driver):
-        candidate = _driver(target, wish, branch)
+    archive = archive_rules.archive_of(target.os, wish)
+    for branch in _branches(wish, archive):
+        candidate = _driver(target, wish, branch, archive)
         if isinstance(candidate, Clash):
             clashes.append(candidate)
         else:
@@ -97,9 +102,17 @@ def _host_clashes(target: Target, wish: Wish) -> Iterator[Clash]:
     flavour = driver_rules.r14_flavour(target, wish.kernel_module)
     if isinstance(flavour, Clash):
         yield flavour
+    yield from archive_rules.r22_host(target, wish)
 
 
-def _driver(target: Target, wish: Wish, branch: Branch) -> Chosen[DriverChoice] | Clash:
+def _branches(wish: Wish, archive: Archive | None) -> tuple[Branch, ...]:
+    if archive is None:
+        return driver_rules.r18_branches(wish.prefer, wish.driver)
+    number = archive.driver.partition(".")[0]
+    return tuple(branch for branch in tables.drivers().branches if branch.branch == number)
+
+
+def _driver(target: Target, wish: Wish, branch: Branch, archive: Archive | None) -> Chosen[DriverChoice] | Clash:
     """The driver of one branch with its flavour, or the first rule that forbids the branch."""
     for check in (
         *(driver_rules.r4_r9_branch_window(gpu, branch.branch) for gpu in target.models),
@@ -107,6 +120,8 @@ def _driver(target: Target, wish: Wish, branch: Branch) -> Chosen[DriverChoice] 
     ):
         if check:
             return check
+    if archive is not None:
+        return _archive_driver(wish, branch, archive)
     flavour = driver_rules.r14_flavour(target, wish.kernel_module, branch)
     if isinstance(flavour, Clash):
         return flavour
@@ -117,9 +132,19 @@ def _driver(target: Target, wish: Wish, branch: Branch) -> Chosen[DriverChoice] 
         branch=branch.branch,
         version=version,
         kernel_module=flavour,
-        revision=request(wish.driver).revision or None,
+        revision=request(wish.driver).package_revision or None,
     )
     return choice, (reason, *_driver_reasons(target, branch, choice))
+
+
+def _archive_driver(wish: Wish, branch: Branch, archive: Archive) -> Chosen[DriverChoice] | Clash:
+    found = archive_rules.r22_driver(archive, branch, wish.driver)
+    if isinstance(found, Clash):
+        return found
+    version, reason = found
+    revision = request(wish.driver).package_revision or None
+    choice = DriverChoice(branch=branch.branch, version=version, kernel_module="proprietary", revision=revision)
+    return choice, (reason, archive_rules.r22_flavour(archive))
 
 
 def _driver_reasons(target: Target, branch: Branch, choice: DriverChoice) -> Iterator[Reason]:
@@ -192,11 +217,12 @@ def _complete(
         return tensorflow
     why += wheel_rules.r19_same_environment(torch, tensorflow)
     why += wheel_rules.r16_unconfirmed(target.os) if torch or tensorflow else ()
-    found = libraries(target, wish, driver, torch, why, full=full)
+    archive = archive_rules.archive_of(target.os, wish)
+    found = libraries(target, wish, driver, torch, why, full=full, archive=archive)
     if isinstance(found, Clash):
         return found
     cuda, cudnn, nccl = found
-    box = container_toolkit(wish.container_toolkit, why)
+    box = container_toolkit(wish.container_toolkit, why, archive)
     if isinstance(box, Clash):
         return box
     fabric, fabric_reasons = driver_rules.r17_fabric(target)
@@ -214,6 +240,7 @@ def _complete(
         container_toolkit=box,
         torch=torch,
         tensorflow=tensorflow,
+        source=msgspec.UNSET if archive is None else "debian",
         reasons=(*why, *fabric_reasons),
     )
 

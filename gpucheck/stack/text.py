@@ -19,7 +19,8 @@ def rows(stack: StackSet) -> list[tuple[str, str]]:
     """Part and value, in the order of the layers."""
     driver, torch, tensorflow = stack.driver, stack.torch, stack.tensorflow
     exact = f"{driver.version}-{driver.revision}" if driver.revision else driver.version
-    found = [("driver", f"{exact}  {driver.kernel_module} kernel modules, branch {driver.branch}")]
+    origin = ", from the distribution's own archive" if stack.source else ""
+    found = [("driver", f"{exact}  {driver.kernel_module} kernel modules, branch {driver.branch}{origin}")]
     if stack.fabric_manager:
         extra = " with the NVLink subnet manager" if stack.subnet_manager else ""
         found.append(("fabric manager", f"{stack.fabric_manager}{extra}"))
@@ -133,7 +134,10 @@ def _differences(old: LockedGroup, new: LockedGroup) -> Iterator[str]:
 def plan_text(plan: "Plan") -> str:
     """The plan by component."""
     lines = [f"{plan.group}: {', '.join(plan.hosts)}", ""]
-    lines += ["repositories", *(f"  {r['name']}  {r['url']}" for r in plan.repositories), ""]
+    lines += ["repositories", *(f"  {r['name']}  {r['url']}" for r in plan.repositories)]
+    if plan.archive:
+        lines += [f"  the host's own sources of {plan.archive['suite']}, with {', '.join(plan.archive['components'])}"]
+    lines += [""]
     if plan.module_stream:
         lines += [f"module stream  {plan.module_stream['module']}:{plan.module_stream['stream']}", ""]
     lines += ["packages, all held at these versions"]
@@ -142,6 +146,8 @@ def plan_text(plan: "Plan") -> str:
         lines += [f"  {name.replace('_', ' ')}", *(f"    {spec}" for spec in specs or ["none"])]
     lines += ["", "kernel headers", *(f"  {name}" for name in plan.headers or ("none",))]
     lines += ["", "files", *(f"  {file['path']}" for file in plan.files)]
+    if plan.tuning:
+        lines += ["", "tuning", *(f"  {file['path']}" for file in plan.tuning["files"])]
     lines += ["", "services", *(f"  {service['name']}" for service in plan.services)]
     lines += ["", f"order  {', '.join(plan.order)}", f"reboot when {', '.join(plan.reboot['when'])}", ""]
     return "\n".join([*lines, *_reasons((*plan.stack.reasons, *plan.reasons))])

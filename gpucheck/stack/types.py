@@ -36,7 +36,7 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Clash(msgspec.Struct, frozen=True, kw_only=True):
-    """Two facts that cannot both hold. rule: which rule says so (R1 to R21).
+    """Two facts that cannot both hold. rule: which rule says so (R1 to R22).
 
     unknown: nothing clashes, but the tables do not know what is asked for.
     """
@@ -113,7 +113,10 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StackSet(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """One coherent set. nccl carries the CUDA its package was built for: ``2.29.3+cuda12.9``. None = not installed."""
+    """One coherent set. nccl carries the CUDA its package was built for: ``2.29.3+cuda12.9``. None = not installed.
+
+    source: whose archive the packages come from; left out where it is NVIDIA's repositories.
+    """
 
     schema_: str = SCHEMA
     gpus: tuple[str, ...]
@@ -129,6 +132,7 @@ class StackSet(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sc
     container_toolkit: str | None
     torch: TorchChoice | None
     tensorflow: TensorflowChoice | None
+    source: Literal["debian"] | msgspec.UnsetType = msgspec.UNSET
     reasons: tuple[Reason, ...]
 
 

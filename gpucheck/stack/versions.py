@@ -67,6 +67,11 @@ class Request(msgspec.Struct, frozen=True):
         return not self.auto and not self.none
 
     @property
+    def package_revision(self) -> str:
+        """What stands behind the version of a package, ``0+deb12u1`` of ``535.309.01-0+deb12u1``; empty for none."""
+        return f"{self.revision}+{self.build}" if self.revision and self.build else self.revision
+
+    @property
     def version(self) -> str:
         """The version part as it was written, empty for a range, auto or none."""
         return self.text.partition("+")[0].partition("-")[0] if self.prefix else ""

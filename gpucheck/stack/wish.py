@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, document
+from gpucheck.stack.tuning import Tuning, read_tuning
 from gpucheck.stack.versions import request
 
 SCHEMA = "gpucheck.wish/1"
@@ -36,10 +37,12 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What the site wants; see the comments in stack.yml at the root of the project.
 
     driver: a branch (580), a version (580.178.04), or one with its package revision (580.95.05-0ubuntu1).
+    source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
     """
 
     driver: str = "auto"
     kernel_module: Literal["auto", "open", "proprietary"] = "auto"
+    source: Literal["auto", "nvidia", "debian"] = "auto"
     cuda: str = "auto"
     cudnn: str = "auto"
     nccl: str = "auto"
@@ -48,12 +51,14 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     tensorflow: str = "auto"
     prefer: Literal["longest-supported", "production", "newest"] = "longest-supported"
     end_of_life_os: Literal["refuse", "allow"] = "refuse"
+    tuning: Tuning = Tuning()
     repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
 
 
 COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "container_toolkit", "torch", "tensorflow")
 CHOICES = {
     "kernel_module": ("auto", "open", "proprietary"),
+    "source": ("auto", "nvidia", "debian"),
     "prefer": ("longest-supported", "production", "newest"),
     "end_of_life_os": ("refuse", "allow"),
 }
@@ -78,7 +83,7 @@ def check_value(key: str, value: str) -> None:
 def wants(items: tuple[str, ...], base: Wish | None = None) -> Wish:
     """A wish from ``component=version`` words. Raises WishError."""
     fields: dict[str, str] = {}
-    known = (*COMPONENTS, "kernel_module")
+    known = (*COMPONENTS, "kernel_module", "source")
     for item in items:
         name, operator, value = item.partition("=")
         if not operator:
@@ -150,9 +155,13 @@ def _wish(values: dict[str, Value], name: str) -> Wish:
     for key, value in values.items():
         if key not in Wish.__struct_fields__:
             raise value.problem(f"no such key. {did_you_mean(key, (*Wish.__struct_fields__, 'schema'))}")
-    repositories = values.pop("repositories", None)
+    repositories, tuning = values.pop("repositories", None), values.pop("tuning", None)
     fields = {key: _checked(key, value) for key, value in values.items()}
-    wish = Wish(**fields, repositories=_repositories(repositories) if repositories else {})  # type: ignore[arg-type]
+    wish = Wish(
+        **fields,  # type: ignore[arg-type]
+        tuning=read_tuning(tuning) if tuning else Tuning(),
+        repositories=_repositories(repositories) if repositories else {},
+    )
     for (one, other), problem in contradictions(wish):
         where = f"{name}:{values[other].line}: {other}"
         raise WishError(f"{where}: contradicts line {values[one].line}: {problem}")

@@ -181,10 +181,12 @@ def test_banner_of_the_real_modules(tmp_path, banner, version, flavour):
     assert machine.driver() == DriverState(loaded_version=version, loaded_flavour=flavour)
 
 
-def test_real_host_asks_modinfo(tmp_path, monkeypatch):
-    """Not the stand-in file: a real module is binary."""
+@pytest.mark.parametrize("name", ["nvidia", "nvidia-current"])
+def test_real_host_asks_modinfo(tmp_path, monkeypatch, name):
+    """Not the stand-in file: a real module is binary. Debian's own packages call the file nvidia-current.ko."""
     (tmp_path / "modinfo").write_text(
-        '#!/bin/sh\n[ "$1 $3" = "-k -F" ] || exit 1\n[ "$4" = version ] && echo 580.178.04 || echo "Dual MIT/GPL"\n'
+        f'#!/bin/sh\n[ "$1 $3 $5" = "-k -F {name}" ] || exit 1\n'
+        '[ "$4" = version ] && echo 580.178.04 || echo "Dual MIT/GPL"\n'
     )
     (tmp_path / "modinfo").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")

@@ -30,6 +30,8 @@ def shared(name: str) -> ModuleType:
         "openpgp",
         "gpu_plan",
         "gpu_repository",
+        "gpu_archive",
+        "gpu_tuning",
         "gpu_record",
         "gpu_compare",
     ):

@@ -16,20 +16,25 @@ FOLDER = Path(__file__).parent / "golden"
 PAGE = Path(__file__).parent.parent.parent / "docs" / "stack-rules.md"
 # Ubuntu 20.04 is planned only for a site that states driver and CUDA itself.
 WISHES = {"ubuntu-20.04": Wish(driver="580", cuda="12.9")}
+# A distribution's own archive: the same hosts under another name, with the wish for it.
+ARCHIVES = {"debian-12-archive": ("debian-12", Wish(source="debian"))}
 LAB = {"lab-apt": ("ubuntu-22.04", "p100-pcie-x2"), "lab-dnf": ("rocky-9", "h100-sxm5-x8")}
 
 
 def golden(system: str, gpus: str) -> dict[str, Any]:
     """What a review of one plan needs to see, without the reasons that repeat in every plan."""
-    made = lock(WISHES.get(system, Wish()), [host(system, gpus)])
+    system, wish = ARCHIVES.get(system, (system, WISHES.get(system, Wish())))
+    made = lock(wish, [host(system, gpus)])
     found = plan(made, host="node01")
     if isinstance(found, Refusal):
         return {"refused": [{"because": c.because, "try": c.try_} for c in found.conflicts]}
     torch, tensorflow = found.stack.torch, found.stack.tensorflow
+    archive = {"archive": found.archive} if found.archive else {}
     return {
         "group": found.group,
         "kernel_module": found.expected["kernel_module"],
         "repositories": [repository["url"] for repository in found.repositories],
+        **archive,
         "module_stream": found.module_stream,
         "packages": {name: [p["spec"] for p in part["packages"]] for name, part in found.components.items()},
         "headers": list(found.headers),
@@ -56,7 +61,7 @@ def text(value: dict[str, Any]) -> str:
 
 def main() -> None:
     """Write every golden file, and the page of the rules."""
-    for system in SYSTEMS:
+    for system in (*SYSTEMS, *ARCHIVES):
         for gpus in GPU_SETS:
             path = FOLDER / system / f"{gpus}.yml"
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -28,6 +28,7 @@ WISHES: dict[str, list[str]] = {
     "torch": ["auto", "none", "2.7.1", "2.10", "2.15", "2.14.1+cu126", "<2.11", "2.13.0+cpu"],
     "tensorflow": ["auto", "none", "2.19", "2.21"],
     "prefer": ["longest-supported", "production", "newest"],
+    "source": ["auto", "auto", "debian"],
     "end_of_life_os": ["refuse", "allow"],
 }
 wishes = st.fixed_dictionaries({key: st.sampled_from(values) for key, values in WISHES.items()}).map(

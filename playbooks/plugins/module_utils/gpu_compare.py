@@ -5,7 +5,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 
 import os
 
-from ansible.module_utils import gpu_plan, gpu_record, gpu_repository
+from ansible.module_utils import gpu_archive, gpu_plan, gpu_record, gpu_repository, gpu_tuning
 from ansible.module_utils.gpu_files import text
 from ansible.module_utils.gpu_host import read_facts
 
@@ -21,7 +21,8 @@ def compare(host, plan, digest, known=None):
         raise ValueError("schema {!r} where gpucheck.plan/1 is wanted".format(plan.get("schema")))
     facts, beside = known or read_facts(host)
     packages = beside["packages"]
-    differences = {"repository": gpu_repository.differences(plan, beside["keys"]), "driver": []}
+    sources = gpu_repository.differences(plan, beside["keys"]) + gpu_archive.differences(plan)
+    differences = {"repository": sources, "driver": []}
     components = {}
     for name in gpu_plan.PACKAGE_COMPONENTS:
         words = gpu_plan.package_differences(plan, name, packages)
@@ -30,6 +31,7 @@ def compare(host, plan, digest, known=None):
         differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0])
     differences["driver"] += gpu_plan.driver_differences(plan, facts, packages)
     differences["driver"] += stream_differences(plan)
+    differences["tuning"] = gpu_tuning.differences(plan)
     differences["gpucheck"] = gpu_plan.gpucheck_differences(plan, digest)
     differences["cleanup"] = gpu_record.differences(plan, packages)
     if beside["unfinished"]:
@@ -46,8 +48,11 @@ def compare(host, plan, digest, known=None):
 def changes(plan, answer):
     """The plan's files as they are and as they are planned, for --diff; what else differs is said in sentences."""
     found = []
-    for row in plan["files"]:
-        if row["path"] in answer["host"]["wrong_files"]:
+    wrong = answer["host"]["wrong_files"] + answer["host"]["tuning"]["wrong_files"]
+    archive = answer["host"]["archive"]
+    added = [archive] if archive and not archive["right"] else []
+    for row in plan["files"] + gpu_tuning.wanted(plan)["files"] + added:
+        if row in added or row["path"] in wrong:
             now = text(row["path"])
             header = {"before_header": row["path"], "after_header": row["path"]}
             found.append(dict(header, before="" if now is None else now + "\n", after=row["content"]))
@@ -85,6 +90,8 @@ def host_details(plan, digest, facts, beside):
         "foreign": facts["foreign"],
         "package_locks": facts["package_locks"],
         "rivals": gpu_repository.rivals(plan),
+        "archive": gpu_archive.state(plan),
+        "tuning": gpu_tuning.state(plan),
         "free_bytes": facts["free_bytes"],
         "unfinished": beside["unfinished"],
         "superfluous": gpu_plan.superfluous(plan, beside["doubled"]),

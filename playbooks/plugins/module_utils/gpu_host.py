@@ -18,6 +18,8 @@ SIMULATOR = "/run/gpucheck-simulator"
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 OF_INTEREST = re.compile(r"nvidia|cuda|cudnn|nccl|linux-headers|kernel-devel|kernel-uek-devel")
+# Debian's own packages name the module's file nvidia-current.ko; once loaded it is nvidia there too.
+MODULE_NAMES = ("nvidia", "nvidia-current")
 # dpkg's second status letter: i is installed, n and c are absent; the rest is a transaction that was cut off.
 UNFINISHED = frozenset("HUFWt")
 
@@ -134,12 +136,14 @@ def module_file(root, kernel):
     The licence tells the flavour: the open modules are "Dual MIT/GPL".
     """
     ask = ["modinfo", "-k", kernel] + (["-b", root] if root != "/" else [])
-    try:
-        version = command([*ask, "-F", "version", "nvidia"]).strip()
-        licence = command([*ask, "-F", "license", "nvidia"])
-    except Unreadable:
-        return None, None
-    return version or None, "open" if "MIT" in licence else "proprietary"
+    for name in MODULE_NAMES:
+        try:
+            version = command([*ask, "-F", "version", name]).strip()
+            licence = command([*ask, "-F", "license", name])
+        except Unreadable:
+            continue
+        return version or None, "open" if "MIT" in licence else "proprietary"
+    return None, None
 
 
 def driver(root, kernel, packages):

@@ -137,11 +137,12 @@ def kernels(root="/"):
 
 
 def dkms(root="/"):
-    """{version: [kernels]} of the nvidia modules that DKMS holds built."""
+    """{version: [kernels]} of the nvidia modules that DKMS holds built; Debian's own packages say nvidia-current."""
     found = {}
-    for path in glob.glob(os.path.join(root, "var/lib/dkms/nvidia/[0-9]*/*/*/module")):
-        version, kernel = path.split("/")[-4:-2]
-        found.setdefault(version, []).append(kernel)
+    for name in ("nvidia", "nvidia-current"):
+        for path in glob.glob(os.path.join(root, "var/lib/dkms", name, "[0-9]*/*/*/module")):
+            version, kernel = path.split("/")[-4:-2]
+            found.setdefault(version, []).append(kernel)
     return {version: sorted(names) for version, names in sorted(found.items())}
 
 

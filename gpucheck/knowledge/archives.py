@@ -1,0 +1,49 @@
+"""What the distributions' own archives hold of the stack (archives.yml)."""
+
+from typing import Literal
+
+import msgspec
+
+from gpucheck.knowledge._load import table
+
+
+class ArchivePackage(msgspec.Struct, frozen=True, kw_only=True):
+    """A package. version None: that of the driver. held False: any version does, and it may move."""
+
+    name: str
+    version: str | None = None
+    held: bool = True
+
+
+class Archive(msgspec.Struct, frozen=True, kw_only=True):
+    """One release of a distribution. components: of its archive, beside main; revision: of the driver's packages.
+
+    open_modules: version of the open kernel modules, which is none of the driver's. absent: parts it does not hold.
+    """
+
+    os: str
+    suite: str
+    components: tuple[str, ...]
+    architectures: tuple[str, ...]
+    driver: str
+    revision: str
+    maintained_by: str
+    driver_packages: tuple[ArchivePackage, ...]
+    open_modules: str
+    cuda: str
+    cuda_packages: tuple[ArchivePackage, ...]
+    absent: tuple[Literal["fabric_manager", "imex", "cudnn", "nccl", "container_toolkit"], ...]
+
+
+class ArchiveTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """archives.yml."""
+
+    schema_: Literal["gpucheck.knowledge.archives/1"]
+    as_of: str
+    source: tuple[str, ...]
+    archives: tuple[Archive, ...]
+
+
+def archives() -> tuple[Archive, ...]:
+    """Every archive that is known. Raises KnowledgeError if the file is damaged."""
+    return table("archives.yml", ArchiveTable).archives

@@ -1,0 +1,168 @@
+"""A lab host for real packages: Debian 12 as it is, installing from Debian's archive. Only its hardware is SIMULATED.
+
+No stand-in package and no stand-in kernel program is on it: apt, DKMS, the compiler, modinfo, modprobe and NVML are the
+real ones. The kernel it says it runs is the newest of the archive, so that headers belong to it; what really runs is
+the engine's kernel, which loads no module of that one.
+"""
+
+import re
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gpucheck.lab import containers
+from gpucheck.lab import inventory as files
+from gpucheck.lab.archive import DEFAULT_KEYRING, SUITE, Source, debian_archive, read_sources
+from gpucheck.lab.containers import ask, create, engine_errors, lab_containers, put, put_archive, start, wait_for
+from gpucheck.lab.engine import engine
+from gpucheck.lab.errors import LabError
+from gpucheck.lab.hosts import KERNEL_RELEASE, MACHINE, host_options
+from gpucheck.lab.images import Recipe, build_all, certificates, ensure_base, private_certificates
+from gpucheck.lab.lifecycle import login_key, one_at_a_time
+from gpucheck.lab.model import HostSpec, Lab
+from gpucheck.lab.network import check_network, ensure_network
+from gpucheck.lab.system import failed, say
+from gpucheck.lab.wheelhouse import ensure_wheelhouse
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+# Pascal needs the proprietary modules, which are those that the archive has.
+HOST = HostSpec("lab-debian", "debian-host", "p100-pcie-x2", "", "gpu_debian", 13)
+PYTHON = "3.11"
+STAND_INS = ("the release of the kernel that runs; the engine's kernel loads none of its modules",)
+WHEELS = "/srv/wheels"
+HEADERS = "linux-headers-amd64"
+RELEASE = re.compile(r"Depends: linux-headers-(\S+)")
+ANSWER_SECONDS = 300
+# torch is left out: its wheels bring a CUDA of their own, and nothing of it is tried without a GPU.
+WISH = {"source": "debian", "torch": "none", "tensorflow": "none"}
+
+
+def up(lab: Lab) -> Path:
+    """Bring the host up, or find that it is; returns the inventory's path. Raises LabError."""
+    with one_at_a_time(lab.root):
+        client = engine()
+        with engine_errors("looking at the engine's networks"):
+            check_network(client, lab)
+        wheels = ensure_wheelhouse(lab.root, (PYTHON,)).folder
+        with engine_errors("building the image of the Debian host"):
+            image = ensure_image(client, lab.root)
+        with engine_errors("making the lab's network"):
+            ensure_network(client, lab)
+        lab.directory.mkdir(parents=True, exist_ok=True, mode=0o755)
+        key = ensure_host(client, lab, image, wheels, login_key(lab.directory))
+        comment = f"Written by `gpucheck lab real-packages`; gone with `gpucheck lab down --name {lab.name}`."
+        files.write_if_changed(lab.directory / "known_hosts", files.known_hosts({str(lab.ip(HOST)): key}))
+        files.write_wish(lab.directory, files.dump(WISH, comment))
+        files.write_if_changed(lab.directory / "inventory.yml", files.dump(inventory(lab), comment))
+    return lab.directory / "inventory.yml"
+
+
+def inventory(lab: Lab) -> dict[str, Any]:
+    """As of the other lab, with this host in place of the others; wheels lie on it, there is no mirror."""
+    found = files.inventory(lab, "posing")["gpu"]
+    found["vars"]["gpucheck_pip_args"] = ["--no-index", "--find-links", WHEELS]
+    row = {"ansible_host": str(lab.ip(HOST)), "gpucheck_python": "python3"}
+    found["children"] = {HOST.group: {"hosts": {HOST.name: row}}}
+    return {"gpu": found}
+
+
+def ensure_image(client: "DockerClient", root: Path) -> str:
+    """The host's image, built where it is missing. Returns its name."""
+    context = root / "images/lab"
+    base = ensure_base(client)
+    recipe = Recipe(HOST.image, "Dockerfile.debian-host", None, base)
+    tag = recipe.tag(context)
+    if not client.images.list(name=tag):
+        say("building the image of the Debian host")
+        with certificates(client, private_certificates() if archive_source().uri.startswith("https:") else b"") as url:
+            build_all(client, context, [recipe], url)
+    return tag
+
+
+def archive_source() -> Source:
+    """Where this machine gets Debian from. Raises LabError where its apt names no archive."""
+    found = debian_archive(read_sources())
+    if found is None:
+        raise LabError(
+            "this machine's apt names no archive of Debian, and real packages come from there\n"
+            "do: name one in GPUCHECK_LAB_ARCHIVE, the address before dists/"
+        )
+    return found
+
+
+def sources() -> bytes:
+    """The host's apt sources, in the form in which Debian 12 installs them: main alone, updates, security updates."""
+    found, named = archive_source(), read_sources()
+    security = next((s.uri for s in named if s.suite == f"{SUITE}-security"), f"{found.uri}-security")
+    rows = ((found.uri, f"{SUITE} {SUITE}-updates"), (security, f"{SUITE}-security"))
+    stanza = "Types: deb\nURIs: {}\nSuites: {}\nComponents: main\nSigned-By: {}\n"
+    return "\n".join(stanza.format(uri, suites, DEFAULT_KEYRING) for uri, suites in rows).encode()
+
+
+def ensure_host(client: "DockerClient", lab: Lab, image: str, wheels: Path, public_key: str) -> str:
+    """The host, running, with its login and its sources. Returns its host key."""
+    name = lab.container(HOST.name)
+    container = lab_containers(client, lab.name).get(name)
+    if container is not None and container.attrs["Config"]["Image"] != image:
+        say(f"what {HOST.name} is made from has changed: making it anew, bare")
+        container.remove(force=True, v=True)
+        container = None
+    if container is None:
+        machine = machine_archive(newest_kernel(client, lab, image))
+        volumes = {str(wheels): {"bind": WHEELS, "mode": "ro"}}
+        container = create(
+            client,
+            lab,
+            name,
+            hostname=HOST.name,
+            image=image,
+            ip=lab.ip(HOST),
+            labels={},
+            **host_options(client, volumes),
+        )
+        put_archive(container, "/", machine)
+        put(container, "/etc/apt/sources.list.d", {"debian.sources": sources()})
+    if container.status != "running":
+        start(container)
+    put(container, "/home/ops/.ssh", {"authorized_keys": public_key.encode()})
+    wait_for(container, "systemctl", "is-active", "multi-user.target", what=f"booting {HOST.name}")
+    key = ask(container, "cat", "/etc/ssh/ssh_host_ed25519_key.pub", what=f"reading the host key of {HOST.name}")
+    return " ".join(key.split()[:2])
+
+
+def machine_archive(kernel: str) -> bytes:
+    """A tar of the bare simulated machine with this kernel release."""
+    from gpucheck import simulator
+
+    with tempfile.TemporaryDirectory(prefix="gpucheck-machine-") as temporary:
+        folder = Path(temporary, "machine")
+        profile = simulator.load(HOST.profile)
+        simulator.write_machine(profile, folder, driver=None, stand_ins=STAND_INS, kernel=kernel)
+        return containers.archive({MACHINE: folder, KERNEL_RELEASE: f"{kernel}\n".encode()})
+
+
+def newest_kernel(client: "DockerClient", lab: Lab, image: str) -> str:
+    """The kernel release that the archive has headers for today, ``6.1.0-56-amd64``. Asked in a container."""
+    name = f"{lab.name}-ask"
+    for old in (c for n, c in lab_containers(client, lab.name).items() if n == name):
+        old.remove(force=True)
+    question = f"apt-get -qq update && apt-cache depends {HEADERS}"
+    host = replace(HOST, offset=HOST.offset + 1)
+    container = create(
+        client, lab, name, hostname=name, image=image, ip=lab.ip(host), labels={}, command=["sh", "-c", question]
+    )
+    try:
+        put(container, "/etc/apt/sources.list.d", {"debian.sources": sources()})
+        start(container)
+        status = container.wait(timeout=ANSWER_SECONDS)["StatusCode"]
+        said = container.logs().decode(errors="replace")
+    finally:
+        container.remove(force=True)
+    match = RELEASE.search(said)
+    if status or match is None:
+        hint = "check that containers of this machine reach its Debian archive (docker run ... apt-get update)"
+        raise LabError(failed("asking Debian's archive for its kernel", f"{question} exited {status}", said, hint))
+    return match[1]

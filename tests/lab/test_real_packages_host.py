@@ -1,0 +1,78 @@
+"""The Debian host of the lab before an engine is asked: where its packages come from, and how Ansible reaches it."""
+
+from ipaddress import IPv4Network
+from pathlib import Path
+
+import pytest
+
+from gpucheck.lab import real_packages
+from gpucheck.lab.archive import Source
+from gpucheck.lab.errors import LabError
+from gpucheck.lab.images import Recipe
+from gpucheck.lab.model import Lab
+from gpucheck.stack import parse_wish
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """The apt sources of the machine that the lab runs on."""
+    monkeypatch.delenv("GPUCHECK_LAB_ARCHIVE", raising=False)
+    return lambda *rows: monkeypatch.setattr(real_packages, "read_sources", lambda: [Source(*row) for row in rows])
+
+
+def test_the_host_gets_its_packages_from_where_this_machine_does(machine):
+    machine(("http://m.example/debian", "bookworm"), ("http://s.example/sec/debian-security", "bookworm-security"))
+
+    said = real_packages.sources().decode()
+
+    assert "URIs: http://m.example/debian\nSuites: bookworm bookworm-updates\nComponents: main\n" in said
+    assert "URIs: http://s.example/sec/debian-security\nSuites: bookworm-security\nComponents: main\n" in said
+
+
+def test_security_updates_lie_beside_the_archive_where_this_machine_names_none(machine):
+    machine(("http://m.example/debian", "trixie"))
+
+    assert "URIs: http://m.example/debian-security\n" in real_packages.sources().decode()
+
+
+def test_a_machine_without_a_debian_archive_is_told_how_to_name_one(machine):
+    machine(("http://m.example/ubuntu", "jammy"))
+
+    with pytest.raises(LabError, match="GPUCHECK_LAB_ARCHIVE"):
+        real_packages.sources()
+
+
+def test_ansible_reaches_the_host_and_pip_stays_on_it():
+    group = real_packages.inventory(Lab("some", IPv4Network("10.9.8.0/24"), ROOT))["gpu"]
+
+    assert group["children"] == {
+        "gpu_debian": {"hosts": {"lab-debian": {"ansible_host": "10.9.8.13", "gpucheck_python": "python3"}}}
+    }
+    assert group["vars"]["gpucheck_pip_args"] == ["--no-index", "--find-links", "/srv/wheels"]
+
+
+def test_the_wish_is_one_that_can_be_read():
+    text = real_packages.files.dump(real_packages.WISH, "made")
+
+    assert parse_wish(text, "stack.yml").source == "debian"
+
+
+def test_a_change_of_what_the_host_alone_has_makes_another_image(tmp_path):
+    (tmp_path / "debian-host").mkdir()
+    (tmp_path / "Dockerfile.debian-host").write_text("FROM scratch\n")
+    recipe = Recipe(real_packages.HOST.image, "Dockerfile.debian-host", None, "base")
+    before = recipe.tag(tmp_path)
+
+    (tmp_path / "debian-host/boot").write_text("#!/bin/sh\n")
+
+    assert recipe.tag(tmp_path) != before
+
+
+@pytest.mark.parametrize("said", ["linux-headers-amd64\n  Depends: linux-headers-6.1.0-56-amd64\n"])
+def test_the_kernel_is_the_one_that_the_archive_has_headers_for(said):
+    match = real_packages.RELEASE.search(said)
+
+    assert match is not None
+    assert match[1] == "6.1.0-56-amd64"

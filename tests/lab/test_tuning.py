@@ -1,0 +1,122 @@
+"""Tuning on both hosts: on, found unchanged, repaired, off again, and gone with everything else.
+
+The tests run in the order they stand in: each needs the state of the one before.
+"""
+
+import pytest
+import yaml
+
+from tests.lab.e2e import HOSTS, INVENTORY, boots, make, on_host, provision_json, with_wish
+
+pytestmark = pytest.mark.lab
+
+FILES = {
+    "/etc/sysctl.d/90-gpucheck.conf": "-kernel.numa_balancing = 0",
+    "/etc/tmpfiles.d/gpucheck-tuning.conf": "w /sys/kernel/mm/transparent_hugepage/enabled - - - - madvise",
+    "/etc/security/limits.d/90-gpucheck.conf": "* - memlock unlimited",
+    "/etc/systemd/system.conf.d/90-gpucheck.conf": "DefaultLimitMEMLOCK=infinity",
+}
+# There before us: what a file of ours replaces comes back when ours goes.
+SITES_OWN = "# the site's own\nvm.swappiness = 10"
+
+
+def tuned(host: str) -> dict[str, str]:
+    """Those of the files that are there, with their content."""
+    script = 'for f in "$@"; do if [ -e "$f" ]; then printf "%s\\0%s\\0" "$f" "$(cat "$f")"; fi; done'
+    words = on_host(host, "sh", "-c", script, "sh", *FILES).split("\0")
+    return dict(zip(words[::2], words[1::2], strict=False))
+
+
+def state(reports, host: str) -> str:
+    return str(provision_json(reports)["hosts"][host]["state"])
+
+
+@pytest.fixture(scope="module")
+def wish(first):
+    """The lab's wish with tuning; the lab's own comes back at the end."""
+    path = INVENTORY.with_name("stack.yml")
+    kept = path.read_text()
+    path.write_text(yaml.safe_dump({**yaml.safe_load(kept), "tuning": "recommended"}))
+    yield path
+    path.write_text(kept)
+
+
+@pytest.fixture(scope="module")
+def on(wish, reports):
+    """The run that tunes both hosts; provisioned they are already, or again where a test before took that away."""
+    on_host("lab-apt", "sh", "-c", f'mkdir -p /etc/sysctl.d; echo "{SITES_OWN}" >/etc/sysctl.d/90-gpucheck.conf')
+    return with_wish(reports)
+
+
+def test_tuning_writes_what_outlives_a_boot_and_says_what_a_container_leaves(on, reports):
+    assert on.status == 0, on.text
+    for host in HOSTS:
+        content = tuned(host)
+        assert list(content) == list(FILES)
+        for path, line in FILES.items():
+            assert line in content[path].splitlines()
+        assert state(reports, host) == "changed"
+        assert f"{host}: written for the next boot, and left as it is now:" in on.plain
+    # The kernel is the engine's: what it is there is said, and nothing was forced.
+    assert "transparent huge pages stays" in on.plain or "transparent huge pages: this kernel has no" in on.plain
+    assert "a container sees its host's kernel and may not set it; set it on the host" in on.plain
+
+
+def test_the_service_manager_took_the_limits_over(on):
+    """Without a reboot: the limit of what starts from here on, as far as this machine grants it."""
+    for host in HOSTS:
+        seen = on_host(host, "systemctl", "show", "--no-pager", "-p", "DefaultLimitMEMLOCK", "-p", "DefaultLimitNOFILE")
+        assert seen.splitlines() == ["DefaultLimitNOFILE=1048576", "DefaultLimitMEMLOCK=infinity"]
+
+
+def test_a_second_run_changes_nothing_and_reads_each_host_once(on, reports):
+    before = {host: boots(host) for host in HOSTS}
+
+    run = with_wish(reports, args="-v --skip-tags verify")
+
+    assert run.status == 0, run.text
+    assert "Read the host in one round trip" in run.plain
+    assert "Compare the host with its plan in one round trip" not in run.plain
+    for host in HOSTS:
+        assert run.recap(host)["changed"] == 0
+        assert state(reports, host) == "unchanged"
+    assert {host: boots(host) for host in HOSTS} == before
+
+
+def test_a_setting_that_somebody_changed_is_planned_and_put_back(on, reports):
+    path = "/etc/security/limits.d/90-gpucheck.conf"
+    on_host("lab-dnf", "sh", "-c", f"echo '* - memlock 64' >{path}")
+
+    planned = with_wish(reports, "plan")
+    assert f"tuning: {path} is missing or different" in planned.plain
+    assert "-* - memlock 64" in planned.text
+    assert tuned("lab-dnf")[path] == "* - memlock 64"
+
+    run = with_wish(reports, args="--skip-tags verify")
+    assert run.status == 0, run.text
+    assert FILES[path] in tuned("lab-dnf")[path]
+    assert (state(reports, "lab-apt"), state(reports, "lab-dnf")) == ("unchanged", "changed")
+
+
+def test_without_the_wish_the_files_go_and_the_sites_own_comes_back(on, wish, reports):
+    content = yaml.safe_load(wish.read_text())
+    wish.write_text(yaml.safe_dump({**content, "tuning": "none"}))
+
+    run = with_wish(reports, args="--skip-tags verify")
+
+    assert run.status == 0, run.text
+    assert tuned("lab-apt") == {"/etc/sysctl.d/90-gpucheck.conf": SITES_OWN}
+    assert tuned("lab-dnf") == {}
+    wish.write_text(yaml.safe_dump(content))
+
+
+def test_deprovision_takes_the_tuning_along(on, wish, reports):
+    assert with_wish(reports, args="--skip-tags verify").status == 0
+    assert list(tuned("lab-dnf")) == list(FILES)
+
+    run = make("deprovision", reports, inventory=INVENTORY, CONFIRM="yes")
+
+    assert run.status == 0, run.text
+    assert tuned("lab-dnf") == {}
+    assert tuned("lab-apt") == {"/etc/sysctl.d/90-gpucheck.conf": SITES_OWN}
+    on_host("lab-apt", "rm", "/etc/sysctl.d/90-gpucheck.conf")
