@@ -127,7 +127,8 @@ def bundled_plan(plan: Plan, manifest: Manifest, name: str) -> Plan | Refusal:
         advice = f"copy {name}/stack.lock.yml over your lock, or make the bundle anew from your lock (make bundle)"
         return _refused(plan, held, because, advice)
     repository = _repository(manifest.systems[group.system], manifest.key)
-    return msgspec.structs.replace(plan, repositories=(repository,))
+    # What would only bring further sources has no use there.
+    return msgspec.structs.replace(plan, repositories=(repository,), prerequisites=())
 
 
 def _differences(plan: Plan, group: BundledGroup) -> list[tuple[str, str]]:

@@ -33,5 +33,5 @@ def folder_bytes(manifest: Manifest, folder: str) -> int:
 
 
 def size(count: int) -> str:
-    """``4.2 GiB`` or ``31 MiB``."""
-    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / MIB:.0f} MiB"
+    """``4.2 GiB`` or ``0.3 MiB``."""
+    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / MIB:.1f} MiB"

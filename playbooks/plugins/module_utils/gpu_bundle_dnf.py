@@ -17,6 +17,7 @@ from ansible.module_utils.gpu_files import Unreadable, command
 from ansible.module_utils.gpu_plan import MODULES_D
 from ansible.module_utils.gpu_repository import YUM_REPOS, yum_file
 
+VARIABLES = ("/etc/dnf/vars", "/etc/yum/vars")
 OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".yaml": open}
 
 
@@ -62,6 +63,10 @@ def prepare_root(root, request, packages):
             command(["rpm", *words, *drop], DOWNLOAD_SECONDS)
     else:
         os.makedirs(inside)
+    # With a root of its own dnf looks there for what the addresses of the sources are made of.
+    for variables in VARIABLES:
+        if os.path.isdir(variables):
+            shutil.copytree(variables, root + variables)
     os.makedirs(root + MODULES_D)
     for path in glob.glob(MODULES_D + "/*.module"):
         if not request["module_stream"] or os.path.basename(path) != request["module_stream"]["module"] + ".module":
@@ -93,13 +98,16 @@ def dnf_words(folder, root, request):
         "skip_if_unavailable": "False",
     }
     words = ["dnf", "--quiet", "--assumeyes", "--installroot=" + root, "--releasever=" + request["releasever"]]
-    # Our own version locks would keep the planned versions out.
-    words.append("--disableplugin=versionlock")
+    # Our own version locks would keep the planned versions out, and the other one writes into the host's cache.
+    words += ["--disableplugin=versionlock", "--disableplugin=generate_completion_cache"]
     return words + ["--setopt={}={}".format(key, value) for key, value in sorted(settings.items())]
 
 
 def unpack_prerequisites(folder, root, dnf, request):
-    """Packages that bring further sources, such as epel-release: fetched, and their sources used from here on."""
+    """Packages that bring further sources, such as epel-release: their sources are used from here on.
+
+    They stay out of the bundle: a host without a network has no use for more sources.
+    """
     before = os.path.join(folder, "prerequisites")
     names = [name for name in request["prerequisites"] if offered(dnf, name)]
     if not names:
@@ -109,9 +117,6 @@ def unpack_prerequisites(folder, root, dnf, request):
     if not files:
         return  # the host has them, and with them their sources
     command(["rpm", "--root", root, "--install", "--nodeps", "--noscripts", "--notriggers", *files], DOWNLOAD_SECONDS)
-    os.makedirs(os.path.join(folder, "packages"), exist_ok=True)
-    for path in files:
-        shutil.copy(path, os.path.join(folder, "packages"))
     for name, content in source_files(root + YUM_REPOS, (".repo",), request["repositories"]):
         write(folder, "repos/" + name, content.replace("file:///etc/pki/", "file://{}/etc/pki/".format(root)))
 

@@ -29,7 +29,7 @@ options:
     elements: str
     default: []
   prerequisites:
-    description: Packages that bring further sources (epel-release), used and taken along where a source offers them.
+    description: Packages that bring further sources (epel-release), used where one offers them and not taken along.
     type: list
     elements: str
     default: []

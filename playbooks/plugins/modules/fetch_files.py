@@ -5,8 +5,8 @@ DOCUMENTATION = r"""
 module: fetch_files
 short_description: Copy many and large files from a host, each in one transfer
 description:
-  - Copies as the login user, and never reads a file whole into memory, as M(ansible.builtin.fetch) does for root. Nothing
-    is compared; who uses them has to look whether they are what was there.
+  - Copies as the login user, and never reads a file whole into memory, as M(ansible.builtin.fetch) does for root.
+    Nothing is compared; who uses them has to look whether they are what was there.
 options:
   src:
     description: The folder there.
