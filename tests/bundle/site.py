@@ -1,5 +1,7 @@
 """A small site for the tests of bundles: two groups, their plans, and a bundle that serves them."""
 
+from typing import Any
+
 import msgspec
 
 from gpucheck.bundle import contents
@@ -22,13 +24,13 @@ from tests.stack.hosts import host
 WHEEL = OwnWheel(name="gpucheck-0.1.0-py3-none-any.whl", digest="ab" * 32, python_minimum="3.10")
 
 
-def site_lock(**wish: str) -> Lock:
+def site_lock(**wish: Any) -> Lock:
     """The lock of an apt and a dnf host."""
     hosts = [host("ubuntu-22.04", "p100-pcie-x2", "lab-apt"), host("rocky-9", "h100-sxm5-x8", "lab-dnf")]
     return lock(Wish(**wish), hosts)
 
 
-def host_plan(name: str, **wish: str) -> Plan:
+def host_plan(name: str, **wish: Any) -> Plan:
     """The plan of one of them."""
     found = plan(site_lock(**wish), host=name)
     assert isinstance(found, Plan)
