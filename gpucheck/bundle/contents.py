@@ -1,6 +1,6 @@
 """What belongs into a bundle, and what of a bundle a plan needs: pure."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -8,8 +8,10 @@ import msgspec
 
 from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.manifest import BundledGroup, BundledSystem, Manifest
+from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import Lock
 from gpucheck.stack.plan import Plan
+from gpucheck.stack.systems import normal_arch, os_of_facts
 from gpucheck.stack.types import Conflict, Fact, Refusal
 
 # Where a host keeps its share of the bundle; the roles know the same place.
@@ -50,6 +52,12 @@ def system_of(plan: Plan) -> str:
     return f"{plan.os['id']}-{plan.os['version']}-{plan.arch}"
 
 
+def system_of_host(facts: HostFacts) -> str:
+    """The same for a host that was read. Raises UnknownInput."""
+    system = os_of_facts(facts.os.id, facts.os.version)
+    return f"{system.os_id}-{system.version}-{normal_arch(facts.arch)}"
+
+
 def order(plan: Plan, host: str) -> Order:
     """What belongs into the bundle for a group. plan: of the whole group; host: who collects it."""
     headers = plan.headers
@@ -68,14 +76,18 @@ def order(plan: Plan, host: str) -> Order:
     )
 
 
-def collector(hosts: Iterable[str], answering: Collection[str], group: str) -> str:
-    """The first host of a group that answers. Raises BundleError."""
-    for host in hosts:
-        if host in answering:
+def collector(plan: Plan, answering: Mapping[str, str]) -> str:
+    """The first host of a group that answers, else one of the same system. Raises BundleError.
+
+    plan: of the group; answering: host -> system.
+    """
+    system = system_of(plan)
+    for host in (*plan.hosts, *answering):
+        if answering.get(host) == system:
             return host
     raise BundleError(
-        f"group {group}: none of its hosts answers, and one of them has to collect the packages. Bring one up, or "
-        "choose other groups with GROUPS."
+        f"group {plan.group}: no host with {system} answers, and one has to collect the packages. Bring one up, put "
+        "one that reaches the sources into group collectors of the inventory, or choose other groups with GROUPS."
     )
 
 

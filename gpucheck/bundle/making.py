@@ -40,7 +40,7 @@ class CollectedPackage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Collected(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host collected for a group: HOST.json, with the files in the folder HOST beside it.
+    """What a host collected for a group: GROUP.json, with the files in the folder GROUP beside it.
 
     requirements, pip_args: what pip is told on the host, gpucheck's wheel by its path here.
     """
@@ -133,7 +133,7 @@ def _system(
     versions: dict[str, set[str]] = {}
     modules: dict[str, Path] = {}
     for answer in answers:
-        source = collected / answer.order.host
+        source = collected / answer.order.group
         for package in answer.packages:
             _take(source / "packages" / package.file, packages / package.file, package)
             versions.setdefault(package.name, set()).add(package.version)

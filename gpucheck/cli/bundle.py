@@ -64,17 +64,19 @@ def files_command(folder: Path, output: Path) -> None:
 @COMMAND.command("order")
 @lock_option
 @click.option("--group", "patterns", multiple=True, metavar="PATTERN", help="Groups of the lock (rocky-*). Repeatable.")
-@click.option("--host", "hosts", multiple=True, required=True, help="A host that answers. Repeatable.")
-@click.option("-o", "--output", type=Folder, required=True, help="Folder for HOST.json, one for each group.")
-def order_command(lock_file: Path, patterns: tuple[str, ...], hosts: tuple[str, ...], output: Path) -> None:
-    """Write what a host of each group has to collect."""
+@click.option("--facts", multiple=True, type=ExistingFile, help="Facts of a host that may collect. Repeatable.")
+@click.option("-o", "--output", type=Folder, required=True, help="Folder for GROUP.json, and the plan as GROUP.plan.")
+def order_command(lock_file: Path, patterns: tuple[str, ...], facts: tuple[Path, ...], output: Path) -> None:
+    """Write what has to be collected for each group, and which host does it."""
     from gpucheck.bundle import contents
-    from gpucheck.stack import Refusal
+    from gpucheck.stack import Refusal, read_facts
     from gpucheck.stack.lock import read_lock
-    from gpucheck.stack.plan import plan
+    from gpucheck.stack.plan import Plan, plan
 
-    def work() -> list[contents.Order]:
+    def work() -> list[tuple[contents.Order, Plan]]:
         lock = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
+        hosts = [host for path in facts for host in read_facts(path.read_bytes(), str(path))]
+        answering = {host.host: contents.system_of_host(host) for host in hosts}
         orders = []
         for name in contents.chosen_groups(lock, patterns):
             found = plan(lock, group=name)
@@ -82,21 +84,24 @@ def order_command(lock_file: Path, patterns: tuple[str, ...], hosts: tuple[str, 
                 raise Problem(
                     f"group {name}: {found.conflicts[0].because}. Do: {found.conflicts[0].try_}", EXIT_IMPOSSIBLE
                 )
-            orders.append(contents.order(found, contents.collector(lock.groups[name].hosts, hosts, name)))
+            orders.append((contents.order(found, contents.collector(found, answering)), found))
         return orders
 
     orders = bundled(work)
     output.mkdir(parents=True, exist_ok=True)
-    for stale in output.glob("*.json"):
+    for stale in (*output.glob("*.json"), *output.glob("*.plan")):
         stale.unlink()
-    for order in orders:
-        (output / f"{order.host}.json").write_text(as_json(order) + "\n", encoding="utf-8")
+    for order, plan_of_group in orders:
+        (output / f"{order.group}.json").write_text(as_json(order) + "\n", encoding="utf-8")
+        (output / f"{order.group}.plan").write_text(as_json(plan_of_group) + "\n", encoding="utf-8")
         click.echo(f"{order.group}: {len(order.wanted)} packages and what they need, collected by {order.host}")
 
 
 @COMMAND.command("make")
 @lock_option
-@click.option("--collected", type=Folder, required=True, help="What the hosts collected: HOST.json, and a folder HOST.")
+@click.option(
+    "--collected", type=Folder, required=True, help="What the hosts collected: GROUP.json, and a folder GROUP."
+)
 @click.option("--wheel", "wheel_name", required=True, help="File name of gpucheck's own wheel.")
 @click.option("--wheel-digest", required=True, help="Digest of the sources it was built from.")
 @click.option("--python-minimum", default="", help="The oldest Python it runs on.")

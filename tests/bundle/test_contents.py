@@ -8,9 +8,12 @@ from hypothesis import strategies as st
 from gpucheck.bundle import contents
 from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.manifest import BundledFile, read_manifest, write_manifest
+from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.types import Refusal
+from gpucheck.stack.wish import Wish
 from tests.bundle.site import host_plan, manifest, site_lock, versions_of
+from tests.stack.hosts import host
 
 APT, DNF = "ubuntu-22.04-x86_64-15f8x2", "rocky-9-x86_64-2330x8"
 
@@ -27,19 +30,45 @@ def test_an_order_names_every_planned_package_with_its_version(name):
 
 
 def test_groups_are_chosen_by_pattern_and_a_mistyped_one_is_named_with_those_there_are():
-    lock = site_lock()
+    made = site_lock()
 
-    assert contents.chosen_groups(lock, []) == [DNF, APT]
-    assert contents.chosen_groups(lock, ["rocky-*"]) == [DNF]
-    assert contents.chosen_groups(lock, ["*15f8*", DNF]) == [DNF, APT]
+    assert contents.chosen_groups(made, []) == [DNF, APT]
+    assert contents.chosen_groups(made, ["rocky-*"]) == [DNF]
+    assert contents.chosen_groups(made, ["*15f8*", DNF]) == [DNF, APT]
     with pytest.raises(BundleError, match=rf"no group 'rocki-\*' in the lock. It has: {DNF}, {APT}"):
-        contents.chosen_groups(lock, [APT, "rocki-*"])
+        contents.chosen_groups(made, [APT, "rocki-*"])
 
 
-def test_the_first_host_that_answers_collects():
-    assert contents.collector(["a", "b", "c"], {"b", "c"}, "g") == "b"
-    with pytest.raises(BundleError, match="group g: none of its hosts answers"):
-        contents.collector(["a"], {"b"}, "g")
+def test_the_first_host_of_the_group_that_answers_collects_else_one_of_the_same_system():
+    found = plan(site_lock(), group=APT)
+    assert isinstance(found, Plan)
+    own, other = "ubuntu-22.04-x86_64", "rocky-9-x86_64"
+
+    assert contents.collector(found, {"staging": own, "lab-apt": own}) == "lab-apt"
+    assert contents.collector(found, {"lab-dnf": other, "staging": own}) == "staging"
+    # Reinstalled since: what it would collect is for another system.
+    assert contents.collector(found, {"lab-apt": other, "staging": own}) == "staging"
+    with pytest.raises(BundleError, match=f"group {APT}: no host with {own} answers"):
+        contents.collector(found, {"lab-dnf": other})
+
+
+@pytest.mark.parametrize(
+    ("system", "gpus", "name"),
+    [
+        ("ubuntu-22.04", "p100-pcie-x2", "ubuntu-22.04-x86_64"),
+        ("rocky-9", "h100-sxm5-x8", "rocky-9-x86_64"),
+        ("ubuntu-24.04", "gh200-x1", "ubuntu-24.04-sbsa"),
+        ("oracle-9", "h100-sxm5-x8", "ol-9-x86_64"),
+    ],
+)
+def test_a_host_and_its_plan_are_of_the_same_system(system, gpus, name):
+    """What a host says of itself and what the tables call it differ: ol and oracle, aarch64 and sbsa."""
+    facts = host(system, gpus)
+    found = plan(lock(Wish(), [facts]), host="node01")
+
+    assert isinstance(found, Plan)
+    assert contents.system_of_host(facts) == contents.system_of(found)
+    assert contents.system_of(found) == name
 
 
 @pytest.mark.parametrize(("name", "kind"), [("lab-apt", "apt"), ("lab-dnf", "dnf")])
@@ -135,8 +164,8 @@ def test_what_is_no_manifest_is_one_message(content):
 
 def test_every_plan_of_the_lock_can_be_ordered_for_its_group():
     """A plan of a group names the headers of all its hosts."""
-    lock = site_lock()
-    for name in lock.groups:
-        found = plan(lock, group=name)
+    made = site_lock()
+    for name in made.groups:
+        found = plan(made, group=name)
         assert isinstance(found, Plan)
         assert contents.order(found, "x").group == name

@@ -44,7 +44,7 @@ def site(tmp_path_factory):
     assert isinstance(found, Plan)
     rows = []
     for package in [*contents.planned(found), {"name": "libdependency1", "version": "1:2-1"}]:
-        path = deb(root / "collected/lab-apt/packages", package["name"], package["version"])
+        path = deb(root / f"collected/{GROUP}/packages", package["name"], package["version"])
         rows.append({"name": package["name"], "version": package["version"], "arch": "all", "file": path.name})
         rows[-1].update(msgspec.to_builtins(described(path)))
     answer = {
@@ -56,7 +56,7 @@ def site(tmp_path_factory):
         "requirements": "gpucheck\n",
         "pip_args": [],
     }
-    (root / "collected/lab-apt.json").write_text(json.dumps(answer))
+    (root / f"collected/{GROUP}.json").write_text(json.dumps(answer))
     return root
 
 
@@ -125,10 +125,10 @@ def test_a_bundle_replaces_a_bundle_and_nothing_else(made):
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda r: next((r / "collected/lab-apt/packages").glob("libnccl2_*")).write_bytes(b"half"), "did not arrive"),
-        (lambda r: next((r / "collected/lab-apt/packages").glob("libnccl2_*")).unlink(), "did not arrive"),
-        (lambda r: (r / "collected/lab-apt.json").write_text("{}"), "not what bundle_packages answers"),
-        (lambda r: (r / "collected/lab-apt.json").unlink(), "no host has collected anything"),
+        (lambda r: next((r / f"collected/{GROUP}/packages").glob("libnccl2_*")).write_bytes(b"half"), "did not arrive"),
+        (lambda r: next((r / f"collected/{GROUP}/packages").glob("libnccl2_*")).unlink(), "did not arrive"),
+        (lambda r: (r / f"collected/{GROUP}.json").write_text("{}"), "not what bundle_packages answers"),
+        (lambda r: (r / f"collected/{GROUP}.json").unlink(), "no host has collected anything"),
     ],
 )
 def test_half_a_collection_makes_no_bundle(made, damage, words):

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 
 import pytest
+import yaml
 
 from tests.lab.e2e import (
     HOSTS,
@@ -71,10 +72,23 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def made(bare, reports, folder):
-    """The bundle of both groups, and one of the dnf host's alone."""
+    """The bundle of both groups, and one of the dnf host's alone, collected by hosts that are none of the cluster's."""
     whole = with_wish(reports, "bundle", BUNDLE=str(folder / "whole"))
-    part = with_wish(reports, "bundle", BUNDLE=str(folder / "part"), GROUPS="rocky-*")
-    return whole, part
+    staged = make("bundle", reports, inventory=staging(folder), BUNDLE=str(folder / "part"), GROUPS="rocky-*")
+    return whole, staged
+
+
+def staging(folder):
+    """An inventory whose GPU hosts answer nobody, and whose collectors are the lab's hosts under other names."""
+    gpu = yaml.safe_load(INVENTORY.read_text())["gpu"]
+    addresses = [host["ansible_host"] for child in gpu["children"].values() for host in child["hosts"].values()]
+    content = {
+        "all": {"vars": gpu["vars"]},
+        "gpu": {"hosts": {host: {"ansible_host": "192.0.2.1"} for host in HOSTS}},
+        "collectors": {"hosts": {f"staging{n}": {"ansible_host": ip} for n, ip in enumerate(addresses)}},
+    }
+    (folder / "staging.yml").write_text(yaml.safe_dump(content))
+    return folder / "staging.yml"
 
 
 @pytest.fixture(scope="module")
