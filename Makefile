@@ -24,7 +24,12 @@ PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i 
 	-e reports_dir=$(abspath $(REPORTS)) $(if $(LIMIT),--limit '$(LIMIT)$(COMMA)localhost') \
 	$(if $(BATCH),-e '{"batch": $(BATCH)}') $(ARGS)
 
-.PHONY: help plan provision verify rollback deprovision check lint test test-programs test-real-packages test-gpu collection images test-images lab-down clean
+# BUNDLE=path: for make bundle the folder that it writes, for plan and provision the only source. GROUPS='rocky-*': those.
+FROM_BUNDLE = $(if $(BUNDLE),-e bundle=$(abspath $(BUNDLE)) $(if $(BUNDLE_FINGERPRINT),-e bundle_fingerprint=$(BUNDLE_FINGERPRINT)))
+TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROUPS),-e '{"bundle_groups": "$(GROUPS)"}') \
+	$(if $(BUNDLE_KEY),-e bundle_key=$(if $(wildcard $(BUNDLE_KEY)),$(abspath $(BUNDLE_KEY)),$(BUNDLE_KEY)))
+
+.PHONY: help plan provision bundle verify rollback deprovision check lint test test-programs test-real-packages test-gpu collection images test-images lab-down clean
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -33,10 +38,13 @@ help: ## this list
 	@echo "  INVENTORY=path  real hosts over SSH (group gpu) instead of the embedded lab; see playbooks/inventory/example"
 
 plan: $(VENV)/.provision target ## show the plan of every group and what it would change on each host; changes nothing
-	@$(PLAYBOOK) --check --diff playbooks/provision.yml
+	@$(PLAYBOOK) $(FROM_BUNDLE) --check --diff playbooks/provision.yml
 
 provision: $(VENV)/.provision target ## install driver, CUDA, cuDNN, NCCL and gpucheck on every GPU host, verify, print the merged report
-	@$(PLAYBOOK) playbooks/provision.yml
+	@$(PLAYBOOK) $(FROM_BUNDLE) playbooks/provision.yml
+
+bundle: $(VENV)/.provision target bundle-tools ## everything that the plans install, in one signed folder for hosts without a network
+	@$(PLAYBOOK) $(TO_BUNDLE) playbooks/bundle.yml
 
 rollback: $(VENV)/.provision target ## return every host to the set that was recorded on it before the present one
 	@$(PLAYBOOK) playbooks/rollback.yml
@@ -90,6 +98,16 @@ tools:
 	  command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; \
 	if [ -n "$$missing" ]; then \
 	  echo "gpucheck: installing$$missing, because tests open pages in a browser and read PCI trees with lspci" >&2; \
+	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; \
+	fi
+
+# What a bundle is made with: its signature, and the lists of its packages.
+.PHONY: bundle-tools
+bundle-tools:
+	@missing=; for pair in gpg:gnupg apt-ftparchive:apt-utils createrepo_c:createrepo-c; do \
+	  command -v $${pair%%:*} >/dev/null || missing="$$missing $${pair##*:}"; done; \
+	if [ -n "$$missing" ] && command -v apt-get >/dev/null; then \
+	  echo "gpucheck: installing$$missing, because a bundle is signed and carries lists of its packages" >&2; \
 	  $(SUDO) apt-get -qq update && DEBIAN_FRONTEND=noninteractive $(SUDO) apt-get -qq install --yes --no-install-recommends $$missing >/dev/null; \
 	fi
 

@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "imports": {"model"},
     "topology": {"model", "knowledge"},
     "stack": {"model", "knowledge"},
+    "bundle": {"model", "knowledge", "stack"},
     "train": {"model", "processes"},
     "measure": {"model", "knowledge", "processes", "topology", "host"},
     "diagnose": {"model", "knowledge", "topology"},

@@ -1,5 +1,6 @@
 """What the stack commands do with lock files, and the check of a host against one."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,8 +41,10 @@ def planned(lock_file: Path, *, host: str | None = None, group: str | None = Non
     return found, f"{lock_file}:{line_in_lock(text, name, 'stack')}: {name}" if name else ""
 
 
-def write_plans(lock_file: Path, folder: Path) -> list[str]:
+def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> list[str]:
     """Write the plan, or the refusal, of every host of a lock to FOLDER/HOST.json; one line a group in words.
+
+    bundle: the folder that is to be the only source; a host that it does not serve is refused.
 
     One process for the whole fleet: starting one a host costs the controller more than all the plans.
     """
@@ -52,9 +55,21 @@ def write_plans(lock_file: Path, folder: Path) -> list[str]:
 
     lock = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
     folder.mkdir(parents=True, exist_ok=True)
+    served = from_bundle(bundle) if bundle else lambda found: found
     for host in (*lock.refused, *(host for group in lock.groups.values() for host in group.hosts)):
-        (folder / f"{host}.json").write_text(as_json(plan(lock, host=host)) + "\n", encoding="utf-8")
+        found = served(plan(lock, host=host))
+        (folder / f"{host}.json").write_text(as_json(found) + "\n", encoding="utf-8")
     return [group_line(name, group) for name, group in lock.groups.items()]
+
+
+def from_bundle(folder: Path) -> "Callable[[Plan | Refusal], Plan | Refusal]":
+    """What makes a bundle the only source of a plan, or refuses it. Raises BundleError."""
+    from gpucheck.bundle.contents import bundled_plan
+    from gpucheck.bundle.folder import load
+    from gpucheck.stack import Refusal
+
+    manifest = load(folder)
+    return lambda found: found if isinstance(found, Refusal) else bundled_plan(found, manifest, str(folder))
 
 
 def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[Target, Wish, StackSet | Refusal]":

@@ -198,17 +198,27 @@ def diff_command(wish: Path, facts: tuple[Path, ...], lock_file: Path, format_: 
     metavar="FOLDER",
     help="Write HOST.json for every host of the lock instead: its plan, or the conflicts that it is refused for.",
 )
+@click.option(
+    "--bundle",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="With --every: a bundle that is to be the only source, as gpucheck bundle verify found it good.",
+)
 @click.option("--format", "format_", type=Formats, default="text", show_default=True)
-def plan_command(lock_file: Path, host: str | None, group: str | None, every: Path | None, format_: str) -> None:
+def plan_command(
+    lock_file: Path, host: str | None, group: str | None, every: Path | None, bundle: Path | None, format_: str
+) -> None:
     """Print the exact packages, repositories, holds, files, services and the reboot rule."""
     from gpucheck import stack
     from gpucheck.cli._stack_lock import planned, write_plans
+    from gpucheck.cli.bundle import bundled
     from gpucheck.stack.text import plan_text
 
     if sum(choice is not None for choice in (host, group, every)) != 1:
         raise Problem("say either --host NAME, --group GROUP or --every FOLDER")
+    if bundle is not None and every is None:
+        raise Problem("--bundle serves whole fleets: say --every FOLDER with it")
     if every is not None:
-        for line in guarded(lambda: write_plans(lock_file, every)):
+        for line in bundled(lambda: write_plans(lock_file, every, bundle)):
             click.echo(line)
         return
     found, where = guarded(lambda: planned(lock_file, host=host, group=group))

@@ -34,6 +34,9 @@ def shared(name: str) -> ModuleType:
         "gpu_tuning",
         "gpu_record",
         "gpu_compare",
+        "gpu_bundle",
+        "gpu_bundle_apt",
+        "gpu_bundle_dnf",
     ):
         loaded = _load(f"ansible.module_utils.{needed}", PLUGINS / "module_utils" / f"{needed}.py")
         setattr(package, needed, loaded)

@@ -16,7 +16,7 @@ TASK_FILES = sorted([*PLAYBOOKS.glob("roles/*/tasks/*.yml"), *PLAYBOOKS.glob("ta
 OURS = {path.stem for path in (PLUGINS / "modules").glob("*.py")}
 KEYWORDS = {"name", "when", "become", "register", "loop", "loop_control", "vars", "tags", "delegate_to", "run_once"}
 KEYWORDS |= {"check_mode", "changed_when", "failed_when", "diff", "environment", "timeout", "block", "rescue", "always"}
-KEYWORDS |= {"until", "retries", "delay"}
+KEYWORDS |= {"module_defaults", "until", "retries", "delay"}
 
 
 def plays(path: Path) -> list[dict[str, Any]]:
@@ -83,6 +83,9 @@ def test_no_task_hides_a_failure_or_runs_a_shell_line():
 
     blind = sorted(task["register"] for _, task in every_task() if task.get("failed_when") is False)
     assert blind == [
+        "bundle_made",
+        "bundle_ordered",
+        "bundle_verified",
         "driver_loading",
         "gpucheck_engine_answer",
         "gpucheck_environment",

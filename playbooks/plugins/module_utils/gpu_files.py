@@ -13,13 +13,11 @@ class Unreadable(Exception):
     """The host could not be read; the message says what and why."""
 
 
-def command(argv):
-    """stdout of a read-only program. Raises Unreadable when it is missing, hangs or fails."""
+def command(argv, seconds=COMMAND_SECONDS):
+    """stdout of a program that changes nothing of the host. Raises Unreadable when it is missing, hangs or fails."""
     environment = dict(os.environ, LC_ALL="C")
     try:
-        done = subprocess.run(
-            argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, timeout=COMMAND_SECONDS
-        )
+        done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, timeout=seconds)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unreadable("{}: {}".format(argv[0], error))
     if done.returncode:

@@ -1,0 +1,193 @@
+"""What belongs into a bundle, and what of a bundle a plan needs: pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from gpucheck.bundle.errors import BundleError
+from gpucheck.bundle.manifest import BundledGroup, BundledSystem, Manifest
+from gpucheck.stack.facts import HostFacts
+from gpucheck.stack.lock import Lock
+from gpucheck.stack.plan import Plan
+from gpucheck.stack.systems import normal_arch, os_of_facts
+from gpucheck.stack.types import Conflict, Fact, Refusal
+
+# Where a host keeps its share of the bundle; the roles know the same place.
+HOST_FOLDER = "/var/lib/gpucheck/bundle"
+NAME = "gpucheck-bundle"
+# What our roles install beside the plan where a host lacks it.
+TOOLS = {"apt": ("python3-venv", "python3-apt"), "dnf": ("python3-dnf-plugin-versionlock",)}
+FEW = 3
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What one host collects for one group of hosts. wanted: with versions; optional: where a source offers them."""
+
+    group: str
+    system: str
+    host: str
+    package_manager: str
+    wanted: tuple[str, ...]
+    optional: tuple[str, ...]
+    prerequisites: tuple[str, ...]
+    repositories: tuple[dict[str, str | None], ...]
+    files: tuple[dict[str, Any], ...]
+    module_stream: dict[str, str] | None
+
+
+def chosen_groups(lock: Lock, patterns: Sequence[str]) -> list[str]:
+    """The groups of a lock that the patterns (``rocky-*``) mean, all of them without any. Raises BundleError."""
+    if not lock.groups:
+        raise BundleError("the lock has no group of hosts, so there is nothing to bundle. Run make plan to see why.")
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in lock.groups):
+            raise BundleError(f"GROUPS: no group {pattern!r} in the lock. It has: {', '.join(lock.groups)}")
+    return [name for name in lock.groups if not patterns or any(fnmatchcase(name, p) for p in patterns)]
+
+
+def system_of(plan: Plan) -> str:
+    """``rocky-9-x86_64``: hosts that share packages and wheels."""
+    return f"{plan.os['id']}-{plan.os['version']}-{plan.arch}"
+
+
+def system_of_host(facts: HostFacts) -> str:
+    """The same for a host that was read. Raises UnknownInput."""
+    system = os_of_facts(facts.os.id, facts.os.version)
+    return f"{system.os_id}-{system.version}-{normal_arch(facts.arch)}"
+
+
+def order(plan: Plan, host: str) -> Order:
+    """What belongs into the bundle for a group. plan: of the whole group; host: who collects it."""
+    headers = plan.headers
+    return Order(
+        group=plan.group,
+        system=system_of(plan),
+        host=host,
+        package_manager=plan.package_manager,
+        wanted=tuple(package["spec"] for package in planned(plan)),
+        # A host may have its headers already, so a source that dropped them is no reason to give up here.
+        optional=(*headers, *TOOLS[plan.package_manager]),
+        prerequisites=plan.prerequisites,
+        repositories=plan.repositories,
+        files=plan.files,
+        module_stream=plan.module_stream,
+    )
+
+
+def collector(plan: Plan, answering: Mapping[str, str]) -> str:
+    """The first host of a group that answers, else one of the same system. Raises BundleError.
+
+    plan: of the group; answering: host -> system.
+    """
+    system = system_of(plan)
+    for host in (*plan.hosts, *answering):
+        if answering.get(host) == system:
+            return host
+    raise BundleError(
+        f"group {plan.group}: no host with {system} answers, and one has to collect the packages. Bring one up, put "
+        "one that reaches the sources into group collectors of the inventory, or choose other groups with GROUPS."
+    )
+
+
+def planned(plan: Plan) -> list[dict[str, Any]]:
+    """The packages of all components."""
+    return [package for component in plan.components.values() for package in component["packages"]]
+
+
+def bundled_group(plan: Plan, versions: dict[str, tuple[str, ...]]) -> BundledGroup:
+    """The group's entry of the manifest. versions: what was collected. Raises BundleError where one is missing."""
+    packages = {package["name"]: package["version"] for package in planned(plan)}
+    missing = [name for name, version in packages.items() if not has(versions, name, version)]
+    if missing:
+        raise BundleError(
+            f"group {plan.group}: {', '.join(missing)} was planned and not collected. The package manager took another "
+            "version or another package for it: look at the sources of the host that collected."
+        )
+    headers = tuple(name for name in plan.headers if has_spec(versions, name))
+    return BundledGroup(system=system_of(plan), stack=plan.stack, packages=packages, headers=headers, hosts=plan.hosts)
+
+
+def has(versions: dict[str, tuple[str, ...]], name: str, version: str | None) -> bool:
+    """Whether a package is there, in this version where one is given."""
+    return name in versions and (version is None or version in versions[name])
+
+
+def has_spec(versions: dict[str, tuple[str, ...]], spec: str) -> bool:
+    """The same for ``name`` or ``name-version.arch``, as header packages are planned."""
+    return spec in versions or any(
+        spec.startswith(f"{name}-{version}") for name, several in versions.items() for version in several
+    )
+
+
+def bundled_plan(plan: Plan, manifest: Manifest, name: str) -> Plan | Refusal:
+    """The plan with the bundle as its one source, or why this bundle does not serve it. name: the bundle's folder."""
+    group = manifest.groups.get(plan.group)
+    if group is None:
+        held = f"the bundle {name} holds {', '.join(manifest.groups)}"
+        because = f"the bundle {name} was not made for group {plan.group}"
+        return _refused(
+            plan, held, because, f"make a bundle with GROUPS={plan.group}, or leave these hosts out (LIMIT)"
+        )
+    differing = _differences(plan, group)
+    if differing:
+        held = f"the bundle {name} was made for {'; '.join(_few(there for _, there in differing))}"
+        because = (
+            f"the lock and the bundle {name} are out of step: the plan has {'; '.join(_few(p for p, _ in differing))}"
+        )
+        advice = f"copy {name}/stack.lock.yml over your lock, or make the bundle anew from your lock (make bundle)"
+        return _refused(plan, held, because, advice)
+    repository = _repository(manifest.systems[group.system], manifest.key)
+    # What would only bring further sources has no use there.
+    return msgspec.structs.replace(plan, repositories=(repository,), prerequisites=())
+
+
+def _differences(plan: Plan, group: BundledGroup) -> list[tuple[str, str]]:
+    """(what the plan has, what the bundle has) wherever the two differ."""
+    packages = {package["name"]: package["version"] for package in planned(plan)}
+    names = sorted({*packages, *group.packages})
+    found = [
+        (_words(name, packages), _words(name, group.packages))
+        for name in names
+        if name not in packages or name not in group.packages or packages[name] != group.packages[name]
+    ]
+    torches = [f"torch {t.version}+{t.build}" if t else "no torch" for t in (plan.stack.torch, group.stack.torch)]
+    if torches[0] != torches[1]:
+        found.append((torches[0], torches[1]))
+    return found
+
+
+def _words(name: str, packages: dict[str, str | None]) -> str:
+    return f"{name} {packages[name] or '(newest)'}" if name in packages else f"no {name}"
+
+
+def _few(words: Iterable[str]) -> list[str]:
+    found = list(words)
+    return [*found[:FEW], *([f"and {len(found) - FEW} more"] if len(found) > FEW else [])]
+
+
+def _refused(plan: Plan, held: str, because: str, try_: str) -> Refusal:
+    between = (Fact(f"{', '.join(plan.hosts)}: planned as group {plan.group}", "the lock"), Fact(held, "bundle.json"))
+    return Refusal(conflicts=(Conflict(between=between, because=because, source="bundle.json", try_=try_),))
+
+
+def _repository(system: BundledSystem, key: str) -> dict[str, str | None]:
+    """The bundle's packages as they lie on the host. Its metadata is signed, and vouches for every package."""
+    apt = system.package_manager == "apt"
+    url = f"file:{HOST_FOLDER}/packages" if apt else f"file://{HOST_FOLDER}/packages"
+    row: dict[str, str | None] = {"name": NAME, "kind": system.package_manager, "url": url}
+    row |= {"key_url": f"file://{HOST_FOLDER}/key.asc", "key_fingerprint": key}
+    own = {"suite": "./", "keyring": f"/usr/share/keyrings/{NAME}.gpg"} if apt else {"signed": "metadata"}
+    return row | own
+
+
+def host_files(manifest: Manifest, group: str) -> dict[str, str]:
+    """What a host of a group gets: path on the host, below its folder -> path in the bundle."""
+    system = manifest.systems[manifest.groups[group].system]
+    found = {"key.asc": "key.asc"}
+    for path in manifest.files:
+        for folder, place in ((system.packages, "packages"), (system.wheels, "wheels")):
+            if path.startswith(f"{folder}/"):
+                found[f"{place}{path.removeprefix(folder)}"] = path
+    return found

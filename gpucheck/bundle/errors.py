@@ -1,0 +1,9 @@
+"""What can go wrong with a bundle."""
+
+
+class BundleError(Exception):
+    """A bundle cannot be made or used. The message says what, where, why and what to do."""
+
+
+class BundleDamaged(BundleError):
+    """A bundle is not as it was signed."""

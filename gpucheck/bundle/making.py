@@ -1,0 +1,174 @@
+"""From what hosts collected to the signed folder."""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gpucheck.bundle import contents, indexes, wheels
+from gpucheck.bundle.errors import BundleError
+from gpucheck.bundle.folder import described, inventory
+from gpucheck.bundle.manifest import (
+    KEY,
+    LOCK,
+    MANIFEST,
+    SIGNATURE,
+    BundledGroup,
+    BundledSystem,
+    Manifest,
+    OwnWheel,
+    Source,
+    write_manifest,
+)
+from gpucheck.bundle.signing import Signer, signer
+from gpucheck.stack.lock import read_lock
+from gpucheck.stack.plan import Plan, plan
+
+
+class CollectedPackage(msgspec.Struct, frozen=True, kw_only=True):
+    """A package file as its host described it."""
+
+    name: str
+    version: str
+    file: str
+    sha256: str
+    bytes: int
+
+
+class Collected(msgspec.Struct, frozen=True, kw_only=True):
+    """What a host collected for a group: GROUP.json, with the files in the folder GROUP beside it.
+
+    requirements, pip_args: what pip is told on the host, gpucheck's wheel by its path here.
+    """
+
+    order: contents.Order
+    packages: tuple[CollectedPackage, ...]
+    not_offered: tuple[str, ...]
+    modules: tuple[str, ...]
+    python: wheels.Interpreter
+    requirements: str
+    pip_args: tuple[str, ...]
+
+
+def make(
+    target: Path, lock_file: Path, collected: Path, wheel: OwnWheel, key: str, say: Callable[[str], None]
+) -> Manifest:
+    """Make the bundle; it appears whole or not at all. Raises BundleError and LockError. say: told every step."""
+    refuse_other_folder(target)
+    lock = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
+    answers = [_answer(path) for path in sorted(collected.glob("*.json"))]
+    if not answers:
+        raise BundleError(f"{collected}: no host has collected anything")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    try:
+        with signer(key) as signing:
+            systems = {name: _system(name, some, collected, staged, signing, say) for name, some in _by_system(answers)}
+            plans = [_group_plan(plan(lock, group=answer.order.group), answer) for answer in answers]
+            groups = {p.group: contents.bundled_group(p, systems[contents.system_of(p)].versions) for p in plans}
+            shutil.copy(lock_file, staged / LOCK)
+            signing.public(staged / KEY)
+            manifest = Manifest(
+                made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+                key=signing.fingerprint,
+                simulated=any(h.simulated for name in groups for h in lock.groups[name].hosts.values()),
+                wheel=wheel,
+                groups=_sorted(groups),
+                systems=systems,
+                files=inventory(staged),
+            )
+            (staged / MANIFEST).write_bytes(write_manifest(manifest))
+            signing.detached(staged / MANIFEST, staged / SIGNATURE)
+        staged.chmod(0o755)
+        if target.exists():
+            shutil.rmtree(target)
+        staged.rename(target)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    return manifest
+
+
+def refuse_other_folder(target: Path) -> None:
+    """Raises BundleError where the bundle would replace something that is none."""
+    if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST).is_file():
+        raise BundleError(f"{target}: holds other files, and is no bundle to replace. Name a new folder: BUNDLE=PATH")
+    if target.exists() and not target.is_dir():
+        raise BundleError(f"{target}: is a file, and a bundle is a folder. Name a new one: BUNDLE=PATH")
+
+
+def _answer(path: Path) -> Collected:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Collected)
+    except msgspec.MsgspecError as error:
+        raise BundleError(f"{path}: not what bundle_packages answers: {error}. Run make bundle again.") from error
+
+
+def _by_system(answers: Sequence[Collected]) -> list[tuple[str, list[Collected]]]:
+    names = sorted({answer.order.system for answer in answers})
+    return [(name, [answer for answer in answers if answer.order.system == name]) for name in names]
+
+
+def _group_plan(found: Any, answer: Collected) -> Plan:
+    if not isinstance(found, Plan):
+        raise BundleError(f"group {answer.order.group}: refused: {found.conflicts[0].because}. Run make plan.")
+    return found
+
+
+def _sorted(groups: dict[str, BundledGroup]) -> dict[str, BundledGroup]:
+    return {name: groups[name] for name in sorted(groups)}
+
+
+def _system(
+    name: str, answers: list[Collected], collected: Path, staged: Path, signing: Signer, say: Callable[[str], None]
+) -> BundledSystem:
+    """Packages, metadata and wheels of one system, put into the staged folder."""
+    order = answers[0].order
+    packages, wheel_folder = staged / name / "packages", staged / name / "wheels"
+    packages.mkdir(parents=True)
+    versions: dict[str, set[str]] = {}
+    modules: dict[str, Path] = {}
+    for answer in answers:
+        source = collected / answer.order.group
+        for package in answer.packages:
+            _take(source / "packages" / package.file, packages / package.file, package)
+            versions.setdefault(package.name, set()).add(package.version)
+        modules |= {module: source / module for module in answer.modules}
+    say(f"{name}: {sum(map(len, versions.values()))} packages; writing and signing their list")
+    if order.package_manager == "apt":
+        indexes.index_apt(packages, signing)
+    else:
+        indexes.index_dnf(packages, signing, modules.values())
+    for answer in answers:
+        say(f"{name}: downloading the wheels for Python {answer.python.version}")
+        wheels.download(answer.requirements, answer.python, answer.pip_args, wheel_folder)
+    sources = {repository["name"]: repository for answer in answers for repository in answer.order.repositories}
+    return BundledSystem(
+        package_manager="apt" if order.package_manager == "apt" else "dnf",
+        packages=f"{name}/packages",
+        wheels=f"{name}/wheels",
+        python=answers[0].python.version,
+        versions={package: tuple(sorted(versions[package])) for package in sorted(versions)},
+        not_offered=tuple(sorted({left for answer in answers for left in answer.not_offered})),
+        sources=tuple(
+            Source(name=str(row["name"]), url=str(row["url"]), key_fingerprint=row["key_fingerprint"])
+            for row in sources.values()
+        ),
+    )
+
+
+def _take(source: Path, target: Path, package: CollectedPackage) -> None:
+    """Take a package over, if it arrived as its host described it."""
+    if not source.is_file() or described(source).sha256 != package.sha256:
+        raise BundleError(f"{source}: did not arrive as the host collected it. Run make bundle again.")
+    # A second host of the same system may bring the same file.
+    if target.exists() and described(target).sha256 != package.sha256:
+        raise BundleError(
+            f"{package.file}: two hosts collected different packages of that name. Look at their sources."
+        )
+    if not target.exists():
+        shutil.move(source, target)

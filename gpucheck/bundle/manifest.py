@@ -1,0 +1,95 @@
+"""bundle.json: what a bundle holds, for which groups, and the digest of every file in it."""
+
+from typing import Literal
+
+import msgspec
+
+from gpucheck.bundle.errors import BundleError
+from gpucheck.stack.types import StackSet
+
+MANIFEST = "bundle.json"
+SIGNATURE = "bundle.json.asc"
+KEY = "key.asc"
+LOCK = "stack.lock.yml"
+
+
+class BundledFile(msgspec.Struct, frozen=True, kw_only=True):
+    """One file: hex SHA-256 and size in bytes."""
+
+    sha256: str
+    bytes: int
+
+
+class BundledGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of the lock that can be provisioned. packages: planned name -> version, None = the newest then.
+
+    headers: those of the planned kernel headers that are in it.
+    """
+
+    system: str
+    stack: StackSet
+    packages: dict[str, str | None]
+    headers: tuple[str, ...]
+    hosts: tuple[str, ...]
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where packages came from, and the key that vouched for them then."""
+
+    name: str
+    url: str
+    key_fingerprint: str | None
+
+
+class BundledSystem(msgspec.Struct, frozen=True, kw_only=True):
+    """What all groups of one operating system share. packages and wheels: folders of the bundle.
+
+    versions: every package that is in it, with its versions. python: the version that the wheels are for.
+    """
+
+    package_manager: Literal["apt", "dnf"]
+    packages: str
+    wheels: str
+    python: str
+    versions: dict[str, tuple[str, ...]]
+    not_offered: tuple[str, ...]
+    sources: tuple[Source, ...]
+
+
+class OwnWheel(msgspec.Struct, frozen=True, kw_only=True):
+    """gpucheck's wheel: its file name, the digest of its sources, the oldest Python it runs on."""
+
+    name: str
+    digest: str
+    python_minimum: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """The outside contract ``gpucheck.bundle/1``. key: fingerprint of what signed it; files: by path in the bundle.
+
+    simulated: some host of it has simulated hardware, so its packages may be stand-ins.
+    """
+
+    schema_: Literal["gpucheck.bundle/1"] = "gpucheck.bundle/1"
+    made: str
+    key: str
+    simulated: bool
+    wheel: OwnWheel
+    groups: dict[str, BundledGroup]
+    systems: dict[str, BundledSystem]
+    files: dict[str, BundledFile]
+
+
+def write_manifest(manifest: Manifest) -> bytes:
+    """The manifest as JSON; equal manifests give equal bytes."""
+    return msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=2) + b"\n"
+
+
+def read_manifest(content: bytes, name: str) -> Manifest:
+    """The manifest in JSON text. Raises BundleError naming ``name``."""
+    try:
+        return msgspec.json.decode(content, type=Manifest)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise BundleError(
+            f"{name}: this is no manifest of a bundle: {error}. Make the bundle anew: make bundle"
+        ) from error

@@ -1,0 +1,41 @@
+"""Programs of this machine that bundles are made with."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from gpucheck.bundle.errors import BundleError
+
+TAIL_LINES = 12
+# Program -> the packages that bring it on Debian's and on Red Hat's side.
+COMES_WITH = {
+    "apt-ftparchive": ("apt-utils", "apt (EPEL)"),
+    "createrepo_c": ("createrepo-c", "createrepo_c"),
+    "modifyrepo_c": ("createrepo-c", "createrepo_c"),
+}
+
+
+def run(
+    words: Sequence[str | Path], *, what: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+) -> bytes:
+    """stdout of a program. what: the step in words, for the message. Raises BundleError with the end of its output."""
+    program = str(words[0])
+    try:
+        done = subprocess.run(
+            words,
+            check=False,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={**os.environ, **(environment or {})},
+        )
+    except FileNotFoundError as error:
+        debian, redhat = COMES_WITH.get(program, (program, program))
+        raise BundleError(
+            f"{what}: {program} is not installed on this machine. Install {debian} (Debian, Ubuntu) or {redhat} (EL)."
+        ) from error
+    if done.returncode:
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()[-TAIL_LINES:]
+        raise BundleError(f"{what}: {program} exited {done.returncode}: {' | '.join(said)}")
+    return done.stdout

@@ -1,0 +1,109 @@
+"""Signing and verifying with gpg, each time in a home of its own: nobody's keyring is read or changed unasked."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpucheck.bundle.errors import BundleDamaged, BundleError
+from gpucheck.bundle.manifest import KEY, MANIFEST, SIGNATURE
+
+IDENTITY = "gpucheck bundle"
+
+
+@dataclass(frozen=True)
+class Signer:
+    """A secret key that signs. home: gpg's folder, None for the person's own."""
+
+    home: Path | None
+    fingerprint: str
+
+    def sign(self, *arguments: str | Path) -> None:
+        """Run gpg with this key."""
+        gpg(self.home, "--local-user", self.fingerprint, *arguments)
+
+    def public(self, path: Path) -> None:
+        """Write the public half, armored."""
+        path.write_text(gpg(self.home, "--armor", "--export", self.fingerprint), encoding="ascii")
+
+    def detached(self, path: Path, signature: Path) -> None:
+        """Sign a file into another, armored."""
+        self.sign("--armor", "--detach-sign", "--output", signature, path)
+
+
+def gpg(home: Path | None, *arguments: str | Path) -> str:
+    """gpg's stdout. Raises BundleError with its own words."""
+    where: list[str | Path] = ["--homedir", home] if home else []
+    words = ["gpg", "--batch", "--yes", "--no-tty", *where, *arguments]
+    try:
+        done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    except FileNotFoundError as error:
+        raise BundleError("gpg is not installed here, and bundles are signed with it. Install gnupg.") from error
+    if done.returncode:
+        raise BundleError(f"gpg failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+@contextmanager
+def homes() -> Iterator[Path]:
+    """A gpg home that is gone afterwards, with the agent that gpg started for it."""
+    # Not below the checkout: the agent's socket lies here, and socket paths are short.
+    home = Path(tempfile.mkdtemp(prefix="gpucheck-gpg-"))
+    try:
+        yield home
+    finally:
+        subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False, capture_output=True)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@contextmanager
+def signer(key: str) -> Iterator[Signer]:
+    """What signs a bundle. key: a file with an armored secret key, a key of the person's own keyring, or empty.
+
+    Empty makes a key for this one bundle, whose secret half is gone afterwards: nobody can sign another with it.
+    """
+    if key and not Path(key).is_file():
+        yield Signer(None, _fingerprint(None, key))
+        return
+    with homes() as home:
+        if key:
+            gpg(home, "--import", Path(key))
+        else:
+            gpg(home, "--passphrase", "", "--quick-gen-key", IDENTITY, "rsa3072", "sign", "never")
+        yield Signer(home, _fingerprint(home, ""))
+
+
+def _fingerprint(home: Path | None, name: str) -> str:
+    """The fingerprint of the secret key that the name means. Raises BundleError."""
+    words = ["--with-colons", "--list-secret-keys", *([name] if name else [])]
+    try:
+        told = gpg(home, *words)
+    except BundleError as error:
+        raise BundleError(
+            f"BUNDLE_KEY={name}: neither a file nor a secret key of your keyring (gpg --list-secret-keys). {error}"
+        ) from error
+    found = next((line.split(":")[9] for line in told.splitlines() if line.startswith("fpr:")), None)
+    if found is None:
+        raise BundleError("BUNDLE_KEY: the file holds no secret key. Export one with gpg --armor --export-secret-keys.")
+    return found
+
+
+def verified(folder: Path) -> str:
+    """The fingerprint of the key in the bundle that its manifest is signed with. Raises BundleDamaged."""
+    for name in (KEY, SIGNATURE):
+        if not (folder / name).is_file():
+            raise BundleDamaged(f"{folder}: {name} is missing, so it is not signed. Copy the bundle again, as a whole.")
+    with homes() as home:
+        try:
+            gpg(home, "--import", folder / KEY)
+            told = gpg(home, "--status-fd", "1", "--verify", folder / SIGNATURE, folder / MANIFEST)
+        except BundleError as error:
+            raise BundleDamaged(
+                f"{folder}: the signature of {MANIFEST} is not good, so nothing in it can be trusted. {error}. "
+                "Copy the bundle again from where it was made, or make it anew."
+            ) from error
+    # The tenth field is the primary key's, the one that hosts compare.
+    return next(line.split()[-1] for line in told.splitlines() if line.startswith("[GNUPG:] VALIDSIG "))

@@ -1,0 +1,37 @@
+"""A bundle in words."""
+
+from gpucheck.bundle.manifest import Manifest
+
+MIB, GIB = 2**20, 2**30
+
+
+def manifest_text(manifest: Manifest) -> str:
+    """What is in it, for whom, how large, and who signed it."""
+    mark = " SIMULATED" if manifest.simulated else ""
+    total = sum(file.bytes for file in manifest.files.values())
+    lines = [
+        f"bundle of {manifest.made}, {size(total)}, {len(manifest.files)} files{mark}",
+        f"signed by {manifest.key}",
+    ]
+    for name, system in manifest.systems.items():
+        count = sum(map(len, system.versions.values()))
+        wheels = sum(path.startswith(f"{system.wheels}/") for path in manifest.files)
+        each = [folder_bytes(manifest, folder) for folder in (system.packages, system.wheels)]
+        lines.append(
+            f"{name}: {count} {system.package_manager} packages ({size(each[0])}), "
+            f"{wheels} wheels for Python {system.python} ({size(each[1])})"
+        )
+        lines += [f"  for group {group}" for group, row in manifest.groups.items() if row.system == name]
+        if system.not_offered:
+            lines.append(f"  no source offered {', '.join(system.not_offered)}: hosts need to have it already")
+    return "\n".join(lines)
+
+
+def folder_bytes(manifest: Manifest, folder: str) -> int:
+    """Bytes of the files below a folder of the bundle."""
+    return sum(file.bytes for path, file in manifest.files.items() if path.startswith(f"{folder}/"))
+
+
+def size(count: int) -> str:
+    """``4.2 GiB`` or ``0.3 MiB``."""
+    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / MIB:.1f} MiB"

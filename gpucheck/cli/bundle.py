@@ -1,0 +1,138 @@
+"""Everything that the plans install, in one signed folder for hosts without a network."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpucheck.cli._common import EXIT_UNREADABLE, Problem
+from gpucheck.cli._stack import EXIT_IMPOSSIBLE, ExistingFile, as_json, guarded
+
+if TYPE_CHECKING:
+    from gpucheck.bundle.manifest import Manifest
+
+Folder = click.Path(file_okay=False, path_type=Path)
+lock_option = click.option("--lock", "lock_file", type=ExistingFile, default=Path("stack.lock.yml"), show_default=True)
+
+
+@click.group("bundle")
+def COMMAND() -> None:  # noqa: N802 - the name every command module has
+    """Make and verify bundles; make bundle and make provision BUNDLE=... run these.
+
+    Exit status: 0 good, 2 a bundle is not as it was signed, 3 it cannot be read or made, 64 wrong usage.
+    """
+
+
+@COMMAND.command("verify")
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--fingerprint", default="", metavar="HEX", help="The only key that may have signed it.")
+@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def verify_command(folder: Path, fingerprint: str, format_: str) -> None:
+    """Say whether a bundle is exactly as it was signed: no file changed, missing or added."""
+    from gpucheck.bundle.folder import verify
+    from gpucheck.bundle.text import manifest_text
+
+    manifest: Manifest = bundled(lambda: verify(folder, fingerprint))
+    if format_ == "json":
+        # The files are for comparing, and they are thousands.
+        shown = {key: value for key, value in json.loads(as_json(manifest)).items() if key != "files"}
+        click.echo(json.dumps({**shown, "bytes": sum(file.bytes for file in manifest.files.values())}, indent=2))
+    else:
+        click.echo(manifest_text(manifest))
+
+
+@COMMAND.command("files")
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("-o", "--output", type=Folder, required=True, help="Folder for GROUP.json, one for each group.")
+def files_command(folder: Path, output: Path) -> None:
+    """Write which files a host of each group gets: its path there, digest, bytes, and its path here."""
+    from gpucheck.bundle.contents import host_files
+    from gpucheck.bundle.folder import load
+
+    manifest: Manifest = bundled(lambda: load(folder))
+    output.mkdir(parents=True, exist_ok=True)
+    for group in manifest.groups:
+        rows = {
+            there: {**json.loads(as_json(manifest.files[here])), "source": str((folder / here).absolute())}
+            for there, here in host_files(manifest, group).items()
+        }
+        (output / f"{group}.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+
+
+@COMMAND.command("order")
+@lock_option
+@click.option("--group", "patterns", multiple=True, metavar="PATTERN", help="Groups of the lock (rocky-*). Repeatable.")
+@click.option("--facts", multiple=True, type=ExistingFile, help="Facts of a host that may collect. Repeatable.")
+@click.option("-o", "--output", type=Folder, required=True, help="Folder for GROUP.json, and the plan as GROUP.plan.")
+def order_command(lock_file: Path, patterns: tuple[str, ...], facts: tuple[Path, ...], output: Path) -> None:
+    """Write what has to be collected for each group, and which host does it."""
+    from gpucheck.bundle import contents
+    from gpucheck.stack import Refusal, read_facts
+    from gpucheck.stack.lock import read_lock
+    from gpucheck.stack.plan import Plan, plan
+
+    def work() -> list[tuple[contents.Order, Plan]]:
+        lock = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
+        hosts = [host for path in facts for host in read_facts(path.read_bytes(), str(path))]
+        answering = {host.host: contents.system_of_host(host) for host in hosts}
+        orders = []
+        for name in contents.chosen_groups(lock, patterns):
+            found = plan(lock, group=name)
+            if isinstance(found, Refusal):
+                raise Problem(
+                    f"group {name}: {found.conflicts[0].because}. Do: {found.conflicts[0].try_}", EXIT_IMPOSSIBLE
+                )
+            orders.append((contents.order(found, contents.collector(found, answering)), found))
+        return orders
+
+    orders = bundled(work)
+    output.mkdir(parents=True, exist_ok=True)
+    for stale in (*output.glob("*.json"), *output.glob("*.plan")):
+        stale.unlink()
+    for order, plan_of_group in orders:
+        (output / f"{order.group}.json").write_text(as_json(order) + "\n", encoding="utf-8")
+        (output / f"{order.group}.plan").write_text(as_json(plan_of_group) + "\n", encoding="utf-8")
+        click.echo(f"{order.group}: {len(order.wanted)} packages and what they need, collected by {order.host}")
+
+
+@COMMAND.command("make")
+@lock_option
+@click.option(
+    "--collected", type=Folder, required=True, help="What the hosts collected: GROUP.json, and a folder GROUP."
+)
+@click.option("--wheel", "wheel_name", required=True, help="File name of gpucheck's own wheel.")
+@click.option("--wheel-digest", required=True, help="Digest of the sources it was built from.")
+@click.option("--python-minimum", default="", help="The oldest Python it runs on.")
+@click.option("--key", default="", help="What signs: a file with a secret key, or a key of your keyring. Default: new.")
+@click.option("-o", "--output", type=Folder, default=Path("build/bundle"), show_default=True)
+def make_command(
+    lock_file: Path, collected: Path, wheel_name: str, wheel_digest: str, python_minimum: str, key: str, output: Path
+) -> None:
+    """Make the folder out of what the hosts collected: metadata, wheels, manifest, signature."""
+    from gpucheck.bundle.making import make
+    from gpucheck.bundle.manifest import OwnWheel
+    from gpucheck.bundle.text import manifest_text
+
+    wheel = OwnWheel(name=wheel_name, digest=wheel_digest, python_minimum=python_minimum)
+
+    def say(line: str) -> None:
+        click.echo(f"gpucheck: {line}", err=True)
+
+    manifest = bundled(lambda: make(output, lock_file, collected, wheel, key, say))
+    click.echo(f"{output}:\n{manifest_text(manifest)}")
+
+
+def bundled(work: Callable[[], Any]) -> Any:
+    """Run work and turn what can go wrong with a bundle into one message and an exit status."""
+    from gpucheck.bundle.errors import BundleDamaged, BundleError
+
+    try:
+        return guarded(work)
+    except BundleDamaged as error:
+        raise Problem(str(error), EXIT_IMPOSSIBLE) from error
+    except BundleError as error:
+        raise Problem(str(error), EXIT_UNREADABLE) from error
+    except OSError as error:
+        raise Problem(f"{error.filename or 'the bundle'}: {error.strerror}", EXIT_UNREADABLE) from error

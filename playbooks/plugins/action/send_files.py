@@ -1,0 +1,26 @@
+"""Copy many and large files to a host, each in one transfer: copy would ask the host three questions for every file."""
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+
+
+class ActionModule(ActionBase):
+    """Writes as the login user, into a folder of its own."""
+
+    TRANSFERS_FILES = True
+    _supports_check_mode = False
+
+    def run(self, tmp=None, task_vars=None):
+        """Send every file of ``files`` (source here: name there) into the folder ``dest``."""
+        result = super().run(tmp, task_vars)
+        spec = {"files": {"type": "dict", "required": True}, "dest": {"type": "str", "required": True}}
+        _, arguments = self.validate_argument_spec(spec)
+        source = ""
+        try:
+            for source, name in arguments["files"].items():
+                self._connection.put_file(source, self._connection._shell.join_path(arguments["dest"], name))
+        except AnsibleError as error:
+            result.update(failed=True, msg=f"{source} cannot be sent: {error}")
+            return result
+        result["changed"] = bool(arguments["files"])
+        return result

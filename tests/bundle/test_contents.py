@@ -1,0 +1,171 @@
+"""What belongs into a bundle, and whether a bundle serves a plan."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucheck.bundle import contents
+from gpucheck.bundle.errors import BundleError
+from gpucheck.bundle.manifest import BundledFile, read_manifest, write_manifest
+from gpucheck.stack.lock import lock
+from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.types import Refusal
+from gpucheck.stack.wish import Wish
+from tests.bundle.site import host_plan, manifest, site_lock, versions_of
+from tests.stack.hosts import host
+
+APT, DNF = "ubuntu-22.04-x86_64-15f8x2", "rocky-9-x86_64-2330x8"
+
+
+@pytest.mark.parametrize("name", ["lab-apt", "lab-dnf"])
+def test_an_order_names_every_planned_package_with_its_version(name):
+    one = host_plan(name)
+    found = contents.order(one, name)
+
+    assert set(found.wanted) == {p["spec"] for part in one.components.values() for p in part["packages"]}
+    assert len(found.wanted) > 10
+    assert set(one.headers) < set(found.optional)
+    assert found.repositories == one.repositories
+
+
+def test_groups_are_chosen_by_pattern_and_a_mistyped_one_is_named_with_those_there_are():
+    made = site_lock()
+
+    assert contents.chosen_groups(made, []) == [DNF, APT]
+    assert contents.chosen_groups(made, ["rocky-*"]) == [DNF]
+    assert contents.chosen_groups(made, ["*15f8*", DNF]) == [DNF, APT]
+    with pytest.raises(BundleError, match=rf"no group 'rocki-\*' in the lock. It has: {DNF}, {APT}"):
+        contents.chosen_groups(made, [APT, "rocki-*"])
+
+
+def test_the_first_host_of_the_group_that_answers_collects_else_one_of_the_same_system():
+    found = plan(site_lock(), group=APT)
+    assert isinstance(found, Plan)
+    own, other = "ubuntu-22.04-x86_64", "rocky-9-x86_64"
+
+    assert contents.collector(found, {"staging": own, "lab-apt": own}) == "lab-apt"
+    assert contents.collector(found, {"lab-dnf": other, "staging": own}) == "staging"
+    # Reinstalled since: what it would collect is for another system.
+    assert contents.collector(found, {"lab-apt": other, "staging": own}) == "staging"
+    with pytest.raises(BundleError, match=f"group {APT}: no host with {own} answers"):
+        contents.collector(found, {"lab-dnf": other})
+
+
+@pytest.mark.parametrize(
+    ("system", "gpus", "name"),
+    [
+        ("ubuntu-22.04", "p100-pcie-x2", "ubuntu-22.04-x86_64"),
+        ("rocky-9", "h100-sxm5-x8", "rocky-9-x86_64"),
+        ("ubuntu-24.04", "gh200-x1", "ubuntu-24.04-sbsa"),
+        ("oracle-9", "h100-sxm5-x8", "ol-9-x86_64"),
+    ],
+)
+def test_a_host_and_its_plan_are_of_the_same_system(system, gpus, name):
+    """What a host says of itself and what the tables call it differ: ol and oracle, aarch64 and sbsa."""
+    facts = host(system, gpus)
+    found = plan(lock(Wish(), [facts]), host="node01")
+
+    assert isinstance(found, Plan)
+    assert contents.system_of_host(facts) == contents.system_of(found)
+    assert contents.system_of(found) == name
+
+
+@pytest.mark.parametrize(("name", "kind"), [("lab-apt", "apt"), ("lab-dnf", "dnf")])
+def test_a_plan_that_the_bundle_serves_has_it_as_its_one_source_and_is_the_same_otherwise(name, kind):
+    one = host_plan(name)
+    found = contents.bundled_plan(one, manifest("lab-apt", "lab-dnf"), "build/bundle")
+
+    assert isinstance(found, Plan)
+    (repository,) = found.repositories
+    assert (repository["name"], repository["kind"]) == ("gpucheck-bundle", kind)
+    assert str(repository["url"]).startswith("file:")
+    assert repository["key_fingerprint"] == "AB" * 20
+    assert found.prerequisites == ()
+    assert msgspec.structs.replace(found, repositories=one.repositories, prerequisites=one.prerequisites) == one
+
+
+def test_a_group_that_is_not_in_the_bundle_is_refused_with_those_that_are():
+    found = contents.bundled_plan(host_plan("lab-dnf"), manifest("lab-apt"), "build/bundle")
+
+    assert isinstance(found, Refusal)
+    (conflict,) = found.conflicts
+    assert conflict.because == f"the bundle build/bundle was not made for group {DNF}"
+    assert APT in conflict.between[1].fact
+    assert f"GROUPS={DNF}" in conflict.try_
+
+
+@pytest.mark.parametrize(
+    ("wish", "planned"),
+    [({"driver": "580.95.05"}, "580.95.05"), ({"cudnn": "none"}, "no libcudnn9"), ({"torch": "none"}, "no torch")],
+)
+def test_a_lock_out_of_step_is_refused_with_what_differs(wish, planned):
+    found = contents.bundled_plan(host_plan("lab-apt", **wish), manifest("lab-apt"), "build/bundle")
+
+    assert isinstance(found, Refusal)
+    (conflict,) = found.conflicts
+    assert "out of step" in conflict.because
+    assert planned in conflict.because
+    assert "copy build/bundle/stack.lock.yml over your lock" in conflict.try_
+
+
+def test_a_planned_package_that_was_not_collected_stops_the_making():
+    one = host_plan("lab-apt")
+    versions = {name: v for name, v in versions_of(one).items() if name != "libnccl2"}
+
+    with pytest.raises(BundleError, match="libnccl2 was planned and not collected"):
+        contents.bundled_group(one, versions)
+    with pytest.raises(BundleError, match="libnccl2 was planned and not collected"):
+        contents.bundled_group(one, {**versions, "libnccl2": ("2.18.3-1",)})
+
+
+@pytest.mark.parametrize("name", ["lab-apt", "lab-dnf"])
+def test_headers_count_as_bundled_only_where_they_were_collected(name):
+    one = host_plan(name)
+
+    assert contents.bundled_group(one, versions_of(one)).headers == one.headers
+    bare = {p["name"]: (p["version"] or "1",) for p in contents.planned(one)}
+    assert contents.bundled_group(one, bare).headers == ()
+
+
+NAMES = st.text("abcdefghij-0123456789.", min_size=1, max_size=12).filter(lambda s: not s.startswith("."))
+FILES = st.dictionaries(NAMES, st.integers(0, 1 << 40).map(lambda n: BundledFile(sha256="0" * 64, bytes=n)), max_size=8)
+
+
+@given(apt=FILES, dnf=FILES, other=FILES)
+def test_a_host_gets_the_key_and_every_file_of_its_own_system_and_no_other(apt, dnf, other):
+    made = manifest("lab-apt", "lab-dnf")
+    folders = {"ubuntu-22.04-x86_64/packages": apt, "rocky-9-x86_64/wheels": dnf, "elsewhere": other}
+    files = {f"{folder}/{name}": row for folder, rows in folders.items() for name, row in rows.items()}
+    made = msgspec.structs.replace(made, files=files)
+
+    assert contents.host_files(made, APT) == {
+        "key.asc": "key.asc",
+        **{f"packages/{name}": f"ubuntu-22.04-x86_64/packages/{name}" for name in apt},
+    }
+    assert contents.host_files(made, DNF) == {
+        "key.asc": "key.asc",
+        **{f"wheels/{name}": f"rocky-9-x86_64/wheels/{name}" for name in dnf},
+    }
+
+
+@given(files=FILES)
+def test_a_manifest_survives_being_written_and_read(files):
+    made = manifest("lab-apt", files=files)
+
+    assert read_manifest(write_manifest(made), "bundle.json") == made
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"schema": "gpucheck.bundle/9"}', b"\xff\xfe"])
+def test_what_is_no_manifest_is_one_message(content):
+    with pytest.raises(BundleError, match=r"bundle\.json: this is no manifest of a bundle"):
+        read_manifest(content, "bundle.json")
+
+
+def test_every_plan_of_the_lock_can_be_ordered_for_its_group():
+    """A plan of a group names the headers of all its hosts."""
+    made = site_lock()
+    for name in made.groups:
+        found = plan(made, group=name)
+        assert isinstance(found, Plan)
+        assert contents.order(found, "x").group == name

@@ -1,0 +1,115 @@
+"""A bundle is exactly as it was signed, or it is refused with what is wrong."""
+
+import shutil
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucheck.bundle.errors import BundleDamaged, BundleError
+from gpucheck.bundle.folder import inventory, problems, verify
+from gpucheck.bundle.signing import signer
+from tests.bundle.site import signed_folder
+
+FILES = {"ubuntu-22.04-x86_64/packages/libnccl2_2.deb": b"package", "stack.lock.yml": b"lock", "empty": b""}
+PACKAGE = next(iter(FILES))
+
+
+@pytest.fixture(scope="module")
+def signed(tmp_path_factory):
+    """(folder, fingerprint) of a bundle, made once: a key costs most of a second."""
+    folder = tmp_path_factory.mktemp("bundle")
+    return folder, signed_folder(folder, FILES)
+
+
+@pytest.fixture
+def bundle(signed, tmp_path):
+    """A copy of it to break."""
+    return shutil.copytree(signed[0], tmp_path / "bundle", symlinks=True)
+
+
+def test_a_bundle_as_it_was_signed_is_good(signed):
+    folder, fingerprint = signed
+
+    assert verify(folder).key == fingerprint
+    assert verify(folder, fingerprint.lower()).key == fingerprint
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda b: (b / PACKAGE).write_bytes(b"Package"), f"{PACKAGE} was changed"),
+        (lambda b: (b / PACKAGE).write_bytes(b"package "), f"{PACKAGE} was changed"),
+        (lambda b: (b / PACKAGE).unlink(), f"{PACKAGE} is missing"),
+        (lambda b: (b / "extra.deb").write_bytes(b""), "extra.deb is not part of it"),
+        (lambda b: (b / "empty").unlink() or (b / "empty").symlink_to("/dev/null"), "empty is no regular file"),
+        (lambda b: (b / "there").symlink_to("/etc"), "there is not part of it"),
+        (lambda b: (b / "bundle.json.asc").unlink(), "bundle.json.asc is missing"),
+        (lambda b: (b / "key.asc").unlink(), "key.asc is missing"),
+        (lambda b: (b / "key.asc").write_text("no key"), "the signature of bundle.json is not good"),
+    ],
+)
+def test_what_was_changed_taken_away_or_added_is_named(bundle, damage, words):
+    damage(bundle)
+
+    with pytest.raises(BundleDamaged) as told:
+        verify(bundle)
+    assert words in str(told.value)
+    assert str(bundle) in str(told.value)
+
+
+def test_a_manifest_that_was_changed_is_refused_although_every_file_fits_it(bundle):
+    text = (bundle / "bundle.json").read_text()
+    (bundle / "bundle.json").write_text(text.replace("2026-11-21T00:00:00", "2026-11-22T00:00:00"))
+
+    with pytest.raises(BundleDamaged, match=r"the signature of bundle\.json is not good"):
+        verify(bundle)
+
+
+def test_a_bundle_signed_anew_by_another_key_is_refused_where_the_key_is_known(signed, tmp_path):
+    """Whoever changes a package can sign again; only the fingerprint that was told beforehand gives them away."""
+    folder = tmp_path / "other"
+    other = signed_folder(folder, {**FILES, PACKAGE: b"malice"})
+
+    assert verify(folder).key == other
+    with pytest.raises(BundleDamaged, match=f"signed with key {other}, and only {signed[1]} is trusted"):
+        verify(folder, signed[1])
+
+
+def test_a_folder_that_is_none_is_one_message(tmp_path):
+    with pytest.raises(BundleError, match=r"bundle.json: cannot be read: No such file"):
+        verify(tmp_path)
+
+
+def test_a_key_that_is_nowhere_is_named(tmp_path):
+    (tmp_path / "public.asc").write_text("nothing")
+
+    with pytest.raises(BundleError, match=r"BUNDLE_KEY=nobody@example\.org: neither a file nor a secret key"):
+        signer("nobody@example.org").__enter__()
+    with pytest.raises(BundleError, match="gpg failed"), signer(str(tmp_path / "public.asc")):
+        pass
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    contents=st.dictionaries(st.text("abc", min_size=1, max_size=3), st.binary(max_size=8), min_size=1), data=st.data()
+)
+def test_every_single_change_is_seen(tmp_path_factory, contents, data):
+    """One file changed, removed or added, whichever it is."""
+    folder = tmp_path_factory.mktemp("any")
+    for name, content in contents.items():
+        (folder / name).write_bytes(content)
+    listed = inventory(folder)
+    assert problems(folder, listed) == []
+
+    name = data.draw(st.sampled_from(sorted(contents)))
+    kind = data.draw(st.sampled_from(["change", "remove", "add"]))
+    if kind == "change":
+        (folder / name).write_bytes(data.draw(st.binary(max_size=8).filter(lambda b: b != contents[name])))
+    elif kind == "remove":
+        (folder / name).unlink()
+    else:
+        name = "new"
+        (folder / name).write_bytes(data.draw(st.binary(max_size=8)))
+    assert len(problems(folder, listed)) == 1
+    assert problems(folder, listed)[0].startswith(f"{name} ")

@@ -1,0 +1,198 @@
+"""What a host collects for a bundle: the same from a bare host and a provisioned one."""
+
+import json
+
+import pytest
+
+from gpucheck.bundle import contents
+from tests.playbooks.modules import module, shared
+
+bundle = shared("gpu_bundle")
+apt = shared("gpu_bundle_apt")
+dnf = shared("gpu_bundle_dnf")
+record = shared("gpu_record")
+folder_module = module("bundle_folder")
+
+# name: needs. gcc was there, dkms came with us, site-tool needs dkms, nvidia is planned.
+NEEDS = {"libc6": set(), "gcc": {"libc6"}, "dkms": {"gcc"}, "site-tool": {"dkms"}, "nvidia": {"dkms"}, "vim": {"libc6"}}
+
+
+@pytest.fixture
+def provisioned(monkeypatch, tmp_path):
+    """A host where dkms and nvidia came with us."""
+    monkeypatch.setattr(record, "relations", lambda family: (NEEDS, {name: {name} for name in NEEDS}))
+    (tmp_path / "installed.json").write_text(json.dumps({"added": ["dkms", "nvidia"]}))
+    monkeypatch.setattr(record, "INSTALLED", str(tmp_path / "installed.json"))
+    monkeypatch.setattr(record, "TRANSACTION", str(tmp_path / "none"))
+    return dict.fromkeys(NEEDS, "1")
+
+
+def test_what_came_with_us_counts_as_not_there_nor_does_what_needs_it(provisioned):
+    assert bundle.not_there(["nvidia"], provisioned, "dpkg") == {"dkms", "nvidia", "site-tool"}
+
+
+def test_a_planned_package_is_collected_although_it_was_there_before_us(provisioned):
+    assert "gcc" in bundle.not_there(["gcc", "libnew"], provisioned, "dpkg")
+    assert "libc6" not in bundle.not_there(["gcc"], provisioned, "dpkg")
+
+
+def test_the_status_that_apt_resolves_on_lacks_exactly_those(monkeypatch, tmp_path):
+    (tmp_path / "status").write_text("".join(f"Package: {name}\nStatus: install ok installed\n\n" for name in NEEDS))
+    monkeypatch.setattr(apt, "STATUS", str(tmp_path / "status"))
+    kept = apt.status_without({"dkms", "nvidia"})
+
+    assert [line.split()[1] for line in kept.splitlines() if line.startswith("Package:")] == [
+        "libc6", "gcc", "site-tool", "vim",
+    ]  # fmt: skip
+    assert kept.endswith("installed\n\n")
+
+
+REQUEST = {
+    "repositories": [{"name": "nvidia-cuda", "url": "http://mirror/cuda/", "suite": "/", "kind": "apt"}],
+    "files": [
+        {"path": "/etc/apt/preferences.d/gpucheck-nvidia", "content": "Pin: version 580*\n"},
+        {"path": "/etc/profile.d/gpucheck-cuda.sh", "content": "x\n"},
+    ],
+}
+
+
+def test_apt_sees_the_hosts_sources_and_the_plans_but_none_that_provisioning_wrote(monkeypatch, tmp_path):
+    """The source of another bundle is gone one day, and ours would be named twice with different keys."""
+    etc, work = tmp_path / "etc", tmp_path / "work"
+    (etc / "sources.list.d").mkdir(parents=True)
+    (etc / "preferences.d").mkdir()
+    (etc / "sources.list").write_text("deb http://archive jammy main\n")
+    for name in ("site.list", "site.sources", "nvidia-cuda.list", "gpucheck-bundle.list", "old.list.save"):
+        (etc / "sources.list.d" / name).write_text(f"# {name}\n")
+    monkeypatch.setattr(apt, "ETC", str(etc))
+    options = apt.prepare(
+        str(work), {**REQUEST, "files": [{**REQUEST["files"][0], "path": f"{etc}/preferences.d/p"}]}, ""
+    )
+
+    assert sorted(path.name for path in (work / "sources").iterdir()) == [
+        "nvidia-cuda.list",
+        "site.list",
+        "site.sources",
+    ]
+    line = f"deb [signed-by={work}/keys/nvidia-cuda.gpg] http://mirror/cuda/ /\n"
+    assert (work / "sources/nvidia-cuda.list").read_text() == line
+    assert (work / "preferences/p").read_text() == "Pin: version 580*\n"
+    places = [word.split("=")[1] for word in options if word.startswith("Dir::")]
+    assert len(places) == 8
+    assert all(place.startswith(str(work)) for place in places)
+
+
+def test_epochs_leave_the_file_names(tmp_path):
+    for name in ("a_1%3a2.0-1_amd64.deb", "b_2.0_all.deb"):
+        (tmp_path / name).touch()
+    apt.without_epochs(str(tmp_path))
+
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a_2.0-1_amd64.deb", "b_2.0_all.deb"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ("nvidia-driver-cuda-3:580.178.04-1.el9", "nvidia-driver-cuda"),
+        ("libnccl-2.29.3-1+cuda12.9", "libnccl"),
+        ("dkms", "dkms"),
+        ("not-installed-1-1", "not-installed-1-1"),
+    ],
+)
+def test_a_spec_is_traced_to_the_package_that_it_names(spec, name):
+    installed = {"nvidia-driver-cuda": "3:580.95.05-1.el9", "nvidia-driver": "1", "libnccl": "2", "dkms": "3"}
+
+    assert dnf.wanted_name(spec, installed) == name
+
+
+def test_an_interpreter_that_is_not_there_yet_is_told_by_its_name():
+    assert bundle.interpreter("/nowhere/python3.11")["version"] == "3.11"
+    assert bundle.interpreter("python3")["version"].startswith("3.")
+    with pytest.raises(bundle.Unreadable, match="its name does not tell its version"):
+        bundle.interpreter("/nowhere/python")
+
+
+def row(content: bytes) -> dict[str, object]:
+    """A file's entry of the manifest."""
+    import hashlib
+
+    return {"sha256": hashlib.sha256(content).hexdigest(), "bytes": len(content)}
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """(the host's folder, a folder where files have arrived)."""
+    monkeypatch.setattr(folder_module.os, "chown", lambda *_: None)
+    (tmp_path / "arrived").mkdir()
+    return tmp_path / "bundle", tmp_path / "arrived"
+
+
+FILES = {
+    "key.asc": row(b"key"),
+    "packages/a.deb": row(b"a"),
+    "packages/repodata/r.xml": row(b"r"),
+    "wheels/w.whl": row(b"a"),
+}
+
+
+def test_what_has_arrived_is_taken_over_and_nothing_else_stays(kept):
+    folder, arrived = kept
+    (folder / "packages").mkdir(parents=True)
+    (folder / "packages/old.deb").write_bytes(b"of another bundle")
+    for path, content in {
+        "key.asc": b"key",
+        "packages/a.deb": b"a",
+        "packages/repodata/r.xml": b"r",
+        "wheels/w.whl": b"a",
+    }.items():
+        (arrived / path.replace("/", ":")).write_bytes(content)
+
+    assert folder_module.missing(str(folder), FILES) == sorted(FILES)
+    assert folder_module.take(str(folder), FILES, str(arrived)) is True
+    assert folder_module.missing(str(folder), FILES) == []
+    assert {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} == set(FILES)
+    assert folder_module.take(str(folder), FILES, str(arrived)) is False
+
+
+@pytest.mark.parametrize("content", [b"b", b"aa", b""])
+def test_a_file_that_is_not_what_was_signed_is_never_put_in_its_place(kept, content):
+    folder, arrived = kept
+    (arrived / "packages:a.deb").write_bytes(content)
+    folder_module.take(str(folder), FILES, str(arrived))
+
+    assert "packages/a.deb" in folder_module.missing(str(folder), FILES)
+    assert not (folder / "packages/a.deb").exists()
+    assert not (folder / "packages/a.deb.partial").exists()
+
+
+def test_a_link_that_has_arrived_is_not_followed(kept, tmp_path):
+    folder, arrived = kept
+    (tmp_path / "secret").write_bytes(b"a")
+    (arrived / "packages:a.deb").symlink_to(tmp_path / "secret")
+    folder_module.take(str(folder), FILES, str(arrived))
+
+    assert "packages/a.deb" in folder_module.missing(str(folder), FILES)
+
+
+def test_apt_and_dnf_are_led_to_the_bundle_alone(kept):
+    folder, _ = kept
+    folder_module.guides(str(folder))
+    folder_module.guides(str(folder))
+
+    assert f'Dir::State::lists "{folder}/lists";' in (folder / "apt.conf").read_text()
+    assert 'sourcelist "/etc/apt/sources.list.d/gpucheck-bundle.list"' in (folder / "apt.conf").read_text()
+    assert 'sourceparts "-"' in (folder / "apt.conf").read_text()
+    assert (folder / "bin/dnf").stat().st_mode & 0o777 == 0o755
+    assert f"--setopt=reposdir={folder}/repos" in (folder / "bin/dnf").read_text()
+    assert (folder / "repos/gpucheck-bundle.repo").readlink().as_posix() == "/etc/yum.repos.d/gpucheck-bundle.repo"
+
+
+def test_plan_playbooks_and_hosts_mean_the_same_place_and_name():
+    """The plan names the folder, the playbooks fill it."""
+    import yaml
+
+    from tests.playbooks.modules import PLAYBOOKS
+
+    assert bundle.BUNDLE == contents.NAME
+    assert yaml.safe_load((PLAYBOOKS / "vars/controller.yml").read_text())["bundle_place"] == contents.HOST_FOLDER
+    assert f"'{contents.NAME}'" in (PLAYBOOKS / "tasks/rollout.yml").read_text()
