@@ -45,8 +45,8 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-rc:
-  description: 0 pass, 1 warn, 2 fail, 3 unknown.
+status:
+  description: gpucheck's exit status, 0 pass, 1 warn, 2 fail, 3 unknown.
   returned: success
   type: int
 dest:
@@ -122,7 +122,8 @@ def main():
             msg="{}: gpucheck verify gave no answer (exit status {}). {} If it is not installed there, provision the "
             "host first (make provision).".format(host, "none" if status is None else status, wrong)
         )
-    module.exit_json(changed=False, rc=status, report=report)
+    # Not as rc: Ansible takes any that is not 0 for a failure.
+    module.exit_json(changed=False, status=status, report=report)
 
 
 if __name__ == "__main__":

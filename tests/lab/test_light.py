@@ -1,0 +1,126 @@
+"""Light hosts: how many fit, whose they are, and the stand-in that answers as systemctl on them."""
+
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpucheck.lab import lifecycle, light
+from gpucheck.lab.errors import LabUsageError
+from gpucheck.lab.inventory import dump, inventory
+from gpucheck.lab.lifecycle import down, refuse_kind
+from gpucheck.lab.model import LABEL, make_lab
+from tests.lab.fake_docker import FakeContainer, fake_docker
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def lab():
+    return make_lab("unit", "10.99.7.0/24")
+
+
+def test_every_host_has_an_address_and_a_name_of_its_own(lab):
+    hosts = light.specs(lab, 100)
+
+    assert len({lab.ip(host) for host in hosts} - {lab.mirror_ip}) == 100
+    assert (hosts[0].name, hosts[99].name) == ("light-001", "light-100")
+    assert {lab.container(host.name) for host in hosts} >= {"unit-light-001", "unit-light-100"}
+
+
+@pytest.mark.parametrize("count", [0, -1, 236, 1000])
+def test_more_than_the_subnet_has_is_refused(lab, count):
+    with pytest.raises(LabUsageError, match="addresses for 1 to 235"):
+        light.specs(lab, count)
+
+
+def test_the_inventory_reboots_them_as_they_can_be(lab):
+    made = inventory(lab, "posing", light.specs(lab, 2), reboot_command=light.REBOOT_COMMAND)
+
+    group = yaml.safe_load(dump(made, "by a test"))["gpu"]
+    assert list(group["children"]) == ["gpu_light"]
+    assert list(group["children"]["gpu_light"]["hosts"]) == ["light-001", "light-002"]
+    assert group["vars"]["reboot_command"] == "kill 1"
+
+
+def test_two_kinds_of_lab_do_not_mix(lab):
+    whole = fake_docker(containers=(FakeContainer("unit-apt", {LABEL: "unit"}),))
+    many = fake_docker(containers=(FakeContainer("unit-light-001", {LABEL: "unit"}),))
+
+    refuse_kind(whole, lab, light=False)
+    refuse_kind(many, lab, light=True)
+    with pytest.raises(LabUsageError, match="up with two whole hosts"):
+        refuse_kind(whole, lab, light=True)
+    with pytest.raises(LabUsageError, match="up with light hosts"):
+        refuse_kind(many, lab, light=False)
+
+
+def test_down_takes_the_image_of_the_copies_along_and_leaves_that_of_others(monkeypatch, tmp_path):
+    fake = fake_docker(
+        containers=(FakeContainer("unit-light-001", {LABEL: "unit"}),),
+        tags=("gpucheck-lab/light-host:unit", "gpucheck-lab/light-host:other", "gpucheck-lab/apt-host:1"),
+    )
+    monkeypatch.setattr(lifecycle, "reachable", lambda: fake)
+    (tmp_path / ".lab/unit").mkdir(parents=True)
+
+    removed = down("unit", tmp_path, images=False)
+
+    assert "image gpucheck-lab/light-host:unit" in removed
+    assert fake.tags == ["gpucheck-lab/light-host:other", "gpucheck-lab/apt-host:1"]
+
+
+@pytest.fixture
+def systemctl(tmp_path, monkeypatch):
+    """The stand-in, on a host that has one service: a program that ends by itself only when it is told to."""
+    loader = SourceFileLoader("light_systemctl", str(ROOT / "images/lab/light/systemctl"))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    made = module_from_spec(spec)
+    loader.exec_module(made)
+    monkeypatch.setattr(made, "UNITS", (tmp_path / "etc", tmp_path / "lib"))
+    monkeypatch.setattr(made, "ACTIVE", tmp_path / "active")
+    (tmp_path / "lib").mkdir()
+    unit = f"[Unit]\nConditionPathExists={tmp_path}/loaded\n[Service]\nType=simple\nExecStart=/bin/sleep 600\n"
+    (tmp_path / "lib/nv.service").write_text(unit)
+    return made
+
+
+def shown(systemctl, capsys, *names):
+    systemctl.main(["show", "--no-pager", "-p", "Id,LoadState,ActiveState,UnitFileState", *names])
+    blocks = capsys.readouterr().out.strip().split("\n\n")
+    return [dict(line.split("=", 1) for line in block.splitlines()) for block in blocks]
+
+
+def test_a_unit_starts_where_its_condition_holds_and_stops(systemctl, tmp_path, capsys):
+    assert systemctl.main(["start", "nv"]) == 0
+    assert shown(systemctl, capsys, "nv.service")[0]["ActiveState"] == "inactive"
+
+    (tmp_path / "loaded").touch()
+    assert systemctl.main(["start", "nv"]) == 0
+    assert shown(systemctl, capsys, "nv.service", "no.service") == [
+        {"Id": "nv.service", "LoadState": "loaded", "ActiveState": "active", "UnitFileState": "disabled"},
+        {"Id": "no.service", "LoadState": "not-found", "ActiveState": "inactive", "UnitFileState": ""},
+    ]
+    program = int((tmp_path / "active/nv.service").read_text())
+    assert systemctl.main(["stop", "nv"]) == 0
+    assert systemctl.os.waitpid(program, 0)[1] == systemctl.signal.SIGTERM
+    assert systemctl.main(["is-active", "nv"]) == 3
+
+
+def test_a_boot_starts_what_is_enabled(systemctl, tmp_path, capsys):
+    (tmp_path / "loaded").touch()
+    (tmp_path / "etc/multi-user.target.wants").mkdir(parents=True)
+    (tmp_path / "etc/multi-user.target.wants/nv.service").symlink_to(tmp_path / "lib/nv.service")
+
+    assert systemctl.main(["start-enabled"]) == 0
+
+    (row,) = shown(systemctl, capsys, "nv.service")
+    assert (row["ActiveState"], row["UnitFileState"]) == ("active", "enabled")
+    systemctl.main(["stop", "nv"])
+
+
+def test_a_unit_that_is_not_there_cannot_start(systemctl, capsys):
+    assert systemctl.main(["start", "nosuch"]) == 5
+    assert "Unit nosuch.service not found" in capsys.readouterr().err

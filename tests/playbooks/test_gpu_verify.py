@@ -1,0 +1,85 @@
+"""Verifying in one round trip: a verdict of any kind is an answer, a breakdown is none, an old report never is."""
+
+import json
+import stat
+
+import pytest
+
+from tests.playbooks.modules import module
+from tests.playbooks.test_runs import playbook
+
+PLAY = """
+- hosts: gpu
+  connection: local
+  gather_facts: false
+  vars: {{ansible_python_interpreter: "{{{{ ansible_playbook_python }}}}"}}
+  tasks:
+    - gpu_verify:
+        host: n1
+        dest: {folder}/reports/n1.json
+        program: {folder}/gpucheck
+        report: {folder}/host-report.json
+      register: answer
+    - show_text: {{text: "KEYS {{{{ answer.keys() | sort | join(' ') }}}} STATUS {{{{ answer.status }}}}"}}
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    """Makes the host's gpucheck a script; $5 is where its report goes (verify --format json -o FILE)."""
+
+    def make(script):
+        path = tmp_path / "gpucheck"
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return str(path)
+
+    return make
+
+
+@pytest.mark.parametrize("status", [0, 1, 2, 3])
+def test_every_verdict_is_an_answer(program, tmp_path, status):
+    report = tmp_path / "report.json"
+
+    found = module("gpu_verify").verify(program(f'printf "{{}}" > "$5"; exit {status}'), str(report))
+
+    assert found == (status, "{}", "")
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "words"),
+    [
+        ("exit 0", 0, ""),
+        ("echo 'no such option' >&2; exit 64", 64, "no such option"),
+        ("echo Traceback >&2; printf '{}' > \"$5\"; exit 1", 1, "Traceback"),
+    ],
+    ids=["silent", "usage", "breakdown"],
+)
+def test_a_breakdown_is_no_verdict_and_an_old_report_no_answer(program, tmp_path, script, status, words):
+    report = tmp_path / "report.json"
+    report.write_text('{"old": true}')
+
+    found = module("gpu_verify").verify(program(script), str(report))
+
+    assert found == (status, "", words)
+
+
+def test_a_host_without_gpucheck_says_so(tmp_path):
+    status, report, wrong = module("gpu_verify").verify(str(tmp_path / "none"), str(tmp_path / "report.json"))
+
+    assert (status, report) == (None, "")
+    assert "No such file" in wrong
+
+
+@pytest.mark.slow
+def test_the_report_arrives_as_a_file_and_does_not_stay_in_memory(program, tmp_path):
+    program('printf \'{"verdict": "warn"}\' > "$5"; exit 1')
+    (tmp_path / "hosts.yml").write_text("gpu: {hosts: {n1: }}\n")
+    (tmp_path / "play.yml").write_text(PLAY.format(folder=tmp_path))
+
+    done = playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert json.loads((tmp_path / "reports/n1.json").read_text()) == {"verdict": "warn"}
+    assert "STATUS 1" in done.stdout
+    assert "report" not in done.stdout.split("KEYS ")[1].split(" STATUS")[0].split()
