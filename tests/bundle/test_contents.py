@@ -109,6 +109,16 @@ def test_a_lock_out_of_step_is_refused_with_what_differs(wish, planned):
     assert "copy build/bundle/stack.lock.yml over your lock" in conflict.try_
 
 
+def test_one_package_of_another_version_is_out_of_step():
+    made = manifest("lab-apt")
+    group = msgspec.structs.replace(made.groups[APT], packages={**made.groups[APT].packages, "libnccl2": "2.1-1"})
+    found = contents.bundled_plan(host_plan("lab-apt"), msgspec.structs.replace(made, groups={APT: group}), "b")
+
+    assert isinstance(found, Refusal)
+    assert "libnccl2 2.1-1" in found.conflicts[0].between[1].fact
+    assert f"libnccl2 {host_plan('lab-apt').components['nccl']['packages'][0]['version']}" in found.conflicts[0].because
+
+
 def test_a_planned_package_that_was_not_collected_stops_the_making():
     one = host_plan("lab-apt")
     versions = {name: v for name, v in versions_of(one).items() if name != "libnccl2"}

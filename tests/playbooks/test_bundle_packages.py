@@ -168,10 +168,13 @@ def test_a_file_that_is_not_what_was_signed_is_never_put_in_its_place(kept, cont
 def test_a_link_that_has_arrived_is_not_followed(kept, tmp_path):
     folder, arrived = kept
     (tmp_path / "secret").write_bytes(b"a")
+    (tmp_path / "secret").chmod(0o600)
     (arrived / "packages:a.deb").symlink_to(tmp_path / "secret")
     folder_module.take(str(folder), FILES, str(arrived))
 
     assert "packages/a.deb" in folder_module.missing(str(folder), FILES)
+    assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
+    assert not list((folder / "packages").iterdir())
 
 
 def test_apt_and_dnf_are_led_to_the_bundle_alone(kept):

@@ -84,22 +84,31 @@ def take(folder, files, arrived):
     changed = False
     for path in missing(folder, files):
         staged, target = os.path.join(arrived, path.replace("/", ":")), os.path.join(folder, path)
-        if not os.path.isfile(staged) or os.path.islink(staged):
+        if not os.path.lexists(staged):
             continue
-        # Ours before it is looked at: the login that brought it must not change it afterwards.
         os.makedirs(os.path.dirname(target), exist_ok=True)
-        shutil.move(staged, target + ".partial")
-        os.chown(target + ".partial", 0, 0)
-        os.chmod(target + ".partial", 0o644)
-        if same(target + ".partial", files[path]):
-            os.rename(target + ".partial", target)
-            changed = True
-        else:
-            os.unlink(target + ".partial")
+        changed = accept(staged, target, files[path]) or changed
     for path in superfluous(folder, files):
         os.unlink(path)
         changed = True
     return changed
+
+
+def accept(staged, target, row):
+    """Move a file to its place if it is the one that was signed; True where it was.
+
+    Moved before it is looked at: the login that brought it can exchange it as long as it lies where it arrived.
+    """
+    partial = target + ".partial"
+    shutil.move(staged, partial)
+    if not os.path.islink(partial):
+        os.chown(partial, 0, 0)
+        os.chmod(partial, 0o644)
+        if same(partial, row):
+            os.rename(partial, target)
+            return True
+    os.unlink(partial)
+    return False
 
 
 def superfluous(folder, files):
