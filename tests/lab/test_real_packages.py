@@ -17,7 +17,9 @@ from tests.lab.e2e import ROOT, Run, provision_json
 
 pytestmark = pytest.mark.real_packages
 
-LAB = os.environ.get("GPUCHECK_TEST_REAL_LAB", "gpucheck-real")
+# GPUCHECK_TEST_REAL_LAB names a lab that is already up; it is used as it is, and left standing.
+KEPT = os.environ.get("GPUCHECK_TEST_REAL_LAB")
+LAB = KEPT or os.environ.get("GPUCHECK_TEST_REAL_NAME", "gpucheck-real")
 SUBNET = os.environ.get("GPUCHECK_TEST_SUBNET", "10.213.44.0/24")
 HOST, CONTAINER = "lab-debian", f"{LAB}-debian"
 GPUCHECK = "/opt/gpucheck/bin/gpucheck"
@@ -53,9 +55,11 @@ def installed() -> set[str]:
 
 @pytest.fixture(scope="module")
 def inventory():
-    gpucheck("lab", "down")
+    if not KEPT:
+        gpucheck("lab", "down")
     yield gpucheck("lab", "real-packages")
-    gpucheck("lab", "down")
+    if not KEPT:
+        gpucheck("lab", "down")
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +162,7 @@ def test_it_was_the_real_nvml_that_said_so():
     assert said("dpkg", "-S", library).startswith("libnvidia-ml1:amd64:")
 
     code = "import pynvml\ntry: pynvml.nvmlInit()\nexcept pynvml.NVMLError as error: print(error.value, error)"
-    assert said("/opt/gpucheck/bin/python", "-c", code) == "9 Driver Not Loaded"
+    assert said("/opt/gpucheck/venv/bin/python", "-c", code) == "9 Driver Not Loaded"
     smi = ask("nvidia-smi")
     assert smi.returncode == 9
     assert "couldn't communicate with the NVIDIA driver" in smi.stdout

@@ -99,7 +99,20 @@ def test_a_component_that_is_no_longer_planned_is_left_over_with_what_it_alone_n
     assert record_code.differences(smaller, host.beside["packages"]) == [
         "libnccl2 2.29.3-1+cuda12.9 is no longer planned"
     ]
-    assert book.leftovers(smaller, host.beside)["packages"] == ["libnccl-data", "libnccl2"]
+    assert book.leftovers(smaller, host.facts["holds"], host.beside)["packages"] == ["libnccl-data", "libnccl2"]
+
+
+def test_only_holds_that_there_are_get_lifted(host):
+    """Real packages brought 150 others along: a call for each took minutes."""
+    begin(host)
+    install(host, **PLANNED, **{"libnccl-data": "1"})
+    host.needs = {"libnccl2": {"libnccl-data"}}
+    finish(host)
+
+    left = book.leftovers(without_nccl(host.plan), ["libnccl2", "their-own"], host.beside)
+
+    assert left["packages"] == ["libnccl-data", "libnccl2"]
+    assert left["held"] == ["libnccl2"]
 
 
 def test_what_somebody_elses_package_needs_stays(host):
@@ -109,7 +122,7 @@ def test_what_somebody_elses_package_needs_stays(host):
     host.beside["packages"]["their-trainer"] = "1"
     host.needs = {"their-trainer": {"libnccl2"}}
 
-    assert book.leftovers(without_nccl(host.plan), host.beside)["packages"] == []
+    assert book.leftovers(without_nccl(host.plan), host.facts["holds"], host.beside)["packages"] == []
 
 
 def test_headers_stay_as_long_as_the_host_is_provisioned(host):
@@ -119,9 +132,9 @@ def test_headers_stay_as_long_as_the_host_is_provisioned(host):
     install(host, **PLANNED, **{"kernel-devel-matched": "5.14.0", "kernel-devel": "5.14.0", "kernel-headers": "5.14.0"})
     finish(host)
 
-    assert book.leftovers(host.plan, host.beside)["packages"] == []
+    assert book.leftovers(host.plan, host.facts["holds"], host.beside)["packages"] == []
     nothing = dict(host.plan, components={}, headers=[], repositories=[], files=[])
-    assert "kernel-devel" in book.leftovers(nothing, host.beside)["packages"]
+    assert "kernel-devel" in book.leftovers(nothing, host.facts["holds"], host.beside)["packages"]
 
 
 def test_without_components_everything_of_ours_goes(host):
@@ -131,7 +144,7 @@ def test_without_components_everything_of_ours_goes(host):
     finish(host)
     nothing = dict(host.plan, components={}, headers=[], repositories=[], files=[])
 
-    left = book.leftovers(nothing, host.beside)
+    left = book.leftovers(nothing, host.facts["holds"], host.beside)
 
     assert left["packages"] == ["dkms", "libnccl2", "nvidia-dkms-580"]
     assert set(left["paths"]) == set(record_code.planned_paths(host.plan))
@@ -142,7 +155,7 @@ def test_a_host_of_an_older_version_counts_its_planned_packages_as_ours(host):
     (host.folder / "stack.json").write_text(json.dumps(host.plan))
     install(host, **PLANNED)
 
-    assert book.leftovers(without_nccl(host.plan), host.beside)["packages"] == ["libnccl2"]
+    assert book.leftovers(without_nccl(host.plan), host.facts["holds"], host.beside)["packages"] == ["libnccl2"]
 
 
 def test_a_file_that_was_there_before_comes_back(host):

@@ -49,6 +49,10 @@ packages:
   description: With leftovers, names of packages that nothing needs any more.
   returned: with leftovers
   type: list
+held:
+  description: With leftovers, those of the packages that are held.
+  returned: with leftovers
+  type: list
 paths:
   description: With leftovers, our files that the plan no longer has.
   returned: with leftovers
@@ -122,12 +126,15 @@ def begin(module, plan, beside):
     return changed
 
 
-def leftovers(plan, beside):
+def leftovers(plan, holds, beside):
     """What nothing needs any more."""
     baseline = gpu_record.read(gpu_record.BASELINE)
     recorded = gpu_plan.recorded_plan()
+    gone = gpu_record.leftovers(plan, beside["packages"], beside["family"], recorded)
     return {
-        "packages": gpu_record.leftovers(plan, beside["packages"], beside["family"], recorded),
+        "packages": gone,
+        # Real packages bring a hundred others along, and lifting a hold costs a call each.
+        "held": sorted(set(gone) & set(holds)),
         "paths": gpu_record.left_files(plan),
         "locks": gpu_record.left_locks(plan, beside["locks"], lock_name),
         "keys": sorted(our_keys(recorded) - set(baseline.get("keys", []))),
@@ -202,9 +209,9 @@ def main():
     )
     asked, plan = module.params["state"], module.params["plan"]
     try:
-        beside = read_facts("host")[1]
+        facts, beside = read_facts("host")
         if asked == "leftovers":
-            module.exit_json(changed=False, **leftovers(plan, beside))
+            module.exit_json(changed=False, **leftovers(plan, facts["holds"], beside))
         if module.check_mode:
             module.exit_json(changed=False)
         if asked == "begin":
