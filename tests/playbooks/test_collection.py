@@ -25,7 +25,7 @@ PLAY = """
           differences: {driver: [x]}
           components: {driver: {packages: [x]}, cuda: {packages: []}}
           host:
-            {busy: [], secure_boot: false, rivals: [], foreign: [akmod-nvidia 1], free_bytes: {}, headers_missing: []}
+            {busy: [], secure_boot: false, rivals: [], foreign: [akmod-nvidia 1], free_bytes: {}, headers_missing: [], archive: null}
 """
 
 

@@ -2,12 +2,16 @@
 
 import json
 import stat
+import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
 from tests.playbooks.modules import module
 from tests.playbooks.test_runs import playbook
 
+SECONDS = 60
 PLAY = """
 - hosts: gpu
   connection: local
@@ -41,7 +45,7 @@ def program(tmp_path):
 def test_every_verdict_is_an_answer(program, tmp_path, status):
     report = tmp_path / "report.json"
 
-    found = module("gpu_verify").verify(program(f'printf "{{}}" > "$5"; exit {status}'), str(report))
+    found = module("gpu_verify").verify(program(f'printf "{{}}" > "$5"; exit {status}'), str(report), SECONDS)
 
     assert found == (status, "{}", "")
 
@@ -59,16 +63,31 @@ def test_a_breakdown_is_no_verdict_and_an_old_report_no_answer(program, tmp_path
     report = tmp_path / "report.json"
     report.write_text('{"old": true}')
 
-    found = module("gpu_verify").verify(program(script), str(report))
+    found = module("gpu_verify").verify(program(script), str(report), SECONDS)
 
     assert found == (status, "", words)
 
 
 def test_a_host_without_gpucheck_says_so(tmp_path):
-    status, report, wrong = module("gpu_verify").verify(str(tmp_path / "none"), str(tmp_path / "report.json"))
+    status, report, wrong = module("gpu_verify").verify(str(tmp_path / "none"), str(tmp_path / "report.json"), SECONDS)
 
     assert (status, report) == (None, "")
     assert "No such file" in wrong
+
+
+def test_a_program_that_hangs_is_ended_with_what_it_started(program, tmp_path):
+    """It gets the chance to end its own children first."""
+    script = f"trap 'kill $child; exit 1' TERM; sleep 600 & child=$!; echo $child >{tmp_path}/child; wait"
+
+    with pytest.raises(subprocess.TimeoutExpired):
+        module("gpu_verify").verify(program(script), str(tmp_path / "report.json"), 1)
+
+    child = Path("/proc") / (tmp_path / "child").read_text().strip()
+    for _ in range(100):
+        if not child.exists() or "\nState:\tZ" in (child / "status").read_text():
+            return
+        time.sleep(0.1)
+    pytest.fail("the child is still there")
 
 
 @pytest.mark.slow
