@@ -17,7 +17,6 @@ from gpucheck.bundle.manifest import (
     LOCK,
     MANIFEST,
     SIGNATURE,
-    BundledGroup,
     BundledSystem,
     Manifest,
     OwnWheel,
@@ -25,7 +24,7 @@ from gpucheck.bundle.manifest import (
     write_manifest,
 )
 from gpucheck.bundle.signing import Signer, signer
-from gpucheck.stack.lock import read_lock
+from gpucheck.stack.lock import Lock, read_lock
 from gpucheck.stack.plan import Plan, plan
 
 
@@ -68,19 +67,9 @@ def make(
     try:
         with signer(key) as signing:
             systems = {name: _system(name, some, collected, staged, signing, say) for name, some in _by_system(answers)}
-            plans = [_group_plan(plan(lock, group=answer.order.group), answer) for answer in answers]
-            groups = {p.group: contents.bundled_group(p, systems[contents.system_of(p)].versions) for p in plans}
             shutil.copy(lock_file, staged / LOCK)
             signing.public(staged / KEY)
-            manifest = Manifest(
-                made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-                key=signing.fingerprint,
-                simulated=any(h.simulated for name in groups for h in lock.groups[name].hosts.values()),
-                wheel=wheel,
-                groups=_sorted(groups),
-                systems=systems,
-                files=inventory(staged),
-            )
+            manifest = _manifest(lock, answers, systems, wheel, signing.fingerprint, staged)
             (staged / MANIFEST).write_bytes(write_manifest(manifest))
             signing.detached(staged / MANIFEST, staged / SIGNATURE)
         staged.chmod(0o755)
@@ -91,6 +80,28 @@ def make(
         shutil.rmtree(staged, ignore_errors=True)
         raise
     return manifest
+
+
+def _manifest(
+    lock: Lock,
+    answers: Sequence[Collected],
+    systems: dict[str, BundledSystem],
+    wheel: OwnWheel,
+    fingerprint: str,
+    staged: Path,
+) -> Manifest:
+    """What the finished folder holds."""
+    plans = [_group_plan(plan(lock, group=answer.order.group), answer) for answer in answers]
+    groups = {p.group: contents.bundled_group(p, systems[contents.system_of(p)].versions) for p in plans}
+    return Manifest(
+        made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        key=fingerprint,
+        simulated=any(host.simulated for name in groups for host in lock.groups[name].hosts.values()),
+        wheel=wheel,
+        groups={name: groups[name] for name in sorted(groups)},
+        systems=systems,
+        files=inventory(staged),
+    )
 
 
 def refuse_other_folder(target: Path) -> None:
@@ -117,10 +128,6 @@ def _group_plan(found: Any, answer: Collected) -> Plan:
     if not isinstance(found, Plan):
         raise BundleError(f"group {answer.order.group}: refused: {found.conflicts[0].because}. Run make plan.")
     return found
-
-
-def _sorted(groups: dict[str, BundledGroup]) -> dict[str, BundledGroup]:
-    return {name: groups[name] for name in sorted(groups)}
 
 
 def _system(

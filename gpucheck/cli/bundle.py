@@ -65,15 +65,21 @@ def files_command(folder: Path, output: Path) -> None:
 @lock_option
 @click.option("--group", "patterns", multiple=True, metavar="PATTERN", help="Groups of the lock (rocky-*). Repeatable.")
 @click.option("--facts", multiple=True, type=ExistingFile, help="Facts of a host that may collect. Repeatable.")
+@click.option("--target", type=click.Path(path_type=Path), help="The bundle to be: refused now, not after downloads.")
 @click.option("-o", "--output", type=Folder, required=True, help="Folder for GROUP.json, and the plan as GROUP.plan.")
-def order_command(lock_file: Path, patterns: tuple[str, ...], facts: tuple[Path, ...], output: Path) -> None:
+def order_command(
+    lock_file: Path, patterns: tuple[str, ...], facts: tuple[Path, ...], target: Path | None, output: Path
+) -> None:
     """Write what has to be collected for each group, and which host does it."""
     from gpucheck.bundle import contents
+    from gpucheck.bundle.making import refuse_other_folder
     from gpucheck.stack import Refusal, read_facts
     from gpucheck.stack.lock import read_lock
     from gpucheck.stack.plan import Plan, plan
 
     def work() -> list[tuple[contents.Order, Plan]]:
+        if target is not None:
+            refuse_other_folder(target)
         lock = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
         hosts = [host for path in facts for host in read_facts(path.read_bytes(), str(path))]
         answering = {host.host: contents.system_of_host(host) for host in hosts}

@@ -96,6 +96,15 @@ def test_order_refuses_what_nobody_can_collect(site, words, said):
     assert not (site / "orders").exists()
 
 
+def test_a_folder_of_other_things_is_refused_before_anything_is_downloaded(site):
+    facts = ["--facts", site / "lab-apt.json", "--facts", site / "staging.json"]
+    result = run("order", "--lock", site / "stack.lock.yml", *facts, "--target", site, "-o", site / "orders")
+
+    assert result.exit_code == 3
+    assert "is no bundle to replace" in result.stderr
+    assert not (site / "orders").exists()
+
+
 def test_plans_have_the_bundle_as_their_source_or_are_refused(site):
     (site / "bundle").mkdir()
     (site / "bundle" / MANIFEST).write_bytes(write_manifest(manifest("lab-apt")))

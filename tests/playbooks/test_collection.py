@@ -25,7 +25,8 @@ PLAY = """
           differences: {driver: [x]}
           components: {driver: {packages: [x]}, cuda: {packages: []}}
           host:
-            {busy: [], secure_boot: false, rivals: [], foreign: [akmod-nvidia 1], free_bytes: {}, headers_missing: [], archive: null}
+            {busy: [], secure_boot: false, rivals: [], foreign: [akmod-nvidia 1], free_bytes: {}, headers_missing: [],
+             archive: null}
 """
 
 

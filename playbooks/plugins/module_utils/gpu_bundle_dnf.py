@@ -17,6 +17,8 @@ from ansible.module_utils.gpu_files import Unreadable, command
 from ansible.module_utils.gpu_plan import MODULES_D
 from ansible.module_utils.gpu_repository import YUM_REPOS, yum_file
 
+# In the copied database alone: no file of the host goes with it, and no script runs.
+ERASE = ("--erase", "--justdb", "--nodeps", "--noscripts", "--notriggers", "--allmatches")
 VARIABLES = ("/etc/dnf/vars", "/etc/yum/vars")
 OPENERS = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".yaml": open}
 
@@ -44,30 +46,21 @@ def collect(folder, request, packages):
 def prepare_root(root, request, packages):
     """A root with the host's rpm database, less what has to count as not installed, and its module streams."""
     database = command(["rpm", "--eval", "%{_dbpath}"]).strip()
-    inside = root + database
     if request["base"] == "host":
-        shutil.copytree(database, inside)
+        shutil.copytree(database, root + database)
         names = [wanted_name(spec, packages) for spec in request["wanted"] + request["optional"]]
         drop = sorted(not_there(names, packages, "rpm"))
         if drop:
-            words = [
-                "--dbpath",
-                inside,
-                "--erase",
-                "--justdb",
-                "--nodeps",
-                "--noscripts",
-                "--notriggers",
-                "--allmatches",
-            ]
-            command(["rpm", *words, *drop], DOWNLOAD_SECONDS)
+            command(["rpm", "--dbpath", root + database, *ERASE, *drop], DOWNLOAD_SECONDS)
     else:
-        os.makedirs(inside)
-    # With a root of its own dnf looks there for what the addresses of the sources are made of.
+        os.makedirs(root + database)
+    # With a root of its own dnf looks there for what the addresses of the sources are made of, and for the platform
+    # that module streams are for.
     for variables in VARIABLES:
         if os.path.isdir(variables):
             shutil.copytree(variables, root + variables)
     os.makedirs(root + MODULES_D)
+    shutil.copy("/etc/os-release", root + "/etc/os-release")
     for path in glob.glob(MODULES_D + "/*.module"):
         if not request["module_stream"] or os.path.basename(path) != request["module_stream"]["module"] + ".module":
             shutil.copy(path, root + MODULES_D)
