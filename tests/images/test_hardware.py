@@ -29,8 +29,8 @@ def on_gpus(image):
             return image.run(*command, device_requests=[DeviceRequest(count=-1, capabilities=[["gpu"]])], shm_size=SHM)
         except docker.errors.APIError as error:
             pytest.fail(
-                f"the engine gives containers no GPU: {error.explanation}. Install NVIDIA's container toolkit and "
-                "register it (nvidia-ctk runtime configure, restart the engine); make provision does both.",
+                f"the engine gives containers no GPU: {error.explanation}. Install NVIDIA's container toolkit (make "
+                "provision does) and register it: nvidia-ctk runtime configure --runtime=docker, then reload the engine.",
                 pytrace=False,
             )
 
