@@ -30,7 +30,7 @@ def on_gpus(image):
         except docker.errors.APIError as error:
             pytest.fail(
                 f"the engine gives containers no GPU: {error.explanation}. Install NVIDIA's container toolkit (make "
-                "provision does) and register it: nvidia-ctk runtime configure --runtime=docker, then reload the engine.",
+                "provision does) and register it: nvidia-ctk runtime configure --runtime=docker, reload the engine.",
                 pytrace=False,
             )
 
