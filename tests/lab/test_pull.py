@@ -24,6 +24,18 @@ PULL = (
     "playbooks/provision.yml"
 )
 
+# What a person does once on a node: pip told where the wheels are, the project and Ansible in an environment.
+PREPARE = """
+set -e
+printf '[global]\\nno-index = true\\nfind-links = /srv/wheels http://MIRROR/wheels/\\n' > /etc/pip.conf
+printf 'trusted-host = MIRROR\\n' >> /etc/pip.conf
+ln -s git /usr/local/bin/git-upload-pack
+git config --global --add safe.directory '*'
+git clone --quiet /srv/site.git /srv/site
+python3 -m venv /opt/provision
+/opt/provision/bin/pip install --quiet setuptools '/srv/site[provision]'
+"""
+
 
 def sh(*words: str | Path, cwd: Path = ROOT) -> str:
     done = subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False)
@@ -84,14 +96,7 @@ def node(tmp_path_factory) -> Iterator[None]:
         git = sh("which", "git").strip()
         # The hosts' image has no git, and the mirror none to give: the same distribution's is here.
         sh("docker", "cp", "-L", git, f"{NODE}:/usr/local/bin/git")
-        made = on_node(
-            "set -e; printf '[global]\\nno-index = true\\nfind-links = /srv/wheels http://MIRROR/wheels/\\n"
-            "trusted-host = MIRROR\\n' > /etc/pip.conf; git config --global --add safe.directory '*'; "
-            "git clone --quiet /srv/site.git /srv/site; python3 -m venv /opt/provision; "
-            "/opt/provision/bin/pip install --quiet setuptools '/srv/site[provision]'".replace(
-                "MIRROR", f"{SUBNET.rsplit('.', 1)[0]}.10"
-            )
-        )
+        made = on_node(PREPARE.replace("MIRROR", f"{SUBNET.rsplit('.', 1)[0]}.10"))
         assert made.status == 0, made.text
         yield
     finally:
