@@ -10,7 +10,6 @@ import pytest
 import yaml
 
 from gpucheck.stack.tuning import RECOMMENDED
-
 from tests.lab.e2e import HOSTS, INVENTORY, boots, make, on_host, provision_json, with_wish
 
 pytestmark = pytest.mark.lab
