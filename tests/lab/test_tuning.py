@@ -3,9 +3,13 @@
 The tests run in the order they stand in: each needs the state of the one before.
 """
 
+import re
+
+import msgspec
 import pytest
 import yaml
 
+from gpucheck.stack.tuning import RECOMMENDED
 from tests.lab.e2e import HOSTS, INVENTORY, boots, make, on_host, provision_json, with_wish
 
 pytestmark = pytest.mark.lab
@@ -18,6 +22,10 @@ FILES = {
 }
 # There before us: what a file of ours replaces comes back when ours goes.
 SITES_OWN = "# the site's own\nvm.swappiness = 10"
+
+
+# What stack.yml calls recommended, and a key that no engine's kernel has at this value by itself.
+TUNING = {**msgspec.to_builtins(RECOMMENDED), "sysctl": {"vm.swappiness": "11"}}
 
 
 def tuned(host: str) -> dict[str, str]:
@@ -36,7 +44,7 @@ def wish(first):
     """The lab's wish with tuning; the lab's own comes back at the end."""
     path = INVENTORY.with_name("stack.yml")
     kept = path.read_text()
-    path.write_text(yaml.safe_dump({**yaml.safe_load(kept), "tuning": "recommended"}))
+    path.write_text(yaml.safe_dump({**yaml.safe_load(kept), "tuning": TUNING}))
     yield path
     path.write_text(kept)
 
@@ -45,7 +53,7 @@ def wish(first):
 def on(wish, reports):
     """The run that tunes both hosts; provisioned they are already, or again where a test before took that away."""
     on_host("lab-apt", "sh", "-c", f'mkdir -p /etc/sysctl.d; echo "{SITES_OWN}" >/etc/sysctl.d/90-gpucheck.conf')
-    return with_wish(reports)
+    return with_wish(reports, args="--skip-tags verify")
 
 
 def test_tuning_writes_what_outlives_a_boot_and_says_what_a_container_leaves(on, reports):
@@ -57,9 +65,9 @@ def test_tuning_writes_what_outlives_a_boot_and_says_what_a_container_leaves(on,
             assert line in content[path].splitlines()
         assert state(reports, host) == "changed"
         assert f"{host}: written for the next boot, and left as it is now:" in on.plain
-    # The kernel is the engine's: what it is there is said, and nothing was forced.
-    assert "transparent huge pages stays" in on.plain or "transparent huge pages: this kernel has no" in on.plain
-    assert "a container sees its host's kernel and may not set it; set it on the host" in on.plain
+    # The kernel is the engine's: what it has is said, nothing was forced.
+    words = r"vm\.swappiness stays \d+: a container sees its host's kernel and may not set it; set it on the host"
+    assert len(re.findall(words, on.plain)) == len(HOSTS)
 
 
 def test_the_service_manager_took_the_limits_over(on):
