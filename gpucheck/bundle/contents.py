@@ -43,7 +43,7 @@ def chosen_groups(lock: Lock, patterns: Sequence[str]) -> list[str]:
         raise BundleError("the lock has no group of hosts, so there is nothing to bundle. Run make plan to see why.")
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in lock.groups):
-            raise BundleError(f"GROUPS: no group {pattern!r} in the lock. It has: {', '.join(lock.groups)}")
+            raise BundleError(f"GROUPS: no group {pattern!r} in the lock. It has: {', '.join(lock.groups)}.")
     return [name for name in lock.groups if not patterns or any(fnmatchcase(name, p) for p in patterns)]
 
 

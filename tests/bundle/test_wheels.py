@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpucheck.bundle import wheels
 from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.wheels import Interpreter, compile_words, download_words
 
@@ -43,3 +44,22 @@ def test_the_hosts_own_pip_arguments_count_in_each_programs_words():
 def test_a_c_library_without_wheels_is_refused(glibc):
     with pytest.raises(BundleError, match="not a glibc that wheels are published for"):
         compile_words(python(glibc), [])
+
+
+@pytest.mark.parametrize(
+    ("told", "environment"),
+    [
+        ("", {}),
+        ("global.index-url='https://a/simple'\n", {"UV_INDEX_URL": "https://a/simple"}),
+        ("global.index-url='https://a'\n:env:.index-url='https://b'\n", {"UV_INDEX_URL": "https://b"}),
+        ("global.extra-index-url='\\nhttps://a\\nhttps://b'\n", {"UV_EXTRA_INDEX_URL": "https://a https://b"}),
+        ("global.timeout='60'\n", {}),
+    ],
+)
+def test_uv_asks_the_index_that_pip_is_configured_for(monkeypatch, told, environment):
+    """uv reads no pip.conf, and a site names its mirror there."""
+    monkeypatch.setattr(wheels, "run", lambda words, **_: told.encode())
+    for name in ("UV_INDEX_URL", "UV_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+    assert {name: value.strip() for name, value in wheels._index().items()} == environment

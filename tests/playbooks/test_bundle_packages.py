@@ -1,6 +1,8 @@
 """What a host collects for a bundle: the same from a bare host and a provisioned one."""
 
 import json
+import shutil
+import subprocess
 
 import pytest
 
@@ -80,6 +82,22 @@ def test_apt_sees_the_hosts_sources_and_the_plans_but_none_that_provisioning_wro
     places = [word.split("=")[1] for word in options if word.startswith("Dir::")]
     assert len(places) == 8
     assert all(place.startswith(str(work)) for place in places)
+
+
+@pytest.mark.skipif(not shutil.which("apt-config"), reason="apt is not installed")
+def test_no_hook_of_the_host_runs_when_lists_are_read(tmp_path, monkeypatch):
+    """As apt itself sees it."""
+    (tmp_path / "preferences.d").mkdir()
+    monkeypatch.setattr(apt, "ETC", str(tmp_path))
+    (tmp_path / "hooks").write_text(
+        'APT::Update::Post-Invoke {"touch /a"; };\nAPT::Update::Post-Invoke-Success {"b";};\n'
+    )
+    options = apt.prepare(str(tmp_path / "work"), {"repositories": [], "files": []}, "")
+    words = ["apt-config", "-c", str(tmp_path / "hooks"), *options, "dump"]
+    told = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+    assert "Invoke::" not in "".join(line for line in told.splitlines() if line.startswith("APT::Update::"))
+    assert f'Dir::State::lists "{tmp_path}/work/lists";' in told
 
 
 def test_epochs_leave_the_file_names(tmp_path):

@@ -86,6 +86,40 @@ def test_package_managers_are_led_to_the_bundle_and_only_where_it_is_the_source(
     assert (seen in environment) if seen else ("gpucheck/bundle" not in environment)
 
 
+BUNDLE, NETWORK = {"name": "gpucheck-bundle"}, {"name": "nvidia-cuda"}
+OFFLINE = "--no-index --find-links /var/lib/gpucheck/bundle/wheels"
+
+
+@pytest.mark.parametrize(
+    ("back", "now", "source", "pip"),
+    [
+        (NETWORK, NETWORK, "nvidia-cuda", "--index site"),
+        (BUNDLE, BUNDLE, "gpucheck-bundle", OFFLINE),
+        (BUNDLE, NETWORK, "nvidia-cuda", "--index site"),
+        (NETWORK, BUNDLE, "gpucheck-bundle", OFFLINE),
+    ],
+)
+def test_a_rollback_keeps_the_source_that_the_host_has_now(tmp_path, back, now, source, pip):
+    read = {
+        "way_back": {"schema": "s", "stack": {"torch": None, "driver": "old"}, "repositories": [back]},
+        "plan": {"schema": "s", "stack": {"torch": None, "driver": "new"}, "repositories": [now]},
+    }
+    variables = {
+        "host_read_record": True,
+        "gpu_facts_read": read,
+        "gpucheck_pip_args": ["--index", "site"],
+        "bundle_place": "/var/lib/gpucheck/bundle",
+    }
+    wheel = {"set_fact": {"controller_wheel": {"path": "/x/gpucheck.whl", "digest": "d"}}}
+    said = "{{ host_plan.stack.driver }} {{ host_plan.repositories[0].name }} {{ host_pip_args | join(' ') }}"
+    tasks = [{"import_tasks": str(PLAYBOOKS / "tasks/host_plan.yml")}, {"show_text": {"text": f"TOLD {said} END"}}]
+    first = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [wheel]}
+    status, words = play(tmp_path, first, {**LOCAL, "vars": variables, "tasks": tasks})
+
+    assert status == 0, words
+    assert f"TOLD old {source} {pip} END" in words
+
+
 def test_files_are_sent_and_fetched_as_they_are(tmp_path):
     for folder in ("here", "there", "back"):
         (tmp_path / folder).mkdir()

@@ -12,6 +12,11 @@ from ansible.module_utils.gpu_files import Unreadable, command, text
 
 STATUS = "/var/lib/dpkg/status"
 ETC = "/etc/apt"
+# Desktops and container images refresh or empty caches of the host after every update of lists.
+NO_HOOKS = """#clear APT::Update::Pre-Invoke;
+#clear APT::Update::Post-Invoke;
+#clear APT::Update::Post-Invoke-Success;
+"""
 
 
 def collect(folder, request, packages):
@@ -61,7 +66,8 @@ def prepare(folder, request, status):
         "Dir::Cache": "cache",
         "Dir::Cache::archives": "packages",
     }
-    options = []
+    # A file, because no option can clear a list.
+    options = ["-c", write(folder, "no-hooks.conf", NO_HOOKS)]
     for option, place in sorted(places.items()):
         options += ["-o", "{}={}".format(option, os.path.join(folder, place))]
     return [*options, "-o", "APT::Sandbox::User=root", "-o", "APT::Install-Recommends=no", "-o", "Debug::NoLocking=1"]
