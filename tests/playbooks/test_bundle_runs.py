@@ -26,6 +26,7 @@ def play(tmp_path, *plays, hosts=("n1",)):
 def preflight(tmp_path, headers_missing, **bundle):
     """What preflight says of a host that lacks these headers."""
     host = {"busy": [], "secure_boot": False, "rivals": [], "foreign": [], "free_bytes": {}, "kernel": "6.1"}
+    host["archive"] = None
     state = {
         "differences": {"driver": ["x"]},
         "components": {"driver": {"packages": []}, "cuda": {"packages": []}},
@@ -114,7 +115,8 @@ def test_a_rollback_keeps_the_source_that_the_host_has_now(tmp_path, back, now, 
     said = "{{ host_plan.stack.driver }} {{ host_plan.repositories[0].name }} {{ host_pip_args | join(' ') }}"
     tasks = [{"import_tasks": str(PLAYBOOKS / "tasks/host_plan.yml")}, {"show_text": {"text": f"TOLD {said} END"}}]
     first = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [wheel]}
-    status, words = play(tmp_path, first, {**LOCAL, "vars": variables, "tasks": tasks})
+    planned = [str(PLAYBOOKS / "vars/planned.yml")]
+    status, words = play(tmp_path, first, {**LOCAL, "vars_files": planned, "vars": variables, "tasks": tasks})
 
     assert status == 0, words
     assert f"TOLD old {source} {pip} END" in words
