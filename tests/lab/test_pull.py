@@ -21,7 +21,7 @@ NODE = f"{LAB}-light-001"
 PULL = (
     "cd /root && ANSIBLE_CONFIG=playbooks/ansible.cfg PATH=/opt/provision/bin:$PATH "
     "ansible-pull --url /srv/site.git --directory /srv/site --inventory playbooks/inventory/pull/hosts.yml "
-    "playbooks/provision.yml"
+    "--extra-vars reports_dir=/srv/site/reports playbooks/provision.yml"
 )
 
 # What a person does once on a node: pip told where the wheels are, the project and Ansible in an environment.
