@@ -47,7 +47,9 @@ cat /dev/zero >/dev/filler 2>/dev/null || :"""
 EMPTY = f"rm -rf {ARCHIVES} /dev/archives /dev/filler && mv {ARCHIVES}.kept {ARCHIVES}"
 DRIVER_VERSION = "/run/gpucheck-simulator/root/proc/driver/nvidia/version"
 OTHER = {"kernel_module": "proprietary", "cudnn": "none"}
-YESTERDAY = "import time; real = time.time; time.time = lambda: real() - 86400"
+# The clock of a container is its machine's: every Python on the host is told another time.
+CLOCK = "/usr/lib/python3/dist-packages/zz-clock.pth"
+YESTERDAY = "import time; time.time = lambda real=time.time: real() - 86400"
 OLD, NEW = "580.95.05", "580.178.04"
 
 
@@ -85,20 +87,17 @@ def flavour(host):
 
 def test_an_unsafe_change_is_refused_with_every_reason_before_any_host_changes(other_wish, before, reports):
     """Each host has reasons of its own, all of them are said, and each with a way out."""
-    docker("exec", "-d", container("lab-apt"), "sh", "-c", "exec 3</dev/nvidia0; exec sleep 900")
     efi = "/run/gpucheck-simulator/root/sys/firmware/efi/efivars"
     name = f"{efi}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-    on_host("lab-dnf", "sh", "-c", f"mkdir -p {efi}; printf '\\006\\000\\000\\000\\001' > {name}")
-    on_host("lab-dnf", "touch", "/usr/bin/nvidia-uninstall")
-    # The clock of a container is its machine's: Python itself is told another time.
-    clock = on_host("lab-apt", "python3", "-c", "import site; print(site.getsitepackages()[-1])") + "/sitecustomize.py"
-    on_host("lab-apt", "sh", "-c", f"printf '{YESTERDAY}' > {clock}")
     try:
+        docker("exec", "-d", container("lab-apt"), "sh", "-c", "exec 3</dev/nvidia0; exec sleep 900")
+        on_host("lab-apt", "sh", "-c", f"echo '{YESTERDAY}' > {CLOCK}")
+        on_host("lab-dnf", "sh", "-c", f"mkdir -p {efi}; printf '\\006\\000\\000\\000\\001' > {name}")
+        on_host("lab-dnf", "touch", "/usr/bin/nvidia-uninstall")
         run = with_wish(reports, "plan", args="-e preflight_minimum_free_gib=9999999")
     finally:
-        on_host("lab-apt", "pkill", "-x", "sleep")
-        on_host("lab-apt", "rm", clock)
-        on_host("lab-dnf", "rm", "-r", "/run/gpucheck-simulator/root/sys/firmware", "/usr/bin/nvidia-uninstall")
+        on_host("lab-apt", "sh", "-c", f"pkill -x sleep; rm -f {CLOCK}")
+        on_host("lab-dnf", "rm", "-rf", "/run/gpucheck-simulator/root/sys/firmware", "/usr/bin/nvidia-uninstall")
 
     assert run.status != 0
     apt, dnf = (re.findall(rf"{host}: refused, nothing was changed: (.*?)PLAY", run.plain)[0] for host in HOSTS)
