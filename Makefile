@@ -29,7 +29,7 @@ FROM_BUNDLE = $(if $(BUNDLE),-e bundle=$(abspath $(BUNDLE)) $(if $(BUNDLE_FINGER
 TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROUPS),-e '{"bundle_groups": "$(GROUPS)"}') \
 	$(if $(BUNDLE_KEY),-e bundle_key=$(if $(wildcard $(BUNDLE_KEY)),$(abspath $(BUNDLE_KEY)),$(BUNDLE_KEY)))
 
-.PHONY: help plan provision bundle verify rollback deprovision check lint test test-programs test-real-packages test-gpu collection images test-images lab-down clean
+.PHONY: help plan provision bundle verify rollback deprovision check lint test test-programs test-labs test-real-packages test-gpu collection images test-images lab-down clean
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -56,13 +56,16 @@ verify: $(VENV)/.provision target ## verify every GPU host again and print the m
 	@$(PLAYBOOK) playbooks/verify.yml
 
 check: $(VENV)/.test lint ## tests that need no Docker, no root and no GPU
-	@$(VENV)/bin/pytest $(PARALLEL) -m "not slow and not browser and not lab and not gpu and not images and not real_packages"
+	@$(VENV)/bin/pytest $(PARALLEL) -m "not slow and not browser and not lab and not gpu and not images and not real_packages and not more_labs"
 
 test-programs: $(VENV)/.test tools ## whole programs and large searches: real training, NVML clients, the fault matrix, HTML pages in Chromium
 	@$(VENV)/bin/pytest $(PARALLEL) -m "(slow or browser) and not lab and not gpu and not images"
 
 test: check test-programs ## both, then the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
 	@$(VENV)/bin/pytest -m lab
+
+test-labs: $(VENV)/.test bundle-tools ## labs of their own: air gap, tuning, light hosts, ansible-pull (root or sudo, and Docker)
+	@$(VENV)/bin/pytest -m more_labs tests/lab
 
 test-gpu: $(VENV)/.test ## tests on a real GPU: numbers against a second measurement, training on whatever GPUs are there
 	@$(VENV)/bin/pytest -m gpu tests/gpu

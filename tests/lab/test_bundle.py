@@ -27,7 +27,7 @@ from tests.lab.e2e import (
     with_wish,
 )
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.more_labs
 
 MIRROR = f"{LAB}-mirror"
 SKIP = "--skip-tags verify"

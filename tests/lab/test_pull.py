@@ -13,7 +13,7 @@ import yaml
 
 from tests.lab.e2e import ROOT, Run
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.more_labs
 
 LAB = "gpucheck-pull"
 SUBNET = os.environ.get("GPUCHECK_TEST_PULL_SUBNET", "10.213.50.0/24")

@@ -15,7 +15,7 @@ import pytest
 
 from tests.lab.e2e import ROOT, Run
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.more_labs
 
 LAB = "gpucheck-light"
 SUBNET = os.environ.get("GPUCHECK_TEST_LIGHT_SUBNET", "10.213.49.0/24")

@@ -12,7 +12,7 @@ import yaml
 from gpucheck.stack.tuning import RECOMMENDED
 from tests.lab.e2e import HOSTS, INVENTORY, boots, make, on_host, provision_json, with_wish
 
-pytestmark = pytest.mark.lab
+pytestmark = pytest.mark.more_labs
 
 FILES = {
     "/etc/sysctl.d/90-gpucheck.conf": "-kernel.numa_balancing = 0",
