@@ -15,21 +15,21 @@ trap 'rm -rf "$work"' EXIT
 tag=$(cut -d' ' -f1 "$work/built")
 run="docker run --rm --network none $tag"
 # 3 is the missing GPU of a CUDA variant, and an answer.
-hyperfine --warmup 2 --runs 10 --shell none --ignore-failure --export-markdown "$work/start.md" \
+hyperfine --time-unit millisecond --warmup 2 --runs 10 --shell none --ignore-failure --export-markdown "$work/start.md" \
   --command-name "container that does nothing (floor)" "$run true" \
   --command-name "gpucheck image" "$run gpucheck image" \
   --command-name "gpucheck image --quick" "$run gpucheck image --quick" \
   --command-name "import of the framework (for comparison)" "$run python -c 'import ${variant%%-*}'"
-hyperfine --runs 3 --shell none --export-markdown "$work/same.md" \
+hyperfine --time-unit millisecond --warmup 1 --runs 3 --shell none --export-markdown "$work/same.md" \
   --command-name "build, nothing changed" "$bin/gpucheck image build $variant"
 # A line in the README is in gpucheck's wheel and in nothing else.
 cp README.md "$work/README.md"
 trap 'cp "$work/README.md" README.md; rm -rf "$work"' EXIT
-hyperfine --runs 1 --shell none --export-markdown "$work/change.md" --prepare "sh -c 'echo >>README.md'" \
+hyperfine --time-unit millisecond --runs 1 --shell none --export-markdown "$work/change.md" --prepare "sh -c 'echo >>README.md'" \
   --command-name "build, gpucheck changed" "$bin/gpucheck image build $variant"
 cp "$work/README.md" README.md
 # Cold: no layer of ours is left; the base and the wheels are at hand.
-hyperfine --runs 1 --shell none --export-markdown "$work/cold.md" \
+hyperfine --time-unit millisecond --runs 1 --shell none --export-markdown "$work/cold.md" \
   --prepare "sh -c 'docker rmi -f $tag gpucheck/build-stage:$variant; docker image prune -f --filter label=gpucheck.images'" \
   --command-name "build, cold" "$bin/gpucheck image build $variant"
 {
@@ -37,6 +37,6 @@ hyperfine --runs 1 --shell none --export-markdown "$work/cold.md" \
   cat "$work/start.md"
   for part in same change cold; do tail -n +3 "$work/$part.md"; done
   echo
-  cat "$work/built"
+  sed "s,$PWD/,," "$work/built"
 } >"$out"
 echo "written: $out" >&2
