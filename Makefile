@@ -33,9 +33,9 @@ TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROU
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
-	@awk -F ': *.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
-	@echo "  LIMIT=hosts     plan, provision, verify: these hosts alone;  BATCH=10 (or 10%, or [1,10,50]) so many at a time"
-	@echo "  INVENTORY=path  real hosts over SSH (group gpu) instead of the embedded lab; see playbooks/inventory/example"
+	@awk -F ': *.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@echo "  LIMIT=hosts             plan, provision, verify: these hosts alone;  BATCH=10 (or 10%, or [1,10,50]) so many at a time"
+	@echo "  INVENTORY=path          real hosts over SSH (group gpu) instead of the embedded lab; see playbooks/inventory/example"
 
 plan: $(VENV)/.provision target ## show the plan of every group and what it would change on each host; changes nothing
 	@$(PLAYBOOK) $(FROM_BUNDLE) --check --diff playbooks/provision.yml
