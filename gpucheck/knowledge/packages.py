@@ -150,6 +150,20 @@ class NcclPackages(_Row, frozen=True, kw_only=True):
     builds: tuple[NcclSystemBuild, ...]
 
 
+class ContainerEngine(_Row, frozen=True, kw_only=True):
+    """An engine that nvidia-ctk configures. program: what a host that has it has; beside: what must be there as well.
+
+    files: what ``nvidia-ctk runtime configure`` writes, the main one first. service: who takes them over, by action.
+    """
+
+    name: Literal["docker", "containerd"]
+    program: str
+    beside: str | None = None
+    files: tuple[str, ...]
+    service: str
+    action: Literal["reloaded", "restarted"]
+
+
 class ContainerToolkitPackages(_Row, frozen=True, kw_only=True):
     """All of these always at one version."""
 
@@ -157,6 +171,7 @@ class ContainerToolkitPackages(_Row, frozen=True, kw_only=True):
     packages: tuple[str, ...]
     versions: tuple[str, ...]
     revision: str
+    engines: tuple[ContainerEngine, ...]
 
 
 class HeaderPackages(_Row, frozen=True, kw_only=True):

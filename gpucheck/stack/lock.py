@@ -197,8 +197,9 @@ def _kept(previous: Lock | None, name: str, wish: Wish, target: Target) -> Stack
 
 
 def same_wish(previous: Lock, wish: Wish) -> bool:
-    """Whether a lock answers this wish. Mirrors of repositories and tuning hold no versions, so they do not count."""
-    return msgspec.structs.replace(previous.wish, repositories=wish.repositories, tuning=wish.tuning) == wish
+    """Whether a lock answers this wish. What holds no versions does not count."""
+    without = {key: getattr(wish, key) for key in ("repositories", "tuning", "container_engines")}
+    return msgspec.structs.replace(previous.wish, **without) == wish
 
 
 def _unknown_gpu(host: str, device: str) -> str:

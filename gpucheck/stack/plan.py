@@ -48,6 +48,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
 
     archive: suite and components of the host's own package sources that the packages come from; left out where they
     come from ``repositories`` alone. tuning: settings of the host, see ``tuning_plan``; left out where none is wished.
+    container_engines: rows of ``knowledge.packages.ContainerEngine``; left out without container toolkit, or where the
+    site configures its engines itself.
     """
 
     schema_: str = SCHEMA
@@ -62,6 +64,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     repositories: tuple[dict[str, str | None], ...]
     archive: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     tuning: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    container_engines: tuple[dict[str, Any], ...] | msgspec.UnsetType = msgspec.UNSET
     module_stream: dict[str, str] | None
     components: dict[str, dict[str, Any]]
     prerequisites: tuple[str, ...]
@@ -119,6 +122,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
     stream = _module_stream(system, stack)
     archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning)
+    engines = _engines(wish, stack)
     return Plan(
         group=name,
         hosts=tuple(locked.hosts) if host is None else (host,),
@@ -126,11 +130,12 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         os={"id": system.os_id, "version": system.version, "family": system.family},
         arch=locked.arch,
         package_manager=manager,
-        order=(*ORDER, "tuning") if tuning else ORDER,
+        order=(*ORDER, *(["container_engine"] if engines else []), *(["tuning"] if tuning else [])),
         stack=stack,
         repositories=tuple(_repositories(system, locked.arch, wish, stack, archive)),
         archive=host_sources(archive) if archive else msgspec.UNSET,
         tuning=tuning or msgspec.UNSET,
+        container_engines=engines or msgspec.UNSET,
         module_stream=stream,
         components=archive_components(system, stack, archive) if archive else components(system, stack),
         prerequisites=_prerequisites(system),
@@ -145,6 +150,13 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         },
         reasons=archive_notes(archive) if archive else gaps(system, stack),
     )
+
+
+def _engines(wish: Wish, stack: StackSet) -> tuple[dict[str, Any], ...]:
+    """What may be on a host and is told of its GPUs then; which of them is there, the host knows."""
+    if stack.container_toolkit is None or wish.container_engines == "leave":
+        return ()
+    return tuple(msgspec.to_builtins(row) for row in packages().container_toolkit.engines)
 
 
 def _module_stream(system: OperatingSystem, stack: StackSet) -> dict[str, str] | None:

@@ -146,6 +146,9 @@ def plan_text(plan: "Plan") -> str:
         lines += [f"  {name.replace('_', ' ')}", *(f"    {spec}" for spec in specs or ["none"])]
     lines += ["", "kernel headers", *(f"  {name}" for name in plan.headers or ("none",))]
     lines += ["", "files", *(f"  {file['path']}" for file in plan.files)]
+    if plan.container_engines:
+        files = (f"  {row['name']}: {' '.join(row['files'])}" for row in plan.container_engines)
+        lines += ["", "container engines that are told of the GPUs, where they are installed", *files]
     if plan.tuning:
         lines += ["", "tuning", *(f"  {file['path']}" for file in plan.tuning["files"])]
     lines += ["", "services", *(f"  {service['name']}" for service in plan.services)]

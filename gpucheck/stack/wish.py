@@ -38,6 +38,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
     driver: a branch (580), a version (580.178.04), or one with its package revision (580.95.05-0ubuntu1).
     source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
+    container_engines: auto = Docker and kubelet's containerd are told of the GPUs where the toolkit is installed.
     """
 
     driver: str = "auto"
@@ -47,6 +48,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     cudnn: str = "auto"
     nccl: str = "auto"
     container_toolkit: str = "auto"
+    container_engines: Literal["auto", "leave"] = "auto"
     torch: str = "auto"
     tensorflow: str = "auto"
     prefer: Literal["longest-supported", "production", "newest"] = "longest-supported"
@@ -59,6 +61,7 @@ COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "container_toolkit", "torch", "
 CHOICES = {
     "kernel_module": ("auto", "open", "proprietary"),
     "source": ("auto", "nvidia", "debian"),
+    "container_engines": ("auto", "leave"),
     "prefer": ("longest-supported", "production", "newest"),
     "end_of_life_os": ("refuse", "allow"),
 }

@@ -22,6 +22,7 @@ import time
 import pytest
 import yaml
 
+from tests.lab import engines
 from tests.lab.e2e import (
     HOSTS,
     INVENTORY,
@@ -69,6 +70,12 @@ def other_wish(before):
     path.write_text(kept)
 
 
+@pytest.fixture(scope="module")
+def told(before):
+    """Container engines that the hosts were provisioned without."""
+    engines.install()
+
+
 def held(host):
     """What may not move by itself."""
     words = {"lab-apt": ("apt-mark", "showhold"), "lab-dnf": ("cat", "/etc/dnf/plugins/versionlock.list")}
@@ -85,7 +92,7 @@ def flavour(host):
     return "open" if "Open Kernel Module" in on_host(host, "cat", DRIVER_VERSION) else "proprietary"
 
 
-def test_an_unsafe_change_is_refused_with_every_reason_before_any_host_changes(other_wish, before, reports):
+def test_an_unsafe_change_is_refused_with_every_reason_before_any_host_changes(other_wish, before, told, reports):
     """Each host has reasons of its own, all of them are said, and each with a way out."""
     efi = "/run/gpucheck-simulator/root/sys/firmware/efi/efivars"
     name = f"{efi}/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -114,6 +121,8 @@ def test_an_unsafe_change_is_refused_with_every_reason_before_any_host_changes(o
     assert {host: installed(host) for host in HOSTS} == before
     assert f"libnvidia-compute-580 is {NEW}-1ubuntu1, planned {OLD}-0ubuntu1" in run.plain
     assert re.search(r"cleanup: libcudnn9-cuda-12 \S+ is no longer planned", run.plain)
+    assert "container_engine: docker does not know the runtime nvidia" in run.plain
+    assert "container_engine: containerd does not know the runtime nvidia" in run.plain
 
 
 def test_a_mirror_that_is_gone_leaves_both_hosts_as_they_are(other_wish, before, reports):
@@ -203,6 +212,18 @@ def test_after_all_that_the_host_is_exactly_as_planned(other_wish, before, host)
     assert any("nccl" in name for name in held(host))
 
 
+def test_running_engines_were_told_of_the_gpus_and_keep_the_sites_settings(other_wish, told):
+    """Docker by a reload, containerd by a restart in the same boot."""
+    settings = engines.docker_settings()
+    assert settings["log-driver"] == "journald"
+    assert "nvidia" in settings["runtimes"]
+    assert engines.book("lab-apt")[-1] == "reload"
+    assert "conf.d/*.toml" in on_host("lab-dnf", "cat", "/etc/containerd/config.toml")
+    assert "runtimes.nvidia]" in on_host("lab-dnf", "cat", "/etc/containerd/conf.d/99-nvidia.toml")
+    starts = engines.book("lab-dnf")
+    assert starts[-1] == starts[-2]
+
+
 def test_a_lock_that_another_program_holds_is_waited_for_and_rollback_returns_to_the_set_before(
     other_wish, before, reports
 ):
@@ -258,4 +279,6 @@ def test_deprovision_removes_everything_of_ours_and_only_that(first, bare, repor
         )
         assert "nouveau" in on_host(host, "lsmod")
     assert on_host("lab-apt", "ls", "/etc/modprobe.d") == "site.conf"
+    for host, (path, content) in engines.SITES_OWN.items():
+        assert on_host(host, "cat", path) == content
     assert not any("nvidia" in entry for entry in held("lab-dnf"))

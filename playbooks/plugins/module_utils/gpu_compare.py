@@ -5,7 +5,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 
 import os
 
-from ansible.module_utils import gpu_archive, gpu_plan, gpu_record, gpu_repository, gpu_tuning
+from ansible.module_utils import gpu_archive, gpu_engines, gpu_plan, gpu_record, gpu_repository, gpu_tuning
 from ansible.module_utils.gpu_files import text
 from ansible.module_utils.gpu_host import read_facts
 
@@ -31,9 +31,10 @@ def compare(host, plan, digest, known=None):
         differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0])
     differences["driver"] += gpu_plan.driver_differences(plan, facts, packages)
     differences["driver"] += stream_differences(plan)
+    differences["container_engine"] = gpu_engines.differences(plan)
     differences["tuning"] = gpu_tuning.differences(plan)
     differences["gpucheck"] = gpu_plan.gpucheck_differences(plan, digest)
-    differences["cleanup"] = gpu_record.differences(plan, packages)
+    differences["cleanup"] = gpu_record.differences(plan, packages) + gpu_engines.left(plan)
     if beside["unfinished"]:
         names = ", ".join(beside["unfinished"])
         differences["driver"].insert(0, "a package transaction was cut off, unfinished: {}".format(names))
@@ -91,6 +92,7 @@ def host_details(plan, digest, facts, beside):
         "package_locks": facts["package_locks"],
         "rivals": gpu_repository.rivals(plan),
         "archive": gpu_archive.state(plan),
+        "engines": gpu_engines.state(plan),
         "tuning": gpu_tuning.state(plan),
         "free_bytes": facts["free_bytes"],
         "unfinished": beside["unfinished"],

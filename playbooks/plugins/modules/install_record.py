@@ -57,6 +57,10 @@ paths:
   description: With leftovers, our files that the plan no longer has.
   returned: with leftovers
   type: list
+engines:
+  description: With leftovers, configurations of container engines that hold what the plan no longer has.
+  returned: with leftovers
+  type: list
 locks:
   description: With leftovers, version locks of packages that are not planned any more.
   returned: with leftovers
@@ -75,7 +79,7 @@ import base64  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
 
-from ansible.module_utils import gpu_plan, gpu_record  # noqa: E402
+from ansible.module_utils import gpu_engines, gpu_plan, gpu_record  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.gpu_files import Unreadable  # noqa: E402
 from ansible.module_utils.gpu_host import lock_name, read_facts  # noqa: E402
@@ -136,6 +140,7 @@ def leftovers(plan, holds, beside):
         # Real packages bring a hundred others along, and lifting a hold costs a call each.
         "held": sorted(set(gone) & set(holds)),
         "paths": gpu_record.left_files(plan),
+        "engines": gpu_engines.to_undo(plan),
         "locks": gpu_record.left_locks(plan, beside["locks"], lock_name),
         "keys": sorted(our_keys(recorded) - set(baseline.get("keys", []))),
         "stream": baseline.get("stream", ""),

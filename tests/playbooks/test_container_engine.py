@@ -1,0 +1,239 @@
+"""Container engines: told of the GPUs where they do not know them, and taken back to exactly what the site had."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpucheck.knowledge.packages import packages
+from tests.playbooks.modules import module, shared
+
+engines = shared("gpu_engines")
+task = module("container_engine")
+CTK = Path(__file__).parents[2] / "images/lab/payload/nvidia-ctk"
+ROWS = {str(row.name): row for row in packages().container_toolkit.engines}
+
+
+class Failed(Exception):
+    """What fail_json does: the module ends."""
+
+
+class Module:
+    """Ansible's module object, as far as the code asks: programs are run, nvidia-ctk is the lab's stand-in."""
+
+    check_mode = False
+
+    def __init__(self, running: tuple[str, ...] = ()) -> None:
+        self.running = running
+        self.asked: list[list[str]] = []
+
+    def atomic_move(self, source: str, target: str) -> None:
+        Path(source).replace(target)
+
+    def run_command(self, argv: list[str]) -> tuple[int, str, str]:
+        self.asked.append(argv)
+        if argv[0] == "systemctl":
+            return (0 if argv[-1] in self.running else 3), "", ""
+        done = subprocess.run([sys.executable, str(CTK), *argv[1:]], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    def fail_json(self, msg: str) -> None:
+        raise Failed(msg)
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """A host with Docker and a containerd that serves kubelet, and no configuration of either."""
+    monkeypatch.setattr(engines, "RECORD", str(tmp_path / "state/engines.json"))
+    monkeypatch.setattr(engines.shutil, "which", lambda name: f"/usr/bin/{name}")
+    monkeypatch.setenv("GPUCHECK_LAB_ETC", str(tmp_path / "etc"))
+    return tmp_path
+
+
+def plan(host: Path, *names: str) -> dict[str, Any]:
+    """The plan's own rows, with the files below the host's folder."""
+    rows = []
+    for name in names or tuple(ROWS):
+        row = {f: getattr(ROWS[name], f) for f in ROWS[name].__struct_fields__}
+        rows.append({**row, "files": [str(host / path.lstrip("/")) for path in row["files"]]})
+    return {"container_engines": rows}
+
+
+@pytest.fixture
+def docker(host):
+    """daemon.json, with what the site has in it."""
+    path = host / "etc/docker/daemon.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"log-driver": "journald", "runtimes": {"kata": {"path": "kata-runtime"}}}')
+    path.chmod(0o600)
+    return path
+
+
+def test_an_engine_that_is_not_there_is_left_out(host, monkeypatch):
+    """containerd without kubelet serves Docker: nothing to do there."""
+    monkeypatch.setattr(engines.shutil, "which", lambda name: None if name == "kubelet" else name)
+    assert engines.state(plan(host))["missing"] == ["docker"]
+
+    monkeypatch.setattr(engines.shutil, "which", lambda name: None)
+    assert engines.differences(plan(host)) == []
+    assert engines.differences({}) == []
+
+
+def test_an_engine_without_the_runtime_is_a_difference_and_is_configured_once(host, docker):
+    wanted, ansible = plan(host), Module(running=("docker",))
+    assert engines.differences(wanted) == [
+        "docker does not know the runtime nvidia",
+        "containerd does not know the runtime nvidia",
+    ]
+
+    written, services, left = task.make_present(ansible, wanted)
+
+    assert [Path(path).name for path in written] == ["daemon.json", "config.toml", "99-nvidia.toml"]
+    # containerd does not run here: it reads its files when it starts.
+    assert services == [{"service": "docker", "action": "reloaded"}]
+    assert left == []
+    content = json.loads(docker.read_text())
+    assert content["log-driver"] == "journald"
+    assert list(content["runtimes"]) == ["kata", "nvidia"]
+    assert "conf.d/*.toml" in (host / "etc/containerd/config.toml").read_text()
+
+    again = Module(running=("docker", "containerd"))
+    assert engines.differences(wanted) == []
+    assert task.make_present(again, wanted) == ([], [], [])
+    assert again.asked == []
+
+
+def test_what_the_site_configured_itself_is_neither_written_nor_taken_back(host, docker):
+    docker.write_text('{"runtimes": {"nvidia": {"path": "/opt/site/nvidia-container-runtime"}}}')
+    before = docker.read_bytes()
+
+    assert task.make_present(Module(), plan(host, "docker")) == ([], [], [])
+    assert task.make_absent(Module(), {}) == ([], [], [])
+    assert docker.read_bytes() == before
+
+
+def test_without_the_plan_the_files_are_what_they_were(host, docker):
+    """Content and mode of the file that was there; the files that were not there are gone."""
+    before = docker.read_bytes()
+    task.make_present(Module(), plan(host))
+    assert engines.left({}) == [
+        f"{host / path} holds the runtime nvidia, which is no longer planned"
+        for path in ("etc/containerd/conf.d/99-nvidia.toml", "etc/containerd/config.toml", "etc/docker/daemon.json")
+    ]
+    assert engines.left(plan(host)) == []
+
+    written, services, left = task.make_absent(Module(running=("docker", "containerd")), {})
+
+    assert len(written) == 3
+    assert left == []
+    assert services == [
+        {"service": "containerd", "action": "restarted"},
+        {"service": "docker", "action": "reloaded"},
+    ]
+    assert (docker.read_bytes(), docker.stat().st_mode & 0o777) == (before, 0o600)
+    assert list((host / "etc/containerd").rglob("*.toml")) == []
+    assert engines.left({}) == []
+    assert not Path(engines.RECORD).exists()
+
+
+def test_from_a_file_that_was_changed_since_only_the_runtime_goes(host, docker):
+    task.make_present(Module(), plan(host, "docker"))
+    content = json.loads(docker.read_text())
+    docker.write_text(json.dumps({**content, "default-runtime": "nvidia", "debug": True}))
+
+    assert task.make_absent(Module(), {})[2] == []
+
+    assert json.loads(docker.read_text()) == {
+        "log-driver": "journald",
+        "runtimes": {"kata": {"path": "kata-runtime"}},
+        "debug": True,
+    }
+
+
+def test_a_changed_toml_is_left_to_a_person_and_said_once(host):
+    task.make_present(Module(), plan(host, "containerd"))
+    main = host / "etc/containerd/config.toml"
+    main.write_text(main.read_text() + "# the site's\n")
+
+    _, _, left = task.make_absent(Module(), {})
+
+    assert left == [f"{main} was changed since: take the runtime nvidia out by hand"]
+    assert not (host / "etc/containerd/conf.d/99-nvidia.toml").exists()
+    assert engines.left({}) == []
+
+
+def test_a_run_that_is_cut_off_after_the_tool_still_knows_the_way_back(host, docker, monkeypatch):
+    """The power goes between nvidia-ctk and the note of what it wrote: the runtime goes, the site's settings stay."""
+    ansible, before = Module(), json.loads(docker.read_text())
+
+    def power_cut(path):
+        raise Failed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(engines, "digest", power_cut)
+        with pytest.raises(Failed):
+            task.make_present(ansible, plan(host, "docker"))
+    assert engines.differences(plan(host, "docker")) == []
+
+    task.make_absent(Module(), {})
+
+    assert json.loads(docker.read_text()) == before
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"runtimes": ["nvidia"]}'])
+def test_a_configuration_that_is_no_json_is_said_and_not_touched(host, docker, content):
+    docker.write_text(content)
+    wanted = plan(host, "docker")
+
+    (broken,) = engines.state(wanted)["broken"]
+    assert broken.startswith(f"{docker}: ")
+    assert engines.differences(wanted) == [f"{broken} cannot be read"]
+    assert task.make_present(Module(), wanted) == ([], [], [])
+    assert docker.read_text() == content
+
+
+@pytest.mark.parametrize(
+    ("main", "beside", "known"),
+    [
+        ('[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]\n', "", True),
+        ("[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.\"nvidia\"]\n", "", True),
+        ('#[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]\n', "", False),
+        ('[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia-legacy]\n', "", False),
+        ('imports = ["FOLDER/*.toml"]\n', "[plugins.x.containerd.runtimes.nvidia]\n", True),
+        ("version = 2\n", "[plugins.x.containerd.runtimes.nvidia]\n", False),
+    ],
+)
+def test_containerd_knows_the_runtime_where_its_configuration_reaches_it(host, main, beside, known):
+    (row,) = plan(host, "containerd")["container_engines"]
+    for path, content in zip(row["files"], (main, beside), strict=True):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text(content.replace("FOLDER", str(Path(row["files"][1]).parent)))
+
+    assert engines.knows_runtime(row) is known
+
+
+def test_the_tools_own_words_are_said_where_it_fails(host, docker, monkeypatch):
+    ansible = Module()
+    monkeypatch.setattr(ansible, "run_command", lambda argv: (1, "", "no\nspace left"))
+
+    with pytest.raises(Failed, match="nvidia-ctk runtime configure --runtime docker: exit 1: no space left"):
+        task.make_present(ansible, plan(host, "docker"))
+
+
+def test_a_tool_that_reports_success_and_wrote_nothing_is_caught(host, docker, monkeypatch):
+    ansible = Module()
+    monkeypatch.setattr(ansible, "run_command", lambda argv: (0, "", ""))
+
+    with pytest.raises(Failed, match="still does not name the runtime nvidia"):
+        task.make_present(ansible, plan(host, "docker"))
+
+
+def test_check_mode_says_what_it_would_write(host, docker):
+    ansible, before = Module(), docker.read_bytes()
+    ansible.check_mode = True
+
+    assert task.make_present(ansible, plan(host, "docker"))[0] == [str(docker)]
+    assert docker.read_bytes() == before
