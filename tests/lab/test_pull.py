@@ -80,18 +80,9 @@ def node(tmp_path_factory) -> Iterator[None]:
         sh(*lab, "up", "--name", LAB, "--subnet", SUBNET, "--light", "1")
         sh("docker", "cp", site_repository(folder), f"{NODE}:/srv/site.git")
         wheels = folder / "wheels"
-        download = [
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "--quiet",
-            "--dest",
-            wheels,
-            "--constraint",
-            "constraints.txt",
-        ]
-        sh(*download, "--find-links", ".cache/lab/wheelhouse", "ansible-core", "docker", "setuptools")
+        # What an index would give it: everything that the project and its provisioning need.
+        download = (sys.executable, "-m", "pip", "download", "--quiet", "--dest", wheels, "--constraint", "constraints.txt")
+        sh(*download, "--find-links", ".cache/lab/wheelhouse", f"{ROOT}[provision]", "setuptools")
         sh("docker", "cp", wheels, f"{NODE}:/srv/wheels")
         git = sh("which", "git").strip()
         # The hosts' image has no git, and the mirror none to give: the same distribution's is here.

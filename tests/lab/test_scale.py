@@ -115,7 +115,7 @@ def test_bad_hosts_are_named_and_the_others_converge(reports):
     }
     assert rows["light-007"]["state"] == "failed"
     assert "space" in rows["light-007"]["failure"]
-    assert "UNKNOWN 8 hosts: 4 pass, 4 unknown SIMULATED" in run.plain
+    assert "UNKNOWN 8 hosts: 4 unknown, 4 pass SIMULATED" in run.plain
 
 
 def test_a_batch_that_is_lost_as_a_whole_stops_nobody(reports, tmp_path):
@@ -134,6 +134,6 @@ def test_a_batch_that_is_lost_as_a_whole_stops_nobody(reports, tmp_path):
     rows = outcome(reports)["hosts"]
     assert run.status != 0
     assert (rows["light-001"]["state"], rows["light-002"]["state"]) == ("unreachable", "changed")
-    assert f"UNKNOWN {COUNT} hosts: {COUNT - 1} pass, 1 unknown SIMULATED" in run.plain
+    assert f"UNKNOWN {COUNT} hosts: 1 unknown, {COUNT - 1} pass SIMULATED" in run.plain
     assert "light-001: lost in the middle of the run" in run.plain
     assert provision(reports).status == 0
