@@ -198,7 +198,7 @@ def _kept(previous: Lock | None, name: str, wish: Wish, target: Target) -> Stack
 
 def same_wish(previous: Lock, wish: Wish) -> bool:
     """Whether a lock answers this wish. What holds no versions does not count."""
-    without = {key: getattr(wish, key) for key in ("repositories", "tuning", "container_engines")}
+    without = {key: getattr(wish, key) for key in ("repositories", "tuning", "container_engines", "module_options")}
     return msgspec.structs.replace(previous.wish, **without) == wish
 
 

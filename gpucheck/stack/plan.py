@@ -10,6 +10,7 @@ import msgspec
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack import module_options
 from gpucheck.stack.lock import Lock, LockedGroup, RefusedHost, still_valid, target_of_group
 from gpucheck.stack.plan_archive import archive_components, archive_notes, archive_of_set, host_sources
 from gpucheck.stack.plan_packages import PlanGap, components, gaps
@@ -140,7 +141,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         components=archive_components(system, stack, archive) if archive else components(system, stack),
         prerequisites=_prerequisites(system),
         headers=_headers(system, locked, host),
-        files=tuple(_files(manager, stack)),
+        files=tuple(_files(manager, stack, wish)),
         services=tuple(_services(stack)),
         reboot={"when": ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
         expected={
@@ -246,8 +247,10 @@ def _headers(system: OperatingSystem, locked: LockedGroup, host: str | None) -> 
     return tuple(names)
 
 
-def _files(manager: str, stack: StackSet) -> list[dict[str, Any]]:
+def _files(manager: str, stack: StackSet, wish: Wish) -> list[dict[str, Any]]:
     files = [_file("/etc/modprobe.d/gpucheck-nouveau.conf", NOUVEAU, initramfs=True)]
+    if wish.module_options:
+        files.append(_file(module_options.PATH, module_options.options_line(wish.module_options), initramfs=True))
     if manager == "apt":
         files.append(_file("/etc/apt/apt.conf.d/51gpucheck-nvidia", UNATTENDED))
         files.append(_file("/etc/apt/preferences.d/gpucheck-nvidia", PIN.format(version=stack.driver.version)))

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, document
+from gpucheck.stack.module_options import read_module_options
 from gpucheck.stack.tuning import Tuning, read_tuning
 from gpucheck.stack.versions import request
 
@@ -53,6 +54,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     tensorflow: str = "auto"
     prefer: Literal["longest-supported", "production", "newest"] = "longest-supported"
     end_of_life_os: Literal["refuse", "allow"] = "refuse"
+    module_options: dict[str, str] = msgspec.field(default_factory=dict)
     tuning: Tuning = Tuning()
     repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
 
@@ -158,10 +160,11 @@ def _wish(values: dict[str, Value], name: str) -> Wish:
     for key, value in values.items():
         if key not in Wish.__struct_fields__:
             raise value.problem(f"no such key. {did_you_mean(key, (*Wish.__struct_fields__, 'schema'))}")
-    repositories, tuning = values.pop("repositories", None), values.pop("tuning", None)
+    repositories, tuning, options = (values.pop(key, None) for key in ("repositories", "tuning", "module_options"))
     fields = {key: _checked(key, value) for key, value in values.items()}
     wish = Wish(
         **fields,  # type: ignore[arg-type]
+        module_options=read_module_options(options) if options else {},
         tuning=read_tuning(tuning) if tuning else Tuning(),
         repositories=_repositories(repositories) if repositories else {},
     )

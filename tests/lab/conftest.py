@@ -1,4 +1,4 @@
-"""One provisioned lab for all end-to-end tests of a session, and its wish."""
+"""One provisioned lab for all end-to-end tests of a session, its wish, and the table of what went wrong on purpose."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,3 +29,28 @@ def wish(first) -> Iterator[Path]:
     kept = path.read_text()
     yield path
     path.write_text(kept)
+
+
+@pytest.fixture(autouse=True)
+def _fault_row(request, record_property) -> None:
+    """A test's rows of the table."""
+    for marker in request.node.iter_markers("fault"):
+        record_property("fault", marker.args)
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Steps x faults: what each fault met, and whether the next run converged or said what a person must do."""
+    rows = [
+        (*row, outcome.upper(), report.nodeid.rpartition("::")[2])
+        for outcome in ("passed", "failed", "error", "skipped")
+        for report in terminalreporter.stats.get(outcome, [])
+        for name, row in getattr(report, "user_properties", ())
+        if name == "fault" and (report.when == "call" or outcome != "passed")
+    ]
+    if not rows:
+        return
+    heads = ("step", "fault", "outcome", "test")
+    widths = [max(len(row[column]) for row in [heads, *rows]) for column in range(3)]
+    terminalreporter.section("faults")
+    for row in [heads, *rows]:
+        terminalreporter.write_line("  ".join([*(f"{c:<{w}}" for c, w in zip(row, widths, strict=False)), row[3]]))

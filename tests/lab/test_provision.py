@@ -111,6 +111,7 @@ def test_verify_alone_repeats_the_proof(first, reports):
     assert {path.stem for path in reports.glob("*.json")} == set(HOSTS)
 
 
+@pytest.mark.fault("package lists", "a bad signature")
 def test_a_broken_signature_stops_both_hosts_before_anything_is_installed(first, reports, wish):
     """The mirror's `bad` copies are signed with another key than the one they are announced with."""
     before = {host: packages(host) for host in HOSTS}
@@ -146,6 +147,7 @@ def test_a_malformed_wish_is_one_message_before_any_host_is_changed(first, repor
     assert "Traceback" not in run.text
 
 
+@pytest.mark.fault("reading the host", "sudo asks for a password")
 def test_sudo_that_asks_for_a_password_is_named(first, reports):
     on_host("lab-apt", "sh", "-c", "mv /etc/sudoers.d /etc/sudoers.kept")
     try:
@@ -159,6 +161,7 @@ def test_sudo_that_asks_for_a_password_is_named(first, reports):
     assert run.recap("lab-dnf")["failed"] == 0
 
 
+@pytest.mark.fault("reading the host", "the host is down")
 def test_a_host_that_is_down_is_a_row_and_the_next_batch_is_verified(first, reports):
     """The dead host is a batch of its own: Ansible by itself would end the run there."""
     docker("stop", "--time", "2", container("lab-apt"))
@@ -175,6 +178,7 @@ def test_a_host_that_is_down_is_a_row_and_the_next_batch_is_verified(first, repo
     assert "merged verdict is UNKNOWN" in run.plain
 
 
+@pytest.mark.fault("verifying", "the host hangs")
 def test_a_host_that_hangs_is_a_row_with_the_limit_that_it_ran_into(first, reports):
     program, script = "/opt/gpucheck/venv/bin/gpucheck", "#!/bin/sh\nexec sleep 600\n"
     on_host("lab-apt", "sh", "-c", f"mv {program} {program}.kept; printf '{script}' > {program}; chmod +x {program}")

@@ -1,16 +1,7 @@
 """A change of mind on a provisioned fleet, and what may go wrong on the way: steps x faults, then convergence.
 
-The tests run in the order they stand in: each needs the state of the one before. What each fault meets:
-
-    step                          fault                                   test
-    before anything               busy GPUs, Secure Boot, no space,
-                                  a foreign driver, a wrong clock         test_an_unsafe_change_...
-    package lists                 the mirror is gone                      test_a_mirror_that_is_gone_...
-    apt's transaction             the disk is full                        test_a_full_disk_...
-    dnf's transaction             the power goes                          test_a_full_disk_... (the other host)
-    dpkg's transaction            the power goes, dpkg half configured    test_the_power_goes_...
-    between any two steps         the controller is killed                test_a_killed_controller_...
-    apt's transaction             another program holds the lock          test_a_lock_...
+The tests run in the order they stand in: each needs the state of the one before. What each fault meets stands at its
+test, and in the table that the run ends with; further rows come from test_provision, test_scale and test_interruption.
 """
 
 import os
@@ -92,6 +83,7 @@ def flavour(host):
     return "open" if "Open Kernel Module" in on_host(host, "cat", DRIVER_VERSION) else "proprietary"
 
 
+@pytest.mark.fault("before anything", "busy GPUs, Secure Boot, no space, a foreign driver, a wrong clock")
 def test_an_unsafe_change_is_refused_with_every_reason_before_any_host_changes(other_wish, before, told, reports):
     """Each host has reasons of its own, all of them are said, and each with a way out."""
     efi = "/run/gpucheck-simulator/root/sys/firmware/efi/efivars"
@@ -125,6 +117,7 @@ def test_an_unsafe_change_is_refused_with_every_reason_before_any_host_changes(o
     assert "container_engine: containerd does not know the runtime nvidia" in run.plain
 
 
+@pytest.mark.fault("package lists", "the mirror is gone")
 def test_a_mirror_that_is_gone_leaves_both_hosts_as_they_are(other_wish, before, reports):
     docker("stop", "--time", "1", f"{LAB}-mirror")
     try:
@@ -140,6 +133,8 @@ def test_a_mirror_that_is_gone_leaves_both_hosts_as_they_are(other_wish, before,
         assert installed(host) == before[host]
 
 
+@pytest.mark.fault("apt's transaction", "the disk is full")
+@pytest.mark.fault("dnf's transaction", "the power goes")
 def test_a_full_disk_is_named_while_the_other_host_loses_its_power(other_wish, before, reports):
     """Two faults at once, on two hosts: neither hides the other."""
     on_host("lab-apt", "sh", "-c", FILL)
@@ -160,6 +155,7 @@ def test_a_full_disk_is_named_while_the_other_host_loses_its_power(other_wish, b
     assert held("lab-apt") >= {"libnvidia-compute-580", "nvidia-dkms-580"}
 
 
+@pytest.mark.fault("dpkg's transaction", "the power goes, a package is half configured")
 def test_the_power_goes_in_the_middle_of_dpkgs_transaction_and_the_other_host_converges(other_wish, reports):
     """The dnf host comes from a transaction that was cut off, and gets to its plan in this run."""
     running = start("provision", reports, inventory=INVENTORY, args="--skip-tags verify")
@@ -181,6 +177,7 @@ def test_the_power_goes_in_the_middle_of_dpkgs_transaction_and_the_other_host_co
     assert driver_versions("lab-dnf") == {OLD}
 
 
+@pytest.mark.fault("apt's transaction", "the controller is killed")
 def test_a_killed_controller_leaves_a_host_that_the_next_run_continues(other_wish, reports):
     running = start("provision", reports, inventory=INVENTORY, args="--skip-tags verify")
     until(lambda: f" {OLD}-" in " ".join(installed("lab-apt")), "apt to have begun its transaction")
@@ -224,6 +221,7 @@ def test_running_engines_were_told_of_the_gpus_and_keep_the_sites_settings(other
     assert starts[-1] == starts[-2]
 
 
+@pytest.mark.fault("apt's transaction", "another program holds the lock")
 def test_a_lock_that_another_program_holds_is_waited_for_and_rollback_returns_to_the_set_before(
     other_wish, before, reports
 ):

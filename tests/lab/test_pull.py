@@ -81,7 +81,17 @@ def node(tmp_path_factory) -> Iterator[None]:
         sh("docker", "cp", site_repository(folder), f"{NODE}:/srv/site.git")
         wheels = folder / "wheels"
         # What an index would give it: everything that the project and its provisioning need.
-        download = (sys.executable, "-m", "pip", "download", "--quiet", "--dest", wheels, "--constraint", "constraints.txt")
+        download = (
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "--quiet",
+            "--dest",
+            wheels,
+            "--constraint",
+            "constraints.txt",
+        )
         sh(*download, "--find-links", ".cache/lab/wheelhouse", f"{ROOT}[provision]", "setuptools")
         sh("docker", "cp", wheels, f"{NODE}:/srv/wheels")
         git = sh("which", "git").strip()

@@ -91,6 +91,7 @@ def test_light_hosts_are_as_real_as_a_controller_can_see(reports):
     assert (report["verdict"], report["simulated"], len(report["topology"]["gpus"])) == ("pass", True, 2)
 
 
+@pytest.mark.fault("the whole run, 8 hosts", "two are down, one hangs, one has a full disk")
 def test_bad_hosts_are_named_and_the_others_converge(reports):
     """Two are down, one hangs at login, one has a full disk, and all of the others have something to do."""
     for number in range(1, COUNT + 1):
@@ -118,6 +119,7 @@ def test_bad_hosts_are_named_and_the_others_converge(reports):
     assert "UNKNOWN 8 hosts: 4 unknown, 4 pass SIMULATED" in run.plain
 
 
+@pytest.mark.fault("the whole run, 8 hosts", "the power of a whole batch goes in its change")
 def test_a_batch_that_is_lost_as_a_whole_stops_nobody(reports, tmp_path):
     """The first batch is one host, and its power goes when its change has begun."""
     assert provision(reports).status == 0

@@ -1,0 +1,135 @@
+"""A light host whose controller dies after every single step, and whose mirror dies while it downloads."""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.lab.e2e import ROOT, Run, docker, until
+
+pytestmark = pytest.mark.more_labs
+
+LAB = "gpucheck-cut"
+SUBNET = os.environ.get("GPUCHECK_TEST_CUT_SUBNET", "10.213.51.0/24")
+FOLDER = ROOT / ".lab" / LAB
+HOST, MIRROR = f"{LAB}-light-001", f"{LAB}-mirror"
+OLD = "580.95.05"
+# More steps than a host has: a run that is never done is a failure, not a loop without end.
+MOST_STEPS = 60
+
+
+def words(folder: Path, **variables: Any) -> tuple[list[str], dict[str, str]]:
+    """make provision's own command on the light host, without the verification, and its environment."""
+    values = {"reports_dir": f"{folder}/reports", "build_dir": f"{folder}/build", "preflight_minimum_free_gib": 1}
+    command = [".venv/bin/ansible-playbook", "-i", str(FOLDER / "inventory.yml"), "--skip-tags", "verify"]
+    command += ["-e", json.dumps({**values, **variables}), "playbooks/provision.yml"]
+    return command, {**os.environ, "ANSIBLE_CONFIG": "playbooks/ansible.cfg"}
+
+
+def provision(folder: Path, **environment: str) -> Run:
+    """One run, to its end or to its death."""
+    command, around = words(folder)
+    return Run(
+        subprocess.run(command, cwd=ROOT, env={**around, **environment}, capture_output=True, text=True, check=False)
+    )
+
+
+def on_host(*command: str) -> str:
+    return docker("exec", HOST, *command)
+
+
+def outcome(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "reports/provision.json").read_text())["hosts"]["light-001"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Iterator[Path]:
+    lab = (".venv/bin/gpucheck", "lab")
+    subprocess.run([*lab, "down", "--name", LAB], cwd=ROOT, check=True, capture_output=True)
+    try:
+        up = [*lab, "up", "--name", LAB, "--subnet", SUBNET, "--light", "1"]
+        subprocess.run(up, cwd=ROOT, check=True, capture_output=True)
+        yield tmp_path_factory.mktemp("cut")
+    finally:
+        subprocess.run([*lab, "down", "--name", LAB], cwd=ROOT, check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def steps(folder) -> list[str]:
+    """Provision a bare host by runs that each die after one more step, until one gets to the end. Their steps."""
+    kept = folder / "steps"
+    killing = {
+        "ANSIBLE_CALLBACK_PLUGINS": "playbooks/plugins/callback:tests/lab/plugins",
+        "ANSIBLE_CALLBACKS_ENABLED": "host_summary,kill_after_change",
+        "GPUCHECK_TEST_STEPS": str(kept),
+    }
+    for _ in range(MOST_STEPS):
+        run = provision(folder, **killing)
+        if run.status != -9:
+            assert run.status == 0, f"after {kept.read_text()}: {run.text}"
+            return kept.read_text().splitlines()
+    raise AssertionError(f"still not done after {MOST_STEPS} deaths: {kept.read_text()}")
+
+
+@pytest.mark.fault("every step that changes something", "the controller is killed right after it")
+def test_a_controller_that_dies_after_every_step_leaves_a_host_that_converges(steps, folder):
+    for role in ("repository", "packages", "driver", "reboot", "gpucheck"):
+        assert any(step.startswith(f"{role} : ") for step in steps), steps
+    # After its last step the host was as planned: the run that got to the end had nothing left to do.
+    assert steps[-1] == "Record what is installed"
+    assert outcome(folder)["state"] == "unchanged"
+    assert on_host("modinfo", "-F", "version", "nvidia") == "580.178.04"
+    held = on_host("apt-mark", "showhold").split()
+    assert {"libnvidia-compute-580", "libnccl2", "libcudnn9-cuda-12", "nvidia-container-toolkit"} <= set(held)
+    report = json.loads(on_host("/opt/gpucheck/bin/gpucheck", "verify", "--format", "json", "--only", "stack"))
+    assert report["verdict"] == "pass"
+
+
+@pytest.fixture
+def hanging(steps) -> Iterator[None]:
+    """One package of the older driver that the mirror begins to send and never does: the lists are there, it is not."""
+    wish = FOLDER / "stack.yml"
+    kept = wish.read_text()
+    wish.write_text(yaml.safe_dump({**yaml.safe_load(kept), "driver": OLD}))
+    package = docker("exec", MIRROR, "sh", "-c", f"find /srv/www -name 'libnvidia-compute-580_{OLD}*' | head -n 1")
+    docker("exec", MIRROR, "sh", "-c", f"mv {package} {package}.kept && mkfifo {package}")
+    yield
+    docker("start", MIRROR)
+    docker("exec", MIRROR, "sh", "-c", f"[ -p {package} ] && mv {package}.kept {package} || :")
+
+
+@pytest.mark.fault("apt's downloads", "the mirror dies in the middle of them")
+def test_a_mirror_that_dies_in_the_middle_of_the_downloads_changes_nothing_and_the_next_run_converges(hanging, folder):
+    before = on_host("sh", "-c", "dpkg-query -W")
+    command, environment = words(folder)
+    running = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        asked = re.compile(rf"GET \S*libnvidia-[a-z]+\d*-580_{OLD}")
+        until(lambda: bool(asked.search(mirror_log())), "apt to ask for the first package")
+    finally:
+        docker("kill", MIRROR)
+        output, _ = running.communicate()
+    run = Run(subprocess.CompletedProcess(command, running.returncode, output.decode(), ""))
+
+    assert run.status != 0
+    assert outcome(folder)["state"] == "failed"
+    assert "Failed to fetch" in " ".join(outcome(folder)["failure"].split())
+    assert on_host("sh", "-c", "dpkg-query -W") == before
+    docker("start", MIRROR)
+    docker("exec", MIRROR, "sh", "-c", "for f in $(find /srv/www -type p); do mv $f.kept $f; done")
+
+    assert provision(folder).status == 0
+    assert on_host("modinfo", "-F", "version", "nvidia") == OLD
+
+
+def mirror_log() -> str:
+    """What the mirror was asked for."""
+    done = subprocess.run(["docker", "logs", MIRROR], capture_output=True, text=True, check=True)
+    return done.stdout + done.stderr
