@@ -62,7 +62,7 @@ def folder(tmp_path_factory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def steps(folder) -> list[str]:
+def steps(folder: Path) -> list[str]:
     """Provision a bare host by runs that each die after one more step, until one gets to the end. Their steps."""
     kept = folder / "steps"
     killing = {
@@ -98,7 +98,7 @@ def hanging(steps) -> Iterator[None]:
     wish = FOLDER / "stack.yml"
     kept = wish.read_text()
     wish.write_text(yaml.safe_dump({**yaml.safe_load(kept), "driver": OLD}))
-    package = docker("exec", MIRROR, "sh", "-c", f"find /srv/www -name 'libnvidia-compute-580_{OLD}*' | head -n 1")
+    package = docker("exec", MIRROR, "sh", "-c", f"ls /srv/www/compute/cuda/repos/*/*/libnvidia-compute-580_{OLD}*.deb")
     docker("exec", MIRROR, "sh", "-c", f"mv {package} {package}.kept && mkfifo {package}")
     yield
     docker("start", MIRROR)

@@ -18,7 +18,7 @@ author: gpucheck
 """
 
 
-class CallbackModule(CallbackBase):
+class CallbackModule(CallbackBase):  # type: ignore[misc]
     """As if the controller's power went."""
 
     CALLBACK_VERSION = 2.0
