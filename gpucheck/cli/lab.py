@@ -33,14 +33,22 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
     help="Instead of the two hosts, N light ones without systemd: the first is bare, the others are copies of it as it "
     "is then. For measuring many.",
 )
-def up(name: str, subnet: str, light: int | None) -> None:
+@click.option(
+    "--profile",
+    metavar="NAME",
+    help="With --light, the machine that they simulate: a profile by name or file (gpucheck profiles lists them). "
+    "Default: p100-pcie-x2.",
+)
+def up(name: str, subnet: str, light: int | None, profile: str | None) -> None:
     """Bring the lab up and print the path of its inventory. Does nothing when it is up."""
     from gpucheck.lab.lifecycle import up as bring_up
     from gpucheck.lab.lifecycle import up_light
     from gpucheck.lab.model import make_lab
 
+    if profile is not None and light is None:
+        raise click.UsageError("--profile goes with --light: the two hosts have machines of their own.")
     lab = make_lab(name, subnet)
-    click.echo(bring_up(lab) if light is None else up_light(lab, light))
+    click.echo(bring_up(lab) if light is None else up_light(lab, light, profile))
 
 
 @COMMAND.command("real-packages")

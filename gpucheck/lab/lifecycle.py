@@ -55,9 +55,9 @@ def up(lab: Lab) -> Path:
     return write_down(lab, inventory, wish, keys)
 
 
-def up_light(lab: Lab, count: int) -> Path:
+def up_light(lab: Lab, count: int, profile: str | None = None) -> Path:
     """Bring up a lab of this many light hosts, or make it that many; returns the inventory's path. Raises LabError."""
-    hosts = light.specs(lab, count)
+    hosts = light.specs(lab, count, profile or light.PROFILE)
     with one_at_a_time(lab.root):
         client = engine()
         refuse_kind(client, lab, light=True)

@@ -28,8 +28,14 @@ REBOOT_COMMAND = "kill 1"
 STARTED_AT_ONCE = 4
 
 
-def specs(lab: Lab, count: int) -> tuple[HostSpec, ...]:
-    """The hosts. Raises LabUsageError when the lab's subnet has too few addresses."""
+def specs(lab: Lab, count: int, profile: str = PROFILE) -> tuple[HostSpec, ...]:
+    """The hosts. Raises LabUsageError when the lab's subnet has too few addresses, or there is no such profile."""
+    from gpucheck import simulator
+
+    try:
+        simulator.load(profile)
+    except (LookupError, ValueError, OSError) as error:
+        raise LabUsageError(str(error)) from None
     room = lab.subnet.num_addresses - 1 - FIRST_OFFSET
     if not 1 <= count <= room:
         raise LabUsageError(
@@ -37,7 +43,7 @@ def specs(lab: Lab, count: int) -> tuple[HostSpec, ...]:
             "do: give fewer, or a larger subnet with --subnet"
         )
     names = (f"light-{number:03}" for number in range(1, count + 1))
-    return tuple(HostSpec(name, IMAGE, PROFILE, KERNEL, "gpu_light", FIRST_OFFSET + i) for i, name in enumerate(names))
+    return tuple(HostSpec(name, IMAGE, profile, KERNEL, "gpu_light", FIRST_OFFSET + i) for i, name in enumerate(names))
 
 
 def ensure_fleet(

@@ -36,6 +36,12 @@ def test_more_than_the_subnet_has_is_refused(lab, count):
         light.specs(lab, count)
 
 
+def test_they_simulate_the_machine_that_is_asked_for_and_no_other(lab):
+    assert {host.profile for host in light.specs(lab, 2, "t4-vm-x1")} == {"t4-vm-x1"}
+    with pytest.raises(LabUsageError, match="no profile is called 't4'"):
+        light.specs(lab, 2, "t4")
+
+
 def test_the_inventory_reboots_them_as_they_can_be(lab):
     made = inventory(lab, "posing", light.specs(lab, 2), reboot_command=light.REBOOT_COMMAND)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from gpucheck.lab.light import KERNEL
 from tests.lab.e2e import ROOT, Run
 
 pytestmark = pytest.mark.more_labs
@@ -69,6 +70,12 @@ def reports(tmp_path_factory) -> Iterator[Path]:
         gpucheck("down", "--name", LAB)
 
 
+def run_kernel(number: int, release: str) -> None:
+    """Boot a host into a kernel of this release."""
+    on(number, "sh", "-c", f"echo {release} >/usr/lib/gpucheck-lab/kernel-release")
+    docker("restart", "-t", "0", f"{LAB}-light-{number:03}")
+
+
 @contextmanager
 def full_disk(number: int) -> Iterator[None]:
     """/dev is the one small file system of a container; what apt downloads goes there, and it is filled up."""
@@ -91,11 +98,12 @@ def test_light_hosts_are_as_real_as_a_controller_can_see(reports):
     assert (report["verdict"], report["simulated"], len(report["topology"]["gpus"])) == ("pass", True, 2)
 
 
-@pytest.mark.fault("the whole run, 8 hosts", "two are down, one hangs, one has a full disk")
+@pytest.mark.fault("the whole run, 8 hosts", "two are down, one hangs, one has a full disk, one no headers")
 def test_bad_hosts_are_named_and_the_others_converge(reports):
-    """Two are down, one hangs at login, one has a full disk, and all of the others have something to do."""
+    """Two are down, one hangs, one has a full disk, one a kernel without headers; the others have something to do."""
     for number in range(1, COUNT + 1):
         on(number, "rm", PLANNED_FILE)
+    run_kernel(6, "5.15.0-999-generic")
     docker("stop", "-t", "0", f"{LAB}-light-002", f"{LAB}-light-005")
     docker("pause", f"{LAB}-light-004")
     try:
@@ -104,10 +112,11 @@ def test_bad_hosts_are_named_and_the_others_converge(reports):
     finally:
         docker("unpause", f"{LAB}-light-004")
         docker("start", f"{LAB}-light-002", f"{LAB}-light-005")
+        run_kernel(6, KERNEL)
 
     rows = outcome(reports)["hosts"]
     assert run.status == 2, run.text
-    good = ("light-001", "light-003", "light-006", "light-008")
+    good = ("light-001", "light-003", "light-008")
     assert {name: rows[name]["state"] for name in good} == dict.fromkeys(good, "changed")
     assert {name: rows[name]["state"] for name in ("light-002", "light-004", "light-005")} == {
         "light-002": "unreachable",
@@ -116,7 +125,9 @@ def test_bad_hosts_are_named_and_the_others_converge(reports):
     }
     assert rows["light-007"]["state"] == "failed"
     assert "space" in rows["light-007"]["failure"]
-    assert "UNKNOWN 8 hosts: 4 unknown, 4 pass SIMULATED" in run.plain
+    assert rows["light-006"]["state"] == "refused"
+    assert "no package source offers linux-headers-5.15.0-999-generic" in " ".join(rows["light-006"]["failure"].split())
+    assert "UNKNOWN 8 hosts: 5 unknown, 3 pass SIMULATED" in run.plain
 
 
 @pytest.mark.fault("the whole run, 8 hosts", "the power of a whole batch goes in its change")
