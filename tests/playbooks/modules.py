@@ -28,7 +28,7 @@ def shared(name: str) -> ModuleType:
         "gpu_safety",
         "gpu_host",
         "openpgp",
-        "gpu_options",
+        "gpu_module_options",
         "gpu_plan",
         "gpu_repository",
         "gpu_archive",

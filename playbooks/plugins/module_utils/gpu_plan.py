@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 
-from ansible.module_utils import gpu_options
+from ansible.module_utils import gpu_module_options
 from ansible.module_utils.gpu_host import Unreadable, command, lock_name, text, upstream
 
 PACKAGE_COMPONENTS = ("driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit")
@@ -270,7 +270,7 @@ def driver_differences(plan, facts, packages):
     built = "no module is built for kernel {}, which the next boot may take"
     words += [built.format(release) for release in kernels_without_module(plan, facts)]
     words += ["{} is missing or different".format(path) for path in wrong_files(plan)]
-    words += gpu_options.not_in_force(plan)
+    words += gpu_module_options.not_in_force(plan)
     words += loaded_differences(plan, facts) + service_differences(plan)
     words += ["{} is of another driver version".format(stray) for stray in strays(plan, packages)]
     if shutil.which("nvidia-smi") is None:
