@@ -20,6 +20,7 @@ SUBNET = os.environ.get("GPUCHECK_TEST_CUT_SUBNET", "10.213.51.0/24")
 FOLDER = ROOT / ".lab" / LAB
 HOST, MIRROR = f"{LAB}-light-001", f"{LAB}-mirror"
 OLD = "580.95.05"
+PIN = "nvidia-driver-pinning-580.178.04"
 # More steps than a host has: a run that is never done is a failure, not a loop without end.
 MOST_STEPS = 60
 
@@ -106,8 +107,10 @@ def hanging(steps) -> Iterator[None]:
 
 
 @pytest.mark.fault("apt's downloads", "the mirror dies in the middle of them")
-def test_a_mirror_that_dies_in_the_middle_of_the_downloads_changes_nothing_and_the_next_run_converges(hanging, folder):
-    before = on_host("sh", "-c", "dpkg-query -W")
+def test_a_mirror_that_dies_in_the_middle_of_the_downloads_leaves_the_driver_and_the_next_run_converges(
+    hanging, folder
+):
+    before = set(on_host("sh", "-c", "dpkg-query -W").splitlines())
     command, environment = words(folder)
     running = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
@@ -121,7 +124,9 @@ def test_a_mirror_that_dies_in_the_middle_of_the_downloads_changes_nothing_and_t
     assert run.status != 0
     assert outcome(folder)["state"] == "failed"
     assert "Failed to fetch" in " ".join(outcome(folder)["failure"].split())
-    assert on_host("sh", "-c", "dpkg-query -W") == before
+    # The pin on the version before goes first, because it would keep the planned one out.
+    assert before - set(on_host("sh", "-c", "dpkg-query -W").splitlines()) == {f"{PIN}\t580.178.04-1ubuntu1"}
+    assert on_host("modinfo", "-F", "version", "nvidia") == "580.178.04"
     docker("start", MIRROR)
     docker("exec", MIRROR, "sh", "-c", "for f in $(find /srv/www -type p); do mv $f.kept $f; done")
 
