@@ -60,6 +60,27 @@ def test_the_open_modules_are_what_these_gpus_get(folder):
     assert (loaded(), module_packages()) == ("open", ["nvidia-dkms-580-open"])
 
 
+@pytest.mark.fault("apt's transaction", "a dependency brings a kernel along")
+def test_a_kernel_that_comes_along_stops_the_host_before_its_reboot(folder):
+    """Afterwards it is there with headers or it goes: a host does not boot into a kernel without a module."""
+    hook, kernel = "/etc/apt/apt.conf.d/99-site", "/lib/modules/6.9.0-1-generic"
+    boots = docker("exec", HOST, "cat", "/var/lib/gpucheck-lab/boots")
+    brings = f'DPkg::Post-Invoke {{"mkdir -p {kernel}; touch {kernel}/modules.dep";}};'
+    docker("exec", HOST, "sh", "-c", f"echo '{brings}' >{hook}")
+    try:
+        run = provision(folder, cudnn="none", driver="580.95.05")
+        assert "brought kernel 6.9.0-1-generic along, which nobody planned" in run.plain
+        assert docker("exec", HOST, "cat", "/var/lib/gpucheck-lab/boots") == boots
+    finally:
+        docker("exec", HOST, "rm", "-r", hook)
+
+    again = provision(folder, driver="580.95.05")
+    assert "no package source offers linux-headers-6.9.0-1-generic" in again.plain
+
+    docker("exec", HOST, "rm", "-r", kernel)
+    assert provision(folder, driver="auto", cudnn="auto").status == 0
+
+
 @pytest.mark.parametrize(("flavour", "package"), [("proprietary", "nvidia-dkms-580"), ("open", "nvidia-dkms-580-open")])
 def test_a_change_of_mind_brings_the_other_modules_in_and_leaves_nothing_of_the_first(folder, flavour, package):
     run = provision(folder, kernel_module=flavour)

@@ -79,6 +79,7 @@ def host_details(plan, digest, facts, beside):
     return {
         "driver": facts["driver"],
         "kernel": facts["kernel"],
+        "kernels": facts["kernels"],
         "nouveau_loaded": facts["nouveau_loaded"],
         "secure_boot": facts["secure_boot"],
         "python3": facts["python3"],
