@@ -10,9 +10,10 @@ import msgspec
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
-from gpucheck.stack.lock import Lock, LockedGroup, RefusedHost, still_valid, target_of_group
+from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, RefusedHost, still_valid, target_of_group
 from gpucheck.stack.plan_archive import archive_components, archive_notes, archive_of_set, host_sources
 from gpucheck.stack.plan_packages import PlanGap, components, gaps
+from gpucheck.stack.services import drop_ins, services
 from gpucheck.stack.tuning import tuning_plan
 from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, StackSet
 from gpucheck.stack.wish import Repository, Wish
@@ -135,8 +136,8 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         components=archive_components(system, stack, archive) if archive else components(system, stack),
         prerequisites=_prerequisites(system),
         headers=_headers(system, locked, host),
-        files=tuple(_files(manager, stack)),
-        services=tuple(_services(stack)),
+        files=(*_files(manager, stack), *_unit_files(system, locked, host)),
+        services=tuple(services(stack)),
         reboot={"when": ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
         expected={
             "driver_version": stack.driver.version,
@@ -217,10 +218,14 @@ def _prerequisites(system: OperatingSystem) -> tuple[str, ...]:
     return ("epel-release",) if system.family == "redhat" else ()
 
 
+def _planned_hosts(locked: LockedGroup, host: str | None) -> list[LockedHost]:
+    return [locked.hosts[host]] if host is not None else list(locked.hosts.values())
+
+
 def _headers(system: OperatingSystem, locked: LockedGroup, host: str | None) -> tuple[str, ...]:
     """Kernel header packages for the running kernels, none where the kernel is not the host's own."""
     table = packages().headers
-    hosts = [locked.hosts[host]] if host is not None else list(locked.hosts.values())
+    hosts = _planned_hosts(locked, host)
     kernels = sorted({h.kernel for h in hosts if not any(s.lower().startswith("kernel") for s in h.stand_ins)})
     names: list[str] = []
     for kernel in kernels:
@@ -247,13 +252,11 @@ def _files(manager: str, stack: StackSet) -> list[dict[str, Any]]:
     return files
 
 
+def _unit_files(system: OperatingSystem, locked: LockedGroup, host: str | None) -> list[dict[str, Any]]:
+    names = [row["name"] for row in services(locked.stack)]
+    simulated = all(one.simulated for one in _planned_hosts(locked, host))
+    return [_file(path, content) for path, content in drop_ins(names, system, simulated=simulated)]
+
+
 def _file(path: str, content: str, *, initramfs: bool = False) -> dict[str, Any]:
     return {"path": path, "content": content, "mode": "0644", "initramfs": initramfs}
-
-
-def _services(stack: StackSet) -> list[dict[str, Any]]:
-    """guard: without this path the service has nothing to do and would fail; a role may skip it then."""
-    names = ["nvidia-persistenced"]
-    names += ["nvidia-fabricmanager"] if stack.fabric_manager else []
-    names += ["nvidia-imex"] if stack.imex else []
-    return [{"name": name, "enabled": True, "state": "started", "guard": "/dev/nvidiactl"} for name in names]

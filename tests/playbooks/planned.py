@@ -11,6 +11,7 @@ plan_code = shared("gpu_plan")
 repository_code = shared("gpu_repository")
 record_code = shared("gpu_record")
 compare_code = shared("gpu_compare")
+services_code = shared("gpu_services")
 
 VERSION = "580.178.04-1ubuntu1"
 PLAN: dict[str, Any] = {
@@ -53,7 +54,7 @@ DRIVER: dict[str, str | None] = {
     "installed_version": "580.178.04",
     "installed_flavour": "proprietary",
 }
-RUNNING = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled"}
+RUNNING = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled", "NeedDaemonReload": "no"}
 DATA = Path(__file__).parent / "data"
 
 
@@ -103,7 +104,7 @@ class Machine:
             monkeypatch.setattr(plan_code, name, str(value))
         monkeypatch.setattr(plan_code.recorded_plan, "__defaults__", (str(folder / "stack.json"),))
         monkeypatch.setattr(repository_code, "APT_LISTS", str(folder))
-        monkeypatch.setattr(plan_code, "service_states", lambda names: {n: self.services.get(n, {}) for n in names})
+        monkeypatch.setattr(services_code, "states", lambda names: {n: self.services.get(n, {}) for n in names})
         monkeypatch.setattr(plan_code.shutil, "which", self.tools.get)
         monkeypatch.setattr(compare_code, "read_facts", lambda host: (self.facts, self.beside))
         for name in ("INSTALLED", "BASELINE", "TRANSACTION", "PREVIOUS"):

@@ -161,11 +161,19 @@ def restore(module, names):
             os.chmod(path, before["mode"])
             changed = True
         elif os.path.exists(path):
-            os.unlink(path)
+            unlink(path)
             changed = True
     if names:
         write(module, gpu_record.BASELINE, as_bytes(dict(baseline, files=files)))
     return changed
+
+
+def unlink(path):
+    """Take a file away, and the folder of a unit's drop-ins with the last of them."""
+    os.unlink(path)
+    folder = os.path.dirname(path)
+    if folder.endswith(".service.d") and not os.listdir(folder):
+        os.rmdir(folder)
 
 
 def finish(module, plan, digest, packages):
