@@ -10,9 +10,11 @@ import msgspec
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
-from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, RefusedHost, still_valid, target_of_group
+from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, target_of_group
 from gpucheck.stack.plan_archive import archive_components, archive_notes, archive_of_set, host_sources
 from gpucheck.stack.plan_packages import PlanGap, components, gaps
+from gpucheck.stack.rdma import Rdma, rdma_plan
+from gpucheck.stack.refused import RefusedHost
 from gpucheck.stack.services import drop_ins, services
 from gpucheck.stack.tuning import tuning_plan
 from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, StackSet
@@ -120,6 +122,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
     stream = _module_stream(system, stack)
     archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning)
+    rdma, rdma_reasons = rdma_plan(_rdma_hosts(locked, host), stack)
     return Plan(
         group=name,
         hosts=tuple(locked.hosts) if host is None else (host,),
@@ -136,7 +139,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         components=archive_components(system, stack, archive) if archive else components(system, stack),
         prerequisites=_prerequisites(system),
         headers=_headers(system, locked, host),
-        files=(*_files(manager, stack), *_unit_files(system, locked, host)),
+        files=(*_files(manager, stack), *(_file(*row) for row in rdma), *_unit_files(system, locked, host)),
         services=tuple(services(stack)),
         reboot={"when": ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
         expected={
@@ -144,7 +147,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
             "kernel_module": stack.driver.kernel_module,
             "fabric_manager_version": stack.fabric_manager,
         },
-        reasons=archive_notes(archive) if archive else gaps(system, stack),
+        reasons=(*(archive_notes(archive) if archive else gaps(system, stack)), *rdma_reasons),
     )
 
 
@@ -218,14 +221,18 @@ def _prerequisites(system: OperatingSystem) -> tuple[str, ...]:
     return ("epel-release",) if system.family == "redhat" else ()
 
 
-def _planned_hosts(locked: LockedGroup, host: str | None) -> list[LockedHost]:
-    return [locked.hosts[host]] if host is not None else list(locked.hosts.values())
+def _planned_hosts(locked: LockedGroup, host: str | None) -> dict[str, LockedHost]:
+    return {host: locked.hosts[host]} if host is not None else locked.hosts
+
+
+def _rdma_hosts(locked: LockedGroup, host: str | None) -> dict[str, tuple[Rdma, str]]:
+    return {name: (one.rdma, one.kernel) for name, one in _planned_hosts(locked, host).items()}
 
 
 def _headers(system: OperatingSystem, locked: LockedGroup, host: str | None) -> tuple[str, ...]:
     """Kernel header packages for the running kernels, none where the kernel is not the host's own."""
     table = packages().headers
-    hosts = _planned_hosts(locked, host)
+    hosts = _planned_hosts(locked, host).values()
     kernels = sorted({h.kernel for h in hosts if not any(s.lower().startswith("kernel") for s in h.stand_ins)})
     names: list[str] = []
     for kernel in kernels:
@@ -254,7 +261,7 @@ def _files(manager: str, stack: StackSet) -> list[dict[str, Any]]:
 
 def _unit_files(system: OperatingSystem, locked: LockedGroup, host: str | None) -> list[dict[str, Any]]:
     names = [row["name"] for row in services(locked.stack)]
-    simulated = all(one.simulated for one in _planned_hosts(locked, host))
+    simulated = all(one.simulated for one in _planned_hosts(locked, host).values())
     return [_file(path, content) for path, content in drop_ins(names, system, simulated=simulated)]
 
 

@@ -26,6 +26,7 @@ def shared(name: str) -> ModuleType:
     for needed in (
         "gpu_files",
         "gpu_safety",
+        "gpu_rdma",
         "gpu_host",
         "openpgp",
         "gpu_plan",

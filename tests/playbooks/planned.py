@@ -83,7 +83,7 @@ class Machine:
         }
         packages = {"nvidia-dkms-580": VERSION, "libnccl2": "2.29.3-1+cuda12.9", "libnvidia-cfg1-580": VERSION}
         self.beside = {"packages": packages, "keys": [], "unfinished": [], "locks": [], "family": "dpkg"}
-        self.beside["doubled"] = {}
+        self.beside["doubled"], self.beside["modules"] = {}, ["nvidia"]
         self.services = {"nvidia-persistenced": dict(RUNNING)}
         self.tools = {"nvidia-smi": "/usr/bin/nvidia-smi"}
         (folder / "nouveau.conf").write_text("blacklist nouveau\n")

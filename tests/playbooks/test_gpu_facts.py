@@ -86,6 +86,18 @@ def test_devices_are_read_from_sysfs_by_class(facts):
     assert seen["kernel"] == "5.15.0-179-generic"
 
 
+def test_rdma_cards_are_mellanox_functions_of_a_network_class(facts, machine):
+    """InfiniBand and Ethernet; a card's management function and another vendor's card do not count."""
+    for index, (vendor, kind) in enumerate((("15b3", "020000"), ("15b3", "080700"), ("8086", "020000"))):
+        pci(machine / "root", f"0000:c{index}:00.0", vendor=f"0x{vendor}", device="0xA2DC", **{"class": f"0x{kind}"})
+
+    assert facts()["rdma"] == [
+        {"bus_id": "0000:06:00.0", "device_id": "1021", "kind": "infiniband"},
+        {"bus_id": "0000:c0:00.0", "device_id": "a2dc", "kind": "ethernet"},
+    ]
+    assert [row["bus_id"] for row in facts()["gpus"]] == ["0000:3b:00.0", "0000:af:00.0"]
+
+
 def test_simulated_hardware_says_so(facts, machine):
     assert (facts()["simulated"], facts()["stand_ins"]) == (True, ["kernel"])
 

@@ -5,7 +5,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 
 import os
 
-from ansible.module_utils import gpu_archive, gpu_plan, gpu_record, gpu_repository, gpu_services, gpu_tuning
+from ansible.module_utils import gpu_archive, gpu_plan, gpu_rdma, gpu_record, gpu_repository, gpu_services, gpu_tuning
 from ansible.module_utils.gpu_files import text
 from ansible.module_utils.gpu_host import read_facts
 
@@ -30,6 +30,8 @@ def compare(host, plan, digest, known=None):
         components[name] = {"packages": words, "missing": held[1], "stale": held[2]}
         differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0])
     differences["driver"] += gpu_plan.driver_differences(plan, facts, packages)
+    modules = gpu_rdma.missing_modules(plan, beside["modules"], facts["kernel"])
+    differences["driver"] += gpu_rdma.differences(modules)
     services = gpu_services.states([row["name"] for row in plan["services"]])
     differences["driver"] += gpu_services.differences(plan, services) + stream_differences(plan)
     differences["tuning"] = gpu_tuning.differences(plan)
@@ -42,7 +44,11 @@ def compare(host, plan, digest, known=None):
         "differences": {role: words for role, words in differences.items() if words},
         "components": components,
         "reboot": gpu_plan.reboot_reasons(plan, facts),
-        "host": dict(host_details(plan, digest, facts, beside), services=gpu_services.details(services)),
+        "host": dict(
+            host_details(plan, digest, facts, beside),
+            services=gpu_services.details(services),
+            modules_missing=modules,
+        ),
     }
 
 
