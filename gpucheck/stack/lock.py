@@ -201,8 +201,9 @@ def _kept(previous: Lock | None, name: str, wish: Wish, target: Target) -> Stack
 
 
 def same_wish(previous: Lock, wish: Wish) -> bool:
-    """Whether a lock answers this wish. Mirrors of repositories and tuning hold no versions, so they do not count."""
-    return msgspec.structs.replace(previous.wish, repositories=wish.repositories, tuning=wish.tuning) == wish
+    """Whether a lock answers this wish. What holds no versions does not count: mirrors, tuning, the kernel's lock."""
+    same = {name: getattr(wish, name) for name in ("repositories", "tuning", "kernel_lock")}
+    return msgspec.structs.replace(previous.wish, **same) == wish
 
 
 def write_lock(value: Lock) -> str:

@@ -51,6 +51,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
 
     archive: suite and components of the host's own package sources that the packages come from; left out where they
     come from ``repositories`` alone. tuning: settings of the host, see ``tuning_plan``; left out where none is wished.
+
+    kernel_lock: hold, and left out where the kernels are left to the hosts' own upgrades.
     """
 
     schema_: str = SCHEMA
@@ -65,6 +67,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     repositories: tuple[dict[str, str | None], ...]
     archive: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     tuning: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    kernel_lock: Literal["hold"] | msgspec.UnsetType = msgspec.UNSET
     module_stream: dict[str, str] | None
     components: dict[str, dict[str, Any]]
     prerequisites: tuple[str, ...]
@@ -122,6 +125,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
     stream = _module_stream(system, stack)
     archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning)
+    held = wish.kernel_lock == "hold"
     rdma, rdma_reasons = rdma_plan(_rdma_hosts(locked, host), stack)
     return Plan(
         group=name,
@@ -130,11 +134,12 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         os={"id": system.os_id, "version": system.version, "family": system.family},
         arch=locked.arch,
         package_manager=manager,
-        order=(*ORDER, "tuning") if tuning else ORDER,
+        order=(*ORDER, *(("tuning",) if tuning else ()), *(("kernel_lock",) if held else ())),
         stack=stack,
         repositories=tuple(_repositories(system, locked.arch, wish, stack, archive)),
         archive=host_sources(archive) if archive else msgspec.UNSET,
         tuning=tuning or msgspec.UNSET,
+        kernel_lock="hold" if held else msgspec.UNSET,
         module_stream=stream,
         components=archive_components(system, stack, archive) if archive else components(system, stack),
         prerequisites=_prerequisites(system),

@@ -146,6 +146,8 @@ def plan_text(plan: "Plan") -> str:
         lines += [f"  {name.replace('_', ' ')}", *(f"    {spec}" for spec in specs or ["none"])]
     lines += ["", "kernel headers", *(f"  {name}" for name in plan.headers or ("none",))]
     lines += ["", "files", *(f"  {file['path']}" for file in plan.files)]
+    if plan.kernel_lock:
+        lines += ["", "kernel packages held: no upgrade moves them"]
     if plan.tuning:
         lines += ["", "tuning", *(f"  {file['path']}" for file in plan.tuning["files"])]
     lines += ["", "services", *(f"  {service['name']}" for service in plan.services)]

@@ -35,6 +35,8 @@ def shared(name: str) -> ModuleType:
         "gpu_tuning",
         "gpu_services",
         "gpu_record",
+        "gpu_kernel",
+        "gpu_note",
         "gpu_compare",
         "gpu_bundle",
         "gpu_bundle_apt",

@@ -10,6 +10,7 @@ from tests.playbooks.modules import shared
 plan_code = shared("gpu_plan")
 repository_code = shared("gpu_repository")
 record_code = shared("gpu_record")
+kernel_code = shared("gpu_kernel")
 compare_code = shared("gpu_compare")
 services_code = shared("gpu_services")
 
@@ -83,7 +84,7 @@ class Machine:
         }
         packages = {"nvidia-dkms-580": VERSION, "libnccl2": "2.29.3-1+cuda12.9", "libnvidia-cfg1-580": VERSION}
         self.beside = {"packages": packages, "keys": [], "unfinished": [], "locks": [], "family": "dpkg"}
-        self.beside["doubled"], self.beside["modules"] = {}, ["nvidia"]
+        self.beside.update(doubled={}, modules=["nvidia"], kernels={})
         self.services = {"nvidia-persistenced": dict(RUNNING)}
         self.tools = {"nvidia-smi": "/usr/bin/nvidia-smi"}
         (folder / "nouveau.conf").write_text("blacklist nouveau\n")
@@ -107,6 +108,7 @@ class Machine:
         monkeypatch.setattr(services_code, "states", lambda names: {n: self.services.get(n, {}) for n in names})
         monkeypatch.setattr(plan_code.shutil, "which", self.tools.get)
         monkeypatch.setattr(compare_code, "read_facts", lambda host: (self.facts, self.beside))
+        monkeypatch.setattr(kernel_code, "NOTE", str(folder / "kernel-lock.json"))
         for name in ("INSTALLED", "BASELINE", "TRANSACTION", "PREVIOUS"):
             monkeypatch.setattr(record_code, name, str(folder / f"{name.lower()}.json"))
 

@@ -213,7 +213,7 @@ def test_rpm_versions_carry_the_epoch_where_there_is_one(tools):
         "gpg-pubkey\\td42d0685-62589a51\\t5\\t(none)",
     )
 
-    packages, keys, doubled = host.rpm_packages()
+    packages, keys, doubled, _ = host.rpm_packages()
 
     assert packages == {"nvidia-driver-cuda": "3:580.178.04-1.el9", "libnccl": "2.30.7-1+cuda13.0"}
     assert keys == ["d42d0685"]
@@ -232,10 +232,11 @@ def test_a_package_that_is_there_twice_is_noticed_kernels_and_other_architecture
         "glibc\\t2.34-1\\t5\\ti686",
     )
 
-    packages, _, doubled = host.rpm_packages()
+    packages, _, doubled, kernels = host.rpm_packages()
 
     assert doubled == {"libnvidia-ml": ["3:580.178.04-1.el9", "3:580.95.05-1.el9"]}
     assert packages["libnvidia-ml"] == "3:580.95.05-1.el9"
+    assert kernels == {"kernel-core": ["5.14.0-1", "5.14.0-2"]}
 
 
 def test_version_locks_are_entries_without_comments_and_exclusions(tmp_path):

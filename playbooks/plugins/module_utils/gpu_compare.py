@@ -5,7 +5,16 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 
 import os
 
-from ansible.module_utils import gpu_archive, gpu_plan, gpu_rdma, gpu_record, gpu_repository, gpu_services, gpu_tuning
+from ansible.module_utils import (
+    gpu_archive,
+    gpu_kernel,
+    gpu_plan,
+    gpu_rdma,
+    gpu_record,
+    gpu_repository,
+    gpu_services,
+    gpu_tuning,
+)
 from ansible.module_utils.gpu_files import text
 from ansible.module_utils.gpu_host import read_facts
 
@@ -35,6 +44,7 @@ def compare(host, plan, digest, known=None):
     services = gpu_services.states([row["name"] for row in plan["services"]])
     differences["driver"] += gpu_services.differences(plan, services) + stream_differences(plan)
     differences["tuning"] = gpu_tuning.differences(plan)
+    differences["kernel_lock"] = kernel_differences(plan, facts, beside)
     differences["gpucheck"] = gpu_plan.gpucheck_differences(plan, digest)
     differences["cleanup"] = gpu_record.differences(plan, packages)
     if beside["unfinished"]:
@@ -64,6 +74,12 @@ def changes(plan, answer):
             header = {"before_header": row["path"], "after_header": row["path"]}
             found.append(dict(header, before="" if now is None else now + "\n", after=row["content"]))
     return found
+
+
+def kernel_differences(plan, facts, beside):
+    """The holds of the kernel packages against the plan."""
+    ours = gpu_kernel.noted()
+    return gpu_kernel.differences(gpu_kernel.state(plan, facts["holds"], beside, ours), ours)
 
 
 def stream_differences(plan):

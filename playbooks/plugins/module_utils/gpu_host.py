@@ -81,8 +81,8 @@ def dpkg_packages():
 
 
 def rpm_packages():
-    """(packages, keys, doubled): name -> [epoch:]version-release; the last eight hex digits of every imported key;
-    name -> versions of packages that are there twice, oldest installation first.
+    """(packages, keys, doubled, kernels): name -> [epoch:]version-release; the last eight hex digits of every imported
+    key; name -> versions of packages that are there twice, and of all kernel packages, oldest installation first.
 
     A transaction that was cut off leaves the old version in the database beside the new one. Kernels are meant to be
     there in several versions.
@@ -95,13 +95,15 @@ def rpm_packages():
             keys.add(version.split("-")[0])
         else:
             seen.setdefault((name, arch), []).append((int(time), version))
-    packages, doubled = {}, {}
+    packages, doubled, kernels = {}, {}, {}
     for (name, _), found in sorted(seen.items()):
         versions = [version for _, version in sorted(found)]
         packages[name] = versions[-1]
-        if len(versions) > 1 and not name.startswith("kernel"):
+        if name.startswith("kernel"):
+            kernels[name] = versions
+        elif len(versions) > 1:
             doubled[name] = versions
-    return packages, sorted(keys), doubled
+    return packages, sorted(keys), doubled, kernels
 
 
 def lock_name(entry):
@@ -213,11 +215,11 @@ def read_facts(host, simulator=SIMULATOR):
     root = os.path.join(simulator, "root") if simulated is not None else "/"
     system = os_release()
     family = package_family(system["like"])
-    keys, unfinished, locks, doubled = [], [], [], {}
+    keys, unfinished, locks, doubled, kernels = [], [], [], {}, {}
     if family == "dpkg":
         everything, holds, unfinished = dpkg_packages()
     else:
-        everything, keys, doubled = rpm_packages()
+        everything, keys, doubled, kernels = rpm_packages()
         unfinished = sorted(doubled)
         locks = version_locks()
         holds = sorted({lock_name(entry) for entry in locks})
@@ -255,5 +257,5 @@ def read_facts(host, simulator=SIMULATOR):
         "reboot_count": None,
     }
     beside = {"packages": everything, "keys": keys, "unfinished": unfinished, "locks": locks, "family": family}
-    beside["doubled"], beside["modules"] = doubled, gpu_rdma.loaded_modules(root)
+    beside.update(doubled=doubled, kernels=kernels, modules=gpu_rdma.loaded_modules(root))
     return facts, beside
