@@ -29,6 +29,14 @@ class GpuFacts(msgspec.Struct, frozen=True, kw_only=True):
     subsystem_id: str | None = None
 
 
+class RdmaFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One RDMA card of Mellanox on the PCI bus. kind: infiniband or ethernet, by its class."""
+
+    bus_id: str
+    device_id: str
+    kind: str
+
+
 class DriverFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The driver's kernel side, None = not there."""
 
@@ -46,6 +54,7 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     nvswitches: NVSwitch devices on the PCI bus (Hopper and older; NVLink 5 switches never show there).
     kernels: installed kernel releases. headers: those of them that DKMS can build for. dkms: version -> kernels.
     processes: ``name (pid)`` of what holds a GPU open. free_bytes: by folder. package_locks, foreign: sentences.
+    rdma: Mellanox cards. ofed: the version of MLNX_OFED or DOCA-OFED, None = not installed.
     """
 
     schema_: Literal["gpucheck.facts/1"]
@@ -57,6 +66,8 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     stand_ins: tuple[str, ...] = ()
     gpus: tuple[GpuFacts, ...] = ()
     nvswitches: int = 0
+    rdma: tuple[RdmaFacts, ...] = ()
+    ofed: str | None = None
     driver: DriverFacts = DriverFacts()
     nouveau_loaded: bool = False
     secure_boot: bool | None = None

@@ -12,10 +12,12 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from gpucheck.knowledge import generation_of, gpu_by_pci_id, tables
+from gpucheck.knowledge import gpu_by_pci_id, tables
 from gpucheck.knowledge._load import Loader
 from gpucheck.stack import rules_driver
 from gpucheck.stack.facts import HostFacts
+from gpucheck.stack.rdma import Rdma, rdma_of_facts
+from gpucheck.stack.refused import RefusedHost, no_gpu, unknown, unknown_gpu, vgpu_guest
 from gpucheck.stack.resolve import resolve_target, search
 from gpucheck.stack.systems import normal_arch, os_of_facts
 from gpucheck.stack.types import Conflict, Fact, Refusal, StackSet, Target, UnknownInput
@@ -27,11 +29,15 @@ class LockError(Exception):
 
 
 class LockedHost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What the plan needs of one host. simulated and stand_ins: see HostFacts."""
+    """What the plan needs of one host. simulated and stand_ins: see HostFacts.
+
+    rdma: whether it has RDMA cards, and whether OFED drives them or the kernel's own modules.
+    """
 
     kernel: str
     simulated: bool = False
     stand_ins: tuple[str, ...] = ()
+    rdma: Rdma = "none"
 
 
 class LockedGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,13 +49,6 @@ class LockedGroup(msgspec.Struct, frozen=True, kw_only=True):
     nvswitches: bool
     hosts: dict[str, LockedHost]
     stack: StackSet
-
-
-class RefusedHost(msgspec.Struct, frozen=True, kw_only=True):
-    """A host without a set. kind: impossible = facts clash; unknown = the tables do not know its GPU or system."""
-
-    kind: Literal["impossible", "unknown"]
-    conflicts: tuple[Conflict, ...]
 
 
 class Lock(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
@@ -82,18 +81,18 @@ def lock(wish: Wish, facts: Iterable[HostFacts], previous: Lock | None = None) -
         seen.add(host.host)
         try:
             target, counts = target_of_facts(host)
-        except UnknownInput as unknown:
-            refused[host.host] = _unknown(host, str(unknown))
+        except UnknownInput as problem:
+            refused[host.host] = unknown(host, str(problem))
             continue
         if not target.gpus:
-            refused[host.host] = _no_gpu(host)
+            refused[host.host] = no_gpu(host)
             continue
         if host.vgpu_guest:
-            refused[host.host] = _vgpu_guest(host)
+            refused[host.host] = vgpu_guest(host)
             continue
         name = group_name(target, counts)
         _, _, found_hosts = members.setdefault(name, (target, counts, {}))
-        found_hosts[host.host] = LockedHost(kernel=host.kernel, simulated=host.simulated, stand_ins=host.stand_ins)
+        found_hosts[host.host] = _locked_host(host)
     groups: dict[str, LockedGroup] = {}
     for name in sorted(members):
         target, counts, hosts = members[name]
@@ -110,13 +109,18 @@ def lock(wish: Wish, facts: Iterable[HostFacts], previous: Lock | None = None) -
     return Lock(tables=as_of, wish=wish, groups=groups, refused=dict(sorted(refused.items())))
 
 
+def _locked_host(host: HostFacts) -> LockedHost:
+    rdma = rdma_of_facts(host)
+    return LockedHost(kernel=host.kernel, simulated=host.simulated, stand_ins=host.stand_ins, rdma=rdma)
+
+
 def target_of_facts(host: HostFacts) -> tuple[Target, dict[str, int]]:
     """The kind of a host, and its GPUs counted by PCI device id. Raises UnknownInput."""
     models = []
     for device in sorted(gpu.device_id.lower() for gpu in host.gpus):
         model = gpu_by_pci_id(device)
         if model is None:
-            raise UnknownInput(_unknown_gpu(host.host, device))
+            raise UnknownInput(unknown_gpu(host.host, device))
         models.append(model)
     counts = Counter(sorted(gpu.device_id.lower() for gpu in host.gpus))
     system = os_of_facts(host.os.id, host.os.version)
@@ -141,7 +145,7 @@ def target_of_group(group: LockedGroup) -> Target:
     for device, count in group.gpus.items():
         model = gpu_by_pci_id(device)
         if model is None:
-            raise UnknownInput(_unknown_gpu("the lock", device))
+            raise UnknownInput(unknown_gpu("the lock", device))
         models += [model] * count
     system = next((s for s in tables.operating_systems().systems if s.id == group.os), None)
     if system is None:
@@ -196,50 +200,14 @@ def _kept(previous: Lock | None, name: str, wish: Wish, target: Target) -> Stack
     return stack
 
 
+# Wishes that choose no version: a change of them keeps the lock's versions.
+NO_VERSIONS = ("repositories", "tuning", "container_engines", "module_options", "kernel_lock")
+
+
 def same_wish(previous: Lock, wish: Wish) -> bool:
     """Whether a lock answers this wish. What holds no versions does not count."""
-    without = {key: getattr(wish, key) for key in ("repositories", "tuning", "container_engines", "module_options")}
-    return msgspec.structs.replace(previous.wish, **without) == wish
-
-
-def _unknown_gpu(host: str, device: str) -> str:
-    generation = None
-    if len(device) == 4 and all(letter in "0123456789abcdef" for letter in device):
-        generation = generation_of(device)
-    looks = f"; by its number it is {generation.name}" if generation else ""
-    last = generation.last_driver_branch if generation else None
-    ends = f", which ends at driver branch {last}" if last else ""
-    return (
-        f"{host} has a GPU with PCI id 10de:{device}, which is not in the tables{looks}{ends}. "
-        "Add it to gpucheck/knowledge/gpus.yml with its source, or take the host out."
-    )
-
-
-def _unknown(host: HostFacts, message: str) -> RefusedHost:
-    fact = Fact(f"{host.host} runs {host.os.name or host.os.id + ' ' + host.os.version} on {host.arch}", "its facts")
-    between = (fact, Fact(message, "the tables"))
-    try_ = "take the host out of the inventory, or extend the tables"
-    conflict = Conflict(between=between, because=message, source="the tables", try_=try_)
-    return RefusedHost(kind="unknown", conflicts=(conflict,))
-
-
-def _no_gpu(host: HostFacts) -> RefusedHost:
-    because = f"no NVIDIA GPU found on {host.host}: its PCI bus shows no NVIDIA display or 3D controller"
-    try_ = "take the host out of the inventory; or look why the card is not seen: power, riser, slot, BIOS"
-    return _impossible(host, because, f"{host.host} shows no NVIDIA GPU on its PCI bus", try_)
-
-
-def _vgpu_guest(host: HostFacts) -> RefusedHost:
-    because = "the driver of a vGPU guest has to match the hypervisor's, and NVIDIA's repositories do not carry it"
-    seen = f"{host.host} runs on a vGPU: its PCI configuration bears the vGPU mark"
-    try_ = "install the guest driver that the hypervisor's administrator gives out, and take the host out of group gpu"
-    return _impossible(host, because, seen, try_)
-
-
-def _impossible(host: HostFacts, because: str, seen: str, try_: str) -> RefusedHost:
-    between = (Fact(f"{host.host} is to get an NVIDIA stack", "the inventory"), Fact(seen, "its facts"))
-    conflict = Conflict(between=between, because=because, source="its facts", try_=try_)
-    return RefusedHost(kind="impossible", conflicts=(conflict,))
+    same = {name: getattr(wish, name) for name in NO_VERSIONS}
+    return msgspec.structs.replace(previous.wish, **same) == wish
 
 
 def write_lock(value: Lock) -> str:

@@ -11,9 +11,12 @@ from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack import module_options
-from gpucheck.stack.lock import Lock, LockedGroup, RefusedHost, still_valid, target_of_group
+from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, target_of_group
 from gpucheck.stack.plan_archive import archive_components, archive_notes, archive_of_set, host_sources
 from gpucheck.stack.plan_packages import PlanGap, components, gaps
+from gpucheck.stack.rdma import Rdma, rdma_plan
+from gpucheck.stack.refused import RefusedHost
+from gpucheck.stack.services import drop_ins, services
 from gpucheck.stack.tuning import tuning_plan
 from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, StackSet
 from gpucheck.stack.wish import Repository, Wish
@@ -37,6 +40,8 @@ Pin-Priority: 1000
 """
 # The roles in this order: what comes later needs what came before, and a reboot happens within the driver's.
 ORDER = ("repository", "driver", "cuda", "cudnn", "nccl", "container_toolkit")
+# After them, and only where the plan has something for them.
+OPTIONAL = ("container_engine", "tuning", "kernel_lock")
 PROFILE = 'export PATH="/usr/local/cuda/bin${PATH:+:${PATH}}"\n'
 
 
@@ -50,7 +55,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     archive: suite and components of the host's own package sources that the packages come from; left out where they
     come from ``repositories`` alone. tuning: settings of the host, see ``tuning_plan``; left out where none is wished.
     container_engines: rows of ``knowledge.packages.ContainerEngine``; left out without container toolkit, or where the
-    site configures its engines itself.
+    site configures its engines itself. kernel_lock: hold, and left out where the kernels are left to the hosts.
     """
 
     schema_: str = SCHEMA
@@ -66,6 +71,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     archive: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     tuning: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     container_engines: tuple[dict[str, Any], ...] | msgspec.UnsetType = msgspec.UNSET
+    kernel_lock: Literal["hold"] | msgspec.UnsetType = msgspec.UNSET
     module_stream: dict[str, str] | None
     components: dict[str, dict[str, Any]]
     prerequisites: tuple[str, ...]
@@ -123,7 +129,8 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
     stream = _module_stream(system, stack)
     archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning)
-    engines = _engines(wish, stack)
+    engines, held = _engines(wish, stack), wish.kernel_lock == "hold"
+    rdma, rdma_reasons = rdma_plan(_rdma_hosts(locked, host), stack)
     return Plan(
         group=name,
         hosts=tuple(locked.hosts) if host is None else (host,),
@@ -131,25 +138,26 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         os={"id": system.os_id, "version": system.version, "family": system.family},
         arch=locked.arch,
         package_manager=manager,
-        order=(*ORDER, *(["container_engine"] if engines else []), *(["tuning"] if tuning else [])),
+        order=(*ORDER, *(role for role, wanted in zip(OPTIONAL, (engines, tuning, held), strict=True) if wanted)),
         stack=stack,
         repositories=tuple(_repositories(system, locked.arch, wish, stack, archive)),
         archive=host_sources(archive) if archive else msgspec.UNSET,
         tuning=tuning or msgspec.UNSET,
         container_engines=engines or msgspec.UNSET,
+        kernel_lock="hold" if held else msgspec.UNSET,
         module_stream=stream,
         components=archive_components(system, stack, archive) if archive else components(system, stack),
         prerequisites=_prerequisites(system),
         headers=_headers(system, locked, host),
-        files=tuple(_files(manager, stack, wish)),
-        services=tuple(_services(stack)),
+        files=(*_files(manager, stack, wish), *(_file(*row) for row in rdma), *_unit_files(system, locked, host)),
+        services=tuple(services(stack)),
         reboot={"when": ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
         expected={
             "driver_version": stack.driver.version,
             "kernel_module": stack.driver.kernel_module,
             "fabric_manager_version": stack.fabric_manager,
         },
-        reasons=archive_notes(archive) if archive else gaps(system, stack),
+        reasons=(*(archive_notes(archive) if archive else gaps(system, stack)), *rdma_reasons),
     )
 
 
@@ -230,10 +238,18 @@ def _prerequisites(system: OperatingSystem) -> tuple[str, ...]:
     return ("epel-release",) if system.family == "redhat" else ()
 
 
+def _planned_hosts(locked: LockedGroup, host: str | None) -> dict[str, LockedHost]:
+    return {host: locked.hosts[host]} if host is not None else locked.hosts
+
+
+def _rdma_hosts(locked: LockedGroup, host: str | None) -> dict[str, tuple[Rdma, str]]:
+    return {name: (one.rdma, one.kernel) for name, one in _planned_hosts(locked, host).items()}
+
+
 def _headers(system: OperatingSystem, locked: LockedGroup, host: str | None) -> tuple[str, ...]:
     """Kernel header packages for the running kernels, none where the kernel is not the host's own."""
     table = packages().headers
-    hosts = [locked.hosts[host]] if host is not None else list(locked.hosts.values())
+    hosts = _planned_hosts(locked, host).values()
     kernels = sorted({h.kernel for h in hosts if not any(s.lower().startswith("kernel") for s in h.stand_ins)})
     names: list[str] = []
     for kernel in kernels:
@@ -262,13 +278,11 @@ def _files(manager: str, stack: StackSet, wish: Wish) -> list[dict[str, Any]]:
     return files
 
 
+def _unit_files(system: OperatingSystem, locked: LockedGroup, host: str | None) -> list[dict[str, Any]]:
+    names = [row["name"] for row in services(locked.stack)]
+    simulated = all(one.simulated for one in _planned_hosts(locked, host).values())
+    return [_file(path, content) for path, content in drop_ins(names, system, simulated=simulated)]
+
+
 def _file(path: str, content: str, *, initramfs: bool = False) -> dict[str, Any]:
     return {"path": path, "content": content, "mode": "0644", "initramfs": initramfs}
-
-
-def _services(stack: StackSet) -> list[dict[str, Any]]:
-    """guard: without this path the service has nothing to do and would fail; a role may skip it then."""
-    names = ["nvidia-persistenced"]
-    names += ["nvidia-fabricmanager"] if stack.fabric_manager else []
-    names += ["nvidia-imex"] if stack.imex else []
-    return [{"name": name, "enabled": True, "state": "started", "guard": "/dev/nvidiactl"} for name in names]

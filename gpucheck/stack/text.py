@@ -149,6 +149,8 @@ def plan_text(plan: "Plan") -> str:
     if plan.container_engines:
         files = (f"  {row['name']}: {' '.join(row['files'])}" for row in plan.container_engines)
         lines += ["", "container engines that are told of the GPUs, where they are installed", *files]
+    if plan.kernel_lock:
+        lines += ["", "kernel packages held: no upgrade moves them"]
     if plan.tuning:
         lines += ["", "tuning", *(f"  {file['path']}" for file in plan.tuning["files"])]
     lines += ["", "services", *(f"  {service['name']}" for service in plan.services)]

@@ -38,6 +38,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """What the site wants; see the comments in stack.yml at the root of the project.
 
     driver: a branch (580), a version (580.178.04), or one with its package revision (580.95.05-0ubuntu1).
+    kernel_lock: hold the kernel packages that a host has, or leave them to its own upgrades.
     source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
     container_engines: auto = Docker and kubelet's containerd are told of the GPUs where the toolkit is installed.
     """
@@ -54,6 +55,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     tensorflow: str = "auto"
     prefer: Literal["longest-supported", "production", "newest"] = "longest-supported"
     end_of_life_os: Literal["refuse", "allow"] = "refuse"
+    kernel_lock: Literal["leave", "hold"] = "leave"
     module_options: dict[str, str] = msgspec.field(default_factory=dict)
     tuning: Tuning = Tuning()
     repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
@@ -66,6 +68,7 @@ CHOICES = {
     "container_engines": ("auto", "leave"),
     "prefer": ("longest-supported", "production", "newest"),
     "end_of_life_os": ("refuse", "allow"),
+    "kernel_lock": ("leave", "hold"),
 }
 
 

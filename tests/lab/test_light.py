@@ -12,6 +12,8 @@ from gpucheck.lab.errors import LabUsageError
 from gpucheck.lab.inventory import dump, inventory
 from gpucheck.lab.lifecycle import down, refuse_kind
 from gpucheck.lab.model import LABEL, make_lab
+from gpucheck.stack.services import SIMULATED_ROOT, drop_ins
+from gpucheck.stack.systems import find_os
 from tests.lab.fake_docker import FakeContainer, fake_docker
 
 ROOT = Path(__file__).parents[2]
@@ -124,6 +126,25 @@ def test_a_boot_starts_what_is_enabled(systemctl, tmp_path, capsys):
 
     (row,) = shown(systemctl, capsys, "nv.service")
     assert (row["ActiveState"], row["UnitFileState"]) == ("active", "enabled")
+    systemctl.main(["stop", "nv"])
+
+
+def test_a_drop_in_of_the_plan_keeps_a_machine_without_gpus_quiet(systemctl, tmp_path, capfd):
+    """The real drop-in of a simulated host, with its bus elsewhere: skipped without a word, and no failure."""
+    ((_, content),) = drop_ins(["nv"], find_os("ubuntu-22.04"), simulated=True)
+    (tmp_path / "loaded").touch()
+    (tmp_path / "etc/nv.service.d").mkdir(parents=True)
+    (tmp_path / "etc/nv.service.d/10-gpucheck.conf").write_text(content.replace(SIMULATED_ROOT, str(tmp_path)))
+
+    assert systemctl.main(["start", "nv"]) == 0
+    assert capfd.readouterr() == ("", "")
+    assert shown(systemctl, capfd, "nv.service")[0]["ActiveState"] == "inactive"
+
+    device = tmp_path / "sys/bus/pci/devices/0000:01:00.0"
+    device.mkdir(parents=True)
+    (device / "vendor").write_text("0x10de\n")
+    assert systemctl.main(["start", "nv"]) == 0
+    assert shown(systemctl, capfd, "nv.service")[0]["ActiveState"] == "active"
     systemctl.main(["stop", "nv"])
 
 

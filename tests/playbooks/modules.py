@@ -26,6 +26,7 @@ def shared(name: str) -> ModuleType:
     for needed in (
         "gpu_files",
         "gpu_safety",
+        "gpu_rdma",
         "gpu_host",
         "openpgp",
         "gpu_module_options",
@@ -34,7 +35,10 @@ def shared(name: str) -> ModuleType:
         "gpu_archive",
         "gpu_tuning",
         "gpu_engines",
+        "gpu_services",
         "gpu_record",
+        "gpu_kernel",
+        "gpu_note",
         "gpu_compare",
         "gpu_bundle",
         "gpu_bundle_apt",

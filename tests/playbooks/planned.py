@@ -10,7 +10,9 @@ from tests.playbooks.modules import shared
 plan_code = shared("gpu_plan")
 repository_code = shared("gpu_repository")
 record_code = shared("gpu_record")
+kernel_code = shared("gpu_kernel")
 compare_code = shared("gpu_compare")
+services_code = shared("gpu_services")
 
 VERSION = "580.178.04-1ubuntu1"
 PLAN: dict[str, Any] = {
@@ -53,7 +55,7 @@ DRIVER: dict[str, str | None] = {
     "installed_version": "580.178.04",
     "installed_flavour": "proprietary",
 }
-RUNNING = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled"}
+RUNNING = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled", "NeedDaemonReload": "no"}
 DATA = Path(__file__).parent / "data"
 
 
@@ -82,7 +84,7 @@ class Machine:
         }
         packages = {"nvidia-dkms-580": VERSION, "libnccl2": "2.29.3-1+cuda12.9", "libnvidia-cfg1-580": VERSION}
         self.beside = {"packages": packages, "keys": [], "unfinished": [], "locks": [], "family": "dpkg"}
-        self.beside["doubled"] = {}
+        self.beside.update(doubled={}, modules=["nvidia"], kernels={})
         self.services = {"nvidia-persistenced": dict(RUNNING)}
         self.tools = {"nvidia-smi": "/usr/bin/nvidia-smi"}
         (folder / "nouveau.conf").write_text("blacklist nouveau\n")
@@ -103,9 +105,10 @@ class Machine:
             monkeypatch.setattr(plan_code, name, str(value))
         monkeypatch.setattr(plan_code.recorded_plan, "__defaults__", (str(folder / "stack.json"),))
         monkeypatch.setattr(repository_code, "APT_LISTS", str(folder))
-        monkeypatch.setattr(plan_code, "service_states", lambda names: {n: self.services.get(n, {}) for n in names})
+        monkeypatch.setattr(services_code, "states", lambda names: {n: self.services.get(n, {}) for n in names})
         monkeypatch.setattr(plan_code.shutil, "which", self.tools.get)
         monkeypatch.setattr(compare_code, "read_facts", lambda host: (self.facts, self.beside))
+        monkeypatch.setattr(kernel_code, "NOTE", str(folder / "kernel-lock.json"))
         for name in ("INSTALLED", "BASELINE", "TRANSACTION", "PREVIOUS"):
             monkeypatch.setattr(record_code, name, str(folder / f"{name.lower()}.json"))
 

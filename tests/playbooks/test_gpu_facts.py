@@ -86,6 +86,18 @@ def test_devices_are_read_from_sysfs_by_class(facts):
     assert seen["kernel"] == "5.15.0-179-generic"
 
 
+def test_rdma_cards_are_mellanox_functions_of_a_network_class(facts, machine):
+    """InfiniBand and Ethernet; a card's management function and another vendor's card do not count."""
+    for index, (vendor, kind) in enumerate((("15b3", "020000"), ("15b3", "080700"), ("8086", "020000"))):
+        pci(machine / "root", f"0000:c{index}:00.0", vendor=f"0x{vendor}", device="0xA2DC", **{"class": f"0x{kind}"})
+
+    assert facts()["rdma"] == [
+        {"bus_id": "0000:06:00.0", "device_id": "1021", "kind": "infiniband"},
+        {"bus_id": "0000:c0:00.0", "device_id": "a2dc", "kind": "ethernet"},
+    ]
+    assert [row["bus_id"] for row in facts()["gpus"]] == ["0000:3b:00.0", "0000:af:00.0"]
+
+
 def test_simulated_hardware_says_so(facts, machine):
     assert (facts()["simulated"], facts()["stand_ins"]) == (True, ["kernel"])
 
@@ -201,7 +213,7 @@ def test_rpm_versions_carry_the_epoch_where_there_is_one(tools):
         "gpg-pubkey\\td42d0685-62589a51\\t5\\t(none)",
     )
 
-    packages, keys, doubled = host.rpm_packages()
+    packages, keys, doubled, _ = host.rpm_packages()
 
     assert packages == {"nvidia-driver-cuda": "3:580.178.04-1.el9", "libnccl": "2.30.7-1+cuda13.0"}
     assert keys == ["d42d0685"]
@@ -220,10 +232,11 @@ def test_a_package_that_is_there_twice_is_noticed_kernels_and_other_architecture
         "glibc\\t2.34-1\\t5\\ti686",
     )
 
-    packages, _, doubled = host.rpm_packages()
+    packages, _, doubled, kernels = host.rpm_packages()
 
     assert doubled == {"libnvidia-ml": ["3:580.178.04-1.el9", "3:580.95.05-1.el9"]}
     assert packages["libnvidia-ml"] == "3:580.95.05-1.el9"
+    assert kernels == {"kernel-core": ["5.14.0-1", "5.14.0-2"]}
 
 
 def test_version_locks_are_entries_without_comments_and_exclusions(tmp_path):

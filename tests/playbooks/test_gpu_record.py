@@ -183,6 +183,19 @@ def test_a_file_that_was_not_there_goes(host):
     assert book.restore(Module(), [str(path)]) is False
 
 
+def test_the_folder_of_drop_ins_goes_with_the_last_of_them_alone(host):
+    ours, theirs = host.folder / "nv.service.d/10-gpucheck.conf", host.folder / "other.service.d/10-gpucheck.conf"
+    for path in (ours, theirs):
+        path.parent.mkdir()
+        path.write_text("[Unit]\n")
+    (theirs.parent / "site.conf").write_text("[Unit]\n")
+
+    assert book.restore(Module(), [str(ours), str(theirs)]) is True
+
+    assert not ours.parent.exists()
+    assert [path.name for path in theirs.parent.iterdir()] == ["site.conf"]
+
+
 def newer(plan):
     changed = copy.deepcopy(plan)
     changed["components"]["nccl"]["packages"][0]["version"] = "2.30.7-1+cuda13.3"

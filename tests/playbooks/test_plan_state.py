@@ -172,17 +172,6 @@ def test_the_enabled_stream_is_read_from_dnf_itself(machine, content, seen):
     assert ("driver" in answer["differences"]) is (seen != "580-open")
 
 
-def test_services_of_one_call_are_told_apart(monkeypatch):
-    block = "Id={0}.service\nLoadState=loaded\nActiveState={1}\nUnitFileState=enabled\n"
-    monkeypatch.setattr(
-        plan_code, "command", lambda argv: block.format("a", "active") + "\n" + block.format("b", "failed")
-    )
-
-    states = plan_code.service_states(["a", "b"])
-
-    assert {name: values["ActiveState"] for name, values in states.items()} == {"a": "active", "b": "failed"}
-
-
 def test_a_document_that_is_no_plan_is_refused(machine):
     machine.plan["schema"] = "gpucheck.plan/9"
 

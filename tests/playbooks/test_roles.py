@@ -87,6 +87,7 @@ def test_no_task_hides_a_failure_or_runs_a_shell_line():
         "bundle_ordered",
         "bundle_verified",
         "driver_loading",
+        "driver_loading_more",
         "gpucheck_engine_answer",
         "gpucheck_environment",
         "stack_lock_run",

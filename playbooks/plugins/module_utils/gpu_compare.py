@@ -5,7 +5,17 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 
 import os
 
-from ansible.module_utils import gpu_archive, gpu_engines, gpu_plan, gpu_record, gpu_repository, gpu_tuning
+from ansible.module_utils import (
+    gpu_archive,
+    gpu_engines,
+    gpu_kernel,
+    gpu_plan,
+    gpu_rdma,
+    gpu_record,
+    gpu_repository,
+    gpu_services,
+    gpu_tuning,
+)
 from ansible.module_utils.gpu_files import text
 from ansible.module_utils.gpu_host import read_facts
 
@@ -30,9 +40,13 @@ def compare(host, plan, digest, known=None):
         components[name] = {"packages": words, "missing": held[1], "stale": held[2]}
         differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0])
     differences["driver"] += gpu_plan.driver_differences(plan, facts, packages)
-    differences["driver"] += stream_differences(plan)
+    modules = gpu_rdma.missing_modules(plan, beside["modules"], facts["kernel"])
+    differences["driver"] += gpu_rdma.differences(modules)
+    services = gpu_services.states([row["name"] for row in plan["services"]])
+    differences["driver"] += gpu_services.differences(plan, services) + stream_differences(plan)
     differences["container_engine"] = gpu_engines.differences(plan)
     differences["tuning"] = gpu_tuning.differences(plan)
+    differences["kernel_lock"] = kernel_differences(plan, facts, beside)
     differences["gpucheck"] = gpu_plan.gpucheck_differences(plan, digest)
     differences["cleanup"] = gpu_record.differences(plan, packages) + gpu_engines.left(plan)
     if beside["unfinished"]:
@@ -42,7 +56,11 @@ def compare(host, plan, digest, known=None):
         "differences": {role: words for role, words in differences.items() if words},
         "components": components,
         "reboot": gpu_plan.reboot_reasons(plan, facts),
-        "host": host_details(plan, digest, facts, beside),
+        "host": dict(
+            host_details(plan, digest, facts, beside),
+            services=gpu_services.details(services),
+            modules_missing=modules,
+        ),
     }
 
 
@@ -58,6 +76,12 @@ def changes(plan, answer):
             header = {"before_header": row["path"], "after_header": row["path"]}
             found.append(dict(header, before="" if now is None else now + "\n", after=row["content"]))
     return found
+
+
+def kernel_differences(plan, facts, beside):
+    """The holds of the kernel packages against the plan."""
+    ours = gpu_kernel.noted()
+    return gpu_kernel.differences(gpu_kernel.state(plan, facts["holds"], beside, ours), ours)
 
 
 def stream_differences(plan):
@@ -108,7 +132,6 @@ def host_details(plan, digest, facts, beside):
         "module_planned": (facts["driver"]["installed_version"], facts["driver"]["installed_flavour"])
         == (plan["expected"]["driver_version"], plan["expected"]["kernel_module"]),
         "module_packages": gpu_plan.module_packages(plan),
-        "services": gpu_plan.service_differences(plan),
         "initramfs_tool": tool,
         "initramfs_images": images,
         "initramfs_pending": os.path.exists(gpu_plan.INITRAMFS_PENDING),

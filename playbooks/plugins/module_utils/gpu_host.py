@@ -11,10 +11,11 @@ import re
 import shutil
 import sys
 
-from ansible.module_utils import gpu_safety
+from ansible.module_utils import gpu_rdma, gpu_safety
 from ansible.module_utils.gpu_files import Unreadable, command, text
 
 SIMULATOR = "/run/gpucheck-simulator"
+NVIDIA = "10de"
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 OF_INTEREST = re.compile(r"nvidia|cuda|cudnn|nccl|linux-headers|kernel-devel|kernel-uek-devel")
@@ -80,8 +81,8 @@ def dpkg_packages():
 
 
 def rpm_packages():
-    """(packages, keys, doubled): name -> [epoch:]version-release; the last eight hex digits of every imported key;
-    name -> versions of packages that are there twice, oldest installation first.
+    """(packages, keys, doubled, kernels): name -> [epoch:]version-release; the last eight hex digits of every imported
+    key; name -> versions of packages that are there twice, and of all kernel packages, oldest installation first.
 
     A transaction that was cut off leaves the old version in the database beside the new one. Kernels are meant to be
     there in several versions.
@@ -94,13 +95,15 @@ def rpm_packages():
             keys.add(version.split("-")[0])
         else:
             seen.setdefault((name, arch), []).append((int(time), version))
-    packages, doubled = {}, {}
+    packages, doubled, kernels = {}, {}, {}
     for (name, _), found in sorted(seen.items()):
         versions = [version for _, version in sorted(found)]
         packages[name] = versions[-1]
-        if len(versions) > 1 and not name.startswith("kernel"):
+        if name.startswith("kernel"):
+            kernels[name] = versions
+        elif len(versions) > 1:
             doubled[name] = versions
-    return packages, sorted(keys), doubled
+    return packages, sorted(keys), doubled, kernels
 
 
 def lock_name(entry):
@@ -115,17 +118,17 @@ def version_locks(path=VERSIONLOCK):
 
 
 def pci_devices(root):
-    """NVIDIA's PCI functions as (bus id, class, device id, subsystem), ordered by bus id."""
+    """By vendor, NVIDIA's and Mellanox' PCI functions as (bus id, class, device id, subsystem), ordered by bus id."""
     folder = os.path.join(root, "sys/bus/pci/devices")
-    found = []
+    found = {NVIDIA: [], gpu_rdma.MELLANOX: []}
     for bus_id in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
         values = [
             (text(os.path.join(folder, bus_id, name)) or "").replace("0x", "").lower()
             for name in ("vendor", "class", "device", "subsystem_vendor", "subsystem_device")
         ]
-        if values[0] == "10de":
+        if values[0] in found:
             subsystem = "{}:{}".format(values[3], values[4]) if values[3] and values[4] else ""
-            found.append((bus_id, values[1], values[2], subsystem))
+            found[values[0]].append((bus_id, values[1], values[2], subsystem))
     return found
 
 
@@ -212,16 +215,17 @@ def read_facts(host, simulator=SIMULATOR):
     root = os.path.join(simulator, "root") if simulated is not None else "/"
     system = os_release()
     family = package_family(system["like"])
-    keys, unfinished, locks, doubled = [], [], [], {}
+    keys, unfinished, locks, doubled, kernels = [], [], [], {}, {}
     if family == "dpkg":
         everything, holds, unfinished = dpkg_packages()
     else:
-        everything, keys, doubled = rpm_packages()
+        everything, keys, doubled, kernels = rpm_packages()
         unfinished = sorted(doubled)
         locks = version_locks()
         holds = sorted({lock_name(entry) for entry in locks})
     kernel = text(os.path.join(root, "proc/sys/kernel/osrelease")) or os.uname().release
-    devices = pci_devices(root)
+    functions = pci_devices(root)
+    devices = functions[NVIDIA]
     gpus = [row for row in devices if row[1][:4] in ("0300", "0302")]
     facts = {
         "schema": "gpucheck.facts/1",
@@ -233,6 +237,8 @@ def read_facts(host, simulator=SIMULATOR):
         "stand_ins": list((simulated or {}).get("stand_ins", [])),
         "gpus": [{"bus_id": bus, "device_id": device, "subsystem_id": subsystem} for bus, _, device, subsystem in gpus],
         "nvswitches": sum(kind[:4] == "0680" for _, kind, _, _ in devices),
+        "rdma": gpu_rdma.cards(functions[gpu_rdma.MELLANOX]),
+        "ofed": gpu_rdma.ofed(everything),
         "driver": driver(root, kernel, everything),
         "nouveau_loaded": os.path.isdir(os.path.join(root, "sys/module/nouveau")),
         "secure_boot": secure_boot(root),
@@ -251,5 +257,5 @@ def read_facts(host, simulator=SIMULATOR):
         "reboot_count": None,
     }
     beside = {"packages": everything, "keys": keys, "unfinished": unfinished, "locks": locks, "family": family}
-    beside["doubled"] = doubled
+    beside.update(doubled=doubled, kernels=kernels, modules=gpu_rdma.loaded_modules(root))
     return facts, beside

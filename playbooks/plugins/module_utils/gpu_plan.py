@@ -11,7 +11,7 @@ import re
 import shutil
 
 from ansible.module_utils import gpu_module_options
-from ansible.module_utils.gpu_host import Unreadable, command, lock_name, text, upstream
+from ansible.module_utils.gpu_host import lock_name, text, upstream
 
 PACKAGE_COMPONENTS = ("driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit")
 STACK_FILE = "/etc/gpucheck/stack.json"
@@ -153,36 +153,6 @@ def enabled_stream(module):
     return stream if state == "enabled" else None
 
 
-def service_states(names):
-    """systemd's {LoadState, ActiveState, UnitFileState} of each unit, in one call."""
-    if not names:
-        return {}
-    fields = "Id,LoadState,ActiveState,UnitFileState"
-    shown = command(["systemctl", "show", "--no-pager", "-p", fields] + [name + ".service" for name in names])
-    states = {}
-    for name, block in zip(names, shown.strip().split("\n\n")):
-        states[name] = dict(line.partition("=")[::2] for line in block.splitlines())
-    return states
-
-
-def service_differences(plan):
-    """Services that are not enabled or not running as planned."""
-    services = plan["services"]
-    try:
-        states = service_states([row["name"] for row in services])
-    except Unreadable as error:
-        return ["services cannot be read: {}".format(error)]
-    words = []
-    for row in services:
-        seen = states.get(row["name"], {})
-        active = seen.get("ActiveState", "unknown")
-        if row["state"] == "started" and active != "active":
-            words.append("{} is {}, planned started".format(row["name"], active))
-        if row["enabled"] and seen.get("UnitFileState") not in ("enabled", "static", "enabled-runtime"):
-            words.append("{} is not enabled".format(row["name"]))
-    return words
-
-
 def reboot_reasons(plan, facts):
     """Why the plan's rule asks for a reboot now, empty where it does not."""
     rules = plan["reboot"]["when"]
@@ -265,13 +235,12 @@ def initramfs(family):
 
 
 def driver_differences(plan, facts, packages):
-    """Everything of the driver but its packages and holds: module, files, services, tools."""
+    """Everything of the driver but its packages, holds and services: module, files, tools."""
     words = ["{} is needed to build the module".format(name) for name in headers_missing(plan, facts, packages)]
     built = "no module is built for kernel {}, which the next boot may take"
     words += [built.format(release) for release in kernels_without_module(plan, facts)]
     words += ["{} is missing or different".format(path) for path in wrong_files(plan)]
-    words += gpu_module_options.not_in_force(plan)
-    words += loaded_differences(plan, facts) + service_differences(plan)
+    words += gpu_module_options.not_in_force(plan) + loaded_differences(plan, facts)
     words += ["{} is of another driver version".format(stray) for stray in strays(plan, packages)]
     if shutil.which("nvidia-smi") is None:
         words.append("nvidia-smi is missing")

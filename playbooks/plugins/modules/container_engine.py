@@ -57,28 +57,16 @@ import os  # noqa: E402
 
 from ansible.module_utils import gpu_engines  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.gpu_note import as_bytes, write  # noqa: E402
 from ansible.module_utils.gpu_record import kept  # noqa: E402
 
 TOOL = "nvidia-ctk"
 
 
-def write(module, path, content, mode=0o644):
-    """Write a file whole or not at all."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    partial = path + ".gpucheck"
-    with open(partial, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(partial, mode)
-    module.atomic_move(partial, path)
-
-
 def note(module, files):
     """Keep the record; none where nothing of ours is left."""
     if files:
-        content = json.dumps({"schema": "gpucheck.engines/1", "files": files}, indent=4, sort_keys=True)
-        write(module, gpu_engines.RECORD, (content + "\n").encode("utf-8"))
+        write(module, gpu_engines.RECORD, as_bytes({"schema": "gpucheck.engines/1", "files": files}))
     elif os.path.exists(gpu_engines.RECORD):
         os.unlink(gpu_engines.RECORD)
 
@@ -108,7 +96,8 @@ def undo(module, path, entry):
     if changed and os.path.exists(path):
         return "{} was changed since: take the runtime {} out by hand".format(path, gpu_engines.RUNTIME)
     if before is not None:
-        write(module, path, base64.b64decode(before["content"]), before["mode"])
+        write(module, path, base64.b64decode(before["content"]))
+        os.chmod(path, before["mode"])
     elif os.path.exists(path):
         os.unlink(path)
     return None
@@ -128,7 +117,9 @@ def without_runtime(module, path):
         content["runtimes"] = others
     if content.get("default-runtime") == gpu_engines.RUNTIME:
         del content["default-runtime"]
-    write(module, path, (json.dumps(content, indent=4) + "\n").encode("utf-8"), os.stat(path).st_mode & 0o7777)
+    mode = os.stat(path).st_mode & 0o7777
+    write(module, path, (json.dumps(content, indent=4) + "\n").encode("utf-8"))
+    os.chmod(path, mode)
     return None
 
 

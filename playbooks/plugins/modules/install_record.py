@@ -69,6 +69,10 @@ keys:
   description: With leftovers, imported rpm keys (eight hex digits) that were not there before us.
   returned: with leftovers
   type: list
+kernel_holds:
+  description: With leftovers, the holds of kernel packages that we set.
+  returned: with leftovers
+  type: list
 stream:
   description: With leftovers, the dnf module stream that was enabled before us, empty for none.
   returned: with leftovers
@@ -76,31 +80,14 @@ stream:
 """
 
 import base64  # noqa: E402
-import json  # noqa: E402
 import os  # noqa: E402
 
-from ansible.module_utils import gpu_engines, gpu_plan, gpu_record  # noqa: E402
+from ansible.module_utils import gpu_engines, gpu_kernel, gpu_plan, gpu_record  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.gpu_files import Unreadable  # noqa: E402
 from ansible.module_utils.gpu_host import lock_name, read_facts  # noqa: E402
+from ansible.module_utils.gpu_note import as_bytes, write  # noqa: E402
 from ansible.module_utils.gpu_repository import key_fingerprint, paths  # noqa: E402
-
-
-def write(module, path, content):
-    """Write a file whole or not at all: a note cut off in the middle would be none."""
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    partial = path + ".partial"
-    with open(partial, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(partial, 0o644)
-    module.atomic_move(partial, path)
-
-
-def as_bytes(value):
-    """JSON to be read by people too."""
-    return (json.dumps(value, indent=4, sort_keys=True) + "\n").encode("utf-8")
 
 
 def begin(module, plan, beside):
@@ -144,6 +131,7 @@ def leftovers(plan, holds, beside):
         "locks": gpu_record.left_locks(plan, beside["locks"], lock_name),
         "keys": sorted(our_keys(recorded) - set(baseline.get("keys", []))),
         "stream": baseline.get("stream", ""),
+        "kernel_holds": gpu_kernel.noted(),
     }
 
 
@@ -166,11 +154,19 @@ def restore(module, names):
             os.chmod(path, before["mode"])
             changed = True
         elif os.path.exists(path):
-            os.unlink(path)
+            unlink(path)
             changed = True
     if names:
         write(module, gpu_record.BASELINE, as_bytes(dict(baseline, files=files)))
     return changed
+
+
+def unlink(path):
+    """Take a file away, and the folder of a unit's drop-ins with the last of them."""
+    os.unlink(path)
+    folder = os.path.dirname(path)
+    if folder.endswith(".service.d") and not os.listdir(folder):
+        os.rmdir(folder)
 
 
 def finish(module, plan, digest, packages):

@@ -1,0 +1,107 @@
+#!/usr/bin/python
+"""Hold the host's kernel packages as the plan says, or lift the holds that we set."""
+
+DOCUMENTATION = r"""
+module: kernel_lock
+short_description: Hold the kernel packages of a host, or lift exactly the holds that we set
+description:
+  - With C(kernel_lock) hold in the plan, every installed kernel package is held (apt-mark), or locked to the versions
+    that are installed (dnf versionlock). Without it, the holds that this module set are lifted.
+  - A hold that was there before is somebody else's. It is neither noted nor lifted.
+  - What is set is noted on the host first, so that a run that is cut off leaves no hold that nobody knows of.
+options:
+  plan:
+    description: The host's plan, schema gpucheck.plan/1.
+    type: dict
+    required: true
+attributes:
+  check_mode:
+    description: Says what it would hold and lift.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Hold the kernels, or let them go
+  kernel_lock:
+    plan: "{{ host_plan }}"
+  become: true
+"""
+
+RETURN = r"""
+missing:
+  description: Package names (apt) or version lock entries (dnf) that were set.
+  returned: success
+  type: list
+lifted:
+  description: Those that were lifted.
+  returned: success
+  type: list
+ours:
+  description: Those that are ours now.
+  returned: success
+  type: list
+"""
+
+import os  # noqa: E402
+
+from ansible.module_utils import gpu_kernel  # noqa: E402
+from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.gpu_files import Unreadable  # noqa: E402
+from ansible.module_utils.gpu_host import read_facts  # noqa: E402
+from ansible.module_utils.gpu_note import as_bytes, write  # noqa: E402
+
+SET = {"apt": ["apt-mark", "hold"], "dnf": ["dnf", "--quiet", "versionlock", "add", "--raw"]}
+LIFT = {"apt": ["apt-mark", "unhold"], "dnf": ["dnf", "--quiet", "versionlock", "delete", "--raw"]}
+
+
+def note(module, holds):
+    """Write down which holds are ours; without any, nothing is kept."""
+    if holds:
+        write(module, gpu_kernel.NOTE, as_bytes({"schema": "gpucheck.kernel-lock/1", "holds": sorted(holds)}))
+    elif os.path.exists(gpu_kernel.NOTE):
+        os.unlink(gpu_kernel.NOTE)
+
+
+def call(module, argv):
+    """Run the package manager. Fails the task with its words."""
+    status, out, err = module.run_command(argv, environ_update={"LC_ALL": "C"})
+    if status:
+        said = " ".join((err or out).split()).rstrip(".")
+        module.fail_json(
+            msg="the kernel's holds could not be changed: {}: exit {}: {}. The next run goes on from here.".format(
+                " ".join(argv[:4]), status, said
+            )
+        )
+
+
+def apply(module, manager, seen, ours):
+    """Set what is missing, lift what is no longer planned; one call each."""
+    if seen["missing"]:
+        note(module, set(ours) | set(seen["missing"]))
+        call(module, SET[manager] + seen["missing"])
+    if seen["lifted"]:
+        call(module, LIFT[manager] + seen["lifted"])
+    note(module, seen["ours"])
+
+
+def main():
+    """Compare, then change what differs."""
+    module = AnsibleModule(argument_spec={"plan": {"type": "dict", "required": True}}, supports_check_mode=True)
+    plan = module.params["plan"]
+    try:
+        facts, beside = read_facts("host")
+        ours = gpu_kernel.noted()
+        seen = gpu_kernel.state(plan, facts["holds"], beside, ours)
+        changed = bool(gpu_kernel.differences(seen, ours))
+        if changed and not module.check_mode:
+            apply(module, plan["package_manager"], seen, ours)
+    except Unreadable as error:
+        module.fail_json(msg="this host cannot be read: {}".format(error))
+    except OSError as error:
+        module.fail_json(msg="the record of the kernel's holds cannot be written: {}. Make space there.".format(error))
+    module.exit_json(changed=changed, **seen)
+
+
+if __name__ == "__main__":
+    main()

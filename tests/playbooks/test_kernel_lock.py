@@ -1,0 +1,281 @@
+"""The lock of the kernel: what it holds, what of it is ours, and that no hold of anybody else is ever touched."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.playbooks.modules import module, shared
+
+kernel = shared("gpu_kernel")
+lock = module("kernel_lock")
+
+HOLD = {"kernel_lock": "hold"}
+APT = [
+    "linux-generic",
+    "linux-headers-5.15.0-179",
+    "linux-headers-5.15.0-179-generic",
+    "linux-headers-generic",
+    "linux-image-5.15.0-179-generic",
+    "linux-image-generic",
+    "linux-modules-5.15.0-179-generic",
+    "linux-modules-extra-5.15.0-179-generic",
+]
+OTHERS = ["linux-base", "linux-libc-dev", "linux-modules-nvidia-580-generic", "bash", "nvidia-dkms-580"]
+OLD, NEW = "5.14.0-503.el9", "5.14.0-570.el9"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *APT,
+        "linux-image-amd64",
+        "linux-headers-amd64",
+        "linux-headers-6.1.0-38-common",
+        "linux-aws",
+        "linux-generic-hwe-22.04",
+        "linux-image-nvidia",
+        "linux-modules-6.8.0-1-nvidia",
+    ],
+)
+def test_what_brings_or_moves_a_kernel_on_debian_is_held(name):
+    assert kernel.wanted_deb([name, *OTHERS]) == [name]
+
+
+def test_kernel_packages_of_the_el_family_are_locked_to_what_is_installed():
+    kernels = {
+        "kernel": [OLD, NEW],
+        "kernel-core": [OLD, NEW],
+        "kernel-modules-core": [NEW],
+        "kernel-uek": ["5.15.0-311.el9uek"],
+        "kernel-tools": [NEW],
+        "kernel-srpm-macros": ["1.0-13"],
+        "kernelshark": ["1"],
+    }
+
+    assert kernel.wanted_rpm(kernels) == [
+        f"kernel-{OLD}.*",
+        f"kernel-{NEW}.*",
+        f"kernel-core-{OLD}.*",
+        f"kernel-core-{NEW}.*",
+        f"kernel-modules-core-{NEW}.*",
+        "kernel-uek-5.15.0-311.el9uek.*",
+    ]
+
+
+@pytest.mark.parametrize("name", ["kernel-devel", "kernel-devel-matched", "kernel-headers"])
+def test_headers_of_an_installed_kernel_are_never_locked_out(name):
+    """Installed for one kernel alone, they are still to be had for the other one."""
+    entries = kernel.wanted_rpm({"kernel-core": [OLD, NEW], name: [OLD]})
+
+    assert f"{name}-{NEW}.*" in entries
+    assert f"{name}-{OLD}.*" in entries
+
+
+def test_headers_follow_the_kernel_of_their_own_flavour():
+    found = kernel.wanted_rpm({"kernel-core": [NEW], "kernel-uek-core": ["5.15-1"], "kernel-uek-devel": ["5.15-0"]})
+
+    assert [entry for entry in found if "devel" in entry] == ["kernel-uek-devel-5.15-0.*", "kernel-uek-devel-5.15-1.*"]
+
+
+class Host:
+    """A host's package manager, as the module drives it: apt-mark and dnf versionlock, and what they hold."""
+
+    def __init__(self, manager, installed, held=()):
+        self.manager, self.installed, self.held = manager, installed, list(held)
+        self.calls = 0
+
+    def run_command(self, argv, environ_update):
+        self.calls += 1
+        verb = next(word for word in argv if word in ("hold", "unhold", "add", "delete"))
+        names = [word for word in argv[argv.index(verb) + 1 :] if word != "--raw"]
+        for name in names:
+            if verb in ("hold", "add"):
+                assert name not in self.held
+                self.held.append(name)
+            else:
+                self.held.remove(name)
+        return 0, "", ""
+
+    def atomic_move(self, source, target):
+        Path(source).replace(target)
+
+    def state(self, wish):
+        plan = {"package_manager": self.manager, **wish}
+        beside = {"packages": self.installed, "kernels": self.installed, "locks": self.held}
+        return kernel.state(plan, self.held, beside, kernel.noted())
+
+    def provision(self, wish):
+        """Whether a run changes anything."""
+        seen, ours = self.state(wish), kernel.noted()
+        changed = bool(kernel.differences(seen, ours))
+        if changed:
+            lock.apply(self, self.manager, seen, ours)
+        return changed
+
+
+@pytest.fixture(autouse=True)
+def note(tmp_path, monkeypatch):
+    """Where the host keeps which holds are ours."""
+    monkeypatch.setattr(kernel, "NOTE", str(tmp_path / "lib/kernel-lock.json"))
+    return tmp_path / "lib/kernel-lock.json"
+
+
+def apt(*held):
+    return Host("apt", dict.fromkeys([*APT, *OTHERS], "1"), held)
+
+
+def dnf(*held):
+    return Host("dnf", {"kernel-core": [OLD, NEW], "kernel-devel": [NEW]}, held)
+
+
+@pytest.mark.parametrize("make", [apt, dnf])
+def test_hold_holds_in_one_call_and_a_second_run_does_nothing(make):
+    host = make()
+
+    assert host.provision(HOLD)
+    assert host.calls == 1
+    assert not host.provision(HOLD)
+    assert host.calls == 1
+    assert host.state(HOLD)["missing"] == []
+
+
+@pytest.mark.parametrize("make", [apt, dnf])
+def test_leave_lifts_them_all_in_one_call_and_leaves_no_note(make, note):
+    host = make()
+    host.provision(HOLD)
+    assert note.exists()
+
+    assert host.provision({})
+
+    assert (host.held, host.calls, note.exists()) == ([], 2, False)
+    assert not host.provision({})
+
+
+@pytest.mark.parametrize(
+    ("make", "theirs"),
+    [
+        (apt, ["linux-image-generic", "bash"]),
+        (dnf, [f"kernel-core-{OLD}.*", "bash-0:5.1-6.*"]),
+        # dnf writes the epoch out where rpm leaves it away; both mean the same package.
+        (dnf, [f"kernel-devel-0:{NEW}.*"]),
+    ],
+)
+def test_what_somebody_held_before_us_stays_his(make, theirs, note):
+    host = make(*theirs)
+
+    host.provision(HOLD)
+    assert set(host.held) > set(theirs)
+    assert not set(theirs) & set(json.loads(note.read_text())["holds"])
+    host.provision({})
+
+    assert host.held == theirs
+
+
+def test_his_lock_of_another_version_is_not_widened():
+    """A lock of ours beside it would let the version in that he keeps out."""
+    host = dnf("kernel-core-5.14.0-1.el9.*")
+
+    host.provision(HOLD)
+
+    assert [entry for entry in host.held if entry.startswith("kernel-core")] == ["kernel-core-5.14.0-1.el9.*"]
+
+
+def test_a_hold_that_somebody_sets_while_nothing_is_locked_is_his(note):
+    """Locked once, unlocked, then held by hand: that is no leftover of ours."""
+    host = apt()
+    host.provision(HOLD)
+    host.provision({})
+
+    host.held.append("linux-image-generic")
+
+    assert not host.provision({})
+    assert host.held == ["linux-image-generic"]
+
+
+@pytest.mark.parametrize("make", [apt, dnf])
+def test_a_run_that_is_cut_off_before_the_holds_are_set_is_continued(make, note):
+    host = make()
+    seen = host.state(HOLD)
+    lock.note(host, seen["missing"])
+
+    assert host.provision(HOLD)
+    assert sorted(host.held) == kernel.noted()
+    host.provision({})
+    assert host.held == []
+
+
+@pytest.mark.parametrize("make", [apt, dnf])
+def test_a_run_that_is_cut_off_after_they_were_set_knows_them_for_ours(make):
+    """The note is written first."""
+    host = make()
+
+    def cut(argv, environ_update):
+        Host.run_command(host, argv, environ_update)
+        raise KeyboardInterrupt
+
+    host.run_command = cut
+    with pytest.raises(KeyboardInterrupt):
+        host.provision(HOLD)
+    del host.run_command
+
+    host.provision({})
+
+    assert host.held == []
+
+
+def test_a_kernel_that_comes_later_is_held_too_and_one_that_goes_is_forgotten(note):
+    host = apt()
+    host.provision(HOLD)
+    host.installed["linux-image-6.8.0-1-generic"] = "1"
+    assert host.provision(HOLD)
+    assert "linux-image-6.8.0-1-generic" in host.held
+
+    # Removed, and with it its hold: noted as ours, it would be lifted from whoever holds it later.
+    del host.installed["linux-image-6.8.0-1-generic"]
+    host.held.remove("linux-image-6.8.0-1-generic")
+    assert host.provision(HOLD)
+
+    assert "linux-image-6.8.0-1-generic" not in json.loads(note.read_text())["holds"]
+    assert not host.provision(HOLD)
+
+
+def test_a_package_manager_that_fails_is_said_with_its_words():
+    class Failed(Exception):
+        pass
+
+    class Broken(Host):
+        def run_command(self, argv, environ_update):
+            return 100, "", "E: Could not get lock\n"
+
+        def fail_json(self, msg):
+            raise Failed(msg)
+
+    with pytest.raises(Failed, match=r"apt-mark hold .*exit 100: E: Could not get lock\. The next run"):
+        Broken("apt", {"linux-generic": "1"}).provision(HOLD)
+
+
+@given(st.sets(st.sampled_from([*APT, *OTHERS])), st.lists(st.sampled_from([HOLD, {}]), max_size=5))
+def test_whatever_was_held_before_is_held_after_any_change_of_mind(before, wishes):
+    """Held with the wish for it: every kernel package. Without: exactly what was held before us."""
+    with pytest.MonkeyPatch.context() as patch:
+        notes = {}
+        patch.setattr(kernel, "read", lambda path: notes)
+        patch.setattr(lock, "note", lambda _, holds: notes.update(holds=sorted(holds)))
+        host = apt(*before)
+        for wish in [*wishes, {}]:
+            host.provision(wish)
+            assert not host.provision(wish)
+            assert set(host.held) == before | (set(APT) if wish else set())
+
+
+def test_the_comparison_tells_of_it_by_its_role(machine, tmp_path, monkeypatch):
+    monkeypatch.setattr(kernel, "NOTE", str(tmp_path / "none.json"))
+    machine.beside["packages"]["linux-generic"] = "5.15"
+    assert machine.differences() == {}
+
+    machine.plan["kernel_lock"] = "hold"
+
+    assert machine.differences()["kernel_lock"] == ["linux-generic is not held"]
