@@ -220,7 +220,8 @@ def test_deprovision_takes_everything_of_ours_away(make, before):
     run = make("deprovision", CONFIRM="yes")
 
     assert run.status == 0, run.text
-    assert installed() == before
+    # By name: what was there before may have moved up, where a package of ours needed it newer (libperl5.36, perl-base).
+    assert {row.split()[0] for row in installed()} == {row.split()[0] for row in before}
     for path in (
         "/etc/apt/sources.list.d/gpucheck-archive.sources",
         "/opt/gpucheck",
@@ -231,7 +232,8 @@ def test_deprovision_takes_everything_of_ours_away(make, before):
     assert said("apt-mark", "showhold") == ""
 
 
-def test_a_wish_that_the_archive_cannot_serve_is_refused_before_anything_changes(make, inventory, before):
+def test_a_wish_that_the_archive_cannot_serve_is_refused_before_anything_changes(make, inventory):
+    before = installed()
     wish = ROOT / ".lab" / LAB / "stack.yml"
     kept = wish.read_text()
     wish.write_text(yaml.safe_dump({**yaml.safe_load(kept), "driver": "580"}))
