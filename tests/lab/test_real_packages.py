@@ -220,7 +220,7 @@ def test_deprovision_takes_everything_of_ours_away(make, before):
     run = make("deprovision", CONFIRM="yes")
 
     assert run.status == 0, run.text
-    # By name: what was there before may have moved up, where a package of ours needed it newer (libperl5.36, perl-base).
+    # By name: what was there before moved up where a package of ours needed it newer (libperl5.36 and perl-base).
     assert {row.split()[0] for row in installed()} == {row.split()[0] for row in before}
     for path in (
         "/etc/apt/sources.list.d/gpucheck-archive.sources",
