@@ -77,7 +77,7 @@ def _value(found: StackSet, key: str) -> str:
     if key == "tensorflow":
         return found.tensorflow.version if found.tensorflow else "none"
     value = getattr(found, key)
-    return str(value) if value is not None else "none"
+    return str(value) if value else "none"
 
 
 def _without_wish(target: Target, wish: Wish, clash: Clash, search: Search) -> str:

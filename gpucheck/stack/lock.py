@@ -179,6 +179,7 @@ def exact_wish(stack: StackSet) -> dict[str, str]:
         "cudnn": stack.cudnn or "none",
         "nccl": stack.nccl or "none",
         "container_toolkit": stack.container_toolkit or "none",
+        "dcgm": stack.dcgm or "none",
         "torch": f"{stack.torch.version}+{stack.torch.build}" if stack.torch else "none",
         "tensorflow": stack.tensorflow.version if stack.tensorflow else "none",
         "source": stack.source or "auto",

@@ -12,6 +12,7 @@ from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.lock import Lock, LockedGroup, RefusedHost, still_valid, target_of_group
 from gpucheck.stack.plan_archive import archive_components, archive_notes, archive_of_set, host_sources
+from gpucheck.stack.plan_options import option_components, option_notes
 from gpucheck.stack.plan_packages import PlanGap, components, gaps
 from gpucheck.stack.tuning import tuning_plan
 from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, StackSet
@@ -48,6 +49,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
 
     archive: suite and components of the host's own package sources that the packages come from; left out where they
     come from ``repositories`` alone. tuning: settings of the host, see ``tuning_plan``; left out where none is wished.
+
+    components: packages and holds of six parts, and of the options that are wished for, see ``option_components``.
     """
 
     schema_: str = SCHEMA
@@ -114,11 +117,14 @@ def _gap_conflict(gap: PlanGap, locked: LockedGroup) -> Conflict:
 
 
 def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
-    system = target_of_group(locked).os
+    target = target_of_group(locked)
+    system = target.os
     stack = locked.stack
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
     stream = _module_stream(system, stack)
     archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning)
+    parts = archive_components(system, stack, archive) if archive else components(system, stack)
+    options = option_components(target, stack)
     return Plan(
         group=name,
         hosts=tuple(locked.hosts) if host is None else (host,),
@@ -126,13 +132,13 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         os={"id": system.os_id, "version": system.version, "family": system.family},
         arch=locked.arch,
         package_manager=manager,
-        order=(*ORDER, "tuning") if tuning else ORDER,
+        order=(*ORDER, *options, *(("tuning",) if tuning else ())),
         stack=stack,
         repositories=tuple(_repositories(system, locked.arch, wish, stack, archive)),
         archive=host_sources(archive) if archive else msgspec.UNSET,
         tuning=tuning or msgspec.UNSET,
         module_stream=stream,
-        components=archive_components(system, stack, archive) if archive else components(system, stack),
+        components=parts | options,
         prerequisites=_prerequisites(system),
         headers=_headers(system, locked, host),
         files=tuple(_files(manager, stack)),
@@ -143,7 +149,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
             "kernel_module": stack.driver.kernel_module,
             "fabric_manager_version": stack.fabric_manager,
         },
-        reasons=archive_notes(archive) if archive else gaps(system, stack),
+        reasons=(*(archive_notes(archive) if archive else gaps(system, stack)), *option_notes(system, stack)),
     )
 
 

@@ -31,6 +31,7 @@ def rows(stack: StackSet) -> list[tuple[str, str]]:
         ("cuDNN", stack.cudnn or "none"),
         ("NCCL", stack.nccl or "none"),
         ("container toolkit", stack.container_toolkit or "none"),
+        *([("DCGM", stack.dcgm)] if stack.dcgm else []),
         ("torch", f"{torch.version}+{torch.build} on Python {torch.python}" if torch else "none"),
     ]
     if tensorflow:
@@ -148,7 +149,8 @@ def plan_text(plan: "Plan") -> str:
     lines += ["", "files", *(f"  {file['path']}" for file in plan.files)]
     if plan.tuning:
         lines += ["", "tuning", *(f"  {file['path']}" for file in plan.tuning["files"])]
-    lines += ["", "services", *(f"  {service['name']}" for service in plan.services)]
+    services = [*plan.services, *(row for part in plan.components.values() for row in part.get("services", ()))]
+    lines += ["", "services", *(f"  {service['name']}" for service in services)]
     lines += ["", f"order  {', '.join(plan.order)}", f"reboot when {', '.join(plan.reboot['when'])}", ""]
     return "\n".join([*lines, *_reasons((*plan.stack.reasons, *plan.reasons))])
 

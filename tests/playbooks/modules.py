@@ -32,6 +32,7 @@ def shared(name: str) -> ModuleType:
         "gpu_repository",
         "gpu_archive",
         "gpu_tuning",
+        "gpu_options",
         "gpu_record",
         "gpu_compare",
         "gpu_bundle",

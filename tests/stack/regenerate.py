@@ -18,12 +18,29 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "stack-rules.md"
 WISHES = {"ubuntu-20.04": Wish(driver="580", cuda="12.9")}
 # A distribution's own archive: the same hosts under another name, with the wish for it.
 ARCHIVES = {"debian-12-archive": ("debian-12", Wish(source="debian"))}
+# What is in a plan only where it is asked for: a system, a GPU set, and the wish.
+OPTIONS = {
+    "dcgm-ubuntu-22.04-v100": ("ubuntu-22.04", "v100-sxm2-x8", Wish(dcgm="auto")),
+    "dcgm-ubuntu-24.04-h100": ("ubuntu-24.04", "h100-sxm5-x8", Wish(dcgm="4.5.2")),
+    "dcgm-rocky-9-mixed": ("rocky-9", "mixed-v100-a100", Wish(dcgm="auto")),
+    "dcgm-debian-12-archive": ("debian-12", "t4-x1", Wish(dcgm="auto", source="debian")),
+}
 LAB = {"lab-apt": ("ubuntu-22.04", "p100-pcie-x2"), "lab-dnf": ("rocky-9", "h100-sxm5-x8")}
 
 
 def golden(system: str, gpus: str) -> dict[str, Any]:
     """What a review of one plan needs to see, without the reasons that repeat in every plan."""
     system, wish = ARCHIVES.get(system, (system, WISHES.get(system, Wish())))
+    return review(system, gpus, wish)
+
+
+def option(name: str) -> dict[str, Any]:
+    """The same for a plan with options, and what these need beside packages."""
+    return review(*OPTIONS[name])
+
+
+def review(system: str, gpus: str, wish: Wish) -> dict[str, Any]:
+    """The plan of one host, as a review needs it."""
     made = lock(wish, [host(system, gpus)])
     found = plan(made, host="node01")
     if isinstance(found, Refusal):
@@ -41,10 +58,19 @@ def golden(system: str, gpus: str) -> dict[str, Any]:
         "prerequisites": list(found.prerequisites),
         "files": [file["path"] for file in found.files],
         "services": [service["name"] for service in found.services],
+        **_beside(found.components),
         "torch": f"{torch.version}+{torch.build} on Python {torch.python}" if torch else None,
         "tensorflow": msgspec.to_builtins(tensorflow),
         "not_confirmed": [r.because for r in (*found.stack.reasons, *found.reasons) if not r.confirmed],
     }
+
+
+def _beside(components: dict[str, Any]) -> dict[str, Any]:
+    rest = {
+        name: {key: value for key, value in part.items() if key not in ("packages", "holds")}
+        for name, part in components.items()
+    }
+    return {"options": found} if (found := {name: part for name, part in rest.items() if part}) else {}
 
 
 def lab_plan(name: str) -> str:
@@ -66,6 +92,10 @@ def main() -> None:
             path = FOLDER / system / f"{gpus}.yml"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text(golden(system, gpus)), encoding="utf-8")
+    for name in OPTIONS:
+        path = FOLDER / "options" / f"{name}.yml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text(option(name)), encoding="utf-8")
     for name in LAB:
         (FOLDER / f"{name}.json").write_text(lab_plan(name), encoding="utf-8")
     PAGE.write_text(rules_page(), encoding="utf-8")

@@ -5,7 +5,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 
 import os
 
-from ansible.module_utils import gpu_archive, gpu_plan, gpu_record, gpu_repository, gpu_tuning
+from ansible.module_utils import gpu_archive, gpu_options, gpu_plan, gpu_record, gpu_repository, gpu_tuning
 from ansible.module_utils.gpu_files import text
 from ansible.module_utils.gpu_host import read_facts
 
@@ -29,6 +29,8 @@ def compare(host, plan, digest, known=None):
         held = gpu_plan.hold_differences(plan, name, packages, facts["holds"], beside["locks"])
         components[name] = {"packages": words, "missing": held[1], "stale": held[2]}
         differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0])
+    for name in gpu_options.planned(plan):
+        differences[name] += gpu_options.differences(plan, name)
     differences["driver"] += gpu_plan.driver_differences(plan, facts, packages)
     differences["driver"] += stream_differences(plan)
     differences["tuning"] = gpu_tuning.differences(plan)
@@ -92,6 +94,7 @@ def host_details(plan, digest, facts, beside):
         "rivals": gpu_repository.rivals(plan),
         "archive": gpu_archive.state(plan),
         "tuning": gpu_tuning.state(plan),
+        "refusals": gpu_options.refusals(plan, beside["packages"]),
         "free_bytes": facts["free_bytes"],
         "unfinished": beside["unfinished"],
         "superfluous": gpu_plan.superfluous(plan, beside["doubled"]),
