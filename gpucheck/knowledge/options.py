@@ -36,6 +36,24 @@ class DcgmPackages(_Row, frozen=True, kw_only=True):
     old: tuple[str, ...]
 
 
+class GdrcopyPackages(_Row, frozen=True, kw_only=True):
+    """GDRCopy, from a repository of the site's. revision: behind the version of a package. seen: versions.
+
+    module_packages, module_word, services: by package manager; the word stands behind the number of the revision.
+    """
+
+    source: tuple[str, ...]
+    apt: tuple[str, ...]
+    dnf: tuple[str, ...]
+    revision: str
+    seen: tuple[str, ...]
+    module: str
+    device: str
+    module_packages: dict[str, str]
+    module_word: dict[str, str]
+    services: dict[str, tuple[str, ...]]
+
+
 class OptionTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     """options.yml."""
 
@@ -43,6 +61,7 @@ class OptionTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": 
     as_of: str
     source: tuple[str, ...]
     dcgm: DcgmPackages
+    gdrcopy: GdrcopyPackages
 
 
 def options() -> OptionTable:

@@ -187,6 +187,10 @@ def _repositories(
         keyring = box.keyring if apt else None
         tool = _repository("nvidia-container-toolkit", url, (box.key_url, box.fingerprint), keyring, box.signed)
         found.append(_mirrored(tool, wish, ("nvidia-container-toolkit",), distro, arch))
+    if stack.gdrcopy:
+        keyring = "/usr/share/keyrings/gdrcopy.gpg" if apt else None
+        own = _repository("gdrcopy", "", ("", None), keyring, table.signed)
+        found.append(_mirrored(own, wish, ("gdrcopy",), distro, arch))
     return found
 
 

@@ -104,6 +104,7 @@ def _host_clashes(target: Target, wish: Wish) -> Iterator[Clash]:
     if isinstance(flavour, Clash):
         yield flavour
     yield from archive_rules.r22_host(target, wish)
+    yield from option_rules.r23_gdrcopy(wish)
 
 
 def _branches(wish: Wish, archive: Archive | None) -> tuple[Branch, ...]:
@@ -229,6 +230,7 @@ def _complete(
     dcgm = part(option_rules.choose_dcgm(target, driver, wish.dcgm, archive), wish.dcgm, why)
     if isinstance(dcgm, Clash):
         return dcgm
+    gdrcopy = option_rules.gdrcopy(wish, archive, why)
     fabric, fabric_reasons = driver_rules.r17_fabric(target)
     return StackSet(
         gpus=tuple(gpu.name for gpu in target.gpus),
@@ -246,6 +248,7 @@ def _complete(
         tensorflow=tensorflow,
         source=msgspec.UNSET if archive is None else "debian",
         dcgm=dcgm or msgspec.UNSET,
+        gdrcopy=gdrcopy or msgspec.UNSET,
         reasons=(*why, *fabric_reasons),
     )
 

@@ -32,6 +32,7 @@ def rows(stack: StackSet) -> list[tuple[str, str]]:
         ("NCCL", stack.nccl or "none"),
         ("container toolkit", stack.container_toolkit or "none"),
         *([("DCGM", stack.dcgm)] if stack.dcgm else []),
+        *([("GDRCopy", f"{stack.gdrcopy}, from the site's own repository")] if stack.gdrcopy else []),
         ("torch", f"{torch.version}+{torch.build} on Python {torch.python}" if torch else "none"),
     ]
     if tensorflow:

@@ -116,7 +116,7 @@ class StackSet(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sc
     """One coherent set. nccl carries the CUDA its package was built for: ``2.29.3+cuda12.9``. None = not installed.
 
     source: whose archive the packages come from; left out where it is NVIDIA's repositories.
-    dcgm: an option; left out where it is not wished for.
+    dcgm, gdrcopy: options; left out where they are not wished for. gdrcopy may be ``newest``: the repository decides.
     """
 
     schema_: str = SCHEMA
@@ -135,6 +135,7 @@ class StackSet(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sc
     tensorflow: TensorflowChoice | None
     source: Literal["debian"] | msgspec.UnsetType = msgspec.UNSET
     dcgm: str | msgspec.UnsetType = msgspec.UNSET
+    gdrcopy: str | msgspec.UnsetType = msgspec.UNSET
     reasons: tuple[Reason, ...]
 
 

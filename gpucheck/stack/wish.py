@@ -38,7 +38,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
 
     driver: a branch (580), a version (580.178.04), or one with its package revision (580.95.05-0ubuntu1).
     source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
-    dcgm: an option, so none is what a site that says nothing gets.
+    dcgm, gdrcopy: options, so none is what a site that says nothing gets.
     """
 
     driver: str = "auto"
@@ -49,6 +49,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     nccl: str = "auto"
     container_toolkit: str = "auto"
     dcgm: str = "none"
+    gdrcopy: str = "none"
     torch: str = "auto"
     tensorflow: str = "auto"
     prefer: Literal["longest-supported", "production", "newest"] = "longest-supported"
@@ -57,7 +58,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
 
 
-COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "container_toolkit", "dcgm", "torch", "tensorflow")
+COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "container_toolkit", "dcgm", "gdrcopy", "torch", "tensorflow")
 CHOICES = {
     "kernel_module": ("auto", "open", "proprietary"),
     "source": ("auto", "nvidia", "debian"),

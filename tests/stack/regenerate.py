@@ -10,6 +10,7 @@ from gpucheck.stack import Refusal, Wish
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import plan
 from gpucheck.stack.rules_page import rules_page
+from gpucheck.stack.wish import Repository
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
 FOLDER = Path(__file__).parent / "golden"
@@ -19,7 +20,12 @@ WISHES = {"ubuntu-20.04": Wish(driver="580", cuda="12.9")}
 # A distribution's own archive: the same hosts under another name, with the wish for it.
 ARCHIVES = {"debian-12-archive": ("debian-12", Wish(source="debian"))}
 # What is in a plan only where it is asked for: a system, a GPU set, and the wish.
+SITE = "https://packages.example/{distro}/{arch}/"
+GDRCOPY = {"gdrcopy": Repository(url=SITE, key_url=f"{SITE}key.asc", key_fingerprint="0123456789" * 4)}
 OPTIONS = {
+    "gdrcopy-ubuntu-22.04-h100": ("ubuntu-22.04", "h100-pcie-x2", Wish(gdrcopy="auto", repositories=GDRCOPY)),
+    "gdrcopy-rocky-9-a100": ("rocky-9", "a100-sxm4-x8", Wish(gdrcopy="2.5.1-1.el9", repositories=GDRCOPY)),
+    "gdrcopy-without-its-repository": ("ubuntu-24.04", "t4-x1", Wish(gdrcopy="2.6")),
     "dcgm-ubuntu-22.04-v100": ("ubuntu-22.04", "v100-sxm2-x8", Wish(dcgm="auto")),
     "dcgm-ubuntu-24.04-h100": ("ubuntu-24.04", "h100-sxm5-x8", Wish(dcgm="4.5.2")),
     "dcgm-rocky-9-mixed": ("rocky-9", "mixed-v100-a100", Wish(dcgm="auto")),

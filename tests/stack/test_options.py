@@ -2,14 +2,16 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.knowledge import gpus, tables
 from gpucheck.stack import Refusal, StackSet, Wish, resolve
+from gpucheck.stack.common import lock_common
 from gpucheck.stack.explain import explain
-from gpucheck.stack.lock import lock, read_lock, write_lock
+from gpucheck.stack.lock import Lock, lock, read_lock, write_lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.rules_options import r23_cuda_majors
 from gpucheck.stack.targets import target_of
@@ -18,6 +20,7 @@ from gpucheck.stack.types import DriverChoice
 from gpucheck.stack.versions import cc
 from gpucheck.stack.wish import parse_wish
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
+from tests.stack.regenerate import GDRCOPY
 
 
 def planned(system: str = "ubuntu-22.04", gpus: str = "t4-x1", **wish: Any) -> Plan:
@@ -30,7 +33,7 @@ def specs(found: Plan, name: str) -> list[str]:
     return [str(package["spec"]) for package in found.components[name]["packages"]]
 
 
-@pytest.mark.parametrize("text", ["", "dcgm: none\n"])
+@pytest.mark.parametrize("text", ["", "dcgm: none\ngdrcopy: none\n"])
 def test_a_plan_says_nothing_of_what_nobody_asked_for(text):
     found = plan(lock(parse_wish(text, "stack.yml"), [host("ubuntu-22.04", "t4-x1")]), host="node01")
 
@@ -139,6 +142,70 @@ def test_the_set_and_its_explanation_show_it():
     assert [(step.version, step.possible) for step in told.held_by] == [("4.6.1", True)]
     (nothing,) = explain(target, Wish(), resolve(["T4"], "ubuntu-22.04"), "dcgm")
     assert (nothing.version, nothing.note) == (None, "none is asked for")
+
+
+def test_gdrcopy_comes_from_the_sites_repository_and_is_loaded_at_boot():
+    found = planned(gdrcopy="auto", repositories=GDRCOPY)
+    part = found.components["gdrcopy"]
+
+    assert specs(found, "gdrcopy") == ["gdrdrv-dkms", "libgdrapi", "gdrcopy"]
+    assert part["holds"] == ["gdrdrv-dkms", "libgdrapi", "gdrcopy"]
+    assert part["files"] == [
+        {"path": "/etc/modules-load.d/gpucheck-gdrdrv.conf", "content": "gdrdrv\n", "mode": "0644"}
+    ]
+    assert part["modules"] == [{"name": "gdrdrv", "package": "gdrdrv-dkms", "device": "/dev/gdrdrv"}]
+    (own,) = [row for row in found.repositories if row["name"] == "gdrcopy"]
+    assert own["url"] == "https://packages.example/ubuntu2204/x86_64/"
+    assert own["key_fingerprint"] == "0123456789" * 4
+    assert own["keyring"] == "/usr/share/keyrings/gdrcopy.gpg"
+    assert found.stack.gdrcopy == "newest"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "packages"),
+    [
+        ("2.5.1-1.el9", ["gdrcopy-kmod-2.5.1-1dkms.el9", "gdrcopy-2.5.1-1.el9"]),
+        ("2.5.1", ["gdrcopy-kmod-2.5.1-1dkms", "gdrcopy-2.5.1-1"]),
+        ("auto", ["gdrcopy-kmod", "gdrcopy"]),
+    ],
+)
+def test_a_stated_version_is_asked_for_with_its_revision(wanted, packages):
+    """The kernel module's package has a word of its own in it."""
+    found = planned("rocky-9", gdrcopy=wanted, repositories=GDRCOPY)
+    guessed = [r for r in found.reasons if r.component == "gdrcopy" and not r.confirmed]
+
+    assert specs(found, "gdrcopy") == packages
+    assert [row["name"] for row in found.components["gdrcopy"]["services"]] == ["gdrcopy"]
+    assert bool(guessed) is (wanted == "2.5.1")
+
+
+@pytest.mark.parametrize("lacking", ["url", "key_url", "key_fingerprint"])
+def test_gdrcopy_without_a_whole_repository_is_refused_with_what_to_do(lacking):
+    own = {"gdrcopy": msgspec.structs.replace(GDRCOPY["gdrcopy"], **{lacking: None})}
+    found = resolve(["T4"], "ubuntu-22.04", wish=Wish(gdrcopy="auto", repositories=own))
+
+    assert isinstance(found, Refusal)
+    assert f"repositories: gdrcopy lacks {lacking}" in found.conflicts[0].because
+    assert "build its packages with the project's own scripts" in found.conflicts[0].try_
+    assert "or gdrcopy: none" in found.conflicts[0].try_
+
+
+def test_a_range_of_gdrcopy_is_refused_and_auto_offered():
+    found = resolve(["T4"], "ubuntu-22.04", wish=Wish(gdrcopy=">=2.5", repositories=GDRCOPY))
+
+    assert isinstance(found, Refusal)
+    assert found.conflicts[0].change == {"gdrcopy": "auto"}
+
+
+def test_a_lock_with_gdrcopy_still_holds_when_it_is_read_again():
+    facts = [host("ubuntu-22.04", "t4-x1"), host("rocky-9", "a100-sxm4-x8", "b")]
+    for wanted in ("auto", "2.5.1-1"):
+        wish = Wish(gdrcopy=wanted, repositories=GDRCOPY)
+        made = lock(wish, facts)
+
+        assert write_lock(lock(wish, facts, previous=made)) == write_lock(made)
+        assert isinstance(plan(read_lock(write_lock(made), "lock"), host="b"), Plan)
+        assert isinstance(lock_common(wish, facts), Lock)
 
 
 @settings(max_examples=40, deadline=None)

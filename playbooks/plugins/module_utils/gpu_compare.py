@@ -30,7 +30,7 @@ def compare(host, plan, digest, known=None):
         components[name] = {"packages": words, "missing": held[1], "stale": held[2]}
         differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0])
     for name in gpu_options.planned(plan):
-        differences[name] += gpu_options.differences(plan, name)
+        differences[name] += gpu_options.differences(plan, name, facts["kernel"])
     differences["driver"] += gpu_plan.driver_differences(plan, facts, packages)
     differences["driver"] += stream_differences(plan)
     differences["tuning"] = gpu_tuning.differences(plan)
@@ -50,10 +50,11 @@ def compare(host, plan, digest, known=None):
 def changes(plan, answer):
     """The plan's files as they are and as they are planned, for --diff; what else differs is said in sentences."""
     found = []
-    wrong = answer["host"]["wrong_files"] + answer["host"]["tuning"]["wrong_files"]
-    archive = answer["host"]["archive"]
+    host = answer["host"]
+    wrong = host["wrong_files"] + host["tuning"]["wrong_files"] + host["options"]["wrong_files"]
+    archive = host["archive"]
     added = [archive] if archive and not archive["right"] else []
-    for row in plan["files"] + gpu_tuning.wanted(plan)["files"] + added:
+    for row in plan["files"] + gpu_tuning.wanted(plan)["files"] + gpu_options.rows(plan, "files") + added:
         if row in added or row["path"] in wrong:
             now = text(row["path"])
             header = {"before_header": row["path"], "after_header": row["path"]}
@@ -94,6 +95,7 @@ def host_details(plan, digest, facts, beside):
         "rivals": gpu_repository.rivals(plan),
         "archive": gpu_archive.state(plan),
         "tuning": gpu_tuning.state(plan),
+        "options": gpu_options.state(plan, facts["kernel"]),
         "refusals": gpu_options.refusals(plan, beside["packages"]),
         "free_bytes": facts["free_bytes"],
         "unfinished": beside["unfinished"],
