@@ -122,9 +122,9 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
     stack = locked.stack
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
     stream = _module_stream(system, stack)
-    archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning)
+    archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning, locked.arch)
     parts = archive_components(system, stack, archive) if archive else components(system, stack)
-    options = option_components(target, stack)
+    options = option_components(target, stack, wish)
     return Plan(
         group=name,
         hosts=tuple(locked.hosts) if host is None else (host,),

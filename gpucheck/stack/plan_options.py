@@ -5,22 +5,25 @@ from typing import Any
 
 from gpucheck.knowledge.options import options
 from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack.isolation import acs_component
 from gpucheck.stack.plan_packages import Component, component, package
 from gpucheck.stack.rules_options import NEWEST, r23_cuda_majors
 from gpucheck.stack.types import Reason, StackSet, Target
 from gpucheck.stack.versions import request
+from gpucheck.stack.wish import Wish
 
 GDRDRV = "/etc/modules-load.d/gpucheck-gdrdrv.conf"
 
 
-def option_components(target: Target, stack: StackSet) -> dict[str, Component]:
+def option_components(target: Target, stack: StackSet, wish: Wish) -> dict[str, Component]:
     """Component by name, empty where nothing is asked for: a plan without options says nothing of them.
 
     Beside packages and holds: services: what has to run; refuse: packages that may not be on the host as well; files;
     modules: kernel modules by the package that DKMS builds them from, and the device that each makes.
     """
     found = {"dcgm": _dcgm(target, stack)} if stack.dcgm else {}
-    return found | ({"gdrcopy": _gdrcopy(target.os, stack.gdrcopy)} if stack.gdrcopy else {})
+    found |= {"gdrcopy": _gdrcopy(target.os, stack.gdrcopy)} if stack.gdrcopy else {}
+    return found | ({"acs": acs_component()} if wish.tuning.acs == "off" else {})
 
 
 def _dcgm(target: Target, stack: StackSet) -> Component:

@@ -150,6 +150,8 @@ def plan_text(plan: "Plan") -> str:
     lines += ["", "files", *(f"  {file['path']}" for file in plan.files)]
     if plan.tuning:
         lines += ["", "tuning", *(f"  {file['path']}" for file in plan.tuning["files"])]
+        boot = plan.tuning.get("boot")
+        lines += [f"  kernel arguments {' '.join(boot['arguments'])}"] if boot else []
     services = [*plan.services, *(row for part in plan.components.values() for row in part.get("services", ()))]
     lines += ["", "services", *(f"  {service['name']}" for service in services)]
     lines += ["", f"order  {', '.join(plan.order)}", f"reboot when {', '.join(plan.reboot['when'])}", ""]

@@ -32,6 +32,8 @@ def shared(name: str) -> ModuleType:
         "gpu_repository",
         "gpu_archive",
         "gpu_tuning",
+        "gpu_isolation",
+        "gpu_boot",
         "gpu_options",
         "gpu_record",
         "gpu_compare",

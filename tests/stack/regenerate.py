@@ -10,6 +10,7 @@ from gpucheck.stack import Refusal, Wish
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import plan
 from gpucheck.stack.rules_page import rules_page
+from gpucheck.stack.tuning import Tuning
 from gpucheck.stack.wish import Repository
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
@@ -20,6 +21,7 @@ WISHES = {"ubuntu-20.04": Wish(driver="580", cuda="12.9")}
 # A distribution's own archive: the same hosts under another name, with the wish for it.
 ARCHIVES = {"debian-12-archive": ("debian-12", Wish(source="debian"))}
 # What is in a plan only where it is asked for: a system, a GPU set, and the wish.
+BARE_METAL = Tuning(iommu="passthrough", acs="off")
 SITE = "https://packages.example/{distro}/{arch}/"
 GDRCOPY = {"gdrcopy": Repository(url=SITE, key_url=f"{SITE}key.asc", key_fingerprint="0123456789" * 4)}
 OPTIONS = {
@@ -29,6 +31,7 @@ OPTIONS = {
     "dcgm-ubuntu-22.04-v100": ("ubuntu-22.04", "v100-sxm2-x8", Wish(dcgm="auto")),
     "dcgm-ubuntu-24.04-h100": ("ubuntu-24.04", "h100-sxm5-x8", Wish(dcgm="4.5.2")),
     "dcgm-rocky-9-mixed": ("rocky-9", "mixed-v100-a100", Wish(dcgm="auto")),
+    "isolation-ubuntu-22.04-a100": ("ubuntu-22.04", "a100-sxm4-x8", Wish(tuning=BARE_METAL)),
     "dcgm-debian-12-archive": ("debian-12", "t4-x1", Wish(dcgm="auto", source="debian")),
 }
 LAB = {"lab-apt": ("ubuntu-22.04", "p100-pcie-x2"), "lab-dnf": ("rocky-9", "h100-sxm5-x8")}
@@ -65,6 +68,7 @@ def review(system: str, gpus: str, wish: Wish) -> dict[str, Any]:
         "files": [file["path"] for file in found.files],
         "services": [service["name"] for service in found.services],
         **_beside(found.components),
+        **({"tuning": found.tuning} if found.tuning else {}),
         "torch": f"{torch.version}+{torch.build} on Python {torch.python}" if torch else None,
         "tensorflow": msgspec.to_builtins(tensorflow),
         "not_confirmed": [r.because for r in (*found.stack.reasons, *found.reasons) if not r.confirmed],

@@ -5,7 +5,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 
 import os
 
-from ansible.module_utils import gpu_archive, gpu_options, gpu_plan, gpu_record, gpu_repository, gpu_tuning
+from ansible.module_utils import gpu_archive, gpu_boot, gpu_options, gpu_plan, gpu_record, gpu_repository, gpu_tuning
 from ansible.module_utils.gpu_files import text
 from ansible.module_utils.gpu_host import read_facts
 
@@ -34,6 +34,8 @@ def compare(host, plan, digest, known=None):
     differences["driver"] += gpu_plan.driver_differences(plan, facts, packages)
     differences["driver"] += stream_differences(plan)
     differences["tuning"] = gpu_tuning.differences(plan)
+    boot = gpu_boot.state(plan)
+    differences["kernel_arguments"] = gpu_boot.differences(boot)
     differences["gpucheck"] = gpu_plan.gpucheck_differences(plan, digest)
     differences["cleanup"] = gpu_record.differences(plan, packages)
     if beside["unfinished"]:
@@ -42,7 +44,7 @@ def compare(host, plan, digest, known=None):
     return {
         "differences": {role: words for role, words in differences.items() if words},
         "components": components,
-        "reboot": gpu_plan.reboot_reasons(plan, facts),
+        "reboot": gpu_plan.reboot_reasons(plan, facts) + gpu_boot.reboot_reasons(boot),
         "host": host_details(plan, digest, facts, beside),
     }
 
@@ -96,7 +98,7 @@ def host_details(plan, digest, facts, beside):
         "archive": gpu_archive.state(plan),
         "tuning": gpu_tuning.state(plan),
         "options": gpu_options.state(plan, facts["kernel"]),
-        "refusals": gpu_options.refusals(plan, beside["packages"]),
+        "refusals": gpu_options.refusals(plan, beside["packages"]) + gpu_boot.refusals(plan),
         "free_bytes": facts["free_bytes"],
         "unfinished": beside["unfinished"],
         "superfluous": gpu_plan.superfluous(plan, beside["doubled"]),

@@ -6,7 +6,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 import glob
 import os
 
-from ansible.module_utils import gpu_host, gpu_plan
+from ansible.module_utils import gpu_host, gpu_isolation, gpu_plan
 from ansible.module_utils.gpu_files import Unreadable
 
 
@@ -87,6 +87,7 @@ def differences(plan, name, kernel):
     words = ["{} is missing or different".format(path) for path in wrong(part(plan, name, "files"))]
     for row in part(plan, name, "modules"):
         words += module_words(row, module_state(row, kernel, live=live_root()), kernel)
+    words += gpu_isolation.acs_words(live_root()) if name == "acs" else []
     return words + gpu_plan.service_differences({"services": part(plan, name, "services")})
 
 

@@ -12,7 +12,7 @@ import shutil
 
 from ansible.module_utils.gpu_host import Unreadable, command, lock_name, text, upstream
 
-OPTIONS = ("dcgm", "gdrcopy")
+OPTIONS = ("dcgm", "gdrcopy", "acs")
 PACKAGE_COMPONENTS = ("driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit", *OPTIONS)
 STACK_FILE = "/etc/gpucheck/stack.json"
 MARKER = "/opt/gpucheck/requirements.sha256"

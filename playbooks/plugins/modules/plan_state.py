@@ -38,8 +38,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 differences:
-  description: By role (repository driver cuda cudnn nccl container_toolkit dcgm gdrcopy gpucheck), sentences.
-    Roles without one are left out.
+  description: By role (repository driver cuda cudnn nccl container_toolkit dcgm gdrcopy acs kernel_arguments
+    tuning gpucheck cleanup), sentences. Roles without one are left out.
   returned: success
   type: dict
 components:
