@@ -7,10 +7,20 @@ import msgspec
 
 from gpucheck.knowledge import tables
 from gpucheck.stack.rules_driver import r13_forward_compatibility
+from gpucheck.stack.rules_options import NEWEST
 from gpucheck.stack.types import Clash, Conflict, StackSet, Target
 from gpucheck.stack.versions import request
 from gpucheck.stack.wish import COMPONENTS, Wish
 
+# What helps whatever the tables say.
+ALWAYS = {
+    "arch": "--arch sbsa, which is what the host of this GPU is",
+    "gdrcopy": (
+        "build its packages with the project's own scripts (build-deb-packages.sh, build-rpm-packages.sh) or take "
+        "prebuilt ones, put them into a signed repository of yours, and name it in stack.yml: repositories: gdrcopy: "
+        "{url, key_url, key_fingerprint}; or gdrcopy: none"
+    ),
+}
 Search = Callable[[Target, Wish], StackSet | tuple[Clash, ...]]
 
 
@@ -76,8 +86,10 @@ def _value(found: StackSet, key: str) -> str:
         return f"{found.torch.version}+{found.torch.build}" if found.torch else "none"
     if key == "tensorflow":
         return found.tensorflow.version if found.tensorflow else "none"
+    if key == "gdrcopy" and found.gdrcopy == NEWEST:
+        return "auto"
     value = getattr(found, key)
-    return str(value) if value is not None else "none"
+    return str(value) if value else "none"
 
 
 def _without_wish(target: Target, wish: Wish, clash: Clash, search: Search) -> str:
@@ -90,8 +102,8 @@ def _without_wish(target: Target, wish: Wish, clash: Clash, search: Search) -> s
         ]
         if len(alone) == len(target.models):
             return f"put {' and '.join(alone)} into separate hosts: each has a set of its own"
-    if clash.component == "arch":
-        return "--arch sbsa, which is what the host of this GPU is"
+    if clash.component in ALWAYS:
+        return ALWAYS[clash.component]
     if clash.rule == "R15" and clash.component == "driver":
         for branch in reversed(tables.drivers().branches):
             asked = msgspec.structs.replace(wish, driver=branch.branch)

@@ -1,13 +1,14 @@
 """Every version of a part that the tables know, so that the resolver can be asked about each of them by name."""
 
 from gpucheck.knowledge import tables
+from gpucheck.knowledge.options import options
 from gpucheck.knowledge.packages import packages
 from gpucheck.stack.rules_libraries import KNOWN_BAD_CUDA
 from gpucheck.stack.types import StackSet
 from gpucheck.stack.versions import parse, request
 
 # In the order of the layers: a later one is chosen for the ones before it.
-PARTS = ("driver", "torch", "tensorflow", "cuda", "cudnn", "nccl", "container_toolkit")
+PARTS = ("driver", "torch", "tensorflow", "cuda", "cudnn", "nccl", "container_toolkit", "dcgm")
 
 
 def versions(part: str) -> tuple[str, ...]:
@@ -25,6 +26,8 @@ def versions(part: str) -> tuple[str, ...]:
     if part == "nccl":
         pairs = sorted(packages().nccl.builds, key=lambda pair: (parse(pair.version), parse(pair.cuda)))
         return tuple(f"{pair.version}+cuda{pair.cuda}" for pair in pairs)
+    if part == "dcgm":
+        return tuple(row.version for row in options().dcgm.versions)
     return packages().container_toolkit.versions
 
 
@@ -75,5 +78,6 @@ def chosen(stack: StackSet, part: str) -> str | None:
         return f"{stack.torch.version}+{stack.torch.build}" if stack.torch else None
     if part == "tensorflow":
         return stack.tensorflow.version if stack.tensorflow else None
-    value: str | None = getattr(stack, part)
+    # An option that nobody asked for is not there at all.
+    value: str | None = getattr(stack, part) or None
     return value

@@ -11,8 +11,9 @@ import msgspec
 
 from gpucheck.knowledge import tables
 from gpucheck.stack.candidates import PARTS, chosen, newest_first
+from gpucheck.stack.exact import exact_wish
 from gpucheck.stack.facts import HostFacts
-from gpucheck.stack.lock import Lock, LockedGroup, exact_wish, lock, same_wish, still_valid, target_of_group
+from gpucheck.stack.lock import Lock, LockedGroup, lock, same_wish, still_valid, target_of_group
 from gpucheck.stack.resolve import counted, search
 from gpucheck.stack.rules_archive import archive_of
 from gpucheck.stack.rules_driver import r2_full_function, r18_branches

@@ -14,11 +14,16 @@ from gpucheck.stack.resolve import search
 from gpucheck.stack.rules_driver import r2_full_function
 from gpucheck.stack.types import Clash, Fact, Reason, StackSet, Target
 from gpucheck.stack.versions import cc, major, parse, request
-from gpucheck.stack.wish import Wish, did_you_mean
+from gpucheck.stack.wish import COMPONENTS, Wish, did_you_mean
 
 SCHEMA = "gpucheck.explanation/1"
 # Parts without versions of their own, and what they follow.
-FOLLOWERS = {"kernel_module": "what the GPUs need", "fabric_manager": "the driver", "imex": "the driver"}
+FOLLOWERS = {
+    "kernel_module": "what the GPUs need",
+    "fabric_manager": "the driver",
+    "imex": "the driver",
+    "gdrcopy": "what the site's own repository holds",
+}
 EXPLAINED = (*PARTS, *FOLLOWERS)
 
 
@@ -65,7 +70,8 @@ def _explanation(target: Target, wish: Wish, stack: StackSet, part: str) -> Expl
     reasons = tuple(reason for reason in stack.reasons if reason.component == part)
     version = chosen(stack, part)
     if part in FOLLOWERS:
-        note = f"has no version of its own: it follows {FOLLOWERS[part]}" if version else "is not needed here"
+        absent = "none is asked for" if part in COMPONENTS else "is not needed here"
+        note = f"has no version of its own: it follows {FOLLOWERS[part]}" if version else absent
         return Explanation(component=part, version=version, reasons=reasons, held_by=(), note=note)
     if request(getattr(wish, part)).none:
         return Explanation(component=part, version=None, reasons=reasons, held_by=(), note="none is asked for")

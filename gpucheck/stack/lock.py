@@ -15,6 +15,7 @@ import yaml
 from gpucheck.knowledge import gpu_by_pci_id, tables
 from gpucheck.knowledge._load import Loader
 from gpucheck.stack import rules_driver
+from gpucheck.stack.exact import exact_wish
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.rdma import Rdma, rdma_of_facts
 from gpucheck.stack.refused import RefusedHost, no_gpu, unknown, unknown_gpu, vgpu_guest
@@ -171,24 +172,6 @@ def still_valid(target: Target, stack: StackSet, wish: Wish) -> tuple[Conflict, 
             Conflict(between=(edited, needed), because=because, source="fabric-manager-guide", try_=try_, rule="R17"),
         )
     return ()
-
-
-def exact_wish(stack: StackSet) -> dict[str, str]:
-    """The wish values that name exactly this set."""
-    revision = f"-{stack.driver.revision}" if stack.driver.revision else ""
-    return {
-        "driver": f"{stack.driver.version}{revision}",
-        "kernel_module": stack.driver.kernel_module,
-        "cuda": stack.cuda or "none",
-        "cudnn": stack.cudnn or "none",
-        "nccl": stack.nccl or "none",
-        "container_toolkit": stack.container_toolkit or "none",
-        "torch": f"{stack.torch.version}+{stack.torch.build}" if stack.torch else "none",
-        "tensorflow": stack.tensorflow.version if stack.tensorflow else "none",
-        "source": stack.source or "auto",
-        # Chosen before, so its place in the order of preference no longer matters.
-        "end_of_life_os": "allow",
-    }
 
 
 def _kept(previous: Lock | None, name: str, wish: Wish, target: Target) -> StackSet | None:

@@ -10,9 +10,10 @@ import msgspec
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
-from gpucheck.stack import module_options
 from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, target_of_group
 from gpucheck.stack.plan_archive import archive_components, archive_notes, archive_of_set, host_sources
+from gpucheck.stack.plan_files import file, files
+from gpucheck.stack.plan_options import option_components, option_notes
 from gpucheck.stack.plan_packages import PlanGap, components, gaps
 from gpucheck.stack.rdma import Rdma, rdma_plan
 from gpucheck.stack.refused import RefusedHost
@@ -22,27 +23,10 @@ from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, StackSet
 from gpucheck.stack.wish import Repository, Wish
 
 SCHEMA = "gpucheck.plan/1"
-NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
-UNATTENDED = """// NVIDIA packages move only as a whole set: an unattended fabric manager upgrade has stopped clusters.
-Unattended-Upgrade::Package-Blacklist {
-    "nvidia-.*";
-    "libnvidia-.*";
-    "cuda-.*";
-    "libnccl.*";
-    "libcudnn.*";
-};
-"""
-# The pinning package does the same, but is not in force yet while the transaction that installs it is computed.
-PIN = """# Every part of the driver at one version, also what is pulled in as a dependency.
-Package: nvidia-* libnvidia-* libcuda1 cuda-drivers* firmware-nvidia-* libxnvctrl* xserver-xorg-video-nvidia*
-Pin: version {version}*
-Pin-Priority: 1000
-"""
 # The roles in this order: what comes later needs what came before, and a reboot happens within the driver's.
 ORDER = ("repository", "driver", "cuda", "cudnn", "nccl", "container_toolkit")
 # After them, and only where the plan has something for them.
-OPTIONAL = ("container_engine", "tuning", "kernel_lock")
-PROFILE = 'export PATH="/usr/local/cuda/bin${PATH:+:${PATH}}"\n'
+LATER = ("container_engine", "tuning", "kernel_lock")
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
@@ -56,6 +40,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     come from ``repositories`` alone. tuning: settings of the host, see ``tuning_plan``; left out where none is wished.
     container_engines: rows of ``knowledge.packages.ContainerEngine``; left out without container toolkit, or where the
     site configures its engines itself. kernel_lock: hold, and left out where the kernels are left to the hosts.
+    components: packages and holds of six parts, and of the options that are wished for, see ``option_components``.
     """
 
     schema_: str = SCHEMA
@@ -124,13 +109,18 @@ def _gap_conflict(gap: PlanGap, locked: LockedGroup) -> Conflict:
 
 
 def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
-    system = target_of_group(locked).os
+    target = target_of_group(locked)
+    system = target.os
     stack = locked.stack
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
     stream = _module_stream(system, stack)
-    archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning)
-    engines, held = _engines(wish, stack), wish.kernel_lock == "hold"
+    archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning, locked.arch)
+    parts = archive_components(system, stack, archive) if archive else components(system, stack)
+    options = option_components(target, stack, wish)
     rdma, rdma_reasons = rdma_plan(_rdma_hosts(locked, host), stack)
+    engines, held = _engines(wish, stack), wish.kernel_lock == "hold"
+    later = zip(LATER, (engines, tuning, held), strict=True)
+    notes = archive_notes(archive) if archive else gaps(system, stack)
     return Plan(
         group=name,
         hosts=tuple(locked.hosts) if host is None else (host,),
@@ -138,7 +128,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         os={"id": system.os_id, "version": system.version, "family": system.family},
         arch=locked.arch,
         package_manager=manager,
-        order=(*ORDER, *(role for role, wanted in zip(OPTIONAL, (engines, tuning, held), strict=True) if wanted)),
+        order=(*ORDER, *options, *(role for role, wanted in later if wanted)),
         stack=stack,
         repositories=tuple(_repositories(system, locked.arch, wish, stack, archive)),
         archive=host_sources(archive) if archive else msgspec.UNSET,
@@ -146,10 +136,10 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         container_engines=engines or msgspec.UNSET,
         kernel_lock="hold" if held else msgspec.UNSET,
         module_stream=stream,
-        components=archive_components(system, stack, archive) if archive else components(system, stack),
+        components=parts | options,
         prerequisites=_prerequisites(system),
         headers=_headers(system, locked, host),
-        files=(*_files(manager, stack, wish), *(_file(*row) for row in rdma), *_unit_files(system, locked, host)),
+        files=(*files(manager, stack, wish), *(file(*row) for row in rdma), *_unit_files(system, locked, host)),
         services=tuple(services(stack)),
         reboot={"when": ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
         expected={
@@ -157,7 +147,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
             "kernel_module": stack.driver.kernel_module,
             "fabric_manager_version": stack.fabric_manager,
         },
-        reasons=(*(archive_notes(archive) if archive else gaps(system, stack)), *rdma_reasons),
+        reasons=(*notes, *option_notes(system, stack), *rdma_reasons),
     )
 
 
@@ -202,6 +192,10 @@ def _repositories(
         keyring = box.keyring if apt else None
         tool = _repository("nvidia-container-toolkit", url, (box.key_url, box.fingerprint), keyring, box.signed)
         found.append(_mirrored(tool, wish, ("nvidia-container-toolkit",), distro, arch))
+    if stack.gdrcopy:
+        keyring = "/usr/share/keyrings/gdrcopy.gpg" if apt else None
+        own = _repository("gdrcopy", "", ("", None), keyring, table.signed)
+        found.append(_mirrored(own, wish, ("gdrcopy",), distro, arch))
     return found
 
 
@@ -263,26 +257,7 @@ def _headers(system: OperatingSystem, locked: LockedGroup, host: str | None) -> 
     return tuple(names)
 
 
-def _files(manager: str, stack: StackSet, wish: Wish) -> list[dict[str, Any]]:
-    files = [_file("/etc/modprobe.d/gpucheck-nouveau.conf", NOUVEAU, initramfs=True)]
-    if wish.module_options:
-        files.append(_file(module_options.PATH, module_options.options_line(wish.module_options), initramfs=True))
-    if manager == "apt":
-        files.append(_file("/etc/apt/apt.conf.d/51gpucheck-nvidia", UNATTENDED))
-        files.append(_file("/etc/apt/preferences.d/gpucheck-nvidia", PIN.format(version=stack.driver.version)))
-    # A distribution's own nvcc is on the path already.
-    if stack.cuda and not stack.source:
-        files.append(_file("/etc/profile.d/gpucheck-cuda.sh", PROFILE))
-    if stack.subnet_manager:
-        files.append(_file("/etc/modules-load.d/gpucheck-ib_umad.conf", packages().fabric.boot_module + "\n"))
-    return files
-
-
 def _unit_files(system: OperatingSystem, locked: LockedGroup, host: str | None) -> list[dict[str, Any]]:
     names = [row["name"] for row in services(locked.stack)]
     simulated = all(one.simulated for one in _planned_hosts(locked, host).values())
-    return [_file(path, content) for path, content in drop_ins(names, system, simulated=simulated)]
-
-
-def _file(path: str, content: str, *, initramfs: bool = False) -> dict[str, Any]:
-    return {"path": path, "content": content, "mode": "0644", "initramfs": initramfs}
+    return [file(path, content) for path, content in drop_ins(names, system, simulated=simulated)]

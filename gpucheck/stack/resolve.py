@@ -13,6 +13,7 @@ from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.tables import Branch
 from gpucheck.stack import rules_archive as archive_rules
 from gpucheck.stack import rules_driver as driver_rules
+from gpucheck.stack import rules_options as option_rules
 from gpucheck.stack import rules_wheels as wheel_rules
 from gpucheck.stack.advice import conflicts
 from gpucheck.stack.parts import Chosen, container_toolkit, libraries, part
@@ -103,6 +104,7 @@ def _host_clashes(target: Target, wish: Wish) -> Iterator[Clash]:
     if isinstance(flavour, Clash):
         yield flavour
     yield from archive_rules.r22_host(target, wish)
+    yield from option_rules.r23_gdrcopy(wish)
 
 
 def _branches(wish: Wish, archive: Archive | None) -> tuple[Branch, ...]:
@@ -225,6 +227,10 @@ def _complete(
     box = container_toolkit(wish.container_toolkit, why, archive)
     if isinstance(box, Clash):
         return box
+    dcgm = part(option_rules.choose_dcgm(target, driver, wish.dcgm, archive), wish.dcgm, why)
+    if isinstance(dcgm, Clash):
+        return dcgm
+    gdrcopy = option_rules.gdrcopy(wish, archive, why)
     fabric, fabric_reasons = driver_rules.r17_fabric(target)
     return StackSet(
         gpus=tuple(gpu.name for gpu in target.gpus),
@@ -241,6 +247,8 @@ def _complete(
         torch=torch,
         tensorflow=tensorflow,
         source=msgspec.UNSET if archive is None else "debian",
+        dcgm=dcgm or msgspec.UNSET,
+        gdrcopy=gdrcopy or msgspec.UNSET,
         reasons=(*why, *fabric_reasons),
     )
 

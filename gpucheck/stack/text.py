@@ -31,6 +31,8 @@ def rows(stack: StackSet) -> list[tuple[str, str]]:
         ("cuDNN", stack.cudnn or "none"),
         ("NCCL", stack.nccl or "none"),
         ("container toolkit", stack.container_toolkit or "none"),
+        *([("DCGM", stack.dcgm)] if stack.dcgm else []),
+        *([("GDRCopy", f"{stack.gdrcopy}, from the site's own repository")] if stack.gdrcopy else []),
         ("torch", f"{torch.version}+{torch.build} on Python {torch.python}" if torch else "none"),
     ]
     if tensorflow:
@@ -153,7 +155,10 @@ def plan_text(plan: "Plan") -> str:
         lines += ["", "kernel packages held: no upgrade moves them"]
     if plan.tuning:
         lines += ["", "tuning", *(f"  {file['path']}" for file in plan.tuning["files"])]
-    lines += ["", "services", *(f"  {service['name']}" for service in plan.services)]
+        boot = plan.tuning.get("boot")
+        lines += [f"  kernel arguments {' '.join(boot['arguments'])}"] if boot else []
+    services = [*plan.services, *(row for part in plan.components.values() for row in part.get("services", ()))]
+    lines += ["", "services", *(f"  {service['name']}" for service in services)]
     lines += ["", f"order  {', '.join(plan.order)}", f"reboot when {', '.join(plan.reboot['when'])}", ""]
     return "\n".join([*lines, *_reasons((*plan.stack.reasons, *plan.reasons))])
 

@@ -1,7 +1,7 @@
 """Settings of the hosts themselves that training wants: what stack.yml says of them, and the files that make them last.
 
-Off unless the site asks. What only helps on bare metal and can stop a host from booting (IOMMU, ACS) is never set here:
-``gpucheck verify`` says where it stands in the way, and what to do.
+Off unless the site asks. What only helps on bare metal and gives isolation up (IOMMU, ACS) is in no recommended set: it
+has to be asked for by name. ``gpucheck verify`` says where it stands in the way.
 """
 
 from typing import Any, Literal
@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from gpucheck.knowledge.strict import Value
+from gpucheck.stack.isolation import kernel_arguments
 
 LEAVE = "leave"
 LARGEST = 1 << 40
@@ -26,6 +27,8 @@ CHOICES: dict[str, tuple[str, ...] | None] = {
     "memlock": ("unlimited",),
     "nofile": None,
     "governor": ("performance", "schedutil"),
+    "iommu": ("passthrough", "off"),
+    "acs": ("off",),
 }
 
 
@@ -33,6 +36,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """stack.yml's ``tuning``; leave = as the host has it.
 
     hugepages: how many of 2 MiB are set aside at boot. nofile: open files of a process. sysctl: further keys.
+    iommu, acs: see ``isolation``; acs is a component of the plan.
     """
 
     numa_balancing: Literal["leave", "off"] = "leave"
@@ -41,6 +45,8 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     memlock: Literal["leave", "unlimited"] = "leave"
     nofile: str = LEAVE
     governor: Literal["leave", "performance", "schedutil"] = "leave"
+    iommu: Literal["leave", "passthrough", "off"] = "leave"
+    acs: Literal["leave", "off"] = "leave"
     sysctl: dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -80,11 +86,13 @@ def _sysctl(value: Value) -> dict[str, str]:
     return found
 
 
-def tuning_plan(wish: Tuning) -> dict[str, Any] | None:
+def tuning_plan(wish: Tuning, arch: str = "x86_64") -> dict[str, Any] | None:
     """The plan's ``tuning``: files that hold after a boot, and what is to be set now where the host lets it be set.
 
-    live: path (a pattern), value, and the setting's name in words. None: nothing is asked for.
+    live: path (a pattern), value, and the setting's name in words. boot: see ``kernel_arguments``; left out where none
+    is asked for. None: nothing is asked for. Raises PlanGap.
     """
+    boot = kernel_arguments(wish.iommu, arch)
     keys = _kernel_keys(wish)
     files = [
         _file(SYSCTL, [f"-{key} = {value}" for key, value in keys.items()]),
@@ -93,7 +101,7 @@ def tuning_plan(wish: Tuning) -> dict[str, Any] | None:
         _file(MANAGER, _manager(wish)),
     ]
     wanted = [file for file in files if file]
-    if not wanted:
+    if not wanted and not boot:
         return None
     live = [
         {"path": f"/proc/sys/{key.replace('.', '/')}", "value": value, "name": key}
@@ -102,7 +110,7 @@ def tuning_plan(wish: Tuning) -> dict[str, Any] | None:
         if key != "vm.nr_hugepages"
     ]
     live += [{"path": path, "value": value, "name": NAMES[path]} for path, value in _sysfs(wish)]
-    return {"files": wanted, "live": live}
+    return {"files": wanted, "live": live, **({"boot": boot} if boot else {})}
 
 
 NAMES = {THP: "transparent huge pages", GOVERNORS: "the CPU governor"}

@@ -36,7 +36,7 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Clash(msgspec.Struct, frozen=True, kw_only=True):
-    """Two facts that cannot both hold. rule: which rule says so (R1 to R22).
+    """Two facts that cannot both hold. rule: which rule says so (R1 to R23).
 
     unknown: nothing clashes, but the tables do not know what is asked for.
     """
@@ -116,6 +116,7 @@ class StackSet(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sc
     """One coherent set. nccl carries the CUDA its package was built for: ``2.29.3+cuda12.9``. None = not installed.
 
     source: whose archive the packages come from; left out where it is NVIDIA's repositories.
+    dcgm, gdrcopy: options; left out where they are not wished for. gdrcopy may be ``newest``: the repository decides.
     """
 
     schema_: str = SCHEMA
@@ -133,6 +134,8 @@ class StackSet(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sc
     torch: TorchChoice | None
     tensorflow: TensorflowChoice | None
     source: Literal["debian"] | msgspec.UnsetType = msgspec.UNSET
+    dcgm: str | msgspec.UnsetType = msgspec.UNSET
+    gdrcopy: str | msgspec.UnsetType = msgspec.UNSET
     reasons: tuple[Reason, ...]
 
 

@@ -41,6 +41,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     kernel_lock: hold the kernel packages that a host has, or leave them to its own upgrades.
     source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
     container_engines: auto = Docker and kubelet's containerd are told of the GPUs where the toolkit is installed.
+    dcgm, gdrcopy: options, so none is what a site that says nothing gets.
     """
 
     driver: str = "auto"
@@ -51,6 +52,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     nccl: str = "auto"
     container_toolkit: str = "auto"
     container_engines: Literal["auto", "leave"] = "auto"
+    dcgm: str = "none"
+    gdrcopy: str = "none"
     torch: str = "auto"
     tensorflow: str = "auto"
     prefer: Literal["longest-supported", "production", "newest"] = "longest-supported"
@@ -61,7 +64,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
 
 
-COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "container_toolkit", "torch", "tensorflow")
+COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "container_toolkit", "dcgm", "gdrcopy", "torch", "tensorflow")
 CHOICES = {
     "kernel_module": ("auto", "open", "proprietary"),
     "source": ("auto", "nvidia", "debian"),

@@ -128,7 +128,7 @@ def test_packages_that_ship_the_same_path_exclude_each_other():
                 assert apart, f"{one.name} and {other.name} both have {shared}"
 
 
-def plan_of(host):
+def plan_of(host, **wish):
     profile = load(host.profile)
     os_id, version = OS[host.image]
     gpus = [d for d in profile.devices if d.gpu]
@@ -147,9 +147,24 @@ def plan_of(host):
         ],
         "nvswitches": sum(d.part is not None and "nvswitch" in d.part for d in profile.devices),
     }
-    made = plan(lock(Wish(torch="2.13.0+cpu", tensorflow="none"), [msgspec.convert(facts, HostFacts)]), host=host.name)
+    made = plan(
+        lock(Wish(torch="2.13.0+cpu", tensorflow="none", **wish), [msgspec.convert(facts, HostFacts)]), host=host.name
+    )
     assert isinstance(made, Plan), made
     return made
+
+
+@pytest.mark.parametrize("version", ["auto", "4.5.2", "4.6.1"])
+@pytest.mark.parametrize("host", HOSTS, ids=lambda h: h.name)
+def test_dcgm_can_be_tried_in_every_version_that_the_tables_know(host, version):
+    """The mirror holds its packages, one of them with the unit that the plan starts."""
+    made = plan_of(host, dcgm=version).components["dcgm"]
+    mirror = in_sight("deb" if host.image == "apt-host" else "rpm")
+
+    assert {(p["name"], p["version"]) for p in made["packages"]} <= {(p.name, p.full_version) for p in mirror}
+    names = {p["name"] for p in made["packages"]}
+    assert {p.service for p in mirror if p.name in names and p.service} == {row["name"] for row in made["services"]}
+    assert set(made["refuse"]) & {p.name for p in mirror}
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda h: h.name)

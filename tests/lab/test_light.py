@@ -117,6 +117,21 @@ def test_a_unit_starts_where_its_condition_holds_and_stops(systemctl, tmp_path, 
     assert systemctl.main(["is-active", "nv"]) == 3
 
 
+def test_a_unit_whose_program_died_is_not_active_and_can_be_stopped_and_started(systemctl, tmp_path):
+    (tmp_path / "loaded").touch()
+    systemctl.main(["start", "nv"])
+    systemctl.os.kill(int((tmp_path / "active/nv.service").read_text()), systemctl.signal.SIGKILL)
+    # It ends when the kernel gets to it.
+    while systemctl.is_active("nv.service"):
+        pass
+
+    assert systemctl.main(["is-active", "nv"]) == 3
+    assert systemctl.main(["stop", "nv"]) == 0
+    assert systemctl.main(["start", "nv"]) == 0
+    assert systemctl.is_active("nv.service")
+    systemctl.main(["stop", "nv"])
+
+
 def test_a_boot_starts_what_is_enabled(systemctl, tmp_path, capsys):
     (tmp_path / "loaded").touch()
     (tmp_path / "etc/multi-user.target.wants").mkdir(parents=True)

@@ -10,6 +10,8 @@ from gpucheck.stack import Refusal, Wish
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import plan
 from gpucheck.stack.rules_page import rules_page
+from gpucheck.stack.tuning import Tuning
+from gpucheck.stack.wish import Repository
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
 FOLDER = Path(__file__).parent / "golden"
@@ -18,12 +20,36 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "stack-rules.md"
 WISHES = {"ubuntu-20.04": Wish(driver="580", cuda="12.9")}
 # A distribution's own archive: the same hosts under another name, with the wish for it.
 ARCHIVES = {"debian-12-archive": ("debian-12", Wish(source="debian"))}
+# What is in a plan only where it is asked for: a system, a GPU set, and the wish.
+BARE_METAL = Tuning(iommu="passthrough", acs="off")
+SITE = "https://packages.example/{distro}/{arch}/"
+GDRCOPY = {"gdrcopy": Repository(url=SITE, key_url=f"{SITE}key.asc", key_fingerprint="0123456789" * 4)}
+OPTIONS = {
+    "gdrcopy-ubuntu-22.04-h100": ("ubuntu-22.04", "h100-pcie-x2", Wish(gdrcopy="auto", repositories=GDRCOPY)),
+    "gdrcopy-rocky-9-a100": ("rocky-9", "a100-sxm4-x8", Wish(gdrcopy="2.5.1-1.el9", repositories=GDRCOPY)),
+    "gdrcopy-without-its-repository": ("ubuntu-24.04", "t4-x1", Wish(gdrcopy="2.6")),
+    "dcgm-ubuntu-22.04-v100": ("ubuntu-22.04", "v100-sxm2-x8", Wish(dcgm="auto")),
+    "dcgm-ubuntu-24.04-h100": ("ubuntu-24.04", "h100-sxm5-x8", Wish(dcgm="4.5.2")),
+    "dcgm-rocky-9-mixed": ("rocky-9", "mixed-v100-a100", Wish(dcgm="auto")),
+    "isolation-ubuntu-22.04-a100": ("ubuntu-22.04", "a100-sxm4-x8", Wish(tuning=BARE_METAL)),
+    "dcgm-debian-12-archive": ("debian-12", "t4-x1", Wish(dcgm="auto", source="debian")),
+}
 LAB = {"lab-apt": ("ubuntu-22.04", "p100-pcie-x2"), "lab-dnf": ("rocky-9", "h100-sxm5-x8")}
 
 
 def golden(system: str, gpus: str) -> dict[str, Any]:
     """What a review of one plan needs to see, without the reasons that repeat in every plan."""
     system, wish = ARCHIVES.get(system, (system, WISHES.get(system, Wish())))
+    return review(system, gpus, wish)
+
+
+def option(name: str) -> dict[str, Any]:
+    """The same for a plan with options, and what these need beside packages."""
+    return review(*OPTIONS[name])
+
+
+def review(system: str, gpus: str, wish: Wish) -> dict[str, Any]:
+    """The plan of one host, as a review needs it."""
     made = lock(wish, [host(system, gpus)])
     found = plan(made, host="node01")
     if isinstance(found, Refusal):
@@ -41,10 +67,20 @@ def golden(system: str, gpus: str) -> dict[str, Any]:
         "prerequisites": list(found.prerequisites),
         "files": [file["path"] for file in found.files],
         "services": [service["name"] for service in found.services],
+        **_beside(found.components),
+        **({"tuning": found.tuning} if found.tuning else {}),
         "torch": f"{torch.version}+{torch.build} on Python {torch.python}" if torch else None,
         "tensorflow": msgspec.to_builtins(tensorflow),
         "not_confirmed": [r.because for r in (*found.stack.reasons, *found.reasons) if not r.confirmed],
     }
+
+
+def _beside(components: dict[str, Any]) -> dict[str, Any]:
+    rest = {
+        name: {key: value for key, value in part.items() if key not in ("packages", "holds")}
+        for name, part in components.items()
+    }
+    return {"options": found} if (found := {name: part for name, part in rest.items() if part}) else {}
 
 
 def lab_plan(name: str) -> str:
@@ -66,6 +102,10 @@ def main() -> None:
             path = FOLDER / system / f"{gpus}.yml"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text(golden(system, gpus)), encoding="utf-8")
+    for name in OPTIONS:
+        path = FOLDER / "options" / f"{name}.yml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text(option(name)), encoding="utf-8")
     for name in LAB:
         (FOLDER / f"{name}.json").write_text(lab_plan(name), encoding="utf-8")
     PAGE.write_text(rules_page(), encoding="utf-8")

@@ -17,6 +17,14 @@ def test_a_plan_is_the_one_that_was_reviewed(system, gpus):
     assert regenerate.text(regenerate.golden(system, gpus)) == path.read_text(encoding="utf-8"), HINT
 
 
+@pytest.mark.parametrize("name", regenerate.OPTIONS)
+def test_a_plan_with_options_is_the_one_that_was_reviewed(name):
+    """What only a site that asks for it gets."""
+    path = regenerate.FOLDER / "options" / f"{name}.yml"
+
+    assert regenerate.text(regenerate.option(name)) == path.read_text(encoding="utf-8"), HINT
+
+
 @pytest.mark.parametrize("name", regenerate.LAB)
 def test_a_lab_plan_is_the_one_that_was_reviewed(name):
     """The whole document that the roles apply."""
@@ -26,6 +34,7 @@ def test_a_lab_plan_is_the_one_that_was_reviewed(name):
 def test_no_golden_file_is_left_over():
     """A system or GPU set that was taken out takes its files along."""
     kept = {f"{system}/{gpus}.yml" for system in (*SYSTEMS, *regenerate.ARCHIVES) for gpus in GPU_SETS}
+    kept |= {f"options/{name}.yml" for name in regenerate.OPTIONS}
     kept |= {f"{name}.json" for name in regenerate.LAB}
 
     assert {str(p.relative_to(regenerate.FOLDER)) for p in regenerate.FOLDER.rglob("*") if p.is_file()} == kept

@@ -27,6 +27,8 @@ WISHES: dict[str, list[str]] = {
     "nccl": ["auto", "none", "2.29.3", "2.30.7"],
     "torch": ["auto", "none", "2.7.1", "2.10", "2.15", "2.14.1+cu126", "<2.11", "2.13.0+cpu"],
     "tensorflow": ["auto", "none", "2.19", "2.21"],
+    "dcgm": ["none", "auto", "4", "4.5.2", "3.3", "<4.6"],
+    "gdrcopy": ["none", "none", "none", "auto", "2.6", ">=2.5"],
     "prefer": ["longest-supported", "production", "newest"],
     "source": ["auto", "auto", "debian"],
     "end_of_life_os": ["refuse", "allow"],
@@ -93,7 +95,7 @@ def test_the_order_of_the_gpus_never_matters(gpus, os, wish):
     assert all(answer == answers[0] for answer in answers)
 
 
-BOUNDED = ["cuda", "torch", "tensorflow", "cudnn", "nccl", "container_toolkit"]
+BOUNDED = ["cuda", "torch", "tensorflow", "cudnn", "nccl", "container_toolkit", "dcgm"]
 preferences = st.sampled_from(["longest-supported", "production", "newest"])
 
 
@@ -102,7 +104,7 @@ preferences = st.sampled_from(["longest-supported", "production", "newest"])
 def test_an_upper_bound_never_yields_something_newer(gpus, os, prefer, part):
     """Asking for less than what was chosen moves that part down, or is refused; and it moves no other part up."""
     target = target_of(gpus, os)
-    wish = Wish(end_of_life_os="allow", prefer=prefer)
+    wish = Wish(end_of_life_os="allow", prefer=prefer, dcgm="auto")
     free = resolve_target(target, wish)
     if isinstance(free, Refusal) or chosen(free, part) is None:
         return

@@ -7,8 +7,10 @@ import os
 
 from ansible.module_utils import (
     gpu_archive,
+    gpu_boot,
     gpu_engines,
     gpu_kernel,
+    gpu_options,
     gpu_plan,
     gpu_rdma,
     gpu_record,
@@ -39,6 +41,8 @@ def compare(host, plan, digest, known=None):
         held = gpu_plan.hold_differences(plan, name, packages, facts["holds"], beside["locks"])
         components[name] = {"packages": words, "missing": held[1], "stale": held[2]}
         differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0])
+    for name in gpu_options.planned(plan):
+        differences[name] += gpu_options.differences(plan, name, facts["kernel"])
     differences["driver"] += gpu_plan.driver_differences(plan, facts, packages)
     modules = gpu_rdma.missing_modules(plan, beside["modules"], facts["kernel"])
     differences["driver"] += gpu_rdma.differences(modules)
@@ -47,6 +51,8 @@ def compare(host, plan, digest, known=None):
     differences["container_engine"] = gpu_engines.differences(plan)
     differences["tuning"] = gpu_tuning.differences(plan)
     differences["kernel_lock"] = kernel_differences(plan, facts, beside)
+    boot = gpu_boot.state(plan)
+    differences["kernel_arguments"] = gpu_boot.differences(boot)
     differences["gpucheck"] = gpu_plan.gpucheck_differences(plan, digest)
     differences["cleanup"] = gpu_record.differences(plan, packages) + gpu_engines.left(plan)
     if beside["unfinished"]:
@@ -55,7 +61,7 @@ def compare(host, plan, digest, known=None):
     return {
         "differences": {role: words for role, words in differences.items() if words},
         "components": components,
-        "reboot": gpu_plan.reboot_reasons(plan, facts),
+        "reboot": gpu_plan.reboot_reasons(plan, facts) + gpu_boot.reboot_reasons(boot),
         "host": dict(
             host_details(plan, digest, facts, beside),
             services=gpu_services.details(services),
@@ -67,10 +73,11 @@ def compare(host, plan, digest, known=None):
 def changes(plan, answer):
     """The plan's files as they are and as they are planned, for --diff; what else differs is said in sentences."""
     found = []
-    wrong = answer["host"]["wrong_files"] + answer["host"]["tuning"]["wrong_files"]
-    archive = answer["host"]["archive"]
+    host = answer["host"]
+    wrong = host["wrong_files"] + host["tuning"]["wrong_files"] + host["options"]["wrong_files"]
+    archive = host["archive"]
     added = [archive] if archive and not archive["right"] else []
-    for row in plan["files"] + gpu_tuning.wanted(plan)["files"] + added:
+    for row in plan["files"] + gpu_tuning.wanted(plan)["files"] + gpu_options.rows(plan, "files") + added:
         if row in added or row["path"] in wrong:
             now = text(row["path"])
             header = {"before_header": row["path"], "after_header": row["path"]}
@@ -119,6 +126,8 @@ def host_details(plan, digest, facts, beside):
         "archive": gpu_archive.state(plan),
         "engines": gpu_engines.state(plan),
         "tuning": gpu_tuning.state(plan),
+        "options": gpu_options.state(plan, facts["kernel"]),
+        "refusals": gpu_options.refusals(plan, beside["packages"]) + gpu_boot.refusals(plan),
         "free_bytes": facts["free_bytes"],
         "unfinished": beside["unfinished"],
         "superfluous": gpu_plan.superfluous(plan, beside["doubled"]),

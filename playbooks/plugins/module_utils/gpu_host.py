@@ -18,7 +18,9 @@ SIMULATOR = "/run/gpucheck-simulator"
 NVIDIA = "10de"
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-OF_INTEREST = re.compile(r"nvidia|cuda|cudnn|nccl|linux-headers|kernel-devel|kernel-uek-devel")
+OF_INTEREST = re.compile(
+    r"nvidia|cuda|cudnn|nccl|^datacenter-gpu-manager|^gdr(copy|drv)|^libgdrapi|linux-headers|kernel-(uek-)?devel"
+)
 # Debian's own packages name the module's file nvidia-current.ko; once loaded it is nvidia there too.
 MODULE_NAMES = ("nvidia", "nvidia-current")
 # dpkg's second status letter: i is installed, n and c are absent; the rest is a transaction that was cut off.

@@ -13,7 +13,8 @@ import shutil
 from ansible.module_utils import gpu_module_options
 from ansible.module_utils.gpu_host import lock_name, text, upstream
 
-PACKAGE_COMPONENTS = ("driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit")
+OPTIONS = ("dcgm", "gdrcopy", "acs")
+PACKAGE_COMPONENTS = ("driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit", *OPTIONS)
 STACK_FILE = "/etc/gpucheck/stack.json"
 MARKER = "/opt/gpucheck/requirements.sha256"
 # Survives a reboot: the initramfs is older than a module file until it was rebuilt.

@@ -13,7 +13,7 @@ import json
 import os
 import re
 
-from ansible.module_utils import gpu_archive, gpu_plan, gpu_repository, gpu_tuning
+from ansible.module_utils import gpu_archive, gpu_options, gpu_plan, gpu_repository, gpu_tuning
 from ansible.module_utils.gpu_files import command, text
 
 INSTALLED = "/var/lib/gpucheck/installed.json"
@@ -54,6 +54,7 @@ def planned_holds(plan):
 def planned_paths(plan):
     """Every file that a plan puts on the host: its own ones, the sources and their keys."""
     found = [row["path"] for row in plan["files"]] + gpu_archive.paths(plan) + gpu_tuning.paths(plan)
+    found += gpu_options.paths(plan)
     for repository in plan["repositories"]:
         found += gpu_repository.paths(repository)
     return found

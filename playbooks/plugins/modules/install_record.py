@@ -53,6 +53,10 @@ held:
   description: With leftovers, those of the packages that are held.
   returned: with leftovers
   type: list
+services:
+  description: With leftovers, services of options that the plan no longer has and that are still there.
+  returned: with leftovers
+  type: list
 paths:
   description: With leftovers, our files that the plan no longer has.
   returned: with leftovers
@@ -82,7 +86,7 @@ stream:
 import base64  # noqa: E402
 import os  # noqa: E402
 
-from ansible.module_utils import gpu_engines, gpu_kernel, gpu_plan, gpu_record  # noqa: E402
+from ansible.module_utils import gpu_engines, gpu_kernel, gpu_options, gpu_plan, gpu_record  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.gpu_files import Unreadable  # noqa: E402
 from ansible.module_utils.gpu_host import lock_name, read_facts  # noqa: E402
@@ -126,6 +130,7 @@ def leftovers(plan, holds, beside):
         "packages": gone,
         # Real packages bring a hundred others along, and lifting a hold costs a call each.
         "held": sorted(set(gone) & set(holds)),
+        "services": gpu_options.unneeded_services(recorded, plan),
         "paths": gpu_record.left_files(plan),
         "engines": gpu_engines.to_undo(plan),
         "locks": gpu_record.left_locks(plan, beside["locks"], lock_name),

@@ -38,8 +38,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 differences:
-  description: By role (repository driver cuda cudnn nccl container_toolkit container_engine tuning gpucheck cleanup),
-    sentences. Roles without one are left out.
+  description: By role (repository driver cuda cudnn nccl container_toolkit container_engine dcgm gdrcopy acs
+    kernel_arguments tuning kernel_lock gpucheck cleanup), sentences. Roles without one are left out.
   returned: success
   type: dict
 components:

@@ -1,0 +1,69 @@
+"""What goes beside the stack only where a site asks for it (options.yml)."""
+
+from typing import Literal
+
+import msgspec
+
+from gpucheck.knowledge._load import table
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class OptionVersion(_Row, frozen=True, kw_only=True):
+    """A version that packages exist of. unconfirmed: what it rests on, None = read in a source of its own."""
+
+    version: str
+    unconfirmed: str | None = None
+
+
+class DcgmPackages(_Row, frozen=True, kw_only=True):
+    """DCGM 4. by_cuda: once for each CUDA major that the host needs. old: DCGM 3, which may not be there as well.
+
+    first_capability: compute capability from which the packages for the driver's own CUDA major are enough.
+    """
+
+    source: tuple[str, ...]
+    packages: tuple[str, ...]
+    by_cuda: tuple[str, ...]
+    versions: tuple[OptionVersion, ...]
+    epoch: int
+    revision: str
+    seen_in: tuple[str, ...]
+    service: str
+    first_capability: str
+    old: tuple[str, ...]
+
+
+class GdrcopyPackages(_Row, frozen=True, kw_only=True):
+    """GDRCopy, from a repository of the site's. revision: behind the version of a package. seen: versions.
+
+    module_packages, module_word, services: by package manager; the word stands behind the number of the revision.
+    """
+
+    source: tuple[str, ...]
+    apt: tuple[str, ...]
+    dnf: tuple[str, ...]
+    revision: str
+    seen: tuple[str, ...]
+    module: str
+    device: str
+    module_packages: dict[str, str]
+    module_word: dict[str, str]
+    services: dict[str, tuple[str, ...]]
+
+
+class OptionTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """options.yml."""
+
+    schema_: Literal["gpucheck.knowledge.options/1"]
+    as_of: str
+    source: tuple[str, ...]
+    dcgm: DcgmPackages
+    gdrcopy: GdrcopyPackages
+
+
+def options() -> OptionTable:
+    """The whole table. Raises KnowledgeError if the file is damaged."""
+    return table("options.yml", OptionTable)
