@@ -115,6 +115,17 @@ def test_only_holds_that_there_are_get_lifted(host):
     assert left["held"] == ["libnccl2"]
 
 
+def test_holds_of_ours_that_the_plan_no_longer_has_are_known_before_the_transaction(host):
+    """apt takes no held package away for one that conflicts with it, such as the other flavour's modules."""
+    begin(host)
+    install(host, **PLANNED)
+    finish(host)
+    held = [*host.facts["holds"], "their-own"]
+
+    assert record_code.unplanned_holds(host.plan, host.beside["packages"], held) == []
+    assert record_code.unplanned_holds(without_nccl(host.plan), host.beside["packages"], held) == ["libnccl2"]
+
+
 def test_what_somebody_elses_package_needs_stays(host):
     begin(host)
     install(host, **PLANNED)

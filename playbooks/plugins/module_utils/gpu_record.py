@@ -133,6 +133,11 @@ def leftovers(plan, packages, family, recorded):
     return sorted(ours - reachable((set(packages) - ours) | wanted, *relations(family)))
 
 
+def unplanned_holds(plan, packages, holds):
+    """Our packages that are held and that the plan no longer has: a resolver takes no held package away for another."""
+    return sorted((added(packages, gpu_plan.recorded_plan()) & set(holds)) - planned_holds(plan))
+
+
 def left_files(plan):
     """Our files that the plan no longer has."""
     return sorted(set(read(INSTALLED).get("paths", [])) - set(planned_paths(plan)))

@@ -38,8 +38,8 @@ def differences(plan, seen):
 def details(seen):
     """What the role acts on.
 
-    reload: whether systemd has yet to read a unit or drop-in that changed. No difference by itself: the next boot reads
-    it anyway, and with systemd's own cgroups a reload can take the GPUs from containers that run.
+    reload: whether systemd says that it has yet to read a unit that changed; it misses the first drop-in of a unit. No
+    difference by itself: the next boot reads it, and a reload can take the GPUs from containers that run.
     failed: units whose failed attempts count towards their limit of starts.
     """
     return {
