@@ -132,6 +132,15 @@ def test_a_unit_whose_program_died_is_not_active_and_can_be_stopped_and_started(
     systemctl.main(["stop", "nv"])
 
 
+@pytest.mark.parametrize(("program", "status", "active"), [("/bin/true", 0, True), ("/bin/false", 1, False)])
+def test_a_unit_that_runs_once_is_active_where_it_succeeded(systemctl, tmp_path, program, status, active):
+    unit = f"[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart={program}\n"
+    (tmp_path / "lib/gpucheck-acs-off.service").write_text(unit)
+
+    assert systemctl.main(["restart", "gpucheck-acs-off"]) == status
+    assert systemctl.is_active("gpucheck-acs-off.service") is active
+
+
 def test_a_boot_starts_what_is_enabled(systemctl, tmp_path, capsys):
     (tmp_path / "loaded").touch()
     (tmp_path / "etc/multi-user.target.wants").mkdir(parents=True)
