@@ -191,6 +191,7 @@ def test_a_configuration_that_is_no_json_is_said_and_not_touched(host, docker, c
     (broken,) = engines.state(wanted)["broken"]
     assert broken.startswith(f"{docker}: ")
     assert engines.differences(wanted) == [f"{broken} cannot be read"]
+    assert engines.refusals(wanted)[0].startswith(f"{broken}: the engine does not start with that")
     assert task.make_present(Module(), wanted) == ([], [], [])
     assert docker.read_text() == content
 

@@ -124,10 +124,11 @@ def host_details(plan, digest, facts, beside):
         "package_locks": facts["package_locks"],
         "rivals": gpu_repository.rivals(plan),
         "archive": gpu_archive.state(plan),
-        "engines": gpu_engines.state(plan),
         "tuning": gpu_tuning.state(plan),
         "options": gpu_options.state(plan, facts["kernel"]),
-        "refusals": gpu_options.refusals(plan, beside["packages"]) + gpu_boot.refusals(plan),
+        "refusals": gpu_options.refusals(plan, beside["packages"])
+        + gpu_boot.refusals(plan)
+        + gpu_engines.refusals(plan),
         "free_bytes": facts["free_bytes"],
         "unfinished": beside["unfinished"],
         "unplanned_holds": gpu_record.unplanned_holds(plan, beside["packages"], facts["holds"]),

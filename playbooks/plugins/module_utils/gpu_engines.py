@@ -95,6 +95,13 @@ def why_unreadable(row):
     return None
 
 
+def refusals(plan):
+    """Why nothing can be added to an engine's configuration, each with what to do."""
+    words = "{}: the engine does not start with that, and nothing can be added to it. Correct the file (python3 -m "
+    words += "json.tool shows the place), or set container_engines to leave in stack.yml"
+    return [words.format(said) for said in state(plan)["broken"]]
+
+
 def differences(plan):
     """Words for the role that tells engines of the GPUs."""
     seen = state(plan)
