@@ -1,4 +1,4 @@
-"""Tuning on both hosts: on, found unchanged, repaired, off again, and gone with everything else.
+"""What a site asks for beside the stack, on both hosts: on, found unchanged, repaired, off again, and gone.
 
 The tests run in the order they stand in: each needs the state of the one before.
 """
@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gpucheck.stack.tuning import RECOMMENDED
-from tests.lab.e2e import HOSTS, INVENTORY, boots, make, on_host, provision_json, with_wish
+from tests.lab.e2e import HOSTS, INVENTORY, boots, installed, make, on_host, provision_json, with_wish
 
 pytestmark = pytest.mark.more_labs
 
@@ -26,6 +26,23 @@ SITES_OWN = "# the site's own\nvm.swappiness = 10"
 
 # What stack.yml calls recommended, and a key that no engine's kernel has at this value by itself.
 TUNING = {**msgspec.to_builtins(RECOMMENDED), "sysctl": {"vm.swappiness": "11"}}
+
+
+OPTIONS = {"kernel_lock": "hold", "dcgm": "auto", "module_options": {"NVreg_RestrictProfilingToAdminUsers": "0"}}
+MODULE_FILE = "/etc/modprobe.d/gpucheck-nvidia.conf"
+THEIRS = "bash"
+
+
+def kernel_holds(host: str) -> list[str]:
+    """What of the kernel may not move by itself."""
+    words = {"lab-apt": ("apt-mark", "showhold"), "lab-dnf": ("cat", "/etc/dnf/plugins/versionlock.list")}
+    return [row for row in on_host(host, *words[host]).split() if re.match(r"linux-|kernel-", row)]
+
+
+def dcgm(host: str) -> tuple[str, list[str]]:
+    """Whether its service runs, and its packages."""
+    runs = on_host(host, "sh", "-c", "systemctl is-active nvidia-dcgm || :")
+    return runs, sorted(row.split()[0] for row in installed(host) if row.startswith("datacenter-gpu-manager"))
 
 
 def tuned(host: str) -> dict[str, str]:
@@ -44,7 +61,7 @@ def wish(first):
     """The lab's wish with tuning; the lab's own comes back at the end."""
     path = INVENTORY.with_name("stack.yml")
     kept = path.read_text()
-    path.write_text(yaml.safe_dump({**yaml.safe_load(kept), "tuning": TUNING}))
+    path.write_text(yaml.safe_dump({**yaml.safe_load(kept), "tuning": TUNING, **OPTIONS}))
     yield path
     path.write_text(kept)
 
@@ -53,6 +70,7 @@ def wish(first):
 def on(wish, reports):
     """The run that tunes both hosts; provisioned they are already, or again where a test before took that away."""
     on_host("lab-apt", "sh", "-c", f'mkdir -p /etc/sysctl.d; echo "{SITES_OWN}" >/etc/sysctl.d/90-gpucheck.conf')
+    on_host("lab-apt", "apt-mark", "hold", THEIRS)
     return with_wish(reports, args="--skip-tags verify")
 
 
@@ -68,6 +86,18 @@ def test_tuning_writes_what_outlives_a_boot_and_says_what_a_container_leaves(on,
     # The kernel is the engine's: what it has is said, nothing was forced.
     words = r"vm\.swappiness stays \d+: a container sees its host's kernel and may not set it; set it on the host"
     assert len(re.findall(words, on.plain)) == len(HOSTS)
+
+
+def test_the_kernels_are_held_dcgm_runs_and_the_module_has_its_options(on):
+    for host in HOSTS:
+        assert kernel_holds(host), "no kernel package is held"
+        assert on_host(host, "cat", MODULE_FILE) == "options nvidia NVreg_RestrictProfilingToAdminUsers=0"
+        service, names = dcgm(host)
+        assert service == "active"
+        assert {"datacenter-gpu-manager-4-core", "datacenter-gpu-manager-4-proprietary"} <= set(names)
+    # P100s under a driver of CUDA 13 need the packages for CUDA 12 as well; H100s do not.
+    assert "datacenter-gpu-manager-4-cuda12" in dcgm("lab-apt")[1]
+    assert "datacenter-gpu-manager-4-cuda12" not in dcgm("lab-dnf")[1]
 
 
 def test_the_service_manager_took_the_limits_over(on):
@@ -107,13 +137,19 @@ def test_a_setting_that_somebody_changed_is_planned_and_put_back(on, reports):
 
 def test_without_the_wish_the_files_go_and_the_sites_own_comes_back(on, wish, reports):
     content = yaml.safe_load(wish.read_text())
-    wish.write_text(yaml.safe_dump({**content, "tuning": "none"}))
+    off = {"tuning": "none", "kernel_lock": "leave", "dcgm": "none", "module_options": "none"}
+    wish.write_text(yaml.safe_dump({**content, **off}))
 
     run = with_wish(reports, args="--skip-tags verify")
 
     assert run.status == 0, run.text
     assert tuned("lab-apt") == {"/etc/sysctl.d/90-gpucheck.conf": SITES_OWN}
     assert tuned("lab-dnf") == {}
+    for host in HOSTS:
+        assert kernel_holds(host) == []
+        assert dcgm(host) == ("inactive", [])
+        assert on_host(host, "sh", "-c", f"ls {MODULE_FILE} 2>/dev/null || echo none") == "none"
+    assert THEIRS in on_host("lab-apt", "apt-mark", "showhold").split()
     wish.write_text(yaml.safe_dump(content))
 
 
@@ -126,4 +162,8 @@ def test_deprovision_takes_the_tuning_along(on, wish, reports):
     assert run.status == 0, run.text
     assert tuned("lab-dnf") == {}
     assert tuned("lab-apt") == {"/etc/sysctl.d/90-gpucheck.conf": SITES_OWN}
+    assert kernel_holds("lab-apt") + kernel_holds("lab-dnf") == []
+    assert dcgm("lab-apt") == dcgm("lab-dnf") == ("inactive", [])
+    assert on_host("lab-apt", "apt-mark", "showhold") == THEIRS
+    on_host("lab-apt", "apt-mark", "unhold", THEIRS)
     on_host("lab-apt", "rm", "/etc/sysctl.d/90-gpucheck.conf")
