@@ -131,7 +131,7 @@ def host_details(plan, digest, facts, beside):
         + gpu_engines.refusals(plan),
         "free_bytes": facts["free_bytes"],
         "unfinished": beside["unfinished"],
-        "unplanned_holds": gpu_record.unplanned_holds(plan, beside["packages"], facts["holds"]),
+        "unplanned": gpu_record.unplanned(plan, beside["packages"], facts["holds"]),
         "superfluous": gpu_plan.superfluous(plan, beside["doubled"]),
         "module_stream": gpu_plan.enabled_stream(stream["module"]) if stream else None,
         "module_stream_planned": not stream_differences(plan),

@@ -133,9 +133,13 @@ def leftovers(plan, packages, family, recorded):
     return sorted(ours - reachable((set(packages) - ours) | wanted, *relations(family)))
 
 
-def unplanned_holds(plan, packages, holds):
-    """Our packages that are held and that the plan no longer has: a resolver takes no held package away for another."""
-    return sorted((added(packages, gpu_plan.recorded_plan()) & set(holds)) - planned_holds(plan))
+def unplanned(plan, packages, holds):
+    """Our packages that the plan no longer has, and those of them that are held.
+
+    A resolver takes no held package away for another. A hold outlives its package.
+    """
+    ours = added(packages, gpu_plan.recorded_plan()) - planned_holds(plan)
+    return {"installed": sorted(ours), "held": sorted(ours & set(holds))}
 
 
 def left_files(plan):
