@@ -117,6 +117,28 @@ def explain_command(
         click.echo(mark + marked(explain_text(explanations), simulation))
 
 
+def echo_plans(lock_file: Path, every: Path, bundle: Path | None) -> None:
+    """Write the plans of all hosts, and say each group in a line."""
+    from gpucheck.cli._stack_lock import write_plans
+    from gpucheck.cli.bundle import bundled
+
+    for line in bundled(lambda: write_plans(lock_file, every, bundle)):
+        click.echo(line)
+
+
+every_option = click.option(
+    "--every",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Write HOST.json for every host of the lock: its plan, or the conflicts that it is refused for.",
+)
+bundle_option = click.option(
+    "--bundle",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="With --every: a bundle that is to be the only source, as gpucheck bundle verify found it good.",
+)
+
+
 @COMMAND.command("lock")
 @wish_option
 @facts_option
@@ -125,7 +147,17 @@ def explain_command(
 )
 @click.option("--upgrade", is_flag=True, help="Choose anew also where the present lock still holds.")
 @click.option("--common", is_flag=True, help="The newest set that serves all groups, or the reason why none does.")
-def lock_command(wish: Path, facts: tuple[Path, ...], output: Path, upgrade: bool, common: bool) -> None:
+@every_option
+@bundle_option
+def lock_command(
+    wish: Path,
+    facts: tuple[Path, ...],
+    output: Path,
+    upgrade: bool,
+    common: bool,
+    every: Path | None,
+    bundle: Path | None,
+) -> None:
     """Resolve every group of hosts into a lock file; an unchanged lock is not touched.
 
     A host that cannot be served is refused by itself and named on stderr: the lock is written for the others, and the
@@ -135,6 +167,9 @@ def lock_command(wish: Path, facts: tuple[Path, ...], output: Path, upgrade: boo
     from gpucheck.cli._stack_lock import made_lock
     from gpucheck.stack.lock import read_lock, write_lock
     from gpucheck.stack.text import lock_changes, refused_text
+
+    if bundle is not None and every is None:
+        raise Problem("--bundle serves whole fleets: say --every FOLDER with it")
 
     def work() -> Any:
         # A damaged lock is replaced only when that is asked for: it may hold what the hosts run today.
@@ -155,6 +190,8 @@ def lock_command(wish: Path, facts: tuple[Path, ...], output: Path, upgrade: boo
             click.echo(f"{output}: {line}", err=True)
     for line in refused_text(made):
         click.echo(line, err=True)
+    if every is not None:
+        echo_plans(output, every, bundle)
     kinds = {refused.kind for refused in made.refused.values()}
     if kinds:
         raise SystemExit(EXIT_IMPOSSIBLE if "impossible" in kinds else EXIT_UNKNOWN)
@@ -192,25 +229,15 @@ def diff_command(wish: Path, facts: tuple[Path, ...], lock_file: Path, format_: 
 @lock_option
 @click.option("--host", help="Name of a host in the lock.")
 @click.option("--group", help="Name of a group in the lock.")
-@click.option(
-    "--every",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="Write HOST.json for every host of the lock instead: its plan, or the conflicts that it is refused for.",
-)
-@click.option(
-    "--bundle",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="With --every: a bundle that is to be the only source, as gpucheck bundle verify found it good.",
-)
+@every_option
+@bundle_option
 @click.option("--format", "format_", type=Formats, default="text", show_default=True)
 def plan_command(
     lock_file: Path, host: str | None, group: str | None, every: Path | None, bundle: Path | None, format_: str
 ) -> None:
     """Print the exact packages, repositories, holds, files, services and the reboot rule."""
     from gpucheck import stack
-    from gpucheck.cli._stack_lock import planned, write_plans
-    from gpucheck.cli.bundle import bundled
+    from gpucheck.cli._stack_lock import planned
     from gpucheck.stack.text import plan_text
 
     if sum(choice is not None for choice in (host, group, every)) != 1:
@@ -218,8 +245,7 @@ def plan_command(
     if bundle is not None and every is None:
         raise Problem("--bundle serves whole fleets: say --every FOLDER with it")
     if every is not None:
-        for line in bundled(lambda: write_plans(lock_file, every, bundle)):
-            click.echo(line)
+        echo_plans(lock_file, every, bundle)
         return
     found, where = guarded(lambda: planned(lock_file, host=host, group=group))
     if isinstance(found, stack.Refusal):

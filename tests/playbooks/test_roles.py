@@ -91,7 +91,6 @@ def test_no_task_hides_a_failure_or_runs_a_shell_line():
         "gpucheck_engine_answer",
         "gpucheck_environment",
         "stack_lock_run",
-        "stack_plan_run",
     ]
 
 

@@ -107,6 +107,27 @@ def test_the_plans_of_all_hosts_are_written_in_one_call(site):
     assert "hypervisor" in written["vm01"]["conflicts"][0]["try"]
 
 
+def test_lock_and_plans_come_from_one_call_also_where_a_host_is_refused(site):
+    """What make provision asks; the exit status stays the lock's own."""
+    facts = host("ubuntu-22.04", "p100-pcie-x2", "vm01", vgpu_guest=True)
+    (site / "vm01.json").write_bytes(msgspec.json.encode(facts))
+
+    result = run(*lock_words(site, "--facts", site / "vm01.json"), "--every", site / "plans")
+
+    assert result.exit_code == 2
+    assert "rocky-9-x86_64-2330x8 (1 host): driver 580" in result.stdout
+    assert {path.stem for path in (site / "plans").glob("*.json")} == {"lab-apt", "lab-dnf", "vm01"}
+    assert (site / "stack.lock.yml").exists()
+
+
+def test_a_bundle_without_a_folder_for_plans_is_a_usage_error(site):
+    result = run(*lock_words(site), "--bundle", site)
+
+    assert result.exit_code == 64
+    assert "--every FOLDER" in result.stderr
+    assert not (site / "stack.lock.yml").exists()
+
+
 def test_plan_wants_exactly_one_of_host_group_and_every(site):
     run(*lock_words(site))
 

@@ -20,6 +20,7 @@ class ActionModule(ActionBase):
         )
         folder = Path(arguments["folder"])
         try:
+            folder.mkdir(parents=True, exist_ok=True)
             for name, content in arguments["files"].items():
                 self.write(folder / name, content)
         except OSError as error:

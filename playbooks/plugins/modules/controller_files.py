@@ -9,7 +9,7 @@ description:
   - Bookkeeping beside the hosts, so it never reports a change, and runs in check mode too.
 options:
   folder:
-    description: An existing folder on the controller.
+    description: A folder on the controller, made where it is not there.
     type: path
     required: true
   files:
