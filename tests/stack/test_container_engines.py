@@ -4,7 +4,7 @@ import pytest
 
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.wish import Wish, WishError, parse_wish
+from gpucheck.stack.wish import WishError, parse_wish
 from tests.stack.hosts import host
 
 
@@ -39,12 +39,3 @@ def test_a_mistyped_choice_names_the_line_and_what_there_is():
         parse_wish("container_engines: leaf\n", "stack.yml")
 
     assert "stack.yml:1: container_engines: 'leaf' is not possible. Did you mean 'leave'?" in str(caught.value)
-
-
-def test_the_choice_moves_no_version():
-    first = lock(Wish(), [host("ubuntu-22.04", "t4-x1")])
-    (name,) = first.groups
-
-    second = lock(Wish(container_engines="leave"), [host("ubuntu-22.04", "t4-x1")], previous=first)
-
-    assert second.groups[name].stack is first.groups[name].stack

@@ -2,7 +2,6 @@
 
 import pytest
 
-from gpucheck.stack import Wish
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.text import plan_text
@@ -35,13 +34,3 @@ def test_hold_is_in_the_plan_and_its_role_comes_last():
 def test_a_mistake_names_the_line_and_what_there_is():
     with pytest.raises(WishError, match=r"s:2: kernel_lock: 'held' is not possible. Did you mean 'hold'"):
         parse_wish("cuda: auto\nkernel_lock: held\n", "s")
-
-
-def test_locking_the_kernel_moves_no_version():
-    first = lock(Wish(), [host("rocky-9", "t4-x1")])
-
-    second = lock(Wish(kernel_lock="hold"), [host("rocky-9", "t4-x1")], previous=first)
-
-    name = "rocky-9-x86_64-1eb8x1"
-    assert second.groups[name].stack is first.groups[name].stack
-    assert second.wish.kernel_lock == "hold"

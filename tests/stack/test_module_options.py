@@ -5,7 +5,7 @@ import pytest
 from gpucheck.stack.lock import lock
 from gpucheck.stack.module_options import options_line
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.wish import Wish, WishError, parse_wish
+from gpucheck.stack.wish import WishError, parse_wish
 from tests.stack.hosts import host
 
 PATH = "/etc/modprobe.d/gpucheck-nvidia.conf"
@@ -49,12 +49,3 @@ def test_what_would_break_the_file_names_the_line(text, words):
         parse_wish(text, "stack.yml")
 
     assert words in str(caught.value)
-
-
-def test_options_move_no_version():
-    first = lock(Wish(), [host("ubuntu-22.04", "t4-x1")])
-    (name,) = first.groups
-
-    second = lock(Wish(module_options={"NVreg_A": "1"}), [host("ubuntu-22.04", "t4-x1")], previous=first)
-
-    assert second.groups[name].stack is first.groups[name].stack

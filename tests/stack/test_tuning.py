@@ -4,7 +4,6 @@ import fnmatch
 
 import pytest
 
-from gpucheck.stack import Wish
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.tuning import RECOMMENDED, Tuning, tuning_plan
@@ -93,14 +92,3 @@ def test_a_mistake_names_the_line_and_what_there_is(text, message):
         parse_wish(text, "stack.yml")
 
     assert message in str(caught.value)
-
-
-def test_a_change_of_tuning_moves_no_version():
-    """The lock holds versions; a new point release must not come along with a governor."""
-    first = lock(Wish(), [host("ubuntu-22.04", "t4-x1")])
-    older = first.groups["ubuntu-22.04-x86_64-1eb8x1"].stack
-
-    second = lock(Wish(tuning=RECOMMENDED), [host("ubuntu-22.04", "t4-x1")], previous=first)
-
-    assert second.groups["ubuntu-22.04-x86_64-1eb8x1"].stack is older
-    assert second.wish.tuning == RECOMMENDED
