@@ -33,6 +33,19 @@ class Asked(NamedTuple):
     mark: str = ""
 
 
+every_option = click.option(
+    "--every",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="FOLDER",
+    help="Write HOST.json for every host of the lock: its plan, or the conflicts that it is refused for.",
+)
+bundle_option = click.option(
+    "--bundle",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="With --every: a bundle that is to be the only source, as gpucheck bundle verify found it good.",
+)
+
+
 def kind_options(command: F) -> F:
     """The options that say which kind of host is meant; this host is read for what they leave open."""
     for option in reversed(

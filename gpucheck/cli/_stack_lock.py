@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
 import msgspec
 
 from gpucheck.cli._common import Problem
@@ -60,6 +61,14 @@ def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> li
         found = served(plan(lock, host=host))
         (folder / f"{host}.json").write_text(as_json(found) + "\n", encoding="utf-8")
     return [group_line(name, group) for name, group in lock.groups.items()]
+
+
+def echo_plans(lock_file: Path, every: Path, bundle: Path | None) -> None:
+    """Write the plans of all hosts, and say each group in a line."""
+    from gpucheck.cli.bundle import bundled
+
+    for line in bundled(lambda: write_plans(lock_file, every, bundle)):
+        click.echo(line)
 
 
 def from_bundle(folder: Path) -> "Callable[[Plan | Refusal], Plan | Refusal]":

@@ -20,6 +20,8 @@ from gpucheck.cli._stack import (
     Formats,
     as_json,
     asked_kind,
+    bundle_option,
+    every_option,
     guarded,
     kind_options,
     marked,
@@ -117,28 +119,6 @@ def explain_command(
         click.echo(mark + marked(explain_text(explanations), simulation))
 
 
-def echo_plans(lock_file: Path, every: Path, bundle: Path | None) -> None:
-    """Write the plans of all hosts, and say each group in a line."""
-    from gpucheck.cli._stack_lock import write_plans
-    from gpucheck.cli.bundle import bundled
-
-    for line in bundled(lambda: write_plans(lock_file, every, bundle)):
-        click.echo(line)
-
-
-every_option = click.option(
-    "--every",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="Write HOST.json for every host of the lock: its plan, or the conflicts that it is refused for.",
-)
-bundle_option = click.option(
-    "--bundle",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="With --every: a bundle that is to be the only source, as gpucheck bundle verify found it good.",
-)
-
-
 @COMMAND.command("lock")
 @wish_option
 @facts_option
@@ -164,7 +144,7 @@ def lock_command(
     exit status is 2 (impossible) or 3 (only unknown GPUs, systems or versions).
     """
     from gpucheck import stack
-    from gpucheck.cli._stack_lock import made_lock
+    from gpucheck.cli._stack_lock import echo_plans, made_lock
     from gpucheck.stack.lock import read_lock, write_lock
     from gpucheck.stack.text import lock_changes, refused_text
 
@@ -237,7 +217,7 @@ def plan_command(
 ) -> None:
     """Print the exact packages, repositories, holds, files, services and the reboot rule."""
     from gpucheck import stack
-    from gpucheck.cli._stack_lock import planned
+    from gpucheck.cli._stack_lock import echo_plans, planned
     from gpucheck.stack.text import plan_text
 
     if sum(choice is not None for choice in (host, group, every)) != 1:
