@@ -8,9 +8,12 @@ import os
 import re
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 ROOT = Path(__file__).parents[2]
 KEPT = os.environ.get("GPUCHECK_TEST_LAB")
@@ -90,6 +93,18 @@ def docker(*words: str) -> str:
 def with_wish(reports: Path, target: str = "provision", **more: str) -> Run:
     """A target without `lab up`, which would write the lab's own stack.yml again."""
     return make(target, reports, inventory=INVENTORY, **more)
+
+
+@contextmanager
+def wished(**values: Any) -> Iterator[Path]:
+    """The lab's stack.yml with these values; the lab's own comes back at the end."""
+    path = INVENTORY.with_name("stack.yml")
+    kept = path.read_text()
+    path.write_text(yaml.safe_dump({**yaml.safe_load(kept), **values}))
+    try:
+        yield path
+    finally:
+        path.write_text(kept)
 
 
 def until(true: Callable[[], bool], what: str, seconds: float = 120) -> None:

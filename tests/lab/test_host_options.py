@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gpucheck.stack.tuning import RECOMMENDED
-from tests.lab.e2e import HOSTS, INVENTORY, boots, installed, make, on_host, provision_json, with_wish
+from tests.lab.e2e import HOSTS, INVENTORY, boots, installed, make, on_host, provision_json, wished, with_wish
 
 pytestmark = pytest.mark.more_labs
 
@@ -58,12 +58,8 @@ def state(reports, host: str) -> str:
 
 @pytest.fixture(scope="module")
 def wish(first):
-    """The lab's wish with tuning; the lab's own comes back at the end."""
-    path = INVENTORY.with_name("stack.yml")
-    kept = path.read_text()
-    path.write_text(yaml.safe_dump({**yaml.safe_load(kept), "tuning": TUNING, **OPTIONS}))
-    yield path
-    path.write_text(kept)
+    with wished(tuning=TUNING, **OPTIONS) as path:
+        yield path
 
 
 @pytest.fixture(scope="module")

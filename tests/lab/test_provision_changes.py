@@ -11,7 +11,6 @@ import subprocess
 import time
 
 import pytest
-import yaml
 
 from tests.lab import engines
 from tests.lab.e2e import (
@@ -27,6 +26,7 @@ from tests.lab.e2e import (
     provision_json,
     start,
     until,
+    wished,
     with_wish,
 )
 
@@ -53,12 +53,9 @@ def before(first):
 
 @pytest.fixture(scope="module")
 def other_wish(before):
-    """The older driver, the other flavour on the H100s, no cuDNN; the lab's own wish comes back at the end."""
-    path = INVENTORY.with_name("stack.yml")
-    kept = path.read_text()
-    path.write_text(yaml.safe_dump({**yaml.safe_load(kept), "driver": OLD, **OTHER}))
-    yield path
-    path.write_text(kept)
+    """The older driver, the other flavour on the H100s, no cuDNN."""
+    with wished(driver=OLD, **OTHER) as path:
+        yield path
 
 
 @pytest.fixture(scope="module")
