@@ -56,3 +56,8 @@ def module(name: str) -> ModuleType:
     """One file of plugins/modules."""
     shared("gpu_host")
     return _load(f"playbooks_module_{name}", PLUGINS / "modules" / f"{name}.py")
+
+
+def action(name: str) -> ModuleType:
+    """One file of plugins/action."""
+    return _load(f"playbooks_action_{name}", PLUGINS / "action" / f"{name}.py")

@@ -18,7 +18,8 @@ GIB = 1 << 30
 def play(tmp_path, *plays, hosts=("n1",)):
     """What a playbook of these plays says, on hosts that are all this machine."""
     (tmp_path / "play.yml").write_text(yaml.safe_dump(list(plays)))
-    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": dict.fromkeys(hosts)}}))
+    known = hosts if isinstance(hosts, dict) else dict.fromkeys(hosts)
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": known}}))
     done = playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
     return done.returncode, " ".join(done.stdout.split())
 
@@ -105,18 +106,22 @@ def test_a_rollback_keeps_the_source_that_the_host_has_now(tmp_path, back, now, 
         "way_back": {"schema": "s", "stack": {"torch": None, "driver": "old"}, "repositories": [back]},
         "plan": {"schema": "s", "stack": {"torch": None, "driver": "new"}, "repositories": [now]},
     }
-    variables = {
-        "host_read_record": True,
-        "gpu_facts_read": read,
-        "gpucheck_pip_args": ["--index", "site"],
+    remember = {"hosts": "gpu", "gather_facts": False, "tasks": [{"set_fact": {"gpu_facts_read": read}}]}
+    record = {
+        "source": "record",
+        "folder": str(tmp_path),
+        "wheel": "{{ controller_wheel }}",
         "bundle_place": "/var/lib/gpucheck/bundle",
+        "torch_index": "https://torch/",
     }
     wheel = {"set_fact": {"controller_wheel": {"path": "/x/gpucheck.whl", "digest": "d"}}}
+    find = [wheel, {"stack_plans": record, "register": "controller_plans"}]
+    first = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": find}
     said = "{{ host_plan.stack.driver }} {{ host_plan.repositories[0].name }} {{ host_pip_args | join(' ') }}"
     tasks = [{"import_tasks": str(PLAYBOOKS / "tasks/host_plan.yml")}, {"show_text": {"text": f"TOLD {said} END"}}]
-    first = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [wheel]}
-    planned = [str(PLAYBOOKS / "vars/planned.yml")]
-    status, words = play(tmp_path, first, {**LOCAL, "vars_files": planned, "vars": variables, "tasks": tasks})
+    take = {**LOCAL, "vars_files": [str(PLAYBOOKS / "vars/planned.yml")], "tasks": tasks}
+    site = {"gpucheck_pip_args": ["--index", "{{ 'si' ~ 'te' }}"]}
+    status, words = play(tmp_path, remember, first, take, hosts={"n1": site})
 
     assert status == 0, words
     assert f"TOLD old {source} {pip} END" in words

@@ -1,25 +1,19 @@
 """A mistyped variable is an error that names the one that was meant; the variables of other people's roles are none."""
 
-import importlib.util
-
 import pytest
 import yaml
 
-from tests.playbooks.modules import PLAYBOOKS, PLUGINS
+from tests.playbooks.modules import PLAYBOOKS, action
 from tests.playbooks.test_runs import playbook
 
-_SPEC = importlib.util.spec_from_file_location("known_variables_action", PLUGINS / "action/known_variables.py")
-assert _SPEC is not None
-assert _SPEC.loader is not None
-action = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(action)
+plugin = action("known_variables")
 
 SITE = set(yaml.safe_load((PLAYBOOKS / "vars/site_variables.yml").read_text()))
 
 
 def mistakes(*names):
-    settable, needed = action.options(PLAYBOOKS / "roles")
-    return action.mistakes(names, settable, needed, SITE)
+    settable, needed = plugin.options(PLAYBOOKS / "roles")
+    return plugin.mistakes(names, settable, needed, SITE)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +36,7 @@ def test_an_unknown_name_under_our_prefix_is_an_error_with_a_way_out():
 
 
 def test_every_documented_variable_and_other_peoples_are_fine():
-    settable, _ = action.options(PLAYBOOKS / "roles")
+    settable, _ = plugin.options(PLAYBOOKS / "roles")
 
     assert mistakes(*settable, *SITE, "ansible_user", "http_port", "cuda_version", "nginx_driver") == {}
 
@@ -56,7 +50,7 @@ def test_the_example_inventory_names_only_variables_that_exist():
 
     assert len(names) > 8
     assert mistakes(*names) == {}
-    settable, _ = action.options(PLAYBOOKS / "roles")
+    settable, _ = plugin.options(PLAYBOOKS / "roles")
     assert {name for name in names if not name.startswith("ansible_")} <= settable | SITE
 
 

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.playbooks.modules import module
+from tests.playbooks.modules import action
+from tests.playbooks.test_runs import playbook
 
-wheel = module("python_wheel")
+wheel = action("python_wheel")
 
 
 @pytest.fixture
@@ -56,13 +57,9 @@ def test_the_oldest_python_is_read_from_the_wheel(tmp_path, line, minimum):
     assert wheel.python_minimum(str(path)) == minimum
 
 
-class Done(Exception):
-    """The module ended; the arguments are what it answered."""
-
-
 @pytest.fixture
 def run(project, tmp_path, monkeypatch):
-    """Run the module; builds are counted and leave an empty wheel."""
+    """Ask for the wheel; builds are counted and leave an empty one."""
     builds = []
 
     def build(source, names, folder):
@@ -71,25 +68,10 @@ def run(project, tmp_path, monkeypatch):
         with zipfile.ZipFile(Path(folder) / "tool-1-py3-none-any.whl", "w") as archive:
             archive.writestr("tool-1.dist-info/METADATA", "Name: tool\n")
 
-    class Module:
-        params = {"source": str(project), "package": "tool", "dest": str(tmp_path / "wheels")}  # noqa: RUF012
-
-        def __init__(self, **_):
-            pass
-
-        def exit_json(self, **answer):
-            raise Done(answer)
-
-        def fail_json(self, msg):
-            raise Done({"failed": msg})
-
-    monkeypatch.setattr(wheel, "AnsibleModule", Module)
     monkeypatch.setattr(wheel, "build", build)
 
     def call():
-        with pytest.raises(Done) as done:
-            wheel.main()
-        return done.value.args[0]
+        return wheel.wheel_of(str(project), "tool", str(tmp_path / "wheels"))
 
     return call, builds
 
@@ -113,7 +95,20 @@ def test_a_build_that_fails_and_a_folder_that_is_no_project_are_said(run, projec
         raise RuntimeError("no matching distribution for setuptools")
 
     monkeypatch.setattr(wheel, "build", broken)
-    assert "setuptools" in call()["failed"]
+    with pytest.raises(RuntimeError, match=r"the wheel of .*project cannot be built: no matching .* setuptools"):
+        call()
 
     (project / "pyproject.toml").unlink()
-    assert "holds no pyproject.toml" in call()["failed"]
+    with pytest.raises(RuntimeError, match=r"holds no pyproject\.toml"):
+        call()
+
+
+@pytest.mark.slow
+def test_a_playbook_says_why_there_is_no_wheel(tmp_path):
+    task = f"python_wheel: {{source: {tmp_path}, package: tool, dest: {tmp_path}/wheels}}"
+    (tmp_path / "play.yml").write_text(f"- hosts: localhost\n  gather_facts: false\n  tasks: [{{{task}}}]\n")
+    done = playbook("localhost,", str(tmp_path / "play.yml"))
+
+    assert done.returncode == 2
+    assert "holds no pyproject.toml: it is no Python project" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr

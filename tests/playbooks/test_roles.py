@@ -90,7 +90,6 @@ def test_no_task_hides_a_failure_or_runs_a_shell_line():
         "driver_loading_more",
         "gpucheck_engine_answer",
         "gpucheck_environment",
-        "stack_lock_run",
     ]
 
 

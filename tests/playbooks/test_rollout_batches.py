@@ -1,18 +1,12 @@
 """Batches: sizes as a site states them, each with somebody in it who cannot die."""
 
-import importlib.util
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.playbooks.modules import PLUGINS
+from tests.playbooks.modules import action
 
-_SPEC = importlib.util.spec_from_file_location("rollout_batches_action", PLUGINS / "action/rollout_batches.py")
-assert _SPEC is not None
-assert _SPEC.loader is not None
-action = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(action)
+plugin = action("rollout_batches")
 
 
 @pytest.mark.parametrize(
@@ -29,20 +23,20 @@ _SPEC.loader.exec_module(action)
 )
 def test_sizes_are_what_the_site_states(batch, changing, fleet, sizes):
     """The last step of a list repeats; a share is one of the fleet, not of those that change."""
-    assert action.sizes(batch, changing, fleet) == sizes
+    assert plugin.sizes(batch, changing, fleet) == sizes
 
 
 @pytest.mark.parametrize("batch", ["ten", "-3", "0", 0, "%", [1, "x"], "0%"])
 def test_what_is_no_size_is_refused(batch):
     with pytest.raises(ValueError, match=r".*"):
-        action.sizes(batch, 5, 10)
+        plugin.sizes(batch, 5, 10)
 
 
 @given(count=st.integers(0, 60), batch=st.integers(1, 30), limited=st.booleans())
 def test_every_host_is_in_one_batch_and_every_batch_has_a_keeper(count, batch, limited):
     hosts = [f"n{number}" for number in range(count)]
 
-    made = action.arrange(hosts, batch, count, limited)
+    made = plugin.arrange(hosts, batch, count, limited)
 
     assert [name for name in made["order"] if name in hosts] == hosts
     assert sum(made["sizes"]) == len(made["order"])

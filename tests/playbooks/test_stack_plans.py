@@ -1,0 +1,165 @@
+"""What follows from the plans, for all hosts at once: the source of gpucheck, and who needs nothing."""
+
+import json
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.playbooks.modules import action, shared
+from tests.playbooks.test_runs import playbook
+
+plans = action("stack_plans")
+record = shared("gpu_record")
+
+WHEEL = {"path": "/build/wheels/0123/gpucheck-1-py3-none-any.whl", "digest": "d"}
+PLACE, INDEX = "/var/lib/gpucheck/bundle", "https://torch.example/"
+BUNDLED = [{"name": "gpucheck-bundle"}]
+FILE = "file:///opt/gpucheck/wheels/gpucheck-1-py3-none-any.whl"
+
+
+def origin(torch=None, repositories=(), **choices):
+    return plans.origin({"stack": {"torch": torch}, "repositories": repositories}, WHEEL, choices, PLACE, INDEX)
+
+
+def test_torch_comes_from_its_own_index_where_the_plan_says_so():
+    found = origin({"version": "2.8.0", "build": "cu128", "origin": "index"})
+
+    assert found["requirements"] == f"gpucheck[torch] @ {FILE}\ntorch==2.8.0+cu128"
+    assert found["pip_args"] == ["--extra-index-url", "https://torch.example/cu128"]
+
+
+def test_without_torch_nothing_is_pinned():
+    found = origin()
+
+    assert found["requirements"] == f"gpucheck @ {FILE}\n"
+    assert found["pip_args"] == []
+
+
+@pytest.mark.parametrize(
+    ("repositories", "choices", "pip"),
+    [
+        ((), {"gpucheck_pip_args": ["--index", "site"]}, ["--index", "site"]),
+        ((), {"gpucheck_pip_args": []}, []),
+        (BUNDLED, {}, ["--no-index", "--find-links", f"{PLACE}/wheels"]),
+        (BUNDLED, {"gpucheck_pip_args": ["--index", "site"]}, ["--no-index", "--find-links", f"{PLACE}/wheels"]),
+    ],
+)
+def test_the_site_chooses_the_index_and_a_bundle_is_the_only_source(repositories, choices, pip):
+    torch = {"version": "2.8.0", "build": "cu128", "origin": "index"}
+    assert origin(torch, repositories, **choices)["pip_args"] == pip
+
+
+def test_everything_that_decides_is_in_the_digest():
+    """Each of these has to reinstall gpucheck, and nothing else does."""
+    torch = {"version": "2.8.0", "build": "cu128", "origin": "pypi"}
+    found = [
+        origin(),
+        origin(torch),
+        origin({**torch, "origin": "index"}),
+        origin(gpucheck_python="python3.11"),
+        origin(gpucheck_image="registry/gpucheck:1"),
+        origin(gpucheck_pip_args=["--index", "site"]),
+        origin(repositories=BUNDLED),
+        plans.origin({}, {**WHEEL, "digest": "e"}, {}, PLACE, INDEX),
+    ]
+    assert len({row["digest"] for row in found}) == len(found)
+    assert origin(gpucheck_python="python3")["digest"] == origin()["digest"]
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), lambda part: st.lists(part), max_leaves=8)
+
+
+@given(st.dictionaries(st.text(), JSON, min_size=1))
+def test_controller_and_host_digest_a_plan_alike(plan):
+    """What the host read back from its own file."""
+    assert plans.digest(plan) == record.digest(json.loads(json.dumps(plan)))
+
+
+PLAN = {"schema": "s", "stack": {"driver": "580"}}
+READ = {"recorded": plans.digest(PLAN), "state": {"differences": {}}, "requirements": "r"}
+
+
+@pytest.mark.parametrize(
+    ("read", "answer"),
+    [
+        (READ, True),
+        ({**READ, "recorded": plans.digest({**PLAN, "stack": {"driver": "575"}})}, False),
+        ({**READ, "requirements": "other"}, False),
+        ({**READ, "state": {}}, False),
+        ({**READ, "recorded": ""}, False),
+        ({}, False),
+    ],
+)
+def test_a_host_is_as_planned_only_where_it_compared_itself_with_this_very_plan(read, answer):
+    assert plans.as_planned(read, PLAN, "r") is answer
+
+
+GPUCHECK = """#!/bin/sh
+echo "$@" >{folder}/words
+while [ $# -gt 0 ]; do [ "$1" = --every ] && every=$2; shift; done
+mkdir -p "$every"
+echo '{{"schema": "s", "stack": {{"torch": null}}}}' >"$every/n1.json"
+echo "group one"
+echo "{stderr}" >&2
+exit {status}
+"""
+
+
+def compute(tmp_path, status, stderr=""):
+    """A playbook that computes plans with a stand-in for gpucheck; n2 gave no facts today, n3 never did."""
+    program = tmp_path / "gpucheck"
+    program.write_text(GPUCHECK.format(folder=tmp_path, status=status, stderr=stderr))
+    program.chmod(0o755)
+    (tmp_path / "facts").mkdir()
+    (tmp_path / "facts/n2.json").write_text("{}")
+    known = {"n1": {"gpu_facts_read": {"facts": {"gpus": []}}}, "n2": None, "n3": None}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": known}}))
+    words = {"gpucheck": str(program), "wish": "stack.yml", "lock": "lock.yml", "folder": str(tmp_path)}
+    task = {"source": "wish", **words, "wheel": WHEEL, "bundle_place": PLACE, "torch_index": INDEX}
+    tasks = [
+        {"stack_plans": task, "register": "made"},
+        {"show_text": {"text": "MADE {{ made.plans.keys() | list }} {{ made.plans.n1.requirements }}"}},
+    ]
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
+    return playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [0, 2, 3])
+def test_one_call_resolves_all_hosts_that_ever_gave_facts(tmp_path, status):
+    """2 and 3 refuse single hosts, whose plan files say so."""
+    done = compute(tmp_path, status)
+
+    assert done.returncode == 0, done.stdout
+    assert "\ngroup one\n" in done.stdout
+    assert f"MADE ['n1'] gpucheck @ {FILE}" in done.stdout
+    given = [word for word in (tmp_path / "words").read_text().split() if word.endswith(".json")]
+    assert given == [f"{tmp_path}/facts/n1.json", f"{tmp_path}/facts/n2.json"]
+    assert json.loads((tmp_path / "facts/n1.json").read_text()) == {"gpus": []}
+
+
+@pytest.mark.slow
+def test_a_wish_that_cannot_be_read_ends_the_run_with_gpuchecks_words(tmp_path):
+    done = compute(tmp_path, 64, "stack.yml:3: no such key")
+    words = " ".join(done.stdout.split())
+
+    assert done.returncode == 2
+    assert "stack.yml could not be resolved into plans, no host was changed. stack.yml:3: no such key" in words
+    assert "MADE" not in words
+
+
+@pytest.mark.slow
+def test_a_program_that_is_not_there_is_named(tmp_path):
+    known = {"n1": {"gpu_facts_read": {"facts": {}}}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": known}}))
+    words = {"gpucheck": "/nowhere/gpucheck", "wish": "w", "lock": "l", "folder": str(tmp_path)}
+    task = {"source": "wish", **words, "wheel": {}, "bundle_place": PLACE, "torch_index": INDEX}
+    play = [{"hosts": "localhost", "gather_facts": False, "tasks": [{"stack_plans": task}]}]
+    (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
+    done = playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
+
+    assert done.returncode == 2
+    assert "/nowhere/gpucheck: No such file or directory. No host was changed." in " ".join(done.stdout.split())
+    assert "Traceback" not in done.stdout + done.stderr
