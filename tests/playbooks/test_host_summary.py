@@ -51,7 +51,7 @@ def test_every_kind_of_end_is_told_apart(callback, tmp_path):
     planned(callback, "moved", {"driver": ["a", "b"], "nccl": ["c"]})
     callback.v2_runner_on_ok(Ended("moved", {"changed": True}, task="Install"))
     callback.v2_runner_on_ok(Ended("moved", {"changed": True}, task="Reboot", action="ansible.builtin.reboot"))
-    callback.v2_runner_on_ok(Ended("moved", {"ansible_facts": {"host_done": True}}))
+    callback.v2_runner_on_ok(Ended("moved", {"rollout": "done"}))
     planned(callback, "halfway", {"driver": ["a"]})
     callback.v2_runner_on_unreachable(Ended("dead", {"msg": "no route"}))
     callback.v2_runner_on_failed(Ended("unsafe", {"msg": "raw words"}))
@@ -119,7 +119,7 @@ def test_the_table_of_a_fleet_leaves_out_what_nothing_happened_to(callback):
     for number in range(25):
         planned(callback, f"same{number}", {})
     planned(callback, "moved", {"driver": ["a"]})
-    callback.v2_runner_on_ok(Ended("moved", {"ansible_facts": {"host_done": True}}))
+    callback.v2_runner_on_ok(Ended("moved", {"rollout": "done"}))
     callback.v2_runner_on_unreachable(Ended("dead", {"msg": "no route"}))
 
     lines = callback.table().splitlines()

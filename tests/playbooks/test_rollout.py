@@ -1,19 +1,22 @@
-"""The rollout over batches of one: failing hosts are passed over until they are too many, then no host is begun."""
+"""The rollout over batches: failing hosts are passed over until they are too many, then no host is begun."""
 
 import re
 
 import pytest
 
-from tests.playbooks.modules import PLAYBOOKS
+from tests.playbooks.modules import PLAYBOOKS, action
 from tests.playbooks.test_runs import playbook
 
 pytestmark = pytest.mark.slow
+
+mark = action("rollout_mark")
 
 PLAY = """
 - hosts: gpu
   connection: local
   gather_facts: false
-  serial: 1
+  strategy: free
+  serial: {serial}
   vars_files: [{playbooks}/vars/outcome.yml]
   vars:
     ansible_python_interpreter: "{{{{ ansible_playbook_python }}}}"
@@ -39,9 +42,9 @@ CHANGE = """
 """
 
 
-def roll_out(tmp_path, broken, **variables):
+def roll_out(tmp_path, broken, serial=1, **variables):
     """What became of each of five hosts, and which of them were touched."""
-    (tmp_path / "play.yml").write_text(PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path))
+    (tmp_path / "play.yml").write_text(PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path, serial=serial))
     (tmp_path / "change.yml").write_text(CHANGE.format(folder=tmp_path))
     (tmp_path / "hosts.yml").write_text(f"gpu: {{hosts: {{{', '.join(f'n{i}: ' for i in range(1, 6))}}}}}\n")
     words = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
@@ -71,3 +74,21 @@ def test_the_share_is_the_sites(tmp_path):
     ends, _, _ = roll_out(tmp_path, "n1 n2", max_failing_percent=40)
 
     assert ends["n5"] == "changed"
+
+
+def test_hosts_of_one_batch_do_not_count_for_each_other(tmp_path):
+    """They are at work at the same time: which of them failed first is chance."""
+    ends, touched, _ = roll_out(tmp_path, "n1 n2 n3", serial=5)
+
+    assert touched == {"n1", "n2", "n3", "n4", "n5"}
+    assert ends == {"n1": "failed", "n2": "failed", "n3": "failed", "n4": "changed", "n5": "changed"}
+
+
+def test_a_host_that_went_away_in_the_middle_counts_and_one_at_work_does_not(tmp_path):
+    for state, hosts in (("begun", ("n1", "n2", "n3", "n4")), ("done", ("n1",))):
+        (tmp_path / state).mkdir()
+        for host in hosts:
+            (tmp_path / state / host).touch()
+
+    assert mark.failed_before(tmp_path, ["n4", "n5"]) == ["n2", "n3"]
+    assert mark.failed_before(tmp_path / "nothing yet", ["n1"]) == []

@@ -37,8 +37,7 @@ class CallbackModule(Default):
         super().__init__()
         self.many = self.many_seen = False
         self.hosts = set()
-        self.task = ""
-        self.ended = set()
+        self.ended = {}
         self.spoke = time.monotonic()
 
     def v2_playbook_on_play_start(self, play):
@@ -47,11 +46,11 @@ class CallbackModule(Default):
         self.hosts = {host.get_name() for host in inventory.get_hosts(play.hosts)}
         self.many = len(self.hosts) > FEW and not self._display.verbosity
         self.many_seen = self.many_seen or self.many
+        self.ended = {}
         super().v2_playbook_on_play_start(play)
 
     def v2_playbook_on_task_start(self, task, is_conditional):
         """A task's title is shown with its first line, or counted."""
-        self.task, self.ended = task.get_name().strip(), set()
         if not self.many:
             super().v2_playbook_on_task_start(task, is_conditional)
 
@@ -104,12 +103,16 @@ class CallbackModule(Default):
             super().v2_playbook_on_stats(stats)
 
     def count(self, result, fate=""):
-        """Note that a host is through with the task; say how far all are, but not all the time."""
-        host = result._host.get_name()
-        self.ended.add(host)
+        """Note that a host is through with the task; say how far all are, but not all the time.
+
+        By the task's name: hosts that do not wait for each other are at different ones.
+        """
+        host, task = result._host.get_name(), result._task.get_name().strip()
+        through = self.ended.setdefault(task, set())
+        through.add(host)
         if fate:
             words = " ".join(str(result._result.get("msg", "")).split())
-            self._display.display(f"{fate}: [{host}] {self.task}: {words}", color="red")
+            self._display.display(f"{fate}: [{host}] {task}: {words}", color="red")
         elif time.monotonic() - self.spoke >= EVERY_S:
             self.spoke = time.monotonic()
-            self._display.display(f"  {self.task}: {len(self.ended)} of {len(self.hosts)} hosts")
+            self._display.display(f"  {task}: {len(through)} of {len(self.hosts)} hosts")

@@ -123,6 +123,7 @@ class CallbackModule(CallbackBase):
         answer = result._result
         # Of a host that is as planned nothing but its reading is heard.
         row.plan = row.plan or plain(answer.get("recorded_set")) or {}
+        row.done = answer.get("rollout") == "done" or row.done
         self.take_facts(row, answer.get("ansible_facts") or {})
         if answer.get("unreachable"):
             return
@@ -163,7 +164,6 @@ class CallbackModule(CallbackBase):
     def take_facts(self, row, facts):
         """What read.yml, compare.yml and rollout.yml say of the host."""
         row.plan = plain(facts.get("host_plan")) or row.plan
-        row.done = bool(facts.get("host_done")) or row.done
         if "host_state" in facts:
             row.differences = plain(facts["host_state"]).get("differences", {})
         if "host_outcome" in facts:
