@@ -11,7 +11,7 @@ from ansible.plugins.action import ActionBase
 
 
 def failed_before(folder, active):
-    """Hosts that began and never came to their end, those of the same batch that are still at work left out. Ordered."""
+    """Hosts that began and never came to their end, but for those of the same batch that are still at work. Ordered."""
     begun, done = ({path.name for path in (folder / mark).glob("*")} for mark in ("begun", "done"))
     return sorted(begun - done - set(active))
 
