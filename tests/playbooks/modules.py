@@ -4,6 +4,8 @@ import importlib.util
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+from unittest.mock import patch
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
 PLUGINS = PLAYBOOKS / "plugins"
@@ -42,6 +44,7 @@ def shared(name: str) -> ModuleType:
         "gpu_record",
         "gpu_kernel",
         "gpu_note",
+        "gpu_place",
         "gpu_compare",
         "gpu_bundle",
         "gpu_bundle_apt",
@@ -61,3 +64,44 @@ def module(name: str) -> ModuleType:
 def action(name: str) -> ModuleType:
     """One file of plugins/action."""
     return _load(f"playbooks_action_{name}", PLUGINS / "action" / f"{name}.py")
+
+
+class Ended(BaseException):
+    """The module has answered; like the end of its process, nothing of it catches this."""
+
+
+class _Module:
+    """AnsibleModule without Ansible: its parameters are given, its answer is kept."""
+
+    def __init__(self, params: dict[str, Any], check_mode: bool, diff: bool) -> None:
+        self.params, self.check_mode, self._diff = params, check_mode, diff
+        self.answer: dict[str, Any] = {}
+
+    def exit_json(self, **answer: Any) -> None:
+        self.answer = {"failed": False, **answer}
+        raise Ended
+
+    def fail_json(self, **answer: Any) -> None:
+        self.answer = {"failed": True, "changed": False, **answer}
+        raise Ended
+
+    def atomic_move(self, source: str, target: str) -> None:
+        Path(source).replace(target)
+
+
+def answer_of(code: ModuleType, params: dict[str, Any], check_mode: bool = False, diff: bool = False) -> dict[str, Any]:
+    """What a module's main() answers to these parameters, run in this process; those with a default may be left out."""
+
+    def ready(argument_spec: dict[str, Any], supports_check_mode: bool) -> _Module:
+        assert supports_check_mode
+        assert set(params) <= set(argument_spec)
+        given.params = {name: params.get(name, option.get("default")) for name, option in argument_spec.items()}
+        return given
+
+    given = _Module({}, check_mode, diff)
+    with patch.object(code, "AnsibleModule", ready):
+        try:
+            code.main()
+        except Ended:
+            return given.answer
+    raise AssertionError(f"{code.__name__} ended without an answer")

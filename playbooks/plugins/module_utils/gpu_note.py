@@ -11,12 +11,17 @@ def write(module, path, content):
     """Write a file whole or not at all: a note cut off in the middle would be none."""
     os.makedirs(os.path.dirname(path), exist_ok=True)
     partial = path + ".partial"
-    with open(partial, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(partial, 0o644)
-    module.atomic_move(partial, path)
+    try:
+        with open(partial, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(partial, 0o644)
+        module.atomic_move(partial, path)
+    finally:
+        # Still there where the disk is full, or the file cannot be replaced.
+        if os.path.exists(partial):
+            os.unlink(partial)
 
 
 def as_bytes(value):
