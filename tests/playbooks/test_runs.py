@@ -64,7 +64,7 @@ def test_a_controller_without_gpucheck_is_refused_in_words(tmp_path):
 
     assert done.returncode == 2
     assert "/nowhere/gpucheck: no such program" in done.stdout
-    assert "node01" not in done.stdout.split("TASK [Refuse a controller")[1].split("PLAY RECAP")[0]
+    assert "node01" not in done.stdout.split("and a controller without gpucheck]")[1].split("PLAY RECAP")[0]
 
 
 def test_text_is_shown_as_it_is(tmp_path):
