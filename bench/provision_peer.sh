@@ -42,15 +42,20 @@ peer() { # its role gathers facts and has no configuration of its own: Ansible's
     bench/peer/play.yml
 }
 
-ours() {
-  ANSIBLE_CONFIG=playbooks/ansible.cfg ANSIBLE_ROLES_PATH=playbooks/roles measured "$1" --skip-tags verify \
+ours() { # ours LABEL [TAGS]: without verification, and without what else is in TAGS
+  ANSIBLE_CONFIG=playbooks/ansible.cfg ANSIBLE_ROLES_PATH=playbooks/roles measured "$1" --skip-tags "verify${2:+,$2}" \
     -e "reports_dir=$work/reports" -e "build_dir=$work/build" -e preflight_minimum_free_gib=1 playbooks/provision.yml
 }
 
 for round in $(seq "$rounds"); do
   for who in peer ours; do
     bare >&2
-    "$who" "$who, first run, round $round"
+    if [ "$who" = ours ]; then
+      ours "ours, first run, four components, round $round" gpucheck,container_toolkit
+      ours "ours, container toolkit and gpucheck after it, round $round"
+    else
+      peer "peer, first run, driver, round $round"
+    fi
     for again in 1 2 3; do "$who" "$who, second run, round $round.$again"; done
     docker exec "$lab-apt" modinfo -F version nvidia >"$work/$who-module" 2>&1 || :
   done
@@ -58,8 +63,8 @@ done
 {
   result_head "make provision's playbook against NVIDIA's Ansible role for the driver, two lab hosts (SIMULATED)"
   echo "Role: $(git -C "$role" log -1 --format='%h of %cs' 2>/dev/null || echo 'of unknown version'), branch 580, without its own" \
-    "repository tasks and reboot (bench/peer/play.yml says why). Ours: driver, CUDA, cuDNN, NCCL, container toolkit and" \
-    "gpucheck, without verification. ansible-core $("$bin/ansible" --version | sed -n '1s/.*core \([0-9.]*\).*/\1/p')."
+    "repository tasks and reboot (bench/peer/play.yml says why). Ours: driver, CUDA, cuDNN and NCCL," \
+    "then container toolkit and gpucheck, without verification. ansible-core $("$bin/ansible" --version | sed -n '1s/.*core \([0-9.]*\).*/\1/p')."
   echo
   echo "| run | hosts | wall [s] | controller CPU [s] | a host [s] | memory [MB] |"
   echo "|:---|---:|---:|---:|---:|---:|"

@@ -45,6 +45,7 @@ def shared(name: str) -> ModuleType:
         "gpu_kernel",
         "gpu_note",
         "gpu_place",
+        "gpu_keys",
         "gpu_compare",
         "gpu_bundle",
         "gpu_bundle_apt",

@@ -100,6 +100,7 @@ class Machine:
             "STACK_FILE": folder / "stack.json",
             "INITRAMFS_PENDING": folder / "initramfs-pending",
             "REBOOT_REQUIRED": folder / "reboot-required",
+            "BUNDLE_PLACE": folder / "bundle",
             "MODULES_D": folder,
         }.items():
             monkeypatch.setattr(plan_code, name, str(value))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.playbooks.modules import PLAYBOOKS, module, shared
+from tests.playbooks.modules import PLAYBOOKS, shared
 
 openpgp = shared("openpgp")
 DATA = Path(__file__).parent / "data"
@@ -28,7 +28,7 @@ def test_the_fingerprint_is_the_one_gpg_gives(name, wanted):
 
     assert openpgp.fingerprint(key) == wanted
     assert openpgp.fingerprint(openpgp.read_key(key)) == wanted
-    assert openpgp.fingerprint(openpgp.read_key(module("signing_key").armor(key))) == wanted
+    assert openpgp.fingerprint(openpgp.read_key(shared("gpu_keys").armor(key))) == wanted
 
 
 @pytest.mark.parametrize("name", KEYS)
@@ -36,7 +36,7 @@ def test_the_armor_is_gpgs_own(name):
     """Checksum included: without it the gpg of Enterprise Linux reads the last line as part of the key."""
     original = (DATA / name).read_bytes()
 
-    assert module("signing_key").armor(openpgp.read_key(original)) == original
+    assert shared("gpu_keys").armor(openpgp.read_key(original)) == original
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The plan: what the golden files cannot say by themselves."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -186,8 +187,16 @@ def test_a_host_that_is_not_in_the_lock_is_named_with_those_that_are():
 
 def test_the_order_is_the_one_in_which_the_playbooks_apply_it():
     """A role that is moved, added or taken out is moved in the plan as well."""
-    tasks = yaml.safe_load(Path("playbooks/tasks/apply.yml").read_text(encoding="utf-8"))
-    roles = [task["ansible.builtin.include_role"]["name"] for task in tasks if "ansible.builtin.include_role" in task]
+
+    def roles_of(file: str) -> Iterator[str]:
+        for task in yaml.safe_load((Path("playbooks/tasks") / file).read_text(encoding="utf-8")):
+            if "ansible.builtin.include_role" in task:
+                yield task["ansible.builtin.include_role"]["name"]
+            elif isinstance(task.get("ansible.builtin.include_tasks"), str):
+                yield from roles_of(task["ansible.builtin.include_tasks"])
+
+    roles = list(roles_of("apply.yml"))
     order = planned("rocky-9", "h100-sxm5-x8").order
 
+    assert {"cuda", "nccl", "container_toolkit"} <= set(roles)
     assert tuple(role for role in roles if role in order) == order

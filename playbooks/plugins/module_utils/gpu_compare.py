@@ -146,4 +146,5 @@ def host_details(plan, digest, facts, beside):
         "initramfs_tool": tool,
         "initramfs_images": images,
         "initramfs_pending": os.path.exists(gpu_plan.INITRAMFS_PENDING),
+        "bundle_there": os.path.lexists(gpu_plan.BUNDLE_PLACE),
     }

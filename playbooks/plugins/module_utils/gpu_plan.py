@@ -19,6 +19,8 @@ STACK_FILE = "/etc/gpucheck/stack.json"
 MARKER = "/opt/gpucheck/requirements.sha256"
 # Survives a reboot: the initramfs is older than a module file until it was rebuilt.
 INITRAMFS_PENDING = "/var/lib/gpucheck/initramfs-pending"
+# What a host keeps of the bundle that it installs from.
+BUNDLE_PLACE = "/var/lib/gpucheck/bundle"
 # Lives in /run, so that the reboot it asks for is what removes it.
 REBOOT_REQUIRED = "/run/gpucheck/reboot-required"
 MODULES_D = "/etc/dnf/modules.d"

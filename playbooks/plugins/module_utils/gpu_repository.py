@@ -36,13 +36,32 @@ def yum_file(repository):
     }
 
 
+def source_text(repository):
+    """What the source file holds, as the package manager reads it."""
+    if repository["kind"] == "apt":
+        return source_line(repository)
+    settings = dict(yum_file(repository), name=repository["name"])
+    lines = ["{} = {}".format(name, settings[name]) for name in sorted(settings)]
+    return "\n".join(["[{}]".format(repository["name"]), *lines, "", ""])
+
+
+def pin(repository):
+    """The pinned fingerprint in capitals and without spaces, "" where nothing is pinned."""
+    return (repository["key_fingerprint"] or "").replace(" ", "").upper()
+
+
+def key_as_planned(repository):
+    """True where the key file holds the pinned key; without a pin, where it holds one."""
+    seen = key_fingerprint(paths(repository)[1])
+    return seen is not None and seen == (pin(repository) or seen)
+
+
 def differences(plan, keys):
     """Words for every repository whose source or key is not as planned. keys: imported rpm keys, eight hex digits."""
     words = []
     for repository in plan["repositories"]:
         source, key_file = paths(repository)
-        seen = key_fingerprint(key_file)
-        wanted = (repository["key_fingerprint"] or "").replace(" ", "").upper()
+        seen, wanted = key_fingerprint(key_file), pin(repository)
         if seen is None:
             words.append("{}: its key {} is missing".format(repository["name"], key_file))
         elif wanted and seen != wanted:

@@ -9,7 +9,7 @@ description:
     A note of a run that was cut off stays, so that what that run brought still counts as ours.
   - C(leftovers) lists what we brought and the plan no longer wants, and changes nothing.
   - C(restore) takes files of ours away, and puts back what was there before them.
-  - C(finish) records plan, packages and files, and ends the note that C(begin) made.
+  - C(finish) records plan, packages and files, ends the note that C(begin) made, and compares host and plan once more.
 options:
   state:
     description: What to do.
@@ -45,6 +45,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+differences:
+  description: With finish, what still differs from the plan, words by role.
+  returned: with finish
+  type: dict
 packages:
   description: With leftovers, names of packages that nothing needs any more.
   returned: with leftovers
@@ -88,6 +92,7 @@ import os  # noqa: E402
 
 from ansible.module_utils import gpu_engines, gpu_kernel, gpu_options, gpu_plan, gpu_record  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.gpu_compare import compare  # noqa: E402
 from ansible.module_utils.gpu_files import Unreadable  # noqa: E402
 from ansible.module_utils.gpu_host import lock_name, read_facts  # noqa: E402
 from ansible.module_utils.gpu_note import as_bytes, write  # noqa: E402
@@ -203,7 +208,7 @@ def finish(module, plan, digest, packages):
 
 
 def main():
-    """Do one of the four."""
+    """Do one of the four; with finish, say also what still differs from the plan: nobody asks the host again."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["begin", "leftovers", "restore", "finish"], "required": True},
@@ -213,9 +218,9 @@ def main():
         },
         supports_check_mode=True,
     )
-    asked, plan = module.params["state"], module.params["plan"]
+    asked, plan, answer = module.params["state"], module.params["plan"], {}
     try:
-        facts, beside = read_facts("host")
+        facts, beside = known = read_facts("host")
         if asked == "leftovers":
             module.exit_json(changed=False, **leftovers(plan, facts["holds"], beside))
         if module.check_mode:
@@ -225,13 +230,15 @@ def main():
         elif asked == "restore":
             changed = restore(module, module.params["paths"])
         else:
-            changed = finish(module, plan, module.params["digest"], beside["packages"])
+            digest = module.params["digest"]
+            changed = finish(module, plan, digest, beside["packages"])
+            answer["differences"] = compare("host", plan, digest, known)["differences"]
     except Unreadable as error:
         module.fail_json(msg="this host cannot be read: {}".format(error))
     except OSError as error:
         hint = "Make space there, or mount it writable, then run again."
         module.fail_json(msg="the record of what is installed cannot be written: {}. {}".format(error, hint))
-    module.exit_json(changed=changed)
+    module.exit_json(changed=changed, **answer)
 
 
 if __name__ == "__main__":

@@ -49,58 +49,10 @@ fingerprint:
   type: str
 """
 
-import base64  # noqa: E402
-import os  # noqa: E402
-import tempfile  # noqa: E402
-
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.gpu_keys import armor, pinned  # noqa: E402
+from ansible.module_utils.gpu_place import put  # noqa: E402
 from ansible.module_utils.gpu_repository import key_fingerprint  # noqa: E402
-from ansible.module_utils.openpgp import NotAKey, fingerprint, read_key  # noqa: E402
-from ansible.module_utils.urls import fetch_url  # noqa: E402
-
-LARGEST_KEY_BYTES = 1 << 20
-
-
-def crc24(content):
-    """The armor checksum of RFC 9580, 6.1: optional there, but the gpg that rpm_key runs wants it."""
-    crc = 0xB704CE
-    for byte in content:
-        crc ^= byte << 16
-        for _ in range(8):
-            crc = (crc << 1) ^ (0x1864CFB if crc & 0x800000 else 0)
-    return crc & 0xFFFFFF
-
-
-def armor(key):
-    """The key in ASCII armor."""
-    body = base64.b64encode(key).decode("ascii")
-    lines = [body[start : start + 64] for start in range(0, len(body), 64)]
-    checksum = "=" + base64.b64encode(crc24(key).to_bytes(3, "big")).decode("ascii")
-    head, tail = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
-    return "\n".join([head, "", *lines, checksum, tail, ""]).encode("ascii")
-
-
-def fetch(module, url):
-    """The key's bytes, or the task fails with what to do."""
-    answer, info = fetch_url(module, url, timeout=30)
-    # A local file has no status: a bundle brings its key along.
-    if answer is None or (info["status"] != 200 and not url.startswith("file:")):
-        hint = "Check that the host reaches this address, or name a mirror under repositories in stack.yml."
-        module.fail_json(msg="key {} cannot be fetched: {}. {}".format(url, info["msg"], hint))
-    try:
-        return read_key(answer.read(LARGEST_KEY_BYTES))
-    except NotAKey as error:
-        module.fail_json(msg="{} is not a signing key: {}".format(url, error))
-
-
-def write(module, dest, content):
-    """Put the file in place in one step, readable by all."""
-    os.makedirs(os.path.dirname(dest), exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=module.tmpdir)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.chmod(temporary, 0o644)
-    module.atomic_move(temporary, dest)
 
 
 def main():
@@ -121,17 +73,11 @@ def main():
         module.exit_json(changed=False, fingerprint=present)
     if module.check_mode:
         module.exit_json(changed=True, fingerprint=present or "")
-    key = fetch(module, url)
+    key, seen = pinned(module, url, wanted)
     try:
-        seen = fingerprint(key)
-    except NotAKey as error:
-        module.fail_json(msg="{} is not a signing key: {}".format(url, error))
-    if wanted and seen != wanted:
-        module.fail_json(
-            msg="{} has fingerprint {}, pinned is {}: refused, nothing was written. If the publisher changed its key, "
-            "confirm the new fingerprint there and put it into stack.yml.".format(url, seen, wanted)
-        )
-    write(module, dest, armor(key) if module.params["armored"] else key)
+        put(module, dest, armor(key) if module.params["armored"] else key)
+    except OSError as error:
+        module.fail_json(msg="{} cannot be written: {}".format(dest, error))
     module.exit_json(changed=True, fingerprint=seen)
 
 

@@ -1,0 +1,149 @@
+#!/usr/bin/python
+"""Name the planned package repositories on a host, each with its own pinned key, in one round trip."""
+
+DOCUMENTATION = r"""
+module: package_sources
+short_description: Name the planned package repositories on a host, each with its own pinned key
+description:
+  - Fetches the keys that are not there yet and holds them against their pinned fingerprints, all of them before
+    anything is written, so that one wrong key leaves the host as it was.
+  - Writes keys and source files for apt or dnf; for dnf the keys are imported into rpm as well. What is there already
+    is left alone, without any network access.
+  - Reading the package lists afterwards is not its task.
+options:
+  repositories:
+    description: Repositories of the plan, schema gpucheck.plan/1.
+    type: list
+    elements: dict
+    required: true
+  archive:
+    description: >-
+      Path and content of the file that adds components of the distribution's own archive; with empty content it is
+      taken away.
+    type: dict
+    default: {}
+  state:
+    description: With absent the source files are taken out again; keys stay, nothing is trusted because of them alone.
+    type: str
+    choices: [present, absent]
+    default: present
+attributes:
+  check_mode:
+    description: Says whether something would be written, fetches nothing.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Name the repositories
+  package_sources:
+    repositories: "{{ host_plan.repositories }}"
+  become: true
+"""
+
+RETURN = r"""
+paths:
+  description: The files that were, or would be, written or taken away; a key that was imported into rpm alone too.
+  returned: success
+  type: list
+"""
+
+import os  # noqa: E402
+
+from ansible.module_utils import gpu_keys, gpu_place, gpu_repository  # noqa: E402
+from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.gpu_files import text  # noqa: E402
+
+
+def source_files(repositories, archive):
+    """The files that name sources."""
+    return [gpu_repository.paths(repository)[0] for repository in repositories] + ([archive["path"]] if archive else [])
+
+
+def take_out(module, paths):
+    """Take the files away that are there; their paths."""
+    there = [path for path in paths if os.path.lexists(path)]
+    for path in [] if module.check_mode else there:
+        gpu_place.remove(path)
+    return there
+
+
+def imported(module):
+    """The last eight hex digits of every key that rpm trusts."""
+    done = module.run_command(["rpm", "-q", "gpg-pubkey", "--qf", "%{VERSION}\n"])
+    return set(done[1].lower().split()) if done[0] == 0 else set()
+
+
+def trust(module, repositories):
+    """Import keys into rpm that it has not; the key files."""
+    rows = [repository for repository in repositories if repository["kind"] == "dnf"]
+    known, done = imported(module) if rows else set(), []
+    for repository in rows:
+        path = gpu_repository.paths(repository)[1]
+        short = (gpu_repository.key_fingerprint(path) or "")[-8:].lower()
+        if short in known:
+            continue
+        if not module.check_mode:
+            module.run_command(["rpm", "--import", path], check_rc=True)
+        known.add(short)
+        done.append(path)
+    return done
+
+
+def write_keys(module, repositories):
+    """Fetch all that are missing, then write them; the key files."""
+    missing = [repository for repository in repositories if not gpu_repository.key_as_planned(repository)]
+    paths = [gpu_repository.paths(repository)[1] for repository in missing]
+    if module.check_mode:
+        return paths
+    keys = [gpu_keys.pinned(module, row["key_url"], gpu_repository.pin(row))[0] for row in missing]
+    for repository, path, key in zip(missing, paths, keys):
+        gpu_place.put(module, path, gpu_keys.armor(key) if repository["kind"] == "dnf" else key)
+    return paths
+
+
+def write_sources(module, repositories, archive):
+    """Write the source files that differ; their paths."""
+    wanted = [(gpu_repository.paths(row)[0], row) for row in repositories]
+    contents = [
+        (path, gpu_repository.source_text(row))
+        for path, row in wanted
+        if not gpu_repository.source_as_planned(row, path)
+    ]
+    if archive.get("content") and (text(archive["path"]) or "") != archive["content"].strip():
+        contents.append((archive["path"], archive["content"]))
+    for path, content in [] if module.check_mode else contents:
+        gpu_place.put(module, path, content.encode("utf-8"))
+    gone = take_out(module, [archive["path"]]) if archive and not archive.get("content") else []
+    return [path for path, _ in contents] + gone
+
+
+def main():
+    """Compare and change."""
+    module = AnsibleModule(
+        argument_spec={
+            "repositories": {"type": "list", "elements": "dict", "required": True},
+            "archive": {"type": "dict", "default": {}},
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        },
+        supports_check_mode=True,
+    )
+    repositories, archive = module.params["repositories"], module.params["archive"] or {}
+    try:
+        if module.params["state"] == "absent":
+            paths = take_out(module, source_files(repositories, archive))
+        else:
+            paths = write_keys(module, repositories)
+            paths += [path for path in trust(module, repositories) if path not in paths]
+            paths += write_sources(module, repositories, archive)
+    except OSError as error:
+        # A source whose neighbour is missing is no set: half of the packages would come from elsewhere.
+        gone = take_out(module, source_files(repositories, archive))
+        hint = "Make space or mount it writable, then run again."
+        words = "taken out again: {}".format(", ".join(gone)) if gone else "no source was named"
+        module.fail_json(msg="package sources cannot be written: {}; {}. {}".format(error, words, hint))
+    module.exit_json(changed=bool(paths), paths=paths)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,123 @@
+"""Services in one round trip: only what is due, in order; where one fails, systemd's words and its own."""
+
+import pytest
+
+from tests.playbooks.modules import answer_of, module, shared
+
+task = module("host_services")
+states = shared("gpu_services")
+
+UP = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled"}
+DOWN = {"LoadState": "loaded", "ActiveState": "inactive", "UnitFileState": "disabled"}
+FAILED = {**DOWN, "ActiveState": "failed"}
+
+
+def row(name, enabled=True, state="started"):
+    return {"name": name, "enabled": enabled, "state": state}
+
+
+@pytest.mark.parametrize(
+    ("planned", "seen", "how", "calls"),
+    [
+        (row("a"), UP, {}, []),
+        (row("a"), DOWN, {}, [["enable", "a"], ["start", "a"]]),
+        (row("a"), {**UP, "UnitFileState": "static"}, {}, []),
+        (row("a"), {**UP, "UnitFileState": "disabled"}, {}, [["enable", "a"]]),
+        (row("a"), UP, {"restart": True}, [["restart", "a"]]),
+        (row("a"), DOWN, {"restart": True}, [["enable", "a"], ["restart", "a"]]),
+        (row("a", False, "stopped"), UP, {"restart": True}, [["disable", "a"], ["stop", "a"]]),
+        (row("a", False, "stopped"), DOWN, {}, []),
+        (row("a"), FAILED, {}, [["enable", "a"], ["start", "a"]]),
+        (row("a"), FAILED, {"forgive": True}, [["reset-failed", "a"], ["enable", "a"], ["start", "a"]]),
+        (row("a"), {**UP, "ActiveState": "activating"}, {"forgive": True}, [["reset-failed", "a"], ["start", "a"]]),
+    ],
+)
+def test_only_what_is_not_as_planned_is_due(planned, seen, how, calls):
+    assert task.due([planned], {"a": seen}, **how) == calls
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """systemd with units .seen; .calls is what it was told, .broken a call that fails."""
+
+    class Host:
+        seen: dict[str, dict[str, str]] = {}  # noqa: RUF012
+        calls: list[list[str]] = []  # noqa: RUF012
+        broken: list[str] = []  # noqa: RUF012
+
+    def run_command(_, argv):
+        if argv[0] == "journalctl":
+            return 0, "no device\ngiving up\n", ""
+        Host.calls.append(argv[1:])
+        return (1, "", "Job for b failed.\nSee status.") if argv[1:] == Host.broken else (0, "", "")
+
+    Host.calls, Host.broken = [], []
+    monkeypatch.setattr(states, "states", lambda names: {name: Host.seen[name] for name in names})
+    monkeypatch.setattr("tests.playbooks.modules._Module.run_command", run_command, raising=False)
+    monkeypatch.setattr("tests.playbooks.modules._Module.get_bin_path", lambda *_: "/x", raising=False)
+    return Host
+
+
+def go(*rows, **options):
+    modes = {name: options.pop(name) for name in ("check_mode",) if name in options}
+    return answer_of(task, {"services": list(rows), **options}, **modes)
+
+
+def test_services_are_brought_up_in_their_order(host):
+    host.seen = {"b": DOWN, "a": FAILED}
+    said = go(row("b"), row("a"), reload=True, forgive=True)
+
+    assert host.calls == [
+        ["daemon-reload"],
+        ["reset-failed", "a"],
+        ["enable", "b"],
+        ["start", "b"],
+        ["enable", "a"],
+        ["start", "a"],
+    ]
+    assert said["changed"] is True
+    assert said["actions"] == [" ".join(words) for words in host.calls]
+
+
+def test_a_reload_alone_is_no_change(host):
+    host.seen = {"a": UP}
+    said = go(row("a"), reload=True, forgive=True)
+
+    assert host.calls == [["daemon-reload"]]
+    assert said["changed"] is False
+
+
+def test_check_mode_says_the_same_and_tells_systemd_nothing(host):
+    host.seen = {"a": DOWN}
+    said = go(row("a"), reload=True, check_mode=True)
+
+    assert (said["changed"], said["actions"]) == (True, ["daemon-reload", "enable a", "start a"])
+    assert host.calls == []
+
+
+def test_a_service_that_fails_is_told_with_its_own_words_and_the_next_is_not_touched(host):
+    host.seen, host.broken = {"b": DOWN, "c": DOWN}, ["start", "b"]
+    said = go(row("b"), row("c"))
+
+    assert said["msg"] == (
+        "systemctl start b: Job for b failed. See status. It wrote: no device / giving up "
+        "See systemctl status b there, repair that, then run again."
+    )
+    assert host.calls[-1] == ["start", "b"]
+    assert said["actions"] == ["enable b"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "words"),
+    [
+        ({"LoadState": "not-found", "ActiveState": "inactive"}, "b: there is no such service here"),
+        ({"LoadState": "masked", "ActiveState": "inactive"}, "b is masked, which somebody did on purpose"),
+        ({"error": "no bus"}, "services cannot be read: no bus"),
+    ],
+)
+def test_what_cannot_be_started_is_refused_before_any_other_is(host, seen, words):
+    host.seen = {"a": DOWN, "b": seen}
+    said = go(row("a"), row("b"))
+
+    assert words in said["msg"]
+    assert host.calls == []

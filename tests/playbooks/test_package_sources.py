@@ -1,0 +1,147 @@
+"""Package sources in one round trip: all keys are held against their pins before anything is written."""
+
+import pytest
+
+from tests.playbooks.modules import answer_of, module, shared
+from tests.playbooks.planned import DATA
+
+sources = module("package_sources")
+keys = shared("gpu_keys")
+place = shared("gpu_place")
+repository_code = shared("gpu_repository")
+
+RSA, EDDSA = "E330F152D648B8AD42B0AF30D384DE7990FFEED0", "FDEE779FA5C8D8701EE58DB39E5FF66A7905B8FB"
+FILES = {RSA: "signing-key-rsa2048.asc", EDDSA: "signing-key-ed25519.asc"}
+
+
+@pytest.fixture
+def host(tmp_path, monkeypatch):
+    """Folders of sources and keys; .fetched lists the addresses asked, .rpm the calls of rpm and what it trusts."""
+
+    class Host:
+        fetched: list[str] = []  # noqa: RUF012
+        rpm: list[list[str]] = []  # noqa: RUF012
+        trusted = ""
+        folder = tmp_path
+
+    def fetch(_, url):
+        Host.fetched.append(url)
+        return keys.read_key((DATA / url).read_bytes())
+
+    def run_command(_, argv, check_rc=False):
+        Host.rpm.append(argv)
+        return (0, Host.trusted, "") if "-q" in argv else (0, "", "")
+
+    Host.fetched, Host.rpm = [], []
+    for name in ("APT_LISTS", "YUM_REPOS", "RPM_KEYS"):
+        monkeypatch.setattr(repository_code, name, str(tmp_path / name))
+    monkeypatch.setattr(keys, "fetch", fetch)
+    monkeypatch.setattr("tests.playbooks.modules._Module.run_command", run_command, raising=False)
+    return Host
+
+
+def repository(host, kind="apt", name="cuda", pin=RSA, **more):
+    place = (
+        {"suite": "/", "keyring": str(host.folder / f"keyrings/{name}.gpg")} if kind == "apt" else {"signed": "both"}
+    )
+    row = {"name": name, "kind": kind, "url": f"https://m/{name}/", "key_url": FILES[pin], "key_fingerprint": pin}
+    return {**row, **place, **more}
+
+
+def go(*rows, archive=None, state="present", **modes):
+    return answer_of(sources, {"repositories": list(rows), "archive": archive or {}, "state": state}, **modes)
+
+
+def left(host):
+    return sorted(path.name for path in host.folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("kind", ["apt", "dnf"])
+def test_what_it_writes_is_what_the_comparison_wants_and_a_second_run_asks_nobody(host, kind):
+    rows = [repository(host, kind), repository(host, kind, "toolkit", EDDSA)]
+
+    assert go(*rows)["changed"] is True
+    host.trusted = f"{RSA[-8:].lower()}\n{EDDSA[-8:].lower()}\n"
+    assert repository_code.differences({"repositories": rows}, host.trusted.split()) == []
+    asked = list(host.fetched)
+
+    assert go(*rows)["changed"] is False
+    assert host.fetched == asked == [FILES[RSA], FILES[EDDSA]]
+
+
+def test_one_wrong_key_and_nothing_is_written_for_any_repository(host):
+    said = go(repository(host), repository(host, name="toolkit", pin=RSA, key_url=FILES[EDDSA]))
+
+    assert f"has fingerprint {EDDSA}, pinned is {RSA}: refused, nothing was written" in said["msg"]
+    assert left(host) == []
+
+
+def test_a_key_is_imported_into_rpm_only_where_it_is_not_trusted_yet(host):
+    row = repository(host, "dnf")
+    path = repository_code.paths(row)[1]
+    go(row)
+    assert ["rpm", "--import", path] in host.rpm
+
+    host.rpm.clear()
+    assert go(row)["paths"] == [path]
+    host.trusted, host.rpm[:] = RSA[-8:].lower() + "\n", []
+    assert go(row)["paths"] == []
+    assert all("--import" not in argv for argv in host.rpm)
+
+
+@pytest.mark.parametrize(("signed", "checks"), [("both", "1 1"), ("packages", "1 0"), ("metadata", "0 1")])
+def test_dnf_checks_what_the_publisher_signs(host, signed, checks):
+    row = repository(host, "dnf", signed=signed)
+    go(row)
+    lines = (host.folder / "YUM_REPOS/cuda.repo").read_text().splitlines()
+
+    assert lines[0] == "[cuda]"
+    assert f"gpgcheck = {checks[0]}" in lines
+    assert f"repo_gpgcheck = {checks[2]}" in lines
+    assert f"gpgkey = file://{host.folder}/RPM_KEYS/RPM-GPG-KEY-cuda" in lines
+
+
+def test_components_of_the_archive_are_named_and_taken_away_again(host):
+    path = str(host.folder / "APT_LISTS/gpucheck-archive.sources")
+
+    assert go(archive={"path": path, "content": "Types: deb\n"})["paths"] == [path]
+    assert go(archive={"path": path, "content": "Types: deb\n"})["paths"] == []
+    assert go(archive={"path": path, "content": ""})["paths"] == [path]
+    assert left(host) == []
+
+
+def test_absent_takes_the_sources_out_and_leaves_the_keys(host):
+    path = str(host.folder / "APT_LISTS/gpucheck-archive.sources")
+    archive = {"path": path, "content": "Types: deb\n"}
+    go(repository(host), archive=archive)
+
+    assert go(repository(host), archive=archive, state="absent")["changed"] is True
+    assert left(host) == ["cuda.gpg"]
+    assert go(repository(host), archive=archive, state="absent")["changed"] is False
+
+
+def test_where_one_source_cannot_be_written_none_stays(host, monkeypatch):
+    """Half of the sources would bring half of the packages from elsewhere."""
+    real = place.put
+
+    def full(module, path, content, mode=0o644):
+        if path.endswith("toolkit.list"):
+            raise OSError(28, "No space left on device", path)
+        real(module, path, content, mode)
+
+    monkeypatch.setattr(place, "put", full)
+    said = go(repository(host), repository(host, name="toolkit"))
+
+    assert "No space left on device" in said["msg"]
+    assert f"taken out again: {host.folder}/APT_LISTS/cuda.list. Make space" in said["msg"]
+    assert left(host) == ["cuda.gpg", "toolkit.gpg"]
+
+
+@pytest.mark.parametrize("kind", ["apt", "dnf"])
+def test_check_mode_says_the_same_fetches_nothing_and_writes_nothing(host, kind):
+    said = go(repository(host, kind), check_mode=True)
+
+    assert said["changed"] is True
+    assert set(repository_code.paths(repository(host, kind))) <= set(said["paths"])
+    assert (host.fetched, left(host)) == ([], [])
+    assert all("--import" not in argv for argv in host.rpm)
