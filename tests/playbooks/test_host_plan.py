@@ -1,0 +1,68 @@
+"""Why a host stops before it is compared: each reason in its own words, and nothing else."""
+
+import json
+
+import pytest
+import yaml
+
+from tests.playbooks.modules import PLAYBOOKS
+from tests.playbooks.test_runs import playbook
+
+pytestmark = pytest.mark.slow
+
+CONFLICT = {
+    "because": "no driver supports both",
+    "between": [{"fact": "a K80"}, {"fact": "an H100"}],
+    "try": "split them",
+}
+
+
+def taken(tmp_path, plan, wheel):
+    """What a playbook says that takes the plan of one host; plan is None where none was computed."""
+    told = (
+        {"file": f"{tmp_path}/plan.json", "requirements": "r", "pip_args": [], "digest": "d"}
+        if plan is not None
+        else {}
+    )
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    play = {
+        "hosts": "gpu",
+        "connection": "local",
+        "gather_facts": False,
+        "vars": {"plan_told": told, "plan_wheel": {"path": "/x/gpucheck.whl"} if wheel else {}},
+        "tasks": [
+            {"import_tasks": str(PLAYBOOKS / "tasks/host_plan.yml")},
+            {"show_text": {"text": "TAKEN {{ host_plan.schema }} {{ host_requirements }}"}},
+        ],
+    }
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    (tmp_path / "hosts.yml").write_text("gpu: {hosts: {n1: }}\n")
+    done = playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"), *(() if wheel else ("--skip-tags", "gpucheck")))
+    return " ".join(done.stdout.split())
+
+
+@pytest.mark.parametrize("wheel", [True, False])
+def test_a_plan_is_taken_over_and_without_gpucheck_no_wheel_is_needed(tmp_path, wheel):
+    assert "TAKEN gpucheck.plan/1 r" in taken(tmp_path, {"schema": "gpucheck.plan/1"}, wheel)
+
+
+@pytest.mark.parametrize("more", [{}, {"schema": "gpucheck.refusal/1"}])
+def test_a_host_without_a_possible_plan_is_refused_with_what_clashes_and_the_way_out(tmp_path, more):
+    said = taken(tmp_path, {"conflicts": [CONFLICT], **more}, wheel=True)
+
+    assert "n1: refused, nothing was changed. no driver supports both (a K80; an H100). Do: split them." in said
+    assert "not computed" not in said
+    assert "TAKEN" not in said
+
+
+def test_a_host_without_an_earlier_set_has_no_way_back(tmp_path):
+    said = taken(tmp_path, {}, wheel=True)
+
+    assert "n1: no earlier set is recorded on it, so there is nothing to roll back to. Nothing was changed." in said
+
+
+def test_a_host_whose_plan_was_not_computed_is_told_about_localhost(tmp_path):
+    said = taken(tmp_path, None, wheel=True)
+
+    assert "n1: its plan was not computed, nothing was changed." in said
+    assert "(--limit 'n1,localhost'; make LIMIT=... does)" in said
