@@ -18,11 +18,18 @@ PLAY = """
       ansible.builtin.assert: {that: inventory_hostname != 'n3', fail_msg: "n3: no more space"}
     - name: Do more
       ansible.builtin.debug: {msg: said}
+    - name: Include more
+      ansible.builtin.include_tasks: more.yml
+    - name: Do it to many
+      ansible.builtin.debug: {msg: said}
+      changed_when: true
+      loop: [1, 2]
 """
 
 
-def shown(tmp_path, count, *words):
-    (tmp_path / "play.yml").write_text(PLAY)
+def shown(tmp_path, count, *words, strategy="linear"):
+    (tmp_path / "play.yml").write_text(PLAY.replace("  tasks:", f"  strategy: {strategy}\n  tasks:"))
+    (tmp_path / "more.yml").write_text("- name: Do what is in a file\n  ansible.builtin.debug: {msg: said}\n")
     (tmp_path / "hosts.yml").write_text(f"gpu: {{hosts: {{{', '.join(f'n{i}: ' for i in range(1, count + 1))}}}}}\n")
     done = playbook(tmp_path / "hosts.yml", *words, str(tmp_path / "play.yml"))
     assert done.returncode == 2
@@ -34,7 +41,7 @@ def test_each_of_a_few_hosts_has_its_line(tmp_path):
 
     assert set(re.findall(r"^ok: \[(n\d)\]", text, re.MULTILINE)) == {"n1", "n2", "n4"}
     assert "TASK [Do more]" in text
-    assert re.search(r"^n2 +: ok=2", text, re.MULTILINE)
+    assert re.search(r"^n2 +: ok=5", text, re.MULTILINE)
 
 
 def test_of_a_fleet_only_the_bad_ones_have(tmp_path):
@@ -47,4 +54,30 @@ def test_of_a_fleet_only_the_bad_ones_have(tmp_path):
 
 
 def test_v_brings_every_line_back(tmp_path):
-    assert len(re.findall(r"^ok: \[n\d+\]", shown(tmp_path, 22, "-v"), re.MULTILINE)) == 42
+    assert len(re.findall(r"^ok: \[n\d+\]", shown(tmp_path, 22, "-v"), re.MULTILINE)) == 63
+
+
+def test_where_hosts_do_not_wait_for_each_other_a_line_names_host_and_step(tmp_path):
+    """A heading for nearly every line would be three lines for one."""
+    text = shown(tmp_path, 4, strategy="free")
+    lines = text.splitlines()
+
+    for host in ("n1", "n2", "n4"):
+        said = [line for line in lines if f"[{host}]" in line]
+        assert said == [
+            f"ok: [{host}] Do it",
+            f"ok: [{host}] Do more",
+            f"ok: [{host}] Do what is in a file",
+            f"changed: [{host}] Do it to many",
+        ]
+    assert "included:" not in text
+    # The one that fails is shown as everywhere, with its step above.
+    assert [line for line in lines if line.startswith("TASK [")] == [line for line in lines if "TASK [Do it]" in line]
+    assert "n3: no more space" in text
+
+
+def test_v_shows_such_a_play_as_ansible_does(tmp_path):
+    text = shown(tmp_path, 4, "-v", strategy="free")
+
+    assert "TASK [Do more]" in text
+    assert "included:" in text

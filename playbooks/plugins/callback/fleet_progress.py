@@ -1,12 +1,15 @@
 """Ansible's own display for a few hosts; for a fleet, a line of progress every few seconds instead of a line a host.
 
-Failures, changes of a host's fate and everything said in words are shown as they come, in both.
+Where hosts do not wait for each other, a heading would stand above nearly every line: there a line names its step.
+Failures, changes of a host's fate and everything said in words are shown as they come, in all.
 """
 
 from __future__ import annotations
 
 import time
 
+from ansible import constants
+from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
 
 DOCUMENTATION = """
@@ -14,8 +17,9 @@ name: fleet_progress
 type: stdout
 short_description: The default display, which says less of each host the more hosts there are
 description:
-  - Up to 20 hosts it is ansible.builtin.default. Beyond, or with -v, ok and changed lines of single hosts give way to
-    one line every few seconds, which says how far the present task is.
+  - Up to 20 hosts it is ansible.builtin.default, but in plays with strategy free a line names host and task. Beyond,
+    ok and changed lines of single hosts give way to one line every few seconds, which says how far the present task
+    is. With -v it is ansible.builtin.default for any number.
 extends_documentation_fragment:
   - default_callback
   - result_format_callback
@@ -24,6 +28,7 @@ author: gpucheck
 
 FEW = 20
 EVERY_S = 5.0
+APART = ("free", "host_pinned", "ansible.builtin.free", "ansible.builtin.host_pinned")
 
 
 class CallbackModule(Default):
@@ -35,7 +40,7 @@ class CallbackModule(Default):
 
     def __init__(self):
         super().__init__()
-        self.many = self.many_seen = False
+        self.many = self.many_seen = self.apart = False
         self.hosts = set()
         self.ended = {}
         self.spoke = time.monotonic()
@@ -46,6 +51,7 @@ class CallbackModule(Default):
         self.hosts = {host.get_name() for host in inventory.get_hosts(play.hosts)}
         self.many = len(self.hosts) > FEW and not self._display.verbosity
         self.many_seen = self.many_seen or self.many
+        self.apart = play.strategy in APART and not self._display.verbosity
         self.ended = {}
         super().v2_playbook_on_play_start(play)
 
@@ -58,6 +64,8 @@ class CallbackModule(Default):
         """Counted for a fleet."""
         if self.many:
             self.count(result)
+        elif self.apart:
+            self.line(result)
         else:
             super().v2_runner_on_ok(result)
 
@@ -83,8 +91,8 @@ class CallbackModule(Default):
             super().v2_runner_on_unreachable(result)
 
     def v2_runner_item_on_ok(self, result):
-        """Nothing of single items for a fleet."""
-        if not self.many:
+        """Nothing of single items where their task has one line, or none."""
+        if not self.many and not self.apart:
             super().v2_runner_item_on_ok(result)
 
     def v2_runner_item_on_skipped(self, result):
@@ -93,14 +101,22 @@ class CallbackModule(Default):
             super().v2_runner_item_on_skipped(result)
 
     def v2_playbook_on_include(self, included_file):
-        """A list of all hosts in a line, which is nothing to read for a fleet."""
-        if not self.many:
+        """A list of all hosts in a line, which is nothing to read for a fleet; of one host, it says nothing."""
+        if not self.many and not self.apart:
             super().v2_playbook_on_include(included_file)
 
     def v2_playbook_on_stats(self, stats):
         """For a fleet the summary that follows says more than a recap of every host."""
         if not self.many_seen:
             super().v2_playbook_on_stats(stats)
+
+    def line(self, result):
+        """What a host is through with, in one line."""
+        if isinstance(result._task, TaskInclude):
+            return
+        changed = bool(result._result.get("changed"))
+        words = f"{'changed' if changed else 'ok'}: [{result._host.get_name()}] {result._task.get_name().strip()}"
+        self._display.display(words, color=constants.COLOR_CHANGED if changed else constants.COLOR_OK)
 
     def count(self, result, fate=""):
         """Note that a host is through with the task; say how far all are, but not all the time.
