@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from gpucheck.bundle import contents
-from tests.playbooks.modules import module, shared
+from tests.playbooks.modules import action, module, shared
 
 bundle = shared("gpu_bundle")
 apt = shared("gpu_bundle_apt")
@@ -214,6 +214,7 @@ def test_plan_playbooks_and_hosts_mean_the_same_place_and_name():
 
     from tests.playbooks.modules import PLAYBOOKS
 
-    assert bundle.BUNDLE == contents.NAME
+    assert bundle.BUNDLE == action("stack_plans").BUNDLE == contents.NAME
+    assert shared("gpu_plan").BUNDLE_PLACE == contents.HOST_FOLDER
     assert yaml.safe_load((PLAYBOOKS / "vars/controller.yml").read_text())["bundle_place"] == contents.HOST_FOLDER
     assert f"'{contents.NAME}'" in (PLAYBOOKS / "tasks/rollout.yml").read_text()

@@ -26,7 +26,8 @@ def test_services_of_one_call_are_told_apart(asked):
 
     assert {name: values["ActiveState"] for name, values in states.items()} == {"a": "active", "b": "failed"}
     assert services_code.differences(PLAN, states) == ["b is failed, planned started"]
-    assert services_code.details(states) == {"reload": True, "failed": ["b"]}
+    assert services_code.details(states) == {"reload": True}
+    assert services_code.failed(states) == ["b"]
     assert len(asked) == 1
 
 
@@ -35,7 +36,8 @@ def test_a_daemon_between_two_attempts_is_not_running(asked):
     states = {"a": {"ActiveState": "activating", "UnitFileState": "enabled", "NeedDaemonReload": "no"}}
 
     assert services_code.differences({"services": PLAN["services"][:1]}, states) == ["a is activating, planned started"]
-    assert services_code.details(states) == {"reload": False, "failed": ["a"]}
+    assert services_code.details(states) == {"reload": False}
+    assert services_code.failed(states) == ["a"]
 
 
 def test_a_systemd_that_cannot_be_asked_is_a_difference_with_its_words(monkeypatch):
@@ -46,7 +48,8 @@ def test_a_systemd_that_cannot_be_asked_is_a_difference_with_its_words(monkeypat
     states = services_code.states(["a", "b"])
 
     assert services_code.differences(PLAN, states) == ["services cannot be read: systemctl: exit 1: no bus"]
-    assert services_code.details(states) == {"reload": False, "failed": []}
+    assert services_code.details(states) == {"reload": False}
+    assert services_code.failed(states) == []
 
 
 def test_a_plan_without_services_asks_nothing(asked):

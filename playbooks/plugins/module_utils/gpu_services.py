@@ -5,6 +5,8 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 
 from ansible.module_utils.gpu_files import Unreadable, command
 
+# What counts as enabled, for the judge and for the one that acts alike.
+ENABLED = ("enabled", "static", "enabled-runtime")
 FIELDS = "Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload"
 
 
@@ -30,9 +32,14 @@ def differences(plan, seen):
         active = state.get("ActiveState", "unknown")
         if row["state"] == "started" and active != "active":
             words.append("{} is {}, planned started".format(row["name"], active))
-        if row["enabled"] and state.get("UnitFileState") not in ("enabled", "static", "enabled-runtime"):
+        if row["enabled"] and state.get("UnitFileState") not in ENABLED:
             words.append("{} is not enabled".format(row["name"]))
     return words
+
+
+def failed(seen):
+    """Units whose failed attempts count towards their limit of starts. One between two attempts is ``activating``."""
+    return sorted(name for name, state in seen.items() if state.get("ActiveState") in ("failed", "activating"))
 
 
 def details(seen):
@@ -40,9 +47,5 @@ def details(seen):
 
     reload: whether systemd says that it has yet to read a unit that changed; it misses the first drop-in of a unit. No
     difference by itself: the next boot reads it, and a reload can take the GPUs from containers that run.
-    failed: units whose failed attempts count towards their limit of starts.
     """
-    return {
-        "reload": any(state.get("NeedDaemonReload") == "yes" for state in seen.values()),
-        "failed": sorted(name for name, state in seen.items() if state.get("ActiveState") in ("failed", "activating")),
-    }
+    return {"reload": any(state.get("NeedDaemonReload") == "yes" for state in seen.values())}

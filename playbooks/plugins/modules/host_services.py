@@ -52,19 +52,16 @@ actions:
 from ansible.module_utils import gpu_services  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 
-# systemd enables these by other means: nothing is left to do.
-ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated")
-
 
 def due(services, seen, forgive=False, restart=False):
     """The calls of systemctl that bring services to their planned state, in order. seen: of gpu_services.states."""
     calls = []
-    failed = [row["name"] for row in services if seen[row["name"]].get("ActiveState") in ("failed", "activating")]
+    failed = gpu_services.failed(seen)
     if forgive and failed:
         calls.append(["reset-failed", *failed])
     for row in services:
         name, state = row["name"], seen[row["name"]]
-        if bool(row["enabled"]) != (state.get("UnitFileState") in ENABLED):
+        if bool(row["enabled"]) != (state.get("UnitFileState") in gpu_services.ENABLED):
             calls.append(["enable" if row["enabled"] else "disable", name])
         running = state.get("ActiveState") == "active"
         if row["state"] == "started" and (restart or not running):
