@@ -1,10 +1,10 @@
-"""Services in one round trip: only what is due, in order; where one fails, systemd's words and its own."""
+"""Modules and services in one round trip: only what is due, in order; where one fails, its words and what helps."""
 
 import pytest
 
 from tests.playbooks.modules import answer_of, module, shared
 
-task = module("host_services")
+task = module("driver_in_force")
 states = shared("gpu_services")
 
 UP = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled"}
@@ -38,29 +38,76 @@ def test_only_what_is_not_as_planned_is_due(planned, seen, how, calls):
 
 @pytest.fixture
 def host(monkeypatch):
-    """systemd with units .seen; .calls is what it was told, .broken a call that fails."""
+    """systemd with units .seen, and modprobe; .calls is what they were told, .broken a call that fails."""
 
     class Host:
         seen: dict[str, dict[str, str]] = {}  # noqa: RUF012
         calls: list[list[str]] = []  # noqa: RUF012
         broken: list[str] = []  # noqa: RUF012
+        facts = {"secure_boot": False, "kernel": "6.1", "driver": {"installed_version": "580.178.04"}}  # noqa: RUF012
 
-    def run_command(_, argv):
+    def run_command(_, argv, **__):
         if argv[0] == "journalctl":
             return 0, "no device\ngiving up\n", ""
-        Host.calls.append(argv[1:])
-        return (1, "", "Job for b failed.\nSee status.") if argv[1:] == Host.broken else (0, "", "")
+        words = argv[argv[0] == "systemctl" :]
+        Host.calls.append(words)
+        return (1, "", "Job for b failed.\nSee status.") if words == Host.broken else (0, "", "")
 
     Host.calls, Host.broken = [], []
     monkeypatch.setattr(states, "states", lambda names: {name: Host.seen[name] for name in names})
+    monkeypatch.setattr(task, "compare", lambda *_: {"differences": {}})
+    monkeypatch.setattr(task, "read_facts", lambda _: (Host.facts, {}))
     monkeypatch.setattr("tests.playbooks.modules._Module.run_command", run_command, raising=False)
     monkeypatch.setattr("tests.playbooks.modules._Module.get_bin_path", lambda *_: "/x", raising=False)
     return Host
 
 
+PLAN = {
+    "package_manager": "apt",
+    "components": {"driver": {"packages": [{"name": "nvidia-dkms-580", "version": "1"}], "holds": []}},
+}
+
+
 def go(*rows, **options):
     modes = {name: options.pop(name) for name in ("check_mode",) if name in options}
-    return answer_of(task, {"services": list(rows), **options}, **modes)
+    return answer_of(task, {"host": "node01", "plan": PLAN, "services": list(rows), **options}, **modes)
+
+
+def test_modules_come_before_the_services_that_need_them(host):
+    host.seen = {"a": DOWN}
+    said = go(row("a"), modules=["nvidia", "ib_umad"], reload=True)
+
+    assert host.calls == [
+        ["modprobe", "nvidia"],
+        ["modprobe", "ib_umad"],
+        ["daemon-reload"],
+        ["enable", "a"],
+        ["start", "a"],
+    ]
+    assert (said["changed"], said["differences"]) == (True, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "secure_boot", "words"),
+    [
+        ("nvidia", False, "The last lines of dmesg say why; a kernel that was replaced on disk"),
+        ("nvidia", True, "Secure Boot is on: enrol the key that DKMS signs with"),
+        ("ib_umad", False, "module ib_umad is planned at boot and refused by the kernel"),
+        ("nvidia_peermem", False, "run dpkg-reconfigure --frontend noninteractive nvidia-dkms-580, reboot"),
+    ],
+)
+def test_a_module_that_the_kernel_does_not_take_is_told_with_what_helps_and_no_service_is_touched(
+    host, monkeypatch, name, secure_boot, words
+):
+    host.seen, host.broken = {"a": DOWN}, ["modprobe", name]
+    monkeypatch.setattr(host, "facts", {**host.facts, "secure_boot": secure_boot})
+    said = go(row("a"), modules=[name])
+
+    assert said["msg"].startswith("node01: ")
+    assert words in said["msg"]
+    assert "Job for b failed. See status" in said["msg"]
+    assert said["msg"].endswith("hen run again.")
+    assert host.calls == [["modprobe", name]]
 
 
 def test_services_are_brought_up_in_their_order(host):
@@ -100,11 +147,10 @@ def test_a_service_that_fails_is_told_with_its_own_words_and_the_next_is_not_tou
     said = go(row("b"), row("c"))
 
     assert said["msg"] == (
-        "systemctl start b: Job for b failed. See status. It wrote: no device / giving up "
+        "node01: systemctl start b: exit 1: Job for b failed. See status. It wrote: no device / giving up "
         "See systemctl status b there, repair that, then run again."
     )
-    assert host.calls[-1] == ["start", "b"]
-    assert said["actions"] == ["enable b"]
+    assert host.calls == [["enable", "b"], ["start", "b"]]
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,6 @@ def test_no_task_hides_a_failure_or_runs_a_shell_line():
         "bundle_made",
         "bundle_ordered",
         "bundle_verified",
-        "driver_loading",
-        "driver_loading_more",
         "gpucheck_engine_answer",
         "gpucheck_environment",
     ]

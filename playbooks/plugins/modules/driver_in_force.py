@@ -1,18 +1,33 @@
 #!/usr/bin/python
-"""Bring several services of a host to their planned state in one round trip."""
+"""Load the planned kernel modules and bring the services to their planned state, in one round trip."""
 
 DOCUMENTATION = r"""
-module: host_services
-short_description: Enable, start, restart or stop several services of a host in one round trip
+module: driver_in_force
+short_description: Load kernel modules, start services, and say what of the plan is still not in force
 description:
-  - Asks systemd once how all of them are, and acts only where one is not as planned.
-  - Where one fails, those after it are not touched, and the message has systemd's own words about it.
+  - Loads the modules first, so that a service does not fail for want of one.
+  - Asks systemd once how all services are, and acts only where one is not as planned. Where one fails, those after it
+    are not touched, and the message has systemd's own words about it.
+  - Answers like C(plan_state), as the host is afterwards.
 options:
+  host:
+    description: The host's name in the inventory, for messages.
+    type: str
+    required: true
+  plan:
+    description: The host's plan, schema gpucheck.plan/1.
+    type: dict
+    required: true
+  modules:
+    description: Kernel modules to load.
+    type: list
+    elements: str
+    default: []
   services:
     description: Rows of C(name) without .service, C(enabled), and C(state), started or stopped; as in a plan.
     type: list
     elements: dict
-    required: true
+    default: []
   reload:
     description: Let systemd read its units before.
     type: bool
@@ -35,22 +50,47 @@ author: gpucheck
 """
 
 EXAMPLES = r"""
-- name: Start the daemons
-  host_services:
-    services: [{name: nvidia-persistenced, enabled: true, state: started}]
-    reload: true
+- name: Put the driver in force
+  driver_in_force:
+    host: "{{ inventory_hostname }}"
+    plan: "{{ host_plan }}"
+    modules: [nvidia]
+    services: "{{ host_plan.services }}"
   become: true
 """
 
 RETURN = r"""
 actions:
-  description: What was, or would be, done, as words for systemctl.
+  description: What was, or would be, done, as words for modprobe and systemctl.
   returned: always
   type: list
+differences:
+  description: What still differs from the plan, sentences by role; see C(plan_state).
+  returned: success
+  type: dict
+components:
+  description: What differs by package component; see C(plan_state).
+  returned: success
+  type: dict
+reboot:
+  description: Why a reboot is due now.
+  returned: success
+  type: list
+host:
+  description: What else the roles need; see C(plan_state).
+  returned: success
+  type: dict
 """
 
-from ansible.module_utils import gpu_services  # noqa: E402
+from ansible.module_utils import gpu_plan, gpu_services  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.gpu_call import Refused, call  # noqa: E402
+from ansible.module_utils.gpu_compare import compare  # noqa: E402
+from ansible.module_utils.gpu_explain import explained  # noqa: E402
+from ansible.module_utils.gpu_host import read_facts  # noqa: E402
+
+DRIVER = "nvidia"
+REBUILD = {"apt": "dpkg-reconfigure --frontend noninteractive", "dnf": "dnf --assumeyes reinstall"}
 
 
 def due(services, seen, forgive=False, restart=False):
@@ -94,48 +134,99 @@ def journal(module, name):
     return " It wrote: {}".format(" / ".join(said.split("\n")).strip(" /")) if status == 0 and said.strip() else ""
 
 
-def systemctl(module, words, done):
-    """One call; the task fails with what systemd and the service say."""
-    status, _, said = module.run_command(["systemctl", *words])
-    if status == 0:
-        return
-    name = words[-1]
-    module.fail_json(
-        msg="systemctl {}: {}.{} See systemctl status {} there, repair that, then run again.".format(
-            " ".join(words), " ".join(said.split()).rstrip(".") or "exit {}".format(status), journal(module, name), name
-        ),
-        actions=done,
+def systemctl(module, words):
+    """One call. Raises Refused with what systemd and the service say."""
+    try:
+        call(module, ["systemctl", *words])
+    except Refused as error:
+        name = words[-1]
+        raise Refused(
+            "{}.{} See systemctl status {} there, repair that, then run again".format(
+                str(error).rstrip("."), journal(module, name), name
+            )
+        )
+
+
+def load(module, name):
+    """Load one module. Raises Refused with what the kernel says, and what helps against it."""
+    try:
+        call(module, ["modprobe", name])
+    except Refused as error:
+        facts = read_facts(module.params["host"])[0]
+        raise Refused(not_loaded(name, str(error).rstrip("."), module.params["plan"], facts))
+
+
+def not_loaded(name, said, plan, facts):
+    """Why a module is not in the kernel, and what to do, in sentences."""
+    if name != DRIVER:
+        why = "module {} is planned at boot and refused by the kernel: {}. ".format(name, said)
+        if name == "nvidia_peermem":
+            rebuild = " ".join([REBUILD[plan["package_manager"]], *gpu_plan.module_packages(plan)])
+            return (
+                why
+                + "nvidia_peermem is only usable where OFED was there when the driver was built: run {}, reboot, "
+                "then run again".format(rebuild)
+            )
+        return (
+            why + "The last lines of dmesg say why; the module may be in a package of extra modules for this kernel. "
+            "Then run again"
+        )
+    hint = (
+        "Secure Boot is on: enrol the key that DKMS signs with (mokutil --import), or switch it off."
+        if facts["secure_boot"] is True
+        else "The last lines of dmesg say why; a kernel that was replaced on disk since the boot wants a reboot."
+    )
+    return (
+        "driver {} is installed and its module built for kernel {}, but it cannot be loaded: {}. {} Then run "
+        "again".format(facts["driver"]["installed_version"], facts["kernel"], said, hint)
     )
 
 
+def take(module, words, done):
+    """Take one step, but in check mode; it goes to done. Raises Refused."""
+    if not module.check_mode and words[0] == "modprobe":
+        load(module, words[1])
+    elif not module.check_mode:
+        systemctl(module, words)
+    done.append(" ".join(words))
+
+
+def act(module, done):
+    """Load, reload, start; every step that is taken, or would be, goes to done. Raises Refused."""
+    params = module.params
+    for words in [["modprobe", name] for name in params["modules"]] + ([["daemon-reload"]] if params["reload"] else []):
+        take(module, words, done)
+    services = params["services"]
+    seen = gpu_services.states([row["name"] for row in services])
+    for row in services:
+        why = refusal(row["name"], seen[row["name"]])
+        if why:
+            raise Refused(why)
+    for words in due(services, seen, params["forgive"], params["restart"]):
+        take(module, words, done)
+
+
 def main():
-    """Ask, then act."""
+    """Act, then look."""
     module = AnsibleModule(
         argument_spec={
-            "services": {"type": "list", "elements": "dict", "required": True},
+            "host": {"type": "str", "required": True},
+            "plan": {"type": "dict", "required": True},
+            "modules": {"type": "list", "elements": "str", "default": []},
+            "services": {"type": "list", "elements": "dict", "default": []},
             "reload": {"type": "bool", "default": False},
             "forgive": {"type": "bool", "default": False},
             "restart": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
-    services, done = module.params["services"], []
-    if module.params["reload"]:
-        if not module.check_mode:
-            systemctl(module, ["daemon-reload"], done)
-        done.append("daemon-reload")
-    seen = gpu_services.states([row["name"] for row in services])
-    for row in services:
-        why = refusal(row["name"], seen[row["name"]])
-        if why:
-            module.fail_json(msg=why, actions=done)
-    for words in due(services, seen, module.params["forgive"], module.params["restart"]):
-        if not module.check_mode:
-            systemctl(module, words, done)
-        done.append(" ".join(words))
+    host, plan, done = module.params["host"], module.params["plan"], []
+    with explained(module, host):
+        act(module, done)
+        state = compare(host, plan, "")
     # A reload, and attempts that are forgotten, leave no trace on the host.
     changed = any(not words.startswith(("daemon-reload", "reset-failed")) for words in done)
-    module.exit_json(changed=changed, actions=done)
+    module.exit_json(changed=changed, actions=done, **state)
 
 
 if __name__ == "__main__":

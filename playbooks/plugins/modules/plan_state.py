@@ -59,7 +59,7 @@ host:
 
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.gpu_compare import changes, compare  # noqa: E402
-from ansible.module_utils.gpu_files import Unreadable  # noqa: E402
+from ansible.module_utils.gpu_explain import explained  # noqa: E402
 
 
 def main():
@@ -73,12 +73,8 @@ def main():
         supports_check_mode=True,
     )
     host = module.params["host"]
-    try:
+    with explained(module, host):
         answer = compare(host, module.params["plan"], module.params["digest"])
-    except Unreadable as error:
-        module.fail_json(msg="{}: this host cannot be read: {}".format(host, error))
-    except (KeyError, TypeError, ValueError) as error:
-        module.fail_json(msg="{}: its plan is not a gpucheck.plan/1 document: {!r}".format(host, error))
     if module._diff:
         answer["diff"] = changes(module.params["plan"], answer)
     module.exit_json(changed=False, **answer)

@@ -1,0 +1,86 @@
+"""The initramfs and its notes: rebuilt with the system's own program, and a reboot is never forgotten."""
+
+import pytest
+
+from tests.playbooks.modules import answer_of, module, shared
+
+task = module("initramfs")
+plan = shared("gpu_plan")
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """A host whose notes are in tmp_path; .calls is what was run, .tool and .images what it has."""
+
+    class Machine:
+        calls: list[list[str]] = []  # noqa: RUF012
+        tool: str | None = "/usr/sbin/update-initramfs"
+        images = True
+        broken = False
+        due, pending = tmp_path / "run/reboot-required", tmp_path / "initramfs-pending"
+
+    def run_command(_, argv, **__):
+        Machine.calls.append(argv)
+        return (1, "", "no space left\n") if Machine.broken else (0, "", "")
+
+    Machine.calls = []
+    Machine.pending.write_text("/etc/modprobe.d/nvidia.conf\n")
+    monkeypatch.setattr("tests.playbooks.modules._Module.run_command", run_command, raising=False)
+    monkeypatch.setattr(plan, "initramfs", lambda _: (Machine.tool, Machine.images))
+    monkeypatch.setattr(plan, "REBOOT_REQUIRED", str(Machine.due))
+    monkeypatch.setattr(plan, "INITRAMFS_PENDING", str(Machine.pending))
+    monkeypatch.setattr(
+        task, "compare", lambda *_: {"reboot": [Machine.due.read_text()] if Machine.due.exists() else []}
+    )
+    return Machine
+
+
+def go(**modes):
+    return answer_of(task, {"host": "node01", "plan": {}}, **modes)
+
+
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [("/usr/sbin/update-initramfs", ["-u", "-k", "all"]), ("/usr/bin/dracut", ["--force", "--regenerate-all"])],
+)
+def test_it_is_rebuilt_for_every_kernel_and_the_reboot_noted(machine, monkeypatch, tool, words):
+    monkeypatch.setattr(machine, "tool", tool)
+    said = go()
+
+    assert machine.calls == [[tool, *words]]
+    assert said["reboot"] == ["module files changed since the last boot\n"]
+    assert not machine.pending.exists()
+
+
+def test_a_host_without_an_initramfs_only_has_to_reboot(machine, monkeypatch):
+    monkeypatch.setattr(machine, "tool", None)
+    monkeypatch.setattr(machine, "images", False)
+
+    assert go()["changed"] is True
+    assert machine.calls == []
+    assert machine.due.exists()
+
+
+@pytest.mark.parametrize(
+    ("tool", "broken", "words"),
+    [
+        (None, False, "neither update-initramfs nor dracut is installed"),
+        ("/usr/bin/dracut", True, "/usr/bin/dracut --force --regenerate-all: exit 1: no space left"),
+    ],
+)
+def test_where_it_cannot_be_rebuilt_the_next_run_still_knows(machine, monkeypatch, tool, broken, words):
+    monkeypatch.setattr(machine, "tool", tool)
+    monkeypatch.setattr(machine, "broken", broken)
+    said = go()
+
+    assert said["msg"].startswith("node01: the initramfs cannot be rebuilt: ")
+    assert words in said["msg"]
+    assert said["msg"].endswith("The host was not rebooted; repair that, then run again.")
+    assert machine.pending.exists()
+    assert not machine.due.exists()
+
+
+def test_check_mode_rebuilds_nothing(machine):
+    assert go(check_mode=True)["changed"] is True
+    assert machine.calls == []
+    assert machine.pending.exists()

@@ -1,0 +1,247 @@
+"""Packages in one transaction: what the package manager is asked, in which order, and what stays where it refuses."""
+
+import copy
+
+import pytest
+
+from tests.playbooks.modules import answer_of, module, shared
+
+task = module("planned_packages")
+calls = shared("gpu_call")
+apt, dnf = shared("gpu_apt"), shared("gpu_dnf")
+
+NOTHING: dict[str, list[str]] = {"packages": [], "missing": [], "stale": []}
+HOST = {
+    "unfinished": [],
+    "superfluous": [],
+    "strays": [],
+    "unplanned": {"installed": [], "held": []},
+    "versionlock": True,
+    "module_stream": None,
+    "module_stream_planned": True,
+    "prerequisites_missing": [],
+}
+ROWS = {
+    "driver": [{"name": "driver", "version": "2-1", "spec": "driver=2-1"}],
+    "cuda": [
+        {"name": "toolkit", "version": "12-1", "spec": "toolkit=12-1"},
+        {"name": "newest", "version": None, "spec": "newest"},
+    ],
+}
+
+
+class Machine:
+    """A host's package manager as the module drives it: .calls, .broken is what it refuses; .installed and .locks."""
+
+    def __init__(self, folder):
+        self.calls, self.broken, self.installed, self.folder = [], "", {}, folder
+        self.state = {"components": {name: dict(NOTHING) for name in ROWS}, "host": copy.deepcopy(HOST)}
+        self.lock_file = folder / "versionlock.list"
+
+    def run_command(self, argv, **_):
+        verb = next((word for word in argv[1:] if word in VERBS), argv[1])
+        self.calls.append(" ".join([argv[0], verb, *argv[argv.index(verb) + 1 :]]))
+        if self.broken and self.broken in self.calls[-1]:
+            return 1, "", "noise\nE: not to be had\n"
+        return 0, "", ""
+
+    def locks(self):
+        return self.lock_file.read_text().splitlines() if self.lock_file.exists() else []
+
+
+VERBS = ("install", "remove", "hold", "unhold", "reinstall", "module", "--configure", "--erase")
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    found = Machine(tmp_path)
+    read = {"kernels": ["6.1"], "holds": []}, {"packages": found.installed, "locks": []}
+    asked = "tests.playbooks.modules._Module.run_command"
+    monkeypatch.setattr(asked, lambda _, *words, **how: found.run_command(*words, **how), raising=False)
+    monkeypatch.setattr(task, "read_facts", lambda _: read)
+    monkeypatch.setattr(task, "compare", lambda *_: found.state)
+    monkeypatch.setattr(apt, "dpkg_packages", lambda: (found.installed, [], []))
+    monkeypatch.setattr(calls, "package_locks", lambda _: [])
+    lock_versions = dnf.lock_versions
+    monkeypatch.setattr(
+        dnf, "lock_versions", lambda module, add=(), drop=(): lock_versions(module, add, drop, str(found.lock_file))
+    )
+    return found
+
+
+def go(manager, machine, *components, check_mode=False, **options):
+    stream = {"module": "nvidia-driver", "stream": "580-open"} if manager == "dnf" else None
+    parts = {name: {"packages": rows, "holds": [row["name"] for row in rows]} for name, rows in ROWS.items()}
+    plan = {"package_manager": manager, "components": parts, "module_stream": stream}
+    params = {"host": "node01", "plan": plan, "components": list(components or ("driver", "cuda")), **options}
+    return answer_of(task, params, check_mode)
+
+
+def missing(machine, component="driver"):
+    machine.state["components"][component] = {**NOTHING, "packages": [f"{component} is not installed"]}
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+def test_a_host_that_is_as_planned_hears_nothing(machine, manager):
+    said = go(manager, machine)
+
+    assert machine.calls == []
+    assert (said["changed"], said["kernels_before"], said["host"]) == (False, ["6.1"], machine.state["host"])
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+def test_check_mode_says_that_it_would_and_changes_nothing(machine, manager):
+    missing(machine)
+
+    assert go(manager, machine, check_mode=True)["changed"] is True
+    assert machine.calls == []
+
+
+def test_apt_installs_all_of_it_in_one_transaction_and_holds_it(machine):
+    missing(machine)
+    machine.installed["newest"] = "1"
+    said = go("apt", machine, extra=["linux-headers-6.1"])
+
+    # What is wanted in its newest version and is there would move if it were named.
+    assert machine.calls == [
+        "apt-get install driver=2-1 toolkit=12-1 linux-headers-6.1",
+        "apt-mark hold driver toolkit newest",
+    ]
+    assert said["changed"] is True
+
+
+def test_a_hold_alone_is_no_transaction(machine):
+    machine.state["components"]["cuda"]["missing"] = ["toolkit"]
+    go("apt", machine)
+
+    assert machine.calls == ["apt-mark hold driver toolkit newest"]
+
+
+def test_apt_finishes_what_was_cut_off_first_and_lets_go_of_what_is_in_the_way(machine):
+    missing(machine)
+    machine.state["host"].update(
+        unfinished=["x"],
+        strays=["nvidia-driver-pinning-570 1", "libnvidia-x 1"],
+        unplanned={"installed": ["old"], "held": ["old"]},
+    )
+    go("apt", machine)
+
+    assert machine.calls == [
+        "dpkg --configure -a --force-confold",
+        "apt-get install",
+        "apt-get remove nvidia-driver-pinning-570",
+        "apt-mark unhold old",
+        "apt-get install driver=2-1 toolkit=12-1 newest",
+        "apt-mark hold driver toolkit newest",
+    ]
+
+
+def test_where_apt_refuses_what_is_still_there_is_held_again(machine):
+    missing(machine)
+    machine.state["host"]["unplanned"] = {"installed": ["old", "gone"], "held": ["old", "gone"]}
+    machine.installed.update(old="1")
+    machine.broken = "apt-get install driver"
+    said = go("apt", machine)
+
+    assert machine.calls[-1] == "apt-mark hold old"
+    assert said["msg"] == (
+        "node01: apt could not install the planned packages, the holds are as they were. apt-get: exit 1: noise E: not "
+        "to be had. Look at /var/log/apt/term.log there, repair that, then run again."
+    )
+
+
+def test_only_the_driver_brings_its_stream_its_pins_and_what_it_builds_on(machine):
+    missing(machine, "cuda")
+    machine.state["host"].update(
+        module_stream_planned=False, prerequisites_missing=["epel-release"], strays=["nvidia-driver-pinning-570 1"]
+    )
+    go("dnf", machine, "cuda")
+
+    assert machine.calls == ["dnf install toolkit=12-1 newest"]
+
+
+def test_dnf_changes_the_stream_and_prepares_before_its_one_transaction(machine):
+    missing(machine)
+    machine.state["host"].update(
+        superfluous=["driver-1-1"],
+        unfinished=["driver"],
+        module_stream="570-open",
+        module_stream_planned=False,
+        versionlock=False,
+        prerequisites_missing=["epel-release"],
+    )
+    go("dnf", machine)
+
+    assert machine.calls == [
+        "rpm --erase --nodeps driver-1-1",
+        "dnf reinstall driver",
+        "dnf module reset nvidia-driver",
+        "dnf module enable nvidia-driver:580-open",
+        "dnf install epel-release python3-dnf-plugin-versionlock",
+        "dnf install driver=2-1 toolkit=12-1 newest",
+    ]
+
+
+def test_a_stream_that_is_not_to_be_had_leaves_the_one_before(machine):
+    missing(machine)
+    machine.state["host"].update(module_stream="570-open", module_stream_planned=False)
+    machine.broken = "enable nvidia-driver:580-open"
+    said = go("dnf", machine)
+
+    assert machine.calls[-1] == "dnf module enable nvidia-driver:570-open"
+    assert "The repository has no stream 580-open of module nvidia-driver" in said["msg"]
+    assert "state another driver branch in stack.yml. Look at /var/log/dnf.log" in said["msg"]
+
+
+def test_stale_locks_are_lifted_for_the_transaction_and_new_ones_written_after_it(machine, monkeypatch):
+    missing(machine)
+    machine.lock_file.write_text("# a person's\nother-1-1.*\n\ndriver-1-1.*\n")
+    machine.state["components"]["driver"]["stale"] = ["driver-1-1.*"]
+    seen = []
+    run = machine.run_command
+    monkeypatch.setattr(machine, "run_command", lambda argv, **k: (seen.append(machine.locks()), run(argv, **k))[1])
+    after = copy.deepcopy(machine.state)
+    after["components"]["driver"] = {**NOTHING, "missing": ["driver-2-1.*"]}
+    answers = [machine.state, after, after]
+    monkeypatch.setattr(task, "compare", lambda *_: answers.pop(0))
+    go("dnf", machine)
+
+    assert seen == [["# a person's", "other-1-1.*", ""]]
+    assert machine.locks() == ["# a person's", "other-1-1.*", "driver-2-1.*"]
+
+
+def test_where_dnf_refuses_the_locks_are_back(machine):
+    missing(machine)
+    machine.lock_file.write_text("driver-1-1.*\n")
+    machine.lock_file.chmod(0o640)
+    machine.state["components"]["driver"]["stale"] = ["driver-1-1.*"]
+    machine.broken = "dnf install"
+    said = go("dnf", machine)
+
+    assert said["failed"]
+    assert "the version locks are as they were" in said["msg"]
+    assert machine.locks() == ["driver-1-1.*"]
+    assert machine.lock_file.stat().st_mode & 0o777 == 0o640
+
+
+def test_another_programs_lock_is_waited_for_and_named_when_it_lasts(monkeypatch):
+    held = ["/var/lib/dpkg/lock-frontend is held by apt (7)"]
+    answers = [held, held, []]
+    slept = []
+    monkeypatch.setattr(calls, "package_locks", lambda _: answers.pop(0))
+    calls.wait_for_locks("dpkg", 60, sleep=slept.append, clock=lambda: len(slept))
+    assert slept == [1, 1]
+
+    monkeypatch.setattr(calls, "package_locks", lambda _: held)
+    with pytest.raises(calls.Refused, match=r"after 3 s of waiting .*lock-frontend is held by apt \(7\)"):
+        calls.wait_for_locks("dpkg", 3, sleep=slept.append, clock=lambda: len(slept))
+
+
+def test_a_program_that_is_missing_is_a_refusal_and_no_traceback(machine, monkeypatch):
+    def none(*_, **__):
+        raise FileNotFoundError(2, "No such file or directory")
+
+    missing(machine)
+    monkeypatch.setattr(machine, "run_command", none)
+
+    assert "apt-get: [Errno 2] No such file or directory" in go("apt", machine)["msg"]
