@@ -46,6 +46,7 @@ def shared(name: str) -> ModuleType:
         "gpu_note",
         "gpu_place",
         "gpu_keys",
+        "gpu_headers",
         "gpu_compare",
         "gpu_call",
         "gpu_explain",

@@ -10,7 +10,7 @@ import pytest
 from tests.playbooks.modules import module, shared
 
 safety = shared("gpu_safety")
-headers = module("headers_available")
+headers = shared("gpu_headers")
 
 
 @pytest.mark.parametrize(

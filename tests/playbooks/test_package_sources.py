@@ -1,4 +1,4 @@
-"""Package sources in one round trip: all keys are held against their pins before anything is written."""
+"""Package sources in one round trip: pins before anything is written, then the lists, or all is as it was."""
 
 import pytest
 
@@ -16,11 +16,16 @@ FILES = {RSA: "signing-key-rsa2048.asc", EDDSA: "signing-key-ed25519.asc"}
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    """Folders of sources and keys; .fetched lists the addresses asked, .rpm the calls of rpm and what it trusts."""
+    """Folders of sources and keys; .fetched lists the addresses asked, .rpm the calls of rpm and what it trusts.
+
+    .read is the calls that read package lists, .answer what the package manager says to them.
+    """
 
     class Host:
         fetched: list[str] = []  # noqa: RUF012
         rpm: list[list[str]] = []  # noqa: RUF012
+        read: list[list[str]] = []  # noqa: RUF012
+        answer = (0, "", "")
         trusted = ""
         folder = tmp_path
 
@@ -28,11 +33,15 @@ def host(tmp_path, monkeypatch):
         Host.fetched.append(url)
         return keys.read_key((DATA / url).read_bytes())
 
-    def run_command(_, argv, check_rc=False):
+    def run_command(_, argv, **__):
+        if argv[0] != "rpm":
+            Host.read.append(argv)
+            return Host.answer
         Host.rpm.append(argv)
         return (0, Host.trusted, "") if "-q" in argv else (0, "", "")
 
-    Host.fetched, Host.rpm = [], []
+    Host.fetched, Host.rpm, Host.read = [], [], []
+    monkeypatch.setattr(shared("gpu_call"), "package_locks", lambda _: [])
     for name in ("APT_LISTS", "YUM_REPOS", "RPM_KEYS"):
         monkeypatch.setattr(repository_code, name, str(tmp_path / name))
     monkeypatch.setattr(keys, "fetch", fetch)
@@ -48,8 +57,10 @@ def repository(host, kind="apt", name="cuda", pin=RSA, **more):
     return {**row, **place, **more}
 
 
-def go(*rows, archive=None, state="present", **modes):
-    return answer_of(sources, {"repositories": list(rows), "archive": archive or {}, "state": state}, **modes)
+def go(*rows, archive=None, **modes):
+    manager = rows[0]["kind"] if rows else "apt"
+    params = {"host": "node01", "package_manager": manager, "repositories": list(rows), "archive": archive or {}}
+    return answer_of(sources, params, **modes)
 
 
 def left(host):
@@ -110,14 +121,56 @@ def test_components_of_the_archive_are_named_and_taken_away_again(host):
     assert left(host) == []
 
 
-def test_absent_takes_the_sources_out_and_leaves_the_keys(host):
-    path = str(host.folder / "APT_LISTS/gpucheck-archive.sources")
-    archive = {"path": path, "content": "Types: deb\n"}
-    go(repository(host), archive=archive)
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("apt", ["apt-get", "--quiet", "--option", "Acquire::Retries=2", "update"]),
+        ("dnf", ["dnf", "--assumeyes", "--quiet", "--refresh", "makecache", "--repo", "cuda", "--repo", "toolkit"]),
+    ],
+)
+def test_the_lists_are_read_also_where_the_sources_were_there(host, kind, words):
+    rows = [repository(host, kind), repository(host, kind, "toolkit", EDDSA)]
+    go(*rows)
+    host.trusted = f"{RSA[-8:].lower()}\n{EDDSA[-8:].lower()}\n"
 
-    assert go(repository(host), archive=archive, state="absent")["changed"] is True
+    assert go(*rows)["changed"] is False
+    assert host.read == [words, words]
+
+
+@pytest.mark.parametrize("kind", ["apt", "dnf"])
+def test_lists_that_are_refused_leave_no_source_behind(host, monkeypatch, kind):
+    """Keys stay: nothing is trusted because of them alone."""
+    archive = {"path": str(host.folder / "APT_LISTS/gpucheck-archive.sources"), "content": "Types: deb\n"}
+    monkeypatch.setattr(host, "answer", (100, "", "E: The repository is not signed.\n"))
+    said = go(repository(host, kind), archive=archive if kind == "apt" else None)
+
+    assert said["msg"].startswith(f"node01: {kind}")
+    assert "refuses the package lists" in said["msg"]
+    assert "https://m/cuda/" in said["msg"]
+    assert "exit 100: E: The repository is not signed. A wrong signature means" in said["msg"]
+    assert left(host) == ["cuda.gpg" if kind == "apt" else "RPM-GPG-KEY-cuda"]
+
+
+APT_SAID = """Hit:1 http://archive/debian bookworm InRelease
+Err:2 {}  InRelease
+  Could not connect to m:443 (10.0.0.1). - connect (111: Connection refused)
+Reading package lists...
+"""
+
+
+def test_a_source_of_ours_that_apt_could_not_reach_is_no_success_though_apt_says_so(host, monkeypatch):
+    monkeypatch.setattr(host, "answer", (0, APT_SAID.format("https://m/cuda/"), "W: Some index files failed\n"))
+    said = go(repository(host))
+
+    assert "Err:2 https://m/cuda/ InRelease Could not connect to m:443" in " ".join(said["msg"].split())
+    assert "check the address in stack.yml" in said["msg"]
     assert left(host) == ["cuda.gpg"]
-    assert go(repository(host), archive=archive, state="absent")["changed"] is False
+
+
+def test_somebody_elses_source_that_does_not_answer_is_left_to_them(host, monkeypatch):
+    monkeypatch.setattr(host, "answer", (0, APT_SAID.format("https://site/old/"), "W: Some index files failed\n"))
+
+    assert go(repository(host))["failed"] is False
 
 
 def test_where_one_source_cannot_be_written_none_stays(host, monkeypatch):
@@ -143,5 +196,5 @@ def test_check_mode_says_the_same_fetches_nothing_and_writes_nothing(host, kind)
 
     assert said["changed"] is True
     assert set(repository_code.paths(repository(host, kind))) <= set(said["paths"])
-    assert (host.fetched, left(host)) == ([], [])
+    assert (host.fetched, host.read, left(host)) == ([], [], [])
     assert all("--import" not in argv for argv in host.rpm)

@@ -3,12 +3,16 @@
 Runs on the managed host: standard library only, Python 3.6 or newer.
 """
 
+import re
+
 from ansible.module_utils.gpu_call import Refused, call, wait_for_locks
 from ansible.module_utils.gpu_host import dpkg_packages
 
 # A file that a person changed stays as it is.
 KEEP = ["--option", "Dpkg::Options::=--force-confdef", "--option", "Dpkg::Options::=--force-confold"]
 MOVE = ["--allow-downgrades", "--allow-change-held-packages"]
+# How apt-get tells of a list that it did not get; the reason is in the next line.
+UNREAD = re.compile(r"^Err:\d+ (\S+)")
 PIN = "nvidia-driver-pinning-"
 
 
@@ -18,6 +22,19 @@ def apt_get(module, words, seconds):
     # For who takes the lock between our look and apt's.
     patience = ["--option", "DPkg::Lock::Timeout={}".format(seconds)]
     return call(module, ["apt-get", "--yes", "--quiet", *KEEP, *patience, *words], shown="apt-get")
+
+
+def read_lists(module, repositories, seconds):
+    """Read the lists of all sources. Raises Refused, also where one of these repositories alone does not answer.
+
+    Of a source that cannot be reached apt keeps the old list, and calls that a success.
+    """
+    wait_for_locks("dpkg", seconds)
+    said = call(module, ["apt-get", "--quiet", "--option", "Acquire::Retries=2", "update"], shown="apt-get update")
+    lines = [line for line in said.splitlines() if UNREAD.match(line)]
+    for line in lines:
+        if UNREAD.match(line).group(1).startswith(tuple(repository["url"] for repository in repositories)):
+            raise Refused("apt-get update: {}".format(" ".join(said[said.index(line) :].splitlines()[:2])))
 
 
 def mend(module, unfinished, seconds):

@@ -19,6 +19,12 @@ def dnf(module, words, seconds):
     return call(module, ["dnf", "--assumeyes", "--quiet", *words], shown="dnf")
 
 
+def read_lists(module, repositories, seconds):
+    """Read the lists of these repositories anew: dnf trusts what it read up to two days ago. Raises Refused."""
+    only = [word for repository in repositories for word in ("--repo", repository["name"])]
+    dnf(module, ["--refresh", "makecache", *only], seconds)
+
+
 def mend(module, host, seconds):
     """Finish what a transaction that was cut off left behind.
 

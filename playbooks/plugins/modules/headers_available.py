@@ -45,48 +45,8 @@ unknown:
   type: str
 """
 
-import os  # noqa: E402
-import re  # noqa: E402
-import shutil  # noqa: E402
-import tempfile  # noqa: E402
-
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
-from ansible.module_utils.gpu_files import Unreadable, command  # noqa: E402
-
-
-def apt_missing(names, options=()):
-    """Names without a candidate in the lists that the options name."""
-    told = command(["apt-cache", *options, "policy", *names])
-    offered = set()
-    for block in re.split(r"(?m)^(?=\S+:$)", told):
-        name, _, rest = block.partition(":\n")
-        if re.search(r"^\s+Candidate: (?!\(none\))\S", rest, re.MULTILINE):
-            offered.add(name)
-    return [name for name in names if name not in offered]
-
-
-def ask_apt(names):
-    """Ask the host's lists, then fresh ones. Raises Unreadable where the sources do not answer."""
-    if not apt_missing(names):
-        return []
-    folder = tempfile.mkdtemp(prefix="gpucheck-lists-")
-    try:
-        # apt fetches as a user of its own, who has to get in.
-        os.chmod(folder, 0o755)  # noqa: S103 - lists of packages are no secret
-        os.makedirs(os.path.join(folder, "partial"))
-        options = ["-o", "Dir::State::lists=" + folder, "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
-        command(["apt-get", *options, "-o", "APT::Update::Error-Mode=any", "-o", "APT::Sandbox::User=root", "update"])
-        return apt_missing(names, options)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def ask_dnf(names):
-    """Ask the enabled repositories. Raises Unreadable where they do not answer."""
-    told = command(["dnf", "--quiet", "repoquery", "--queryformat", "%{name}\n", *names])
-    offered = set(told.split())
-    # kernel-devel-5.14.0-503.el9.x86_64 is asked for by name and version, and answered by name.
-    return [name for name in names if not any(name == seen or name.startswith(seen + "-") for seen in offered)]
+from ansible.module_utils.gpu_headers import ask  # noqa: E402
 
 
 def main():
@@ -98,11 +58,7 @@ def main():
         },
         supports_check_mode=True,
     )
-    names = module.params["names"]
-    try:
-        missing, unknown = (ask_apt if module.params["package_manager"] == "apt" else ask_dnf)(names), ""
-    except Unreadable as error:
-        missing, unknown = [], str(error)
+    missing, unknown = ask(module.params["names"], module.params["package_manager"])
     module.exit_json(changed=False, missing=missing, unknown=unknown)
 
 

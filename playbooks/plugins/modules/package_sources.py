@@ -1,16 +1,27 @@
 #!/usr/bin/python
-"""Name the planned package repositories on a host, each with its own pinned key, in one round trip."""
+"""Name the planned package repositories on a host, each with its own pinned key, and read their lists."""
 
 DOCUMENTATION = r"""
 module: package_sources
-short_description: Name the planned package repositories on a host, each with its own pinned key
+short_description: Name the planned package repositories on a host, each with its own pinned key, and read their lists
 description:
   - Fetches the keys that are not there yet and holds them against their pinned fingerprints, all of them before
     anything is written, so that one wrong key leaves the host as it was.
   - Writes keys and source files for apt or dnf; for dnf the keys are imported into rpm as well. What is there already
     is left alone, without any network access.
-  - Reading the package lists afterwards is not its task.
+  - Reads the package lists then. A wrong signature shows there, before any package is installed. Where the package
+    manager refuses one, the sources are taken out again, as it would make every later call on the host fail, also those
+    of other people; keys stay, nothing is trusted because of them alone.
 options:
+  host:
+    description: The host's name in the inventory, for messages.
+    type: str
+    required: true
+  package_manager:
+    description: The host's package manager.
+    type: str
+    choices: [apt, dnf]
+    required: true
   repositories:
     description: Repositories of the plan, schema gpucheck.plan/1.
     type: list
@@ -22,11 +33,10 @@ options:
       taken away.
     type: dict
     default: {}
-  state:
-    description: With absent the source files are taken out again; keys stay, nothing is trusted because of them alone.
-    type: str
-    choices: [present, absent]
-    default: present
+  lock_timeout_s:
+    description: Seconds to wait while another program holds the package manager's lock.
+    type: int
+    default: 600
 attributes:
   check_mode:
     description: Says whether something would be written, fetches nothing.
@@ -37,6 +47,8 @@ author: gpucheck
 EXAMPLES = r"""
 - name: Name the repositories
   package_sources:
+    host: "{{ inventory_hostname }}"
+    package_manager: "{{ host_plan.package_manager }}"
     repositories: "{{ host_plan.repositories }}"
   become: true
 """
@@ -50,9 +62,12 @@ paths:
 
 import os  # noqa: E402
 
-from ansible.module_utils import gpu_keys, gpu_place, gpu_repository  # noqa: E402
+from ansible.module_utils import gpu_apt, gpu_dnf, gpu_keys, gpu_place, gpu_repository  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.gpu_call import Refused  # noqa: E402
 from ansible.module_utils.gpu_files import text  # noqa: E402
+
+LISTS = {"apt": gpu_apt.read_lists, "dnf": gpu_dnf.read_lists}
 
 
 def source_files(repositories, archive):
@@ -118,30 +133,48 @@ def write_sources(module, repositories, archive):
     return [path for path, _ in contents] + gone
 
 
+def refused(manager, repositories, archive, error):
+    """Why the lists were refused, and what to do."""
+    named = ", ".join([row["url"] for row in repositories] + (["the components of the archive"] if archive else []))
+    return (
+        "{} refuses the package lists, no package was installed and the repositories were taken out again: {}. {}. A "
+        "wrong signature means a mirror that is broken, half-synchronised, or not what it says: check it and its key. If "
+        "it cannot be reached, check the address in stack.yml. Then run again.".format(
+            manager, named, str(error).rstrip(".")
+        )
+    )
+
+
 def main():
-    """Compare and change."""
+    """Compare, change, read the lists."""
     module = AnsibleModule(
         argument_spec={
+            "host": {"type": "str", "required": True},
+            "package_manager": {"type": "str", "choices": ["apt", "dnf"], "required": True},
             "repositories": {"type": "list", "elements": "dict", "required": True},
             "archive": {"type": "dict", "default": {}},
-            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "lock_timeout_s": {"type": "int", "default": 600},
         },
         supports_check_mode=True,
     )
-    repositories, archive = module.params["repositories"], module.params["archive"] or {}
+    params = module.params
+    host, manager, seconds = params["host"], params["package_manager"], params["lock_timeout_s"]
+    repositories, archive = params["repositories"], params["archive"] or {}
     try:
-        if module.params["state"] == "absent":
-            paths = take_out(module, source_files(repositories, archive))
-        else:
-            paths = write_keys(module, repositories)
-            paths += [path for path in trust(module, repositories) if path not in paths]
-            paths += write_sources(module, repositories, archive)
+        paths = write_keys(module, repositories)
+        paths += [path for path in trust(module, repositories) if path not in paths]
+        paths += write_sources(module, repositories, archive)
+        if not module.check_mode:
+            LISTS[manager](module, repositories, seconds)
+    except Refused as error:
+        take_out(module, source_files(repositories, archive))
+        module.fail_json(msg="{}: {}".format(host, refused(manager, repositories, archive, error)))
     except OSError as error:
         # A source whose neighbour is missing is no set: half of the packages would come from elsewhere.
         gone = take_out(module, source_files(repositories, archive))
         hint = "Make space or mount it writable, then run again."
         words = "taken out again: {}".format(", ".join(gone)) if gone else "no source was named"
-        module.fail_json(msg="package sources cannot be written: {}; {}. {}".format(error, words, hint))
+        module.fail_json(msg="{}: package sources cannot be written: {}; {}. {}".format(host, error, words, hint))
     module.exit_json(changed=bool(paths), paths=paths)
 
 

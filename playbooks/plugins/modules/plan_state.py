@@ -20,6 +20,12 @@ options:
     description: Digest of the requirement set gpucheck has to be installed from; empty leaves gpucheck out.
     type: str
     default: ""
+  headers:
+    description:
+      - Ask the package sources, too, whether they offer the kernel headers that are missing; see C(headers_available).
+      - The answer is C(host.headers_unavailable).
+    type: bool
+    default: false
 attributes:
   check_mode:
     description: Reads only, so check mode makes no difference.
@@ -60,6 +66,7 @@ host:
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.gpu_compare import changes, compare  # noqa: E402
 from ansible.module_utils.gpu_explain import explained  # noqa: E402
+from ansible.module_utils.gpu_headers import ask  # noqa: E402
 
 
 def main():
@@ -69,12 +76,16 @@ def main():
             "host": {"type": "str", "required": True},
             "plan": {"type": "dict", "required": True},
             "digest": {"type": "str", "default": ""},
+            "headers": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     host = module.params["host"]
     with explained(module, host):
         answer = compare(host, module.params["plan"], module.params["digest"])
+        if module.params["headers"]:
+            missing = answer["host"]["headers_missing"]
+            answer["host"]["headers_unavailable"] = ask(missing, module.params["plan"]["package_manager"])[0]
     if module._diff:
         answer["diff"] = changes(module.params["plan"], answer)
     module.exit_json(changed=False, **answer)
