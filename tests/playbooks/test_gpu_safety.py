@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.playbooks.modules import module, shared
+from tests.playbooks.modules import shared
 
 safety = shared("gpu_safety")
 headers = shared("gpu_headers")
