@@ -138,11 +138,9 @@ def refused(manager, repositories, archive, error):
     named = ", ".join([row["url"] for row in repositories] + (["the components of the archive"] if archive else []))
     return (
         "{} refuses the package lists, no package was installed and the repositories were taken out again: {}. {}. "
-        "A wrong signature means a mirror that is broken, half-synchronised, or not what it says: check it and its key. "
-        "If it cannot be reached, check the address in stack.yml. Then run again.".format(
-            manager, named, str(error).rstrip(".")
-        )
-    )
+        "A wrong signature means a mirror that is broken, half-synchronised, or not what it says: check it and its "
+        "key. If it cannot be reached, check the address in stack.yml. Then run again."
+    ).format(manager, named, str(error).rstrip("."))
 
 
 def main():
