@@ -1,12 +1,13 @@
-"""A light host whose controller dies after every single step, and whose mirror dies while it downloads."""
+"""Hosts whose controller dies after every single step, and one whose mirror dies while it downloads."""
 
 import json
 import os
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import yaml
@@ -15,55 +16,86 @@ from tests.lab.e2e import ROOT, Run, docker, until
 
 pytestmark = pytest.mark.more_labs
 
-LAB = "gpucheck-cut"
-SUBNET = os.environ.get("GPUCHECK_TEST_CUT_SUBNET", "10.213.51.0/24")
-FOLDER = ROOT / ".lab" / LAB
-HOST, MIRROR = f"{LAB}-light-001", f"{LAB}-mirror"
+
+class Bare(NamedTuple):
+    """A lab with one bare host that the runs go to."""
+
+    lab: str
+    subnet: str
+    host: str
+    up: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        return ROOT / ".lab" / self.lab
+
+    @property
+    def container(self) -> str:
+        return f"{self.lab}-{self.host.removeprefix('lab-')}"
+
+
+# A light host is quicker where nothing but packages and files matters; there is none with dnf.
+APT = Bare("gpucheck-cut", os.environ.get("GPUCHECK_TEST_CUT_SUBNET", "10.213.51.0/24"), "light-001", ("--light", "1"))
+DNF = Bare("gpucheck-cut-dnf", os.environ.get("GPUCHECK_TEST_CUT_DNF_SUBNET", "10.213.52.0/24"), "lab-dnf", ())
+MIRROR = f"{APT.lab}-mirror"
 OLD = "580.95.05"
 PIN = "nvidia-driver-pinning-580.178.04"
 # More steps than a host has: a run that is never done is a failure, not a loop without end.
 MOST_STEPS = 60
 
 
-def words(folder: Path, **variables: Any) -> tuple[list[str], dict[str, str]]:
-    """make provision's own command on the light host, without the verification, and its environment."""
+def words(at: Bare, folder: Path, **variables: Any) -> tuple[list[str], dict[str, str]]:
+    """make provision's own command on the host, without the verification, and its environment."""
     values = {"reports_dir": f"{folder}/reports", "build_dir": f"{folder}/build", "preflight_minimum_free_gib": 1}
-    command = [".venv/bin/ansible-playbook", "-i", str(FOLDER / "inventory.yml"), "--skip-tags", "verify"]
-    command += ["-e", json.dumps({**values, **variables}), "playbooks/provision.yml"]
+    command = [".venv/bin/ansible-playbook", "-i", str(at.folder / "inventory.yml"), "--skip-tags", "verify"]
+    command += ["--limit", f"{at.host},localhost", "-e", json.dumps({**values, **variables}), "playbooks/provision.yml"]
     return command, {**os.environ, "ANSIBLE_CONFIG": "playbooks/ansible.cfg"}
 
 
-def provision(folder: Path, **environment: str) -> Run:
+def provision(at: Bare, folder: Path, **environment: str) -> Run:
     """One run, to its end or to its death."""
-    command, around = words(folder)
+    command, around = words(at, folder)
     return Run(
         subprocess.run(command, cwd=ROOT, env={**around, **environment}, capture_output=True, text=True, check=False)
     )
 
 
-def on_host(*command: str) -> str:
-    return docker("exec", HOST, *command)
+def on_host(at: Bare, *command: str) -> str:
+    return docker("exec", at.container, *command)
 
 
-def outcome(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "reports/provision.json").read_text())["hosts"]["light-001"]
+def outcome(at: Bare, folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "reports/provision.json").read_text())["hosts"][at.host]
     return found
+
+
+@contextmanager
+def lab(at: Bare) -> Iterator[None]:
+    """The lab, as bare as it comes, and without torch, which would be most of every run's time."""
+    down = [".venv/bin/gpucheck", "lab", "down", "--name", at.lab]
+    subprocess.run(down, cwd=ROOT, check=True, capture_output=True)
+    try:
+        up = [".venv/bin/gpucheck", "lab", "up", "--name", at.lab, "--subnet", at.subnet, *at.up]
+        subprocess.run(up, cwd=ROOT, check=True, capture_output=True)
+        wish = at.folder / "stack.yml"
+        wish.write_text(yaml.safe_dump({**yaml.safe_load(wish.read_text()), "torch": "none"}))
+        yield
+    finally:
+        subprocess.run(down, cwd=ROOT, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Iterator[Path]:
-    lab = (".venv/bin/gpucheck", "lab")
-    subprocess.run([*lab, "down", "--name", LAB], cwd=ROOT, check=True, capture_output=True)
-    try:
-        up = [*lab, "up", "--name", LAB, "--subnet", SUBNET, "--light", "1"]
-        subprocess.run(up, cwd=ROOT, check=True, capture_output=True)
+    with lab(APT):
         yield tmp_path_factory.mktemp("cut")
-    finally:
-        subprocess.run([*lab, "down", "--name", LAB], cwd=ROOT, check=True, capture_output=True)
 
 
 @pytest.fixture(scope="module")
 def steps(folder: Path) -> list[str]:
+    return killed_after_every_step(APT, folder)
+
+
+def killed_after_every_step(at: Bare, folder: Path) -> list[str]:
     """Provision a bare host by runs that each die after one more step, until one gets to the end. Their steps."""
     kept = folder / "steps"
     killing = {
@@ -72,31 +104,45 @@ def steps(folder: Path) -> list[str]:
         "GPUCHECK_TEST_STEPS": str(kept),
     }
     for _ in range(MOST_STEPS):
-        run = provision(folder, **killing)
+        run = provision(at, folder, **killing)
         if run.status != -9:
             assert run.status == 0, f"after {kept.read_text()}: {run.text}"
             return kept.read_text().splitlines()
     raise AssertionError(f"still not done after {MOST_STEPS} deaths: {kept.read_text()}")
 
 
-@pytest.mark.fault("every step that changes something", "the controller is killed right after it")
-def test_a_controller_that_dies_after_every_step_leaves_a_host_that_converges(steps, folder):
+def converged(at: Bare, folder: Path, steps: list[str], holds: str) -> None:
+    """Every role was cut off once, and the host is as planned all the same."""
     for role in ("repository", "packages", "driver", "reboot", "gpucheck"):
         assert any(step.startswith(f"{role} : ") for step in steps), steps
     # After its last step the host was as planned: the run that got to the end had nothing left to do.
     assert steps[-1] == "Record what is installed"
-    assert outcome(folder)["state"] == "unchanged"
-    assert on_host("modinfo", "-F", "version", "nvidia") == "580.178.04"
-    held = on_host("apt-mark", "showhold").split()
-    assert {"libnvidia-compute-580", "libnccl2", "libcudnn9-cuda-12", "nvidia-container-toolkit"} <= set(held)
-    report = json.loads(on_host("/opt/gpucheck/bin/gpucheck", "verify", "--format", "json", "--only", "stack"))
+    assert outcome(at, folder)["state"] == "unchanged"
+    assert on_host(at, "modinfo", "-F", "version", "nvidia") == "580.178.04"
+    for name in ("nccl", "cudnn", "nvidia-container-toolkit"):
+        assert name in holds
+    report = json.loads(on_host(at, "/opt/gpucheck/bin/gpucheck", "verify", "--format", "json", "--only", "stack"))
     assert report["verdict"] == "pass"
+
+
+@pytest.mark.fault("every step that changes something on an apt host", "the controller is killed right after it")
+def test_a_controller_that_dies_after_every_step_leaves_an_apt_host_that_converges(steps, folder):
+    converged(APT, folder, steps, on_host(APT, "apt-mark", "showhold"))
+
+
+@pytest.mark.fault("every step that changes something on a dnf host", "the controller is killed right after it")
+def test_a_controller_that_dies_after_every_step_leaves_a_dnf_host_that_converges(tmp_path):
+    with lab(DNF):
+        steps = killed_after_every_step(DNF, tmp_path)
+        converged(DNF, tmp_path, steps, on_host(DNF, "cat", "/etc/dnf/plugins/versionlock.list"))
+        # dnf's own plugin reads the list that is written for it.
+        assert "nvidia-container-toolkit" in on_host(DNF, "dnf", "--quiet", "versionlock", "list")
 
 
 @pytest.fixture
 def hanging(steps) -> Iterator[None]:
     """One package of the older driver that the mirror begins to send and never does: the lists are there, it is not."""
-    wish = FOLDER / "stack.yml"
+    wish = APT.folder / "stack.yml"
     kept = wish.read_text()
     wish.write_text(yaml.safe_dump({**yaml.safe_load(kept), "driver": OLD}))
     package = docker("exec", MIRROR, "sh", "-c", f"ls /srv/www/compute/cuda/repos/*/*/libnvidia-compute-580_{OLD}*.deb")
@@ -110,8 +156,8 @@ def hanging(steps) -> Iterator[None]:
 def test_a_mirror_that_dies_in_the_middle_of_the_downloads_leaves_the_driver_and_the_next_run_converges(
     hanging, folder
 ):
-    before = set(on_host("sh", "-c", "dpkg-query -W").splitlines())
-    command, environment = words(folder)
+    before = set(on_host(APT, "sh", "-c", "dpkg-query -W").splitlines())
+    command, environment = words(APT, folder)
     running = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     try:
         asked = re.compile(rf"GET \S*libnvidia-[a-z]+\d*-580_{OLD}")
@@ -122,16 +168,16 @@ def test_a_mirror_that_dies_in_the_middle_of_the_downloads_leaves_the_driver_and
     run = Run(subprocess.CompletedProcess(command, running.returncode, output.decode(), ""))
 
     assert run.status != 0
-    assert outcome(folder)["state"] == "failed"
-    assert "Failed to fetch" in " ".join(outcome(folder)["failure"].split())
+    assert outcome(APT, folder)["state"] == "failed"
+    assert "Failed to fetch" in " ".join(outcome(APT, folder)["failure"].split())
     # The pin on the version before goes first, because it would keep the planned one out.
-    assert before - set(on_host("sh", "-c", "dpkg-query -W").splitlines()) == {f"{PIN}\t580.178.04-1ubuntu1"}
-    assert on_host("modinfo", "-F", "version", "nvidia") == "580.178.04"
+    assert before - set(on_host(APT, "sh", "-c", "dpkg-query -W").splitlines()) == {f"{PIN}\t580.178.04-1ubuntu1"}
+    assert on_host(APT, "modinfo", "-F", "version", "nvidia") == "580.178.04"
     docker("start", MIRROR)
     docker("exec", MIRROR, "sh", "-c", "for f in $(find /srv/www -type p); do mv $f.kept $f; done")
 
-    assert provision(folder).status == 0
-    assert on_host("modinfo", "-F", "version", "nvidia") == OLD
+    assert provision(APT, folder).status == 0
+    assert on_host(APT, "modinfo", "-F", "version", "nvidia") == OLD
 
 
 def mirror_log() -> str:
