@@ -110,6 +110,28 @@ def test_apt_installs_all_of_it_in_one_transaction_and_holds_it(machine):
     assert said["changed"] is True
 
 
+def test_files_are_there_before_the_packages_whose_scripts_read_them(machine, monkeypatch, tmp_path):
+    missing(machine)
+    path = tmp_path / "modprobe.d/nvidia.conf"
+    there = []
+    run = machine.run_command
+    monkeypatch.setattr(machine, "run_command", lambda argv, **k: (there.append(path.exists()), run(argv, **k))[1])
+    go("apt", machine, files=[{"path": str(path), "content": "options nvidia a=1\n", "mode": "0644"}])
+
+    assert there == [True, True]
+    assert path.read_text() == "options nvidia a=1\n"
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+def test_files_alone_are_written_without_the_package_manager(machine, tmp_path, manager):
+    row = {"path": str(tmp_path / "a/b.conf"), "content": "x\n"}
+
+    assert go(manager, machine, files=[row])["changed"] is True
+    assert go(manager, machine, files=[row])["changed"] is False
+    assert machine.calls == []
+    assert "absolute" in go(manager, machine, files=[{**row, "path": "/etc"}])["msg"]
+
+
 def test_a_hold_alone_is_no_transaction(machine):
     machine.state["components"]["cuda"]["missing"] = ["toolkit"]
     go("apt", machine)

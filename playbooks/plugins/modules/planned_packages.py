@@ -8,7 +8,7 @@ description:
   - Finishes first what an earlier transaction left behind. With the driver among the components, the planned module
     stream (dnf) is enabled and what the transaction builds on is installed.
   - Holds (apt) and version locks (dnf) that stand in the way are lifted, and put back where the transaction fails.
-  - Asks the package manager nothing where everything is as planned.
+  - Asks the package manager nothing where everything is as planned, and where files alone differ.
   - Answers like C(plan_state), as the host is afterwards.
 options:
   host:
@@ -28,6 +28,11 @@ options:
     description: Packages without versions for the same transaction, such as kernel headers. They are not held.
     type: list
     elements: str
+    default: []
+  files:
+    description: Rows of C(host_files) to put in place before, such as options that the installation's own scripts read.
+    type: list
+    elements: dict
     default: []
   lock_timeout_s:
     description: Seconds to wait while another program holds the package manager's lock.
@@ -73,7 +78,7 @@ kernels_before:
   type: list
 """
 
-from ansible.module_utils import gpu_apt, gpu_dnf, gpu_plan  # noqa: E402
+from ansible.module_utils import gpu_apt, gpu_dnf, gpu_place, gpu_plan  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.gpu_compare import compare  # noqa: E402
 from ansible.module_utils.gpu_explain import explained  # noqa: E402
@@ -88,8 +93,8 @@ REFUSED = {
 
 
 def due(order):
-    """True where the package manager has anything to do."""
-    parts = ("specs", "unheld", "stale", "pins", "prerequisites", "left_behind")
+    """True where there is anything to do."""
+    parts = ("files", "specs", "unheld", "stale", "pins", "prerequisites", "left_behind")
     return any(order[part] for part in parts) or not order["stream_planned"]
 
 
@@ -106,12 +111,13 @@ def orders(params, state, packages):
     extra = [name for name in params["extra"] if name not in packages]
     left_behind = host["unfinished"] + host["superfluous"]
     installs = extra or left_behind or any(part["packages"] for part in parts)
+    unheld = [word for part in parts for word in part["missing"]]
     specs = [row["spec"] for row in rows if row["version"] or row["name"] not in packages]
     return {
         "host": host,
         "specs": specs + extra if installs else [],
-        "holds": [hold for name in names for hold in gpu_plan.component(plan, name)[1]],
-        "unheld": [word for part in parts for word in part["missing"]],
+        "holds": [hold for name in names for hold in gpu_plan.component(plan, name)[1]] if installs or unheld else [],
+        "unheld": unheld,
         "stale": [word for part in parts for word in part["stale"]],
         "pins": gpu_apt.pins(host["strays"]) if with_driver else [],
         "left_behind": left_behind,
@@ -121,6 +127,7 @@ def orders(params, state, packages):
         if with_driver and state["components"]["driver"]["packages"]
         else [],
         "seconds": params["lock_timeout_s"],
+        "files": [row for row in map(gpu_place.normal, params["files"]) if gpu_place.differs(row)],
     }
 
 
@@ -140,6 +147,8 @@ def lock(module, plan, names, known):
 def act(module, order):
     """Bring the packages, hold them, and answer how the host is now. Raises Refused, OSError, Unreadable."""
     plan, names = module.params["plan"], module.params["components"]
+    for row in order["files"]:
+        gpu_place.apply(module, row)
     if plan["package_manager"] == "apt":
         gpu_apt.bring(module, order)
         known = read_facts(module.params["host"])
@@ -157,6 +166,7 @@ def main():
             "plan": {"type": "dict", "required": True},
             "components": {"type": "list", "elements": "str", "required": True},
             "extra": {"type": "list", "elements": "str", "default": []},
+            "files": {"type": "list", "elements": "dict", "default": []},
             "lock_timeout_s": {"type": "int", "default": 600},
         },
         supports_check_mode=True,
