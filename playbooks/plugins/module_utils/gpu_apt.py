@@ -11,8 +11,8 @@ from ansible.module_utils.gpu_host import dpkg_packages
 # A file that a person changed stays as it is.
 KEEP = ["--option", "Dpkg::Options::=--force-confdef", "--option", "Dpkg::Options::=--force-confold"]
 MOVE = ["--allow-downgrades", "--allow-change-held-packages"]
-# How apt-get tells of a list that it did not get; the reason is in the next line.
-UNREAD = re.compile(r"^Err:\d+ (\S+)")
+# How apt-get tells of a list that it did not get: the address, without its last slash, and in the next line why.
+UNREAD = re.compile(r"^Err:\d+ (?P<url>\S+).*\n(?P<why>.*)", re.MULTILINE)
 PIN = "nvidia-driver-pinning-"
 
 
@@ -31,10 +31,10 @@ def read_lists(module, repositories, seconds):
     """
     wait_for_locks("dpkg", seconds)
     said = call(module, ["apt-get", "--quiet", "--option", "Acquire::Retries=2", "update"], shown="apt-get update")
-    lines = [line for line in said.splitlines() if UNREAD.match(line)]
-    for line in lines:
-        if UNREAD.match(line).group(1).startswith(tuple(repository["url"] for repository in repositories)):
-            raise Refused("apt-get update: {}".format(" ".join(said[said.index(line) :].splitlines()[:2])))
+    ours = tuple(repository["url"].rstrip("/") + "/" for repository in repositories)
+    for error in UNREAD.finditer(said):
+        if (error.group("url") + "/").startswith(ours):
+            raise Refused("apt-get update: {}: {}".format(error.group("url"), error.group("why").strip()))
 
 
 def mend(module, unfinished, seconds):
