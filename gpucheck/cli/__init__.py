@@ -13,6 +13,7 @@ import click
 
 from gpucheck.model.host import NotRecorded
 from gpucheck.model.verdict import EXIT_INTERRUPTED, EXIT_STATUS, EXIT_USAGE, Verdict
+from gpucheck.processes.signals import ended_by_signals
 
 
 class Commands(click.Group):
@@ -49,28 +50,34 @@ def cli() -> None:
     \b
     Exit status of every judging command:
       0 all pass   1 worst is WARN   2 worst is FAIL   3 UNKNOWN or nothing could be looked at
-      64 wrong usage   130 interrupted
+      64 wrong usage   130 interrupted   143 told to end (SIGTERM), 129 hung up (SIGHUP)
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run gpucheck and exit. Wrong usage exits with 64 (click's own 2 would read as FAIL)."""
+    """Run gpucheck and exit. Told to end, a command first ends what it started and removes what it wrote on the way."""
+    with ended_by_signals():
+        sys.exit(_status(arguments))
+
+
+def _status(arguments: Sequence[str] | None) -> int | None:
+    """The exit status of the command line. Wrong usage is 64 (click's own 2 would read as FAIL)."""
     try:
-        status = cli.main(args=arguments, prog_name="gpucheck", standalone_mode=False)
+        status: int | None = cli.main(args=arguments, prog_name="gpucheck", standalone_mode=False)
     except click.UsageError as error:
         error.show()
-        status = EXIT_USAGE
+        return EXIT_USAGE
     except click.ClickException as error:
         error.show()
-        status = error.exit_code
+        return error.exit_code
     except NotRecorded as error:
         click.echo(f"Error: {error.args[0]}. Record the host again with this gpucheck.", err=True)
-        status = EXIT_STATUS[Verdict.UNKNOWN]
+        return EXIT_STATUS[Verdict.UNKNOWN]
     except (click.Abort, KeyboardInterrupt):
         click.echo("gpucheck: interrupted", err=True)
-        status = EXIT_INTERRUPTED
+        return EXIT_INTERRUPTED
     except BrokenPipeError:
         # The reader of our stdout went away (| head); there is nobody left to tell.
         sys.stderr.close()
-        status = 1
-    sys.exit(status)
+        return 1
+    return status

@@ -3,7 +3,7 @@
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
@@ -166,14 +166,17 @@ def new_file(output: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
         raise Problem(f"{output}: cannot write the file: {error.strerror}. Choose another file with -o.") from error
 
 
-def write_result(text: str | bytes, output: Path | None) -> None:
+def write_result(content: str | bytes | Iterable[bytes], output: Path | None) -> None:
     """Print to stdout, or write the file atomically.
 
-    Text ends with a newline, bytes are written as they are.
+    Text ends with a newline; bytes are written as they are, piece by piece where there are several.
     Raises Problem when the file cannot be written; an existing file is then untouched.
     """
+    pieces: Iterable[str | bytes] = (content,) if isinstance(content, str | bytes) else content
     if output is None:
-        click.echo(text, nl=isinstance(text, str) and not text.endswith("\n"))
+        for piece in pieces:
+            click.echo(piece, nl=isinstance(piece, str) and not piece.endswith("\n"))
         return
     with new_file(output) as file:
-        file.write(text if isinstance(text, bytes) else f"{text.removesuffix(chr(10))}\n".encode())
+        for piece in pieces:
+            file.write(piece if isinstance(piece, bytes) else f"{piece.removesuffix(chr(10))}\n".encode())

@@ -2,7 +2,7 @@
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -75,7 +75,7 @@ def _run(sources: tuple[Path, ...], options: Options) -> int:
     expected = [host for word in options.expect for host in word.split(",") if host]
     rows = _rows(sources, expected)
     if options.shard:
-        write_result(msgspec.json.encode(fleet.shard(rows)).decode(), options.output)
+        write_result((msgspec.json.encode(fleet.shard(rows)), b"\n"), options.output)
         return 0
     merged = _merge(rows, expected, options)
     if options.keep:
@@ -153,12 +153,14 @@ def _write(merged: FleetReport, options: Options) -> None:
     write_result(text, options.output)
 
 
-def _content(merged: FleetReport, form: str, *, verbose: bool, terminal: bool) -> str | bytes:
+def _content(merged: FleetReport, form: str, *, verbose: bool, terminal: bool) -> str | bytes | Iterable[bytes]:
     from gpucheck.render import fleet as render
 
     if form == "text":
         text = render.to_text(merged, verbose=verbose)
         return text if terminal else click.unstyle(text)
+    if form == "json":
+        return render.json_pieces(merged)
     if form != "parquet":
         return render.WRITERS[form](merged)
     from gpucheck.render.fleet_table import to_parquet

@@ -1,6 +1,6 @@
 """What sick hosts share: an association that is unlikely to be chance, in words that do not claim more."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from gpucheck.fleet.statistics import fisher
@@ -32,12 +32,19 @@ def common_causes(rows: Sequence[FleetRow], outliers: Sequence[Outlier]) -> tupl
 
 def _having(rows: Sequence[FleetRow]) -> Having:
     """Hosts by attribute and value; one that a single host has, or all have, explains nothing."""
+    count = Counter(key for row in rows for key in _attributes(row))
+    telling = {key for key, hosts in count.items() if 1 < hosts < len(rows)}
     hosts: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in rows:
-        for name, values in row.attributes.items():
-            for value in values:
-                hosts[name, value].add(row.host)
-    return {key: frozenset(found) for key, found in hosts.items() if 1 < len(found) < len(rows)}
+        for key in _attributes(row):
+            if key in telling:
+                hosts[key].add(row.host)
+    return {key: frozenset(found) for key, found in hosts.items()}
+
+
+def _attributes(row: FleetRow) -> dict[tuple[str, str], None]:
+    """Names and values, each once, in the row's own order."""
+    return {(name, value): None for name, values in row.attributes.items() for value in values}
 
 
 def _signs(rows: Sequence[FleetRow], outliers: Sequence[Outlier]) -> dict[str, frozenset[str]]:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.fleet.alike import Alike
 from gpucheck.fleet.causes import common_causes
 from gpucheck.fleet.compare import changes
 from gpucheck.fleet.decode import problem
@@ -40,6 +41,7 @@ def merge(
     missing = [_missing(host) for host in dict.fromkeys(expected) if host not in hosts]
     problems += [FleetProblem(kind="missing", subject=row.host, text=f"{row.host}: no report.") for row in missing]
     named = labelled(sorted([*hosts.values(), *missing], key=lambda row: row.host), labels or {})
+    del hosts  # a second table of attributes for every host
     problems += _shared_gpus(named)
     metrics, outliers = find_outliers(named)
     named = with_outliers(named, outliers)
@@ -66,7 +68,8 @@ def shard(rows: Iterable[FleetRow]) -> Shard:
 
 def _ordered(rows: Iterable[FleetRow]) -> list[FleetRow]:
     """In an order that does not depend on who read what first, so that shards add up to what one reader sees."""
-    return sorted(rows, key=lambda r: (r.host, r.started or "", r.digest or "", r.source or ""))
+    alike = Alike()
+    return sorted(map(alike.row, rows), key=lambda r: (r.host, r.started or "", r.digest or "", r.source or ""))
 
 
 def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, FleetRow], list[FleetProblem]]:

@@ -29,13 +29,14 @@ class _Sample(NamedTuple):
 
 def find_outliers(rows: Sequence[FleetRow]) -> tuple[tuple[MetricGroup, ...], tuple[Outlier, ...]]:
     """Every metric of every group of hosts, and the hosts that stand out, the farthest first."""
-    samples: dict[tuple[str, str], list[_Sample]] = defaultdict(list)
+    having: dict[tuple[str, str], list[FleetRow]] = defaultdict(list)
     for row in rows:
-        for name, metric in row.metrics.items() if row.group else ():
-            samples[row.group or "", name].append(_Sample(row, metric))
+        for name in row.metrics if row.group else ():
+            having[row.group or "", name].append(row)
     groups: list[MetricGroup] = []
     found: list[Outlier] = []
-    for (group, name), members in sorted(samples.items(), key=lambda item: item[0]):
+    for (group, name), measured in sorted(having.items(), key=lambda item: item[0]):
+        members = [_Sample(row, row.metrics[name]) for row in measured]
         normal = middle_of([m.metric.host for m in members], LIMITS["host"])
         enough = len(members) >= ENOUGH
         groups.append(_group(group, name, members, normal, "fleet" if enough else "model"))

@@ -77,7 +77,7 @@ def fill(container: "Container", root: Path) -> None:
             "catalogue.json": content,
             **library_files(),
             "payload": images / "payload",
-            "build_repos.py": images / "mirror/build_repos.py",
+            **{program.name: program for program in sorted((images / "mirror").glob("*.py"))},
         },
     )
     ask(container, "python3", "/srv/build/build_repos.py", what="building the stand-in packages")

@@ -17,7 +17,25 @@ OWN = "fleet"
 
 def to_json(fleet: FleetReport) -> str:
     """The outside contract, indented."""
-    return msgspec.json.format(msgspec.json.encode(fleet), indent=2).decode()
+    return b"".join(json_pieces(fleet)).decode()
+
+
+def json_pieces(fleet: FleetReport) -> Iterator[bytes]:
+    """The same a host at a time: written as one text, a large fleet takes more memory than its report does."""
+    around = _indented(msgspec.structs.replace(fleet, hosts=()))
+    before, hosts, after = around.partition(b'\n  "hosts": []')
+    yield before
+    begin = hosts.removesuffix(b"]")
+    for row in fleet.hosts:
+        # No string of JSON holds a line's end: each of them is the layout's.
+        yield begin + b"\n    " + _indented(row).replace(b"\n", b"\n    ")
+        begin = b","
+    yield b"\n  ]" if fleet.hosts else hosts
+    yield after + b"\n"
+
+
+def _indented(value: FleetReport | FleetRow) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2)
 
 
 def to_csv(fleet: FleetReport) -> str:

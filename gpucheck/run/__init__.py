@@ -16,7 +16,6 @@ from gpucheck.run._report import judged
 from gpucheck.run._report import report as build_report
 from gpucheck.run._step import Outcome, Step
 from gpucheck.run._train import training_steps
-from gpucheck.train.supervisor import ended_by_signals
 
 __all__ = [
     "CHECK_S",
@@ -84,21 +83,20 @@ def verify(
 ) -> Report:
     """Run the steps on the host and judge the whole; then hold the whole against the yardsticks.
 
-    On Ctrl-C, SIGTERM and SIGHUP what the running step started is ended first.
+    Where an exception ends it, Ctrl-C too, what the running step started is ended first.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     findings: list[Finding] = []
     measurements: dict[str, dict[str, Any]] = {}
     guard = Guard(host)
-    with ended_by_signals():
-        for step in steps:
-            progress(step.name)
-            outcome = guard.run(step)
-            findings += outcome.findings
-            if outcome.measurements:
-                measurements[step.name] = outcome.measurements
-        seconds = time.monotonic() - clock
-        whole = build_report(host, findings, measurements, started, seconds, strict=strict, hurry=guard.stuck > 0)
+    for step in steps:
+        progress(step.name)
+        outcome = guard.run(step)
+        findings += outcome.findings
+        if outcome.measurements:
+            measurements[step.name] = outcome.measurements
+    seconds = time.monotonic() - clock
+    whole = build_report(host, findings, measurements, started, seconds, strict=strict, hurry=guard.stuck > 0)
     for yardstick in yardsticks:
         whole = judged(whole, (*whole.findings, *yardstick(whole)), strict=strict)
     return whole

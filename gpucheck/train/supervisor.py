@@ -3,17 +3,15 @@
 import os
 import signal
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from gpucheck.processes.group import end
+from gpucheck.processes.signals import undisturbed
 from gpucheck.train.outcome import RankReport
 from gpucheck.train.process import RankEnd, RankProcess, wait_for_stacks
 from gpucheck.train.spec import RankSpec, SmokeOptions
@@ -50,10 +48,7 @@ def supervise(
     When this returns or raises, no rank is left running (but for the unkillable) and no file. Raises OSError when
     there is no room for the private folder or no process can be started.
     """
-    with (
-        ended_by_signals(),
-        tempfile.TemporaryDirectory(prefix="gpucheck-smoke-", ignore_cleanup_errors=True) as folder,
-    ):
+    with tempfile.TemporaryDirectory(prefix="gpucheck-smoke-", ignore_cleanup_errors=True) as folder:
         place = Workplace(Path(folder))
         place.link_package()
         ranks: list[RankProcess] = []
@@ -69,7 +64,7 @@ def supervise(
             ends = tuple(rank.end() for rank in ranks)
             shared = tuple(place.shared_reports())
         finally:
-            with _undisturbed():
+            with undisturbed():
                 unkillable = _stop(ranks)
         return Ending(reason, ends, ended - started, ended, unkillable, shared)
 
@@ -127,36 +122,3 @@ def _stop(ranks: list[RankProcess]) -> tuple[int, ...]:
 
     left = end([rank.group for rank in ranks], ((signal.SIGTERM, TERM_S), (signal.SIGKILL, KILL_S)), drain)
     return tuple(rank.rank for rank in ranks if rank.group in left)
-
-
-@contextmanager
-def ended_by_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into SystemExit, so that ranks and files go when this process is told to."""
-
-    def leave(number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    with _handling({signal.SIGTERM: leave, signal.SIGHUP: leave}):
-        yield
-
-
-@contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Let a second Ctrl-C wait until the ranks are gone."""
-    ignore = signal.SIG_IGN
-    with _handling({signal.SIGINT: ignore, signal.SIGTERM: ignore, signal.SIGHUP: ignore}):
-        yield
-
-
-@contextmanager
-def _handling(handlers: Mapping[signal.Signals, object]) -> Iterator[None]:
-    """Set signal handlers for a while. Only the main thread may; elsewhere the main thread decides what ends us."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}  # type: ignore[arg-type]
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

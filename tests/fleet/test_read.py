@@ -182,6 +182,17 @@ def test_a_shard_file_is_its_rows(tmp_path):
     assert [row.host for row in fleet.read_file(path)] == ["a", "b"]
 
 
+def test_a_shard_with_a_broken_row_says_where(tmp_path):
+    shard = json.loads(msgspec.json.encode(fleet.shard(rows(report("a"), report("b")))))
+    shard["rows"][1]["verdict"] = "fine"
+    path = tmp_path / "part.json"
+    path.write_text(json.dumps(shard))
+
+    (row,) = fleet.read_file(path)
+
+    assert "a broken shard, after 1 good rows: Invalid enum value 'fine' - at `$.verdict`" in seen(row)
+
+
 def test_many_files_are_read_on_all_processors_in_order(tmp_path, monkeypatch):
     monkeypatch.setattr("gpucheck.fleet.read.PARALLEL", 4)
     monkeypatch.setattr("gpucheck.fleet.read.BATCH", 3)

@@ -26,3 +26,8 @@ def by_id(case_id: str) -> str:
 def today(cls: str | None) -> str | None:
     """Drivers before 2017 called SYS SOC."""
     return "SYS" if cls == "SOC" else cls
+
+
+HGX = by_id("topo-h100x8-pix-sys-10nic")
+MESH = by_id("topo-v100sxm2x8-1nic")
+PAIR = by_id("topo-3090x2-nv4-am4")

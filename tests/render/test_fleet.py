@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import click
 import duckdb
+import msgspec
 import pyarrow.parquet
 import pytest
 
@@ -129,6 +130,18 @@ def test_no_host_can_speak_for_us_in_any_format(evil, form):
         assert text.count("</script>") == 2
     if form == "junit":
         ElementTree.fromstring(text)  # noqa: S314 - our own
+
+
+@pytest.mark.parametrize("hosts", [0, 1, 3])
+def test_json_in_pieces_is_the_whole_contract(hosts):
+    """Also where a host is called what the pieces are put together by."""
+    fleet = merged(
+        *(report(f'{EVIL}{n}\n  "hosts": []', verdict=Verdict.FAIL, findings=(bad(),)) for n in range(hosts))
+    )
+    pieces = list(render.json_pieces(fleet))
+
+    assert b"".join(pieces) == msgspec.json.format(msgspec.json.encode(fleet), indent=2) + b"\n"
+    assert len(pieces) == hosts + 3
 
 
 def test_no_host_can_drive_the_terminal(evil):

@@ -4,7 +4,7 @@ import pytest
 
 from gpucheck.model import Verdict
 from gpucheck.render.fleet_html import to_html
-from tests.browser import all_of, count, find, started, wait
+from tests.browser import all_of, count, crowded, find, screen, started, wait, whole_screen
 from tests.fleet.reports import bad, merged, report
 
 pytestmark = pytest.mark.browser
@@ -130,15 +130,15 @@ def test_the_page_is_marked_simulated_and_can_be_dark(opened):
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_is_wider_than_the_screen(opened, width):
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    screen(opened, width)
     opened.refresh()
 
     assert opened.execute_script("return document.documentElement.scrollWidth") <= width
+    assert crowded(opened, ".tile") == []
     opened.execute_script("openHost('n2001')")
     dialog = opened.execute_script("const d = document.querySelector('dialog'); return [d.scrollWidth, d.clientWidth]")
     assert dialog[0] <= dialog[1]
-    opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    whole_screen(opened)
 
 
 def test_nothing_is_fetched(opened):

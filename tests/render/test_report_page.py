@@ -3,13 +3,15 @@
 import re
 
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.render.report_html import to_html
-from tests.browser import all_of, count, find, started, wait
+from tests.browser import all_of, count, crowded, find, screen, started, wait, whole_screen
 from tests.render.reports import EVIL, healthy, hostile, sick
 
 pytestmark = pytest.mark.browser
-PAGES = {"sick": sick(), "hostile": hostile(), "healthy": healthy(), "rack": sick(72)}
+MANY = {"pass": 123_456, "warn": 1_234, "fail": 88_888, "unknown": 100_000, "skip": 7}
+PAGES = {"sick": sick(), "hostile": hostile(), "healthy": healthy(), "rack": replace(sick(72), counts=MANY)}
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def open_page(browser, folder):
         return browser
 
     yield opened
-    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    whole_screen(browser)
 
 
 def test_findings_stand_worst_first_and_nothing_is_refused_or_fetched(open_page):
@@ -177,8 +179,7 @@ def test_the_page_is_whole_without_scripts(open_page, folder):
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", PAGES)
 def test_nothing_is_wider_than_the_screen(open_page, browser, name, width):
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    screen(browser, width)
     page = open_page(name)
 
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
@@ -186,3 +187,16 @@ def test_nothing_is_wider_than_the_screen(open_page, browser, name, width):
     widths = page.execute_script("return [...document.querySelectorAll('td.wordy')].map(cell => cell.offsetWidth)")
     assert all(cell > 120 for cell in widths)
     assert widths or name == "healthy"
+
+
+@pytest.mark.parametrize("letters", ["100%", "200%"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", ["sick", "rack"])
+def test_no_word_comes_nearer_to_its_tiles_border_than_the_padding(open_page, browser, name, width, letters):
+    """Also with large letters and with counts of six digits."""
+    screen(browser, width)
+    page = open_page(name)
+    page.execute_script("document.documentElement.style.fontSize = arguments[0]", letters)
+
+    assert count(page, ".tile") == 5
+    assert crowded(page, ".tile") == []

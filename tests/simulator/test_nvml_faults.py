@@ -2,9 +2,6 @@
 
 import contextlib
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -60,9 +57,6 @@ def rises(read: Callable[[], int]) -> bool:
 def total(gpu: Any, counter: int, kind: int = pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED) -> int:
     count: int = pynvml.nvmlDeviceGetTotalEccErrors(gpu, kind, counter)
     return count
-
-
-# ---- links ----
 
 
 def test_nvlink_errors_rise_on_one_link_and_in_the_total(nvml):
@@ -131,9 +125,6 @@ def test_p2p_status_holds_both_ways_and_leaves_nvlink_alone(nvml, status, code):
     assert pynvml.nvmlDeviceGetP2PStatus(gpus[0], gpus[1], 0) == 0
 
 
-# ---- memory ----
-
-
 @pytest.mark.parametrize(("counter", "volatile", "aggregate"), [("volatile", 3, 3), ("aggregate", 0, 3)])
 def test_uncorrected_errors_are_counted_where_they_belong(nvml, counter, volatile, aggregate):
     first, second, *_ = nvml("hgx-h100-x8", f"ecc-uncorrected:gpu=1,counter={counter},count=3,where=sram")
@@ -174,9 +165,6 @@ def test_failed_remap_has_no_spare_row_left(nvml):
 
     assert pynvml.nvmlDeviceGetRemappedRows(first) == (0, 8, 0, 1)
     assert pynvml.nvmlDeviceGetRowRemapperHistogram(first).none == 1
-
-
-# ---- heat, power, modes, users ----
 
 
 def test_too_hot(nvml):
@@ -258,46 +246,6 @@ def test_busy_gpu_has_a_process_with_a_name(nvml):
     assert pynvml.nvmlDeviceGetProcessUtilization(second, 0)[0].smUtil == 97
     assert refusal(pynvml.nvmlDeviceGetProcessUtilization, first, 0) == pynvml.NVML_ERROR_NOT_FOUND
     assert pynvml.nvmlDeviceGetMemoryInfo(second).used - pynvml.nvmlDeviceGetMemoryInfo(first).used == 2048 << 20
-
-
-# ---- the library itself ----
-
-
-def hanging(machine: Path, code: str) -> "subprocess.Popen[bytes]":
-    environment = {**os.environ, "LD_LIBRARY_PATH": str(machine / "lib")}
-    return subprocess.Popen([sys.executable, "-c", code], env=environment)
-
-
-def kernel_state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
-@pytest.mark.parametrize(("how", "letter"), [("sleeping", "S"), ("uninterruptible", "D")])
-def test_hang_is_where_it_was_ordered_and_looks_as_ordered(activate, how, letter):
-    """Asleep, SIGTERM ends it; in the kernel, only SIGKILL, and nothing is left behind."""
-    machine = activate("p100-pcie-x2", [f"nvml-hang:call=nvmlDeviceGetCount,state={how}"])
-    process = hanging(machine, "import pynvml; pynvml.nvmlInit(); pynvml.nvmlDeviceGetCount()")
-    deadline = time.monotonic() + 30
-    loaded = Path(f"/proc/{process.pid}/maps")
-    while time.monotonic() < deadline and not (
-        "libnvidia-ml" in loaded.read_text() and kernel_state(process.pid) == letter
-    ):
-        time.sleep(0.02)
-    assert kernel_state(process.pid) == letter
-
-    process.send_signal(signal.SIGTERM)
-    if how == "uninterruptible":
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.2)
-        process.kill()
-    assert process.wait(10) == (-signal.SIGTERM if how == "sleeping" else -signal.SIGKILL)
-
-
-def test_crash_is_an_abort_of_the_caller(activate):
-    machine = activate("p100-pcie-x2", ["nvml-crash:call=nvmlDeviceGetUUID"])
-    code = "import pynvml; pynvml.nvmlInit(); pynvml.nvmlDeviceGetUUID(pynvml.nvmlDeviceGetHandleByIndex(0))"
-
-    assert hanging(machine, code).wait(30) == -signal.SIGABRT
 
 
 def test_gpu_that_is_lost_while_a_client_runs(activate, monkeypatch, tmp_path):

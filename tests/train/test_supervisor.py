@@ -218,11 +218,13 @@ def test_ranks_do_not_outlive_their_supervisor(tmp_path, number, status, cleans)
     marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
     script = """
         import os
+        from gpucheck.processes.signals import ended_by_signals
         from gpucheck.train.spec import Fault, SmokeOptions
         from gpucheck.train.supervisor import supervise
         fault = Fault(kind="hang", rank=None, step=3)
         try:
-            supervise("tests.train.toy", SmokeOptions(fault=fault), dict(os.environ))
+            with ended_by_signals():
+                supervise("tests.train.toy", SmokeOptions(fault=fault), dict(os.environ))
         except KeyboardInterrupt:
             raise SystemExit(130)
     """

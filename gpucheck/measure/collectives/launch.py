@@ -5,7 +5,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -16,6 +16,7 @@ from gpucheck.measure.collectives.values import Folder, RankError, RankReport, R
 from gpucheck.processes.environment import rank_environment
 from gpucheck.processes.group import Group, end
 from gpucheck.processes.lifeline import stack_of
+from gpucheck.processes.signals import undisturbed
 
 POLL_S = 0.05
 SETTLE_S = 2.0  # one rank's end makes the others raise: wait for what they have to say
@@ -68,13 +69,16 @@ def launch(spec: RankSpec, ranks: int, deadline_s: float, nodes: Nodes | None = 
         first = 0 if nodes is None else nodes.rank * ranks
         numbers = range(first, first + ranks)
         with (folder.path / "output").open("wb") as output:
-            groups = _start(folder, ranks, nodes, environment, output.fileno())
-            started = time.monotonic()
+            groups: list[Group] = []
             try:
+                for command, place in _commands(folder, ranks, nodes):
+                    groups.append(Group(command, environment | place, stdout=output, stderr=output))
+                started = time.monotonic()
                 reason = _watch(groups, started + deadline_s)
                 stacks = _stacks(folder, numbers) if reason == "deadline" else {}
             finally:
-                end(groups, ENDING)
+                with undisturbed():
+                    end(groups, ENDING)
         return Ended(
             reason=reason,
             seconds=time.monotonic() - started,
@@ -105,7 +109,8 @@ def ranks_environment(
     return kept | ours, removed
 
 
-def _start(folder: Folder, ranks: int, nodes: Nodes | None, environment: dict[str, str], output: int) -> list[Group]:
+def _commands(folder: Folder, ranks: int, nodes: Nodes | None) -> Iterator[tuple[list[str], dict[str, str]]]:
+    """What is started on this host, with each one's own environment: every rank, or the agent that starts them."""
     program = ["-m", "gpucheck.measure.collectives.rank", str(folder.path)]
     if nodes is not None:
         agent = [
@@ -113,16 +118,10 @@ def _start(folder: Folder, ranks: int, nodes: Nodes | None, environment: dict[st
             *(f"--nnodes={nodes.count}", f"--node-rank={nodes.rank}", f"--nproc-per-node={ranks}"),
             *(f"--master-addr={nodes.address}", f"--master-port={nodes.port}"),
         ]
-        return [Group([sys.executable, *agent, *program], environment, stdout=output, stderr=output)]
-    started: list[Group] = []
-    try:
-        for rank in range(ranks):
-            place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
-            started.append(Group([sys.executable, *program], environment | place, stdout=output, stderr=output))
-    except OSError:
-        end(started, ENDING)
-        raise
-    return started
+        yield [sys.executable, *agent, *program], {}
+        return
+    for rank in range(ranks):
+        yield [sys.executable, *program], {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)}
 
 
 def _watch(groups: list[Group], deadline: float) -> Literal["finished", "failed", "deadline"]:

@@ -1,0 +1,110 @@
+"""A matrix with rows or cells missing, cut or contradicting each other is read as far as it goes; the gap is told."""
+
+import pytest
+
+from gpucheck.imports import ImportProblem, read
+from gpucheck.model import Verdict
+from tests.imports.corpus import HGX, MESH, PAIR, by_id
+
+
+def test_a_header_that_lost_a_label_makes_no_matrix_of_the_rest():
+    text = "\tGPU0\tGPU1\nGPU0\tX\tNV4\tSYS\nGPU1\tNV4\tX\tSYS\nGPU2\tSYS\tSYS\tX\n"
+    topology = read(text)
+
+    assert topology.pairs[0].cls is None
+    assert topology.findings[0].verdict is Verdict.UNKNOWN
+    assert topology.findings[0].evidence[-1] == "line 4: GPU2 is not among the columns"
+    assert read(text + PAIR).matrix == read(PAIR).matrix
+
+
+def test_a_missing_row_is_read_from_its_column_and_reported():
+    damaged = "\n".join(line for line in HGX.splitlines() if not line.startswith("GPU3"))
+    topology = read(damaged)
+    finding = topology.findings[0]
+
+    assert topology.matrix == read(HGX).matrix
+    assert topology.gpus[3].cpu_affinity is None
+    assert (finding.verdict, finding.seen, finding.wanted) == (Verdict.WARN, "7 GPU rows", "8 GPU rows")
+    assert "GPU3" in finding.why
+    assert finding.fix
+
+
+def test_a_missing_gpu_row_gets_its_nic_classes_from_the_nic_rows():
+    text = by_id("topo-3gpu-nv4-pair-plus-one")
+    damaged = "\n".join(line for line in text.splitlines() if not line.startswith("GPU2"))
+
+    assert [nic.classes for nic in read(damaged).nics] == [nic.classes for nic in read(text).nics]
+
+
+def test_pairs_whose_both_rows_are_gone_are_unknown():
+    damaged = "\n".join(line for line in MESH.splitlines() if not line.startswith(("GPU3", "GPU5")))
+    topology = read(damaged)
+
+    assert [(pair.a, pair.b) for pair in topology.pairs if pair.cls is None] == [(3, 5)]
+    assert topology.findings[0].verdict is Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("kept", "words"),
+    [
+        ("GPU7\tSYS\tSYS", "1 GPU rows break off ('line 9: GPU7 has 2 cells',)"),
+        ("GPU7\tSYS\tSY", "GPU7 holds SY, which is no path class"),
+    ],
+)
+def test_a_truncated_last_row_is_no_harm(kept, words):
+    cut = MESH[: MESH.index("GPU7\tSYS") + len(kept)]
+    topology = read(cut)
+    finding = topology.findings[0]
+
+    assert topology.matrix == read(MESH).matrix
+    assert finding.verdict is Verdict.WARN
+    assert words in f"{finding.seen} {finding.evidence}"
+
+
+def test_a_row_that_lost_a_cell_is_not_believed():
+    damaged = MESH.replace("GPU2\tNV1\tNV2\t X ", "GPU2\tNV2\t X ")
+    topology = read(damaged)
+
+    assert topology.matrix == read(MESH).matrix
+    assert any("GPU2" in line for finding in topology.findings for line in finding.evidence)
+
+
+def test_cells_that_contradict_their_mirror_image_are_reported_and_the_farther_counts():
+    damaged = PAIR.replace("GPU1\tNV4", "GPU1\tPHB")
+    topology = read(damaged)
+    (finding,) = topology.findings
+
+    assert topology.matrix == (("X", "NV4"), ("PHB", "X"))
+    assert topology.pairs[0].cls == "PHB"
+    assert finding.verdict is Verdict.WARN
+    assert finding.evidence == ("GPU0-GPU1: NV4 in row GPU0, PHB in row GPU1",)
+
+
+def test_a_class_that_is_not_known_is_a_gap_and_named():
+    topology = read("\tGPU0\tGPU1\tGPU2\nGPU0\tX\tPIX\tFOO\nGPU1\tPIX\tX\tSYS\nGPU2\tFOO\tSYS\tX\n")
+
+    assert topology.matrix[0] == ("X", "PIX", None)
+    assert topology.findings[0].verdict is Verdict.UNKNOWN
+    assert "FOO" in topology.findings[0].evidence[0]
+
+
+def test_a_second_row_of_one_gpu_is_reported():
+    line = next(line for line in PAIR.splitlines() if line.startswith("GPU1"))
+    (finding,) = read(PAIR.replace(line, f"{line}\n{line}")).findings
+
+    assert finding.evidence[0].endswith("a second row for GPU1")
+
+
+@pytest.mark.parametrize("cut", range(20, len(MESH), 97))
+def test_a_paste_cut_anywhere_is_never_wrong(cut):
+    """It is refused, or what it says is what the whole paste says and the gap is reported."""
+    whole = read(MESH)
+    try:
+        topology = read(MESH[:cut])
+    except ImportProblem:
+        assert cut < MESH.index("GPU1\tNV1")
+        return
+    for row, answer in zip(topology.matrix, whole.matrix, strict=False):
+        assert all(cell in (None, right) for cell, right in zip(row, answer, strict=False))
+    if topology.gpus != whole.gpus or topology.matrix != whole.matrix:
+        assert {finding.verdict for finding in topology.findings} & {Verdict.WARN, Verdict.UNKNOWN}
