@@ -1,13 +1,13 @@
 """The facts module against a hand-made machine: what it reads, and what it says of a host it cannot read."""
 
 import os
-import stat
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from tests.playbooks.modules import module, shared
+from tests.playbooks.modules import answer_of, module, shared
+from tests.playbooks.stand_ins import program
 
 host = shared("gpu_host")
 
@@ -39,21 +39,6 @@ def machine(tmp_path):
     (root / "sys/module/nouveau").mkdir()
     (tmp_path / "simulation.json").write_text('{"profile": "p100-pcie-x2", "faults": [], "stand_ins": ["kernel"]}')
     return tmp_path
-
-
-@pytest.fixture
-def tools(tmp_path, monkeypatch):
-    """A folder that is all of PATH, to put stand-in programs into."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
-    return folder
-
-
-def program(folder: Path, name: str, output: str, status: int = 0) -> None:
-    path = folder / name
-    path.write_text(f"#!/bin/sh\nprintf '%b' '{output}'\nexit {status}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
 DPKG = (
@@ -196,101 +181,6 @@ def test_simulated_machines_are_read_like_real_ones(tmp_path, tools, monkeypatch
     )
 
 
-def rpm_list(tools, *rows):
-    """rpm prints "(none)" for a missing epoch, so the layout that is asked for has to leave it away itself."""
-    path = tools / "rpm"
-    wanted = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"
-    listing = "".join(f"{row}\\n" for row in rows)
-    path.write_text(f"#!/bin/sh\ncase \"$*\" in *'{wanted}'*) printf '%b' '{listing}';; *) exit 1;; esac\n")
-    path.chmod(0o755)
-
-
-def test_rpm_versions_carry_the_epoch_where_there_is_one(tools):
-    rpm_list(
-        tools,
-        "nvidia-driver-cuda\\t3:580.178.04-1.el9\\t5\\tx86_64",
-        "libnccl\\t2.30.7-1+cuda13.0\\t5\\tx86_64",
-        "gpg-pubkey\\td42d0685-62589a51\\t5\\t(none)",
-    )
-
-    packages, keys, doubled, _ = host.rpm_packages()
-
-    assert packages == {"nvidia-driver-cuda": "3:580.178.04-1.el9", "libnccl": "2.30.7-1+cuda13.0"}
-    assert keys == ["d42d0685"]
-    assert doubled == {}
-
-
-def test_a_package_that_is_there_twice_is_noticed_kernels_and_other_architectures_excepted(tools):
-    """What a power cut in the middle of an rpm transaction leaves behind; seen in the lab."""
-    rpm_list(
-        tools,
-        "libnvidia-ml\\t3:580.95.05-1.el9\\t9\\tx86_64",
-        "libnvidia-ml\\t3:580.178.04-1.el9\\t5\\tx86_64",
-        "kernel-core\\t5.14.0-1\\t5\\tx86_64",
-        "kernel-core\\t5.14.0-2\\t6\\tx86_64",
-        "glibc\\t2.34-1\\t5\\tx86_64",
-        "glibc\\t2.34-1\\t5\\ti686",
-    )
-
-    packages, _, doubled, kernels = host.rpm_packages()
-
-    assert doubled == {"libnvidia-ml": ["3:580.178.04-1.el9", "3:580.95.05-1.el9"]}
-    assert packages["libnvidia-ml"] == "3:580.95.05-1.el9"
-    assert kernels == {"kernel-core": ["5.14.0-1", "5.14.0-2"]}
-
-
-def test_version_locks_are_entries_without_comments_and_exclusions(tmp_path):
-    path = tmp_path / "versionlock.list"
-    path.write_text("# added\n\nkmod-nvidia-open-dkms-3:580.178.04-1.el9.*\n!kernel-5.14.0-1.el9.*\n")
-
-    (entry,) = host.version_locks(str(path))
-
-    assert host.lock_name(entry) == "kmod-nvidia-open-dkms"
-
-
-@pytest.mark.parametrize(
-    ("release", "family"),
-    [
-        ('ID="rocky"\nID_LIKE="rhel centos fedora"', "rpm"),
-        ("ID=ubuntu\nID_LIKE=debian", "dpkg"),
-        ("ID=debian", "dpkg"),
-        ("ID=fedora", "rpm"),
-    ],
-)
-def test_the_package_family_follows_the_system_not_the_tools(tmp_path, release, family):
-    """A host may have both dpkg and rpm installed."""
-    (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/os-release").write_text(release + "\n")
-
-    assert host.package_family(host.os_release(str(tmp_path))["like"]) == family
-
-
-def test_headers_are_found_where_each_family_puts_them(tmp_path):
-    for folder in (
-        "lib/modules/5.15.0-1-generic/build",
-        "usr/src/linux-headers-6.8.0-2",
-        "usr/src/kernels/5.14.0-3.el9",
-    ):
-        (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "Makefile").touch()
-    (tmp_path / "lib/modules/5.15.0-9-generic").mkdir()
-    # What a removed package leaves behind.
-    (tmp_path / "usr/src/kernels/5.14.0-2.el9").mkdir()
-
-    assert host.kernels_with_headers(str(tmp_path)) == ["5.14.0-3.el9", "5.15.0-1-generic", "6.8.0-2"]
-
-
-def test_a_package_manager_that_fails_is_said_not_read_as_empty(tools):
-    """A host whose package database is damaged must not look like a bare one."""
-    program(tools, "dpkg-query", "", status=2)
-    with pytest.raises(host.Unreadable, match=r"dpkg-query: exit 2"):
-        host.dpkg_packages()
-
-    (tools / "dpkg-query").unlink()
-    with pytest.raises(host.Unreadable, match="dpkg-query"):
-        host.dpkg_packages()
-
-
 def test_a_damaged_simulation_file_is_said(machine):
     (machine / "simulation.json").write_text("{")
 
@@ -316,26 +206,14 @@ def test_reading_changes_nothing(facts, machine):
     assert listing() == before
 
 
-def test_the_module_says_which_host_cannot_be_read(monkeypatch, capsys):
+def test_the_module_says_which_host_cannot_be_read(monkeypatch):
     """The message of the one task that every host starts with."""
     facts_module = module("gpu_facts")
-
-    class Failed(Exception):
-        pass
-
-    class Module:
-        params = {"host": "node07", "record": False, "controller_time": 0.0}  # noqa: RUF012
-
-        def __init__(self, **_):
-            pass
-
-        def fail_json(self, msg):
-            raise Failed(msg)
 
     def unreadable(_):
         raise facts_module.Unreadable("rpm: exit 1: database is locked")
 
-    monkeypatch.setattr(facts_module, "AnsibleModule", Module)
     monkeypatch.setattr(facts_module, "read_facts", unreadable)
-    with pytest.raises(Failed, match="node07: this host cannot be read: rpm: exit 1"):
-        facts_module.main()
+    said = answer_of(facts_module, {"host": "node07", "controller_time": 0.0})
+
+    assert said["msg"].startswith("node07: this host cannot be read: rpm: exit 1")

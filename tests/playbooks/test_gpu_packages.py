@@ -1,0 +1,103 @@
+"""What the facts module reads of packages, kernels and headers, by the family of the system."""
+
+import pytest
+
+from tests.playbooks.modules import shared
+from tests.playbooks.stand_ins import program
+
+host = shared("gpu_host")
+
+
+def rpm_list(tools, *rows):
+    """rpm prints "(none)" for a missing epoch, so the layout that is asked for has to leave it away itself."""
+    path = tools / "rpm"
+    wanted = "%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}"
+    listing = "".join(f"{row}\\n" for row in rows)
+    path.write_text(f"#!/bin/sh\ncase \"$*\" in *'{wanted}'*) printf '%b' '{listing}';; *) exit 1;; esac\n")
+    path.chmod(0o755)
+
+
+def test_rpm_versions_carry_the_epoch_where_there_is_one(tools):
+    rpm_list(
+        tools,
+        "nvidia-driver-cuda\\t3:580.178.04-1.el9\\t5\\tx86_64",
+        "libnccl\\t2.30.7-1+cuda13.0\\t5\\tx86_64",
+        "gpg-pubkey\\td42d0685-62589a51\\t5\\t(none)",
+    )
+
+    packages, keys, doubled, _ = host.rpm_packages()
+
+    assert packages == {"nvidia-driver-cuda": "3:580.178.04-1.el9", "libnccl": "2.30.7-1+cuda13.0"}
+    assert keys == ["d42d0685"]
+    assert doubled == {}
+
+
+def test_a_package_that_is_there_twice_is_noticed_kernels_and_other_architectures_excepted(tools):
+    """What a power cut in the middle of an rpm transaction leaves behind; seen in the lab."""
+    rpm_list(
+        tools,
+        "libnvidia-ml\\t3:580.95.05-1.el9\\t9\\tx86_64",
+        "libnvidia-ml\\t3:580.178.04-1.el9\\t5\\tx86_64",
+        "kernel-core\\t5.14.0-1\\t5\\tx86_64",
+        "kernel-core\\t5.14.0-2\\t6\\tx86_64",
+        "glibc\\t2.34-1\\t5\\tx86_64",
+        "glibc\\t2.34-1\\t5\\ti686",
+    )
+
+    packages, _, doubled, kernels = host.rpm_packages()
+
+    assert doubled == {"libnvidia-ml": ["3:580.178.04-1.el9", "3:580.95.05-1.el9"]}
+    assert packages["libnvidia-ml"] == "3:580.95.05-1.el9"
+    assert kernels == {"kernel-core": ["5.14.0-1", "5.14.0-2"]}
+
+
+def test_version_locks_are_entries_without_comments_and_exclusions(tmp_path):
+    path = tmp_path / "versionlock.list"
+    path.write_text("# added\n\nkmod-nvidia-open-dkms-3:580.178.04-1.el9.*\n!kernel-5.14.0-1.el9.*\n")
+
+    (entry,) = host.version_locks(str(path))
+
+    assert host.lock_name(entry) == "kmod-nvidia-open-dkms"
+
+
+@pytest.mark.parametrize(
+    ("release", "family"),
+    [
+        ('ID="rocky"\nID_LIKE="rhel centos fedora"', "rpm"),
+        ("ID=ubuntu\nID_LIKE=debian", "dpkg"),
+        ("ID=debian", "dpkg"),
+        ("ID=fedora", "rpm"),
+    ],
+)
+def test_the_package_family_follows_the_system_not_the_tools(tmp_path, release, family):
+    """A host may have both dpkg and rpm installed."""
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/os-release").write_text(release + "\n")
+
+    assert host.package_family(host.os_release(str(tmp_path))["like"]) == family
+
+
+def test_headers_are_found_where_each_family_puts_them(tmp_path):
+    for folder in (
+        "lib/modules/5.15.0-1-generic/build",
+        "usr/src/linux-headers-6.8.0-2",
+        "usr/src/kernels/5.14.0-3.el9",
+    ):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "Makefile").touch()
+    (tmp_path / "lib/modules/5.15.0-9-generic").mkdir()
+    # What a removed package leaves behind.
+    (tmp_path / "usr/src/kernels/5.14.0-2.el9").mkdir()
+
+    assert host.kernels_with_headers(str(tmp_path)) == ["5.14.0-3.el9", "5.15.0-1-generic", "6.8.0-2"]
+
+
+def test_a_package_manager_that_fails_is_said_not_read_as_empty(tools):
+    """A host whose package database is damaged must not look like a bare one."""
+    program(tools, "dpkg-query", "", status=2)
+    with pytest.raises(host.Unreadable, match=r"dpkg-query: exit 2"):
+        host.dpkg_packages()
+
+    (tools / "dpkg-query").unlink()
+    with pytest.raises(host.Unreadable, match="dpkg-query"):
+        host.dpkg_packages()
