@@ -255,7 +255,7 @@ def test_another_programs_lock_is_waited_for_and_named_when_it_lasts(monkeypatch
     assert slept == [1, 1]
 
     monkeypatch.setattr(calls, "package_locks", lambda _: held)
-    with pytest.raises(calls.Refused, match=r"after 3 s of waiting .*lock-frontend is held by apt \(7\)"):
+    with pytest.raises(calls.Refused, match=r"After 3 s of waiting .*lock-frontend is held by apt \(7\)"):
         calls.wait_for_locks("dpkg", 3, sleep=slept.append, clock=lambda: len(slept))
 
 

@@ -51,5 +51,5 @@ def wait_for_locks(family, seconds, sleep=time.sleep, clock=time.monotonic):
         if not held:
             return
         if clock() >= end:
-            raise Refused("after {} s of waiting {}. Let it end, or stop it".format(seconds, "; ".join(held)))
+            raise Refused("After {} s of waiting {}. Let it end, or stop it".format(seconds, "; ".join(held)))
         sleep(POLL_S)
