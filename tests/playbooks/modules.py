@@ -40,6 +40,7 @@ def shared(name: str) -> ModuleType:
         "gpu_isolation",
         "gpu_boot",
         "gpu_options",
+        "gpu_loader",
         "gpu_engines",
         "gpu_record",
         "gpu_kernel",

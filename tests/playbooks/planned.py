@@ -13,6 +13,7 @@ record_code = shared("gpu_record")
 kernel_code = shared("gpu_kernel")
 compare_code = shared("gpu_compare")
 services_code = shared("gpu_services")
+loader_code = shared("gpu_loader")
 
 VERSION = "580.178.04-1ubuntu1"
 PLAN: dict[str, Any] = {
@@ -87,6 +88,7 @@ class Machine:
         self.beside.update(doubled={}, modules=["nvidia"], kernels={})
         self.services = {"nvidia-persistenced": dict(RUNNING)}
         self.tools = {"nvidia-smi": "/usr/bin/nvidia-smi"}
+        self.lost = False
         (folder / "nouveau.conf").write_text("blacklist nouveau\n")
         (folder / "nouveau.conf").chmod(0o644)
         (folder / "key.gpg").write_bytes(repository_code.read_key((DATA / "signing-key-rsa2048.asc").read_bytes()))
@@ -109,9 +111,13 @@ class Machine:
         monkeypatch.setattr(services_code, "states", lambda names: {n: self.services.get(n, {}) for n in names})
         monkeypatch.setattr(plan_code.shutil, "which", self.tools.get)
         monkeypatch.setattr(compare_code, "read_facts", lambda host: (self.facts, self.beside))
+        monkeypatch.setattr(loader_code, "lost", lambda: self.lost)
         monkeypatch.setattr(kernel_code, "NOTE", str(folder / "kernel-lock.json"))
         for name in ("INSTALLED", "BASELINE", "TRANSACTION", "PREVIOUS"):
             monkeypatch.setattr(record_code, name, str(folder / f"{name.lower()}.json"))
+
+    def lose_library(self):
+        self.lost = True
 
     def compare(self):
         return compare_code.compare("node07", self.plan, "abc")

@@ -37,6 +37,7 @@ def test_a_host_that_is_as_planned_has_no_differences(machine):
         ),
         (lambda m: m.services["nvidia-persistenced"].update(UnitFileState="disabled"), "driver", "is not enabled"),
         (lambda m: m.tools.clear(), "driver", "nvidia-smi is missing"),
+        (lambda m: m.lose_library(), "driver", "libnvidia-ml.so.1 is installed, and not found by programs"),
         (lambda m: m.beside["unfinished"].append("nvidia-dkms-580"), "driver", "a package transaction was cut off"),
         (lambda m: (m.folder / "initramfs-pending").write_text("x"), "driver", "the initramfs is older"),
         (lambda m: (m.folder / "reboot-required").write_text("files"), "driver", "reboot needed: files"),

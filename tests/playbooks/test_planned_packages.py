@@ -8,7 +8,7 @@ from tests.playbooks.modules import answer_of, module, shared
 
 task = module("planned_packages")
 calls = shared("gpu_call")
-apt, dnf = shared("gpu_apt"), shared("gpu_dnf")
+apt, dnf, loader = shared("gpu_apt"), shared("gpu_dnf"), shared("gpu_loader")
 
 NOTHING: dict[str, list[str]] = {"packages": [], "missing": [], "stale": []}
 HOST = {
@@ -20,6 +20,7 @@ HOST = {
     "module_stream": None,
     "module_stream_planned": True,
     "prerequisites_missing": [],
+    "library_lost": False,
 }
 ROWS = {
     "driver": [{"name": "driver", "version": "2-1", "spec": "driver=2-1"}],
@@ -37,10 +38,11 @@ class Machine:
         self.calls, self.broken, self.installed, self.folder = [], "", {}, folder
         self.state = {"components": {name: dict(NOTHING) for name in ROWS}, "host": copy.deepcopy(HOST)}
         self.lock_file = folder / "versionlock.list"
+        self.lost = False
 
     def run_command(self, argv, **_):
-        verb = next((word for word in argv[1:] if word in VERBS), argv[1])
-        self.calls.append(" ".join([argv[0], verb, *argv[argv.index(verb) + 1 :]]))
+        verb = next((word for word in argv[1:] if word in VERBS), argv[-1])
+        self.calls.append(" ".join([argv[0], verb, *argv[argv.index(verb) + 1 :]]) if len(argv) > 1 else argv[0])
         if self.broken and self.broken in self.calls[-1]:
             return 1, "", "noise\nE: not to be had\n"
         return 0, "", ""
@@ -62,6 +64,7 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(task, "compare", lambda *_: found.state)
     monkeypatch.setattr(apt, "dpkg_packages", lambda: (found.installed, [], []))
     monkeypatch.setattr(calls, "package_locks", lambda _: [])
+    monkeypatch.setattr(loader, "lost", lambda: found.lost)
     lock_versions = dnf.lock_versions
     monkeypatch.setattr(
         dnf, "lock_versions", lambda module, add=(), drop=(): lock_versions(module, add, drop, str(found.lock_file))
@@ -130,6 +133,16 @@ def test_files_alone_are_written_without_the_package_manager(machine, tmp_path, 
     assert go(manager, machine, files=[row])["changed"] is False
     assert machine.calls == []
     assert "absolute" in go(manager, machine, files=[{**row, "path": "/etc"}])["msg"]
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+def test_a_library_that_programs_do_not_find_is_found_again_without_any_package(machine, manager):
+    """A transaction that was cut off at its very end: every package is as planned."""
+    machine.state["host"]["library_lost"] = machine.lost = True
+
+    assert go(manager, machine)["changed"] is True
+    assert machine.calls == ["ldconfig"]
+    assert go(manager, machine, "cuda")["changed"] is False
 
 
 def test_a_hold_alone_is_no_transaction(machine):

@@ -10,6 +10,7 @@ from ansible.module_utils import (
     gpu_boot,
     gpu_engines,
     gpu_kernel,
+    gpu_loader,
     gpu_options,
     gpu_plan,
     gpu_rdma,
@@ -44,6 +45,9 @@ def compare(host, plan, digest, known=None):
     for name in gpu_options.planned(plan):
         differences[name] += gpu_options.differences(plan, name, facts["kernel"])
     differences["driver"] += gpu_plan.driver_differences(plan, facts, packages)
+    # Without the packages it is no wonder.
+    lost = bool(gpu_plan.component(plan, "driver")[0]) and not components["driver"]["packages"] and gpu_loader.lost()
+    differences["driver"] += ["{} is installed, and not found by programs".format(gpu_loader.LIBRARY)] if lost else []
     modules = gpu_rdma.missing_modules(plan, beside["modules"], facts["kernel"])
     differences["driver"] += gpu_rdma.differences(modules)
     services = gpu_services.states([row["name"] for row in plan["services"]])
@@ -66,6 +70,7 @@ def compare(host, plan, digest, known=None):
             host_details(plan, digest, facts, beside),
             services=gpu_services.details(services),
             modules_missing=modules,
+            library_lost=lost,
         ),
     }
 

@@ -78,8 +78,9 @@ kernels_before:
   type: list
 """
 
-from ansible.module_utils import gpu_apt, gpu_dnf, gpu_place, gpu_plan  # noqa: E402
+from ansible.module_utils import gpu_apt, gpu_dnf, gpu_loader, gpu_place, gpu_plan  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.gpu_call import call  # noqa: E402
 from ansible.module_utils.gpu_compare import compare  # noqa: E402
 from ansible.module_utils.gpu_explain import explained  # noqa: E402
 from ansible.module_utils.gpu_host import lock_name, read_facts, version_locks  # noqa: E402
@@ -94,7 +95,7 @@ REFUSED = {
 
 def due(order):
     """True where there is anything to do."""
-    parts = ("files", "specs", "unheld", "stale", "pins", "prerequisites", "left_behind")
+    parts = ("files", "specs", "unheld", "stale", "pins", "prerequisites", "left_behind", "library_lost")
     return any(order[part] for part in parts) or not order["stream_planned"]
 
 
@@ -121,6 +122,7 @@ def orders(params, state, packages):
         "stale": [word for part in parts for word in part["stale"]],
         "pins": gpu_apt.pins(host["strays"]) if with_driver else [],
         "left_behind": left_behind,
+        "library_lost": with_driver and host["library_lost"],
         "stream": plan["module_stream"],
         "stream_planned": host["module_stream_planned"] or not with_driver,
         "prerequisites": host["prerequisites_missing"]
@@ -149,12 +151,14 @@ def act(module, order):
     plan, names = module.params["plan"], module.params["components"]
     for row in order["files"]:
         gpu_place.apply(module, row)
-    if plan["package_manager"] == "apt":
-        gpu_apt.bring(module, order)
-        known = read_facts(module.params["host"])
-    else:
-        gpu_dnf.bring(module, order)
-        known = lock(module, plan, names, read_facts(module.params["host"]))
+    bring = {"apt": gpu_apt.bring, "dnf": gpu_dnf.bring}[plan["package_manager"]]
+    bring(module, order)
+    known = read_facts(module.params["host"])
+    if plan["package_manager"] == "dnf":
+        known = lock(module, plan, names, known)
+    # Distributions do it themselves at the end of a transaction; one that was cut off there never got to it.
+    if "driver" in names and gpu_loader.lost():
+        call(module, ["ldconfig"])
     return compare(module.params["host"], plan, "", known)
 
 
