@@ -63,10 +63,10 @@ def reports(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def bare(reports) -> Iterator[States]:
     """The lab, and its hosts before anything was provisioned; a lab that is kept is brought back to that."""
-    if bare_metal.KEPT:
-        bare_metal.deprovisioned(reports)
-    else:
+    if not bare_metal.KEPT:
         bare_metal.up()
+    elif is_there(HOSTS[0], "/etc/gpucheck/stack.json"):
+        deprovisioned(reports)
     yield states()
     if not bare_metal.KEPT:
         bare_metal.down()
