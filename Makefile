@@ -64,7 +64,7 @@ test-programs: $(VENV)/.test tools ## whole programs and large searches: real tr
 test: check test-programs ## both, then the embedded lab from nothing to the merged report (needs root or sudo, and Docker)
 	@$(VENV)/bin/pytest -m lab
 
-test-labs: $(VENV)/.test bundle-tools ## labs of their own: air gap, tuning, light hosts, faults, ansible-pull (root or sudo, and Docker)
+test-labs: $(VENV)/.test bundle-tools ## labs of their own: air gap, tuning, bare metal, light hosts, faults, ansible-pull (root or sudo, and Docker)
 	@$(VENV)/bin/pytest -m more_labs tests/lab
 
 test-gpu: $(VENV)/.test ## tests on a real GPU: numbers against a second measurement, training on whatever GPUs are there

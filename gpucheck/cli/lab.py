@@ -39,16 +39,25 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
     help="With --light, the machine that they simulate: a profile by name or file (gpucheck profiles lists them). "
     "Default: p100-pcie-x2.",
 )
-def up(name: str, subnet: str, light: int | None, profile: str | None) -> None:
+@click.option(
+    "--bare-metal",
+    is_flag=True,
+    help="The two hosts appear as bare metal, with RDMA cards and with ACS on: for what is refused in containers. "
+    "They may mount, which containers otherwise may not.",
+)
+def up(name: str, subnet: str, light: int | None, profile: str | None, *, bare_metal: bool) -> None:
     """Bring the lab up and print the path of its inventory. Does nothing when it is up."""
     from gpucheck.lab.lifecycle import up as bring_up
     from gpucheck.lab.lifecycle import up_light
-    from gpucheck.lab.model import make_lab
+    from gpucheck.lab.model import BARE_METAL_HOSTS, HOSTS, make_lab
 
     if profile is not None and light is None:
         raise click.UsageError("--profile goes with --light: the two hosts have machines of their own.")
+    if bare_metal and light is not None:
+        raise click.UsageError("--bare-metal goes with the two hosts: light ones share what they are made from.")
     lab = make_lab(name, subnet)
-    click.echo(bring_up(lab) if light is None else up_light(lab, light, profile))
+    hosts = BARE_METAL_HOSTS if bare_metal else HOSTS
+    click.echo(bring_up(lab, hosts) if light is None else up_light(lab, light, profile))
 
 
 @COMMAND.command("real-packages")

@@ -17,16 +17,20 @@ if TYPE_CHECKING:
 
 MACHINE = "usr/share/gpucheck-lab/machine"
 KERNEL_RELEASE = "usr/lib/gpucheck-lab/kernel-release"
+BARE_METAL = "usr/share/gpucheck-lab/bare-metal"
+POWER_ON = "/usr/lib/gpucheck-lab/power-on"
 POSES = {
     "apt-host": "Debian 12 presenting itself as Ubuntu 22.04",
     "dnf-host": "Debian 12 presenting itself as Rocky Linux 9",
 }
 STAND_INS = ("DKMS, initramfs and the loading of kernel modules", "stand-in NVIDIA packages")
+BARE_METAL_STAND_INS = ("bare metal, its boot and GRUB's disk",)
 
 
 def stand_ins(host: HostSpec, flavour: Flavour) -> tuple[str, ...]:
     """What on this host is not the real thing, beside its hardware."""
-    return (*([POSES[host.image]] if flavour == "posing" else []), *STAND_INS)
+    bare = BARE_METAL_STAND_INS if host.bare_metal else ()
+    return (*([POSES[host.image]] if flavour == "posing" else []), *STAND_INS, *bare)
 
 
 def ensure_host(
@@ -67,7 +71,11 @@ def host_stamp(lab: Lab, host: HostSpec, image: str, machine: bytes) -> str:
 def make_host(
     client: "DockerClient", lab: Lab, host: HostSpec, flavour: Flavour, image: str, stamp: str
 ) -> "Container":
-    """Create a host whose PID 1 is systemd, with no more rights than any container."""
+    """Create a host whose PID 1 is systemd, with no more rights than any container.
+
+    One that appears as bare metal may mount: it puts its hardware over what it sees of the machine below.
+    """
+    rights = {"cap_add": ["SYS_ADMIN"], "security_opt": ["apparmor=unconfined"], "command": [POWER_ON]}
     return create(
         client,
         lab,
@@ -77,6 +85,7 @@ def make_host(
         ip=lab.ip(host),
         labels={LABEL_STAMP: stamp, LABEL_FLAVOUR: flavour},
         **host_options(client, {}),
+        **(rights if host.bare_metal else {}),
     )
 
 
@@ -105,8 +114,16 @@ def machine_archive(host: HostSpec, flavour: Flavour) -> bytes:
     profile = simulator.load(host.profile)
     with tempfile.TemporaryDirectory(prefix="gpucheck-machine-") as temporary:
         folder = Path(temporary, "machine")
-        simulator.write_machine(profile, folder, driver=None, stand_ins=stand_ins(host, flavour), kernel=host.kernel)
-        return archive({MACHINE: folder, KERNEL_RELEASE: f"{host.kernel}\n".encode()})
+        simulator.write_machine(
+            profile,
+            folder,
+            driver=None,
+            faults=host.faults,
+            stand_ins=stand_ins(host, flavour),
+            kernel=host.kernel,
+        )
+        mark: dict[str, bytes | Path] = {BARE_METAL: b""} if host.bare_metal else {}
+        return archive({MACHINE: folder, KERNEL_RELEASE: f"{host.kernel}\n".encode(), **mark})
 
 
 def connect_host(client: "DockerClient", lab: Lab, host: HostSpec, container: "Container", public_key: str) -> None:

@@ -2,7 +2,7 @@
 
 import fcntl
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from gpucheck.lab.errors import LabError, LabUsageError
 from gpucheck.lab.hosts import ensure_host, machine_archive
 from gpucheck.lab.images import PYTHONS, Flavour, ensure_images
 from gpucheck.lab.mirror import ensure_mirror
-from gpucheck.lab.model import HOSTS, IMAGES, LABEL, LABEL_FLAVOUR, Lab
+from gpucheck.lab.model import HOSTS, IMAGES, LABEL, LABEL_FLAVOUR, HostSpec, Lab
 from gpucheck.lab.network import check_network, ensure_network, find_network
 from gpucheck.lab.system import install, run
 from gpucheck.lab.wheelhouse import ensure_wheelhouse
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 SCHEMA = "gpucheck.lab/1"
 
 
-def up(lab: Lab) -> Path:
+def up(lab: Lab, hosts: Sequence[HostSpec] = HOSTS) -> Path:
     """Bring the lab up, or find that it is; returns the inventory's path. Raises LabError."""
     with one_at_a_time(lab.root):
         client = engine()
         refuse_kind(client, lab, light=False)
         ground = prepare(client, lab)
         # In this thread: msgspec 0.22 may crash where two threads are the first to read one kind of struct.
-        machines = {host: machine_archive(host, ground.flavour) for host in HOSTS}
-        with ThreadPoolExecutor(len(HOSTS)) as pool:
+        machines = {host: machine_archive(host, ground.flavour) for host in hosts}
+        with ThreadPoolExecutor(len(hosts)) as pool:
             jobs = {
                 host: pool.submit(
                     ensure_host,
@@ -51,7 +51,10 @@ def up(lab: Lab) -> Path:
                 for host, machine in machines.items()
             }
             keys = {str(lab.ip(host)): job.result() for host, job in jobs.items()}
-        inventory, wish = files.inventory(lab, ground.flavour), files.wish(lab, ground.key_fingerprint, ground.torch)
+        inventory, wish = (
+            files.inventory(lab, ground.flavour, hosts),
+            files.wish(lab, ground.key_fingerprint, ground.torch),
+        )
     return write_down(lab, inventory, wish, keys)
 
 

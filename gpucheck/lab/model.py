@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
@@ -23,7 +23,11 @@ IMAGES = "gpucheck-lab"
 
 @dataclass(frozen=True)
 class HostSpec:
-    """A host of the lab. kernel: the release it says it runs. offset: its address, counted from the subnet's first."""
+    """A host of the lab. kernel: the release it says it runs. offset: its address, counted from the subnet's first.
+
+    bare_metal: nothing on it says container, and its boot loader decides the kernel's arguments. faults: those of its
+    machine.
+    """
 
     name: str
     image: str
@@ -31,11 +35,18 @@ class HostSpec:
     kernel: str
     group: str
     offset: int
+    bare_metal: bool = False
+    faults: tuple[str, ...] = ()
 
 
 HOSTS = (
     HostSpec("lab-apt", "apt-host", "p100-pcie-x2", "5.15.0-179-generic", "gpu_apt", 11),
     HostSpec("lab-dnf", "dnf-host", "hgx-h100-x8", "5.14.0-503.14.1.el9_5.x86_64", "gpu_dnf", 12),
+)
+# The same systems as bare metal, with RDMA cards, and ACS as Linux sets it beside an IOMMU.
+BARE_METAL_HOSTS = tuple(
+    replace(host, profile=profile, bare_metal=True, faults=("acs-redirect",))
+    for host, profile in zip(HOSTS, ("dgx1-p100", "hgx-h100-x8"), strict=True)
 )
 MIRROR_OFFSET = 10
 SMALLEST_PREFIX = 28  # 16 addresses: the mirror and the hosts have fixed ones

@@ -38,6 +38,8 @@ SCRIPT = """#!/bin/sh
 # Written by gpucheck: tuning.acs in stack.yml. Clears ACS on every PCIe bridge between the root and an NVIDIA GPU,
 # so that copies between GPUs go through the switch that they share. Devices behind it are isolated no more.
 set -eu
+# What cannot run at all must not pass for a bridge without the capability.
+setpci --version >/dev/null
 sys=${1:-/sys}
 for gpu in "$sys"/bus/pci/devices/*; do
     [ "$(cat "$gpu/vendor")" = 0x10de ] || continue

@@ -9,16 +9,17 @@ from packaging.version import Version
 
 from gpucheck.lab import catalogue
 from gpucheck.lab.catalogue import Package
-from gpucheck.lab.model import HOSTS
+from gpucheck.lab.model import BARE_METAL_HOSTS, HOSTS
 from gpucheck.simulator import load
 from gpucheck.simulator.gpu_model import gpu_model
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.wish import Wish
+from gpucheck.stack.tuning import Tuning
+from gpucheck.stack.wish import Repository, Wish
 
 PACKAGES = catalogue.packages()
-NAME = re.compile(r"[a-z0-9][a-z0-9+.-]+")
+NAMES = {"deb": re.compile(r"[a-z0-9][a-z0-9+.-]+"), "rpm": re.compile(r"[a-z0-9][a-z0-9+._-]+")}
 RELATION = re.compile(r"(?P<name>[a-z0-9][a-z0-9+.-]*)(?: \(?(?P<operator>[<>=]+) (?P<version>[^ )]+)\)?)?")
 # What one host can install from: NVIDIA's repository, the container toolkit's, and the operating system's.
 SIGHT = {
@@ -62,7 +63,7 @@ def test_every_dependency_can_be_satisfied(kind):
 def test_names_and_versions_are_what_package_managers_accept():
     """Version raises for what cannot be ordered; a revision must not hold the separator."""
     for package in PACKAGES:
-        assert NAME.fullmatch(package.name), package.name
+        assert NAMES[package.kind].fullmatch(package.name), package.name
         assert Version(package.version).release, package.name
         assert package.revision, package.name
         assert "-" not in package.revision, package.name
@@ -165,6 +166,23 @@ def test_dcgm_can_be_tried_in_every_version_that_the_tables_know(host, version):
     names = {p["name"] for p in made["packages"]}
     assert {p.service for p in mirror if p.name in names and p.service} == {row["name"] for row in made["services"]}
     assert set(made["refuse"]) & {p.name for p in mirror}
+
+
+@pytest.mark.parametrize("host", BARE_METAL_HOSTS, ids=lambda h: h.name)
+def test_gdrcopy_and_setpci_are_in_the_mirror_as_plans_name_them(host):
+    """GDRCopy's newest is another one: the trap for whoever installs without a pin."""
+    repository = {"url": "https://x/{distro}/{arch}/", "key_url": "https://x/key.asc", "key_fingerprint": "0" * 40}
+    made = plan_of(
+        host, gdrcopy="2.5.1", repositories={"gdrcopy": Repository(**repository)}, tuning=Tuning(acs="off")
+    ).components
+    ending = "ubuntu2204" if host.image == "apt-host" else "rhel9"
+    rows = [p for p in PACKAGES if p.repository == f"gdrcopy-{ending}"]
+
+    assert {(p["name"], p["version"]) for p in made["gdrcopy"]["packages"]} <= {(p.name, p.full_version) for p in rows}
+    assert max(Version(p.version) for p in rows) > Version("2.5.1")
+    services = {row["name"] for row in made["gdrcopy"]["services"]}
+    assert services == {p.service for p in rows if p.service}
+    assert {p["name"] for p in made["acs"]["packages"]} <= {p.name for p in PACKAGES if p.repository == f"os-{ending}"}
 
 
 @pytest.mark.parametrize("host", HOSTS, ids=lambda h: h.name)

@@ -55,6 +55,14 @@ def test_a_reboot_is_asked_for_only_where_the_running_kernel_differs():
     assert boot.reboot_reasons(boot.decide([], ([], ["iommu=pt"]), ["quiet"], "quiet")) == []
 
 
+def test_an_argument_that_the_site_sets_after_ours_was_taken_away_asks_for_no_boot():
+    note = ([], ["iommu=pt"])
+
+    assert boot.reboot_reasons(boot.decide([], note, ["quiet iommu=pt"], "quiet iommu=pt")) == []
+    # Without a boot entry that can be read, only the running kernel speaks.
+    assert boot.reboot_reasons(boot.decide([], note, [], "quiet iommu=pt")) == ["the kernel still runs with iommu=pt"]
+
+
 DEBIAN = """menuentry 'Debian GNU/Linux' {
 \tlinux\t/boot/vmlinuz-6.1.0-38-amd64 root=/dev/sda1 ro quiet %s
 }

@@ -99,6 +99,7 @@ def test_a_mistake_names_the_line(text, message):
 
 SETPCI = """#!/bin/sh
 # setpci -s BRIDGE ECAP_ACS+6.w[=VALUE] on files of this name; a bridge without one has no such capability.
+[ "$1" = --version ] && exit 0
 echo "$*" >>"$PCI/calls"
 [ -e "$PCI/$2" ] || exit 1
 case $3 in *=*) [ -e "$PCI/$2.stuck" ] || echo "${3#*=}" >"$PCI/$2" ;; *) cat "$PCI/$2" ;; esac
@@ -166,3 +167,14 @@ def test_a_bridge_that_keeps_its_acs_fails_the_program_and_is_named(tmp_path):
 
     assert done.returncode == 1
     assert done.stderr == "0000:42:00.0 keeps ACS 001d\n"
+
+
+def test_a_setpci_that_cannot_run_fails_the_program_in_its_own_words(tmp_path):
+    machine = Machine(tmp_path)
+    (tmp_path / "bin/setpci").write_text("#!/bin/sh\necho 'error while loading shared libraries' >&2\nexit 127\n")
+
+    done = machine.run()
+
+    assert done.returncode == 127
+    assert done.stderr == "error while loading shared libraries\n"
+    assert machine.control("0000:42:00.0") == "001d"

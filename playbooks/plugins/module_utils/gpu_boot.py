@@ -54,17 +54,19 @@ def decide(arguments, note, lines, running):
     """What is to be done. note: (added, removed); lines: those of the boot entries; running: /proc/cmdline.
 
     add: arguments that an entry lacks. drop: ours that are planned no more. lacking, lingering: what keeps the running
-    kernel from being as planned, which only a boot can change.
+    kernel from being as planned, which only a boot can change. One of ours that went and that an entry has
+    again is somebody else's.
     """
     added, removed = note
     present = [line.split() for line in lines]
     now = running.split()
     drop = [word for word in added if word not in arguments]
+    gone = [word for word in removed if not any(word in line for line in present)]
     return {
         "add": [word for word in arguments if not present or any(word not in line for line in present)],
         "drop": drop,
         "lacking": [word for word in arguments if word not in now],
-        "lingering": [word for word in dict.fromkeys(drop + removed) if word not in arguments and word in now],
+        "lingering": [word for word in dict.fromkeys(drop + gone) if word in now and word not in arguments],
     }
 
 

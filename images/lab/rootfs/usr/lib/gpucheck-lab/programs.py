@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """The programs around the stand-in kernel, each called by its own name: modprobe, rmmod, lsmod, modinfo, dkms,
-update-initramfs, dracut; and ``programs.py boot``, which is what happens at each boot. SIMULATED.
+update-initramfs, dracut, grubby; and ``programs.py boot``, which is what happens at each boot. SIMULATED.
 """
 
 import shutil
@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import bare_metal
+import extra_modules
 import kernel
 
 
@@ -26,6 +28,10 @@ def boot(_arguments):
         refusal = kernel.load_nvidia()
         if refusal:
             print(f"modprobe: {refusal}", file=sys.stderr)
+    # What systemd does on a machine, and leaves in a container.
+    modprobe(extra_modules.at_boot())
+    if bare_metal.MARK.exists():
+        bare_metal.appear()
     # Host keys belong to a host, not to the image that it is made from.
     if Path("/") == kernel.ROOT and not Path("/etc/ssh/ssh_host_ed25519_key").exists():
         subprocess.run(["ssh-keygen", "-A"], check=True)
@@ -37,20 +43,23 @@ def modprobe(arguments):
     names = [word for word in arguments if not word.startswith("-")]
     if "-r" in arguments or "--remove" in arguments:
         return rmmod(names)
+    status = 0
     for name in (word.replace("-", "_") for word in names):
         if kernel.is_loaded(name):
             continue
         if name == "nouveau":
             kernel.load_nouveau()
             continue
-        if name.startswith("nvidia"):
+        if name in extra_modules.LOAD:
+            refusal = extra_modules.LOAD[name]()
+        elif name.startswith("nvidia"):
             refusal = kernel.load_nvidia()
         else:
             refusal = f"FATAL: Module {name} not found in directory /lib/modules/{kernel.release()}"
         if refusal:
             print(f"modprobe: {refusal}", file=sys.stderr)
-            return 1
-    return 0
+            status = 1
+    return status
 
 
 def rmmod(arguments):
@@ -59,7 +68,7 @@ def rmmod(arguments):
         if not kernel.is_loaded(name):
             print(f"rmmod: ERROR: Module {name} is not currently loaded", file=sys.stderr)
             return 1
-        kernel.remove(name)
+        extra_modules.remove(name) if name in extra_modules.LOAD else kernel.remove(name)
     return 0
 
 
@@ -106,6 +115,7 @@ def dkms(arguments):
     action = arguments[0] if arguments else "status"
     if action == "add":
         shutil.rmtree(state, ignore_errors=True)
+        extra_modules.forget("nvidia")
         kernel.write(state / f"nvidia-{version}", f"version={version}\nlicense={options['-l']}\nbuilt=\n")
         return build_modules()
     if action == "remove":
@@ -113,6 +123,7 @@ def dkms(arguments):
         if (state / f"nvidia-{version}").exists():
             shutil.rmtree(state)
             shutil.rmtree(kernel.STATE / "modules", ignore_errors=True)
+            extra_modules.forget("nvidia")
             kernel.sync_modules()
         return 0
     if action == "autoinstall":
@@ -134,7 +145,9 @@ def build_modules():
             continue
         module = kernel.read_pairs(source)
         target = kernel.STATE / "modules" / running / "updates/dkms/nvidia.ko"
-        kernel.write(target, f"SIMULATED kernel module\nversion={module['version']}\nlicense={module['license']}\n")
+        content = f"SIMULATED kernel module\nversion={module['version']}\nlicense={module['license']}\n"
+        kernel.write(target, content + extra_modules.peer_memory())
+        extra_modules.keep("nvidia", module["version"], content)
         kernel.write(source, f"version={module['version']}\nlicense={module['license']}\nbuilt={running}\n")
         kernel.sync_modules()
         # A refusal here is no failure of the package: the next boot decides.
@@ -153,6 +166,8 @@ PROGRAMS = {
     "dkms": dkms,
     "update-initramfs": rebuild_initramfs,
     "dracut": rebuild_initramfs,
+    "grubby": bare_metal.grubby,
+    "gdrdrv": extra_modules.gdrdrv,
     "boot": boot,
 }
 
