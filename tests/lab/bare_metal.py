@@ -20,6 +20,7 @@ SUBNET = os.environ.get("GPUCHECK_TEST_BARE_METAL_SUBNET", "10.213.60.0/24")
 DIRECTORY = ROOT / ".lab" / LAB
 HOSTS = ("lab-apt", "lab-dnf")
 RUNNING = {"lab-apt": "5.15.0-179-generic", "lab-dnf": "5.14.0-503.14.1.el9_5.x86_64"}
+GRUB_FILE = "/etc/default/grub.d/90-gpucheck.cfg"
 OLDER = {"lab-apt": "5.15.0-113-generic", "lab-dnf": "5.14.0-427.13.1.el9_4.x86_64"}
 # What a site does to its hosts before it provisions them: its own package source, two kernels, one after the other.
 SETTLE = {
@@ -203,3 +204,20 @@ def above_gpus(host: str) -> set[str]:
         host, "grep -l -e 0x0302 -e 0x0300 /sys/bus/pci/devices/*/class | xargs -n 1 dirname | xargs realpath"
     )
     return {part for path in found.splitlines() for part in path.split("/")[4:-1]}
+
+
+def is_there(host: str, path: str) -> bool:
+    return on_host(host, f"if [ -e {path} ]; then echo yes; fi") == "yes"
+
+
+def loaded(host: str, module: str) -> bool:
+    """Whether the kernel that runs shows the module. SIMULATED."""
+    return is_there(host, f"/run/gpucheck-simulator/root/sys/module/{module}")
+
+
+def refused(reports: Path, **values: Any) -> str:
+    """What a run says that refuses both hosts."""
+    wish(**values)
+    done = run("provision", reports)
+    assert done.status != 0, done.text
+    return done.plain

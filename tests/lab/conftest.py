@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.lab import bare_metal as hosts
 from tests.lab.e2e import INVENTORY, KEPT, Run, make
+
+States = dict[str, dict[str, Any]]
 
 
 @pytest.fixture(scope="session")
@@ -29,6 +33,25 @@ def wish(first) -> Iterator[Path]:
     kept = path.read_text()
     yield path
     path.write_text(kept)
+
+
+@pytest.fixture(scope="module")
+def bare_metal(reports) -> Iterator[States]:
+    """A lab whose hosts appear as bare metal, as they are bare; one that is kept is brought back to that."""
+    if not hosts.KEPT:
+        hosts.up()
+    elif hosts.is_there(hosts.HOSTS[0], "/etc/gpucheck/stack.json"):
+        hosts.deprovisioned(reports)
+    yield hosts.states()
+    if not hosts.KEPT:
+        hosts.down()
+
+
+@pytest.fixture
+def driver_alone(bare_metal, reports) -> States:
+    """Those hosts with the driver alone, whatever the test before left."""
+    hosts.provision(reports)
+    return hosts.states()
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,200 @@
+"""GDRCopy, nvidia_peermem and held kernels on an apt and a dnf host, from the wish and back again.
+
+Package managers, systemd, update-grub and setpci are real on the hosts, which appear as bare metal (SIMULATED, see
+bare_metal.py). The modules gdrdrv and nvidia_peermem are stand-ins that load by the real ones' rules.
+
+Every test begins with hosts that have the driver alone, and most end by showing that they are again exactly that.
+"""
+
+from typing import Any
+
+import pytest
+
+from tests.lab.bare_metal import (
+    GRUB_FILE,
+    HOSTS,
+    OLDER,
+    RUNNING,
+    changes_nothing,
+    deprovisioned,
+    holds,
+    is_there,
+    loaded,
+    on_host,
+    packages,
+    provision,
+    reasons,
+    reboot,
+    refused,
+    site_repository,
+    states,
+)
+
+pytestmark = pytest.mark.more_labs
+
+GDRDRV_FILE, PEERMEM_FILE = (
+    "/etc/modules-load.d/gpucheck-gdrdrv.conf",
+    "/etc/modules-load.d/gpucheck-nvidia-peermem.conf",
+)
+OFED = {"lab-apt": "mlnx-ofed-kernel-dkms", "lab-dnf": "kmod-mlnx-ofa_kernel"}
+INSTALL = {"lab-apt": "apt-get -qq install --yes", "lab-dnf": "dnf --quiet --assumeyes install"}
+REMOVE = {"lab-apt": "apt-get -qq purge --yes", "lab-dnf": "dnf --quiet --assumeyes remove"}
+# What an upgrade of the whole system would install, said and not done.
+UPGRADE = {"lab-apt": "apt-get --simulate dist-upgrade", "lab-dnf": "dnf --assumeno upgrade 2>&1 || true"}
+NEWER = {"lab-apt": "linux-image-5.15.0-181-generic", "lab-dnf": "503.19.1.el9_5"}
+
+
+def gdrcopy(version: str) -> dict[str, Any]:
+    """stack.yml's words for GDRCopy from the site's repository."""
+    return {"gdrcopy": version, "repositories": {"gdrcopy": site_repository("gdrcopy")}}
+
+
+def built_for(host: str) -> str:
+    """The driver that the built module says it was built against. SIMULATED."""
+    return on_host(host, f"sed -n s/^nvidia=//p /var/lib/dkms/gdrdrv/*/{RUNNING[host]}/x86_64/module/gdrdrv.ko")
+
+
+GDRCOPY = {
+    "lab-apt": {"gdrdrv-dkms 2.5.1-1", "libgdrapi 2.5.1-1", "gdrcopy 2.5.1-1"},
+    "lab-dnf": {"gdrcopy-kmod 2.5.1-1dkms", "gdrcopy 2.5.1-1"},
+}
+
+
+def test_gdrcopy_comes_from_the_sites_repository_with_its_module_and_goes_again(driver_alone, reports):
+    """The repository holds 2.6 as well, which nobody asked for."""
+    provision(reports, **gdrcopy("2.5.1"))
+
+    for host in HOSTS:
+        assert packages(host) - driver_alone[host]["packages"] == GDRCOPY[host]
+        held = "\n".join(set(holds(host)) - set(driver_alone[host]["holds"]))
+        assert all(row.split()[0] in held for row in GDRCOPY[host])
+        assert on_host(host, f"cat {GDRDRV_FILE}") == "gdrdrv"
+        assert loaded(host, "gdrdrv")
+        assert is_there(host, "/dev/gdrdrv")
+    assert on_host("lab-dnf", "systemctl is-active gdrcopy; systemctl is-enabled gdrcopy").split() == [
+        "active",
+        "enabled",
+    ]
+    changes_nothing(reports)
+
+    for host in HOSTS:
+        reboot(host)
+        assert loaded(host, "gdrdrv"), "modules-load.d loads it at boot"
+    changes_nothing(reports)
+
+    provision(reports)
+    assert states() == driver_alone
+    # What is loaded stays until the next boot.
+    for host in HOSTS:
+        assert loaded(host, "gdrdrv")
+        reboot(host)
+        assert not loaded(host, "gdrdrv")
+
+
+def test_gdrcopys_module_follows_a_change_of_the_driver(driver_alone, reports):
+    provision(reports, **gdrcopy("2.5.1"))
+    first = {host: built_for(host) for host in HOSTS}
+
+    provision(reports, driver="580.95.05", **gdrcopy("2.5.1"))
+
+    for host in HOSTS:
+        assert first[host] != "580.95.05"
+        assert built_for(host) == "580.95.05"
+        assert loaded(host, "gdrdrv")
+    changes_nothing(reports)
+
+
+def test_gdrcopy_without_a_repository_is_refused_before_anything_changes(driver_alone, reports):
+    said = refused(reports, gdrcopy="2.5.1")
+
+    assert (
+        "GDRCopy needs a repository of the site's, and repositories: gdrcopy lacks url, key_url, key_fingerprint"
+        in said
+    )
+    assert states() == driver_alone
+
+
+def test_cards_without_ofed_get_no_peermem_and_the_plan_says_why(driver_alone, reports):
+    """The P100 host has the proprietary modules, the H100 host the open ones."""
+    said = " ".join(reasons(host) for host in HOSTS)
+
+    assert "RDMA cards cannot reach GPU memory, their data goes through the host's: nvidia_peermem needs OFED" in said
+    assert "DMA-BUF needs the open kernel modules, and the proprietary ones are planned" in said
+    assert "Install DOCA-OFED and provision again" in said
+    assert "the open kernel modules let them reach GPU memory by DMA-BUF, not nvidia_peermem" in said
+    for host in HOSTS:
+        assert not is_there(host, PEERMEM_FILE)
+        assert not loaded(host, "nvidia_peermem")
+
+
+def test_with_ofed_peermem_is_loaded_now_and_at_boot_once_the_driver_was_built_beside_it(driver_alone, reports):
+    for host in HOSTS:
+        on_host(host, f"{INSTALL[host]} {OFED[host]} >/dev/null 2>&1")
+    with_ofed = states()
+
+    # The driver is from before OFED: the kernel refuses the module, and the run says what to do.
+    said = refused(reports)
+    assert said.count("nvidia_peermem is only usable where OFED was there when the driver was built: run") >= len(HOSTS)
+    for host, words in {"lab-apt": "dpkg-reconfigure --frontend noninteractive", "lab-dnf": "dnf"}.items():
+        assert words in said, host
+
+    module = {"lab-apt": "nvidia-dkms-580", "lab-dnf": "kmod-nvidia-open-dkms"}
+    on_host("lab-apt", f"dpkg-reconfigure --frontend noninteractive {module['lab-apt']}")
+    on_host("lab-dnf", f"dnf --assumeyes --quiet reinstall {module['lab-dnf']} 2>&1")
+    for host in HOSTS:
+        reboot(host)
+    provision(reports)
+
+    for host in HOSTS:
+        assert on_host(host, f"cat {PEERMEM_FILE}") == "nvidia_peermem"
+        assert loaded(host, "nvidia_peermem")
+    changes_nothing(reports)
+    for host in HOSTS:
+        reboot(host)
+        assert loaded(host, "nvidia_peermem"), "modules-load.d loads it at boot"
+    changes_nothing(reports)
+
+    # Without OFED the plan has it no more.
+    assert with_ofed != driver_alone
+    for host in HOSTS:
+        on_host(host, f"{REMOVE[host]} {OFED[host]} >/dev/null 2>&1")
+    provision(reports)
+    for host in HOSTS:
+        assert not is_there(host, PEERMEM_FILE)
+        reboot(host)
+        assert not loaded(host, "nvidia_peermem")
+
+
+def test_every_installed_kernel_is_held_against_an_upgrade_and_let_go_again(driver_alone, reports):
+    """Two kernels each, and a third in the host's package source."""
+    for host in HOSTS:
+        assert NEWER[host] in on_host(host, UPGRADE[host])
+
+    provision(reports, kernel_lock="hold")
+
+    held = {host: set(holds(host)) - set(driver_alone[host]["holds"]) for host in HOSTS}
+    assert {f"linux-image-{release[host]}" for release in (OLDER, RUNNING) for host in ["lab-apt"]} <= held["lab-apt"]
+    assert "linux-image-generic" in held["lab-apt"]
+    for release in (OLDER, RUNNING):
+        version = release["lab-dnf"].removesuffix(".x86_64")
+        assert any(entry.startswith("kernel-core-") and version in entry for entry in held["lab-dnf"])
+    for host in HOSTS:
+        assert NEWER[host] not in on_host(host, UPGRADE[host])
+    changes_nothing(reports)
+
+    provision(reports)
+    assert states() == driver_alone
+    for host in HOSTS:
+        assert NEWER[host] in on_host(host, UPGRADE[host])
+
+
+def test_deprovision_takes_all_of_it_along_and_reboots_without_the_arguments(driver_alone, bare_metal, reports):
+    provision(reports, kernel_lock="hold", tuning={"iommu": "passthrough", "acs": "off"}, **gdrcopy("2.5.1"))
+
+    deprovisioned(reports)
+
+    assert states() == bare_metal
+    assert not is_there("lab-apt", GRUB_FILE)
+    for host in HOSTS:
+        assert not loaded(host, "gdrdrv")
+        assert not loaded(host, "nvidia")
