@@ -234,6 +234,7 @@ def test_a_lock_that_another_program_holds_is_waited_for_and_rollback_returns_to
     for host in HOSTS:
         assert installed(host) == before[host]
         assert provision_json(reports)["hosts"][host]["state"] == "changed"
+        assert provision_json(reports)["hosts"][host]["reboots"] == 1
     assert flavour("lab-dnf") == "open"
     assert provision_json(reports)["playbook"] == "rollback"
 

@@ -18,10 +18,10 @@ _SPEC.loader.exec_module(summary)
 class Ended:
     """One task's end on one host, as Ansible hands it on."""
 
-    def __init__(self, host, result, task="a task", action="ansible.builtin.copy"):
+    def __init__(self, host, result, task="a task"):
         self._host = Thing(get_name=lambda: host)
         self._result = result
-        self._task = Thing(get_name=lambda: task, resolved_action=action, _uuid=f"{host}{task}")
+        self._task = Thing(get_name=lambda: task, _uuid=f"{host}{task}")
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_every_kind_of_end_is_told_apart(callback, tmp_path):
     planned(callback, "same", {})
     planned(callback, "moved", {"driver": ["a", "b"], "nccl": ["c"]})
     callback.v2_runner_on_ok(Ended("moved", {"changed": True}, task="Install"))
-    callback.v2_runner_on_ok(Ended("moved", {"changed": True}, task="Reboot", action="ansible.builtin.reboot"))
+    callback.v2_runner_on_ok(Ended("moved", {"changed": True, "rebooted": True}, task="Reboot"))
     callback.v2_runner_on_ok(Ended("moved", {"rollout": "done"}))
     planned(callback, "halfway", {"driver": ["a"]})
     callback.v2_runner_on_unreachable(Ended("dead", {"msg": "no route"}))

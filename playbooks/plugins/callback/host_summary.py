@@ -129,7 +129,7 @@ class CallbackModule(CallbackBase):
             return
         if answer.get("changed") and not self.check_mode:
             row.changed_tasks.append(result._task.get_name().strip())
-            row.reboots += result._task.resolved_action == "ansible.builtin.reboot"
+            row.reboots += bool(answer.get("rebooted"))
 
     def v2_runner_on_failed(self, result, ignore_errors=False):
         """Kept until a rescue gives the host an outcome of its own."""
