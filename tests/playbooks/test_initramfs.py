@@ -10,11 +10,11 @@ plan = shared("gpu_plan")
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
-    """A host whose notes are in tmp_path; .calls is what was run, .tool and .images what it has."""
+    """A host whose notes are in tmp_path; .calls is what was run, .words and .images what it has."""
 
     class Machine:
         calls: list[list[str]] = []  # noqa: RUF012
-        tool: str | None = "/usr/sbin/update-initramfs"
+        words: list[str] = ["/usr/sbin/update-initramfs", "-u"]  # noqa: RUF012
         images = True
         broken = False
         due, pending = tmp_path / "run/reboot-required", tmp_path / "initramfs-pending"
@@ -26,7 +26,7 @@ def machine(tmp_path, monkeypatch):
     Machine.calls = []
     Machine.pending.write_text("/etc/modprobe.d/nvidia.conf\n")
     monkeypatch.setattr("tests.playbooks.modules._Module.run_command", run_command, raising=False)
-    monkeypatch.setattr(plan, "initramfs", lambda _: (Machine.tool, Machine.images))
+    monkeypatch.setattr(plan, "initramfs", lambda _: (Machine.words, Machine.images))
     monkeypatch.setattr(plan, "REBOOT_REQUIRED", str(Machine.due))
     monkeypatch.setattr(plan, "INITRAMFS_PENDING", str(Machine.pending))
     monkeypatch.setattr(
@@ -40,20 +40,27 @@ def go(**modes):
 
 
 @pytest.mark.parametrize(
-    ("tool", "words"),
-    [("/usr/sbin/update-initramfs", ["-u", "-k", "all"]), ("/usr/bin/dracut", ["--force", "--regenerate-all"])],
+    ("family", "words"),
+    [("dpkg", ["update-initramfs", "-u", "-k", "all"]), ("rpm", ["dracut", "--force", "--regenerate-all"])],
 )
-def test_it_is_rebuilt_for_every_kernel_and_the_reboot_noted(machine, monkeypatch, tool, words):
-    monkeypatch.setattr(machine, "tool", tool)
+def test_each_family_has_a_program_that_rebuilds_all_of_them(monkeypatch, family, words):
+    monkeypatch.setattr(plan.shutil, "which", lambda name: f"/sbin/{name}")
+    assert plan.initramfs(family)[0] == [f"/sbin/{words[0]}", *words[1:]]
+
+    monkeypatch.setattr(plan.shutil, "which", lambda _: None)
+    assert plan.initramfs(family)[0] == []
+
+
+def test_it_is_rebuilt_and_the_reboot_noted(machine):
     said = go()
 
-    assert machine.calls == [[tool, *words]]
+    assert machine.calls == [machine.words]
     assert said["reboot"] == ["module files changed since the last boot\n"]
     assert not machine.pending.exists()
 
 
 def test_a_host_without_an_initramfs_only_has_to_reboot(machine, monkeypatch):
-    monkeypatch.setattr(machine, "tool", None)
+    monkeypatch.setattr(machine, "words", [])
     monkeypatch.setattr(machine, "images", False)
 
     assert go()["changed"] is True
@@ -62,14 +69,14 @@ def test_a_host_without_an_initramfs_only_has_to_reboot(machine, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("tool", "broken", "words"),
+    ("program", "broken", "words"),
     [
-        (None, False, "neither update-initramfs nor dracut is installed"),
-        ("/usr/bin/dracut", True, "/usr/bin/dracut --force --regenerate-all: exit 1: no space left"),
+        ([], False, "neither update-initramfs nor dracut is installed"),
+        (["dracut", "--force"], True, "dracut --force: exit 1: no space left"),
     ],
 )
-def test_where_it_cannot_be_rebuilt_the_next_run_still_knows(machine, monkeypatch, tool, broken, words):
-    monkeypatch.setattr(machine, "tool", tool)
+def test_where_it_cannot_be_rebuilt_the_next_run_still_knows(machine, monkeypatch, program, broken, words):
+    monkeypatch.setattr(machine, "words", program)
     monkeypatch.setattr(machine, "broken", broken)
     said = go()
 

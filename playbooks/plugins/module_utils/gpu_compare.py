@@ -110,7 +110,6 @@ def stream_differences(plan):
 def host_details(plan, digest, facts, beside):
     """What roles act on besides sentences."""
     stream = plan["module_stream"]
-    tool, images = gpu_plan.initramfs(beside["family"])
     recorded = gpu_plan.recorded_plan()
     return {
         "driver": facts["driver"],
@@ -126,7 +125,6 @@ def host_details(plan, digest, facts, beside):
         "strays": gpu_plan.strays(plan, beside["packages"]),
         "busy": facts["processes"],
         "foreign": facts["foreign"],
-        "package_locks": facts["package_locks"],
         "rivals": gpu_repository.rivals(plan),
         "archive": gpu_archive.state(plan),
         "tuning": gpu_tuning.state(plan),
@@ -147,9 +145,8 @@ def host_details(plan, digest, facts, beside):
         "wrong_initramfs_files": gpu_plan.initramfs_files(plan),
         "module_planned": (facts["driver"]["installed_version"], facts["driver"]["installed_flavour"])
         == (plan["expected"]["driver_version"], plan["expected"]["kernel_module"]),
-        "module_packages": gpu_plan.module_packages(plan),
-        "initramfs_tool": tool,
-        "initramfs_images": images,
+        "build_again": gpu_plan.build_again(plan),
+        "rebuild_initramfs": gpu_plan.initramfs(beside["family"])[0],
         "initramfs_pending": os.path.exists(gpu_plan.INITRAMFS_PENDING),
         "bundle_there": os.path.lexists(gpu_plan.BUNDLE_PLACE),
     }

@@ -25,6 +25,14 @@ BUNDLE_PLACE = "/var/lib/gpucheck/bundle"
 REBOOT_REQUIRED = "/run/gpucheck/reboot-required"
 MODULES_D = "/etc/dnf/modules.d"
 VERSIONLOCK_PLUGIN = "/usr/lib/python3*/*-packages/dnf-plugins/versionlock.py"
+REBUILD_INITRAMFS = {
+    "dpkg": ["update-initramfs", "-u", "-k", "all"],
+    "rpm": ["dracut", "--force", "--regenerate-all"],
+}
+BUILD_AGAIN = {
+    "apt": ["dpkg-reconfigure", "--frontend", "noninteractive"],
+    "dnf": ["dnf", "--assumeyes", "--quiet", "reinstall"],
+}
 DRIVER_FAMILY = re.compile(r"^(lib)?nvidia|^kmod-nvidia|^xserver-xorg-video-nvidia")
 MODULE_PACKAGE = re.compile(r"^kmod-nvidia|^nvidia-(kernel-)?(open-)?dkms|^nvidia-kernel-.*dkms")
 DRIVER_VERSION = re.compile(r"^\d{3}\.\d{2,3}(\.\d+)?$")
@@ -135,9 +143,10 @@ def initramfs_files(plan):
     return [row["path"] for row in plan["files"] if row["initramfs"] and row["path"] in wrong]
 
 
-def module_packages(plan):
-    """The planned packages whose installation script builds the kernel module."""
-    return [row["name"] for row in component(plan, "driver")[0] if MODULE_PACKAGE.search(row["name"])]
+def build_again(plan):
+    """The words that have the packages' own scripts build the kernel module again."""
+    names = [row["name"] for row in component(plan, "driver")[0] if MODULE_PACKAGE.search(row["name"])]
+    return BUILD_AGAIN[plan["package_manager"]] + names
 
 
 def enabled_stream(module):
@@ -232,9 +241,11 @@ def prerequisites_missing(plan, packages):
 
 
 def initramfs(family):
-    """(program, images): what rebuilds the initramfs here, and whether the host boots with one at all."""
-    program = "update-initramfs" if family == "dpkg" else "dracut"
-    return shutil.which(program), bool(glob.glob("/boot/initr*") + glob.glob("/boot/*/*/initrd"))
+    """(words, images): what rebuilds every initramfs here, empty where nothing can; whether the host boots with one."""
+    program, *words = REBUILD_INITRAMFS[family]
+    found = shutil.which(program)
+    images = bool(glob.glob("/boot/initr*") + glob.glob("/boot/*/*/initrd"))
+    return [found, *words] if found else [], images
 
 
 def driver_differences(plan, facts, packages):

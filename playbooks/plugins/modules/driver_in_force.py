@@ -90,7 +90,6 @@ from ansible.module_utils.gpu_explain import explained  # noqa: E402
 from ansible.module_utils.gpu_host import read_facts  # noqa: E402
 
 DRIVER = "nvidia"
-REBUILD = {"apt": "dpkg-reconfigure --frontend noninteractive", "dnf": "dnf --assumeyes reinstall"}
 
 
 def due(services, seen, forgive=False, restart=False):
@@ -161,7 +160,7 @@ def not_loaded(name, said, plan, facts):
     if name != DRIVER:
         why = "module {} is planned at boot and refused by the kernel: {}. ".format(name, said)
         if name == "nvidia_peermem":
-            rebuild = " ".join([REBUILD[plan["package_manager"]], *gpu_plan.module_packages(plan)])
+            rebuild = " ".join(gpu_plan.build_again(plan))
             return (
                 why
                 + "nvidia_peermem is only usable where OFED was there when the driver was built: run {}, reboot, "

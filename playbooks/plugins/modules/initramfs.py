@@ -50,8 +50,6 @@ host:
   type: dict
 """
 
-import os  # noqa: E402
-
 from ansible.module_utils import gpu_place, gpu_plan  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.gpu_call import Refused, call  # noqa: E402
@@ -59,15 +57,14 @@ from ansible.module_utils.gpu_compare import compare  # noqa: E402
 from ansible.module_utils.gpu_explain import explained  # noqa: E402
 from ansible.module_utils.gpu_host import os_release, package_family  # noqa: E402
 
-WORDS = {"update-initramfs": ["-u", "-k", "all"], "dracut": ["--force", "--regenerate-all"]}
 NOTE = b"module files changed since the last boot\n"
 
 
 def rebuild(module, family):
     """Rebuild every initramfs of the host. Raises Refused, also where images are there and nothing to rebuild them."""
-    tool, images = gpu_plan.initramfs(family)
-    if tool is not None:
-        call(module, [tool, *WORDS[os.path.basename(tool)]])
+    words, images = gpu_plan.initramfs(family)
+    if words:
+        call(module, words)
     elif images:
         raise Refused(
             "/boot holds an initramfs, and neither update-initramfs nor dracut is installed to put the module files "
