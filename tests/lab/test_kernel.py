@@ -1,80 +1,17 @@
 """Which module a lab host has loaded follows the real rules, step by step, on a tree in a temporary folder."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from gpucheck import simulator
-from gpucheck.lab.model import HOSTS
 from gpucheck.model import DriverState
-
-PROGRAMS = Path(__file__).parents[2] / "images/lab/rootfs/usr/lib/gpucheck-lab/programs.py"
-KERNELS = {host.profile: host.kernel for host in HOSTS}
-
-
-class Host:
-    """A lab host's file tree, and the programs run on it by their names."""
-
-    def __init__(self, root: Path, profile: str) -> None:
-        self.root, self.profile, self.kernel = root, profile, KERNELS[profile]
-        self.state = root / "var/lib/gpucheck-lab"
-        self.machine = root / "run/gpucheck-simulator"
-        (root / "etc/modprobe.d").mkdir(parents=True)
-        (root / "usr/lib/gpucheck-lab").mkdir(parents=True)
-        (root / "usr/sbin").mkdir()
-        (root / "usr/lib/gpucheck-lab/kernel-release").write_text(f"{self.kernel}\n")
-        simulator.write_machine(
-            simulator.load(profile), root / "usr/share/gpucheck-lab/machine", driver=None, kernel=self.kernel
-        )
-        self.call("boot")
-
-    def call(self, name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        link = self.root / "usr/sbin" / name
-        if not link.is_symlink():
-            link.symlink_to(PROGRAMS)
-        return subprocess.run(
-            [str(link), *arguments],
-            env={**os.environ, "GPUCHECK_LAB_ROOT": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def run(self, name: str, *arguments: str) -> str:
-        done = self.call(name, *arguments)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def headers(self) -> None:
-        (self.root / "lib/modules" / self.kernel / "build").mkdir(parents=True)
-
-    def install(self, version: str, flavour: str) -> str:
-        license_ = {"open": "Dual MIT/GPL", "proprietary": "NVIDIA"}[flavour]
-        return self.run("dkms", "add", "-v", version, "-l", license_)
-
-    def blacklist(self) -> None:
-        (self.root / "etc/modprobe.d/no-nouveau.conf").write_text("# ours\nblacklist nouveau\n")
-
-    def loaded(self) -> str | None:
-        path = self.machine / "root/sys/module/nvidia/version"
-        return path.read_text().strip() if path.exists() else None
-
-    def has_nouveau(self) -> bool:
-        return (self.machine / "root/sys/module/nouveau").exists()
+from tests.lab.stand_in_kernel import Host, ready
 
 
 @pytest.fixture
 def host(tmp_path):
     return Host(tmp_path, "p100-pcie-x2")
-
-
-def ready(host):
-    """Headers, no nouveau, and that in the initramfs."""
-    host.headers()
-    host.blacklist()
-    host.run("update-initramfs", "-u")
 
 
 def test_a_bare_host_boots_into_nouveau(host):
@@ -232,125 +169,3 @@ def tree(root: Path) -> dict[str, str]:
         elif path.is_file():
             found[name] = path.read_bytes().hex()
     return found
-
-
-# Modules that need the driver's
-
-
-def test_peer_memory_needs_a_driver_that_was_built_beside_ofed(host):
-    ready(host)
-    host.call("boot")
-    host.install("580.178.04", "proprietary")
-    (host.root / "usr/src/ofa_kernel").mkdir(parents=True)
-
-    refused = host.call("modprobe", "nvidia_peermem")
-    assert refused.returncode == 1
-    assert "built without OFED" in refused.stderr
-
-    host.install("580.178.04", "proprietary")
-    host.run("modprobe", "nvidia_peermem")
-    assert (host.machine / "root/sys/module/nvidia_peermem").is_dir()
-    assert "nvidia_peermem" in host.run("lsmod")
-
-
-def test_gdrdrv_loads_only_beside_the_driver_that_it_was_built_against(host):
-    ready(host)
-    host.call("boot")
-    (host.root / "dev").mkdir(exist_ok=True)
-    assert "skipped" in host.run("gdrdrv", "add", "2.5.1")
-    assert "not found" in host.call("modprobe", "gdrdrv").stderr
-    host.install("580.95.05", "proprietary")
-    host.run("gdrdrv", "add", "2.5.1")
-    host.run("modprobe", "gdrdrv")
-    assert (host.root / "dev/gdrdrv").exists()
-
-    host.install("580.178.04", "proprietary")
-    host.run("modprobe", "-r", "gdrdrv")
-    assert not (host.root / "dev/gdrdrv").exists()
-    host.call("boot")
-
-    assert "built for another driver than 580.178.04" in host.call("modprobe", "gdrdrv").stderr
-    host.run("gdrdrv", "add", "2.5.1")
-    host.run("modprobe", "gdrdrv")
-    assert "gdrdrv" in host.run("lsmod")
-
-
-def test_what_modules_load_d_names_is_loaded_at_boot(host):
-    ready(host)
-    (host.root / "usr/src/ofa_kernel").mkdir(parents=True)
-    host.install("580.178.04", "proprietary")
-    (host.root / "etc/modules-load.d").mkdir()
-    (host.root / "etc/modules-load.d/x.conf").write_text("# ours\nnvidia_peermem\n")
-
-    host.call("boot")
-
-    assert (host.machine / "root/sys/module/nvidia_peermem").is_dir()
-
-
-def test_dkms_keeps_the_built_driver_where_the_real_one_does(host):
-    ready(host)
-    host.install("580.95.05", "proprietary")
-    host.install("580.178.04", "proprietary")
-
-    def kept():
-        return [path.relative_to(host.root).as_posix() for path in host.root.glob("var/lib/dkms/nvidia/*/*/*/module/*")]
-
-    assert kept() == [f"var/lib/dkms/nvidia/580.178.04/{host.kernel}/x86_64/module/nvidia.ko"]
-    host.run("dkms", "remove", "-v", "580.178.04")
-    assert kept() == []
-
-
-# Bare metal
-
-ENTRY = "title Rocky Linux ({release})\nversion {release}\nlinux /vmlinuz-{release}\noptions root=/dev/x ro quiet\n"
-
-
-def bare_metal(host, *releases):
-    """A host that appears as bare metal, with a boot entry for each of these kernels."""
-    (host.root / "usr/share/gpucheck-lab/bare-metal").touch()
-    entries = host.root / "boot/loader/entries"
-    entries.mkdir(parents=True)
-    for release in releases:
-        (entries / f"lab-{release}.conf").write_text(ENTRY.format(release=release))
-
-
-def arguments(host):
-    return (host.machine / "root/proc/cmdline").read_text().split()
-
-
-def test_the_kernels_arguments_are_those_of_its_own_boot_entry_at_the_next_boot(host):
-    bare_metal(host, "4.1.0", host.kernel)
-
-    host.run("grubby", "--update-kernel=ALL", "--args=iommu=pt")
-    host.call("boot")
-    assert arguments(host) == [f"BOOT_IMAGE=(hd0,gpt2)/vmlinuz-{host.kernel}", "root=/dev/x", "ro", "quiet", "iommu=pt"]
-
-    host.run("grubby", "--update-kernel=ALL", "--args=a=1", "--remove-args=iommu=pt quiet")
-    assert host.run("grubby", "--info=ALL").count('args="root=/dev/x ro a=1"') == 2
-    assert "iommu=pt" in arguments(host)
-    host.call("boot")
-    assert arguments(host)[1:] == ["root=/dev/x", "ro", "a=1"]
-
-
-def test_grubs_first_entry_of_the_running_kernel_gives_its_arguments(host):
-    bare_metal(host)
-    (host.root / "boot/grub").mkdir()
-    (host.root / "boot/grub/grub.cfg").write_text(
-        "\tlinux\t/boot/vmlinuz-9.9.9 root=/dev/y\n"
-        f"\tlinux\t/boot/vmlinuz-{host.kernel} root=/dev/sda1 ro  quiet iommu=pt\n"
-        f"\t\tlinux\t/boot/vmlinuz-{host.kernel} root=/dev/sda1 ro single\n"
-    )
-
-    host.call("boot")
-
-    assert arguments(host)[1:] == ["root=/dev/sda1", "ro", "quiet", "iommu=pt"]
-
-
-def test_processors_of_bare_metal_do_not_say_that_they_are_a_hypervisors(host):
-    bare_metal(host)
-
-    host.call("boot")
-
-    seen = (host.machine / "root/proc/cpuinfo").read_text()
-    assert "flags" in seen
-    assert "hypervisor" not in seen
