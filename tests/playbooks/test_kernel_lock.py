@@ -87,7 +87,7 @@ class Host:
         self.manager, self.installed, self.held = manager, installed, list(held)
         self.calls = 0
 
-    def run_command(self, argv, environ_update):
+    def run_command(self, argv, **_):
         self.calls += 1
         verb = next(word for word in argv if word in ("hold", "unhold", "add", "delete"))
         names = [word for word in argv[argv.index(verb) + 1 :] if word != "--raw"]
@@ -212,8 +212,8 @@ def test_a_run_that_is_cut_off_after_they_were_set_knows_them_for_ours(make):
     """The note is written first."""
     host = make()
 
-    def cut(argv, environ_update):
-        Host.run_command(host, argv, environ_update)
+    def cut(argv, **how):
+        Host.run_command(host, argv, **how)
         raise KeyboardInterrupt
 
     host.run_command = cut
@@ -247,7 +247,7 @@ def test_a_package_manager_that_fails_is_said_with_its_words():
         pass
 
     class Broken(Host):
-        def run_command(self, argv, environ_update):
+        def run_command(self, argv, **_):
             return 100, "", "E: Could not get lock\n"
 
         def fail_json(self, msg):

@@ -47,6 +47,7 @@ import os  # noqa: E402
 
 from ansible.module_utils import gpu_kernel  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.gpu_call import Refused, call  # noqa: E402
 from ansible.module_utils.gpu_files import Unreadable  # noqa: E402
 from ansible.module_utils.gpu_host import read_facts  # noqa: E402
 from ansible.module_utils.gpu_note import as_bytes, write  # noqa: E402
@@ -63,15 +64,14 @@ def note(module, holds):
         os.unlink(gpu_kernel.NOTE)
 
 
-def call(module, argv):
+def change(module, argv):
     """Run the package manager. Fails the task with its words."""
-    status, out, err = module.run_command(argv, environ_update={"LC_ALL": "C"})
-    if status:
-        said = " ".join((err or out).split()).rstrip(".")
+    try:
+        call(module, argv, shown=" ".join(argv[:4]))
+    except Refused as error:
+        words = str(error).rstrip(".")
         module.fail_json(
-            msg="the kernel's holds could not be changed: {}: exit {}: {}. The next run goes on from here.".format(
-                " ".join(argv[:4]), status, said
-            )
+            msg="the kernel's holds could not be changed: {}. The next run goes on from here.".format(words)
         )
 
 
@@ -79,9 +79,9 @@ def apply(module, manager, seen, ours):
     """Set what is missing, lift what is no longer planned; one call each."""
     if seen["missing"]:
         note(module, set(ours) | set(seen["missing"]))
-        call(module, SET[manager] + seen["missing"])
+        change(module, SET[manager] + seen["missing"])
     if seen["lifted"]:
-        call(module, LIFT[manager] + seen["lifted"])
+        change(module, LIFT[manager] + seen["lifted"])
     note(module, seen["ours"])
 
 
