@@ -8,7 +8,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from gpucheck.host import simulated
-from gpucheck.host.child import NvmlChild
+from gpucheck.host.child import SECONDS_PER_GPU, NvmlChild, ask_twice
 from gpucheck.host.files import folder_names
 from gpucheck.model import (
     DkmsModule,
@@ -27,6 +27,7 @@ from gpucheck.model import (
 )
 
 Answer = TypeVar("Answer")
+MOST_GPUS = 16
 # Of a simulated machine these belong to the hardware: what is not in its tree is not there.
 HARDWARE = (
     "/sys/",
@@ -45,7 +46,7 @@ def live_host(*, isolated: bool, deadline_s: float, health: bool = True, begin: 
     """This machine, or the simulated one that the environment names.
 
     isolated: ask NVML in a child process, so that a hang or a crash becomes an NvmlFailure.
-    deadline_s: how long that child may take.
+    deadline_s: how long one NVML call may take there.
     health: also ask NVML how each GPU is; without it the pass is half as long and Gpu.health is empty.
     begin: ask NVML at once, while the caller does other things.
     """
@@ -79,6 +80,11 @@ class LiveHost:
         self.root = system_root if machine is None else machine / "root"
         self._child: NvmlChild | None = None
         self._answers: dict[object, object] = {}
+
+    @property
+    def patience_s(self) -> float:
+        """The longest that nvml() takes by itself: two tries, on as many GPUs as a host has."""
+        return 2 * (self.deadline_s + SECONDS_PER_GPU * MOST_GPUS)
 
     def begin(self) -> None:
         """Start to ask NVML, for a caller that will certainly want its answer: nvml() then waits for the rest."""
@@ -235,8 +241,16 @@ class LiveHost:
 
     def _nvml(self) -> NvmlReading | NvmlFailure:
         if self.isolated:
-            child = self._child or NvmlChild(self.deadline_s, health=self.health)
-            return child.answer()
+            first = self._child or NvmlChild(self.deadline_s, health=self.health)
+            gpus = sum(device.is_nvidia_gpu for device in self.pci())
+            first.more_time(gpus)
+
+            def again() -> NvmlChild:
+                second = NvmlChild(self.deadline_s, health=self.health)
+                second.more_time(gpus)
+                return second
+
+            return ask_twice(first, again)
         try:
             simulated.preload()
         except OSError as error:

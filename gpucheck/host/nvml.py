@@ -7,10 +7,10 @@ from typing import Any
 
 import pynvml
 
-from gpucheck.host.notation import bits, cpu_list, normal_bus_id, plain
+from gpucheck.host.notation import bits, cpu_list, plain
 from gpucheck.host.nvml_calls import Calls, Entering
 from gpucheck.host.nvml_links import fabric, nvlinks
-from gpucheck.model import Gpu, Health, NvmlFailure, NvmlReading, PcieLink
+from gpucheck.model import DEFECT, Gpu, Health, NvmlFailure, NvmlReading, PcieLink
 
 CLASSES = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}  # 0: two GPUs of one board
 P2P_STATUS = {0: "OK", 1: "CNS", 2: "GNS", 3: "TNS", 4: "DR", 5: "NS"}
@@ -20,22 +20,29 @@ CPU_WORDS, NODE_WORDS = 64, 16  # of 64 bits: 4096 CPUs, 1024 NUMA nodes
 COMMON_SUBJECT = "host"
 
 
-def read(entering: Entering, *, health: bool = True) -> NvmlReading | NvmlFailure:
-    """Everything at once. A failure only where NVML cannot be used at all.
+def read(entering: Entering, *, health: bool = True, shut_down: bool = True) -> NvmlReading | NvmlFailure:
+    """Return everything at once, or a failure where NVML cannot be used at all; never raises.
 
     health: also how each GPU is, and the error counters of its links.
+    shut_down: not for a process that ends now: its answers must not be lost to a library that hangs at the end.
     """
     calls = Calls(entering)
     try:
-        calls.must("nvmlInit", COMMON_SUBJECT)
-    except pynvml.NVMLError as error:
-        return NvmlFailure(call="nvmlInit", code=error.value, name=type(error).__name__, detail=str(error))
+        return _answer(calls, health=health)
+    finally:
+        if shut_down:
+            calls.attempt("nvmlShutdown", COMMON_SUBJECT)
+
+
+def _answer(calls: Calls, *, health: bool) -> NvmlReading | NvmlFailure:
     try:
+        calls.must("nvmlInit", COMMON_SUBJECT)
         return _read(calls, health=health)
     except pynvml.NVMLError as error:
-        return NvmlFailure(call=calls.entered, code=error.value, name=type(error).__name__, detail=str(error))
-    finally:
-        calls.ask("nvmlShutdown", COMMON_SUBJECT)
+        detail = plain(str(error))
+        return NvmlFailure(call=calls.entered, code=error.value, name=type(error).__name__, detail=detail)
+    except Exception as error:  # of the binding, or of ours
+        return NvmlFailure(call=calls.entered, code=DEFECT, name=type(error).__name__, detail=plain(str(error)))
 
 
 def _read(calls: Calls, *, health: bool) -> NvmlReading:
@@ -44,12 +51,15 @@ def _read(calls: Calls, *, health: bool) -> NvmlReading:
     cuda = calls.ask("nvmlSystemGetCudaDriverVersion_v2", COMMON_SUBJECT)
     gpus, handles = [], []
     for index in range(calls.must("nvmlDeviceGetCount", COMMON_SUBJECT)):
-        handle = calls.ask("nvmlDeviceGetHandleByIndex", f"gpu index {index}", index)
-        gpu = _gpu(calls, index, handle, health=health) if handle is not None else None
+        subject = f"gpu index {index}"
+        handle = calls.ask("nvmlDeviceGetHandleByIndex", subject, index)
+        if handle is None:
+            continue
+        gpu = calls.part("reading of the GPU", subject, lambda: _gpu(calls, index, handle, health=health), None)  # noqa: B023 - called at once
         if gpu is not None:
             gpus.append(gpu)
             handles.append(handle)
-    ancestors, p2p = _pairs(calls, gpus, handles)
+    ancestors, p2p = calls.part("reading of the pairs", COMMON_SUBJECT, lambda: _pairs(calls, gpus, handles), ((), {}))
     return NvmlReading(
         driver_version=plain(driver),
         nvml_version=plain(library),
@@ -62,11 +72,11 @@ def _read(calls: Calls, *, health: bool) -> NvmlReading:
 
 
 def _gpu(calls: Calls, index: int, handle: Any, *, health: bool) -> Gpu | None:
-    """One GPU; None (and a gap) where not even its bus id is told, for then nothing else can be matched to it."""
+    """Return one GPU; None (and a gap) without its bus id, for then nothing else can be matched to it."""
     pci = calls.ask("nvmlDeviceGetPciInfo", f"gpu index {index}", handle)
-    if pci is None:
+    bus_id = None if pci is None else calls.bus_id(f"gpu index {index}", pci)
+    if bus_id is None:
         return None
-    bus_id = normal_bus_id(plain(pci.busId))
     subject = f"gpu:{bus_id}"
 
     def ask(call: str, *arguments: Any) -> Any:
@@ -74,15 +84,17 @@ def _gpu(calls: Calls, index: int, handle: Any, *, health: bool) -> Gpu | None:
 
     name, uuid = ask("nvmlDeviceGetName"), ask("nvmlDeviceGetUUID")
     capability = ask("nvmlDeviceGetCudaComputeCapability")
-    # Version 2 tells the driver's own share apart from what programs use.
-    memory = ask("nvmlDeviceGetMemoryInfo", pynvml.nvmlMemory_v2)
+    # Version 2 reports the driver's own share apart from what programs use; drivers before 510 have only the first.
+    memory = calls.newest(
+        subject, ("nvmlDeviceGetMemoryInfo", handle, pynvml.nvmlMemory_v2), ("nvmlDeviceGetMemoryInfo", handle)
+    )
     bar1 = ask("nvmlDeviceGetBAR1MemoryInfo")
     cpus = ask("nvmlDeviceGetCpuAffinity", CPU_WORDS)
     nodes = bits(ask("nvmlDeviceGetMemoryAffinity", NODE_WORDS, pynvml.NVML_AFFINITY_SCOPE_NODE))
     return Gpu(
         index=index,
-        name="unknown" if name is None else plain(name),
-        uuid="unknown" if uuid is None else plain(uuid),
+        name=plain(name or "") or "unknown",
+        uuid=plain(uuid or "") or "unknown",
         pci_bus_id=bus_id,
         device_id=f"{pci.pciDeviceId >> 16:04x}",
         compute_capability=None if capability is None else ".".join(map(str, capability)),
@@ -97,8 +109,8 @@ def _gpu(calls: Calls, index: int, handle: Any, *, health: bool) -> Gpu | None:
             max_width=ask("nvmlDeviceGetMaxPcieLinkWidth"),
             device_max_generation=ask("nvmlDeviceGetGpuMaxPcieLinkGeneration"),
         ),
-        nvlinks=nvlinks(calls, bus_id, handle, health=health),
-        fabric=fabric(calls, subject, handle),
+        nvlinks=calls.part("nvlinks", subject, lambda: nvlinks(calls, bus_id, handle, health=health), ()),
+        fabric=calls.part("fabric", subject, lambda: fabric(calls, subject, handle), None),
         health=_health(calls, subject, handle, None if memory is None else memory.used) if health else Health(),
     )
 
@@ -106,7 +118,7 @@ def _gpu(calls: Calls, index: int, handle: Any, *, health: bool) -> Gpu | None:
 def _health(calls: Calls, subject: str, handle: Any, memory_used: int | None) -> Health:
     from gpucheck.host.nvml_health import read_health
 
-    return read_health(calls, subject, handle, memory_used)
+    return calls.part("health", subject, lambda: read_health(calls, subject, handle, memory_used), Health())
 
 
 Matrix = tuple[tuple[str | None, ...], ...]

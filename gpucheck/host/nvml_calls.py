@@ -1,22 +1,25 @@
-"""pynvml behind one place that announces each call and keeps what was refused."""
+"""pynvml in one place: each call is announced, each refusal is kept, and an older library is queried its own way."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import pynvml
 
-from gpucheck.model import NvmlGap
+from gpucheck.host.notation import normal_bus_id, plain, raw_text
+from gpucheck.model import DEFECT, NvmlGap
 
-# Told before each call: its name and its subject. A child passes it on, so that a hang or a crash has a name.
+# Called before each call with its name and its subject. A child passes both on, so that a hang or a crash has a name.
 Entering = Callable[[str, str], None]
-# INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND: past the last NVLink
-NOT_THERE = (2, 3, 13)
-UINT, ULONG, ULONG_LONG = 1, 2, 3  # NVML_VALUE_TYPE_*: the unsigned types, which all counters and speeds have
-SLOTS = {UINT: "uiVal", ULONG: "ulVal", ULONG_LONG: "ullVal"}
+Made = TypeVar("Made")
+FUNCTION_NOT_FOUND = 13
+UINT, ULONG, ULONG_LONG, SIGNED_LONG_LONG, SIGNED_INT, USHORT = 1, 2, 3, 4, 5, 6  # NVML_VALUE_TYPE_*; 0 is a double
+SLOTS = {UINT: "uiVal", ULONG: "ulVal", ULONG_LONG: "ullVal", SIGNED_LONG_LONG: "sllVal", SIGNED_INT: "siVal"}
+SLOTS |= {USHORT: "usVal"}
+ERROR_CHARS = 200
 
 
 class Calls:
-    """One pass. entered: the call that was last entered. gaps: what was refused so far."""
+    """One pass. entered: the call that was entered last. gaps: what was refused so far."""
 
     def __init__(self, entering: Entering) -> None:
         self.entering = entering
@@ -24,41 +27,100 @@ class Calls:
         self.gaps: list[NvmlGap] = []
 
     def must(self, call: str, subject: str, *arguments: Any) -> Any:
-        """The answer. Raises NVMLError."""
+        """Return the answer; text may be bytes. Raises NVMLError, and whatever the binding itself raises."""
         self.entered = call
         self.entering(call, subject)
-        function = getattr(pynvml, call, None)
+        function = getattr(pynvml, call, None) or _outside_the_binding(call)
         if function is None:  # a binding older than the call
-            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
-        return function(*arguments)
+            raise pynvml.NVMLError(FUNCTION_NOT_FOUND)
+        # Without the binding's decorators: they decode text strictly, and a name in NVML need not be UTF-8
+        # (nvitop#120, gpustat#170); and they hide that a function is missing behind an exception of their own.
+        return getattr(function, "__wrapped__", function)(*arguments)
+
+    def attempt(self, call: str, subject: str, *arguments: Any) -> tuple[Any, NvmlGap | None]:
+        """Return the answer, or None and why there is none, which is not kept."""
+        try:
+            return self.must(call, subject, *arguments), None
+        except pynvml.NVMLError as error:
+            return None, gap(call, subject, error)
+        except Exception as error:  # the binding cannot read what the library answered: this call's loss alone
+            return None, defect(call, subject, error)
 
     def ask(self, call: str, subject: str, *arguments: Any) -> Any:
-        """The answer, or None and a gap."""
-        try:
-            return self.must(call, subject, *arguments)
-        except pynvml.NVMLError as error:
-            self.refused(call, subject, error)
-            return None
+        """Return the answer, or None and a gap."""
+        answer, refusal = self.attempt(call, subject, *arguments)
+        if refusal is not None:
+            self.gaps.append(refusal)
+        return answer
 
-    def refused(self, call: str, subject: str, error: Any) -> None:
-        """Keep a refusal. error: an NVMLError."""
-        self.gaps.append(NvmlGap(call=call, subject=subject, code=error.value, name=type(error).__name__))
+    def newest(self, subject: str, *ways: tuple[Any, ...]) -> Any:
+        """Return the answer of the first way, (call, *arguments), that this library has; a gap of the first if none."""
+        first: NvmlGap | None = None
+        for call, *arguments in ways:
+            answer, refusal = self.attempt(call, subject, *arguments)
+            if refusal is None:
+                return answer
+            first = first or refusal
+            if refusal.code != FUNCTION_NOT_FOUND:
+                self.gaps.append(refusal)
+                return None
+        if first is not None:
+            self.gaps.append(first)
+        return None
+
+    def part(self, what: str, subject: str, make: Callable[[], Made], instead: Made) -> Made:
+        """Return a part of the reading; what breaks in making it costs that part alone, and is kept as a gap."""
+        try:
+            return make()
+        except Exception as error:
+            self.gaps.append(defect(what, subject, error))
+            return instead
+
+    def bus_id(self, subject: str, structure: Any) -> str | None:
+        """Return the bus id in an nvmlPciInfo_t as Linux writes it; None, and a gap, for text that is no bus id."""
+        text = raw_text(structure, "busId")
+        found = normal_bus_id(text)
+        if found is None:
+            message = ValueError(f"bus id {text[:40]!r} cannot be read")
+            self.gaps.append(defect("nvmlPciInfo_t.busId", subject, message))
+        return found
 
     def fields(self, subject: str, handle: Any, names: tuple[str, ...], scope: int = 0) -> dict[str, int | None]:
-        """Field values by the binding's names for them, such as ``NVML_FI_DEV_PCIE_REPLAY_COUNTER``.
+        """Return field values by the binding's names for them, such as ``NVML_FI_DEV_PCIE_REPLAY_COUNTER``.
 
         scope: the link, for fields of one link. Each value has a return code of its own, and each refusal is a gap.
         """
+        answer: dict[str, int | None] = dict.fromkeys(names)
         known = [name for name in names if hasattr(pynvml, name)]
         for name in names:
             if name not in known:
-                self.refused(name, subject, pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND))
-        answer: dict[str, int | None] = dict.fromkeys(names)
-        wanted = [(getattr(pynvml, name), scope) for name in known]
-        values = self.ask("nvmlDeviceGetFieldValues", subject, handle, wanted) if wanted else None
+                self.gaps.append(gap(name, subject, pynvml.NVMLError(FUNCTION_NOT_FOUND)))
+        requests = [(getattr(pynvml, name), scope) for name in known]
+        values = self.ask("nvmlDeviceGetFieldValues", subject, handle, requests) if requests else None
         for name, value in zip(known, values or (), strict=False):
             if value.nvmlReturn != pynvml.NVML_SUCCESS:
-                self.refused(name, subject, pynvml.NVMLError(value.nvmlReturn))
-            elif value.valueType in SLOTS:
+                self.gaps.append(gap(name, subject, pynvml.NVMLError(value.nvmlReturn)))
+            elif value.valueType == 0:
+                answer[name] = int(value.value.dVal)
+            elif value.valueType in SLOTS and hasattr(value.value, SLOTS[value.valueType]):
                 answer[name] = int(getattr(value.value, SLOTS[value.valueType]))
+            else:
+                self.gaps.append(defect(name, subject, TypeError(f"value type {value.valueType} is not known")))
         return answer
+
+
+def _outside_the_binding(call: str) -> Callable[..., Any] | None:
+    from gpucheck.host.nvml_old import OLD
+
+    return OLD.get(call)
+
+
+def gap(call: str, subject: str, error: Any) -> NvmlGap:
+    """Return a refusal. error: an NVMLError."""
+    return NvmlGap(call=call, subject=subject, code=error.value, name=type(error).__name__)
+
+
+def defect(call: str, subject: str, error: Exception) -> NvmlGap:
+    """Return what could not be read for a reason that is not NVML's."""
+    message = plain(f"{type(error).__name__}: {error}")[:ERROR_CHARS]
+    return NvmlGap(call=call, subject=subject, code=DEFECT, name=message)

@@ -22,5 +22,5 @@ def main(descriptor: int, depth: str) -> None:
     from gpucheck.host import nvml
 
     with open(descriptor, "wb") as pipe:
-        pipe.write(b"= " + msgspec.json.encode(nvml.read(entering, health=depth == "health")) + b"\n")
+        pipe.write(b"= " + msgspec.json.encode(nvml.read(entering, health=depth == "health", shut_down=False)) + b"\n")
     os._exit(0)

@@ -35,6 +35,8 @@ RECOVERY_ACTIONS = {
     6: "bus-reset",
     7: "system-reboot",
 }
+# The second name is that of drivers before 535.
+REASON_CALLS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 ADDRESSING_MODES = {0: "none", 1: "hmm", 2: "ats"}
 THRESHOLD = "nvmlDeviceGetTemperatureThreshold"
 RECOVERY_ACTION = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
@@ -73,7 +75,7 @@ def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None
             replays=ask("nvmlDeviceGetPcieReplayCounter"), correctable=correctable, non_fatal=non_fatal, fatal=fatal
         ),
         recovery_action=_named(RECOVERY_ACTIONS, fields[RECOVERY_ACTION]),
-        clocks_event_reasons=_reasons(ask("nvmlDeviceGetCurrentClocksEventReasons")),
+        clocks_event_reasons=_reasons(calls.newest(subject, *((call, handle) for call in REASON_CALLS))),
         memory_used_bytes=memory_used,
         gpu_utilization_percent=None if utilization is None else utilization.gpu,
         addressing_mode=_named(ADDRESSING_MODES, ask("nvmlDeviceGetAddressingMode")),
@@ -135,7 +137,8 @@ def _processes(calls: Calls, subject: str, handle: Any) -> tuple[GpuProcess, ...
         ("graphics", "nvmlDeviceGetGraphicsRunningProcesses"),
     )
     for kind, call in kinds:
-        listed = calls.ask(call, subject, handle)
+        # The binding's own is _v3, of driver 510; 470 has _v2 and those before have the first.
+        listed = calls.newest(subject, *((f"{call}{version}", handle) for version in ("", "_v2", "_v1")))
         if listed is None:
             return None
         for process in listed:

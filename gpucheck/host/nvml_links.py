@@ -6,10 +6,13 @@ from uuid import UUID
 
 import pynvml
 
-from gpucheck.host.notation import normal_bus_id, plain
-from gpucheck.host.nvml_calls import NOT_THERE, Calls
+from gpucheck.host.notation import normal_bus_id, raw_text
+from gpucheck.host.nvml_calls import Calls
 from gpucheck.model import Fabric, NvLink
 
+# INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND: past the last NVLink
+NOT_SUPPORTED = 3
+NOT_THERE = (2, NOT_SUPPORTED, 13)
 REMOTE: dict[int, Literal["gpu", "npu", "switch"]] = {0: "gpu", 1: "npu", 2: "switch"}
 STATES: dict[int, Literal["not-supported", "not-started", "in-progress", "completed"]] = {
     0: "not-supported",
@@ -29,14 +32,15 @@ def nvlinks(calls: Calls, bus_id: str, handle: Any, *, health: bool) -> tuple[Nv
     links: list[NvLink] = []
     for number in range(pynvml.NVML_NVLINK_MAX_LINKS):
         subject = f"link:{bus_id}/{number}"
-        try:
-            active = bool(calls.must("nvmlDeviceGetNvLinkState", subject, handle, number))
-        except pynvml.NVMLError as error:
-            if error.value in NOT_THERE:
-                break
-            calls.refused(calls.entered, subject, error)
+        state, refusal = calls.attempt("nvmlDeviceGetNvLinkState", subject, handle, number)
+        if refusal is not None and refusal.code in NOT_THERE:
+            if number == 0 and refusal.code != NOT_SUPPORTED:
+                calls.gaps.append(refusal)
+            break
+        if refusal is not None:
+            calls.gaps.append(refusal)
             continue
-        links.append(_link(calls, subject, handle, number, active=active, health=health))
+        links.append(_link(calls, subject, handle, number, active=bool(state), health=health))
     return tuple(links)
 
 
@@ -55,7 +59,7 @@ def _link(calls: Calls, subject: str, handle: Any, number: int, *, active: bool,
         active=True,
         version=version,
         remote_kind=None if kind is None else REMOTE.get(kind, "unknown"),
-        remote_bus_id=None if remote is None else normal_bus_id(plain(remote.busId)),
+        remote_bus_id=None if remote is None else normal_bus_id(raw_text(remote, "busId")),
         remote_link=told[REMOTE_LINK],
         speed_mb_s=speed or None,
         replay_errors=replays,

@@ -36,6 +36,10 @@ from gpucheck.model.hardware import (
 from gpucheck.model.health import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
 from gpucheck.model.host import Host, NotRecorded
 from gpucheck.model.readings import (
+    CRASHED,
+    DEFECT,
+    LATE,
+    NOT_STARTED,
     DkmsModule,
     DriverState,
     InstalledKernel,
@@ -56,9 +60,13 @@ from gpucheck.model.verdict import EXIT_INTERRUPTED, EXIT_STATUS, EXIT_USAGE, Ve
 from gpucheck.model.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
 
 __all__ = [
+    "CRASHED",
+    "DEFECT",
     "EXIT_INTERRUPTED",
     "EXIT_STATUS",
     "EXIT_USAGE",
+    "LATE",
+    "NOT_STARTED",
     "NVSWITCH",
     "AcsControl",
     "Advice",

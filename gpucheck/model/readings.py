@@ -4,9 +4,15 @@ import msgspec
 
 from gpucheck.model.hardware import Gpu
 
+# Codes of gaps and failures that are not NVML's own, which are 0 or more.
+CRASHED, LATE, DEFECT, NOT_STARTED = -1, -2, -3, -4
+
 
 class NvmlGap(msgspec.Struct, frozen=True, kw_only=True):
-    """A call that NVML refused: the call, the subject it was asked about, and the return code with its name."""
+    """A call without an answer: the call, its subject, and NVML's return code with its name.
+
+    code: DEFECT where NVML may have answered, and the binding or gpucheck could not read it; name is then the error.
+    """
 
     call: str
     subject: str
@@ -34,7 +40,8 @@ class NvmlReading(msgspec.Struct, frozen=True, kw_only=True, tag="reading"):
 class NvmlFailure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     """NVML could not be used at all.
 
-    code: the NVML return code; -1 the child that asked died; -2 it did not answer within the deadline.
+    code: NVML's return code; CRASHED: a signal ended the child inside the call; LATE: the call did not return in time,
+    twice; DEFECT: gpucheck itself failed; NOT_STARTED: there was no child to ask, or it was killed from outside.
     call: the call that failed, or the last one that was entered.
     """
 

@@ -45,7 +45,7 @@ class Guard:
         if self.stuck and not step.tags & NEEDS_HARDWARE:
             return min(AFTER_STUCK_S, step.seconds)
         # What NVML may take by its own deadline: a check that waits for it is not stuck.
-        return step.seconds + float(getattr(self.host, "deadline_s", 0.0))
+        return step.seconds + float(getattr(self.host, "patience_s", 0.0))
 
 
 def stuck(name: str, error: StuckError) -> Finding:

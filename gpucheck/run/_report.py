@@ -52,8 +52,8 @@ def report(
     hurry: bool,
 ) -> Report:
     """The whole, with a finding for what could not be read. hurry: a step got stuck, so nothing is waited for long."""
-    deadline_s = float(getattr(host, "deadline_s", 0.0))
-    reader = _Reader(host, AFTER_STUCK_S if hurry else READ_S + deadline_s)
+    patience_s = float(getattr(host, "patience_s", 0.0))
+    reader = _Reader(host, AFTER_STUCK_S if hurry else READ_S + patience_s)
     system = reader.ask(host.system, _system())
     # A simulation that cannot be told from a real host would be the worst of all: asked without a deadline.
     simulation = host.simulation()
