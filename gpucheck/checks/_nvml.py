@@ -1,14 +1,21 @@
-"""What the NVML-based checks share: one pass over the GPUs, and what to say where NVML gave no answer."""
+"""What the NVML-based checks share: one pass over the GPUs, and what a missing answer means.
+
+NVML refuses for reasons that must not be mixed up: the GPU does not have the thing, the library has no such call, the
+caller may not ask, the GPU is gone. Return codes: NVIDIA nvml.h (API 13).
+"""
 
 from collections.abc import Callable, Iterator
 
-from gpucheck.model import Finding, Gpu, NvmlFailure, NvmlReading, Verdict
+from gpucheck.model import DEFECT, Finding, Gpu, NvmlFailure, NvmlGap, NvmlReading, Verdict
 from gpucheck.model.about import About
 
-# NVML: not supported, and not in this library.
-NOT_HERE = (3, 13)
+NOT_SUPPORTED, NOT_IN_LIBRARY = 3, 13
+# The GPU does not have the thing, or this driver's library has no call for it: known not to be known.
+NOT_HERE = (NOT_SUPPORTED, NOT_IN_LIBRARY)
 # NVML: no permission, and blocked by the operating system.
-REFUSED = (4, 17)
+FORBIDDEN = (4, 17)
+# NVML: the GPU is lost, and it needs a reset.
+LOST = (15, 16)
 
 
 def each_gpu(
@@ -18,7 +25,7 @@ def each_gpu(
     *,
     nothing: str,
 ) -> Iterator[Finding]:
-    """A finding for each GPU that judge has something to say about; nothing: why none has, as the host's one SKIP."""
+    """Yield a finding for each GPU that judge has one for; nothing: why none has, as the host's one SKIP."""
     if isinstance(nvml, NvmlFailure):
         yield not_looked(check, nvml)
         return
@@ -28,45 +35,98 @@ def each_gpu(
     found = [finding for finding in map(judge, nvml.gpus) if finding is not None]
     yield from found
     if not found:
-        yield About(check=check).skips(nothing)
+        yield About(check=check).skips(f"not applicable: {nothing}")
 
 
-def not_told(check: str, nvml: NvmlReading | NvmlFailure, gpu: Gpu, *calls: str) -> Finding | None:
-    """None where this GPU does not have what was asked for, else UNKNOWN with the return code of the call."""
-    subject = f"gpu:{gpu.pci_bus_id}"
-    gaps = nvml.gaps if isinstance(nvml, NvmlReading) else ()
-    refusals = [gap for gap in gaps if gap.call in calls and gap.subject.startswith(subject)]
-    wrong = [gap for gap in refusals if gap.code not in NOT_HERE]
-    if refusals and not wrong:
+def gaps_of(nvml: NvmlReading | NvmlFailure, gpu: Gpu, *calls: str) -> tuple[NvmlGap, ...]:
+    """Return the refusals of these calls for a GPU, its links and its pairs; of all calls if none is named."""
+    subjects = (f"gpu:{gpu.pci_bus_id}", f"link:{gpu.pci_bus_id}/", f"pair:{gpu.pci_bus_id}-")
+    return tuple(
+        gap
+        for gap in (nvml.gaps if isinstance(nvml, NvmlReading) else ())
+        if (not calls or gap.call in calls) and gap.subject.startswith(subjects)
+    )
+
+
+def reason(gap: NvmlGap) -> str:
+    """Return why there is no answer, as a clause with the code."""
+    if gap.code == NOT_SUPPORTED:
+        return f"this GPU does not support {gap.call} (NVML code 3)"
+    if gap.code == NOT_IN_LIBRARY:
+        return f"the NVML library of this driver has no {gap.call} (NVML code 13)"
+    if gap.code in FORBIDDEN:
+        return f"access to {gap.call} was denied (NVML code {gap.code})"
+    if gap.code in LOST:
+        return f"the GPU {'is lost' if gap.code == LOST[0] else 'requires a reset'} (NVML code {gap.code})"
+    if gap.code == DEFECT:
+        return f"gpucheck could not read the answer to {gap.call}: {gap.name}"
+    return f"{gap.call} returned {gap.name.removeprefix('NVMLError_')} (NVML code {gap.code})"
+
+
+def not_reported(
+    check: str, nvml: NvmlReading | NvmlFailure, gpu: Gpu, *calls: str, what: str = "the value"
+) -> Finding | None:
+    """Return what to report in place of a value that these calls did not give; None where the GPU does not have it.
+
+    what: the missing quantity, as a noun. The gravest refusal decides.
+    """
+    gaps = gaps_of(nvml, gpu, *calls)
+    about = About(check=check, subject=f"gpu:{gpu.pci_bus_id}", evidence=tuple(dict.fromkeys(map(evidence, gaps))))
+
+    def first(*codes: int) -> NvmlGap | None:
+        return next((gap for gap in gaps if gap.code in codes), None)
+
+    lost, denied, old = first(*LOST), first(*FORBIDDEN), first(NOT_IN_LIBRARY)
+    other = next((gap for gap in gaps if gap.code not in (*LOST, *FORBIDDEN, *NOT_HERE)), None)
+    if lost:
+        fix = "see the inventory check: gpucheck verify --only inventory"
+        return about.unknown(f"{what} unknown: {reason(lost)}", fix, because_of="inventory")
+    if denied:
+        return about.unknown(f"{what} unknown: {reason(denied)}", f"sudo gpucheck verify --only {check}")
+    if other:
+        return about.unknown(f"{what} unknown: {reason(other)}", _next_step(other))
+    if old:
+        return about.skips(f"not run: {reason(old)}")
+    if gaps:
         return None
-    about = About(check=check, subject=subject, evidence=tuple(f"{g.call}: {g.code} {g.name}" for g in wrong))
-    if any(gap.code in REFUSED for gap in wrong):
-        return about.unknown("the operating system refused the question", f"sudo gpucheck verify --only {check}")
-    names = " and ".join(sorted({gap.call for gap in wrong}) or calls)
-    return about.unknown(f"{names} gave no answer for this GPU", "read the kernel log for NVRM lines and try again")
+    names = " or ".join(dict.fromkeys(calls))
+    return about.unknown(f"{what} unknown: NVML gave no answer to {names}", "nvidia-smi -q; read dmesg for NVRM lines")
+
+
+def evidence(gap: NvmlGap) -> str:
+    """Return a refusal as a line of evidence."""
+    return f"{gap.call} {gap.subject}: {gap.name if gap.code == DEFECT else f'{gap.code} {gap.name}'}"
+
+
+def _next_step(gap: NvmlGap) -> str:
+    if gap.code == DEFECT:
+        return "this is a defect of gpucheck, not of the host: report it with the output of gpucheck record"
+    return "read dmesg for NVRM lines, then try again"
 
 
 def not_looked(check: str, failure: NvmlFailure) -> Finding:
-    """UNKNOWN: without NVML there is no evidence, and no evidence is not a pass."""
+    """Return UNKNOWN: without NVML there is no evidence, and no evidence is not a pass."""
     return Finding(
         check=check,
         verdict=Verdict.UNKNOWN,
         subject="host",
-        seen="NVML gave no answer",
-        why=f"{failure.call} ended with {failure.name}, so nothing could be looked at",
-        fix="solve what the driver check reports first: gpucheck verify --only driver",
+        seen="NVML not available",
+        why=f"not run: NVML is not available ({failure.call}: {failure.name})",
+        fix="resolve the finding of the driver check first: gpucheck verify --only driver",
         evidence=(f"{failure.call}: {failure.code} {failure.name} {failure.detail}".rstrip(),),
+        because_of="driver",
     )
 
 
 def no_gpus(check: str) -> Finding:
-    """UNKNOWN: NVML works and lists nothing."""
+    """Return UNKNOWN: NVML works and lists nothing."""
     return Finding(
         check=check,
         verdict=Verdict.UNKNOWN,
         subject="host",
         seen="0 GPUs",
         wanted="1 or more",
-        why="NVML works and lists no GPU, so there is nothing to judge",
+        why="not run: NVML lists no GPU",
         fix="gpucheck verify --only inventory",
+        because_of="inventory",
     )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import each_gpu, not_told
+from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
@@ -46,7 +46,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
 def _judge(values: Values, gpu: Gpu) -> Finding | None:
     bar1, memory = gpu.bar1_bytes, gpu.memory_bytes
     if bar1 is None or memory is None:
-        return not_told(NAME, values.nvml, gpu, "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetMemoryInfo")
+        return not_reported(NAME, values.nvml, gpu, "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetMemoryInfo")
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", unit="MiB")
     seen, wanted = bar1 >> 20, memory >> 20
     if bar1 > SMALL:

@@ -7,7 +7,7 @@ as a low clock under load, beside the throttle reasons.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import each_gpu, not_told
+from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
@@ -31,7 +31,7 @@ def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     if clock is None or default is None:
         # A recording made before they were asked has neither clocks nor a refusal.
         asked = isinstance(nvml, NvmlReading) and any(gap.call in CALLS for gap in nvml.gaps)
-        return not_told(NAME, nvml, gpu, *CALLS) if asked else None
+        return not_reported(NAME, nvml, gpu, *CALLS) if asked else None
     about = About(
         check=NAME,
         subject=f"gpu:{gpu.pci_bus_id}",

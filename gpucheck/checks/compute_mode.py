@@ -6,7 +6,7 @@ prohibited lets none in.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import each_gpu, not_told
+from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
@@ -26,7 +26,7 @@ def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
 def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     mode = gpu.health.compute_mode
     if mode is None:
-        return not_told(NAME, nvml, gpu, "nvmlDeviceGetComputeMode")
+        return not_reported(NAME, nvml, gpu, "nvmlDeviceGetComputeMode")
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}")
     fix = f"nvidia-smi -i {gpu.pci_bus_id} -c DEFAULT"
     if mode == "default":

@@ -1,15 +1,29 @@
 """Driver: is the NVIDIA kernel module loaded, does NVML load, and are they the same version?
 
 Sources: nvmlInit and nvmlSystemGetDriverVersion; /sys/module/nvidia/version; /proc/driver/nvidia/version; the module
-installed for the running kernel. NVML return codes: NVIDIA nvml.h (API 13).
+installed for the running kernel; /dev. NVML return codes: NVIDIA nvml.h (API 13).
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
 from gpucheck.checks.module_flavour import needed_flavour
-from gpucheck.model import Check, DriverState, Finding, Host, NvmlFailure, NvmlReading, Verdict
+from gpucheck.model import (
+    CRASHED,
+    DEFECT,
+    LATE,
+    NOT_STARTED,
+    Check,
+    DriverState,
+    Finding,
+    Host,
+    NvmlFailure,
+    NvmlReading,
+    Verdict,
+)
+from gpucheck.model.about import Confidence
 
 NAME = "driver"
 
@@ -17,25 +31,35 @@ REBOOT = (
     "reboot the host, or unload every nvidia module while nothing uses the GPUs, then: gpucheck verify --only driver"
 )
 PROVISION = "install the planned driver: make provision INVENTORY=... (or see: gpucheck stack resolve)"
+CONTAINER = "start the container with --gpus all, or with the CDI device nvidia.com/gpu=all"
+# NVML return codes of nvmlInit
+DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH = 9, 12, 18
+LOST, FORBIDDEN = (15, 16), (4, 17)
+POWER_CABLE, INTERRUPTS = 8, 10
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """What the driver check reads."""
+    """What the driver check reads. device_nodes: names in /dev of NVIDIA, None where it cannot be listed."""
 
     nvml: NvmlReading | NvmlFailure
     driver: DriverState
     gpus_on_pci: int
     needed_flavours: frozenset[str] = frozenset()
+    device_nodes: tuple[str, ...] | None = None
+    container: str | None = None
 
 
 def probe(host: Host) -> Values:
-    """Ask NVML, the kernel and the PCI bus."""
+    """Query NVML, the kernel, the PCI bus and /dev."""
     gpus = [device for device in host.pci() if device.is_nvidia_gpu]
+    nvml, names = host.nvml(), host.list_names("/dev")
     return Values(
-        nvml=host.nvml(),
+        nvml=nvml,
         driver=host.driver(),
         gpus_on_pci=len(gpus),
         needed_flavours=frozenset(map(needed_flavour, gpus)) - {"either"},
+        device_nodes=None if names is None else tuple(name for name in names if name.startswith("nvidia")),
+        container=host.system().container,
     )
 
 
@@ -46,19 +70,20 @@ def evaluate(values: Values) -> Iterator[Finding]:
         return
     loaded = values.driver.loaded_version
     library = values.nvml.driver_version
-    evidence = (f"nvmlSystemGetDriverVersion: {library}", f"/sys/module/nvidia/version: {loaded}")
+    evidence = (f"nvmlSystemGetDriverVersion: {library}", f"/sys/module/nvidia/version: {loaded or 'not readable'}")
     if loaded is not None and loaded != library:
         yield _finding(
             Verdict.FAIL,
             seen=f"kernel module {loaded}, NVML {library}",
             wanted="one version",
             cause="driver-mismatch",
-            why="the library was upgraded under a loaded module",
+            confidence="certain",
+            why="The driver library was upgraded while the old kernel module stayed loaded.",
             fix=REBOOT,
             evidence=evidence,
         )
         return
-    yield _finding(Verdict.PASS, seen=library, wanted="loaded, one version", evidence=evidence)
+    yield _finding(Verdict.PASS, seen=library, evidence=evidence)
     yield from _next_boot(values.driver, loaded)
 
 
@@ -68,86 +93,146 @@ def _next_boot(driver: DriverState, loaded: str | None) -> Iterator[Finding]:
         return
     yield _finding(
         Verdict.WARN,
-        seen=f"loaded {loaded}, installed {installed}",
-        wanted="loaded = installed",
+        seen=f"driver {loaded} loaded, {installed} installed",
+        wanted="the same version",
         cause="driver-mismatch",
-        why="another driver is installed for the next boot; until then new CUDA programs may fail to start",
+        confidence="certain",
+        why="Another driver is installed for the next boot; until then new CUDA programs may fail to start.",
         fix=REBOOT,
         evidence=(f"module file of the running kernel: {installed}", f"/sys/module/nvidia/version: {loaded}"),
     )
 
 
 def _unusable(failure: NvmlFailure, values: Values) -> Finding:
+    driver = values.driver
+    installed = " ".join(filter(None, (driver.installed_version, driver.installed_flavour)))
     evidence = (
         f"{failure.call}: {failure.code} {failure.name} {failure.detail}".rstrip(),
-        f"/sys/module/nvidia/version: {values.driver.loaded_version}",
-        f"installed module: {values.driver.installed_version} {values.driver.installed_flavour or ''}".rstrip(),
-        f"nouveau loaded: {values.driver.nouveau_loaded}",
+        f"/sys/module/nvidia/version: {driver.loaded_version or 'not present'}",
+        f"installed module: {installed or 'not found'}",
+        f"nouveau: {'loaded' if driver.nouveau_loaded else 'not loaded'}",
         f"NVIDIA GPUs on the PCI bus: {values.gpus_on_pci}",
+        f"/dev: {_nodes(values.device_nodes)}",
     )
-    if values.gpus_on_pci == 0 and failure.code in (9, 12):
+    if values.gpus_on_pci == 0 and driver.loaded_version is None and failure.code in (9, 12):
         return _finding(
             Verdict.UNKNOWN,
-            seen="no NVIDIA GPU, no driver",
-            wanted="an NVIDIA GPU with its driver",
-            why="the PCI bus shows no NVIDIA display or 3D controller, so there is nothing to prove",
+            seen="no NVIDIA GPU and no NVIDIA driver",
+            why="The PCI bus shows no NVIDIA display or 3D controller, so there is nothing to check.",
             fix="in a virtual machine or container pass a GPU through; on bare metal check seating, power and BIOS",
             evidence=evidence,
         )
-    verdict, cause, why, fix = _meaning(failure, values)
-    seen = f"{failure.call}: {failure.name}"
-    return _finding(verdict, seen=seen, wanted="NVML answers", cause=cause, why=why, fix=fix, evidence=evidence)
+    meaning = _meaning(failure, values)
+    return _finding(
+        meaning.verdict,
+        seen=f"NVML not available: {failure.call} {'returned' if failure.code > 0 else 'ended with'} {failure.name}",
+        cause=meaning.cause,
+        confidence=meaning.confidence,
+        why=meaning.why,
+        fix=meaning.fix,
+        evidence=evidence,
+    )
 
 
-def _meaning(failure: NvmlFailure, values: Values) -> tuple[Verdict, str | None, str, str]:
-    """Verdict, cause, why and fix of one NVML failure. 3 and 13 (not supported) cannot happen at init."""
-    if failure.code == 12:
-        return (
-            Verdict.FAIL,
-            "driver-not-loaded",
-            "libnvidia-ml.so.1 is not installed or not on the loader path",
-            PROVISION,
+def _nodes(names: tuple[str, ...] | None) -> str:
+    return "cannot be listed" if names is None else " ".join(names) or "no nvidia file"
+
+
+class _Meaning(NamedTuple):
+    verdict: Verdict
+    why: str
+    fix: str
+    cause: str | None = None
+    confidence: Confidence | None = None
+
+
+def _meaning(failure: NvmlFailure, values: Values) -> _Meaning:
+    """Return what one failure of NVML means on this host."""
+    if failure.code < 0:
+        return _without_a_code(failure)
+    if failure.code == LIBRARY_NOT_FOUND:
+        return _no_library(values)
+    if failure.code == DRIVER_NOT_LOADED:
+        return _not_loaded(values)
+    if failure.code == VERSION_MISMATCH:
+        why = "The NVML library and the loaded kernel module have different versions (an upgrade without a reboot)."
+        fix = f"restart the container: it keeps the library of its start; else {REBOOT}" if values.container else REBOOT
+        return _Meaning(Verdict.FAIL, why, fix, "driver-mismatch", "certain")
+    if failure.code in LOST:
+        why = "A GPU fell off the bus or needs a reset."
+        fix = "read the Xid in dmesg, then reboot; if it returns check power, riser and slot"
+        return _Meaning(Verdict.FAIL, why, fix, "gpu-lost", "certain")
+    if failure.code == POWER_CABLE:
+        why = "NVML reports that the external power cables of a GPU are not attached properly."
+        return _Meaning(Verdict.FAIL, why, "power off, check the power cables of every GPU")
+    if failure.code == INTERRUPTS:
+        why = "The kernel could not give a GPU its interrupts."
+        return _Meaning(Verdict.FAIL, why, "read dmesg for NVRM lines; check BIOS settings for PCIe and the IOMMU")
+    if failure.code in FORBIDDEN:
+        why = "The operating system denied access to the GPU device files."
+        return _Meaning(Verdict.UNKNOWN, why, "run as root, or give this user or container access to /dev/nvidia*")
+    why = "NVML failed in a way that has no known single cause."
+    return _Meaning(
+        Verdict.UNKNOWN, why, "run nvidia-smi, read dmesg for NVRM lines, then: gpucheck verify --only driver"
+    )
+
+
+def _without_a_code(failure: NvmlFailure) -> _Meaning:
+    """Only a call that crashed or did not return speaks of the driver."""
+    report = "collect nvidia-bug-report.sh if it still runs, then reboot the host"
+    if failure.code == LATE:
+        why = f"{failure.call} did not return in two tries: the driver is unresponsive."
+        return _Meaning(Verdict.FAIL, why, f"read dmesg for NVRM and Xid lines; {report}", "wedged-driver", "likely")
+    if failure.code == CRASHED:
+        why = f"The NVML library crashed in {failure.call}: the library or the driver below it is broken."
+        fix = f"compare nvidia-smi, which uses the same library; reinstall the driver's libraries; {report}"
+        return _Meaning(Verdict.FAIL, why, fix, "wedged-driver", "possible")
+    if failure.code == NOT_STARTED:
+        why = (
+            "The process that queries NVML could not start or was killed from outside; this is not the driver's doing."
         )
-    if failure.code == 9 and values.driver.nouveau_loaded:
-        why = "nouveau holds the GPUs, so the nvidia module cannot bind them"
+        return _Meaning(
+            Verdict.UNKNOWN, why, "check memory and process limits (free -h; ulimit -a; dmesg for oom), try again"
+        )
+    assert failure.code == DEFECT, failure  # noqa: S101 - the codes of gpucheck.model.readings
+    why = "gpucheck failed while it read NVML. This is a defect of gpucheck and says nothing about the driver."
+    return _Meaning(Verdict.UNKNOWN, why, "report it with the output of: gpucheck verify --only driver --format json")
+
+
+def _no_library(values: Values) -> _Meaning:
+    if values.driver.loaded_version is None:
+        why = "libnvidia-ml.so.1 is not installed or not on the loader path, and the nvidia module is not loaded."
+        return _Meaning(Verdict.FAIL, why, CONTAINER if values.container else PROVISION, "driver-not-loaded", "certain")
+    why = "The nvidia module is loaded, and libnvidia-ml.so.1 is not installed here or not on the loader path."
+    if values.container:
+        return _Meaning(Verdict.FAIL, why, CONTAINER, "container-runtime", "likely")
+    return _Meaning(Verdict.FAIL, why, f"ldconfig -p | grep libnvidia-ml; {PROVISION}")
+
+
+def _not_loaded(values: Values) -> _Meaning:
+    """NVML's 9 is "NVML cannot reach the driver"; the kernel says whether it is there."""
+    driver = values.driver
+    if driver.loaded_version is not None:
+        missing = values.device_nodes is not None and "nvidiactl" not in values.device_nodes
+        how = "/dev/nvidiactl does not exist" if missing else "usually missing or inaccessible device files"
+        why = f"The nvidia module is loaded, and NVML cannot reach it: {how}."
+        fix = CONTAINER if values.container else "nvidia-modprobe -c0 -u, and enable nvidia-persistenced"
+        return _Meaning(Verdict.FAIL, why, fix, "device-node-missing", "certain" if missing else "likely")
+    if driver.nouveau_loaded:
+        why = "The nouveau driver is bound to the GPUs, so the nvidia module cannot bind them."
         fix = "blacklist nouveau, rebuild the initramfs and reboot (make provision does all three)"
-        return Verdict.FAIL, "nouveau-loaded", why, fix
-    installed = values.driver.installed_flavour
-    if failure.code == 9 and installed is not None and values.needed_flavours - {installed}:
-        why = f"the {installed} modules are installed, and these GPUs need the other flavour: no GPU is bound"
-        return Verdict.FAIL, "module-flavour-wrong", why, f"install the other flavour: {PROVISION}"
-    if failure.code == 9:
-        why = "the nvidia module is not loaded: not built for this kernel, not signed (Secure Boot), or not installed"
-        return (
-            Verdict.FAIL,
-            "driver-not-loaded",
-            why,
-            f"modprobe nvidia, then read dmesg and dkms status; or {PROVISION}",
-        )
-    if failure.code == 18:
-        why = "the NVML library and the loaded kernel module are of different versions (an upgrade without a reboot)"
-        return Verdict.FAIL, "driver-mismatch", why, REBOOT
-    if failure.code in (15, 16):
-        why = "a GPU fell off the bus or needs a reset"
-        return (
-            Verdict.FAIL,
-            "gpu-lost",
-            why,
-            "read the Xid in dmesg, then reboot; if it returns check power, riser and slot",
-        )
-    if failure.code in (-1, -2):
-        why = "the call never came back or took its process down: the driver is wedged"
-        return Verdict.FAIL, "wedged-driver", why, "collect nvidia-bug-report.sh if it still runs, then reboot the host"
-    if failure.code in (4, 17):
-        why = "the operating system refused access to the GPU device files"
-        return Verdict.UNKNOWN, None, why, "run as root, or give this user or container access to /dev/nvidia*"
-    why = "NVML failed in a way that has no known single cause"
-    return Verdict.UNKNOWN, None, why, "run nvidia-smi, read dmesg for NVRM lines, then: gpucheck verify --only driver"
+        return _Meaning(Verdict.FAIL, why, fix, "nouveau-loaded", "certain")
+    installed = driver.installed_flavour
+    if installed is not None and values.needed_flavours - {installed}:
+        why = f"The {installed} kernel modules are installed, and these GPUs need the other flavor: no GPU is bound."
+        return _Meaning(Verdict.FAIL, why, f"install the other flavor: {PROVISION}", "module-flavour-wrong", "certain")
+    why = "The nvidia module is not loaded: not built for this kernel, not signed (Secure Boot), or not installed."
+    fix = f"modprobe nvidia, then read dmesg and dkms status; or {PROVISION}"
+    return _Meaning(Verdict.FAIL, why, fix, "driver-not-loaded", "certain")
 
 
 def _finding(verdict: Verdict, **fields: object) -> Finding:
-    confidence = "certain" if fields.get("cause") else None
-    return Finding(check=NAME, verdict=verdict, subject="host", confidence=confidence, **fields)  # type: ignore[arg-type]
+    return Finding(check=NAME, verdict=verdict, subject="host", **fields)  # type: ignore[arg-type]
 
 
 CHECK = Check(NAME, frozenset({"software", "quick"}), probe, evaluate)

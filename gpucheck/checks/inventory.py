@@ -1,54 +1,66 @@
-"""Inventory: does NVML show every NVIDIA GPU that the PCI bus shows?
+"""Inventory: does NVML show every NVIDIA GPU that the PCI bus shows, and does each of them answer?
 
-Sources: nvmlDeviceGetCount and the PCI class of every vendor 10de function in sysfs. NVML leaves out GPUs that failed
-to initialise, so the bus is the yardstick.
+Sources: nvmlDeviceGetCount, nvmlDeviceGetHandleByIndex, every NVML return code of the pass (15 = GPU is lost, 16 =
+reset required), and the PCI class of every vendor 10de function in sysfs. NVML omits GPUs that failed to initialise.
 """
 
 from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import not_looked
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, PciDevice, Verdict
+from gpucheck.checks._nvml import FORBIDDEN, LOST, NOT_IN_LIBRARY, evidence, not_looked, reason
+from gpucheck.model import DEFECT, Check, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice, Verdict
+from gpucheck.model.about import About
 
 NAME = "inventory"
+# Kernel drivers that hold a device for a virtual machine.
+PASSED_THROUGH = ("vfio-pci", "pci-stub", "pciback", "nvgrace_gpu_vfio_pci", "nvidia_vgpu_vfio")
+POWER_CABLE = 8
+LOST_FIX = "dmesg | grep -e RmInitAdapter -e Xid; check power and seating of {}; reboot"
+SHOWN = 5
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """GPUs by both witnesses."""
+    """GPUs by both sources, and the kind of container, which may have been given only some of them."""
 
     nvml: NvmlReading | NvmlFailure
     pci: tuple[PciDevice, ...]
+    container: str | None
 
 
 def probe(host: Host) -> Values:
-    """Ask NVML and sysfs."""
-    return Values(nvml=host.nvml(), pci=tuple(device for device in host.pci() if device.is_nvidia_gpu))
+    """Query NVML and sysfs."""
+    gpus = tuple(device for device in host.pci() if device.is_nvidia_gpu)
+    return Values(nvml=host.nvml(), pci=gpus, container=host.system().container)
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    """One finding for the count, one more for each GPU that only one witness knows."""
-    if isinstance(values.nvml, NvmlFailure):
-        yield not_looked(NAME, values.nvml)
+    """One finding for the count, one more for each GPU that is lost or that only one source knows."""
+    nvml = values.nvml
+    if isinstance(nvml, NvmlFailure):
+        yield not_looked(NAME, nvml)
         return
-    gpus = {gpu.pci_bus_id: gpu for gpu in values.nvml.gpus}
-    on_bus = {device.bus_id: device for device in values.pci}
-    missing = sorted(on_bus.keys() - gpus.keys())
-    unseen = sorted(gpus.keys() - on_bus.keys())
-    if not gpus and not on_bus:
-        yield _nothing()
-    elif not missing and not unseen:
-        yield Finding(
-            check=NAME,
-            verdict=Verdict.PASS,
-            subject="host",
-            seen=_models(values.nvml.gpus),
-            wanted=f"{len(on_bus)} on the PCI bus",
-        )
-    for bus_id in missing:
-        yield _missing(on_bus[bus_id], len(gpus), len(on_bus))
-    if unseen:
+    gpus = {gpu.pci_bus_id: gpu for gpu in nvml.gpus}
+    elsewhere = [device for device in values.pci if device.driver in PASSED_THROUGH]
+    on_bus = {device.bus_id: device for device in values.pci if device not in elsewhere}
+    missing = [on_bus[bus_id] for bus_id in sorted(on_bus.keys() - gpus.keys())]
+    refused = [gap for gap in nvml.gaps if gap.subject.startswith("gpu index ")]
+    bad = [*_lost(nvml), *_without_a_handle(refused, missing)]
+    hidden = missing if values.container and not refused else []
+    bad += [_missing(device, len(gpus), len(on_bus)) for device in missing[len(refused) :] if device not in hidden]
+    unseen = sorted(gpus.keys() - {device.bus_id for device in values.pci})
+    if not gpus and not on_bus and not refused:
+        yield _nothing(elsewhere)
+    elif unseen:
         yield _no_bus(unseen, gpus)
+    elif not bad and not (hidden and not gpus):
+        yield About(check=NAME).passes(_models(nvml.gpus))
+    yield from bad
+    if hidden:
+        yield _hidden(hidden, len(gpus), values.container or "")
+    if elsewhere and gpus:
+        why = f"not applicable: {len(elsewhere)} GPUs are assigned to virtual machines by {elsewhere[0].driver}"
+        yield About(check=NAME, evidence=tuple(_sysfs(device) for device in elsewhere)).skips(why)
 
 
 def _models(gpus: tuple[Gpu, ...]) -> str:
@@ -56,44 +68,97 @@ def _models(gpus: tuple[Gpu, ...]) -> str:
     return ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
 
 
-def _nothing() -> Finding:
-    return Finding(
-        check=NAME,
-        verdict=Verdict.UNKNOWN,
-        subject="host",
-        seen="0 GPUs",
-        wanted="1 or more",
-        why="neither NVML nor the PCI bus shows an NVIDIA GPU",
-        fix="check seating, power and BIOS, or pass a GPU through to this machine",
-    )
+def _lost(nvml: NvmlReading) -> Iterator[Finding]:
+    """GPUs that answered to their handle and then were gone. A refused pair alone does not say which of the two."""
+    gone = [gap for gap in nvml.gaps if gap.code in LOST and not gap.subject.startswith("gpu index ")]
+    accounted: set[str] = set()
+    for gpu in nvml.gpus:
+        gaps = [gap for gap in gone if gap.subject.startswith((f"gpu:{gpu.pci_bus_id}", f"link:{gpu.pci_bus_id}/"))]
+        if gaps:
+            accounted.add(gpu.pci_bus_id)
+            state = "lost" if gaps[0].code == LOST[0] else "requires a reset"
+            why = f"NVML reports that the GPU {'is lost' if state == 'lost' else state}: it does not answer any more."
+            about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=_some(gaps))
+            yield about.fails(f"GPU {state}", None, why, LOST_FIX.format(gpu.pci_bus_id), "gpu-lost")
+    pairs = [g for g in gone if g.subject.startswith("pair:") and not any(bus_id in g.subject for bus_id in accounted)]
+    if pairs:
+        why = "NVML reports that a GPU of this pair is lost, while both answer to other calls."
+        about = About(check=NAME, subject=pairs[0].subject, evidence=_some(pairs))
+        yield about.fails("a GPU of the pair lost", None, why, LOST_FIX.format("both"), "gpu-lost", "likely")
+
+
+def _without_a_handle(refused: list[NvmlGap], missing: list[PciDevice]) -> Iterator[Finding]:
+    """GPUs that NVML counts and gives no handle for. NVML counts in the order of the bus: so the missing ones match."""
+    for position, gap in enumerate(refused):
+        device = missing[position] if len(missing) >= len(refused) else None
+        where = f"gpu:{device.bus_id}" if device else "host"
+        lines = (evidence(gap), *((_sysfs(device),) if device else ()))
+        about = About(check=NAME, subject=where, evidence=lines)
+        which = gap.subject.removeprefix("gpu ")
+        if gap.code in FORBIDDEN:
+            fix = "run as root, or give this user or container access to /dev/nvidia*"
+            yield about.unknown(f"GPU at {which} unknown: {reason(gap)}", fix)
+        elif gap.code in (NOT_IN_LIBRARY, DEFECT):
+            fix = "report it with the output of gpucheck record: this gpucheck cannot read this NVML library"
+            yield about.unknown(f"GPU at {which} unknown: {reason(gap)}", fix)
+        elif gap.code == POWER_CABLE:
+            why = "NVML reports that the external power cables of this GPU are not attached properly."
+            yield about.fails("GPU without power cable", None, why, "power off, check its power cables", "gpu-lost")
+        else:
+            why = f"NVML counts this GPU and cannot open it: {reason(gap)}."
+            fix = LOST_FIX.format(device.bus_id if device else "the GPU that is missing in nvidia-smi -L")
+            confidence = "certain" if gap.code in LOST else "likely"
+            yield about.fails(f"GPU at {which} cannot be opened", None, why, fix, "gpu-lost", confidence)
 
 
 def _missing(device: PciDevice, shown: int, present: int) -> Finding:
-    return Finding(
-        check=NAME,
-        verdict=Verdict.FAIL,
-        subject=f"gpu:{device.bus_id}",
-        seen=f"{shown} GPUs in NVML",
-        wanted=f"{present} GPUs, as on the PCI bus",
-        cause="gpu-lost",
-        confidence="likely",
-        why="the driver could not initialise this GPU, or it fell off the bus",
-        fix=f"dmesg | grep -e RmInitAdapter -e Xid; check power and seating of {device.bus_id}; reboot",
-        evidence=(f"sysfs: {device.bus_id} 10de:{device.device_id} driver {device.driver}",),
-    )
+    about = About(check=NAME, subject=f"gpu:{device.bus_id}", evidence=(_sysfs(device),))
+    why = "The driver could not initialise this GPU, or it fell off the bus."
+    if device.driver not in (None, "nvidia"):
+        why = f"The kernel driver {device.driver} is bound to this GPU in place of nvidia."
+    fix = LOST_FIX.format(device.bus_id)
+    return about.fails(f"GPU missing from NVML ({shown} listed)", f"{present}", why, fix, "gpu-lost", "likely")
+
+
+def _hidden(missing: list[PciDevice], shown: int, container: str) -> Finding:
+    about = About(check=NAME, evidence=tuple(_sysfs(device) for device in missing))
+    total = shown + len(missing)
+    if shown:
+        return about.skips(f"not applicable: this {container} container has {shown} of the {total} GPUs of the host")
+    why = f"This {container} container has none of the {total} GPUs on the PCI bus."
+    fix = "start the container with --gpus all, or with the CDI device nvidia.com/gpu=all"
+    return about.unknown(why, fix, "0 GPUs")
+
+
+def _nothing(elsewhere: list[PciDevice]) -> Finding:
+    about = About(check=NAME, evidence=tuple(_sysfs(device) for device in elsewhere))
+    if elsewhere:
+        why = f"All {len(elsewhere)} GPUs of this host are assigned to virtual machines by {elsewhere[0].driver}."
+        return about.unknown(why, "run gpucheck inside the virtual machines", "0 GPUs")
+    why = "Neither NVML nor the PCI bus shows an NVIDIA GPU."
+    return about.unknown(why, "check seating, power and BIOS, or pass a GPU through to this machine", "0 GPUs")
 
 
 def _no_bus(unseen: list[str], gpus: dict[str, Gpu]) -> Finding:
+    lines = tuple(f"nvmlDeviceGetPciInfo: {bus_id} {gpus[bus_id].name}" for bus_id in unseen)
     return Finding(
         check=NAME,
         verdict=Verdict.UNKNOWN,
         subject="host",
-        seen=f"NVML shows {len(gpus)}, sysfs lacks {len(unseen)} of them",
-        wanted="the same GPUs in both",
-        why="this process cannot see the PCI devices of the GPUs (a container without /sys, usually)",
+        seen=f"NVML shows {len(gpus)} GPUs, {len(unseen)} of them not visible in /sys",
+        why="This process cannot see the PCI devices of the GPUs (a container without /sys, usually).",
         fix="run on the host, or mount /sys read-only into the container",
-        evidence=tuple(f"nvmlDeviceGetPciInfo: {bus_id} {gpus[bus_id].name}" for bus_id in unseen),
+        evidence=lines,
     )
+
+
+def _sysfs(device: PciDevice) -> str:
+    return f"sysfs: {device.bus_id} 10de:{device.device_id} driver {device.driver or 'none'}"
+
+
+def _some(gaps: list[NvmlGap]) -> tuple[str, ...]:
+    lines = tuple(dict.fromkeys(f"{gap.call}: {gap.code} {gap.name}" for gap in gaps))
+    return (*lines[:SHOWN], f"and {len(lines) - SHOWN} more calls") if len(lines) > SHOWN else lines
 
 
 CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)

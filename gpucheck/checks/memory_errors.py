@@ -6,7 +6,7 @@ nvmlDeviceGetRemappedRows (Ampere and newer), nvmlDeviceGetRetiredPages (older),
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import each_gpu, not_told
+from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
@@ -40,7 +40,7 @@ def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     health, counts = gpu.health, gpu.health.ecc_counts
     told = (counts.volatile_uncorrected, counts.aggregate_uncorrected, health.row_remap, health.retired_pages)
     if health.recovery_action in (None, "none") and all(value is None for value in told):
-        return not_told(NAME, nvml, gpu, *CALLS)
+        return not_reported(NAME, nvml, gpu, *CALLS)
     about, reset = _about(gpu), DRAIN.format(gpu.pci_bus_id)
     if health.row_remap and health.row_remap.failed:
         why = "a bad row could not be replaced: the spare rows of its bank are used up"

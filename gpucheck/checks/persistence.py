@@ -6,7 +6,7 @@ GPUs), and settings such as power limits are lost in between.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import each_gpu, not_told
+from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
@@ -25,7 +25,7 @@ def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
 
 def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     if gpu.health.persistence is None:
-        return not_told(NAME, nvml, gpu, "nvmlDeviceGetPersistenceMode")
+        return not_reported(NAME, nvml, gpu, "nvmlDeviceGetPersistenceMode")
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}")
     if gpu.health.persistence:
         return about.passes("on", "on")

@@ -6,7 +6,7 @@ rank of a job wait.
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import each_gpu, not_told
+from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
@@ -29,7 +29,7 @@ def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     limit, default = gpu.health.power_limit_w, gpu.health.power_default_w
     if limit is None or default is None:
         calls = ("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPowerManagementDefaultLimit")
-        return not_told(NAME, nvml, gpu, *calls)
+        return not_reported(NAME, nvml, gpu, *calls)
     about = About(
         check=NAME,
         subject=f"gpu:{gpu.pci_bus_id}",

@@ -6,7 +6,7 @@ is a leftover of an earlier job. Inside a container NVML shows no process of oth
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import each_gpu, not_told
+from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
@@ -26,7 +26,7 @@ def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
 
 def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     if gpu.health.processes is None:
-        return not_told(NAME, nvml, gpu, "nvmlDeviceGetComputeRunningProcesses")
+        return not_reported(NAME, nvml, gpu, "nvmlDeviceGetComputeRunningProcesses")
     users = [process for process in gpu.health.processes if process.kind == "compute"]
     lines = [f"process {p.pid} {p.name or ''}: {(p.memory_bytes or 0) >> 20} MiB" for p in users[:SHOWN]]
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", unit="processes", evidence=tuple(lines))

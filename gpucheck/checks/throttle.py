@@ -6,7 +6,7 @@ clocks are settings; hardware slowdown, hardware thermal slowdown and the power 
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import each_gpu, not_told
+from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
@@ -34,7 +34,7 @@ def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
 def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     health = gpu.health
     if health.clocks_event_reasons is None:
-        return not_told(NAME, nvml, gpu, "nvmlDeviceGetCurrentClocksEventReasons")
+        return not_reported(NAME, nvml, gpu, "nvmlDeviceGetCurrentClocksEventReasons")
     reasons = ", ".join(health.clocks_event_reasons) or "none"
     about = About(
         check=NAME,

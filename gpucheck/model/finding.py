@@ -19,6 +19,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     confidence: how sure the cause is.
     evidence: which call or file said what, one raw value a line.
     seconds: what the check took, shared by all its findings.
+    because_of: the check whose finding is the root cause of this one, which then adds nothing of its own.
 
     Every verdict but PASS and SKIP carries why and fix; a SKIP says why. Raises ValueError otherwise.
     """
@@ -35,6 +36,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     fix: str = ""
     evidence: tuple[str, ...] = ()
     seconds: float | None = None
+    because_of: str | None = None
 
     def __post_init__(self) -> None:
         if self.verdict is Verdict.PASS:
