@@ -10,7 +10,7 @@ import msgspec
 
 from gpucheck.checks._nvml import FORBIDDEN, LOST, NOT_IN_LIBRARY, evidence, not_looked, reason
 from gpucheck.model import DEFECT, Check, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice, Verdict
-from gpucheck.model.about import About
+from gpucheck.model.about import About, Confidence
 
 NAME = "inventory"
 # Kernel drivers that hold a device for a virtual machine.
@@ -107,7 +107,7 @@ def _without_a_handle(refused: list[NvmlGap], missing: list[PciDevice]) -> Itera
         else:
             why = f"NVML counts this GPU and cannot open it: {reason(gap)}."
             fix = LOST_FIX.format(device.bus_id if device else "the GPU that is missing in nvidia-smi -L")
-            confidence = "certain" if gap.code in LOST else "likely"
+            confidence: Confidence = "certain" if gap.code in LOST else "likely"
             yield about.fails(f"GPU at {which} cannot be opened", None, why, fix, "gpu-lost", confidence)
 
 
