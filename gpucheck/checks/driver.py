@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gpucheck.checks._nvml import reason
+from gpucheck.checks._nvml import WITHOUT_A_GPU, reason
 from gpucheck.checks.module_flavour import needed_flavour
 from gpucheck.model import (
     CRASHED,
@@ -140,7 +140,8 @@ def _unusable(failure: NvmlFailure, values: Values) -> Finding:
             Verdict.UNKNOWN,
             seen="no NVIDIA GPU and no NVIDIA driver",
             why="The PCI bus shows no NVIDIA display or 3D controller, so there is nothing to check.",
-            fix="in a virtual machine or container pass a GPU through; on bare metal check seating, power and BIOS",
+            fix="in a virtual machine or container pass a GPU through; on bare metal check seating, power and BIOS; "
+            + WITHOUT_A_GPU,
             evidence=evidence,
         )
     meaning = _meaning(failure, values)
