@@ -9,17 +9,19 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
 from gpucheck.measure.collectives.definitions import elements
 from gpucheck.measure.collectives.values import Folder, Measured, RankError, RankReport, RankSpec
+from gpucheck.measure.engine import MISTAKES
 from gpucheck.measure.torch_runtime import library, ordinal
 from gpucheck.measure.values import Device
 from gpucheck.processes.lifeline import end_with_parent, show_stacks, write_whole
 
 PERIOD = 7
+MESSAGE_CHARACTERS = 4000
 
 
 class Rank:
@@ -70,14 +72,10 @@ class Rank:
         """Warm up, then in every round one collective that is checked and a timed row of them."""
         count = elements(size, self.world)
         self.note(f"{name} of {count * 4} bytes, warming up")
-        try:
-            call, _ = self.prepared(name, count, 0)
-            for _ in range(self.spec.warm_ups):
-                call()
-        except (RuntimeError, ValueError, NotImplementedError) as error:
-            if "support" in str(error).lower():
-                return Measured(operation=name, size=count * 4, refused=str(error).splitlines()[0])
-            raise
+        # Every backend has every one of them (gloo: since before torch 2.6): whatever a call raises is a failure.
+        call, _ = self.prepared(name, count, 0)
+        for _ in range(self.spec.warm_ups):
+            call()
         seconds, wrong = [], 0
         for number in range(self.spec.samples):
             self.note(f"{name} of {count * 4} bytes, round {number + 1} of {self.spec.samples}")
@@ -201,11 +199,24 @@ def _run(folder: Folder, spec: RankSpec, number: int) -> int:
         write_whole(folder.report(number), msgspec.json.encode(report))
         status = 0
     except Exception as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        words = RankError(type=type(error).__name__, message=str(error).partition("\n")[0], missing=missing)
-        write_whole(folder.error(number), msgspec.json.encode(words))
+        write_whole(folder.error(number), msgspec.json.encode(_described(error)))
         status = 1
     return status
+
+
+def _described(error: Exception) -> RankError:
+    kind: Literal["collective", "defect", "no-memory"] = "collective"
+    if isinstance(error, MISTAKES):
+        kind = "defect"
+    elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        kind = "no-memory"
+    return RankError(
+        type=type(error).__name__,
+        message=str(error)[:MESSAGE_CHARACTERS],
+        missing=error.name if isinstance(error, ModuleNotFoundError) else None,
+        kind=kind,
+        raised=time.time(),
+    )
 
 
 if __name__ == "__main__":

@@ -32,7 +32,6 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     seconds: tuple[float, ...] = ()
     checked: int = 0
     wrong: int = 0
-    refused: str | None = None
 
 
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,11 +46,16 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankError(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rank raised. missing: the module that was not found."""
+    """What a rank raised, and when (Unix time). message: whole. missing: the module that was not found.
+
+    kind: what it speaks of: the collective, the program's own mistake, or memory that ran out.
+    """
 
     type: str
     message: str
     missing: str | None = None
+    kind: Literal["collective", "defect", "no-memory"] = "collective"
+    raised: float = 0.0
 
 
 class Folder(NamedTuple):
