@@ -82,7 +82,7 @@ def judge_both_ways(results: Results, machine: Machine) -> Iterator[Finding]:
             check=NAME,
             verdict=Verdict.PASS,
             subject="host",
-            seen=f"{count_text(len(judged), 'GPU pair')}, {parts} of twice the rate expected for one direction",
+            seen=f"{count_text(len(judged), 'GPU pair')} both ways, {parts} of expected",
         )
 
 

@@ -122,13 +122,12 @@ def _failed(failure: Failure, results: Results, facts: Facts) -> Finding:
     subject = pair_subject(results, pairs) if pairs else "host"
     evidence = (f"step: {failure.purpose}", failure.detail)
     if failure.kind == "stuck":
-        cause = "iommu-translation" if facts.iommu_translates else "wedged-driver"
         return Finding(
             check=NAME,
             verdict=Verdict.FAIL,
             subject=subject,
             seen=f"{copy} hung ({failure.detail})",
-            cause=cause,
+            cause="iommu-translation" if facts.iommu_translates else "wedged-driver",
             confidence="likely" if facts.iommu_translates else "possible",
             why="The copy started and did not end; its process was abandoned.",
             fix=f"dmesg | grep -e Xid -e DMAR -e IO_PAGE_FAULT; nvidia-smi; reboot, then: {AGAIN}",

@@ -21,7 +21,7 @@ _COPYING = re.compile(rf"{_CUDA}|CUDA_DISABLE_PEER_ACCESS|CUDA_DEVICE_MAX_CONNEC
 _NETWORK = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_IB_(HCA|DISABLE|GID_INDEX|TC|SL)|NCCL_NET|NCCL_NET_PLUGIN")
 SYSTEM_CONF, USER_CONF = Path("/etc/nccl.conf"), Path(".nccl.conf")
 OURS = {"OMP_NUM_THREADS": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONUNBUFFERED": "1"}
-# 32: eight GPUs that all copy to each other use 14 streams a device, and by default 8 run beside each other.
+# 32: eight GPUs that all copy to each other use 14 streams a device, and by default 8 of them run at the same time.
 OURS_COPYING = {
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     "CUDA_DEVICE_MAX_CONNECTIONS": "32",

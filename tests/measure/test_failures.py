@@ -4,6 +4,7 @@ import os
 import sys
 
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.measure.bandwidth import Options, _cpu_place
 from gpucheck.measure.facts import Facts
@@ -18,7 +19,7 @@ from gpucheck.measure.simulated import SimulatedEngine
 from gpucheck.measure.supervisor import Supervised
 from gpucheck.measure.values import Failure, Flow, Opened, Setup
 from gpucheck.model import Verdict
-from tests.measure.benches import EIGHT_NVSWITCH, TWO_PCIE, Here, by_check, gen4, replace
+from tests.measure.benches import EIGHT_NVSWITCH, TWO_PCIE, Here, by_check, gen4
 
 pytestmark = pytest.mark.slow
 
