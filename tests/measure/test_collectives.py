@@ -225,8 +225,9 @@ def test_an_error_of_one_rank_fails_and_does_not_hang_the_others(tmp_path, call)
     ("error", "words"),
     [
         ("AttributeError('no such thing')", "a defect of gpucheck"),
-        ("MemoryError()", "no memory left"),
-        ("torch.OutOfMemoryError('CUDA out of memory')", "no memory left"),
+        ("MemoryError()", "no memory, disk space"),
+        ("torch.OutOfMemoryError('CUDA out of memory')", "no memory, disk space"),
+        ("OSError(28, 'No space left on device')", "no memory, disk space"),
     ],
 )
 def test_a_defect_of_ours_in_a_rank_is_unknown(tmp_path, error, words):
@@ -244,6 +245,15 @@ def test_a_rank_that_a_signal_ends_is_named_before_those_that_lost_it(tmp_path, 
 
     assert finding.verdict is verdict
     assert f"rank 1 was ended by {'SIGKILL' if number == 9 else 'SIGSEGV'}" in str(finding.seen)
+
+
+def test_a_rank_that_does_not_reach_its_gpu_is_unknown():
+    """A build of torch without CUDA, as here, or a GPU that CUDA_VISIBLE_DEVICES hides."""
+    spec = RankSpec(backend="nccl", operations=("all_reduce",), sizes=(4096,), bus_ids=("0000:1b:00.0",) * 2)
+    finding = by_check(judge({"as is": launch(spec, 2, 60.0)}, [], H100_RING))["collectives"][0]
+
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "GPU 0 (0000:1b:00.0) is not among the 0 that torch sees" in str(finding.seen)
 
 
 def test_one_gpu_has_no_collective_and_nothing_was_checked():

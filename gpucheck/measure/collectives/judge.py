@@ -6,6 +6,7 @@ import msgspec
 
 from gpucheck.measure.collectives.launch import Ended
 from gpucheck.measure.collectives.nccl_log import error_text
+from gpucheck.measure.collectives.values import ErrorKind
 from gpucheck.measure.subjects import count_text
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.about import About
@@ -14,6 +15,21 @@ from gpucheck.processes.signals import FAULTS, signal_name
 
 LARGE = 128 << 20
 WARN, FAIL = 0.80, 0.65  # of what copy engines reach over the same links: kernels get 0.87 to 0.97 of that
+# Why and fix of what says nothing about links or NCCL.
+UNKNOWN: dict[ErrorKind, tuple[str, str]] = {
+    "defect": (
+        "a defect of gpucheck or of a Python package that it uses; it says nothing about GPUs, links or NCCL",
+        "report it with the output of: gpucheck collectives --format json",
+    ),
+    "no-resources": (
+        "a GPU or the host had no memory, disk space or file handles left",
+        "nvidia-smi, free -h and df -h /tmp show what is used; smaller buffers: gpucheck collectives --sizes 8K,1M",
+    ),
+    "no-device": (
+        "torch in this rank does not reach the GPU, so no collective was tried",
+        "unset CUDA_VISIBLE_DEVICES; python -c 'import torch; torch.cuda.init()' shows more; gpucheck verify",
+    ),
+}
 PACKAGE_FIX = "pip install 'gpucheck[torch]'"
 
 
@@ -77,18 +93,8 @@ def _failed(ended: Ended) -> Finding:
             f"collectives unknown: {lines[0]}",
         )
     kind = errors[0][1].kind if errors and not ended.signals else "collective"
-    if kind == "defect":
-        return about.unknown(
-            "a defect of gpucheck or of a Python package that it uses; it says nothing about GPUs, links or NCCL",
-            "report it with the output of: gpucheck collectives --format json",
-            f"collectives unknown: {lines[0]}",
-        )
-    if kind == "no-memory":
-        return about.unknown(
-            "a GPU or the host had no memory left for the buffers",
-            "nvidia-smi and free -h show what uses the memory; smaller buffers: gpucheck collectives --sizes 8K,1M",
-            f"collectives unknown: {lines[0]}",
-        )
+    if kind in UNKNOWN:
+        return about.unknown(*UNKNOWN[kind], f"collectives unknown: {lines[0]}")
     return about.fails(
         lines[0] if lines else "a rank ended without reporting an error",
         None,

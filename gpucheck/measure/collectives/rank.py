@@ -9,12 +9,12 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from gpucheck.measure.collectives.definitions import elements
-from gpucheck.measure.collectives.values import Folder, Measured, RankError, RankReport, RankSpec
+from gpucheck.measure.collectives.values import ErrorKind, Folder, Measured, RankError, RankReport, RankSpec
 from gpucheck.measure.engine import MISTAKES
 from gpucheck.measure.torch_runtime import library, ordinal
 from gpucheck.measure.values import Device
@@ -22,6 +22,10 @@ from gpucheck.processes.lifeline import end_with_parent, show_stacks, write_whol
 
 PERIOD = 7
 MESSAGE_CHARACTERS = 4000
+
+
+class NoDevice(Exception):
+    """This rank's torch does not reach its GPU."""
 
 
 class Rank:
@@ -36,8 +40,11 @@ class Rank:
         if spec.backend == "nccl":
             local = int(os.environ["LOCAL_RANK"])
             gpu = Device(index=local, name="GPU", bus_id=spec.bus_ids[local])
-            self.device = torch.device("cuda", ordinal(torch, gpu, library(torch)))
-            torch.cuda.set_device(self.device)
+            try:
+                self.device = torch.device("cuda", ordinal(torch, gpu, library(torch)))
+                torch.cuda.set_device(self.device)
+            except (LookupError, RuntimeError, AssertionError) as error:  # AssertionError: a build without CUDA
+                raise NoDevice(str(error)) from error
 
     def run(self) -> RankReport:
         """Join the others, then every collective at every size."""
@@ -205,11 +212,13 @@ def _run(folder: Folder, spec: RankSpec, number: int) -> int:
 
 
 def _described(error: Exception) -> RankError:
-    kind: Literal["collective", "defect", "no-memory"] = "collective"
-    if isinstance(error, MISTAKES):
+    kind: ErrorKind = "collective"
+    if isinstance(error, NoDevice):
+        kind = "no-device"
+    elif isinstance(error, MISTAKES):
         kind = "defect"
-    elif isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        kind = "no-memory"
+    elif isinstance(error, (MemoryError, OSError)) or type(error).__name__ == "OutOfMemoryError":
+        kind = "no-resources"
     return RankError(
         type=type(error).__name__,
         message=str(error)[:MESSAGE_CHARACTERS],

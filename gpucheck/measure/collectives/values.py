@@ -5,6 +5,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+ErrorKind = Literal["collective", "defect", "no-resources", "no-device"]
+
 
 class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One run. bus_ids: of the GPUs by local rank, empty on CPUs. file_store: False where torchrun set the rendezvous.
@@ -48,13 +50,13 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
 class RankError(msgspec.Struct, frozen=True, kw_only=True):
     """What a rank raised, and when (Unix time). message: whole. missing: the module that was not found.
 
-    kind: what it speaks of: the collective, the program's own mistake, or memory that ran out.
+    kind: what failed: the collective; the program itself; memory, disk or files that ran out; the way to the GPU.
     """
 
     type: str
     message: str
     missing: str | None = None
-    kind: Literal["collective", "defect", "no-memory"] = "collective"
+    kind: ErrorKind = "collective"
     raised: float = 0.0
 
 
