@@ -12,6 +12,7 @@ from gpucheck.measure.collectives.launch import Ended, Nodes, launch
 from gpucheck.measure.collectives.values import Measured, RankSpec
 from gpucheck.measure.selection import Unmeasurable, admit, choose
 from gpucheck.measure.statistics import spread
+from gpucheck.measure.subjects import count_text
 from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
 from gpucheck.model.about import About
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
@@ -126,12 +127,13 @@ def _ranks(host: Host, options: Options) -> _Ranks:
     admit(gpus, contended=options.contended)
     if options.ranks is not None and options.ranks > len(gpus):
         raise Unmeasurable(
-            f"--ranks {options.ranks}: there are {len(gpus)} GPUs, and NCCL refuses two ranks on one.", usage=True
+            f"--ranks {options.ranks}: the host has {count_text(len(gpus), 'GPU')}, and NCCL refuses two ranks on one.",
+            usage=True,
         )
     gpus = gpus[: options.ranks]
     expectation = _expectation(host, reading, gpus)
     kind = "nvlink" if expectation.nvlink else "pcie"
-    reason = f"{len(gpus)} GPUs on this host, NCCL"
+    reason = f"{count_text(len(gpus), 'GPU')} on this host, NCCL"
     return _Ranks(gpus=gpus, count=len(gpus), reason=reason, sizes=SIZES[kind], expectation=expectation)
 
 
