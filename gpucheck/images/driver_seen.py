@@ -87,15 +87,29 @@ def _seen(values: Values, nvml: NvmlReading, promise: Promise | None) -> Finding
             why="CUDA programs see only the GPUs that CUDA_VISIBLE_DEVICES names",
             fix="start the container without CUDA_VISIBLE_DEVICES",
         )
-    if not values.libcuda and not values.simulated:
-        capabilities = values.environment.get("NVIDIA_DRIVER_CAPABILITIES", "not set")
-        return _finding(
-            Verdict.FAIL,
-            f"{seen}; libcuda.so.1 is not there",
-            why=f"the toolkit gave the container NVML and no CUDA driver (NVIDIA_DRIVER_CAPABILITIES={capabilities})",
-            fix="start it with -e NVIDIA_DRIVER_CAPABILITIES=compute,utility",
-        )
+    if values.own.driver != "loaded" and not values.simulated:
+        return _no_libcuda(values, seen)
     return _finding(Verdict.PASS, seen, evidence=(f"nvmlSystemGetDriverVersion: {nvml.driver_version}",))
+
+
+def _no_libcuda(values: Values, seen: str) -> Finding:
+    if values.own.driver is None:
+        return _finding(
+            Verdict.UNKNOWN,
+            f"{seen}; CUDA driver library unknown: {values.own.error or 'no self-report'}",
+            why="the process that loads libcuda.so.1 ended or hung",
+            fix="python -m gpucheck.images.selfreport --quick shows the whole error",
+        )
+    capabilities = values.environment.get("NVIDIA_DRIVER_CAPABILITIES", "not set")
+    return _finding(
+        Verdict.FAIL,
+        f"{seen}; libcuda.so.1 does not load",
+        why=f"the container got NVML and no CUDA driver (NVIDIA_DRIVER_CAPABILITIES={capabilities}), or the loader "
+        "does not search the folder that holds it",
+        fix="start it with -e NVIDIA_DRIVER_CAPABILITIES=compute,utility; if the library is mounted in a folder of its "
+        "own, add that folder to LD_LIBRARY_PATH",
+        evidence=(f"dlopen: {values.own.driver}",),
+    )
 
 
 def _code(nvml: NvmlReading, promise: Promise | None) -> tuple[Finding, ...]:

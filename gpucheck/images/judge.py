@@ -14,6 +14,7 @@ MIB = 2**20
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a name in a message
 DOCKER_DEFAULT_SHM = 64 * MIB
 ROOMY_SHM = 1024 * MIB
+DRIVER_FOLDERS = ("/usr/local/nvidia/lib", "/usr/local/nvidia/lib64")
 ROOM = "start the container with --shm-size 8g, or with --ipc=host"
 AGAIN = "pull or build the image again; gpucheck image says whether it is whole"
 
@@ -106,8 +107,9 @@ def _same(one: str, other: str, parts: int = 3) -> bool:
 
 
 def _search_path(environment: dict[str, str]) -> Iterator[Finding]:
-    path = environment.get("LD_LIBRARY_PATH")
-    if path:
+    """The folders where some platforms mount the driver hold nothing else, and the images name them themselves."""
+    path = environment.get("LD_LIBRARY_PATH", "")
+    if any(folder.rstrip("/") not in DRIVER_FOLDERS for folder in path.split(":") if folder):
         yield finding(
             Verdict.WARN,
             f"LD_LIBRARY_PATH={path}",

@@ -1,6 +1,5 @@
 """Read what `gpucheck image` judges: the promise, the libraries, the driver, the container around this process."""
 
-import ctypes.util
 import subprocess
 import sys
 from pathlib import Path
@@ -28,9 +27,11 @@ class SelfReport(msgspec.Struct, frozen=True, kw_only=True):
     """The child's answer: library by part (cuda, cudnn, nccl).
 
     device: /dev/nvidiactl: ``open``, an errno's name, None where it is not there.
+    driver: libcuda.so.1: ``loaded``, the loader's message, None where nothing is known.
     """
 
     device: str | None = None
+    driver: str | None = None
     libraries: dict[str, Library] = msgspec.field(default_factory=dict)
     error: str | None = None
 
@@ -68,7 +69,6 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     driver: DriverState
     gpus_on_pci: int
     environment: dict[str, str]
-    libcuda: bool
     shm_bytes: int | None
     arch: str
     container: str | None
@@ -90,7 +90,6 @@ def read(host: Host, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)
         driver=host.driver(),
         gpus_on_pci=sum(device.is_nvidia_gpu for device in host.pci()),
         environment={name: value for name, value in host.environment().items() if name in VARIABLES},
-        libcuda=ctypes.util.find_library("cuda") is not None,
         shm_bytes=host.limits().shm_bytes,
         arch=system.arch,
         container=system.container,
@@ -110,7 +109,7 @@ def read_promise(path: Path) -> Promise | str | None:
 
 
 def ask_libraries(*, quick: bool, seconds: float = SECONDS) -> SelfReport:
-    """The self-report, from a child with a deadline. quick: the device file alone, no library is loaded."""
+    """The self-report, from a child with a deadline. quick: device file and libcuda, no library of the framework."""
     options = ["--quick"] if quick else []
     answer = _child([sys.executable, "-m", "gpucheck.images.selfreport", *options], seconds)
     if isinstance(answer, str):

@@ -13,6 +13,7 @@ import sysconfig
 from pathlib import Path
 
 DEVICE = "/dev/nvidiactl"
+DRIVER = "libcuda.so.1"
 # Part -> the file's beginning, the call, and whether the call writes through a pointer (cuDNN returns its number).
 LIBRARIES = {
     "cuda": ("libcudart.so.", "cudaRuntimeGetVersion", True),
@@ -77,7 +78,16 @@ def device_access(path: str = DEVICE) -> str | None:
     return "open"
 
 
+def driver_library(name: str = DRIVER) -> str:
+    """Return ``loaded``, or the loader's message. Only the loader searches all places: LD_LIBRARY_PATH, its cache."""
+    try:
+        ctypes.CDLL(name)
+    except OSError as error:
+        return str(error)
+    return "loaded"
+
+
 if __name__ == "__main__":
     packages = Path(sysconfig.get_path("purelib"))
     libraries = {} if "--quick" in sys.argv else report(packages)
-    print(json.dumps({"device": device_access(), "libraries": libraries}))
+    print(json.dumps({"device": device_access(), "driver": driver_library(), "libraries": libraries}))

@@ -23,6 +23,7 @@ from gpucheck.measure.runner import run
 from gpucheck.measure.sampler import Sampler
 from gpucheck.measure.selection import Unmeasurable, admit, choose, device, room
 from gpucheck.measure.simulated_machine import describe, read_faults
+from gpucheck.measure.subjects import count_text
 from gpucheck.measure.supervisor import Supervised
 from gpucheck.measure.values import Device, Failure, Setup, Simulated, Step
 from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, worst
@@ -39,8 +40,7 @@ KIND = {
 }
 BUSY = "GPUCHECK_SIMULATOR_LOAD=1"
 SIMULATED_READING_S = 20.0
-CPU_BYTES = 16 << 20
-CPU_DEVICES = 2
+CPU_BYTES, CPU_DEVICES = 16 << 20, 2
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -108,9 +108,9 @@ def measure(host: Host, options: Options, watch: Watch = Watch()) -> BandwidthRe
         simulated=place.simulated,
     )
     results = Results(devices=place.machine.devices)
-    planned_s = 0.0
-    facts = place.facts
+    planned_s, facts = 0.0, place.facts
     with Supervised(setup, options.timeout_s or PATIENCE_S[engine]) as child:
+        notes += tuple(f"environment variable removed for the measurement: {pair}" for pair in child.removed)
         opened = child.open()
         if isinstance(opened, Failure):
             results.failures.append(opened)
@@ -120,16 +120,9 @@ def measure(host: Host, options: Options, watch: Watch = Watch()) -> BandwidthRe
             steps = plan(place.machine, wish)
             planned_s = sum(step.planned_s for step in steps)
             watch.planned(_planned(engine, place.machine, steps))
+            low = (lambda r: repeat(r, place.machine)) if engine != "cpu" else (lambda _: [])
             with _sampler(engine, facts, options) as sampler:
-                run(
-                    steps,
-                    child,
-                    results,
-                    machine=place.machine,
-                    wish=wish,
-                    low=lambda r: repeat(r, place.machine) if engine != "cpu" else (),
-                    progress=watch.step,
-                )
+                run(steps, child, results, machine=place.machine, wish=wish, low=low, progress=watch.step)
             during = sampler.readings()
             facts = msgspec.structs.replace(facts, during=during, after=during[-1] if during else None)
             notes += opened.notes
@@ -233,14 +226,13 @@ def _no_gpus(host: Host, reading: NvmlReading | NvmlFailure) -> Unmeasurable:
     shown = sum(d.is_nvidia_gpu for d in host.pci())
     fix = "gpucheck verify --only driver says why" if shown else "--engine cpu shows the method on CPU processes"
     return Unmeasurable(
-        f"no GPU to measure: {why}, {shown} NVIDIA GPUs on the PCI bus. Do this: {fix}; without a GPU try: gpucheck "
-        "bandwidth --simulate hgx-h100-x8.",
+        f"no GPU to measure: {why}, {count_text(shown, 'NVIDIA GPU')} on the PCI bus. Do this: {fix}; without a GPU "
+        "try: gpucheck bandwidth --simulate hgx-h100-x8.",
         finding=Finding(
             check="p2p-copies",
             verdict=Verdict.UNKNOWN,
             subject="host",
-            seen=f"no GPU to measure, {shown} NVIDIA GPUs on the PCI bus",
-            wanted="copies between GPUs",
+            seen=f"copies unknown: no GPU to measure, {count_text(shown, 'NVIDIA GPU')} on the PCI bus",
             why=why,
             fix=fix,
         ),

@@ -6,13 +6,16 @@ prints elsewhere is kept for the report of its death and never mistaken for an a
 
 import os
 import sys
+import traceback
+from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
-from gpucheck.measure.engine import CopyEngine, CopyRefused
+from gpucheck.measure.cuda_errors import error_text, kind_of
+from gpucheck.measure.engine import MISTAKES, CopyEngine, CopyRefused, NotTimed
 from gpucheck.measure.execute import execute
-from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
+from gpucheck.measure.values import Answer, Failure, Flow, Opened, Setup, Step
 from gpucheck.processes.lifeline import end_with_parent
 
 
@@ -36,28 +39,48 @@ def engine_of(name: str) -> CopyEngine:
 
 
 def open_engine(engine: CopyEngine, setup: Setup) -> Opened | Failure:
-    """Open it, or say why not."""
+    """Open it, or return why not."""
     try:
         return engine.open(setup)
     except ModuleNotFoundError as error:
         return Failure(kind="missing-package", purpose="open", detail=str(error.name))
-    except (LookupError, ValueError, RuntimeError, OSError, MemoryError, CopyRefused) as error:
-        return Failure(kind="not-started", purpose="open", detail=_words(error))
+    except MISTAKES as error:
+        return Failure(kind="defect", purpose="open", detail=_located(error))
+    except Exception as error:
+        return Failure(kind="not-started", purpose="open", detail=_first_line(error))
 
 
 def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
-    """Do one step. What the driver refuses becomes a value; what else goes wrong ends the child, with a traceback."""
+    """Do one step, or return why not. Only an error that CUDA returned speaks of the copy."""
     try:
         return execute(engine, step)
     except CopyRefused as error:
-        return Failure(kind="refused", purpose=step.purpose, flows=(error.flow,), detail=str(error))
-    except RuntimeError as error:  # what torch and CuPy make of a CUDA error
-        return Failure(kind="refused", purpose=step.purpose, flows=step.flows, detail=_words(error))
+        return _refused(error.code, step, (error.flow,), str(error))
+    except NotTimed as error:
+        return Failure(kind="not-timed", purpose=step.purpose, flows=step.flows, detail=str(error))
+    except Exception as error:
+        code = engine.error_code(error)
+        if code is not None:
+            return _refused(code, step, step.flows, f"{error_text(code)}: {_first_line(error)}")
+        if isinstance(error, MemoryError):  # CuPy's OutOfMemoryError is one too
+            return Failure(kind="no-memory", purpose=step.purpose, flows=step.flows, detail=_first_line(error))
+        return Failure(kind="defect", purpose=step.purpose, flows=step.flows, detail=_located(error))
 
 
-def _words(error: Exception) -> str:
-    """The first line: the rest of a CUDA error is advice for programmers."""
+def _refused(code: int, step: Step, flows: tuple[Flow, ...], detail: str) -> Failure:
+    return Failure(kind=kind_of(code), purpose=step.purpose, flows=flows, detail=detail, code=code)
+
+
+def _first_line(error: Exception) -> str:
+    """Type and first line: the rest of a CUDA error is advice for programmers."""
     return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _located(error: Exception) -> str:
+    """And where it was raised, for whoever reads a report of a defect."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return _first_line(error) + at
 
 
 def main(descriptor: int, requests: BinaryIO) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from multiprocessing import get_context
 from typing import Any
 
-from gpucheck.measure.engine import CopyRefused
 from gpucheck.measure.pattern import MASK
 from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup
 from gpucheck.processes.lifeline import end_with_parent
@@ -47,6 +46,10 @@ class CpuEngine:
             clock="monotonic clock of the copying process",
             versions={"numpy": numpy.__version__},
         )
+
+    def error_code(self, error: Exception) -> int | None:  # noqa: ARG002 - no CUDA here
+        """None: there is no CUDA between CPU processes."""
+        return None
 
     def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
         """Every source's process starts at the same moment of the clock that they share."""
@@ -103,14 +106,14 @@ class CpuEngine:
         return self._all([(device, order)])[0]
 
     def _all(self, orders: Sequence[tuple[int, tuple[Any, ...]]]) -> list[Any]:
-        """Send every order, then collect the answers in the same sequence. Raises CopyRefused for a lost process."""
-        try:
-            for device, order in orders:
-                self.workers[device][1].send(order)
-            return [self.workers[device][1].recv() for device, _ in orders]
-        except (EOFError, BrokenPipeError) as error:
-            flow = next((part for _, order in orders for part in order if isinstance(part, Flow)), Flow(src=0, dst=0))
-            raise CopyRefused(flow, "a CPU process of the copy engine ended") from error
+        """Send every order, then collect the answers in the same sequence. Raises what a process raised, EOFError."""
+        for device, order in orders:
+            self.workers[device][1].send(order)
+        answers = [self.workers[device][1].recv() for device, _ in orders]
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
 
 
 def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any) -> None:
@@ -157,7 +160,11 @@ def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any) -> Non
     try:
         while True:
             name, *arguments = pipe.recv()
-            pipe.send(actions[name](*arguments))  # type: ignore[operator]  # each takes what its order carries
+            try:
+                done = actions[name](*arguments)  # type: ignore[operator]  # each takes what its order carries
+            except Exception as error:
+                done = error
+            pipe.send(done)
     except EOFError:
         return
 

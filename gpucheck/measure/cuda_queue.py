@@ -1,17 +1,21 @@
 """Timing queued copies: every stream is held back until all copies are queued, then all start at once.
 
 Without that the first copies run while Python still queues the rest, and the launches are measured with them. Whether
-it worked is checked each time: if the gate opened too early, the sample is thrown away and held longer.
+it worked is checked each time: if the gate opened too early, the sample is discarded and the gate held longer. How long
+queueing a copy takes is measured with every sample, so that the next gate is held long enough at once.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-CYCLES_PER_COPY = 60_000  # 30 microseconds at 2 GHz: above what queueing one copy takes in Python
-CYCLES_LEAST = 400_000
-TRIES = 6
-LONGER = 4
+from gpucheck.measure.engine import NotTimed
+
+COPY_S = 30e-6  # above what queueing one copy takes in Python
+LEAST_S, MOST_S = 0.2e-3, 0.1
+MARGIN = 2.0  # times the measured queueing time
+CYCLES_PER_S = 2e9
+TRIES = 2  # one more with the queueing time that the first one measured; then fewer copies are the remedy
 
 
 class Runtime(Protocol):
@@ -50,24 +54,40 @@ class Lane(NamedTuple):
     copy: Callable[[], None]
 
 
+class Gate:
+    """The stream that all lanes wait for. copy_s: how long it is held for each copy, learnt from call to call."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.copy_s = COPY_S
+
+    def seconds(self, copies: int) -> float:
+        """Return how long to hold it while so many copies are queued."""
+        return min(MOST_S, max(LEAST_S, self.copy_s * copies))
+
+    def learn(self, copies: int, queued_s: float) -> None:
+        """Remember how long queueing took."""
+        self.copy_s = max(COPY_S, MARGIN * queued_s / copies)
+
+
 def timed(
     runtime: Runtime,
-    gate: Any,
+    gate: Gate,
     lanes: Sequence[Lane],
     counts: Sequence[int],
     clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[float, ...]:
-    """Seconds of each lane from the common start to its end.
+    """Return seconds of each lane from the common start to its end.
 
     By events where a lane begins and ends on one stream, else by the host's clock, which is right to some 10 us.
-    Raises RuntimeError when the copies could not be queued before the gate opened, however long it was held.
+    Raises NotTimed when the copies could not be queued before the gate opened.
     """
-    cycles = max(CYCLES_LEAST, CYCLES_PER_COPY * sum(counts))
     for _ in range(TRIES):
-        opened = runtime.event(gate)
-        runtime.hold(gate, cycles)
-        runtime.record(opened, gate)
+        opened = runtime.event(gate.stream)
+        runtime.hold(gate.stream, round(gate.seconds(sum(counts)) * CYCLES_PER_S))
+        runtime.record(opened, gate.stream)
         ends = []
+        queueing = clock()
         for lane, count in zip(lanes, counts, strict=True):
             runtime.wait(lane.first, opened)
             start, end = runtime.event(lane.first), runtime.event(lane.last)
@@ -77,6 +97,7 @@ def timed(
             runtime.record(end, lane.last)
             ends.append((start, end))
         held = not runtime.done(opened)
+        gate.learn(sum(counts), clock() - queueing)
         runtime.synchronize(opened)
         begin = clock()
         seconds = tuple(
@@ -84,10 +105,8 @@ def timed(
         )
         if held:
             return seconds
-        cycles *= LONGER
-    raise RuntimeError(
-        f"{sum(counts)} copies could not be queued before they started: the host is too slow or too busy"
-    )
+    copies = sum(counts)
+    raise NotTimed(f"{copies} {'copy was' if copies == 1 else 'copies were'} not queued before the first one began")
 
 
 def _seconds(runtime: Runtime, lane: Lane, start: Any, end: Any, begin: float, clock: Callable[[], float]) -> float:

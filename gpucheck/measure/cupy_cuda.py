@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpucheck.measure import arrays
-from gpucheck.measure.cuda_queue import Lane, timed
+from gpucheck.measure.cuda_queue import Gate, Lane, timed
 from gpucheck.measure.pattern import MASK, signed
 from gpucheck.measure.values import HOST, Comparison, Device, Flow, Opened, Region, Setup
 
@@ -39,7 +39,7 @@ class CupyEngine:
         self._allow_peers()
         self.pinned = cupy.cuda.alloc_pinned_memory(setup.buffer_bytes)
         with cupy.cuda.Device(self.ordinals[0]):
-            self.gate = cupy.cuda.Stream(non_blocking=True)
+            self.gate = Gate(cupy.cuda.Stream(non_blocking=True))
             self.hold = cupy.RawKernel(HOLD, "hold")
         version = cupy.cuda.runtime.runtimeGetVersion()
         return Opened(
@@ -48,6 +48,13 @@ class CupyEngine:
             clock="CUDA events",
             versions={"cupy": cupy.__version__, "cuda": f"{version // 1000}.{version % 1000 // 10}"},
         )
+
+    def error_code(self, error: Exception) -> int | None:
+        """Of runtime and driver calls; the compiler's status numbers are others."""
+        cuda = self.cupy.cuda
+        if isinstance(error, (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)):
+            return int(error.status)
+        return None
 
     def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
         """All flows behind one gate."""

@@ -5,30 +5,44 @@ from typing import Protocol
 
 from gpucheck.measure.values import Comparison, Flow, Opened, Region, Setup
 
+# What only a mistake in a program raises; engines raise other types, on purpose, if a device is not there.
+MISTAKES = (ArithmeticError, AssertionError, AttributeError, IndexError, KeyError, NameError, TypeError)
+
 
 class CopyRefused(Exception):
-    """The driver said no to a copy: which flow, and in its words."""
+    """CUDA returned an error for a copy. code: cudaError_t."""
 
-    def __init__(self, flow: Flow, words: str) -> None:
-        super().__init__(words)
+    def __init__(self, flow: Flow, message: str, code: int) -> None:
+        super().__init__(message)
         self.flow = flow
+        self.code = code
+
+
+class NotTimed(Exception):
+    """Copies began before all of them were queued, so their time would include the queueing. Data is not affected."""
 
 
 class CopyEngine(Protocol):
     """Copies between devices. Each device has two buffers of equal size: a source and a destination.
 
     A region counts from the start of a buffer. No method returns before the devices are done with it.
-    Every method may raise CopyRefused; one that never returns is ended from outside.
+    Every method may raise CopyRefused, or what its library raises; one that never returns is ended from outside.
     """
 
     def open(self, setup: Setup) -> Opened:
         """Make contexts and buffers. Raises ModuleNotFoundError, LookupError for a device that is not there."""
 
+    def error_code(self, error: Exception) -> int | None:
+        """Return the cudaError_t that this exception of the engine's library carries, None for any other exception."""
+
     def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
-        """Start all flows together, each as many copies of ``size`` bytes in a row as told; seconds of each flow."""
+        """Start all flows together, each with its number of copies of ``size`` bytes in a row; seconds of each flow.
+
+        Raises NotTimed.
+        """
 
     def latency(self, flow: Flow, repeats: int) -> float:
-        """Seconds of one of ``repeats`` small copies in a row, each waiting for the one before."""
+        """Seconds of one of ``repeats`` small copies in a row, each waiting for the one before. Raises NotTimed."""
 
     def fill(self, device: int, key: int, region: Region) -> None:
         """Write the pattern of this key into the source buffer."""

@@ -12,7 +12,7 @@ from gpucheck.measure.judge_load import judge_load
 from gpucheck.measure.judge_slow import NAME, harmed_finding, low_finding
 from gpucheck.measure.plan import Machine
 from gpucheck.measure.results import Results
-from gpucheck.measure.subjects import pair_subject, pairs_in_words
+from gpucheck.measure.subjects import count_text, pair_subject, pairs_text, percent_text, span_text
 from gpucheck.measure.values import Flow
 from gpucheck.model import Finding, Verdict
 
@@ -49,7 +49,7 @@ def _not_gpus(results: Results) -> Finding:
         check=NAME,
         verdict=Verdict.SKIP,
         subject="host",
-        seen=f"{pairs} ordered pairs of CPU processes",
+        seen=f"not applicable: {count_text(pairs, 'pair')} of CPU processes, no GPU",
         why="copies between CPU processes through shared memory: they prove the method, and say nothing about GPUs",
     )
 
@@ -59,7 +59,7 @@ def _one_gpu() -> Finding:
         check=NAME,
         verdict=Verdict.SKIP,
         subject="host",
-        seen="1 GPU",
+        seen="not applicable: 1 GPU, no pair",
         why="a single GPU has no pair: copies inside it and to the host were measured, and have no expectation",
     )
 
@@ -80,7 +80,7 @@ def _bandwidth(results: Results, machine: Machine, facts: Facts) -> Iterator[Fin
             seen=round(timing.gb_s, 1),
             wanted=expected.high_gb_s,
             unit="GB/s",
-            why=f"{pairs_in_words(results, [pair])}: above the line rate of the path: the number or the path is wrong",
+            why=f"{pairs_text(results, [pair])}: above the line rate of the path: the number or the path is wrong",
             fix="compare gpucheck topo with nvidia-smi topo -m and nvidia-smi nvlink -s; report it with --format json",
             evidence=(expected.basis,),
         )
@@ -97,13 +97,12 @@ def _fine(results: Results, machine: Machine) -> Iterator[Finding]:
             ratios.append((timing.gb_s / path.expected.unidirectional_gb_s, timing.gb_s, path.expected))
     if not ratios:
         return
-    least, most = min(ratios, key=lambda r: r[0]), max(ratios, key=lambda r: r[0])
+    least = min(ratios, key=lambda r: r[0])
     yield Finding(
         check=NAME,
         verdict=Verdict.PASS,
         subject="host",
-        seen=f"{len(ratios)} ordered pairs, {least[0]:.0%} to {most[0]:.0%} of what was expected",
-        wanted="no pair below the low end of its range",
+        seen=f"{count_text(len(ratios), 'GPU pair')}, {percent_text([r[0] for r in ratios])} of expected",
         evidence=(f"slowest {least[1]:.1f} GB/s of {least[2].unidirectional_gb_s:g}: {least[2].basis}",),
     )
 
@@ -119,7 +118,8 @@ def _unjudged(results: Results, machine: Machine, facts: Facts) -> Iterator[Find
             check=NAME,
             verdict=Verdict.SKIP,
             subject=pair_subject(results, staged),
-            seen=f"P2P status {', '.join(words)}: {_range(results, staged)} on {pairs_in_words(results, staged)}",
+            seen=f"not applicable: P2P status {', '.join(words)}, {_range(results, staged)} through host memory on "
+            f"{pairs_text(results, staged)}",
             cause="vm-no-p2p" if facts.virtual else "geforce-p2p-disabled" if words == ["GNS"] else None,
             confidence="likely" if facts.virtual or words == ["GNS"] else None,
             why="the driver grants no peer access here, so these copies go through host memory: that is the number",
@@ -129,13 +129,11 @@ def _unjudged(results: Results, machine: Machine, facts: Facts) -> Iterator[Find
             check=NAME,
             verdict=Verdict.UNKNOWN,
             subject=pair_subject(results, unknown),
-            seen=f"{_range(results, unknown)} on {pairs_in_words(results, unknown)}",
-            wanted="an expected bandwidth",
+            seen=f"expected bandwidth unknown: {_range(results, unknown)} measured on {pairs_text(results, unknown)}",
             why="neither the path nor its links are known, so there is nothing to judge the number by",
             fix="gpucheck topo says what is not known about the path",
         )
 
 
 def _range(results: Results, pairs: list[tuple[int, int]]) -> str:
-    rates = [timing.gb_s for pair in pairs if (timing := results.one_way(*pair))]
-    return f"{min(rates):.1f} GB/s" if len(rates) == 1 else f"{min(rates):.1f} to {max(rates):.1f} GB/s"
+    return span_text([timing.gb_s for pair in pairs if (timing := results.one_way(*pair))], "GB/s")

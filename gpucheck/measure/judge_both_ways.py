@@ -13,7 +13,7 @@ from gpucheck.measure.judge_latency import DIRECT_US
 from gpucheck.measure.plan import Machine
 from gpucheck.measure.results import Pair, Results
 from gpucheck.measure.runner import total
-from gpucheck.measure.subjects import pair_subject, pairs_in_words
+from gpucheck.measure.subjects import count_text, pair_subject, pairs_text, percent_text
 from gpucheck.measure.values import Flow
 from gpucheck.model import Expected, Finding, Verdict
 
@@ -77,13 +77,12 @@ def judge_both_ways(results: Results, machine: Machine) -> Iterator[Finding]:
     for lows in classes.values():
         yield _low(lows, results, machine)
     if judged and not classes:
-        parts = sorted(s.gb_s / s.goal.gb_s for s in judged)
+        parts = percent_text([s.gb_s / s.goal.gb_s for s in judged])
         yield Finding(
             check=NAME,
             verdict=Verdict.PASS,
             subject="host",
-            seen=f"{len(judged)} pairs, {parts[0]:.0%} to {parts[-1]:.0%} of twice what one direction should reach",
-            wanted="no sum below the low end of its range",
+            seen=f"{count_text(len(judged), 'GPU pair')} both ways, {parts} of expected",
         )
 
 
@@ -107,7 +106,7 @@ def _low(lows: Sequence[Sum], results: Results, machine: Machine) -> Finding:
         unit="GB/s",
         cause="false-p2p-grant" if staged else None,
         confidence="likely" if staged else None,
-        why=f"{pairs_in_words(results, pairs)} and back: {why}",
+        why=f"{pairs_text(results, pairs)} and back: {why}",
         fix=f"{fix}; measure again: gpucheck bandwidth --depth full",
         evidence=(
             f"twice {path.expected.basis}" if path.expected else "",
@@ -126,4 +125,4 @@ def _each_way(results: Results, pair: Pair) -> str:
     there, back = results.both_ways()[pair]
     alone = [timing.gb_s for ends in (pair, pair[::-1]) if (timing := results.one_way(*ends))]
     single = f"; one way alone {' and '.join(f'{rate:.1f}' for rate in alone)}" if alone else ""
-    return f"{pairs_in_words(results, [pair])} {there.gb_s:.1f} GB/s, back {back.gb_s:.1f} GB/s{single}"
+    return f"{pairs_text(results, [pair])} {there.gb_s:.1f} GB/s, back {back.gb_s:.1f} GB/s{single}"

@@ -5,11 +5,20 @@ from collections.abc import Iterator
 from gpucheck.measure.facts import Facts
 from gpucheck.measure.plan import Machine
 from gpucheck.measure.results import Results
-from gpucheck.measure.subjects import pair_subject, pairs_in_words
+from gpucheck.measure.subjects import bytes_text, count_text, pair_subject, pairs_text
 from gpucheck.measure.values import Check, Damage
 from gpucheck.model import Finding, Verdict
 
 NAME = "p2p-integrity"
+RECEIVED: dict[Damage, str] = {
+    "untouched": "nothing received",
+    "zeros": "zeros received",
+    "stale": "data of an earlier copy received",
+    "other-pair": "data of another pair received",
+    "shifted": "data received at the wrong offset",
+    "bit-flip": "flipped bits received",
+    "mixed": "damaged in several ways",
+}
 MEANING: dict[Damage, str] = {
     "untouched": "the copy reported success and never arrived",
     "zeros": "the copy reported success and zeros arrived",
@@ -46,23 +55,23 @@ def judge_integrity(results: Results, machine: Machine, facts: Facts) -> Iterato
             check=NAME,
             verdict=Verdict.UNKNOWN,
             subject="host",
-            seen="0 bytes compared",
-            wanted="every pair's data compared",
+            seen="data integrity unknown: 0 bytes compared",
             why="no copy was checked, so nothing is known about the data that arrives",
-            fix="gpucheck bandwidth; the other findings say what kept it from copying",
+            fix="resolve the other findings, which name what prevented the copies, then: gpucheck bandwidth",
         )
         return
     pairs = {(check.flow.src, check.flow.dst) for _, check in results.checks}
-    words = f"{done} bytes arrived as sent on {len(pairs)} ordered pair{'s' if len(pairs) != 1 else ''}"
     loads = sum(check.bytes_verified for loaded, check in results.checks if loaded)
     host = sum(check.host_bytes_verified for _, check in results.checks)
     yield Finding(
         check=NAME,
         verdict=Verdict.PASS,
         subject="host",
-        seen=words,
-        wanted="no wrong word",
-        evidence=(f"{loads} of them while other pairs copied", f"{host} of them compared by the host as well"),
+        seen=f"{bytes_text(done)} compared, no wrong word, {count_text(len(pairs), 'GPU pair')}",
+        evidence=(
+            f"{bytes_text(loads)} of them while other pairs copied",
+            f"{bytes_text(host)} of them compared by the host as well",
+        ),
     )
 
 
@@ -74,20 +83,24 @@ def _path(check: Check, machine: Machine) -> str:
 def _damaged(damage: Damage, path: str, checks: list[tuple[bool, Check]], results: Results, facts: Facts) -> Finding:
     cause, confidence = _cause(damage, path, facts)
     pairs = sorted({(check.flow.src, check.flow.dst) for _, check in checks})
-    rounds, wrong = sum(c.bad_rounds for _, c in checks), sum(c.mismatches for _, c in checks)
+    wrong, words = sum(c.mismatches for _, c in checks), sum(c.bytes_verified for _, c in checks) // 8
+    rounds = f"{sum(c.bad_rounds for _, c in checks)} of {sum(c.rounds for _, c in checks)} rounds damaged ({damage})"
     methods = sorted({check.flow.method for _, check in checks})
     only_loaded = all(loaded for loaded, _ in checks)
     return Finding(
         check=NAME,
         verdict=Verdict.FAIL,
         subject=pair_subject(results, pairs),
-        seen=f"{damage}: {wrong} wrong words in {rounds} rounds on {pairs_in_words(results, pairs)}",
-        wanted="every word as it was sent",
+        seen=f"{pairs_text(results, pairs)}: data corrupted, {RECEIVED[damage]} "
+        f"({wrong:,} of {count_text(words, '8-byte word')})",
         cause=cause,
         confidence=confidence,  # type: ignore[arg-type]  # one of the three words
         why=MEANING[damage] + (", only while other pairs were copying" if only_loaded else ""),
         fix=FIX[cause],
-        evidence=(*checks[0][1].evidence, f"copied by {', '.join(methods)}; first wrong byte {checks[0][1].first}"),
+        evidence=(
+            *checks[0][1].evidence,
+            f"copied by {', '.join(methods)}; first wrong byte {checks[0][1].first}; {rounds}",
+        ),
     )
 
 
@@ -104,12 +117,12 @@ def _cause(damage: Damage, path: str, facts: Facts) -> tuple[str, str]:
 
 def _distrusted(checks: list[Check], results: Results) -> Finding:
     pairs = sorted({(check.flow.src, check.flow.dst) for check in checks})
+    words = sum(check.disagreements for check in checks)
     return Finding(
         check=NAME,
         verdict=Verdict.FAIL,
         subject=pair_subject(results, pairs),
-        seen=f"{sum(c.disagreements for c in checks)} words wrong on the host that the receiving GPU called right",
-        wanted="both compare alike",
+        seen=f"{pairs_text(results, pairs)}: {count_text(words, '8-byte word')} wrong on the host, right on the GPU",
         cause="data-corruption",
         confidence="likely",
         why="the GPU that compared, or its way to the host, changes data: its own word cannot be trusted",

@@ -9,7 +9,7 @@ from statistics import median
 
 from gpucheck.measure.plan import Machine
 from gpucheck.measure.results import Pair, Results
-from gpucheck.measure.subjects import pair_subject, pairs_in_words
+from gpucheck.measure.subjects import count_text, pair_subject, pairs_text, span_text
 from gpucheck.model import Finding, Verdict
 
 NAME = "p2p-latency"
@@ -49,13 +49,12 @@ def judge_latency(results: Results, machine: Machine) -> Iterator[Finding]:
             results, odd, max(direct[pair] for pair in odd), limit, "slower than the other pairs of the same class"
         )
     if not staged and not odd:
-        values = sorted(direct.values())
+        values = tuple(direct.values())
         yield Finding(
             check=NAME,
             verdict=Verdict.PASS,
             subject="host",
-            seen=f"{values[0]:.1f} to {values[-1]:.1f} us on {len(values)} ordered pairs",
-            wanted=f"below {DIRECT_US:g} us",
+            seen=f"{span_text(values, 'us')}, {count_text(len(values), 'GPU pair')}",
             evidence=("16-byte copies in a row, each waiting for the one before: mostly the copy engine's own setup",),
         )
 
@@ -72,6 +71,6 @@ def _slow(results: Results, pairs: list[Pair], worst: float, limit: float, why: 
         seen=round(worst, 1),
         wanted=round(limit, 1),
         unit="us",
-        why=f"{pairs_in_words(results, pairs)}: {why}",
+        why=f"{pairs_text(results, pairs)}: {why}",
         fix="nvidia-smi topo -p2p r; compare with gpucheck topo; check power saving of CPU and PCIe in the BIOS",
     )

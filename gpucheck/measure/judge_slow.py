@@ -9,7 +9,7 @@ from gpucheck.measure.judge_bandwidth import Group
 from gpucheck.measure.judge_load import BRAKES, counters, risen
 from gpucheck.measure.plan import Machine
 from gpucheck.measure.results import Pair, Results
-from gpucheck.measure.subjects import pair_subject, pairs_in_words
+from gpucheck.measure.subjects import pair_subject, pairs_text
 from gpucheck.measure.values import Flow, Timing
 from gpucheck.model import Finding, Gpu, Verdict
 
@@ -63,7 +63,7 @@ def harmed_finding(
         unit="GB/s",
         cause=cause,
         confidence=confidence,  # type: ignore[arg-type]  # one of the three words
-        why=f"with peer access {pairs_in_words(results, pairs)} is slower than through host memory: something on the "
+        why=f"with peer access {pairs_text(results, pairs)} is slower than through host memory: something on the "
         "way sends the traffic up to the root complex",
         fix=FIX[cause],
         evidence=tuple(f"ACS redirects at {port}" for port in redirecting),
@@ -94,7 +94,7 @@ def low_finding(group: Group, results: Results, machine: Machine, facts: Facts) 
         unit="GB/s",
         cause=blame.cause,
         confidence=blame.confidence,  # type: ignore[arg-type]  # one of the three words
-        why=_why(group, worst.reason, pairs_in_words(results, pairs))
+        why=_why(group, worst.reason, pairs_text(results, pairs))
         + ("" if blame.cause else "; all its NVLinks are up and count no errors"),
         fix=FIX[blame.cause],
         evidence=(
@@ -111,7 +111,7 @@ def _spread(results: Results, pair: tuple[int, int]) -> str:
     if timing is None:
         return ""
     percent = 100 * timing.mad_s / timing.median_s
-    return f"{pairs_in_words(results, [pair])}: {timing.gb_s:.1f} GB/s, MAD {percent:.1f} % of {timing.samples} samples"
+    return f"{pairs_text(results, [pair])}: {timing.gb_s:.1f} GB/s, MAD {percent:.1f} % of {timing.samples} samples"
 
 
 def _pcie(group: Group, cls: str) -> Blame:

@@ -10,9 +10,10 @@ from gpucheck.measure.results import Results
 from gpucheck.measure.values import HOST, Answer, Failure, Flow, Step, Timing
 
 REPEATED = ("one direction", "both directions")  # what a pair may fail on, once it was measured again alone
-# cudaErrorTooManyPeers, by number and in CUDA's words, as torch and CuPy hand them on.
-PEERS_USED_UP = ("CUDA error 711", "cudaErrorTooManyPeers", "peer mapping resources exhausted")
 MOST_LOST = 4  # children: each costs its deadline, and a machine that wedges four copies is known to be broken
+LOST = ("stuck", "crashed", "killed", "defect", "no-memory")
+TOGETHER = ("all to all", "one to all")  # their numbers are of all copies at once, and of no part of them
+DIVISIBLE = ("refused", "stuck", "crashed", "not-timed", "no-peers-left")  # fewer flows at once may fare better
 Progress = Callable[[Step, int], None]
 Low = Callable[[Results], Iterable[tuple[Flow, ...]]]
 
@@ -60,7 +61,7 @@ class _Lost:
     def count(self, failure: Failure) -> None:
         if failure.kind in ("missing-package", "not-started"):
             self.results.gave_up = failure.detail
-        elif failure.kind in ("stuck", "died", "garbage"):
+        elif failure.kind in LOST:
             self.children += 1
             if self.children >= MOST_LOST:
                 self.results.gave_up = f"{self.children} measuring processes were lost"
@@ -76,7 +77,8 @@ def _do(asked: Asked, step: Step, results: Results, lost: _Lost) -> None:
         return
     step = replace(step, flows=flows)
     answer = asked.ask(step)
-    if isinstance(answer, Failure) and _peers_used_up(answer):
+    if isinstance(answer, Failure) and answer.kind == "no-peers-left":
+        # A GPU without NVSwitch maps eight peers and no ninth; the child that comes next has mapped none yet.
         answer = asked.ask(step)
     if isinstance(answer, Answer):
         results.take(step, answer.timings, answer.checks)
@@ -84,35 +86,39 @@ def _do(asked: Asked, step: Step, results: Results, lost: _Lost) -> None:
         results.rounds += step.purpose == "one direction"
         return
     lost.count(answer)
-    if lost.enough() or len(flows) == 1:
-        _blame(answer, step, results)
-        return
+    divisible = answer.is_the_copys if step.purpose in TOGETHER else answer.kind in DIVISIBLE
+    if lost.enough() or len(flows) == 1 or not divisible:
+        _record(answer, step, results)
+    elif not _one_by_one(asked, step, results, lost):
+        results.failures.append(answer)
+
+
+def _one_by_one(asked: Asked, step: Step, results: Results, lost: _Lost) -> bool:
+    """Ask for each flow of a failed round alone; whether one of them fails too."""
     found = False
-    for flow in flows:
+    for flow in step.flows:
         if flow.dst == HOST and step.operation == "integrity":
             continue
         single = replace(step, flows=(flow,))
         again = asked.ask(single)
         if isinstance(again, Answer):
-            results.take(single, again.timings, again.checks)
+            if step.purpose not in TOGETHER:
+                results.take(single, again.timings, again.checks)
             results.device_s += again.device_s
             continue
         found = True
         lost.count(again)
-        _blame(again, single, results)
+        _record(again, single, results)
         if lost.enough():
-            return
-    if not found:
-        results.failures.append(answer)
+            break
+    return found
 
 
-def _peers_used_up(failure: Failure) -> bool:
-    """A GPU without NVSwitch maps eight peers and refuses the ninth; the child that comes next has mapped none yet."""
-    return failure.kind == "refused" and any(word in failure.detail for word in PEERS_USED_UP)
-
-
-def _blame(failure: Failure, step: Step, results: Results) -> None:
+def _record(failure: Failure, step: Step, results: Results) -> None:
+    """Record the failure; a pair whose copy failed is not tried again, every other one stays in the run."""
     results.failures.append(failure)
+    if not failure.is_the_copys:
+        return
     for flow in step.flows if len(step.flows) == 1 else failure.flows:
         results.broken.add(frozenset((flow.src, flow.dst)))
 

@@ -118,7 +118,6 @@ def _refuse(
             verdict=verdict,
             subject=subject,
             seen=f"GPU {numbers}: {seen}",
-            wanted="GPUs that can be measured",
             cause=cause,
             confidence="certain" if cause else None,
             why=why,

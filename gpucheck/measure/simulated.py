@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from random import Random
 
+from gpucheck.measure.cuda_errors import error_text
 from gpucheck.measure.engine import CopyRefused
 from gpucheck.measure.paths import Path, flow_resources
 from gpucheck.measure.pattern import word_at
@@ -48,6 +49,10 @@ class SimulatedEngine:
             methods=("ce-write", "ce-read", "sm-write", "staged"),
             clock="simulated clock",
         )
+
+    def error_code(self, error: Exception) -> int | None:  # noqa: ARG002 - CopyRefused brings its own
+        """None: no library raises here."""
+        return None
 
     def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
         """Each flow at its rate, divided by how many share its most crowded link."""
@@ -126,7 +131,7 @@ class SimulatedEngine:
         if link.stuck:
             time.sleep(FOREVER_S)
         if link.error is not None:
-            raise CopyRefused(flow, link.error)
+            raise CopyRefused(flow, error_text(link.error), link.error)
         return link
 
     def _rate(self, flow: Flow) -> float:

@@ -44,9 +44,6 @@ class _Surroundings(msgspec.Struct, frozen=True):
     measurement: tuple[MeasurementFault, ...] = ()
 
 
-CUDA_WORDS = {217: "cudaErrorPeerAccessUnsupported", 719: "cudaErrorLaunchFailure", 711: "cudaErrorTooManyPeers"}
-
-
 def read_faults(machine: FilePath | None) -> tuple[MeasurementFault, ...]:
     """The faults that surroundings.json of a simulated machine names. Raises ValueError where it cannot be read."""
     file = machine / "surroundings.json" if machine else None
@@ -128,7 +125,7 @@ def _broken(link: Link, fault: MeasurementFault) -> Link:
         "p2p-half-duplex": {"resources": (*link.resources, f"both:{min(fault.a, fault.b)}-{max(fault.a, fault.b)}")},
         "p2p-corrupt": {"damage": fault.kind},
         "p2p-stuck": {"stuck": True},
-        "p2p-error": {"error": f"CUDA error {fault.code} {CUDA_WORDS.get(fault.code, '')}".rstrip()},
+        "p2p-error": {"error": fault.code},
     }
     return replace(link, **changes[fault.fault])
 

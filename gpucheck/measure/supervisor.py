@@ -6,15 +6,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
 
 import msgspec
 
-from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
+from gpucheck.measure.values import Answer, Failure, FailureKind, Opened, Setup, Step
+from gpucheck.processes.environment import copying_environment
 from gpucheck.processes.group import Group, end
+from gpucheck.processes.signals import FAULTS, signal_name
 
 CHILD = (sys.executable, "-m", "gpucheck.measure.child")
 OPEN_S = 120.0  # importing a framework from a cold disk and making contexts on eight GPUs takes this long at worst
@@ -30,6 +32,7 @@ class Supervised:
     """A child with an engine; started on first use, and again after one was lost. Use as a context manager.
 
     patience_s: the least that any step is given. opened: what the first child could set up, None before.
+    removed: ``NAME=value`` of each variable of the environment that the child does not get.
     """
 
     def __init__(self, setup: Setup, patience_s: float, command: Sequence[str] = CHILD) -> None:
@@ -37,6 +40,7 @@ class Supervised:
         self.patience_s = patience_s
         self.command = command
         self.opened: Opened | None = None
+        self.environment, self.removed = copying_environment(os.environ)
         self._child: _Child | None = None
 
     def __enter__(self) -> "Supervised":  # noqa: PYI034 - Self needs Python 3.11
@@ -51,7 +55,7 @@ class Supervised:
     def open(self) -> Opened | Failure:
         """Start the child and let it set up its engine."""
         try:
-            self._child = _Child(self.command)
+            self._child = _Child(self.command, self.environment)
         except OSError as error:
             return Failure(kind="not-started", purpose="open", detail=f"no child process: {error}")
         # The second child finds a wedged device where the first one left it: it is not given two minutes again.
@@ -62,14 +66,14 @@ class Supervised:
         return answer
 
     def ask(self, step: Step) -> Answer | Failure:
-        """Have one step done. A child that is stuck, dies or talks nonsense is gone afterwards."""
+        """Have one step done. A child that is stuck, dies or sends an invalid answer is gone afterwards."""
         if self._child is None:
             opened = self.open()
             if isinstance(opened, Failure):
                 return msgspec.structs.replace(opened, flows=step.flows, purpose=step.purpose)
         limit = max(self.patience_s, SLACK * step.planned_s)
         answer = self._exchange(msgspec.json.encode(step), limit, step.purpose, Answer)
-        if isinstance(answer, Failure) and self._child is not None:
+        if isinstance(answer, Failure) and answer.kind != "not-timed" and self._child is not None:
             # A CUDA error may have spoilt the context for good: the next step gets a child of its own.
             self._child.end(patient=False)
             self._child = None
@@ -84,11 +88,12 @@ class Supervised:
             try:
                 return msgspec.json.decode(line, type=shape | Failure)
             except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                failure = Failure(kind="garbage", purpose=purpose, detail=f"its answer cannot be read: {error}")
+                failure = Failure(kind="defect", purpose=purpose, detail=f"its answer cannot be read: {error}")
         elif in_time:
-            failure = Failure(kind="died", purpose=purpose, detail=self._child.how_it_ended())
+            kind, detail = self._child.how_it_ended()
+            failure = Failure(kind=kind, purpose=purpose, detail=detail)
         else:
-            failure = Failure(kind="stuck", purpose=purpose, detail=f"no answer within {limit_s:g} s")
+            failure = Failure(kind="stuck", purpose=purpose, detail=f"no progress for {limit_s:g} s")
         self._child.end(patient=False)
         self._child = None
         return failure
@@ -97,9 +102,8 @@ class Supervised:
 class _Child:
     """One process, its pipes, and the tail of what it says."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
         receive, send = os.pipe()
-        environment = os.environ | {"CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONUNBUFFERED": "1"}
         try:
             self.group = Group(
                 [*command, str(send)],
@@ -148,17 +152,19 @@ class _Child:
                     return line, True
         return None, True
 
-    def how_it_ended(self) -> str:
-        """Exit status or signal, and its last words."""
+    def how_it_ended(self) -> tuple[FailureKind, str]:
+        """Return what it died of, and its last line. An exit status is Python's own end: no fault of a copy."""
         status = self.group.wait(GRACE_S)
-        how = f"exit status {status}"
+        kind: FailureKind = "defect"
+        how = "closed its answers" if status is None else f"ended with exit status {status}"
         if status is not None and status < 0:
-            how = f"killed by {signal.Signals(-status).name}"
+            kind = "crashed" if -status in FAULTS else "killed"
+            how = f"ended by {signal_name(-status)}"
         if self.process.stderr is not None and status is not None:
             os.set_blocking(self.process.stderr.fileno(), False)
             self.errors += self.process.stderr.read() or b""
-        words = self.errors.decode(errors="replace").strip().splitlines()
-        return f"the measuring process ended: {how}" + (f"; it said: {words[-1][:300]}" if words else "")
+        lines = self.errors.decode(errors="replace").strip().splitlines()
+        return kind, how + (f"; its last line: {lines[-1][:300]}" if lines else "")
 
     def end(self, *, patient: bool) -> None:
         """Close its pipes; a patient end lets it give its buffers back first."""

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpucheck.measure import torch_lanes as lanes
-from gpucheck.measure.cuda_queue import Lane, timed
+from gpucheck.measure.cuda_queue import Gate, Lane, timed
 from gpucheck.measure.numa import on_node
 from gpucheck.measure.pattern import MASK, pattern_array, signed
 from gpucheck.measure.torch_lanes import WORD, Streams
-from gpucheck.measure.torch_runtime import TorchRuntime, library, ordinal, peer_copy
+from gpucheck.measure.torch_runtime import TorchRuntime, error_code, library, ordinal, peer_copy
 from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, Wrong
 
 CHUNK_WORDS = 1 << 23
@@ -32,7 +32,7 @@ class TorchEngine:
         self.torch = torch
         if not torch.cuda.is_available():
             raise RuntimeError(f"torch {torch.__version__} (CUDA {torch.version.cuda}) sees no CUDA device")
-        runtime = library(torch)
+        self.runtime = runtime = library(torch)
         self.call = peer_copy(runtime)
         self.cuda = [torch.device("cuda", ordinal(torch, device, runtime)) for device in setup.devices]
         self.began = time.perf_counter()
@@ -41,7 +41,7 @@ class TorchEngine:
         for device in setup.devices:
             with on_node(device.numa_node):
                 self.pinned.append(torch.empty(min(size, PINNED_BYTES) // WORD, dtype=torch.int64, pin_memory=True))
-        self.gate = torch.cuda.Stream(self.cuda[0])
+        self.gate = Gate(torch.cuda.Stream(self.cuda[0]))
         self.streams = Streams(torch)
         methods: tuple[Any, ...] = ("ce-write", "sm-write", "staged")
         if self.call is not None:
@@ -53,6 +53,10 @@ class TorchEngine:
             versions={"torch": str(torch.__version__), "cuda": torch.version.cuda},
             notes=notes,
         )
+
+    def error_code(self, error: Exception) -> int | None:
+        """What torch's exception carries."""
+        return error_code(self.torch, self.runtime, error)
 
     def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
         """All flows behind one gate."""

@@ -9,6 +9,7 @@ because torch's own waiting between the two devices' streams takes longer than t
 from collections.abc import Callable
 from typing import Any
 
+from gpucheck.measure.cuda_errors import error_text
 from gpucheck.measure.cuda_queue import Lane
 from gpucheck.measure.engine import CopyRefused
 from gpucheck.measure.values import Flow
@@ -101,6 +102,6 @@ def raw(torch: Any, call: Callable[..., int], flow: Flow, source: Any, target: A
         with torch.cuda.device(runner):
             status = call(target.data_ptr(), ends[0], source.data_ptr(), ends[1], size, stream.cuda_stream)
         if status:
-            raise CopyRefused(flow, f"CUDA error {status} from cudaMemcpyPeerAsync")
+            raise CopyRefused(flow, f"{error_text(status)} from cudaMemcpyPeerAsync", status)
 
     return Lane(stream, stream, copy)

@@ -3,7 +3,10 @@
 import ctypes
 from typing import Any
 
+from gpucheck.measure.cuda_errors import OUT_OF_MEMORY
 from gpucheck.measure.values import Device
+
+LAST_CODE = 999  # cudaErrorUnknown; the codes above it are not returned by the runtime
 
 
 class TorchRuntime:
@@ -65,6 +68,25 @@ def peer_copy(runtime: Any) -> Any:
         )
         call.restype = ctypes.c_int
     return call
+
+
+def error_code(torch: Any, runtime: Any, error: Exception) -> int | None:
+    """Return the CUDA error that an exception of torch carries, None for one that is not a CUDA error.
+
+    torch 2.8 and later attach the code. Earlier ones raise a RuntimeError with the runtime's text for it, which is
+    looked up whole among the texts of that same runtime.
+    """
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        return OUT_OF_MEMORY
+    code = getattr(error, "error_code", None)
+    if isinstance(code, int):
+        return code
+    text = getattr(runtime, "cudaGetErrorString", None)
+    if type(error) is not RuntimeError or text is None:
+        return None
+    text.restype = ctypes.c_char_p
+    line = str(error).partition("\n")[0]
+    return next((n for n in range(1, LAST_CODE + 1) if line == f"CUDA error: {text(n).decode()}"), None)
 
 
 def ordinal(torch: Any, device: Device, runtime: Any) -> int:

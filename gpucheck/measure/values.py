@@ -133,13 +133,30 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
     device_s: float = 0.0
 
 
-class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
-    """A step without an answer. refused: the driver said no to ``flow``; stuck: the deadline came first."""
+FailureKind = Literal[
+    "refused", "stuck", "crashed", "killed", "no-peers-left", "not-timed", "no-memory", "defect", "not-started",
+    "missing-package",
+]  # fmt: skip
 
-    kind: Literal["stuck", "died", "garbage", "refused", "missing-package", "not-started"]
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
+    """A step without an answer. code: cudaError_t where CUDA returned one.
+
+    refused: CUDA returned an error for a copy. stuck: the deadline came first. crashed: the child died of a fault in
+    native code; killed: by a signal from outside. no-peers-left: the GPU maps no further peer. not-timed: see NotTimed.
+    no-memory: GPU or host had none left. defect: gpucheck, or a package that it uses, went wrong.
+    """
+
+    kind: FailureKind
     purpose: str
     flows: tuple[Flow, ...] = ()
     detail: str = ""
+    code: int | None = None
+
+    @property
+    def is_the_copys(self) -> bool:
+        """Whether driver or hardware failed the copy. Every other kind says nothing about the pair."""
+        return self.kind in ("refused", "stuck", "crashed")
 
 
 class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
@@ -155,7 +172,7 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True, tag="opened"):
 class Link(msgspec.Struct, frozen=True, kw_only=True):
     """One ordered pair of a simulated machine. resources: what its copies may share with those of other pairs.
 
-    damage: what arrives instead of the data. stuck: copies never end. error: what the driver says to a copy.
+    damage: what arrives instead of the data. stuck: copies never end. error: cudaError_t of every copy.
     """
 
     src: int
@@ -166,7 +183,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     resources: tuple[str, ...] = ()
     damage: Damage | None = None
     stuck: bool = False
-    error: str | None = None
+    error: int | None = None
 
 
 class Simulated(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,30 +1,77 @@
-"""The environment of ranks: the caller's, without what a job or a past experiment may have left in it."""
+"""The environment of children: the caller's, without what a job or a past experiment may have left in it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
+# A leftover CUDA_LAUNCH_BLOCKING makes every launch wait; an allocator's setting changes copies and peer access.
+_CUDA = (
+    r"CUDA_LAUNCH_BLOCKING|CUBLAS_WORKSPACE_CONFIG|PYTORCH_CUDA_ALLOC_CONF|PYTORCH_ALLOC_CONF|NVIDIA_TF32_OVERRIDE"
+    r"|PYTORCH_NO_CUDA_MEMORY_CACHING"
+)
 # A leftover NCCL_P2P_DISABLE hides the fault that a run should find, a leftover NCCL_TOPO_FILE invents one, and a
-# leftover MASTER_ADDR or RANK of a launcher sends a rank to somebody else's rendezvous.
+# leftover MASTER_ADDR or RANK of a launcher sends a rank to another run's rendezvous.
 _LEFTOVERS = re.compile(
     r"(NCCL|TORCH_NCCL|TORCH_DISTRIBUTED|TORCHELASTIC|GLOO|TP)_.*|TORCH_CPP_LOG_LEVEL|TORCH_SHOW_CPP_STACKTRACES"
-    r"|MASTER_(ADDR|PORT)|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME"
-    r"|CUDA_LAUNCH_BLOCKING|CUBLAS_WORKSPACE_CONFIG|PYTORCH_CUDA_ALLOC_CONF|PYTORCH_ALLOC_CONF|NVIDIA_TF32_OVERRIDE"
+    rf"|MASTER_(ADDR|PORT)|(LOCAL_|GROUP_|ROLE_)?(RANK|WORLD_SIZE)|ROLE_NAME|{_CUDA}"
 )
+# Of a process that only copies: also what is loaded into it, and what its CUDA does with peers and queues.
+_COPYING = re.compile(rf"{_CUDA}|CUDA_DISABLE_PEER_ACCESS|CUDA_DEVICE_MAX_CONNECTIONS|LD_PRELOAD")
 # Between hosts these are the site's own business: which network, not how to use it.
 _NETWORK = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_IB_(HCA|DISABLE|GID_INDEX|TC|SL)|NCCL_NET|NCCL_NET_PLUGIN")
+SYSTEM_CONF, USER_CONF = Path("/etc/nccl.conf"), Path(".nccl.conf")
 OURS = {"OMP_NUM_THREADS": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONUNBUFFERED": "1"}
+# 32: eight GPUs that all copy to each other use 14 streams a device, and by default 8 of them run at the same time.
+OURS_COPYING = {
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    "CUDA_DEVICE_MAX_CONNECTIONS": "32",
+    "PYTHONUNBUFFERED": "1",
+}
 
 
 def rank_environment(
     caller: Mapping[str, str], *, interface: str | None, several_hosts: bool
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """What ranks get, and ``NAME=value`` of each variable of the caller's that was kept from them.
+    """Return what ranks get, and ``NAME=value`` of each variable of the caller's that they do not get.
 
-    interface: where the ranks talk, None leaves it to them; a site's own choice for several hosts goes first.
+    interface: where the ranks communicate, None leaves it to them; a site's own choice for several hosts goes first.
     """
     removed = tuple(
         sorted(n for n in caller if _LEFTOVERS.fullmatch(n) and not (several_hosts and _NETWORK.fullmatch(n)))
     )
     kept = {name: value for name, value in caller.items() if name not in removed}
-    talk = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface} if interface else {}
-    return talk | kept | OURS, tuple(f"{name}={caller[name]}" for name in removed)
+    network = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface} if interface else {}
+    # In place of ~/.nccl.conf, where sites of several hosts name their network.
+    file = {} if several_hosts else {"NCCL_CONF_FILE": "/dev/null"}
+    return network | kept | OURS | file, _pairs(caller, removed)
+
+
+def copying_environment(caller: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Return what a process that copies between GPUs gets, and ``NAME=value`` of each variable that it does not get."""
+    removed = tuple(sorted(name for name in caller if _COPYING.fullmatch(name)))
+    kept = {name: value for name, value in caller.items() if name not in removed}
+    return kept | OURS_COPYING, _pairs(caller, removed)
+
+
+def nccl_files(home: Path, *, several_hosts: bool, system: Path = SYSTEM_CONF) -> tuple[str, ...]:
+    """Return ``FILE: NAME=value`` of each setting that NCCL takes from files, whatever the environment says.
+
+    NCCL reads /etc/nccl.conf even where NCCL_CONF_FILE names another file (initEnvFunc in its src/misc/param.cc).
+    """
+    files = (home / USER_CONF, system) if several_hosts else (system,)
+    return tuple(line for path in files for line in _settings(path))
+
+
+def _settings(path: Path) -> Iterator[str]:
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield f"{path}: cannot be read: {error.strerror}"
+        return
+    yield from (f"{path}: {line.strip()}" for line in lines if "=" in line and not line.startswith("#"))
+
+
+def _pairs(caller: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(f"{name}={caller[name]}" for name in names)

@@ -7,6 +7,16 @@ from contextlib import contextmanager
 from types import FrameType
 
 TOLD_TO_END = (signal.SIGTERM, signal.SIGHUP)
+# What a fault in native code ends a process with. Every other signal was sent from outside.
+FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS)
+
+
+def signal_name(number: int) -> str:
+    """Return ``SIGSEGV``, or ``signal 42`` for one without a name."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 @contextmanager

@@ -142,7 +142,7 @@ def _range(pair: MeasuredPair) -> str:
 def _rest(report: BandwidthReport) -> Iterator[str]:
     names = [str(device.index) for device in report.devices]
     if report.tensor:
-        yield from (f"tensor {name}: {number:g}" for name, number in report.tensor.items())
+        yield from (f"tensor {name}: {number:,.10g}" for name, number in report.tensor.items())
     for name, rate in zip(names, report.local_gb_s, strict=False):
         if rate is not None:
             yield f"inside device {name} (device-local, not between GPUs): {rate:.1f} GB/s copied"

@@ -108,7 +108,7 @@ def test_a_stuck_pair_is_named_and_the_run_ends():
 
     assert done.returncode == 2
     assert (stuck["subject"], stuck["cause"]) == ("pair:0000:04:00.0-0000:05:00.0", "wedged-driver")
-    assert "stuck in integrity on GPU 0 to 1" in stuck["seen"]
+    assert stuck["seen"] == "copy GPU 0 -> 1 hung (no progress for 0.5 s)"
 
 
 def test_one_gpu_measures_inside_itself_and_says_so():

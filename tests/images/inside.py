@@ -24,6 +24,7 @@ PROMISE = Promise(
 )
 OWN = SelfReport(
     device="open",
+    driver="loaded",
     libraries={
         "cuda": Library(paths=("/v/nvidia/cuda_runtime/lib/libcudart.so.12",), version="12.6"),
         "cudnn": Library(paths=("/v/nvidia/cudnn/lib/libcudnn.so.9",), version="9.10.2"),
@@ -39,14 +40,14 @@ ON_P100 = Values(
     driver=LOADED,
     gpus_on_pci=2,
     environment={"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"},
-    libcuda=True,
     shm_bytes=8 * GIB,
     arch="x86_64",
     container="docker",
 )
+NO_LIBCUDA = "libcuda.so.1: cannot open shared object file: No such file or directory"
 NO_LIBRARY = NvmlFailure(call="nvmlInit", code=12, name="NVMLError_LibraryNotFound")
 # The image as `docker run` without --gpus starts it on the same host.
-WITHOUT_GPUS = replace(ON_P100, nvml=NO_LIBRARY, own=replace(OWN, device=None), libcuda=False, shm_bytes=64 * 2**20)
+WITHOUT_GPUS = replace(ON_P100, nvml=NO_LIBRARY, own=replace(OWN, device=None, driver=NO_LIBCUDA), shm_bytes=64 * 2**20)
 ON_A_LAPTOP = replace(WITHOUT_GPUS, driver=DriverState(), gpus_on_pci=0)
 CPU = Promise(variant="torch-cpu", framework="torch", version="2.13.0", build="cpu", python="3.12", base="b")
 CPU_IMAGE = replace(

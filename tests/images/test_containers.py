@@ -6,6 +6,7 @@ import time
 import pytest
 
 from gpucheck.images.build import SBOM, read_file
+from gpucheck.images.judge import DRIVER_FOLDERS
 from gpucheck.simulator import profile_names
 from tests.images.containers import ASKED, Image
 
@@ -181,7 +182,8 @@ def test_nothing_of_the_build_is_left(image):
         "NVIDIA_VISIBLE_DEVICES",
         "NVIDIA_DRIVER_CAPABILITIES",
     }
-    assert not environment.keys() & {"LD_LIBRARY_PATH", "PIP_INDEX_URL", "PIP_CERT", "http_proxy", "https_proxy"}
+    assert tuple(environment["LD_LIBRARY_PATH"].split(":")) == DRIVER_FOLDERS
+    assert not environment.keys() & {"PIP_INDEX_URL", "PIP_CERT", "http_proxy", "https_proxy"}
 
 
 def test_a_compiler_is_there_exactly_where_the_row_says(image):

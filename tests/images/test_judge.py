@@ -10,7 +10,7 @@ from gpucheck.images.page import served
 from gpucheck.images.probe import Library, SelfReport
 from gpucheck.images.versions import read_versions
 from gpucheck.model import EXIT_STATUS, DriverState, NvmlFailure, Verdict, worst
-from tests.images.inside import CPU, CPU_IMAGE, ON_A_LAPTOP, ON_P100, OWN, PROMISE, WITHOUT_GPUS
+from tests.images.inside import CPU, CPU_IMAGE, NO_LIBCUDA, ON_A_LAPTOP, ON_P100, OWN, PROMISE, WITHOUT_GPUS
 from tests.machines import h100, p100, reading
 
 ROOT = Path(__file__).parents[2]
@@ -81,9 +81,18 @@ def test_a_cuda_library_in_a_cpu_image_fails():
 
 
 def test_a_self_report_that_died_is_not_known():
-    finding = the_one(replace(ON_P100, own=SelfReport(device="open", error="signal 11")), Verdict.UNKNOWN)
+    """Neither the framework's libraries nor the driver's are called missing for it."""
+    findings = found(replace(ON_P100, own=SelfReport(device="open", error="signal 11")))
 
-    assert "signal 11" in str(finding.seen)
+    assert Verdict.FAIL not in {finding.verdict for finding in findings}
+    assert ["signal 11" in str(f.seen) for f in findings if f.verdict is Verdict.UNKNOWN] == [True, True]
+
+
+@pytest.mark.parametrize("path", ["", "/usr/local/nvidia/lib:/usr/local/nvidia/lib64", "/usr/local/nvidia/lib64/:"])
+def test_the_drivers_own_folders_on_the_search_path_pass(path):
+    findings = found(replace(ON_P100, environment={"LD_LIBRARY_PATH": path}))
+
+    assert {finding.verdict for finding in findings} == {Verdict.PASS}
 
 
 @pytest.mark.parametrize("version", ["2.14.0+cu126", None])
@@ -138,7 +147,8 @@ def test_another_framework_than_promised_fails(version):
             "leftover-environment",
             "only the GPUs that",
         ),
-        (replace(ON_P100, libcuda=False), Verdict.FAIL, None, "no CUDA driver"),
+        (replace(ON_P100, own=replace(OWN, driver=NO_LIBCUDA)), Verdict.FAIL, None, "no CUDA driver"),
+        (replace(ON_P100, own=replace(OWN, driver=None)), Verdict.UNKNOWN, None, "ended or hung"),
         (replace(ON_P100, nvml=reading()), Verdict.UNKNOWN, None, "shows no GPU"),
         (
             replace(ON_P100, environment={"LD_LIBRARY_PATH": "/usr/local/cuda/lib64"}),

@@ -1,5 +1,6 @@
 """CUDA libraries are asked for their own versions, without a GPU: here, stand-ins compiled on the spot."""
 
+import ctypes.util
 import json
 import shutil
 import subprocess
@@ -98,6 +99,21 @@ def test_the_child_prints_one_json_object():
     )
 
     assert json.loads(done.stdout)["libraries"] == {}
+
+
+def test_libcuda_is_found_where_the_loader_finds_it(tmp_path, monkeypatch):
+    """GKE mounts the driver in a folder that LD_LIBRARY_PATH alone names: ldconfig's cache does not know it."""
+    source = tmp_path / "driver.c"
+    source.write_text("int cuInit(unsigned flags) { return 0; }")
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(tmp_path / "libcuda.so.1"), str(source)], check=True)
+    without = probe.ask_libraries(quick=True).driver
+    if without == "loaded":
+        pytest.skip("this machine has a driver")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+
+    assert probe.ask_libraries(quick=True).driver == "loaded"
+    assert ctypes.util.find_library("cuda") is None, "what was asked before"
+    assert "libcuda.so.1: cannot open shared object file" in str(without)
 
 
 @pytest.mark.parametrize(

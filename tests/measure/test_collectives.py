@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from gpucheck.measure.collectives.definitions import ALL, bus_factor, elements
 from gpucheck.measure.collectives.judge import Expectation, judge
 from gpucheck.measure.collectives.launch import Ended, Nodes, launch, ranks_environment
-from gpucheck.measure.collectives.nccl_log import Taken, parse
+from gpucheck.measure.collectives.nccl_log import Taken, error_text, parse
+from gpucheck.measure.collectives.run import Options, measure
 from gpucheck.measure.collectives.values import Folder, RankError, RankSpec
-from gpucheck.model import Verdict
+from gpucheck.model import EXIT_STATUS, Verdict
 from gpucheck.model.collectives import CollectiveResult
+from tests.machines import h100, whole_host
 from tests.measure.benches import by_check
 from tests.train.conftest import end_processes_with, processes_with, wait_until
 
@@ -169,6 +171,97 @@ def test_two_cpu_ranks_run_every_collective_exactly():
     assert (report["schema"], report["backend"], report["ranks"]) == ("gpucheck.collectives/1", "gloo", 2)
     assert [(r["operation"], r["wrong"], r["checked"]) for r in report["results"]] == [(name, 0, 7) for name in ALL]
     assert all(r["busbw_gb_s"] > 0 for r in report["results"])
+
+
+# As torch 2.x prints it with NCCL 2.28.9 (komikndr/raylight issue 50).
+NCCL_ERROR = """\
+NCCL error in: /pytorch/torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:3699, unhandled cuda error (run with \
+NCCL_DEBUG=INFO for details), NCCL version 2.28.9
+ncclUnhandledCudaError: Call to CUDA function failed.
+Last error:
+Cuda failure 217 'peer access is not supported between these two devices'
+"""
+
+
+def test_of_an_nccl_error_the_line_with_the_reason_is_kept():
+    text = error_text(NCCL_ERROR)
+
+    assert text.startswith("Cuda failure 217 'peer access is not supported between these two devices' (NCCL error in: ")
+    assert "NCCL version 2.28.9" in text
+    assert error_text("Connection closed by peer\nmore") == "Connection closed by peer"
+    assert error_text("") == ""
+
+
+BROKEN = """
+import os
+if os.environ.get("RANK") == "1":
+    import torch.distributed
+    def breaks(*arguments, **more):
+        raise {error}
+    torch.distributed.{call} = breaks
+"""
+
+
+def broken_rank(tmp_path, call, error):
+    """Two real gloo ranks, of which one raises this in that call."""
+    (tmp_path / "sitecustomize.py").write_text(BROKEN.format(call=call, error=error))
+    spec = RankSpec(backend="gloo", operations=("all_reduce", "all_to_all"), sizes=(4096,), samples=2)
+    return launch(spec, 2, 60.0, PYTHONPATH=str(tmp_path))
+
+
+@pytest.mark.parametrize("call", ["all_reduce", "all_to_all_single"])
+def test_an_error_of_one_rank_fails_and_does_not_hang_the_others(tmp_path, call):
+    """Whatever its text: "not supported" is how the most frequent errors of a first run begin."""
+    ended = broken_rank(tmp_path, call, f"torch.distributed.DistBackendError({NCCL_ERROR!r})")
+    finding = by_check(judge({"as is": ended}, [], H100_RING))["collectives"][0]
+
+    assert ended.reason == "failed"
+    assert ended.seconds < 30, "nowhere near the deadline"
+    assert finding.verdict is Verdict.FAIL
+    assert str(finding.seen).startswith("rank 1 failed: Cuda failure 217 'peer access is not supported")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("AttributeError('no such thing')", "a defect of gpucheck"),
+        ("MemoryError()", "no memory, disk space"),
+        ("torch.OutOfMemoryError('CUDA out of memory')", "no memory, disk space"),
+        ("OSError(28, 'No space left on device')", "no memory, disk space"),
+    ],
+)
+def test_a_defect_of_ours_in_a_rank_is_unknown(tmp_path, error, words):
+    finding = by_check(judge({"as is": broken_rank(tmp_path, "all_reduce", error)}, [], H100_RING))["collectives"][0]
+
+    assert (finding.verdict, finding.cause) == (Verdict.UNKNOWN, None)
+    assert str(finding.seen).startswith("collectives unknown: rank 1 failed: ")
+    assert words in finding.why
+
+
+@pytest.mark.parametrize(("number", "verdict"), [(9, Verdict.UNKNOWN), (11, Verdict.FAIL)])
+def test_a_rank_that_a_signal_ends_is_named_before_those_that_lost_it(tmp_path, number, verdict):
+    ended = broken_rank(tmp_path, "all_reduce", f"SystemExit(os.kill(os.getpid(), {number}))")
+    finding = by_check(judge({"as is": ended}, [], H100_RING))["collectives"][0]
+
+    assert finding.verdict is verdict
+    assert f"rank 1 was ended by {'SIGKILL' if number == 9 else 'SIGSEGV'}" in str(finding.seen)
+
+
+def test_a_rank_that_does_not_reach_its_gpu_is_unknown():
+    """A build of torch without CUDA, as here, or a GPU that CUDA_VISIBLE_DEVICES hides."""
+    spec = RankSpec(backend="nccl", operations=("all_reduce",), sizes=(4096,), bus_ids=("0000:1b:00.0",) * 2)
+    finding = by_check(judge({"as is": launch(spec, 2, 60.0)}, [], H100_RING))["collectives"][0]
+
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "(0000:1b:00.0) is not among the 0 that torch sees" in str(finding.seen)
+
+
+def test_one_gpu_has_no_collective_and_nothing_was_checked():
+    report = measure(whole_host(h100(0)), Options())
+    (finding,) = report.findings
+
+    assert (finding.verdict, finding.seen) == (Verdict.SKIP, "not run: 1 GPU, so nothing could be checked")
+    assert (EXIT_STATUS[report.verdict], report.results) == (3, ())
 
 
 def test_two_hosts_meet_through_torchrun():

@@ -2,12 +2,15 @@
 
 import builtins
 import os
+from types import SimpleNamespace
 
 import pytest
 
 from gpucheck.measure.child import engine_of, open_engine
 from gpucheck.measure.cpu import CpuEngine
-from gpucheck.measure.cuda_queue import CYCLES_LEAST, TRIES, Lane, timed
+from gpucheck.measure.cuda_queue import CYCLES_PER_S, LEAST_S, MOST_S, TRIES, Gate, Lane, timed
+from gpucheck.measure.cupy_cuda import CupyEngine
+from gpucheck.measure.engine import NotTimed
 from gpucheck.measure.execute import execute
 from gpucheck.measure.integrity import verify
 from gpucheck.measure.values import HOST, Device, Failure, Flow, Opened, Region, Setup, Step
@@ -111,11 +114,15 @@ def test_latency_is_of_one_copy(cpu):
 
 
 class FakeCuda:
-    """Streams are names, time is a number: a gate opens when the cycles it was held for have passed."""
+    """Streams are names, time is a number: a gate opens when the cycles it was held for have passed.
 
-    def __init__(self, queue_s=0.0):
+    queue_s: what queueing one copy takes. room: copies that fit the queue; one more waits until the gate opens.
+    """
+
+    def __init__(self, queue_s=0.0, room=None):
         self.now = self.opens = 0.0
         self.queue_s = queue_s
+        self.room = room
         self.log = []
         self.held = []
 
@@ -141,49 +148,117 @@ class FakeCuda:
         return end["at"] - start["at"]
 
     def hold(self, stream, cycles):
-        self.held.append(cycles)
-        self.opens = self.now + cycles / 1e9
+        self.held.append(cycles / CYCLES_PER_S)
+        self.opens = self.now + cycles / CYCLES_PER_S
         self.log = []
 
     def copy(self, stream):
         def go():
             self.now += self.queue_s
+            if self.room is not None and self.log.count(stream) >= self.room:
+                self.now = max(self.now, self.opens)
             self.log.append(stream)
 
         return go
+
+    def timed(self, gate, counts):
+        lane = Lane(first="a", last="a", copy=self.copy("a"))
+        return timed(self, gate, [lane], counts, clock=lambda: self.now)
 
 
 def test_all_lanes_wait_for_one_gate_and_are_timed_by_their_own_events():
     cuda = FakeCuda()
     lanes = [Lane(first=name, last=name, copy=cuda.copy(name)) for name in ("a", "b")]
 
-    assert timed(cuda, "gate", lanes, [3, 5]) == pytest.approx((3e-3, 5e-3))
+    assert timed(cuda, Gate("gate"), lanes, [3, 5]) == pytest.approx((3e-3, 5e-3))
     assert [entry for entry in cuda.log if entry[0] == "wait"] == [("wait", "a"), ("wait", "b")]
 
 
-def test_a_gate_that_opened_too_early_is_held_longer():
-    cuda = FakeCuda(queue_s=CYCLES_LEAST / 1e9)
-    lane = Lane(first="a", last="a", copy=cuda.copy("a"))
+def test_a_gate_that_opened_too_early_is_held_as_long_as_queueing_took_and_longer():
+    cuda = FakeCuda(queue_s=LEAST_S)
 
-    assert timed(cuda, "gate", [lane], [3]) == pytest.approx((3e-3,))
-    assert cuda.held == [CYCLES_LEAST, 4 * CYCLES_LEAST]
+    assert cuda.timed(Gate("gate"), [3]) == pytest.approx((3e-3,))
+    assert cuda.held == pytest.approx([LEAST_S, 6 * LEAST_S])
 
 
-def test_a_host_that_is_never_fast_enough_is_an_error_and_no_number():
+def test_a_gate_remembers_from_call_to_call_how_long_queueing_takes():
+    cuda, gate = FakeCuda(queue_s=LEAST_S), Gate("gate")
+    for _ in range(4):
+        cuda.timed(gate, [3])
+
+    assert len(cuda.held) == 5, "a second try in the first call only"
+    cuda.queue_s = 0.0
+    for _ in range(2):
+        cuda.timed(gate, [3])
+    assert cuda.held[-1] == LEAST_S, "and it is no longer than it must be"
+
+
+def test_a_host_that_is_never_fast_enough_gives_no_number():
     cuda = FakeCuda(queue_s=1e6)
-    lane = Lane(first="a", last="a", copy=cuda.copy("a"))
 
-    with pytest.raises(RuntimeError, match="could not be queued"):
-        timed(cuda, "gate", [lane], [1])
+    with pytest.raises(NotTimed, match="1 copy was not queued before the first one began"):
+        cuda.timed(Gate("gate"), [1])
     assert len(cuda.held) == TRIES
+    assert max(cuda.held) <= MOST_S
+
+
+class Queued(CpuEngine):
+    """Times through a fake of CUDA whose queue has room for so many copies."""
+
+    def __init__(self, room):
+        self.cuda, self.gate, self.busy, self.asked = FakeCuda(room=room), Gate("gate"), 0.0, []
+
+    def time(self, flows, size, repeats):
+        self.asked.append(tuple(repeats))
+        return self.cuda.timed(self.gate, repeats)
+
+    def latency(self, flow, repeats):
+        self.asked.append((repeats,))
+        return self.cuda.timed(self.gate, [repeats])[0] / repeats
+
+
+@pytest.mark.parametrize("operation", ["bandwidth", "latency"])
+def test_a_full_launch_queue_is_given_half_as_many_copies_until_they_fit(operation):
+    """A longer gate only makes the launch that waits for room wait longer."""
+    engine = Queued(room=5)
+    step = Step(operation=operation, purpose="x", flows=(Flow(src=0, dst=1),), size=MIB, samples=(3, 3))
+    (timing,) = execute(engine, step).timings
+
+    assert timing.median_s == pytest.approx(1e-3)
+    assert 1 <= timing.repeats <= 5
+    assert all(r == (timing.repeats,) for r in engine.asked[-3:]), "what fits is not tried anew for every sample"
+
+
+def test_a_queue_without_room_for_one_copy_is_no_number():
+    with pytest.raises(NotTimed):
+        execute(Queued(room=0), Step(operation="bandwidth", purpose="x", flows=(Flow(src=0, dst=1),), size=MIB))
 
 
 def test_a_lane_over_two_devices_takes_the_hosts_clock():
     cuda = FakeCuda()
-    ticks = iter([10.0, 10.5])
+    ticks = iter([0.0, 0.0, 10.0, 10.5])
     lane = Lane(first="a", last="b", copy=cuda.copy("a"))
 
-    assert timed(cuda, "gate", [lane], [1], clock=lambda: next(ticks)) == (0.5,)
+    assert timed(cuda, Gate("gate"), [lane], [1], clock=lambda: next(ticks)) == (0.5,)
+
+
+class CudaRuntimeError(RuntimeError):
+    """CuPy's CUDARuntimeError: the code is its status."""
+
+    def __init__(self, status):
+        super().__init__("cudaErrorPeerAccessUnsupported: peer access is not supported")
+        self.status = status
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(CudaRuntimeError(217), 217), (MemoryError("Out of memory allocating 217 bytes"), None)]
+)
+def test_cupys_codes_are_those_of_cuda_calls(error, code):
+    engine = CupyEngine()
+    runtime, driver = SimpleNamespace(CUDARuntimeError=CudaRuntimeError), SimpleNamespace(CUDADriverError=KeyError)
+    engine.cupy = SimpleNamespace(cuda=SimpleNamespace(runtime=runtime, driver=driver))
+
+    assert engine.error_code(error) == code
 
 
 @pytest.mark.parametrize(("name", "package"), [("torch", "torch"), ("cupy", "cupy"), ("cpu", "numpy")])

@@ -1,5 +1,7 @@
 """Every fault of the simulated engine through plan, runner and judge, in one process."""
 
+import re
+
 import msgspec
 import pytest
 from hypothesis import given, settings
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from gpucheck.measure.facts import Facts
 from gpucheck.measure.judge import judge
 from gpucheck.measure.judge_both_ways import judge_both_ways
+from gpucheck.measure.judge_integrity import RECEIVED
 from gpucheck.measure.subjects import pair_subject
 from gpucheck.model import Verdict, worst
 from tests.machines import p100
@@ -144,7 +147,7 @@ def test_a_redirecting_bridge_elsewhere_is_not_the_proof():
 def test_a_slow_direction_names_that_direction_only():
     (low,) = by_check(EIGHT_NVSWITCH.findings(fault("p2p-slow-direction", 6, 2, percent=35)))["p2p-bandwidth"]
 
-    assert low.why.startswith("GPU 6 to 2:")
+    assert low.why.startswith("GPU 6 -> 2:")
     assert low.verdict is Verdict.FAIL
 
 
@@ -193,7 +196,9 @@ def test_damaged_data_fails_by_its_kind(bench, kind):
     (damaged,) = findings["p2p-integrity"]
 
     assert damaged.verdict is Verdict.FAIL
-    assert str(damaged.seen).startswith(f"{kind}: ")
+    assert re.fullmatch(
+        rf"GPU 0 <?-> 1: data corrupted, {RECEIVED[kind]} \([\d,]+ of [\d,]+ 8-byte words\)", damaged.seen
+    )
     assert damaged.cause in ("data-corruption", "false-p2p-grant", "iommu-translation")
     assert damaged.subject.startswith("pair:")
     assert any("got " in line for line in damaged.evidence)

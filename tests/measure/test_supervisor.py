@@ -59,13 +59,15 @@ def test_a_child_answers_step_after_step():
 @pytest.mark.parametrize(
     ("code", "kind", "words"),
     [
-        ("time.sleep(60)", "stuck", "no answer within 0.5 s"),
-        ("os.kill(os.getpid(), 11)", "died", "killed by SIGSEGV"),
-        ("sys.exit('device lost')", "died", "exit status 1; it said: device lost"),
-        ("os.write(fd, b'\\x00\\xff garbage\\n')", "garbage", "cannot be read"),
-        ('os.write(fd, b\'{"type":"opened"}\\n\')', "garbage", "cannot be read"),
-        ("os.write(fd, b'x' * 8000000)", "garbage", "cannot be read"),
-        ("sys.stderr.write('z' * 5000000); os.close(fd); time.sleep(60)", "died", "exit status None"),
+        ("time.sleep(60)", "stuck", "no progress for 0.5 s"),
+        ("os.kill(os.getpid(), 11)", "crashed", "ended by SIGSEGV"),
+        ("os.kill(os.getpid(), 9)", "killed", "ended by SIGKILL"),
+        ("sys.exit('device lost')", "defect", "ended with exit status 1; its last line: device lost"),
+        ("raise AttributeError('x')", "defect", "its last line: AttributeError: x"),
+        ("os.write(fd, b'\\x00\\xff garbage\\n')", "defect", "cannot be read"),
+        ('os.write(fd, b\'{"type":"opened"}\\n\')', "defect", "cannot be read"),
+        ("os.write(fd, b'x' * 8000000)", "defect", "cannot be read"),
+        ("sys.stderr.write('z' * 5000000); os.close(fd); time.sleep(60)", "defect", "closed its answers"),
     ],
 )
 def test_a_broken_child_is_a_failure_that_names_the_step(code, kind, words):
@@ -134,9 +136,7 @@ def test_a_ninth_peer_is_asked_for_again_in_a_child_that_has_mapped_none():
         def ask(self, step):
             if self.worn:
                 self.worn = False
-                return Failure(
-                    kind="refused", purpose=step.purpose, detail="CUDA error: peer mapping resources exhausted"
-                )
+                return Failure(kind="no-peers-left", purpose=step.purpose, code=711)
             return two.ask(step)
 
     results = Results(devices=TWO_PCIE.machine.devices)

@@ -7,11 +7,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from gpucheck.measure.cuda_queue import Gate  # noqa: E402
 from gpucheck.measure.execute import execute  # noqa: E402
 from gpucheck.measure.integrity import verify  # noqa: E402
 from gpucheck.measure.torch_cuda import TorchEngine  # noqa: E402
 from gpucheck.measure.torch_lanes import Streams  # noqa: E402
-from gpucheck.measure.torch_runtime import ordinal  # noqa: E402
+from gpucheck.measure.torch_runtime import error_code, ordinal  # noqa: E402
 from gpucheck.measure.values import HOST, Device, Flow, Region, Step  # noqa: E402
 
 MIB = 1 << 20
@@ -78,7 +79,7 @@ def engine():
     made.sources = [torch.zeros(MIB // 8, dtype=torch.int64) for _ in range(2)]
     made.destinations = [torch.zeros(MIB // 8, dtype=torch.int64) for _ in range(2)]
     made.pinned = [torch.zeros(MIB // 16, dtype=torch.int64) for _ in range(2)]
-    made.gate = Stream()
+    made.gate = Gate(Stream())
     return made
 
 
@@ -192,3 +193,37 @@ def test_sixteen_gpus_all_to_all_need_no_stream_twice():
         assert len(set(map(id, taken))) == len(taken)
 
     assert max(made.count(device) for device in range(16)) + 1 <= 32
+
+
+PEER = "peer access is not supported between these two devices"
+
+
+def runtime_texts(number):
+    return {217: PEER, 719: "unspecified launch failure"}.get(number, "unrecognized error code").encode()
+
+
+def with_code(code):
+    """What torch 2.8 and later raise."""
+    error = torch.AcceleratorError(f"CUDA error: {PEER}")
+    error.error_code = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (with_code(217), 217),
+        (RuntimeError(f"CUDA error: {PEER}\nCUDA kernel errors might be asynchronously reported"), 217),
+        (RuntimeError("CUDA error: unspecified launch failure"), 719),
+        (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 217.00 MiB"), 2),
+        (RuntimeError(f"while copying: {PEER}"), None),
+        (RuntimeError("The size of tensor a (217) must match the size of tensor b (719)"), None),
+        (KeyError("217"), None),
+    ],
+)
+def test_the_code_of_a_cuda_error_is_read_and_never_found_in_a_text(error, code):
+    assert error_code(torch, SimpleNamespace(cudaGetErrorString=runtime_texts), error) == code
+
+
+def test_a_text_without_a_runtime_to_look_it_up_in_has_no_code():
+    assert error_code(torch, None, RuntimeError(f"CUDA error: {PEER}")) is None

@@ -13,7 +13,7 @@ import msgspec
 
 from gpucheck.measure.collectives.nccl_log import Taken, parse
 from gpucheck.measure.collectives.values import Folder, RankError, RankReport, RankSpec
-from gpucheck.processes.environment import rank_environment
+from gpucheck.processes.environment import nccl_files, rank_environment
 from gpucheck.processes.group import Group, end
 from gpucheck.processes.lifeline import stack_of
 from gpucheck.processes.signals import undisturbed
@@ -38,9 +38,10 @@ class Nodes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """How a run was over. where: by rank, the last thing it put on record. removed: leftovers kept from the ranks.
+    """How a run ended. where: by rank, the last step that it recorded. notes: what was changed in its environment.
 
-    stacks: of ranks that were stuck, the calls that they were in, innermost first.
+    signals: of ranks that a signal ended, its number. stacks: of ranks that were stuck, the calls that they were in,
+    innermost first.
     """
 
     reason: Literal["finished", "failed", "deadline"]
@@ -49,9 +50,10 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     reports: tuple[RankReport, ...] = ()
     errors: dict[int, RankError] = msgspec.field(default_factory=dict)
     where: dict[int, str] = msgspec.field(default_factory=dict)
+    signals: dict[int, int] = msgspec.field(default_factory=dict)
     stacks: dict[int, tuple[str, ...]] = msgspec.field(default_factory=dict)
     taken: Taken = Taken()
-    removed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
     said: str = ""
 
 
@@ -66,6 +68,8 @@ def launch(spec: RankSpec, ranks: int, deadline_s: float, nodes: Nodes | None = 
         folder.spec.write_bytes(msgspec.json.encode(spec))
         environment, removed = ranks_environment(os.environ, folder, nodes)
         environment |= extra
+        home = Path(environment.get("HOME", "/"))
+        settings = nccl_files(home, several_hosts=_several(nodes)) if spec.backend == "nccl" else ()
         first = 0 if nodes is None else nodes.rank * ranks
         numbers = range(first, first + ranks)
         with (folder.path / "output").open("wb") as output:
@@ -76,6 +80,8 @@ def launch(spec: RankSpec, ranks: int, deadline_s: float, nodes: Nodes | None = 
                 started = time.monotonic()
                 reason = _watch(groups, started + deadline_s)
                 stacks = _stacks(folder, numbers) if reason == "deadline" else {}
+                # With torchrun the groups are not the ranks.
+                states = [group.status() for group in groups] if nodes is None else []
             finally:
                 with undisturbed():
                     end(groups, ENDING)
@@ -85,10 +91,14 @@ def launch(spec: RankSpec, ranks: int, deadline_s: float, nodes: Nodes | None = 
             ranks=ranks * (nodes.count if nodes else 1),
             reports=tuple(r for n in numbers if (r := _decoded(folder.report(n), RankReport)) is not None),
             errors={n: e for n in numbers if (e := _decoded(folder.error(n), RankError)) is not None},
+            signals={n: -state for n, state in enumerate(states) if state is not None and state < 0},
             stacks=stacks,
             where={n: _text(folder.at(n)) or "start" for n in numbers},
             taken=parse("".join(_text(log) for log in sorted(folder.path.glob("nccl.*")))),
-            removed=removed,
+            notes=(
+                *(f"environment variable removed for the ranks: {pair}" for pair in removed),
+                *(f"NCCL setting that the ranks follow, from {setting}" for setting in settings),
+            ),
             said=_text(folder.path / "output")[-TAIL:].strip(),
         )
 
@@ -98,8 +108,8 @@ def ranks_environment(
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """The ranks' environment, and ``NAME=value`` of what was kept from them."""
     # On one host loopback always resolves, the host's own name often does not.
+    several = _several(nodes)
     interface = "lo" if nodes is None else nodes.interface
-    several = interface != "lo"
     kept, removed = rank_environment(caller, interface=interface, several_hosts=several)
     ours = {
         "NCCL_DEBUG": "INFO",
@@ -107,6 +117,11 @@ def ranks_environment(
         "NCCL_DEBUG_FILE": str(folder.path / "nccl.%h.%p"),
     }
     return kept | ours, removed
+
+
+def _several(nodes: Nodes | None) -> bool:
+    """Whether the network between hosts is used, which the site configures."""
+    return nodes is not None and nodes.interface != "lo"
 
 
 def _commands(folder: Folder, ranks: int, nodes: Nodes | None) -> Iterator[tuple[list[str], dict[str, str]]]:

@@ -11,6 +11,7 @@ import msgspec
 
 CHANNEL = re.compile(r"Channel \d+(?:/\d+)? : (\d+)\[[^\]]*\] -> (\d+)\[[^\]]*\](?: \[\w+\])? via (\S+)")
 CHOICE = re.compile(r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+)")
+LAST_ERROR = "Last error:"
 VERSION = re.compile(r"NCCL version (\d+\.\d+\.\d+)")
 ALGORITHM = {"0": "TREE", "1": "RING", "2": "COLLNET_DIRECT", "3": "COLLNET_CHAIN", "4": "NVLS", "5": "NVLS_TREE"}
 MOST_CHARACTERS = 20_000_000
@@ -53,6 +54,16 @@ def parse(text: str) -> Taken:
         pairs=pairs,
         warnings=tuple(dict.fromkeys(warned))[:10],
     )
+
+
+def error_text(message: str) -> str:
+    """Return the line of an exception's message that names the cause.
+
+    torch puts where it called NCCL first, and NCCL's own reason last, below "Last error:".
+    """
+    first, _, rest = message.strip().partition("\n")
+    last = " ".join(rest.rpartition(LAST_ERROR)[2].split()) if LAST_ERROR in rest else ""
+    return f"{last} ({first})" if last else first
 
 
 def _kind(via: str) -> str:

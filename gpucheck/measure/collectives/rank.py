@@ -14,12 +14,18 @@ from typing import Any
 import msgspec
 
 from gpucheck.measure.collectives.definitions import elements
-from gpucheck.measure.collectives.values import Folder, Measured, RankError, RankReport, RankSpec
+from gpucheck.measure.collectives.values import ErrorKind, Folder, Measured, RankError, RankReport, RankSpec
+from gpucheck.measure.engine import MISTAKES
 from gpucheck.measure.torch_runtime import library, ordinal
 from gpucheck.measure.values import Device
 from gpucheck.processes.lifeline import end_with_parent, show_stacks, write_whole
 
 PERIOD = 7
+MESSAGE_CHARACTERS = 4000
+
+
+class NoDevice(Exception):
+    """This rank's torch does not reach its GPU."""
 
 
 class Rank:
@@ -34,8 +40,11 @@ class Rank:
         if spec.backend == "nccl":
             local = int(os.environ["LOCAL_RANK"])
             gpu = Device(index=local, name="GPU", bus_id=spec.bus_ids[local])
-            self.device = torch.device("cuda", ordinal(torch, gpu, library(torch)))
-            torch.cuda.set_device(self.device)
+            try:
+                self.device = torch.device("cuda", ordinal(torch, gpu, library(torch)))
+                torch.cuda.set_device(self.device)
+            except (LookupError, RuntimeError, AssertionError) as error:  # AssertionError: a build without CUDA
+                raise NoDevice(str(error)) from error
 
     def run(self) -> RankReport:
         """Join the others, then every collective at every size."""
@@ -70,14 +79,10 @@ class Rank:
         """Warm up, then in every round one collective that is checked and a timed row of them."""
         count = elements(size, self.world)
         self.note(f"{name} of {count * 4} bytes, warming up")
-        try:
-            call, _ = self.prepared(name, count, 0)
-            for _ in range(self.spec.warm_ups):
-                call()
-        except (RuntimeError, ValueError, NotImplementedError) as error:
-            if "support" in str(error).lower():
-                return Measured(operation=name, size=count * 4, refused=str(error).splitlines()[0])
-            raise
+        # Every backend has every one of them (gloo: since before torch 2.6): whatever a call raises is a failure.
+        call, _ = self.prepared(name, count, 0)
+        for _ in range(self.spec.warm_ups):
+            call()
         seconds, wrong = [], 0
         for number in range(self.spec.samples):
             self.note(f"{name} of {count * 4} bytes, round {number + 1} of {self.spec.samples}")
@@ -201,11 +206,26 @@ def _run(folder: Folder, spec: RankSpec, number: int) -> int:
         write_whole(folder.report(number), msgspec.json.encode(report))
         status = 0
     except Exception as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        words = RankError(type=type(error).__name__, message=str(error).partition("\n")[0], missing=missing)
-        write_whole(folder.error(number), msgspec.json.encode(words))
+        write_whole(folder.error(number), msgspec.json.encode(_described(error)))
         status = 1
     return status
+
+
+def _described(error: Exception) -> RankError:
+    kind: ErrorKind = "collective"
+    if isinstance(error, NoDevice):
+        kind = "no-device"
+    elif isinstance(error, MISTAKES):
+        kind = "defect"
+    elif isinstance(error, (MemoryError, OSError)) or type(error).__name__ == "OutOfMemoryError":
+        kind = "no-resources"
+    return RankError(
+        type=type(error).__name__,
+        message=str(error)[:MESSAGE_CHARACTERS],
+        missing=error.name if isinstance(error, ModuleNotFoundError) else None,
+        kind=kind,
+        raised=time.time(),
+    )
 
 
 if __name__ == "__main__":

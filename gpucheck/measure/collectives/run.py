@@ -12,7 +12,9 @@ from gpucheck.measure.collectives.launch import Ended, Nodes, launch
 from gpucheck.measure.collectives.values import Measured, RankSpec
 from gpucheck.measure.selection import Unmeasurable, admit, choose
 from gpucheck.measure.statistics import spread
-from gpucheck.model import Gpu, Host, NvmlReading, Verdict, worst
+from gpucheck.measure.subjects import count_text
+from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
+from gpucheck.model.about import About
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
 from gpucheck.topology import build
 
@@ -57,17 +59,11 @@ def measure(host: Host, options: Options) -> CollectivesReport:
         iterations=20 if ranks.gpus else CPU_ITERATIONS,
         timeout_s=options.timeout_s,
     )
-    deadline = START_S + options.timeout_s
-    try:
-        runs = {"as is": launch(spec, ranks.count, deadline, options.nodes)}
-        if "NVLS" in str(runs["as is"].taken.algorithms.get("AllReduce", ())) and options.nodes is None:
-            only = msgspec.structs.replace(spec, operations=("all_reduce",), sizes=spec.sizes[-1:])
-            runs["ring"] = launch(only, ranks.count, deadline, NCCL_NVLS_ENABLE="0")
-    except OSError as error:
-        raise Unmeasurable(f"no rank could be started: {error}") from error
+    alone = ranks.count == 1 and options.nodes is None
+    runs = {"as is": Ended(reason="finished", seconds=0.0, ranks=1)} if alone else _runs(spec, ranks.count, options)
     ended = runs["as is"]
     results = tuple(result for name, run in runs.items() for result in _results(run, name, ranks.expectation))
-    findings = judge(runs, results, ranks.expectation)
+    findings = (_one_rank(ranks),) if alone else judge(runs, results, ranks.expectation)
     counts = Counter(finding.verdict for finding in findings)
     first = ended.reports[0] if ended.reports else None
     simulation = host.simulation()
@@ -86,10 +82,34 @@ def measure(host: Host, options: Options) -> CollectivesReport:
         results=results,
         transports=ended.taken.transports,
         algorithms=ended.taken.algorithms,
-        notes=tuple(f"kept from the ranks: {leftover}" for leftover in ended.removed),
+        notes=ended.notes,
         verdict=worst(counts),
         findings=findings,
         counts={verdict.value: counts[verdict] for verdict in Verdict},
+    )
+
+
+def _runs(spec: RankSpec, count: int, options: Options) -> dict[str, Ended]:
+    """The run, and one without NVLS if that was chosen. Raises Unmeasurable where no process can be started."""
+    deadline = START_S + options.timeout_s
+    try:
+        runs = {"as is": launch(spec, count, deadline, options.nodes)}
+        chosen = runs["as is"].taken.algorithms.get("AllReduce", ())
+        if any(algorithm.startswith("NVLS") for algorithm in chosen) and options.nodes is None:
+            only = msgspec.structs.replace(spec, operations=("all_reduce",), sizes=spec.sizes[-1:])
+            runs["ring"] = launch(only, count, deadline, NCCL_NVLS_ENABLE="0")
+    except OSError as error:
+        raise Unmeasurable(f"no rank could be started: {error}") from error
+    return runs
+
+
+def _one_rank(ranks: _Ranks) -> Finding:
+    """A collective of one rank moves nothing: its bandwidth is 0 and its result is its own data."""
+    return About(
+        check="collectives", evidence=tuple(f"GPU {gpu.index} ({gpu.pci_bus_id})" for gpu in ranks.gpus)
+    ).skips(
+        "a collective needs two ranks, and NCCL accepts one rank on each GPU; several hosts take part with --nodes",
+        "not run: 1 GPU, so nothing could be checked",
     )
 
 
@@ -107,12 +127,13 @@ def _ranks(host: Host, options: Options) -> _Ranks:
     admit(gpus, contended=options.contended)
     if options.ranks is not None and options.ranks > len(gpus):
         raise Unmeasurable(
-            f"--ranks {options.ranks}: there are {len(gpus)} GPUs, and NCCL refuses two ranks on one.", usage=True
+            f"--ranks {options.ranks}: the host has {count_text(len(gpus), 'GPU')}, and NCCL refuses two ranks on one.",
+            usage=True,
         )
     gpus = gpus[: options.ranks]
     expectation = _expectation(host, reading, gpus)
     kind = "nvlink" if expectation.nvlink else "pcie"
-    reason = f"{len(gpus)} GPUs on this host, NCCL"
+    reason = f"{count_text(len(gpus), 'GPU')} on this host, NCCL"
     return _Ranks(gpus=gpus, count=len(gpus), reason=reason, sizes=SIZES[kind], expectation=expectation)
 
 
@@ -140,8 +161,6 @@ def _results(ended: Ended, variant: str, expectation: Expectation) -> list[Colle
 
 
 def _result(one: Measured, ranks: int, variant: str, expectation: Expectation) -> CollectiveResult:
-    if one.refused is not None or not one.seconds:
-        return CollectiveResult(operation=one.operation, size_bytes=one.size, variant=variant, note=one.refused)
     times = spread(one.seconds)
     algorithm = one.size / times.median / 1e9
     bus = algorithm * bus_factor(one.operation, ranks)

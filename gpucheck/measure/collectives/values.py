@@ -5,6 +5,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+ErrorKind = Literal["collective", "defect", "no-resources", "no-device"]
+
 
 class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One run. bus_ids: of the GPUs by local rank, empty on CPUs. file_store: False where torchrun set the rendezvous.
@@ -32,7 +34,6 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     seconds: tuple[float, ...] = ()
     checked: int = 0
     wrong: int = 0
-    refused: str | None = None
 
 
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,11 +48,16 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankError(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rank raised. missing: the module that was not found."""
+    """What a rank raised, and when (Unix time). message: whole. missing: the module that was not found.
+
+    kind: what failed: the collective; the program itself; memory, disk or files that ran out; the way to the GPU.
+    """
 
     type: str
     message: str
     missing: str | None = None
+    kind: ErrorKind = "collective"
+    raised: float = 0.0
 
 
 class Folder(NamedTuple):
