@@ -16,6 +16,7 @@ NOT_HERE = (NOT_SUPPORTED, NOT_IN_LIBRARY)
 FORBIDDEN = (4, 17)
 # NVML: the GPU is lost, and it needs a reset.
 LOST = (15, 16)
+WITHOUT_A_GPU = "to try gpucheck without a GPU: gpucheck verify --simulate hgx-h100-x8"
 
 
 def each_gpu(

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from gpucheck.checks._nvml import WITHOUT_A_GPU, reason
 from gpucheck.checks.module_flavour import needed_flavour
 from gpucheck.model import (
     CRASHED,
@@ -20,6 +21,7 @@ from gpucheck.model import (
     Finding,
     Host,
     NvmlFailure,
+    NvmlGap,
     NvmlReading,
     Verdict,
 )
@@ -70,7 +72,22 @@ def evaluate(values: Values) -> Iterator[Finding]:
         return
     loaded = values.driver.loaded_version
     library = values.nvml.driver_version
-    evidence = (f"nvmlSystemGetDriverVersion: {library}", f"/sys/module/nvidia/version: {loaded or 'not readable'}")
+    evidence = (
+        f"nvmlSystemGetDriverVersion: {library or 'not reported'}",
+        f"/sys/module/nvidia/version: {loaded or 'not readable'}",
+    )
+    if library is None:
+        why = (
+            f"The driver version is not known: {', '.join(map(reason, _refusals(values.nvml))) or 'no text returned'}."
+        )
+        yield _finding(
+            Verdict.UNKNOWN,
+            seen="driver version unknown",
+            why=why,
+            fix="cat /proc/driver/nvidia/version; nvidia-smi",
+            evidence=evidence,
+        )
+        return
     if loaded is not None and loaded != library:
         yield _finding(
             Verdict.FAIL,
@@ -85,6 +102,10 @@ def evaluate(values: Values) -> Iterator[Finding]:
         return
     yield _finding(Verdict.PASS, seen=library, evidence=evidence)
     yield from _next_boot(values.driver, loaded)
+
+
+def _refusals(nvml: NvmlReading) -> list[NvmlGap]:
+    return [gap for gap in nvml.gaps if gap.call == "nvmlSystemGetDriverVersion"]
 
 
 def _next_boot(driver: DriverState, loaded: str | None) -> Iterator[Finding]:
@@ -119,7 +140,8 @@ def _unusable(failure: NvmlFailure, values: Values) -> Finding:
             Verdict.UNKNOWN,
             seen="no NVIDIA GPU and no NVIDIA driver",
             why="The PCI bus shows no NVIDIA display or 3D controller, so there is nothing to check.",
-            fix="in a virtual machine or container pass a GPU through; on bare metal check seating, power and BIOS",
+            fix="in a virtual machine or container pass a GPU through; on bare metal check seating, power and BIOS; "
+            + WITHOUT_A_GPU,
             evidence=evidence,
         )
     meaning = _meaning(failure, values)

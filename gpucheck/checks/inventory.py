@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import FORBIDDEN, LOST, NOT_IN_LIBRARY, evidence, not_looked, reason
+from gpucheck.checks._nvml import FORBIDDEN, LOST, NOT_IN_LIBRARY, WITHOUT_A_GPU, evidence, not_looked, reason
 from gpucheck.model import DEFECT, Check, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice, Verdict
-from gpucheck.model.about import About
+from gpucheck.model.about import About, Confidence
 
 NAME = "inventory"
 # Kernel drivers that hold a device for a virtual machine.
@@ -107,7 +107,7 @@ def _without_a_handle(refused: list[NvmlGap], missing: list[PciDevice]) -> Itera
         else:
             why = f"NVML counts this GPU and cannot open it: {reason(gap)}."
             fix = LOST_FIX.format(device.bus_id if device else "the GPU that is missing in nvidia-smi -L")
-            confidence = "certain" if gap.code in LOST else "likely"
+            confidence: Confidence = "certain" if gap.code in LOST else "likely"
             yield about.fails(f"GPU at {which} cannot be opened", None, why, fix, "gpu-lost", confidence)
 
 
@@ -136,7 +136,8 @@ def _nothing(elsewhere: list[PciDevice]) -> Finding:
         why = f"All {len(elsewhere)} GPUs of this host are assigned to virtual machines by {elsewhere[0].driver}."
         return about.unknown(why, "run gpucheck inside the virtual machines", "0 GPUs")
     why = "Neither NVML nor the PCI bus shows an NVIDIA GPU."
-    return about.unknown(why, "check seating, power and BIOS, or pass a GPU through to this machine", "0 GPUs")
+    fix = f"check seating, power and BIOS, or pass a GPU through to this machine; {WITHOUT_A_GPU}"
+    return about.unknown(why, fix, "0 GPUs")
 
 
 def _no_bus(unseen: list[str], gpus: dict[str, Gpu]) -> Finding:

@@ -1,6 +1,7 @@
 """Show how the GPUs are connected and what each pair should reach; also reads other tools' dumps of a topology."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from shutil import get_terminal_size
 
@@ -23,9 +24,6 @@ from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
 
 EXIT_UNKNOWN = EXIT_STATUS[Verdict.UNKNOWN]
-SIMULATE = "gpucheck topo --simulate hgx-h100-x8"
-# Why NVML gave nothing, by its return code, in the words of the causes that `gpucheck verify` reports.
-CAUSE = {9: "driver-not-loaded", 12: "driver-not-loaded", 18: "driver-mismatch", 15: "gpu-lost"}
 
 
 @click.command()
@@ -147,70 +145,22 @@ def _unreadable(name: str, error: Exception) -> Problem:
 
 def look(host: Host) -> tuple[Topology, str]:
     """The topology of a host, and what is simulated about it in words."""
+    from gpucheck.checks import driver, inventory
     from gpucheck.topology import build, identify
 
-    simulation, reading, pci = host.simulation(), host.nvml(), host.pci()
+    simulation, reading = host.simulation(), host.nvml()
     simulated = simulation is not None
     about = ", ".join((simulation.profile, *simulation.faults)) if simulation else ""
-    shown = sum(device.is_nvidia_gpu for device in pci)
     if isinstance(reading, NvmlFailure):
-        return _nothing(_no_nvml(reading, shown), simulated), about
+        return _nothing(driver.evaluate(driver.probe(host)), simulated), about
+    # A GPU that is lost, hidden from this container or assigned to a virtual machine is not in the matrix.
+    absent = [f for f in inventory.evaluate(inventory.probe(host)) if f.verdict is not Verdict.PASS]
     if not reading.gpus:
-        return _nothing(_no_gpu(shown), simulated), about
+        return _nothing(absent, simulated), about
     cpu = identify(host.read_text("/proc/cpuinfo"))
-    topology = build(reading, pci, simulated, cpu=cpu, virtual=host.system().virtual)
-    unlisted = _unlisted(host, {gpu.pci_bus_id for gpu in reading.gpus})
-    return replace(topology, findings=(*topology.findings, *unlisted)), about
+    topology = build(reading, host.pci(), simulated, cpu=cpu, virtual=host.system().virtual)
+    return replace(topology, findings=(*topology.findings, *absent)), about
 
 
-def _unlisted(host: Host, listed: set[str]) -> list[Finding]:
-    """GPUs that the matrix lacks. A container is usually given some of the host's GPUs and sees all on the PCI bus."""
-    contained = host.system().container is not None
-    return [
-        Finding(
-            check="topology",
-            verdict=Verdict.SKIP if contained else Verdict.WARN,
-            subject=f"gpu:{device.bus_id}",
-            seen="on the PCI bus, not in NVML",
-            wanted="in the matrix",
-            cause=None if contained else "gpu-lost",
-            confidence=None if contained else "likely",
-            why="this container was not given the GPU" if contained else "the driver could not initialise this GPU",
-            fix="" if contained else "gpucheck verify --only inventory; dmesg | grep -e NVRM -e Xid",
-            evidence=(f"/sys/bus/pci/devices/{device.bus_id}",),
-        )
-        for device in host.pci()
-        if device.is_nvidia_gpu and device.bus_id not in listed
-    ]
-
-
-def _nothing(finding: Finding, simulated: bool) -> Topology:
-    return Topology(simulated=simulated, source="nvml", gpus=(), matrix=(), findings=(finding,))
-
-
-def _no_nvml(failure: NvmlFailure, shown: int) -> Finding:
-    fix = "gpucheck verify --only driver says why and what to do" if shown else f"without a GPU try: {SIMULATE}"
-    return Finding(
-        check="topology",
-        verdict=Verdict.UNKNOWN,
-        subject="host",
-        seen=f"NVML gave no answer, {shown} NVIDIA GPUs on the PCI bus",
-        wanted="NVML's view of the GPUs",
-        cause=CAUSE.get(failure.code) if shown else None,
-        confidence="certain" if shown and failure.code in CAUSE else None,
-        why=f"{failure.call} ended with {failure.name}" + ("" if shown else ", and this machine shows no NVIDIA GPU"),
-        fix=fix,
-        evidence=(f"{failure.call}: {failure.code} {failure.name} {failure.detail}".rstrip(),),
-    )
-
-
-def _no_gpu(shown: int) -> Finding:
-    return Finding(
-        check="topology",
-        verdict=Verdict.UNKNOWN,
-        subject="host",
-        seen=f"0 GPUs in NVML, {shown} on the PCI bus",
-        wanted="1 or more",
-        why="the driver runs but offers no GPU",
-        fix="gpucheck verify --only inventory; dmesg | grep -e NVRM -e Xid" if shown else f"try: {SIMULATE}",
-    )
+def _nothing(findings: Iterable[Finding], simulated: bool) -> Topology:
+    return Topology(simulated=simulated, source="nvml", gpus=(), matrix=(), findings=tuple(findings))

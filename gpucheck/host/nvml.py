@@ -3,6 +3,7 @@
 Whatever NVML refuses becomes a gap with the call and its return code, never a zero.
 """
 
+from functools import partial
 from typing import Any
 
 import pynvml
@@ -18,6 +19,7 @@ P2P_STATUS = {0: "OK", 1: "CNS", 2: "GNS", 3: "TNS", 4: "DR", 5: "NS"}
 P2P_CAPABILITIES = {"read": 0, "write": 1, "nvlink": 2}
 CPU_WORDS, NODE_WORDS = 64, 16  # of 64 bits: 4096 CPUs, 1024 NUMA nodes
 COMMON_SUBJECT = "host"
+Matrix = tuple[tuple[str | None, ...], ...]
 
 
 def read(entering: Entering, *, health: bool = True, shut_down: bool = True) -> NvmlReading | NvmlFailure:
@@ -46,8 +48,8 @@ def _answer(calls: Calls, *, health: bool) -> NvmlReading | NvmlFailure:
 
 
 def _read(calls: Calls, *, health: bool) -> NvmlReading:
-    driver = calls.must("nvmlSystemGetDriverVersion", COMMON_SUBJECT)
-    library = calls.must("nvmlSystemGetNVMLVersion", COMMON_SUBJECT)
+    driver = calls.ask("nvmlSystemGetDriverVersion", COMMON_SUBJECT)
+    library = calls.ask("nvmlSystemGetNVMLVersion", COMMON_SUBJECT)
     cuda = calls.ask("nvmlSystemGetCudaDriverVersion_v2", COMMON_SUBJECT)
     gpus, handles = [], []
     for index in range(calls.must("nvmlDeviceGetCount", COMMON_SUBJECT)):
@@ -55,14 +57,16 @@ def _read(calls: Calls, *, health: bool) -> NvmlReading:
         handle = calls.ask("nvmlDeviceGetHandleByIndex", subject, index)
         if handle is None:
             continue
-        gpu = calls.part("reading of the GPU", subject, lambda: _gpu(calls, index, handle, health=health), None)  # noqa: B023 - called at once
+        make = partial(_gpu, calls, index, handle, health=health)
+        gpu = calls.part("reading of the GPU", subject, make, None)
         if gpu is not None:
             gpus.append(gpu)
             handles.append(handle)
-    ancestors, p2p = calls.part("reading of the pairs", COMMON_SUBJECT, lambda: _pairs(calls, gpus, handles), ((), {}))
+    none: tuple[Matrix, dict[str, Matrix]] = ((), {})
+    ancestors, p2p = calls.part("reading of the pairs", COMMON_SUBJECT, lambda: _pairs(calls, gpus, handles), none)
     return NvmlReading(
-        driver_version=plain(driver),
-        nvml_version=plain(library),
+        driver_version=plain(driver or "") or None,
+        nvml_version=plain(library or "") or None,
         cuda_version=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
         gpus=tuple(gpus),
         ancestors=ancestors,
@@ -120,9 +124,6 @@ def _health(calls: Calls, subject: str, handle: Any, memory_used: int | None) ->
     from gpucheck.host.nvml_health import read_health
 
     return calls.part("health", subject, lambda: read_health(calls, subject, handle, memory_used), Health())
-
-
-Matrix = tuple[tuple[str | None, ...], ...]
 
 
 def _pairs(calls: Calls, gpus: list[Gpu], handles: list[Any]) -> tuple[Matrix, dict[str, Matrix]]:

@@ -55,7 +55,7 @@ def _seen(values: Values, nvml: NvmlReading, promise: Promise | None) -> Finding
     """NVML answers: is what it shows also usable?"""
     names = [gpu.name or "GPU" for gpu in nvml.gpus]
     count = ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "no GPU"
-    seen = f"{count}, driver {nvml.driver_version}"
+    seen = f"{count}, driver {nvml.driver_version or 'unknown'}"
     hidden = values.environment.get("CUDA_VISIBLE_DEVICES")
     floor = promise.driver_floor if promise else None
     if values.own.device in ("EPERM", "EACCES"):
@@ -67,7 +67,10 @@ def _seen(values: Values, nvml: NvmlReading, promise: Promise | None) -> Finding
             why="the driver answers and shows no GPU to this container",
             fix=f"start it with {GIVE}",
         )
-    if floor and _older(nvml.driver_version, floor):
+    if floor and nvml.driver_version is None:
+        why = f"driver version unknown: NVML did not report it, and CUDA of this image needs driver {floor} or newer"
+        return _finding(Verdict.UNKNOWN, seen, why=why, fix="nvidia-smi on the host")
+    if floor and nvml.driver_version and _older(nvml.driver_version, floor):
         return _finding(
             Verdict.FAIL,
             seen,

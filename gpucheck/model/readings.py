@@ -21,15 +21,15 @@ class NvmlGap(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NvmlReading(msgspec.Struct, frozen=True, kw_only=True, tag="reading"):
-    """One pass over NVML.
+    """One pass over NVML. A version is None where NVML did not report it.
 
     ancestors: n x n nvmlDeviceGetTopologyCommonAncestor classes (``PIX PXB PHB NODE SYS``, ``X`` on the diagonal).
     p2p: NVML P2P status per capability (``read write nvlink``), n x n of ``OK CNS GNS TNS DR NS``, None = not told.
     gaps: what NVML would not answer. A gap is never a zero.
     """
 
-    driver_version: str
-    nvml_version: str
+    driver_version: str | None
+    nvml_version: str | None
     cuda_version: str | None
     gpus: tuple[Gpu, ...]
     ancestors: tuple[tuple[str | None, ...], ...] = ()

@@ -37,7 +37,7 @@ def _attributes(host: Host) -> dict[str, tuple[str, ...]]:
 
 def _names(reading: NvmlReading | None) -> set[str]:
     """Names that a driver package may have, for the driver that is loaded."""
-    version = reading.driver_version if reading else ""
+    version = (reading.driver_version if reading else None) or ""
     branch = version.partition(".")[0]
     templates = {template for row in packages().drivers for template in row.packages}
     words = {template.partition("=")[0].partition(" ")[0] for template in templates}

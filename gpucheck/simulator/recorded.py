@@ -61,7 +61,8 @@ def _profile(recorded: Recorded, name: str) -> Profile:
     gpus = RecordedGpus(tree.gpus, reading.gpus if reading else ())
     nodes = _nodes(recorded, reading)
     driver = recorded.driver
-    version = driver.installed_version or driver.loaded_version or (reading.driver_version if reading else NO_DRIVER)
+    reported = reading.driver_version if reading else None
+    version = driver.installed_version or driver.loaded_version or reported or NO_DRIVER
     return Profile(
         name=name,
         summary=f"recorded machine with {gpus.summary}",

@@ -61,14 +61,14 @@ def test_the_cpu_of_the_host_counts(on):
     assert "x 0.68 same host bridge" in on(host)[1]
 
 
-@pytest.mark.parametrize(("container", "status"), [(None, 1), ("docker", 0)])
-def test_a_gpu_that_nvml_does_not_list_is_named(on, container, status):
+@pytest.mark.parametrize(("container", "status"), [(None, 2), ("docker", 0)])
+def test_a_gpu_that_nvml_does_not_list_is_reported_as_verify_does(on, container, status):
     """A container is given some of the GPUs and sees all of them on the PCI bus: that is no fault."""
     system = msgspec.structs.replace(SYSTEM, container=container)
     answer, out, _ = on(FakeHost(system_=system, nvml_=reading(P100S[0]), pci_=on_bus(*P100S)))
 
     assert answer == status
-    assert "gpu:0000:04:00.0: on the PCI bus, not in NVML" in out
+    assert ("1 of the 2 GPUs of the host" if container else "missing from NVML") in out
 
 
 def test_nvml_is_asked_in_a_child_with_a_deadline(monkeypatch, topo):
@@ -81,19 +81,19 @@ def test_nvml_is_asked_in_a_child_with_a_deadline(monkeypatch, topo):
 
 
 @pytest.mark.parametrize(
-    ("host", "words"),
+    ("host", "status", "start", "words"),
     [
-        (FakeHost(), "--simulate"),
-        (FakeHost(pci_=on_bus(*P100S), nvml_=NOT_LOADED), "gpucheck verify --only driver"),
-        (FakeHost(nvml_=reading()), "--simulate"),
-        (FakeHost(nvml_=reading(), pci_=on_bus(h100(0))), "gpucheck verify --only inventory"),
+        (FakeHost(), 3, "UNKNOWN  driver  host: ", "--simulate"),
+        (FakeHost(pci_=on_bus(*P100S), nvml_=NOT_LOADED), 2, "FAIL     driver  host: ", "make provision"),
+        (FakeHost(nvml_=reading()), 3, "UNKNOWN  inventory  host: ", "--simulate"),
+        (FakeHost(nvml_=reading(), pci_=on_bus(h100(0))), 2, "FAIL     inventory  gpu:", "RmInitAdapter"),
     ],
 )
-def test_a_host_without_gpus_or_driver_is_3_with_the_next_step(on, host, words):
-    status, out, _ = on(host)
+def test_a_host_without_gpus_or_driver_gets_the_finding_of_verify(on, host, status, start, words):
+    answer, out, _ = on(host)
 
-    assert status == 3
-    assert out.startswith("UNKNOWN  topology  host: ")
+    assert answer == status
+    assert out.startswith(start)
     assert words in out
 
 
@@ -101,7 +101,7 @@ def test_no_driver_has_its_cause_in_json(on):
     status, out, _ = on(FakeHost(pci_=on_bus(*P100S), nvml_=NOT_LOADED), "--format", "json")
     answer = json.loads(out)
 
-    assert (status, answer["gpus"], answer["matrix"]) == (3, [], [])
+    assert (status, answer["gpus"], answer["matrix"]) == (2, [], [])
     assert answer["findings"][0]["cause"] == "driver-not-loaded"
 
 
