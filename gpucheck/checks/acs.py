@@ -36,14 +36,14 @@ def evaluate(values: Values) -> Iterator[Finding]:
         why = "ACS state unknown: the PCI bus shows no NVIDIA GPU"
         yield about.unknown(why, "gpucheck verify --only inventory", because_of="inventory")
     elif values.virtual is not None:
-        why = f"not applicable: a {values.virtual} guest does not see the bridges; its provider keeps ACS on for isolation"
+        why = f"not applicable: a {values.virtual} guest does not see the bridges; its host keeps ACS on for isolation"
         yield about.skips(why)
     elif not between.every:
         yield about.skips("not applicable: no GPU shares a PCIe switch with another GPU or with an RDMA network card")
     elif redirecting is not None:
         yield redirecting
     elif unread:
-        why = f"ACS state unknown: the registers of {len(unread)} bridges lie beyond the 64 bytes that only root may exceed"
+        why = f"ACS state unknown: reading the registers of {len(unread)} PCIe bridges needs root"
         yield about.unknown(why, f"sudo gpucheck verify --only {NAME}", wanted="off")
     else:
         count = len(between.every)

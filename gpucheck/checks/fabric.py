@@ -50,6 +50,11 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     container: str | None
 
     @property
+    def switches(self) -> int:
+        """How many NVSwitch chips the PCI bus shows."""
+        return sum(device.is_nvswitch for device in self.pci)
+
+    @property
     def down(self) -> bool:
         """Whether fabric manager was seen not running on a host where it has to run."""
         return self.service not in (None, "active") or (self.service is None and self.asked and not self.elsewhere)
@@ -88,29 +93,26 @@ def evaluate(values: Values) -> Iterator[Finding]:
     members = [gpu for gpu in nvml.gpus if gpu.fabric is not None and gpu.fabric.state != "not-supported"]
     outside = [gpu for gpu in nvml.gpus if gpu.fabric is not None and gpu not in members and is_tray_gpu(gpu)]
     nvlinks = NvLinks(nvml.gpus, values.pci)
-    switches = sum(device.is_nvswitch for device in values.pci)
+    switched = values.switches or any(nvlinks.switches(place) for place in range(len(nvml.gpus)))
     for gpu in unread:
-        finding = not_reported(NAME, nvml, gpu, *CALLS, what="fabric state")
-        if finding is not None:
-            yield finding
+        yield from filter(None, [not_reported(NAME, nvml, gpu, *CALLS, what="fabric state")])
     if members:
-        state = _state(values, members)
-        yield state
-        yield from health_findings(members)
-        cliques = clique_finding(members)
-        if cliques is not None:
-            yield cliques
-        if switches and not values.container:
-            yield from _manager(values, nvml, state)
-    elif outside and any(gpu.active_nvlinks for gpu in outside):
+        yield from _registered(values, nvml, members)
+    elif any(gpu.active_nvlinks for gpu in outside):
         yield _no_state(outside)
-    elif not unread and (switches or any(nvlinks.switches(place) for place in range(len(nvml.gpus)))):
-        yield from _without_state(values, nvml, nvlinks, switches)
+    elif switched and not unread:
+        yield from _without_state(values, nvml, nvlinks)
     elif not unread:
         bus = "the PCI bus shows no NVSwitch" if values.pci else "/sys shows no PCI bus"
-        yield About(check=NAME).skips(
-            f"not applicable: no GPU reports a fabric, no NVLink leads to a switch, and {bus}"
-        )
+        yield About(check=NAME).skips(f"not applicable: no GPU reports a fabric, no NVLink leads to one, and {bus}")
+
+
+def _registered(values: Values, nvml: NvmlReading, members: list[Gpu]) -> Iterator[Finding]:
+    state = _state(values, members)
+    yield state
+    yield from health_findings(members)
+    yield from filter(None, [clique_finding(members)])
+    yield from _manager(values, nvml, state)
 
 
 def _refused(nvml: NvmlReading, gpu: Gpu) -> bool:
@@ -172,7 +174,7 @@ def _no_state(outside: list[Gpu]) -> Finding:
     return about.warns(seen, "all registered", why, SWITCH_TRAYS, "fabric-unregistered", "likely")
 
 
-def _without_state(values: Values, nvml: NvmlReading, nvlinks: NvLinks, switches: int) -> Iterator[Finding]:
+def _without_state(values: Values, nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]:
     """GPUs before Hopper, and libraries before 525, report no registration: P2P status and the service have to do."""
     pairs = [pair for pair in combinations(range(len(nvml.gpus)), 2) if nvlinks.between(*pair).links]
     status = [p2p_status(nvml, pair, ("nvlink",)) for pair in pairs]
@@ -184,8 +186,7 @@ def _without_state(values: Values, nvml: NvmlReading, nvlinks: NvLinks, switches
     if values.service == "active" or (proven and not (values.down and values.service)):
         state = about.passes("fabric manager active" if values.service == "active" else p2p)
         yield state
-        if switches and not values.container:
-            yield from _manager(values, nvml, state)
+        yield from _manager(values, nvml, state)
     elif values.down:
         cause = "fabric-version-mismatch" if _mismatched(values) else "fabric-manager-down"
         confidence: Confidence = "certain" if values.service and not proven else "likely"
@@ -205,6 +206,8 @@ def _no_call(nvml: NvmlReading) -> bool:
 def _manager(values: Values, nvml: NvmlReading, state: Finding) -> Iterator[Finding]:
     """One finding a package. state: the finding about the fabric, which may have the mismatch already."""
     driver = nvml.driver_version
+    if not values.switches or values.container:  # nothing to manage here, or packages of the container
+        return
     if not values.packages and state.verdict is Verdict.PASS:
         where = "it runs elsewhere, as in a driver container or a service VM"
         yield About(check=NAME).skips(f"not applicable: dpkg and rpm know no package of fabric manager: {where}")

@@ -71,7 +71,7 @@ def _judge(gpu: Gpu) -> Finding | None:
         subject=f"gpu:{gpu.pci_bus_id}",
         evidence=tuple(_line(link) for link in links if _errors(link) or _recoveries(link)),
     )
-    recovered = [f"NVLink {link.link}: {_recoveries(link):,} recoveries" for link in links if _recoveries(link)]
+    recovered = [f"NVLink {link.link}: {_times(_recoveries(link))}" for link in links if _recoveries(link)]
     noisy = [f"NVLink {link.link}: {_worst(link)}" for link in links if sum(_errors(link).values()) > TOLERATED]
     if recovered:
         why = "A recovery means that the link was down for a moment; links that recover often fail soon."
@@ -101,6 +101,10 @@ def _recoveries(link: NvLink) -> int:
     return max(link.recovery_errors or 0, counts.recoveries or 0, events)
 
 
+def _times(recoveries: int) -> str:
+    return f"{recoveries:,} recover{'ies' if recoveries > 1 else 'y'}"
+
+
 def _worst(link: NvLink) -> str:
     name, count = max(_errors(link).items(), key=lambda item: item[1])
     return f"{count:,} {name}"
@@ -108,7 +112,7 @@ def _worst(link: NvLink) -> str:
 
 def _line(link: NvLink) -> str:
     parts = [f"{count} {name}" for name, count in _errors(link).items()]
-    parts += [f"{_recoveries(link)} recoveries"] if _recoveries(link) else []
+    parts += [_times(_recoveries(link))] if _recoveries(link) else []
     failed = link.counts.recoveries_failed if link.counts else None
     parts += [f"{failed} of them failed"] if failed else []
     if link.counts is not None:

@@ -137,6 +137,12 @@ def fabric(calls: Calls, subject: str, handle: Any) -> Fabric | None:
         state=state,
         status=info.status,
         clique_id=info.cliqueId,
-        cluster_uuid=str(UUID(bytes=bytes(info.clusterUuid))),
+        cluster_uuid=str(UUID(bytes=_bytes(info, "clusterUuid", 16))),
         health_mask=getattr(info, "healthMask", None),
     )
+
+
+def _bytes(structure: Any, field: str, length: int) -> bytes:
+    """Return the raw bytes of a field: nvidia-ml-py 12 declares the UUID as text, which ends at its first zero."""
+    offset = getattr(type(structure), field).offset
+    return bytes(structure)[offset : offset + length]

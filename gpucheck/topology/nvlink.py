@@ -52,9 +52,7 @@ class NvLinks:
     def switches(self, i: int) -> Counter[str]:
         """Return the links of a GPU that lead to NVSwitches, by the switch."""
         ends = self.ends[i]
-        return (
-            ends.switches if self.meshed[i] else ends.switches + Counter({NVSWITCH: ends.hidden} if ends.hidden else {})
-        )
+        return ends.switches + Counter({NVSWITCH: 0 if self.meshed[i] else ends.hidden})  # + drops zeros
 
     def between(self, i: int, j: int) -> Joint:
         """Return the NVLinks between two GPUs; no links where there are none.
