@@ -1,107 +1,137 @@
 """NVLink: is every link up that this GPU model has?
 
 Sources: nvmlDeviceGetNvLinkState for every port, against the links of the model in the GPU table (12 of 18 ports is
-normal on H100 NVL and PCIe). A missing link of 18 costs 5.6 % bandwidth, which a measurement cannot tell from noise,
-so the count is judged by itself.
+normal on H100 NVL and PCIe); NvLinkDisable in /proc/driver/nvidia/params. A missing link of 18 costs 5.6 % bandwidth,
+which a measurement cannot tell from noise, so the count is judged by itself.
+
+Providers switch NVLink off for guests with one GPU, and NVML then reports no link as if the GPU had none. So links that
+are all missing are a fault only where the host has a peer to reach and no hypervisor.
 """
 
+import re
 from collections.abc import Iterator
+from typing import Literal
 
-from gpucheck.checks._nvml import no_gpus, not_looked
-from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, Verdict
+import msgspec
 
-NAME = "nvlink"
+from gpucheck.checks._nvml import NOT_IN_LIBRARY, evidence, gaps_of, no_gpus, not_looked, not_reported, reason
+from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading
+from gpucheck.model.about import About
+from gpucheck.topology.nvlink_ports import CHECK as NAME
+from gpucheck.topology.nvlink_ports import FIX, PAST, STATE_CALL, Ports, inactive_finding, ports_of
+
+PARAMS = "/proc/driver/nvidia/params"
+SWITCHED_OFF = "NvLinkDisable: 1"
+NO_LINK = "not applicable: no GPU of this host has NVLink"
 
 
-def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Ask NVML."""
-    return host.nvml()
+class Values(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPUs, the kind of virtual machine, and what the driver's options say about NVLink.
+
+    disabled: None where the options cannot be read. limit: links that the driver may use, None for all.
+    """
+
+    nvml: NvmlReading | NvmlFailure
+    virtual: str | None
+    disabled: bool | None
+    limit: int | None
 
 
-def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
+def probe(host: Host) -> Values:
+    """Query NVML, and read the driver's options."""
+    text = host.read_text(PARAMS)
+    options = dict(re.findall(r"^(\w+): *(\d+)$", text or "", re.MULTILINE))
+    return Values(
+        nvml=host.nvml(),
+        virtual=host.system().virtual,
+        disabled=None if text is None else options.get("NvLinkDisable", "0") != "0",
+        limit=int(options.get("RmNvlinkBandwidthLinkCount", 0)) or None,
+    )
+
+
+def evaluate(values: Values) -> Iterator[Finding]:
     """One finding a GPU with NVLink; one SKIP for a host without."""
+    nvml = values.nvml
     if isinstance(nvml, NvmlFailure):
         yield not_looked(NAME, nvml)
         return
     if not nvml.gpus:
         yield no_gpus(NAME)
         return
-    models = [gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name) for gpu in nvml.gpus]
-    linked = [(g, m) for g, m in zip(nvml.gpus, models, strict=True) if g.nvlinks or (m is not None and m.nvlink)]
+    every = [ports_of(gpu, values.limit) for gpu in nvml.gpus]
+    linked = [ports for ports in every if ports.up or ports.wanted or (ports.wanted is None and ports.gpu.nvlinks)]
     if not linked:
-        yield Finding(
-            check=NAME,
-            verdict=Verdict.SKIP,
-            subject="host",
-            seen="no NVLink",
-            why="no GPU of this host has NVLink ports: GPU to GPU traffic takes PCIe",
-        )
-    for gpu, model in linked:
-        yield _judge(gpu, model)
+        yield About(check=NAME).skips(NO_LINK)
+    elif values.disabled and not any(ports.up for ports in linked):
+        why = "not applicable: the driver option NVreg_NvLinkDisable=1 switches NVLink off"
+        yield About(check=NAME, evidence=(f"{PARAMS}: {SWITCHED_OFF}",)).skips(why)
+    else:
+        yield from (_judge(ports, values, nvml, linked) for ports in linked)
 
 
-def _judge(gpu: Gpu, model: GpuModel | None) -> Finding:
-    subject, up = f"gpu:{gpu.pci_bus_id}", gpu.active_nvlinks
-    down = [link.link for link in gpu.nvlinks if not link.active]
-    evidence = (f"nvmlDeviceGetNvLinkState: {up} of {len(gpu.nvlinks)} ports up, down: {down or 'none'}",)
-    spec = model.nvlink if model is not None else None
-    if spec is None:
-        return _unknown_model(gpu, subject, up, evidence)
-    if up >= spec.links:
-        return Finding(
-            check=NAME,
-            verdict=Verdict.PASS,
-            subject=subject,
-            seen=up,
-            wanted=spec.links,
-            unit="links",
-            evidence=evidence,
-        )
-    if spec.bridge and up == 0:
-        return Finding(
-            check=NAME,
-            verdict=Verdict.SKIP,
-            subject=subject,
-            seen=0,
-            wanted=spec.links,
-            unit="links",
-            why="this card has NVLink only through a bridge, and none is seated",
-            fix="nothing to do without a bridge; with one: reseat it and reboot",
-            evidence=evidence,
-        )
-    missing = spec.links > len(gpu.nvlinks)
-    return Finding(
-        check=NAME,
-        verdict=Verdict.FAIL,
-        subject=subject,
-        seen=up,
-        wanted=spec.links,
-        unit="links",
-        cause="nvlink-missing" if missing else "nvlink-down",
-        confidence="certain",
-        why=f"{model.name if model else gpu.name} has {spec.links} links, and {spec.links - up} of them cannot be used",
-        fix="dmesg | grep -e knvlink -e Xid; reseat the bridge or baseboard, reset the GPU, then reboot",
-        evidence=evidence,
-    )
+def _judge(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports]) -> Finding:
+    refused = _refused(ports, nvml)
+    if refused is not None:
+        return refused
+    if ports.wanted is None:
+        return _unknown_model(ports)
+    if ports.up >= ports.wanted:
+        return ports.about().passes(ports.up)
+    if ports.up == 0 and ports.bridged:
+        why = "not applicable: this model has NVLink only through a bridge, and none of its links is active"
+        return ports.about().skips(why, 0, wanted=ports.wanted)
+    if ports.up == 0:
+        return _none_up(ports, values, nvml, linked)
+    if ports.asleep and ports.up + len(ports.asleep) >= ports.wanted:
+        return _asleep(ports)
+    others = any(other.up >= (other.wanted or 0) > 0 for other in linked if other is not ports)
+    return inactive_finding(ports, certain=values.virtual is None or others)
 
 
-def _unknown_model(gpu: Gpu, subject: str, up: int, evidence: tuple[str, ...]) -> Finding:
-    if up == len(gpu.nvlinks):
-        return Finding(
-            check=NAME, verdict=Verdict.PASS, subject=subject, seen=up, wanted=up, unit="links", evidence=evidence
-        )
-    return Finding(
-        check=NAME,
-        verdict=Verdict.UNKNOWN,
-        subject=subject,
-        seen=up,
-        wanted=None,
-        unit="links",
-        why=f"{gpu.name} is not in the GPU table, so it is not known how many of its ports should be up",
-        fix="compare with the other GPUs of this model and the vendor's data sheet",
-        evidence=evidence,
-    )
+def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
+    """Return UNKNOWN where NVML refused the state of links that this GPU may have."""
+    gaps = [gap for gap in gaps_of(nvml, ports.gpu, STATE_CALL) if gap.code not in PAST]
+    if not gaps or ports.up >= (ports.wanted or ports.up + 1):
+        return None
+    if gaps[0].code == NOT_IN_LIBRARY:  # the model has NVLink, so a missing call is no reason to skip it
+        about = About(check=NAME, subject=f"gpu:{ports.gpu.pci_bus_id}", evidence=(evidence(gaps[0]),))
+        return about.unknown(f"NVLink state unknown: {reason(gaps[0])}", "nvidia-smi nvlink -s; update the driver")
+    return not_reported(NAME, nvml, ports.gpu, STATE_CALL, what="NVLink state")
+
+
+def _none_up(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports]) -> Finding:
+    """No link at all: switched off on purpose, or broken, by what else there is."""
+    state = f"all {len(ports.gpu.nvlinks)} NVLinks are inactive" if ports.gpu.nvlinks else "NVML reports no NVLink"
+    name = ports.model.name if ports.model else ports.gpu.name
+    if len(nvml.gpus) == 1:
+        off = "NVLink is switched off, as providers do for guests with one GPU, or not connected"
+        return ports.about().skips(f"not applicable: one GPU has no peer ({state}: {off})", 0)
+    others = any(other.up for other in linked)
+    if values.virtual and not others:
+        why = f"not applicable: {state} on any GPU of this {values.virtual} guest: its provider switched NVLink off"
+        if ports.gpu.nvlinks:  # seen on a guest that was to have them, and had them after a reboot (azhpc-images#443)
+            why = f"{why}, or it was not set up when the guest started; a reboot of the guest tells"
+        return ports.about().skips(why, 0)
+    confidence: Literal["certain", "likely"] = "likely"
+    if ports.gpu.nvlinks and (values.virtual is None or others):
+        confidence = "certain"
+    cause = "nvlink-down" if ports.gpu.nvlinks else "nvlink-missing"
+    why = f"{state[0].upper()}{state[1:]}, and {name} has {ports.wanted}: GPU to GPU traffic takes PCIe."
+    return ports.about().fails(0, ports.wanted, why, FIX, cause, confidence)
+
+
+def _asleep(ports: Ports) -> Finding:
+    why = "Links in their low-power state are not used by NCCL, which takes links in state active only."
+    fix = "nvidia-smi nvlink -s; run a GPU program, then: gpucheck verify --only nvlink"
+    return ports.about().warns(ports.up, ports.wanted, f"{why} {len(ports.asleep)} links sleep.", fix, None)
+
+
+def _unknown_model(ports: Ports) -> Finding:
+    if ports.up == len(ports.gpu.nvlinks):
+        return ports.about().passes(ports.up)
+    why = f"expected number of NVLinks unknown: {ports.gpu.name} is not in the GPU table"
+    fix = "compare with the other GPUs of this model and the vendor's data sheet"
+    return ports.about().unknown(why, fix, ports.up)
 
 
 CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), probe, evaluate)

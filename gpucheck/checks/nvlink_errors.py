@@ -1,65 +1,129 @@
 """NVLink errors: do the links repeat, retrain or corrupt packets?
 
-Source: nvmlDeviceGetNvLinkErrorCounter and the per-link fields (up to Hopper; Blackwell counts otherwise and is left
-out). A recovery means that the link was down for a moment; replays and CRC errors cost bandwidth and announce it.
+Sources: nvmlDeviceGetNvLinkErrorCounter and the fields DL_REPLAY, DL_RECOVERY, DL_CRC up to Hopper; from Blackwell on
+the fields NVLINK_COUNT_*, whose baseline on healthy racks is zero (marin#9086: of 320 GPUs with 18 links each one link
+had recovery events, 505 of them, and failed five days later). A recovery means that the link was down for a moment.
+
+Bit error rates are recorded, not judged: bits 0 to 7 are the exponent and bits 8 to 11 the mantissa of
+mantissa x 10^-exponent (nvml.h), and no limit for them is published. 15e-255 stands for too low to measure.
 """
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import each_gpu
-from gpucheck.model import Check, Finding, Gpu, Host, NvLink, NvmlFailure, NvmlReading
+from gpucheck.checks._nvml import each_gpu, not_reported
+from gpucheck.model import Check, Finding, Gpu, Host, NvLink, NvLink5Counts, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
 NAME = "nvlink-errors"
 # Corrected errors of one link since the driver was loaded that are no reason to look: a retrained link leaves some.
 TOLERATED = 100
-FIX = "reseat the bridge or baseboard, reset the GPU, and replace the part if they rise again: nvidia-smi nvlink -e"
+FIX = (
+    "nvidia-smi nvlink -e, twice with traffic between\n"
+    "If they rise: reset the GPU, reseat the bridge or baseboard, then replace the part."
+)
+UP_TO_HOPPER = {"replay_errors": "replays", "crc_errors": "CRC errors"}
+NVLINK_5 = {
+    "malformed_packets": "malformed packets",
+    "buffer_overruns": "buffer overruns",
+    "receive_errors": "receive errors",
+    "receive_remote_errors": "remote errors received",
+    "receive_general_errors": "header mismatches received",
+    "integrity_errors": "local integrity errors",
+    "transmit_discards": "discarded packets",
+    "effective_errors": "effective errors",
+    "symbol_errors": "symbol errors",
+}
+CALLS = ("nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkErrorCounter", "nvmlDeviceGetFieldValues")
 
 
 def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Ask NVML."""
+    """Query NVML."""
     return host.nvml()
 
 
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """One finding a GPU whose links count their errors."""
-    yield from each_gpu(NAME, nvml, _judge, nothing="no NVLink of this host counts its errors")
+
+    def judge(gpu: Gpu) -> Finding | None:
+        return _judge(gpu) or _unread(nvml, gpu)
+
+    yield from each_gpu(NAME, nvml, judge, nothing="no active NVLink of this host has error counters")
+
+
+def _unread(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+    """Return UNKNOWN for a GPU with links, or whose links were refused, without any counter."""
+    gaps = [gap for gap in nvml.gaps if gap.code not in (2, 3)] if isinstance(nvml, NvmlReading) else []
+    subject = f"link:{gpu.pci_bus_id}/"
+    calls = tuple(dict.fromkeys(gap.call for gap in gaps if gap.subject.startswith(subject) and _counts(gap.call)))
+    return not_reported(NAME, nvml, gpu, *calls, what="NVLink error counters") if calls else None
+
+
+def _counts(call: str) -> bool:
+    return call in CALLS or "NVLINK_ERROR" in call or "NVLINK_COUNT" in call
 
 
 def _judge(gpu: Gpu) -> Finding | None:
-    links = [link for link in gpu.nvlinks if link.active and _told(link)]
+    links = [link for link in gpu.nvlinks if link.active and _reported(link)]
     if not links:
         return None
-    marked = [link for link in links if _sum(link)]
     about = About(
         check=NAME,
         subject=f"gpu:{gpu.pci_bus_id}",
-        evidence=tuple(
-            f"link {link.link}: {link.replay_errors} replays, {link.recovery_errors} recoveries, {link.crc_errors} CRC"
-            for link in marked
-        ),
+        evidence=tuple(_line(link) for link in links if _errors(link) or _recoveries(link)),
     )
-    recovered = [link.link for link in links if link.recovery_errors]
-    noisy = [link.link for link in links if _sum(link) > TOLERATED]
+    recovered = [f"NVLink {link.link}: {_times(_recoveries(link))}" for link in links if _recoveries(link)]
+    noisy = [f"NVLink {link.link}: {_worst(link)}" for link in links if sum(_errors(link).values()) > TOLERATED]
     if recovered:
-        why = "these links went down and came back while in use"
-        return about.warns(f"recoveries on links {_list(recovered)}", "none", why, FIX, "nvlink-errors")
+        why = "A recovery means that the link was down for a moment; links that recover often fail soon."
+        return about.warns("; ".join(recovered), "0 recoveries", why, FIX, "nvlink-errors")
     if noisy:
-        why = "these links repeat packets: it costs bandwidth now, and announces a failing link"
-        return about.warns(f"errors on links {_list(noisy)}", f"at most {TOLERATED} a link", why, FIX, "nvlink-errors")
-    return about.passes(f"{sum(map(_sum, links))} errors on {len(links)} links", f"at most {TOLERATED} a link")
+        why = "The link repeats packets, which costs bandwidth and announces a failing link."
+        return about.warns("; ".join(noisy), f"at most {TOLERATED} a link", why, FIX, "nvlink-errors")
+    total = sum(sum(_errors(link).values()) for link in links)
+    return about.passes(f"{total:,} errors on {len(links)} NVLinks")
 
 
-def _told(link: NvLink) -> bool:
-    return not link.replay_errors is link.recovery_errors is link.crc_errors is None
+def _reported(link: NvLink) -> bool:
+    old = (link.replay_errors, link.recovery_errors, link.crc_errors)
+    return link.counts is not None or any(count is not None for count in old)
 
 
-def _sum(link: NvLink) -> int:
-    return (link.replay_errors or 0) + (link.recovery_errors or 0) + (link.crc_errors or 0)
+def _errors(link: NvLink) -> dict[str, int]:
+    """Return the counters above zero by their names, without recoveries."""
+    old = {name: getattr(link, field) or 0 for field, name in UP_TO_HOPPER.items()}
+    new = {name: getattr(link.counts, field) or 0 for field, name in NVLINK_5.items()} if link.counts else {}
+    return {name: count for name, count in (old | new).items() if count}
 
 
-def _list(links: list[int]) -> str:
-    return ", ".join(map(str, links))
+def _recoveries(link: NvLink) -> int:
+    counts = link.counts or NvLink5Counts()
+    events = (counts.recoveries_succeeded or 0) + (counts.recoveries_failed or 0)
+    return max(link.recovery_errors or 0, counts.recoveries or 0, events)
+
+
+def _times(recoveries: int) -> str:
+    return f"{recoveries:,} recover{'ies' if recoveries > 1 else 'y'}"
+
+
+def _worst(link: NvLink) -> str:
+    name, count = max(_errors(link).items(), key=lambda item: item[1])
+    return f"{count:,} {name}"
+
+
+def _line(link: NvLink) -> str:
+    parts = [f"{count} {name}" for name, count in _errors(link).items()]
+    parts += [_times(_recoveries(link))] if _recoveries(link) else []
+    failed = link.counts.recoveries_failed if link.counts else None
+    parts += [f"{failed} of them failed"] if failed else []
+    if link.counts is not None:
+        rates = (("effective", link.counts.effective_ber), ("symbol", link.counts.symbol_ber))
+        parts += [f"{name} bit error rate {bit_error_rate(raw)}" for name, raw in rates if raw is not None]
+    return f"NVLink {link.link}: {', '.join(parts)}"
+
+
+def bit_error_rate(raw: int) -> str:
+    """Return an NVLink bit error rate as nvidia-smi prints it: mantissa and decimal exponent."""
+    return f"{raw >> 8 & 0xF}e-{raw & 0xFF}"
 
 
 CHECK = Check(NAME, frozenset({"hardware", "nvlink", "quick"}), probe, evaluate)

@@ -6,18 +6,19 @@ models may have none, a virtual machine hides it, MIG has none.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import msgspec
 
-from gpucheck.checks._nvml import no_gpus, not_looked
+from gpucheck.checks._nvml import LOST, evidence, no_gpus, not_looked, reason
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice
 from gpucheck.model.about import About
-from gpucheck.topology import joint
+from gpucheck.topology import NvLinks
 
 NAME = "p2p-status"
+CALL = "nvmlDeviceGetP2PStatus"
 MEANING = {
     "CNS": "the chipset does not support it",
     "GNS": "the GPU does not support it",
@@ -26,18 +27,20 @@ MEANING = {
     "NS": "it is not supported",
 }
 SHOWN = 12
+Place = tuple[int, int]
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs with their P2P status, and the kind of virtual machine where there is one."""
+    """The GPUs with their P2P status, the PCI functions, and the kind of virtual machine where there is one."""
 
     nvml: NvmlReading | NvmlFailure
+    pci: tuple[PciDevice, ...]
     virtual: str | None
 
 
 def probe(host: Host) -> Values:
-    """Ask NVML."""
-    return Values(nvml=host.nvml(), virtual=host.system().virtual)
+    """Query NVML."""
+    return Values(nvml=host.nvml(), pci=host.pci(), virtual=host.system().virtual)
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
@@ -50,27 +53,40 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield no_gpus(NAME)
         return
     if len(nvml.gpus) == 1:
-        yield About(check=NAME).skips("a single GPU has no pair to judge", "1 GPU")
+        yield About(check=NAME).skips("not applicable: a single GPU has no pair", "1 GPU")
         return
-    groups = defaultdict(list)
-    for a, b in combinations(nvml.gpus, 2):
-        groups[_status(nvml, a, b), _why_not(a, b, values.virtual)].append((a, b))
+    nvlinks = NvLinks(nvml.gpus, values.pci)
+    groups: dict[tuple[str | None, str | None], list[Place]] = defaultdict(list)
+    for pair in combinations(range(len(nvml.gpus)), 2):
+        status = p2p_status(nvml, pair)
+        linked = bool(nvlinks.between(*pair).links)
+        groups[status, _why_not(nvml, pair, values.virtual, linked=linked)].append(pair)
+    unread = [pair for (status, _), pairs in groups.items() if status is None for pair in pairs]
     for (status, by_design), pairs in groups.items():
-        yield _judge(status, by_design, pairs)
-    yield from _links_without_p2p(nvml)
+        if status is not None:
+            yield _judge(nvml, status, by_design, pairs)
+    yield from _unread(nvml, unread)
+    yield from _links_without_p2p(nvml, nvlinks)
 
 
-def _status(nvml: NvmlReading, a: Gpu, b: Gpu) -> str | None:
-    """The worst of read and write, both ways; OK only when all say so, None when nothing was told."""
-    told = [
-        nvml.p2p[kind][x.index][y.index] for kind in ("read", "write") if kind in nvml.p2p for x, y in ((a, b), (b, a))
-    ]
-    known = [status for status in told if status is not None]
-    return next((status for status in known if status != "OK"), "OK") if known else None
+def p2p_status(nvml: NvmlReading, pair: Place, kinds: Sequence[str] = ("read", "write")) -> str | None:
+    """Return the first status that is not OK, both ways, by place in NVML's order; OK only when all of them are.
+
+    None where a direction was not reported: that one direction works proves nothing of the other.
+    """
+    told = [_at(nvml, kind, *at) for kind in kinds if kind in nvml.p2p for at in (pair, pair[::-1])]
+    bad = next((status for status in told if status not in ("OK", None)), None)
+    return bad or (None if not told or None in told else "OK")
 
 
-def _why_not(a: Gpu, b: Gpu, virtual: str | None) -> str | None:
-    """The cause by which a pair may lack peer-to-peer without anything being broken."""
+def _at(nvml: NvmlReading, kind: str, i: int, j: int) -> str | None:
+    matrix = nvml.p2p[kind]
+    return matrix[i][j] if i < len(matrix) and j < len(matrix[i]) else None
+
+
+def _why_not(nvml: NvmlReading, pair: Place, virtual: str | None, *, linked: bool) -> str | None:
+    """Return the cause by which a pair may lack peer-to-peer without anything being broken."""
+    a, b = (nvml.gpus[place] for place in pair)
     if a.health.mig or b.health.mig:
         return "mig-enabled"
     if virtual is not None:
@@ -78,26 +94,21 @@ def _why_not(a: Gpu, b: Gpu, virtual: str | None) -> str | None:
     if a.device_id != b.device_id:
         return "p2p-unsupported-pair"
     model = gpu_by_pci_id(a.device_id) or find_gpu(a.name)
-    return "geforce-p2p-disabled" if model is not None and model.cls == "geforce" and not joint(a, b).links else None
+    return "geforce-p2p-disabled" if model is not None and model.cls == "geforce" and not linked else None
 
 
-def _judge(status: str | None, by_design: str | None, pairs: list[tuple[Gpu, Gpu]]) -> Finding:
-    names = [f"{a.pci_bus_id}-{b.pci_bus_id}" for a, b in pairs]
-    more = [f"and {len(names) - SHOWN} more pairs"] if len(names) > SHOWN else []
-    about = About(
-        check=NAME,
-        subject=f"pair:{names[0]}" if len(names) == 1 else "host",
-        evidence=tuple(f"nvmlDeviceGetP2PStatus {name}: {status}" for name in names[:SHOWN]) + tuple(more),
-    )
+def _judge(nvml: NvmlReading, status: str, by_design: str | None, pairs: list[Place]) -> Finding:
+    about = _about(nvml, pairs, status)
     seen = f"{status} for {len(pairs)} pair{'s' * (len(pairs) > 1)}"
     if status == "OK":
-        return about.passes(seen, "OK")
-    if status is None:
-        return about.unknown("NVML did not tell the P2P status of these pairs", "nvidia-smi topo -p2p r", wanted="OK")
+        return about.passes(seen)
     why = f"the driver offers no peer-to-peer here: {MEANING.get(status, status)}"
     if by_design is not None:
         return about.skips(
-            f"{why}; expected for such a pair, copies go through host memory", seen, wanted="OK", cause=by_design
+            f"not applicable: {why}; expected for such a pair, copies go through host memory",
+            seen,
+            wanted="OK",
+            cause=by_design,
         )
     fix = "nvidia-smi topo -p2p r; check BIOS, IOMMU and the driver's module options (NVreg_RegistryDwords)"
     if status in ("CNS", "TNS"):
@@ -105,29 +116,62 @@ def _judge(status: str | None, by_design: str | None, pairs: list[tuple[Gpu, Gpu
     return about.fails(seen, "OK", why, fix, "p2p-unsupported-pair", "likely")
 
 
-def _links_without_p2p(nvml: NvmlReading) -> Iterator[Finding]:
+def _unread(nvml: NvmlReading, pairs: list[Place]) -> Iterator[Finding]:
+    """Yield one UNKNOWN for each reason why NVML did not report a pair; a lost GPU is the inventory's finding."""
+    groups: dict[str, list[tuple[Place, NvmlGap | None]]] = defaultdict(list)
+    for pair in pairs:
+        gap = _gap(nvml, *(nvml.gpus[place] for place in pair))
+        groups[reason(gap) if gap else f"NVML gave no answer to {CALL}"].append((pair, gap))
+    for why, members in groups.items():
+        gaps = [gap for _, gap in members if gap]
+        about = _about(nvml, [pair for pair, _ in members], "not reported", tuple(map(evidence, gaps[:1])))
+        lost = any(gap.code in LOST for gap in gaps)
+        of = f"of {len(members)} pair{'s' * (len(members) > 1)} "
+        fix = "gpucheck verify --only inventory" if lost else "nvidia-smi topo -p2p r; read dmesg for NVRM lines"
+        yield about.unknown(f"P2P status {of}unknown: {why}", fix, because_of="inventory" if lost else None)
+
+
+def _gap(nvml: NvmlReading, a: Gpu, b: Gpu) -> NvmlGap | None:
+    ids = (a.pci_bus_id, b.pci_bus_id)
+    names = [f"pair:{one}-{other}" for one, other in (ids, ids[::-1])]
+    gaps = [gap for gap in nvml.gaps if gap.call == CALL and gap.subject in names]
+    return next((gap for gap in gaps if gap.code in LOST), gaps[0] if gaps else None)
+
+
+def _links_without_p2p(nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]:
     """Ports that are up prove no path: on NVSwitch boards the fabric must have been set up too.
 
-    While it is being set up there is none, which the fabric check tells.
+    While it is being set up there is none, which the fabric check reports.
     """
-    status = nvml.p2p.get("nvlink")
-    if status is None or any(gpu.fabric is not None and gpu.fabric.state != "completed" for gpu in nvml.gpus):
+    if any(gpu.fabric is not None and gpu.fabric.state != "completed" for gpu in nvml.gpus):
         return
     dead = [
-        (a, b)
-        for a, b in combinations(nvml.gpus, 2)
-        if joint(a, b).links and status[a.index][b.index] not in ("OK", None)
+        pair
+        for pair in combinations(range(len(nvml.gpus)), 2)
+        if nvlinks.between(*pair).links and p2p_status(nvml, pair, ("nvlink",)) not in ("OK", None)
     ]
-    if dead and not any(a.health.mig or b.health.mig for a, b in dead):
-        names = [f"{a.pci_bus_id}-{b.pci_bus_id}" for a, b in dead]
-        about = About(check=NAME, evidence=tuple(f"nvmlDeviceGetP2PStatus NVLink {n}: not OK" for n in names[:SHOWN]))
-        switched = any(link.remote_kind == "switch" for a, _ in dead for link in a.nvlinks)
+    if dead and not any(nvml.gpus[place].health.mig for pair in dead for place in pair):
+        switched = any(nvlinks.switches(place) for pair in dead for place in pair)
         cause = "fabric-manager-down" if switched else "nvlink-down"
         why = "the links are up, and the driver does not use them" + (
             ": the fabric is not set up for these GPUs" if switched else ""
         )
-        fix = "gpucheck verify --only fabric; restart fabric manager" if switched else "reseat the bridge, then reboot"
-        yield about.fails(f"{len(dead)} pairs without NVLink P2P", "OK", why, fix, cause, "likely")
+        fix = "gpucheck verify --only fabric" if switched else "reseat the bridge, then reboot"
+        about = _about(nvml, dead, "NVLink not OK", subject="host")
+        plural = "s" * (len(dead) > 1)
+        yield about.fails(f"{len(dead)} pair{plural} without NVLink P2P", "OK", why, fix, cause, "likely")
+
+
+def _about(
+    nvml: NvmlReading, pairs: list[Place], status: str, lines: tuple[str, ...] = (), *, subject: str | None = None
+) -> About:
+    names = ["-".join(nvml.gpus[place].pci_bus_id for place in pair) for pair in pairs]
+    more = (f"and {len(names) - SHOWN} more pairs",) if len(names) > SHOWN else ()
+    return About(
+        check=NAME,
+        subject=subject or (f"pair:{names[0]}" if len(names) == 1 else "host"),
+        evidence=(*lines, *(f"{CALL} {name}: {status}" for name in names[:SHOWN]), *more),
+    )
 
 
 CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)

@@ -1,6 +1,7 @@
-"""Topology: do NVML and sysfs tell the same story about how the GPUs are connected?
+"""Topology: do NVML and sysfs agree on how the GPUs are connected?
 
-Sources: nvmlDeviceGetTopologyCommonAncestor and the NVLink peers, against the bridge chains in sysfs.
+Sources: nvmlDeviceGetTopologyCommonAncestor and the NVLink peers, against the bridge chains in sysfs. A source that
+could not be read agrees with nothing.
 """
 
 from collections.abc import Iterator
@@ -9,13 +10,15 @@ import msgspec
 
 from gpucheck.checks._nvml import no_gpus, not_looked
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading, PciDevice, Topology, Verdict
+from gpucheck.model.about import About
 from gpucheck.topology import build
+from gpucheck.topology.view import View
 
 NAME = "topology"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """Both witnesses, and the kind of virtual machine where there is one: its links are the provider's choice."""
+    """Both sources, and the kind of virtual machine where there is one: its links are the provider's choice."""
 
     nvml: NvmlReading | NvmlFailure
     pci: tuple[PciDevice, ...]
@@ -23,7 +26,7 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Ask NVML and sysfs."""
+    """Read NVML and sysfs."""
     return Values(nvml=host.nvml(), pci=host.pci(), virtual=host.system().virtual)
 
 
@@ -36,22 +39,24 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield no_gpus(NAME)
         return
     topology = build(values.nvml, values.pci, simulated=False, virtual=values.virtual)
-    yield from topology.findings
-    if any(finding.verdict in (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN) for finding in topology.findings):
+    # Missing NVLinks and ACS are part of a topology as well, and the finding of a check of their own.
+    own = [finding for finding in topology.findings if finding.check == NAME]
+    yield from own
+    if any(finding.verdict in (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN) for finding in own):
         return
     if not topology.pairs:
-        yield Finding(
-            check=NAME, verdict=Verdict.SKIP, subject="host", seen="1 GPU", why="a single GPU has no pair to judge"
-        )
+        yield About(check=NAME).skips("not applicable: a single GPU has no pair", "1 GPU")
         return
-    yield Finding(
-        check=NAME,
-        verdict=Verdict.PASS,
-        subject="host",
-        seen=_classes(topology),
-        wanted="NVML and sysfs agree",
-        evidence=tuple(f"GPU{pair.a}-GPU{pair.b}: {pair.cls}" for pair in topology.pairs),
-    )
+    view = View(values.nvml, {device.bus_id.lower(): device for device in values.pci})
+    compared, pairs = view.compared(), len(topology.pairs)
+    lines = (f"class by NVML and by sysfs, and the same: {compared} of {pairs} pairs",)
+    about = About(check=NAME, evidence=(*lines, *(f"GPU{pair.a}-GPU{pair.b}: {pair.cls}" for pair in topology.pairs)))
+    if compared:
+        yield about.passes(_classes(topology))
+        return
+    source = "NVML" if any(any(view.ancestors(*pair)) for pair in view.pairs) else "sysfs"
+    missing = "sysfs shows no path of these GPUs" if source == "NVML" else "NVML reports no path class"
+    yield about.skips(f"not run: {source} is the only source ({missing})", _classes(topology))
 
 
 def _classes(topology: Topology) -> str:

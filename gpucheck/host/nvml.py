@@ -88,6 +88,7 @@ def _gpu(calls: Calls, index: int, handle: Any, *, health: bool) -> Gpu | None:
 
     name, uuid = ask("nvmlDeviceGetName"), ask("nvmlDeviceGetUUID")
     capability = ask("nvmlDeviceGetCudaComputeCapability")
+    major = None if capability is None else capability[0]
     # Version 2 reports the driver's own share apart from what programs use; drivers before 510 have only the first.
     memory = calls.newest(
         subject, ("nvmlDeviceGetMemoryInfo", handle, pynvml.nvmlMemory_v2), ("nvmlDeviceGetMemoryInfo", handle)
@@ -113,7 +114,7 @@ def _gpu(calls: Calls, index: int, handle: Any, *, health: bool) -> Gpu | None:
             max_width=ask("nvmlDeviceGetMaxPcieLinkWidth"),
             device_max_generation=ask("nvmlDeviceGetGpuMaxPcieLinkGeneration"),
         ),
-        nvlinks=calls.part("nvlinks", subject, lambda: nvlinks(calls, bus_id, handle, health=health), ()),
+        nvlinks=calls.part("nvlinks", subject, lambda: nvlinks(calls, bus_id, handle, major=major, health=health), ()),
         fabric=calls.part("fabric", subject, lambda: fabric(calls, subject, handle), None),
         health=_health(calls, subject, handle, None if memory is None else memory.used) if health else Health(),
     )

@@ -1,4 +1,4 @@
-"""NVLink ports and the fabric of one GPU, as NVML tells them."""
+"""NVLink ports and the fabric of one GPU, as NVML reports them."""
 
 from ctypes import byref
 from typing import Any, Literal
@@ -7,48 +7,84 @@ from uuid import UUID
 import pynvml
 
 from gpucheck.host.notation import normal_bus_id, raw_text
-from gpucheck.host.nvml_calls import Calls
-from gpucheck.model import Fabric, NvLink
+from gpucheck.host.nvml_calls import FUNCTION_NOT_FOUND, Calls
+from gpucheck.model import Fabric, NvLink, NvLink5Counts
 
 # INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND: past the last NVLink
-NOT_SUPPORTED = 3
-NOT_THERE = (2, NOT_SUPPORTED, 13)
+NOT_THERE = (2, 3, FUNCTION_NOT_FOUND)
+GONE = (15, 16)  # GPU_IS_LOST, RESET_REQUIRED: the other links have no other answer
 REMOTE: dict[int, Literal["gpu", "npu", "switch"]] = {0: "gpu", 1: "npu", 2: "switch"}
-STATES: dict[int, Literal["not-supported", "not-started", "in-progress", "completed"]] = {
+LinkState = Literal["inactive", "active", "asleep", "traffic-off"]
+LINK_STATES: dict[int, LinkState] = {0: "inactive", 1: "active", 2: "asleep", 3: "traffic-off"}
+FABRIC_STATES: dict[int, Literal["not-supported", "not-started", "in-progress", "completed"]] = {
     0: "not-supported",
     1: "not-started",
     2: "in-progress",
     3: "completed",
 }
+STATE, REMOTE_LINK = "NVML_FI_DEV_NVLINK_GET_STATE", "NVML_FI_DEV_NVLINK_REMOTE_NVLINK_ID"
 SPEED, COMMON_SPEED = "NVML_FI_DEV_NVLINK_GET_SPEED", "NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON"
-REMOTE_LINK = "NVML_FI_DEV_NVLINK_REMOTE_NVLINK_ID"
+P2P_SUPPORTED = 0  # nvmlNvLinkCapability_t
+# The first compute capability whose links have the field, and the first whose counters are those of NVLink 5.
+HOPPER, BLACKWELL = 9, 10
 REPLAYS, RECOVERIES, CRC = (f"NVML_FI_DEV_NVLINK_ERROR_DL_{kind}" for kind in ("REPLAY", "RECOVERY", "CRC"))
 # The same counters for drivers that do not have the fields: nvmlNvLinkErrorCounter_t.
 OLD_COUNTERS = {REPLAYS: 0, RECOVERIES: 1, CRC: 2}
+NVLINK_5_COUNTERS = {
+    f"NVML_FI_DEV_NVLINK_COUNT_{field}": name
+    for field, name in {
+        "MALFORMED_PACKET_ERRORS": "malformed_packets",
+        "BUFFER_OVERRUN_ERRORS": "buffer_overruns",
+        "RCV_ERRORS": "receive_errors",
+        "RCV_REMOTE_ERRORS": "receive_remote_errors",
+        "RCV_GENERAL_ERRORS": "receive_general_errors",
+        "LOCAL_LINK_INTEGRITY_ERRORS": "integrity_errors",
+        "XMIT_DISCARDS": "transmit_discards",
+        "LINK_RECOVERY_SUCCESSFUL_EVENTS": "recoveries_succeeded",
+        "LINK_RECOVERY_FAILED_EVENTS": "recoveries_failed",
+        "LINK_RECOVERY_EVENTS": "recoveries",
+        "EFFECTIVE_ERRORS": "effective_errors",
+        "EFFECTIVE_BER": "effective_ber",
+        "SYMBOL_ERRORS": "symbol_errors",
+        "SYMBOL_BER": "symbol_ber",
+    }.items()
+}
 
 
-def nvlinks(calls: Calls, bus_id: str, handle: Any, *, health: bool) -> tuple[NvLink, ...]:
-    """Every port up to the first that does not exist: the count differs by product, and no header knows them all."""
+def nvlinks(calls: Calls, bus_id: str, handle: Any, *, major: int | None, health: bool) -> tuple[NvLink, ...]:
+    """Return every port up to the first that does not exist: the count differs by product, and no header has them all.
+
+    major: of the compute capability. What was refused for the first link is kept: no links is not zero links.
+    """
     links: list[NvLink] = []
     for number in range(pynvml.NVML_NVLINK_MAX_LINKS):
         subject = f"link:{bus_id}/{number}"
-        state, refusal = calls.attempt("nvmlDeviceGetNvLinkState", subject, handle, number)
-        if refusal is not None and refusal.code in NOT_THERE:
-            if number == 0 and refusal.code != NOT_SUPPORTED:
-                calls.gaps.append(refusal)
-            break
+        # The driver trains the links of a GPU that was not used yet when it is asked what they are capable of; NCCL
+        # asks the same first (src/graph/xml.cc).
+        calls.attempt("nvmlDeviceGetNvLinkCapability", subject, handle, number, P2P_SUPPORTED)
+        raw, refusal = calls.attempt("nvmlDeviceGetNvLinkState", subject, handle, number)
         if refusal is not None:
-            calls.gaps.append(refusal)
-            continue
-        links.append(_link(calls, subject, handle, number, active=bool(state), health=health))
+            there = refusal.code not in NOT_THERE
+            if there or number == 0:
+                calls.gaps.append(refusal)
+            if there and refusal.code not in GONE:
+                continue
+            break
+        state = LINK_STATES.get(raw)
+        if major is not None and major >= HOPPER:
+            told = calls.fields(subject, handle, (STATE,), number)[STATE]
+            state = state if told is None else LINK_STATES.get(told, state)
+        links.append(_link(calls, subject, handle, number, state=state, major=major, health=health))
     return tuple(links)
 
 
-def _link(calls: Calls, subject: str, handle: Any, number: int, *, active: bool, health: bool) -> NvLink:
+def _link(
+    calls: Calls, subject: str, handle: Any, number: int, *, state: LinkState | None, major: int | None, health: bool
+) -> NvLink:
     """A link that is down still counts the errors that took it down."""
-    replays, recoveries, crc = _errors(calls, subject, handle, number) if health else (None, None, None)
-    if not active:
-        return NvLink(link=number, active=False, replay_errors=replays, recovery_errors=recoveries, crc_errors=crc)
+    errors = _errors(calls, subject, handle, number, major) if health else {}
+    if state != "active":
+        return NvLink(link=number, active=False, state=state, **errors)
     version = calls.ask("nvmlDeviceGetNvLinkVersion", subject, handle, number)
     kind = calls.ask("nvmlDeviceGetNvLinkRemoteDeviceType", subject, handle, number)
     remote = calls.ask("nvmlDeviceGetNvLinkRemotePciInfo", subject, handle, number)
@@ -57,37 +93,56 @@ def _link(calls: Calls, subject: str, handle: Any, number: int, *, active: bool,
     return NvLink(
         link=number,
         active=True,
+        state=state,
         version=version,
         remote_kind=None if kind is None else REMOTE.get(kind, "unknown"),
         remote_bus_id=None if remote is None else normal_bus_id(raw_text(remote, "busId")),
         remote_link=told[REMOTE_LINK],
         speed_mb_s=speed or None,
-        replay_errors=replays,
-        recovery_errors=recoveries,
-        crc_errors=crc,
+        **errors,
     )
 
 
-def _errors(calls: Calls, subject: str, handle: Any, number: int) -> tuple[int | None, int | None, int | None]:
+def _errors(calls: Calls, subject: str, handle: Any, number: int, major: int | None) -> dict[str, Any]:
+    """Return the counters as fields of NvLink: NVLink 5 has others than its predecessors, and NVML none of the old."""
+    if major is not None and major >= BLACKWELL:
+        told = calls.fields(subject, handle, tuple(NVLINK_5_COUNTERS), number)
+        counts = {NVLINK_5_COUNTERS[field]: value for field, value in told.items() if value is not None}
+        return {"counts": NvLink5Counts(**counts)} if counts else {}
     told = calls.fields(subject, handle, (REPLAYS, RECOVERIES, CRC), number)
     for name, counter in OLD_COUNTERS.items():
         if told[name] is None:
             told[name] = calls.ask("nvmlDeviceGetNvLinkErrorCounter", subject, handle, number, counter)
-    return told[REPLAYS], told[RECOVERIES], told[CRC]
+    return {"replay_errors": told[REPLAYS], "recovery_errors": told[RECOVERIES], "crc_errors": told[CRC]}
 
 
 def fabric(calls: Calls, subject: str, handle: Any) -> Fabric | None:
-    """The registration; a driver that is too old for the call is a gap."""
-    info = pynvml.c_nvmlGpuFabricInfo_v2_t()
-    if calls.ask("nvmlDeviceGetGpuFabricInfoV", subject, handle, byref(info)) is None:
+    """Return the registration; None and a gap where the library has neither call, or refuses.
+
+    Drivers 525 and 535 have the older call only, which does not report health.
+    """
+    info = pynvml.c_nvmlGpuFabricInfoV_t()
+    _, refusal = calls.attempt("nvmlDeviceGetGpuFabricInfoV", subject, handle, byref(info))
+    if refusal is not None and refusal.code == FUNCTION_NOT_FOUND:
+        info = pynvml.c_nvmlGpuFabricInfo_t()
+        _, older = calls.attempt("nvmlDeviceGetGpuFabricInfo", subject, handle, byref(info))
+        refusal = older if older is None or older.code != FUNCTION_NOT_FOUND else refusal
+    if refusal is not None:
+        calls.gaps.append(refusal)
         return None
-    state = STATES.get(info.state)
+    state = FABRIC_STATES.get(info.state)
     if state is None:
         return None
     return Fabric(
         state=state,
         status=info.status,
         clique_id=info.cliqueId,
-        cluster_uuid=str(UUID(bytes=bytes(info.clusterUuid))),
-        health_mask=info.healthMask,
+        cluster_uuid=str(UUID(bytes=_bytes(info, "clusterUuid", 16))),
+        health_mask=getattr(info, "healthMask", None),
     )
+
+
+def _bytes(structure: Any, field: str, length: int) -> bytes:
+    """Return the raw bytes of a field: nvidia-ml-py 12 declares the UUID as text, which ends at its first zero."""
+    offset = getattr(type(structure), field).offset
+    return bytes(structure)[offset : offset + length]

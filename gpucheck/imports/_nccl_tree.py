@@ -22,7 +22,8 @@ MOST_CPUS = 1 << 15
 @dataclass
 class Leaf:
     """A GPU or network card. chain: bus ids of the switches above it, the CPU's side first. host: where dumps of
-    several hosts are fused, which one. peers, switches: NVLinks by the far end's bus id."""
+    several hosts are fused, which one. peers, switches: NVLinks by the far end's bus id. nvlinks: whether the file
+    has a gpu element, which lists them."""
 
     bus_id: str
     host: str
@@ -35,6 +36,7 @@ class Leaf:
     compute_capability: int = 0
     peers: dict[str, int] = field(default_factory=dict)
     switches: dict[str, int] = field(default_factory=dict)
+    nvlinks: bool = False
 
 
 @dataclass
@@ -137,6 +139,7 @@ class _Walk:
         self.gpus.append(leaf)
         if element is None:
             return
+        leaf.nvlinks = True
         leaf.device, leaf.rank = _number(element.get("dev")), _number(element.get("rank"))
         leaf.compute_capability = _number(element.get("sm")) or 0
         for link in element.all("nvlink"):

@@ -3,6 +3,9 @@
 Elements as NVIDIA/nccl src/graph/xml.cc reads and writes them. A ``cpu`` is a NUMA node; a ``pci`` with children is a
 PCIe switch, named by its upstream port; host bridges and root ports are not written. So two devices of one NUMA node
 with no switch in common may share a host bridge (PHB) or not (NODE): they are counted as NODE, the farther one.
+
+Only a dump of NCCL itself has ``gpu`` elements, and NVLinks in them. The files of vendors (aws-ofi-nccl, azhpc-images)
+have none: NCCL adds the NVLinks that NVML reports on the machine.
 """
 
 import re
@@ -150,7 +153,12 @@ def _wiring(system: System) -> Wiring | None:
         nodes=tuple(system.nodes),
         functions=(*system.switches, *functions),
         nvlinks=tuple(_bundles(system.gpus)),
+        nvlinks_known=_lists_nvlinks(system),
     )
+
+
+def _lists_nvlinks(system: System) -> bool:
+    return any(gpu.nvlinks for gpu in system.gpus)
 
 
 def _bundles(gpus: tuple[Leaf, ...]) -> Iterator[NvLinkBundle]:
@@ -174,6 +182,15 @@ def _findings(system: System) -> Iterator[Finding]:
             subject="host",
             seen=f"{vague} pairs are NODE that may be PHB",
             why="the file names no host bridges, so devices of one NUMA node may share one; the farther class is shown",
+        )
+    if not _lists_nvlinks(system):
+        yield Finding(
+            check=CHECK,
+            verdict=Verdict.SKIP,
+            subject="host",
+            seen="NVLinks not listed",
+            why="not applicable: this file lists no NVLinks (NCCL queries NVML for them), so the classes are those of"
+            " PCIe paths alone, and GPUs that NVLink joins are nearer than shown",
         )
     unplaced = [gpu for gpu in system.gpus if gpu.numa_node is None]
     if unplaced:

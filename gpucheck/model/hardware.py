@@ -109,17 +109,44 @@ def narrowest_hop(device: PciDevice, pci: Iterable[PciDevice], *, now: bool = Fa
     return min(rated, key=lambda hop: hop[0])[1] if rated else None
 
 
+class NvLink5Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """Error counters of one link from NVLink 5 (Blackwell) on, cumulative, by NVML's names (fields 206 to 222).
+
+    integrity_errors: how often local errors exceeded a threshold. recoveries: events, whatever their result.
+    effective_ber, symbol_ber: raw, see ``bit_error_rate``. None = not reported.
+    """
+
+    malformed_packets: int | None = None
+    buffer_overruns: int | None = None
+    receive_errors: int | None = None
+    receive_remote_errors: int | None = None
+    receive_general_errors: int | None = None
+    integrity_errors: int | None = None
+    transmit_discards: int | None = None
+    recoveries_succeeded: int | None = None
+    recoveries_failed: int | None = None
+    recoveries: int | None = None
+    effective_errors: int | None = None
+    effective_ber: int | None = None
+    symbol_errors: int | None = None
+    symbol_ber: int | None = None
+
+
 class NvLink(msgspec.Struct, frozen=True, kw_only=True):
     """One NVLink port of a GPU.
 
+    active: as NCCL counts it. A link that is ``asleep`` (low power) or has its traffic off is not active.
+    state: as the driver reports it from Hopper on; None where only active or inactive is reported.
     version: NVML's version enum (5 = NVLink 3.1, 6 = 4.0, 7 = 5.0), as read.
     remote_bus_id: the peer GPU or switch, None where NVML did not say. remote_link: the port at the far end.
-    speed_mb_s: payload each way, 10**6 bytes per second, as NVML's field 164 (or 90) tells it.
-    replay_errors, recovery_errors, crc_errors: cumulative counters (up to Hopper); judge differences.
+    speed_mb_s: signaling rate each way, 10**6 bytes per second, as NVML's field 164 (or 90) reports it: 26562 for
+    NVLink 4, of which 25000 carry data.
+    replay_errors, recovery_errors, crc_errors: cumulative counters up to Hopper. counts: those of NVLink 5 and newer.
     """
 
     link: int
     active: bool
+    state: Literal["inactive", "active", "asleep", "traffic-off"] | None = None
     version: int | None = None
     remote_kind: Literal["gpu", "switch", "npu", "unknown"] | None = None
     remote_bus_id: str | None = None
@@ -128,6 +155,7 @@ class NvLink(msgspec.Struct, frozen=True, kw_only=True):
     replay_errors: int | None = None
     recovery_errors: int | None = None
     crc_errors: int | None = None
+    counts: NvLink5Counts | None = None
 
 
 class Fabric(msgspec.Struct, frozen=True, kw_only=True):

@@ -50,9 +50,13 @@ class NvLinkBundle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True):
-    """Bridges stand before what is below them. told: False where the tree was worked out from path classes alone."""
+    """Bridges stand before what is below them. told: False where the tree was worked out from path classes alone.
+
+    nvlinks_known: False where the source lists GPUs without saying anything of NVLink.
+    """
 
     nodes: tuple[NumaNode, ...] = ()
     functions: tuple[WiredFunction, ...] = ()
     nvlinks: tuple[NvLinkBundle, ...] = ()
     told: bool = True
+    nvlinks_known: bool = True

@@ -6,12 +6,13 @@ from gpucheck.topology.classify import classify
 from gpucheck.topology.cpu import Cpu, identify
 from gpucheck.topology.expected import Hop, expected, nvlink_expected
 from gpucheck.topology.named import with_expectations
-from gpucheck.topology.nvlink import joint
+from gpucheck.topology.nvlink import NvLinks, joint
 from gpucheck.topology.sketch import with_sketch
 
 __all__ = [
     "Cpu",
     "Hop",
+    "NvLinks",
     "build",
     "classify",
     "expected",

@@ -14,6 +14,7 @@ from gpucheck.topology.wiring import Paths
 
 MATRIX_ONLY = "a pasted matrix names neither PCIe link speeds nor, without nvidia-smi -L beside it, the GPU model"
 LINKS_MISSING = "the dump does not tell every PCIe link on their way, or the GPU's compute capability"
+NVLINKS_MISSING = "the file does not list NVLinks, which may join these GPUs"
 
 
 def with_expectations(topology: Topology) -> Topology:
@@ -32,7 +33,7 @@ def with_expectations(topology: Topology) -> Topology:
         verdict=Verdict.SKIP,
         subject="host",
         seen=f"{without} of {len(pairs)} pairs without an expected bandwidth",
-        why=LINKS_MISSING if paths.told else MATRIX_ONLY,
+        why=paths.why,
     )
     return msgspec.structs.replace(topology, pairs=pairs, findings=(*topology.findings, reason))
 
@@ -41,8 +42,9 @@ class _Known:
     """The paths of a dump that names its PCI functions; none otherwise."""
 
     def __init__(self, wiring: Wiring | None) -> None:
-        self.told = wiring is not None and wiring.told
-        self.paths = Paths(wiring) if wiring is not None and wiring.told else None
+        told = wiring if wiring is not None and wiring.told else None
+        self.paths = Paths(told) if told is not None and told.nvlinks_known else None
+        self.why = MATRIX_ONLY if told is None else LINKS_MISSING if told.nvlinks_known else NVLINKS_MISSING
 
 
 def _expect(pair: Pair, gpus: dict[int, TopologyGpu], known_: _Known, cpu: Cpu | None) -> Pair:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpucheck.model.topology import Topology
+from gpucheck.topology.sketch import MOST_SWITCH_MEMBERS
 
 NAMED = 6
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
@@ -34,15 +35,21 @@ def _meshes(topology: Topology) -> Iterator[str]:
     yield f"NVLink joins {len(topology.pairs) - len(counts.get(0, ()))} of {len(topology.pairs)} pairs: " + (
         ", ".join(parts) + without
     )
-    totals = {
-        gpu.index: sum(links_of(topology, i, j) for j in range(len(topology.gpus)))
-        for i, gpu in enumerate(topology.gpus)
-    }
+    totals = {gpu.index: _active(topology, i) for i, gpu in enumerate(topology.gpus)}
     linked = {index: links for index, links in totals.items() if links}
     if len(set(linked.values())) > 1:
         usual, _ = Counter(linked.values()).most_common(1)[0]
         odd = [f"GPU {index} has {links}" for index, links in linked.items() if links != usual]
-        yield f"NVLinks to peers: {_named(odd)}, the others have {usual}"
+        yield f"Active NVLinks: {_named(odd)}, the others have {usual}"
+
+
+def _active(topology: Topology, i: int) -> int:
+    """Return the active NVLinks of a GPU. Through NVSwitch the same links lead to every peer, so they count once."""
+    label, wiring = f"GPU{topology.gpus[i].index}", topology.wiring
+    if wiring is not None and wiring.told:
+        return sum(bundle.links for bundle in wiring.nvlinks if label in (bundle.a, bundle.b))
+    links = [links_of(topology, i, j) for j in range(len(topology.gpus)) if j != i]
+    return max(links) if len(topology.gpus) > MOST_SWITCH_MEMBERS and all(links) else sum(links)
 
 
 def _islands(topology: Topology) -> Iterator[str]:
@@ -81,9 +88,12 @@ def _far_cards(topology: Topology) -> Iterator[str]:
         for i, gpu in enumerate(topology.gpus)
     }
     best = min(near.values())
-    far = [str(index) for index, distance in near.items() if distance > best]
+    local = [index for index, distance in near.items() if distance == best]
+    far = [index for index in near if index not in local]
     if far and best < DISTANCE["NODE"]:
-        yield f"a network card on the GPU's own switch or host bridge: all but GPU {_named(far)}"
+        have, lack = ("has" if len(local) == 1 else "have"), ("does" if len(far) == 1 else "do")
+        where = "on the same PCIe switch or host bridge"
+        yield f"GPU {_ranges(local)} {have} a network card {where}; GPU {_ranges(far)} {lack} not"
 
 
 def _distance(cls: str | None) -> int:
@@ -92,3 +102,15 @@ def _distance(cls: str | None) -> int:
 
 def _named(words: Sequence[str]) -> str:
     return ", ".join(words[:NAMED]) + (f" and {len(words) - NAMED} more" if len(words) > NAMED else "")
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ``0, 1, 4-7``: three and more in a row are a range."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    parts = [[f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(number) for number in run] for run in runs]
+    return ", ".join(word for part in parts for word in part)

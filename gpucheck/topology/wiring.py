@@ -1,15 +1,16 @@
 """The wiring of a live host from its PCI functions, and the links that a transfer between two functions uses."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import combinations
 from typing import Literal
 
 from msgspec.structs import replace
 
 from gpucheck.model.hardware import Gpu, Nic, PciDevice, PcieLink
-from gpucheck.model.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
+from gpucheck.model.wiring import NumaNode, NvLinkBundle, WiredFunction, Wiring
 from gpucheck.topology.cpu import Cpu
 from gpucheck.topology.expected import Hop
+from gpucheck.topology.nvlink import NvLinks
 
 BridgeKind = Literal["root-port", "switch-upstream", "switch-downstream", "bridge"]
 PORTS: tuple[BridgeKind, BridgeKind] = ("switch-downstream", "switch-upstream")
@@ -26,7 +27,7 @@ def wire(gpus: tuple[Gpu, ...], nics: tuple[Nic, ...], devices: dict[str, PciDev
     return Wiring(
         nodes=tuple(_nodes(gpus, leaves, cpu)),
         functions=(*_bridges(leaves, devices), *leaves),
-        nvlinks=tuple(_bundles(gpus)),
+        nvlinks=tuple(_bundles(gpus, NvLinks(gpus, devices.values()))),
     )
 
 
@@ -94,24 +95,14 @@ def _nodes(gpus: tuple[Gpu, ...], leaves: list[WiredFunction], cpu: Cpu | None) 
         yield NumaNode(index=node, cpus=cpus[node], vendor=cpu.vendor if cpu else None)
 
 
-def _bundles(gpus: tuple[Gpu, ...]) -> Iterator[NvLinkBundle]:
+def _bundles(gpus: tuple[Gpu, ...], links: NvLinks) -> Iterator[NvLinkBundle]:
     """Direct links once for both ends; links to switches once for each GPU and switch."""
-    place = {gpu.pci_bus_id.lower(): n for n, gpu in enumerate(gpus)}
-    direct: dict[tuple[int, int], int] = {}
     for n, gpu in enumerate(gpus):
-        ends = Counter(
-            NVSWITCH if link.remote_kind == "switch" and not link.remote_bus_id else (link.remote_bus_id or "").lower()
-            for link in gpu.nvlinks
-            if link.active
-        )
-        for end, links in ends.items():
-            if end in place and place[end] != n:
-                pair = min(n, place[end]), max(n, place[end])
-                direct[pair] = max(direct.get(pair, 0), links)
-            elif any(link.remote_kind == "switch" and (link.remote_bus_id or NVSWITCH) == end for link in gpu.nvlinks):
-                yield NvLinkBundle(a=f"GPU{gpu.index}", b=end, links=links)
-    for (a, b), links in sorted(direct.items()):
-        yield NvLinkBundle(a=f"GPU{gpus[a].index}", b=f"GPU{gpus[b].index}", links=links)
+        yield from (NvLinkBundle(a=f"GPU{gpu.index}", b=end, links=count) for end, count in links.switches(n).items())
+    for i, j in combinations(range(len(gpus)), 2):
+        direct = max(links.ends[i].direct[links.ends[j].bus_id], links.ends[j].direct[links.ends[i].bus_id])
+        if direct:
+            yield NvLinkBundle(a=f"GPU{gpus[i].index}", b=f"GPU{gpus[j].index}", links=direct)
 
 
 class Paths:

@@ -161,7 +161,7 @@ def test_links_that_repeat_or_retrain_are_named(counters, verdict):
     (finding,) = judge(nvlink_errors, host(gpu))
 
     assert finding.verdict is verdict
-    assert finding.evidence[0].startswith("link 5:")
+    assert finding.evidence[0].startswith("NVLink 5: ")
 
 
 def _geforce(index):

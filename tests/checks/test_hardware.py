@@ -83,7 +83,7 @@ def test_one_link_down_of_eighteen_is_caught():
     first, second = judge(nvlink, host)
 
     assert (first.verdict, first.cause, first.seen, first.wanted) == (Verdict.FAIL, "nvlink-down", 17, 18)
-    assert "[5]" in first.evidence[0]
+    assert first.evidence == ("nvmlDeviceGetNvLinkState: 17 of 18 ports active, inactive: 5",)
     assert second.verdict is Verdict.PASS
 
 
@@ -126,9 +126,7 @@ def test_a_machine_without_switches_has_no_fabric_to_judge():
     assert finding.verdict is Verdict.SKIP
 
 
-@pytest.mark.parametrize(
-    ("service", "verdict"), [("active", Verdict.PASS), ("inactive", Verdict.FAIL), (None, Verdict.FAIL)]
-)
+@pytest.mark.parametrize(("service", "verdict"), [("active", Verdict.PASS), ("inactive", Verdict.FAIL)])
 def test_gpus_before_hopper_tell_nothing_so_fabric_manager_is_asked(service, verdict):
     """An A100 answers NOT_SUPPORTED to the fabric call."""
     a100s = [msgspec.structs.replace(gpu, fabric=None) for gpu in H100S]

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 
 from gpucheck import imports
-from gpucheck.model import Gpu, NvLink, PciDevice, Verdict
-from gpucheck.topology import Cpu, build, with_expectations
+from gpucheck.model import AcsControl, Gpu, NvLink, PciDevice, Verdict
+from gpucheck.topology import Cpu, build, with_advice, with_expectations
 from tests.imports.corpus import by_id
 from tests.machines import h100, on_bus, p100, reading
 from tests.topology.strategies import machines
@@ -49,7 +49,7 @@ def test_nvml_and_sysfs_disagreeing_is_a_warning_about_the_pair():
 
     assert (finding.verdict, finding.check, finding.cause) == (Verdict.WARN, "topology", None)
     assert finding.subject == "pair:0000:03:00.0-0000:04:00.0"
-    assert (finding.seen, finding.wanted) == ("NVML: SYS", "sysfs: PIX")
+    assert finding.seen == "NVML reports SYS, the bridge chain in sysfs is PIX"
 
 
 def test_the_disagreement_is_seen_behind_nvlink_too():
@@ -85,7 +85,7 @@ def test_ends_that_count_links_differently_are_a_warning():
     topology = build_(reading(*pair), on_bus(*pair))
 
     assert topology.pairs[0].cls == "NV1"
-    assert [(f.verdict, f.seen, f.wanted) for f in topology.findings] == [(Verdict.WARN, 1, 2)]
+    assert [(f.verdict, f.seen) for f in topology.findings] == [(Verdict.WARN, "1 NVLinks at one end, 2 at the other")]
 
 
 @pytest.mark.parametrize("status", ["CNS", "GNS", "TNS", "DR", "NS"])
@@ -164,3 +164,47 @@ def test_a_gpu_without_a_pci_function_is_still_listed():
 
     assert [gpu.pci_bus_id for gpu in topology.gpus] == [gpu.pci_bus_id for gpu in lonely]
     assert topology.matrix[0] == ("X", "PHB")
+
+
+def test_pairs_with_one_problem_share_a_finding():
+    """Twelve pairs that NVML and sysfs class differently are one fact about the host."""
+    gpus = [p100(n) for n in range(5)]
+    (finding,) = build_(reading(*gpus, ancestor="SYS"), on_bus(*gpus)).findings
+
+    assert (finding.subject, finding.verdict) == ("host", Verdict.WARN)
+    assert finding.seen == "NVML reports SYS, the bridge chain in sysfs is PIX for 10 pairs"
+    assert finding.evidence[0] == ("pair:0000:03:00.0-0000:04:00.0: NVML SYS, sysfs PIX, NVLinks 0/0, P2P OK")
+
+
+def test_gpu_with_fewer_links_to_the_switches_is_named_by_its_own_links():
+    """18 links reach every peer: behind a switch they are not added up over the pairs."""
+    broken = changed(H100S[2], nvlinks=tuple(changed(link, active=link.link != 3) for link in H100S[2].nvlinks))
+    made = with_advice(build_(reading(*H100S[:2], broken), on_bus(*H100S)))
+    (finding,) = made.findings
+
+    assert (finding.check, finding.verdict, finding.cause) == ("nvlink", Verdict.FAIL, "nvlink-down")
+    assert (finding.subject, finding.seen, finding.wanted) == (f"gpu:{broken.pci_bus_id}", 17, 18)
+    assert "Active NVLinks: GPU 2 has 17, the others have 18" in made.advice.asymmetries
+
+
+def test_lost_gpu_leaves_the_other_pairs_as_they_are():
+    """Matrices are by place: NVML's index of GPU 2 is not its row."""
+    left = (H100S[0], H100S[2])
+    p2p = (("X", "CNS"), ("CNS", "X"))
+    pair = build_(changed(reading(*left), p2p={"read": p2p, "write": p2p}), on_bus(*left)).pairs[0]
+
+    assert (pair.a, pair.b, pair.cls) == (0, 2, "NV18")
+
+
+def redirecting(device):
+    return changed(device, class_id="060400", vendor_id="1000", acs=AcsControl(capability=0x5F, control=0x1D))
+
+
+def test_acs_redirection_is_part_of_a_topology():
+    """Copies inside the switch take the way over the CPU, whatever the class says."""
+    a, b = on_bus(*P100S)
+    ports = [redirecting(changed(a, bus_id=gpu.path[-1], path=gpu.path[:-1], link=a.link)) for gpu in (a, b)]
+    (finding,) = build_(reading(*P100S), (a, b, *ports)).findings
+
+    assert (finding.check, finding.verdict, finding.cause) == ("acs", Verdict.WARN, "acs-redirect")
+    assert build_(reading(*P100S), (a, b, *ports), virtual="kvm").findings == ()

@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from gpucheck.model import NvLink
-from gpucheck.topology import joint
-from tests.machines import p100
+from gpucheck.model import NVSWITCH, NvLink, PciDevice
+from gpucheck.topology import NvLinks, build, joint
+from tests.machines import h100, on_bus, p100, reading
 
 A, B = (msgspec.structs.replace(p100(n), pci_bus_id=f"0000:{n}b:00.0") for n in range(2))
 
@@ -43,3 +43,57 @@ def test_the_links_both_ends_agree_on_count(a, b, count, agreed):
     """An end that hides its peers is believed as far as its unnamed links go."""
     assert (joint(a, b).links, joint(a, b).agreed) == (count, agreed)
     assert (joint(b, a).links, joint(b, a).agreed) == (count, agreed)
+
+
+def remote(gpu, *ends, count=18):
+    """The GPU with that many links, all of them to the same (kind, bus id)."""
+    kind, bus_id = ends
+    ports = tuple(NvLink(link=n, active=True, remote_kind=kind, remote_bus_id=bus_id) for n in range(count))
+    return msgspec.structs.replace(gpu, nvlinks=ports)
+
+
+@pytest.mark.parametrize("kind", [None, "unknown", "gpu", "switch"])
+@pytest.mark.parametrize("bus_id", [None, "0000:c5:00.0"])
+def test_links_to_what_the_host_cannot_see_lead_to_a_switch(kind, bus_id):
+    """NCCL: "Remote NVLink device is not visible inside this VM. Assume NVSwitch." (src/graph/xml.cc, nccl#1182)"""
+    gpus = [remote(h100(n), kind, bus_id) for n in range(3)]
+    made = build(reading(*gpus, ancestor="SYS"), on_bus(*gpus), False, virtual="kvm")
+
+    assert {pair.cls for pair in made.pairs} == {"NV18"}
+    assert {pair.expected.unidirectional_gb_s > 300 for pair in made.pairs} == {True}
+    assert {bundle.b for bundle in made.wiring.nvlinks} == {bus_id if kind == "switch" and bus_id else NVSWITCH}
+
+
+def test_links_of_different_gpus_to_different_unseen_ends_lead_to_switches_too():
+    gpus = [remote(h100(n), None, f"0000:c{n}:00.0") for n in range(2)]
+
+    assert NvLinks(gpus, on_bus(*gpus)).between(0, 1).links == 18
+
+
+def test_links_to_a_gpu_that_nvml_does_not_list_join_nothing():
+    """A lost GPU, or one that the container was not given: the PCI bus still shows it."""
+    lost = PciDevice(bus_id="0000:99:00.0", vendor_id="10de", device_id="1db1", class_id="030200")
+    gpus = [remote(h100(n), "gpu", lost.bus_id, count=2) for n in range(2)]
+
+    assert NvLinks(gpus, (*on_bus(*gpus), lost)).between(0, 1).links == 0
+
+
+def test_mesh_with_a_gpu_missing_gets_no_switch():
+    """Links to a GPU that is gone altogether, on GPUs that have direct links to others."""
+    gone = "0000:99:00.0"
+    gpus = [
+        links(h100(0), h100(1).pci_bus_id, gone),
+        links(h100(1), h100(0).pci_bus_id, gone),
+        links(h100(2), h100(3).pci_bus_id, gone),
+        links(h100(3), h100(2).pci_bus_id, gone),
+    ]
+    nvlinks = NvLinks(gpus)
+
+    assert [nvlinks.between(0, j).links for j in (1, 2, 3)] == [1, 0, 0]
+
+
+def test_links_to_a_processor_join_no_gpus():
+    """POWER9."""
+    gpus = [remote(h100(n), "npu", None, count=3) for n in range(2)]
+
+    assert NvLinks(gpus).between(0, 1).links == 0

@@ -7,8 +7,9 @@ from gpucheck.simulator.machine import REMOTE_GPU, REMOTE_SWITCH, Link, Machine,
 LINK_ERRORS = range(5)  # nvmlNvLinkErrorCounter_t: replay, recovery, CRC flit, CRC data, ECC data
 LINK_CAPABILITIES = (1, 1, 1, 1, 0, 1)  # P2P, system memory, P2P atomics, system atomics, SLI, valid
 NVLINK_5 = 7  # NVML's version enum
-# Per link from NVLink 5 on: packets and bytes both ways, errors by kind, recoveries, bit error rates
-NVLINK_5_COUNTERS = range(201, 223)
+# Per link from NVLink 5 on: packets and bytes both ways, errors by kind, recoveries, bit error rates. A rate that is
+# too low to measure is mantissa 15, exponent 255 (nvml.h, NVML_NVLINK_BER_*).
+NVLINK_5_COUNTERS = dict.fromkeys(range(201, 223), 0) | dict.fromkeys((220, 222), 0xFFF)
 TRAFFIC = range(138, 142)  # KiB: data sent and received, raw sent and received
 ALL_LINKS = 0xFFFFFFFF
 
@@ -29,7 +30,7 @@ def links(machine: Machine, gpu: SimulatedGpu) -> Iterator[tuple[str, object]]:
         yield f"nvlink.{number}.speed", speed
         yield from ((f"nvlink.{number}.capability.{n}", value) for n, value in enumerate(LINK_CAPABILITIES))
         if newest:
-            yield from ((f"field.{field}.{number}", "0ull") for field in NVLINK_5_COUNTERS)
+            yield from ((f"field.{field}.{number}", f"{value}ull") for field, value in NVLINK_5_COUNTERS.items())
         else:
             yield from ((f"nvlink.{number}.errors.{counter}", 0) for counter in LINK_ERRORS)
             yield from ((f"field.{field}.{number}", "0ull") for field in TRAFFIC)

@@ -86,7 +86,7 @@ def _started(machine: Machine, tree: Tree, version: str) -> None:
         tree.write(f"sys/module/{name}", {"version": version, "refcnt": str(users)})
     parameters = "\n".join(f"{name}: {value}" for name, value in PARAMETERS.items())
     tree.write("proc/driver/nvidia", {"params": parameters})
-    nodes = list(NODES)
+    nodes = [*NODES, *(["nvidia-caps-imex-channels/channel0"] if "nvidia-imex" in machine.services else [])]
     for minor, gpu in enumerate(sorted(machine.gpus, key=lambda gpu: gpu.function.bus_id)):
         folder = f"proc/driver/nvidia/gpus/{gpu.function.bus_id}"
         tree.write(folder, {"information": _information(gpu, minor, version)})

@@ -1,0 +1,31 @@
+"""Compute trays of a rack: GPUs whose NVLinks lead to switch trays of their own, as on GB200 and GB300 NVL72.
+
+Nothing on such a host manages the fabric: the NVLink switches are registered and partitioned on the switch trays, and
+IMEX on the compute trays shares memory between them.
+"""
+
+from gpucheck.knowledge import GpuModel, find_gpu, gpu_by_pci_id
+from gpucheck.model import Gpu
+
+NO_CLUSTER = "00000000-0000-0000-0000-000000000000"
+SWITCH_TRAYS = (
+    "nvidia-smi -q | grep -A 12 Fabric\n"
+    "On the switch trays of the rack: check the NVLink control plane (NMX Controller) and the partition of this tray.\n"
+    "On this tray: gpucheck verify --only nvlink,imex"
+)
+
+
+def model_of(gpu: Gpu) -> GpuModel | None:
+    """Return the row of the GPU table."""
+    return gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
+
+
+def is_tray_gpu(gpu: Gpu) -> bool:
+    """Whether the GPU belongs to a rack's fabric: by its model, or, for a model not in the table, by its cluster."""
+    model = model_of(gpu)
+    return model.fabric == "imex" if model else in_cluster(gpu)
+
+
+def in_cluster(gpu: Gpu) -> bool:
+    """Whether the driver reports a cluster that the GPU shares with other hosts."""
+    return gpu.fabric is not None and (gpu.fabric.cluster_uuid or NO_CLUSTER) != NO_CLUSTER

@@ -1,0 +1,74 @@
+"""What NVML and sysfs report about the pairs of a host, by place in NVML's order."""
+
+from itertools import combinations
+
+from gpucheck.model.hardware import Gpu, PciDevice
+from gpucheck.model.readings import NvmlReading
+from gpucheck.topology.classify import classify
+from gpucheck.topology.nvlink import Joint, NvLinks
+
+DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
+
+
+class View:
+    """Both sources. Matrices are read by place, never by NVML's index: a GPU that NVML lost leaves a gap there."""
+
+    def __init__(self, reading: NvmlReading, devices: dict[str, PciDevice]) -> None:
+        self.reading = reading
+        self.devices = devices
+        self.nvlinks = NvLinks(reading.gpus, devices.values())
+        self.pairs = tuple(combinations(range(len(reading.gpus)), 2))
+
+    def gpus(self, i: int, j: int) -> tuple[Gpu, Gpu]:
+        """Return both GPUs."""
+        return self.reading.gpus[i], self.reading.gpus[j]
+
+    def subject(self, i: int, j: int) -> str:
+        """Return the pair as a finding names it."""
+        a, b = self.gpus(i, j)
+        return f"pair:{a.pci_bus_id}-{b.pci_bus_id}"
+
+    def device(self, i: int) -> PciDevice | None:
+        """Return the PCI function of a GPU."""
+        return self.devices.get(self.reading.gpus[i].pci_bus_id.lower())
+
+    def ancestors(self, i: int, j: int) -> tuple[str | None, str | None]:
+        """Return NVML's class, both ways."""
+        return _at(self.reading.ancestors, i, j), _at(self.reading.ancestors, j, i)
+
+    def ancestor(self, i: int, j: int) -> str | None:
+        """Return NVML's class: the farther one where it reports two, so that the matrix stays symmetric."""
+        reported = [cls for cls in self.ancestors(i, j) if cls is not None]
+        return max(reported, key=lambda cls: DISTANCE.get(cls, 0), default=None)
+
+    def sysfs(self, i: int, j: int) -> str | None:
+        """Return the class by the bridge chains."""
+        a, b = self.device(i), self.device(j)
+        return classify(a, b) if a and b else None
+
+    def cell(self, i: int, j: int) -> str | None:
+        """Return what nvidia-smi topo -m prints."""
+        links = self.joint(i, j).links
+        return f"NV{links}" if links else self.ancestor(i, j) or self.sysfs(i, j)
+
+    def joint(self, i: int, j: int) -> Joint:
+        """Return the NVLinks between them."""
+        return self.nvlinks.between(i, j)
+
+    def p2p(self, i: int, j: int) -> str | None:
+        """Return the first status that is not OK, reading and writing, both directions; None if none is reported."""
+        every = [_at(self.reading.p2p.get(what, ()), *at) for what in ("read", "write") for at in ((i, j), (j, i))]
+        reported = [status for status in every if status not in (None, "X")]
+        return next((status for status in reported if status != "OK"), "OK" if reported else None)
+
+    def refused(self, i: int, j: int, cls: str | None) -> bool:
+        """Whether copies of a PCIe pair are staged through host memory: the path's rate says nothing about them."""
+        return cls in DISTANCE and self.p2p(i, j) not in (None, "OK")
+
+    def compared(self) -> int:
+        """Return for how many pairs both sources report a class."""
+        return sum(self.ancestor(*pair) is not None and self.sysfs(*pair) is not None for pair in self.pairs)
+
+
+def _at(matrix: tuple[tuple[str | None, ...], ...], i: int, j: int) -> str | None:
+    return matrix[i][j] if i < len(matrix) and j < len(matrix[i]) else None
