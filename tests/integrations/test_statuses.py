@@ -38,8 +38,8 @@ def broken(status: int) -> list[str]:
 
 
 NOT_ACTED_ON = [
-    *((status, text) for status in NO_VERDICT for text in ("", whole(0), whole(2), whole(3))),
     *((status, text) for status in STATES for text in broken(status)),
+    *((status, text) for status in NO_VERDICT for text in ("", whole(0), whole(2), whole(3))),
 ]
 
 
