@@ -147,16 +147,16 @@ def replay_mark(host: "Host") -> str:
 
 def progress(step: str) -> None:
     """Name what is being done, on a terminal only."""
-    if _shows_progress():
-        click.echo(f"\r\033[Kgpucheck: {step} ...", err=True, nl=False)
+    _replace_line(f"gpucheck: {step} ...")
 
 
 def progress_end() -> None:
     """Take the name away."""
-    if _shows_progress():
-        click.echo("\r\033[K", err=True, nl=False)
+    _replace_line("")
 
 
-def _shows_progress() -> bool:
-    """A line can be taken away again only on a terminal that knows how."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+def _replace_line(text: str) -> None:
+    """Not click.echo: with NO_COLOR it would remove what clears the line."""
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        sys.stderr.write(f"\r\033[K{text}")
+        sys.stderr.flush()

@@ -56,8 +56,13 @@ def script(tmp_path):
         environment = {
             **os.environ,
             "PATH": f"{tmp_path}:{os.environ['PATH']}",
-            **{"STATUS": str(status), "TEXT": text, "NODE": node, "NOTES": str(notes)},
-            **{"SLURMD_NODENAME": "n1", "GPUCHECK_NPD_STATE": str(tmp_path / "state"), **more},
+            "STATUS": str(status),
+            "TEXT": text,
+            "NODE": node,
+            "NOTES": str(notes),
+            "SLURMD_NODENAME": "n1",
+            "GPUCHECK_NPD_STATE": str(tmp_path / "state"),
+            **more,
         }
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         return done, notes.read_text() if notes.exists() else ""
