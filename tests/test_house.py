@@ -29,7 +29,10 @@ MAY_IMPORT = {
     "images": {"model", "knowledge", "stack", "checks", "lab"},
     "fleet": {"model", "knowledge"},
     "against": {"model", "knowledge", "stack", "checks"},
-    "run": {"model", "knowledge", "host", "imports", "topology", "stack", "train", "measure", "diagnose", "checks"},
+    "run": {
+        *("model", "knowledge", "processes", "host", "imports", "topology", "stack", "train", "measure"),
+        *("diagnose", "checks"),
+    },
     "render": {"model"},
 }
 HEAVY = {"torch", "tensorflow", "cupy", "docker", "ansible", "numpy"}

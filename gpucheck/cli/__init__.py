@@ -3,6 +3,7 @@
 A command module starts with a one-line docstring (its line in the help) and holds ``COMMAND``.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -11,9 +12,8 @@ from pkgutil import iter_modules
 
 import click
 
-from gpucheck.model.host import NotRecorded
-from gpucheck.model.verdict import EXIT_INTERRUPTED, EXIT_STATUS, EXIT_USAGE, Verdict
-from gpucheck.processes.signals import ended_by_signals
+from gpucheck.processes.signals import TerminatedError, ended_by_signals
+from gpucheck.processes.streams import finish, standard_streams
 
 
 class Commands(click.Group):
@@ -30,6 +30,18 @@ class Commands(click.Group):
         command: click.Command = import_module(f"{__name__}.{cmd_name}").COMMAND
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does, with a suggestion for a name that is no command."""
+        names = self.list_commands(ctx)
+        if not ctx.resilient_parsing and args[0].isidentifier() and args[0] not in names:
+            from difflib import get_close_matches
+
+            hint = "".join(f" Did you mean {name}?" for name in get_close_matches(args[0], names, n=1))
+            raise click.UsageError(f"No such command '{args[0]}'.{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the first line of their sources: importing them all would cost 10 x the help."""
         rows = [(name, _first_line(name)) for name in self.list_commands(ctx)]
@@ -43,41 +55,51 @@ def _first_line(name: str) -> str:
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="gpucheck")
+@click.version_option(None, "-V", "--version", package_name="gpucheck")
 def cli() -> None:
     """Prove that a host's GPUs are ready for multi-GPU training, and say what is wrong where they are not.
 
     \b
-    Exit status of every judging command:
-      0 all pass   1 worst is WARN   2 worst is FAIL   3 UNKNOWN or nothing could be looked at
-      64 wrong usage   130 interrupted   143 told to end (SIGTERM), 129 hung up (SIGHUP)
+    Exit status:
+        0  all pass
+        1  worst is WARN
+        2  worst is FAIL
+        3  worst is UNKNOWN, or nothing could be looked at (no GPU, a missing program or package)
+       64  wrong usage, input that cannot be read, or an -o that cannot be written, found before the run
+       70  a defect of gpucheck; GPUCHECK_DEBUG=1 shows where
+       74  the report could not be written, whatever the verdict
+      129  hung up (SIGHUP)
+      130  interrupted (Ctrl-C); verify prints what it found so far
+      141  the reader of stdout ended first (gpucheck ... | head)
+      143  terminated (SIGTERM); verify prints what it found so far
+
+    Only 0 to 3 are verdicts. NO_COLOR=1 and TERM=dumb turn colors off.
     """
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run gpucheck and exit. Told to end, a command first ends what it started and removes what it wrote on the way."""
-    with ended_by_signals():
-        sys.exit(_status(arguments))
+    """Run gpucheck and exit. On a signal a command first ends what it started and removes its temporary files."""
+    with standard_streams(), ended_by_signals():
+        try:
+            status = _run(arguments)
+        except (Exception, KeyboardInterrupt, TerminatedError) as error:
+            from gpucheck.cli._failure import failure
+
+            status = failure(error)
+        sys.exit(status)
 
 
-def _status(arguments: Sequence[str] | None) -> int | None:
-    """The exit status of the command line. Wrong usage is 64 (click's own 2 would read as FAIL)."""
+def _run(arguments: Sequence[str] | None) -> int | None:
+    """The exit status of the command line. Not cli.main(), which turns any broken pipe into exit status 1."""
+    if "_GPUCHECK_COMPLETE" in os.environ:
+        cli.main(prog_name="gpucheck")  # answers the shell that completes a command line, and exits
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+    status: int | None
     try:
-        status: int | None = cli.main(args=arguments, prog_name="gpucheck", standalone_mode=False)
-    except click.UsageError as error:
-        error.show()
-        return EXIT_USAGE
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except NotRecorded as error:
-        click.echo(f"Error: {error.args[0]}. Record the host again with this gpucheck.", err=True)
-        return EXIT_STATUS[Verdict.UNKNOWN]
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("gpucheck: interrupted", err=True)
-        return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our stdout went away (| head); there is nobody left to tell.
-        sys.stderr.close()
-        return 1
+        with cli.make_context("gpucheck", words, color=False if plain else None) as context:
+            status = cli.invoke(context)
+    except click.exceptions.Exit as stop:
+        status = stop.exit_code
+    finish()
     return status

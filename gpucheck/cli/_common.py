@@ -1,30 +1,39 @@
-"""What several commands share: errors, options, and writing a result where it was asked for."""
+"""What several commands share: options, the host that they name, and progress."""
 
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gpucheck.model.verdict import EXIT_USAGE
+from gpucheck.cli._output import OutputFile, Problem, drawing_only, write_result
+from gpucheck.model.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
 
 if TYPE_CHECKING:
     from gpucheck.model import Host
 
-EXIT_UNREADABLE = 3
+__all__ = [
+    "EXIT_NOTHING",
+    "OutputFile",
+    "Problem",
+    "drawing_only",
+    "no_machine",
+    "open_host",
+    "output_options",
+    "progress",
+    "progress_end",
+    "recording_option",
+    "replay_mark",
+    "simulation_options",
+    "start_simulation",
+    "write_result",
+]
+
+# Nothing could be looked at: no GPU, or a program or package is missing that the command needs.
+EXIT_NOTHING = EXIT_STATUS[Verdict.UNKNOWN]
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-class Problem(click.ClickException):
-    """A clear message (what, where, why, what to do) and an exit status; wrong usage unless told otherwise."""
-
-    def __init__(self, message: str, exit_code: int = EXIT_USAGE) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code  # type: ignore[misc]  # click declares it per class, reads it per error
 
 
 def simulation_options(command: F) -> F:
@@ -62,8 +71,8 @@ def output_options(*formats: str, folder: bool = False) -> Callable[[F], F]:
         command = click.option(
             "-o",
             "--output",
-            type=click.Path(dir_okay=folder, path_type=Path),
-            help="Write the report to this file instead of stdout; it appears complete or not at all."
+            type=OutputFile(folder=folder),
+            help="Write the report to this file instead of stdout (-); it appears complete or not at all."
             + (" With --format all: the folder." if folder else ""),
         )(command)
         return click.option("--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True)(
@@ -84,7 +93,13 @@ def start_simulation(profile: str | None, faults: tuple[str, ...]) -> None:
     try:
         simulator.activate(profile, faults)
     except (LookupError, ValueError, OSError) as error:
-        raise Problem(str(error.args[0] if error.args else error)) from error
+        raise no_machine(error) from error
+
+
+def no_machine(error: Exception) -> Problem:
+    """Why there is no simulated machine: what was asked for is wrong, or this host cannot make it (no C compiler)."""
+    status = EXIT_NOTHING if isinstance(error, OSError) else EXIT_USAGE
+    return Problem(str(error.args[0] if error.args else error), status)
 
 
 def open_host(
@@ -117,7 +132,7 @@ def _replayed(recording: Path) -> "Host":
     try:
         return ReplayHost(read_recording(recording))
     except RecordingProblem as error:
-        raise Problem(str(error), EXIT_USAGE if error.usage else EXIT_UNREADABLE) from error
+        raise Problem(str(error)) from error
 
 
 def replay_mark(host: "Host") -> str:
@@ -132,51 +147,16 @@ def replay_mark(host: "Host") -> str:
 
 def progress(step: str) -> None:
     """Name what is being done, on a terminal only."""
-    if sys.stderr.isatty():
-        click.echo(f"\r\033[Kgpucheck: {step} ...", err=True, nl=False)
+    _replace_line(f"gpucheck: {step} ...")
 
 
 def progress_end() -> None:
     """Take the name away."""
-    if sys.stderr.isatty():
-        click.echo("\r\033[K", err=True, nl=False)
+    _replace_line("")
 
 
-@contextmanager
-def new_file(output: Path, *, mode: int = 0o644) -> Iterator[IO[bytes]]:
-    """A file that takes its name when the block ends well: temporary file in the same folder, then rename.
-
-    It is made before the block, so that a folder that cannot be written is refused before the work.
-    Raises Problem when the file cannot be written; an existing file is then untouched.
-    """
-    if output.exists() and not output.is_file():
-        raise Problem(f"{output}: is not a regular file, so it cannot be replaced by one. Choose another file with -o.")
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{output.name}.", dir=output.parent)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                yield file
-            Path(temporary).chmod(mode)
-            Path(temporary).replace(output)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise Problem(f"{output}: cannot write the file: {error.strerror}. Choose another file with -o.") from error
-
-
-def write_result(content: str | bytes | Iterable[bytes], output: Path | None) -> None:
-    """Print to stdout, or write the file atomically.
-
-    Text ends with a newline; bytes are written as they are, piece by piece where there are several.
-    Raises Problem when the file cannot be written; an existing file is then untouched.
-    """
-    pieces: Iterable[str | bytes] = (content,) if isinstance(content, str | bytes) else content
-    if output is None:
-        for piece in pieces:
-            click.echo(piece, nl=isinstance(piece, str) and not piece.endswith("\n"))
-        return
-    with new_file(output) as file:
-        for piece in pieces:
-            file.write(piece if isinstance(piece, bytes) else f"{piece.removesuffix(chr(10))}\n".encode())
+def _replace_line(text: str) -> None:
+    """Not click.echo: with NO_COLOR it would remove what clears the line."""
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        sys.stderr.write(f"\r\033[K{text}")
+        sys.stderr.flush()

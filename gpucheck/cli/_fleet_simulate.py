@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from gpucheck.cli._common import Problem
+from gpucheck.cli._output import Problem, not_written
 from gpucheck.model import Report
 
 # A run without measurements takes 2 s at most; a fault that hangs a call waits for its own deadline.
@@ -37,7 +37,7 @@ def simulate(
         (output / "labels.csv").write_text("host,rack\n" + "".join(f"{h.name},{h.rack}\n" for h in fleet))
         (output / "ground-truth.csv").write_text(simulated.truth(fleet))
     except OSError as error:
-        raise Problem(f"{output}: cannot be written: {error.strerror}. Choose another folder with -o.") from error
+        raise not_written(output, error) from error
     sick = sum(host.fault is not None for host in fleet)
     click.echo(f"gpucheck: SIMULATED fleet of {hosts} x {profile}, {sick} sick: {output}", err=True)
 

@@ -1,26 +1,16 @@
-"""A folder of results that appears complete or not at all, and the place of a result looked at before the work."""
+"""A folder of results that appears complete or not at all."""
 
-import os
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from gpucheck.cli._common import Problem
-
-
-def refuse_unwritable(output: Path | None) -> None:
-    """Raises Problem for a file that could not be written, before hours of work end in nothing."""
-    if output is None:
-        return
-    if output.exists() and not output.is_file():
-        raise Problem(f"{output}: is not a regular file, so it cannot be replaced by one. Choose another file with -o.")
-    _refuse_parent(output)
+from gpucheck.cli._output import STDOUT, Problem, not_written, refuse_unwritable
 
 
 def refuse_folder(output: Path | None, names: Collection[str]) -> None:
     """Raises Problem for a folder that could not be written, or that holds anything but the named files."""
-    if output is None:
+    if output is None or output == STDOUT:
         raise Problem("--format all writes a folder with a file for each format. Name the folder with -o DIR.")
     if output.exists() and not output.is_dir():
         raise Problem(f"{output}: is a file, and --format all writes a folder. Choose another place with -o.")
@@ -31,14 +21,7 @@ def refuse_folder(output: Path | None, names: Collection[str]) -> None:
                 f"{output}: holds {other[0]}, which is none of our files, and the folder is replaced as a whole. "
                 "Choose a new folder with -o."
             )
-    _refuse_parent(output.resolve())
-
-
-def _refuse_parent(output: Path) -> None:
-    parent = next(folder for folder in output.absolute().parents if folder.exists())
-    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-        reason = "is not a folder" if not parent.is_dir() else "is not writable"
-        raise Problem(f"{output}: cannot write the file: {parent} {reason}. Choose another place with -o.")
+    refuse_unwritable(output.resolve())
 
 
 def write_folder(files: Mapping[str, str], output: Path) -> None:
@@ -61,7 +44,7 @@ def write_folder(files: Mapping[str, str], output: Path) -> None:
             shutil.rmtree(staged, ignore_errors=True)
             raise
     except OSError as error:
-        raise Problem(f"{output}: cannot write the folder: {error.strerror}. Choose another one with -o.") from error
+        raise not_written(output, error) from error
 
 
 def _take_place(staged: Path, target: Path) -> None:

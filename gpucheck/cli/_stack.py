@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import click
 import msgspec
+from click.exceptions import Exit
 
 from gpucheck.cli._common import Problem, open_host, recording_option, replay_mark, simulation_options
 from gpucheck.model.verdict import EXIT_USAGE
@@ -159,7 +160,7 @@ def refuse(refusal: "Refusal", format_: str, where: str = "") -> NoReturn:
 
     prefix = f"{where}: " if where else ""
     click.echo(as_json(refusal) if format_ == "json" else prefix + refusal_text(refusal))
-    raise SystemExit(EXIT_UNKNOWN if refusal.unknown else EXIT_IMPOSSIBLE)
+    raise Exit(EXIT_UNKNOWN if refusal.unknown else EXIT_IMPOSSIBLE)
 
 
 def expanded(gpus: tuple[str, ...]) -> list[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from gpucheck.cli._common import Problem
+from gpucheck.cli._common import Problem, write_result
 
 if TYPE_CHECKING:
     from gpucheck.model import Host, Report
@@ -55,11 +55,10 @@ def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> li
     from gpucheck.stack.text import group_line
 
     lock = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
-    folder.mkdir(parents=True, exist_ok=True)
     served = from_bundle(bundle) if bundle else lambda found: found
     for host in (*lock.refused, *(host for group in lock.groups.values() for host in group.hosts)):
         found = served(plan(lock, host=host))
-        (folder / f"{host}.json").write_text(as_json(found) + "\n", encoding="utf-8")
+        write_result(as_json(found), folder / f"{host}.json")
     return [group_line(name, group) for name, group in lock.groups.items()]
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import write_result
-from gpucheck.cli._folder import refuse_folder, refuse_unwritable, write_folder
+from gpucheck.cli._folder import refuse_folder, write_folder
+from gpucheck.cli._output import Problem, write_result
 from gpucheck.model import Report
 from gpucheck.render import formats
 
@@ -16,8 +16,8 @@ def refuse(format_: str, output: Path | None) -> None:
     """Raises Problem for an -o that could not be written, before anything is measured."""
     if format_ == ALL:
         refuse_folder(output, formats.FILES.values())
-    else:
-        refuse_unwritable(output)
+    elif output is not None and output.is_dir():
+        raise Problem(f"{output}: is a folder, and --format {format_} writes a file. Name a file with -o.")
 
 
 def write(report: Report, format_: str, output: Path | None, *, mark: str, verbose: bool) -> None:
@@ -26,4 +26,6 @@ def write(report: Report, format_: str, output: Path | None, *, mark: str, verbo
         write_folder(formats.render_all(report, mark=mark, verbose=verbose), output)
         return
     text = formats.render(report, format_, mark=mark, verbose=verbose)
+    if report.interrupted and format_ == "text":
+        text += f"{report.findings[-1].seen}\n"
     write_result(click.unstyle(text) if format_ == "text" and output is not None else text, output)

@@ -7,8 +7,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
-from gpucheck.model.verdict import EXIT_STATUS, Verdict
+from gpucheck.cli._common import (
+    EXIT_NOTHING,
+    OutputFile,
+    Problem,
+    drawing_only,
+    output_options,
+    simulation_options,
+    start_simulation,
+    write_result,
+)
+from gpucheck.model.verdict import EXIT_STATUS
 
 if TYPE_CHECKING:
     from gpucheck.measure.bandwidth import Options
@@ -29,8 +38,8 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
 )
 @click.option(
     "--svg",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a plot of the sweep (needs --sizes) to this file.",
+    type=OutputFile(),
+    help="Write a plot of the sweep (needs --sizes) to this file; with - to stdout in place of the text.",
 )
 @click.option(
     "--tensor",
@@ -80,6 +89,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     swept, tensor_bytes = parse_sizes(sizes), parse_tensor(tensor)
     if svg is not None and not swept:
         raise Problem("--svg plots a sweep over sizes. Add --sizes all, or a list such as --sizes 4K,1M,256M.")
+    only_drawing = drawing_only(svg, output)
     start_simulation(profile, faults)
     from gpucheck.measure.bandwidth import Options
     from gpucheck.model.verdict import worst
@@ -101,7 +111,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
         write_result(to_svg(report), svg)
     text = render.to_json(report) if format_ == "json" else render.to_text(report)
-    write_result(text if output is None else click.unstyle(text), output)
+    if not only_drawing:
+        write_result(text if output is None else click.unstyle(text), output)
     return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
 
 
@@ -115,7 +126,7 @@ def _measured(options: "Options") -> "BandwidthReport":
         try:
             return measure(live_host(isolated=True, deadline_s=20.0), options, Watch(display.planned, display.step))
         except Unmeasurable as error:
-            raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_STATUS[Verdict.UNKNOWN])) from error
+            raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_NOTHING)) from error
 
 
 def parse_sizes(words: str | None) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucheck.cli._common import EXIT_UNREADABLE, Problem
+from gpucheck.cli._common import EXIT_NOTHING, Problem, write_result
 from gpucheck.cli._stack import EXIT_IMPOSSIBLE, ExistingFile, as_json, guarded
 
 if TYPE_CHECKING:
@@ -52,13 +52,12 @@ def files_command(folder: Path, output: Path) -> None:
     from gpucheck.bundle.folder import load
 
     manifest: Manifest = bundled(lambda: load(folder))
-    output.mkdir(parents=True, exist_ok=True)
     for group in manifest.groups:
         rows = {
             there: {**json.loads(as_json(manifest.files[here])), "source": str((folder / here).absolute())}
             for there, here in host_files(manifest, group).items()
         }
-        (output / f"{group}.json").write_text(json.dumps(rows, indent=2) + "\n", encoding="utf-8")
+        write_result(json.dumps(rows, indent=2), output / f"{group}.json")
 
 
 @COMMAND.command("order")
@@ -98,8 +97,8 @@ def order_command(
     for stale in (*output.glob("*.json"), *output.glob("*.plan")):
         stale.unlink()
     for order, plan_of_group in orders:
-        (output / f"{order.group}.json").write_text(as_json(order) + "\n", encoding="utf-8")
-        (output / f"{order.group}.plan").write_text(as_json(plan_of_group) + "\n", encoding="utf-8")
+        write_result(as_json(order), output / f"{order.group}.json")
+        write_result(as_json(plan_of_group), output / f"{order.group}.plan")
         click.echo(f"{order.group}: {len(order.wanted)} packages and what they need, collected by {order.host}")
 
 
@@ -139,6 +138,6 @@ def bundled(work: Callable[[], Any]) -> Any:
     except BundleDamaged as error:
         raise Problem(str(error), EXIT_IMPOSSIBLE) from error
     except BundleError as error:
-        raise Problem(str(error), EXIT_UNREADABLE) from error
+        raise Problem(str(error), EXIT_NOTHING) from error
     except OSError as error:
-        raise Problem(f"{error.filename or 'the bundle'}: {error.strerror}", EXIT_UNREADABLE) from error
+        raise Problem(f"{error.filename or 'the bundle'}: {error.strerror}", EXIT_NOTHING) from error

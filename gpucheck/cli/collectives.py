@@ -6,9 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
+from gpucheck.cli._common import (
+    EXIT_NOTHING,
+    Problem,
+    output_options,
+    simulation_options,
+    start_simulation,
+    write_result,
+)
 from gpucheck.cli.bandwidth import parse_sizes
-from gpucheck.model.verdict import EXIT_STATUS, Verdict
+from gpucheck.model.verdict import EXIT_STATUS
 
 if TYPE_CHECKING:
     from gpucheck.measure.collectives.launch import Nodes
@@ -81,7 +88,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     try:
         report = measure(live_host(isolated=True, deadline_s=20.0), options)
     except Unmeasurable as error:
-        raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_STATUS[Verdict.UNKNOWN])) from error
+        raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_NOTHING)) from error
     text = render.to_json(report) if format_ == "json" else render.to_text(report)
     write_result(text if output is None else click.unstyle(text), output)
     return EXIT_STATUS[report.verdict]

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from gpucheck.model.diagnosis import Diagnosis
     from gpucheck.model.observations import Observations
 
-EXIT_UNKNOWN = EXIT_STATUS[Verdict.UNKNOWN]
-
 
 @click.command()
 @click.option("--observations", metavar="FILE", help="What was seen and measured, as YAML or JSON; - is stdin.")
@@ -87,7 +85,7 @@ def _diagnosis(seen: "Observations", sources: tuple[str, ...], strict: bool) -> 
 def _seen(
     observations: str | None, topo: str | None, bandwidths: tuple[str, ...], collectives: tuple[str, ...]
 ) -> "Observations":
-    """All inputs as one set of observations. Raises Problem (exit 3) for the first that cannot be read."""
+    """All inputs as one set of observations. Raises Problem for the first that cannot be read."""
     from gpucheck.model.observations import Observations
 
     seen = Observations()
@@ -97,7 +95,7 @@ def _seen(
         try:
             seen = read(_bytes(observations, MAX_BYTES + 1))
         except ObservationProblem as problem:
-            raise Problem(f"{_name(observations)}: {problem}", EXIT_UNKNOWN) from problem
+            raise Problem(f"{_name(observations)}: {problem}") from problem
     if topo is None and not bandwidths and not collectives:
         return seen
     from gpucheck import imports
@@ -111,7 +109,7 @@ def _seen(
         for name in (*bandwidths, *collectives):
             seen = together(seen, imports.read_measured(_bytes(name, imports.MAX_BYTES + 1)))
     except ValueError as problem:
-        raise Problem(f"{_name(name)}: {problem}", EXIT_UNKNOWN) from problem
+        raise Problem(f"{_name(name)}: {problem}") from problem
     return seen
 
 
@@ -127,4 +125,4 @@ def _bytes(source: str, most: int) -> bytes:
             return file.read(most)
     except OSError as error:
         why = error.strerror or str(error)
-        raise Problem(f"{source}: cannot be read: {why}. Give a file, or - for stdin.", EXIT_UNKNOWN) from error
+        raise Problem(f"{source}: cannot be read: {why}. Give a file, or - for stdin.") from error

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import Problem, output_options
+from gpucheck.cli._common import OutputFile, Problem, output_options
 
 FORMATS = ("text", "json", "csv", "parquet", "prometheus", "junit", "html")
 SOURCE = click.Path(path_type=Path, allow_dash=True)
@@ -32,7 +32,7 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
     "--write",
     "files",
     multiple=True,
-    type=FILE,
+    type=OutputFile(),
     help="Also write this file, its format by its ending: .json .csv .parquet .prom .xml .html .txt. Repeatable.",
 )
 @click.option("--shard", is_flag=True, help="Write rows to be merged again (fleet report part*.json), judge nothing.")

@@ -7,10 +7,8 @@ import click
 import msgspec
 
 from gpucheck.cli._common import Problem, output_options, write_result
-from gpucheck.model.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
 
 SCHEMA = "gpucheck.profiles/1"
-UNREADABLE = EXIT_STATUS[Verdict.UNKNOWN]
 
 
 @click.command()
@@ -42,16 +40,16 @@ def COMMAND(recording: Path | None, format_: str, output: Path | None) -> None: 
 
 
 def _recorded(recording: Path) -> str:
-    """The profile of the recorded machine, as YAML. A file that cannot be read ends with exit status 3."""
+    """The profile of the recorded machine, as YAML. Raises Problem."""
     from gpucheck.host.recording_file import RecordingProblem, read_recording
     from gpucheck.simulator import from_recording, to_yaml
 
     try:
         return to_yaml(from_recording(read_recording(recording), recording.name.partition(".")[0]))
     except RecordingProblem as error:
-        raise Problem(str(error), EXIT_USAGE if error.usage else UNREADABLE) from error
+        raise Problem(str(error)) from error
     except (LookupError, ValueError) as error:
-        raise Problem(f"{recording}: {error.args[0]}", UNREADABLE) from error
+        raise Problem(f"{recording}: {error.args[0]}") from error
 
 
 def _listing() -> dict[str, Any]:

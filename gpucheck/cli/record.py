@@ -1,12 +1,22 @@
 """Keep everything this host answers in one file, to be judged again elsewhere: verify, topo, stack --from FILE."""
 
+import sys
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import new_file, open_host, progress, progress_end, simulation_options
+from gpucheck.cli._common import (
+    OutputFile,
+    Problem,
+    open_host,
+    progress,
+    progress_end,
+    simulation_options,
+    write_result,
+)
+from gpucheck.cli._output import STDOUT
 from gpucheck.model import Host
 
 # What a reader of a bug report looks for although no check asks for it.
@@ -33,8 +43,8 @@ LIBRARIES = ("libcuda", "libcudart", "libcudnn", "libnccl", "libnvidia-ml")
     "--output",
     required=True,
     metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write this file; it appears complete or not at all.",
+    type=OutputFile(),
+    help="Write this file; it appears complete or not at all. - is stdout.",
 )
 @click.option(
     "--no-redact", is_flag=True, help="Keep host names, serial numbers, UUIDs, addresses and home folders readable."
@@ -50,17 +60,18 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     the same report. Nothing is measured and nothing on the host is changed. Of the environment only variables that
     steer CUDA, NCCL, the loader and the frameworks are kept, and no secret among them.
     """
-    with new_file(output, mode=0o600 if no_redact else 0o644) as file:
-        from gpucheck.host.recording import RecordingHost
-        from gpucheck.host.recording_file import encode
-        from gpucheck.host.redaction import encodable, redacted
+    if output == STDOUT and sys.stdout.isatty():
+        raise Problem("-o -: a recording is compressed, and stdout is a terminal. Name a file, or a pipe to read it.")
+    from gpucheck.host.recording import RecordingHost
+    from gpucheck.host.recording_file import encode
+    from gpucheck.host.redaction import encodable, redacted
 
-        host = RecordingHost(open_host(profile, faults, None, deadline_s=timeout))
-        _ask_everything(host)
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
-        kept = encodable(host.recording(version=version("gpucheck"), now=now))
-        content = encode(kept if no_redact else redacted(kept))
-        file.write(content)
+    host = RecordingHost(open_host(profile, faults, None, deadline_s=timeout))
+    _ask_everything(host)
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    kept = encodable(host.recording(version=version("gpucheck"), now=now))
+    content = encode(kept if no_redact else redacted(kept))
+    write_result(content, output, mode=0o600 if no_redact else 0o644)
     progress_end()
     how = "not redacted: look at it before you give it away" if no_redact else "redacted"
     click.echo(f"{output}: recorded {len(content):,} bytes, {how}. Judge it: gpucheck verify --from {output}", err=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import Problem, start_simulation
+from gpucheck.cli._common import Problem, no_machine, start_simulation
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell says it
 
@@ -112,7 +112,7 @@ def _switch(directory: Path, faults: Iterable[str]) -> None:
 def _problem(error: Exception, directory: Path) -> Problem:
     if isinstance(error, OSError) and error.strerror:
         return Problem(f"{error.filename or directory}: {error.strerror}. Name a folder that can be written.")
-    return Problem(str(error.args[0] if error.args else error))
+    return no_machine(error)
 
 
 def _ours_after_profile(words: tuple[str, ...]) -> tuple[list[str], str | None, list[str]]:

@@ -1,7 +1,6 @@
 """Train on two devices, and prove that they agree with each other and with one device alone."""
 
 import os
-import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,7 +10,15 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
+from gpucheck.cli._common import (
+    Problem,
+    output_options,
+    progress,
+    progress_end,
+    simulation_options,
+    start_simulation,
+    write_result,
+)
 from gpucheck.model import EXIT_STATUS, Finding, Host, NvmlReading, Verdict, worst
 from gpucheck.train.models import all_models
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
@@ -174,10 +181,7 @@ def _run(host: Host, runs: tuple[tuple[Strategy, SmokeOptions], ...]) -> Runs:
     stopped = refused(truth)
     answers: Runs = []
     for strategy, options in runs:
-        if sys.stderr.isatty():
-            click.echo(
-                f"\r\033[Kgpucheck: {strategy.framework} {strategy.name} {options.variant} ...", err=True, nl=False
-            )
+        progress(f"{strategy.framework} {strategy.name} {options.variant}")
         if strategy.framework in stopped and options.visible_devices != "":
             finding = stopped[strategy.framework]
             answers.append((strategy, None, (finding, not_trained(strategy, finding))))
@@ -188,8 +192,7 @@ def _run(host: Host, runs: tuple[tuple[Strategy, SmokeOptions], ...]) -> Runs:
         outcome = train.run_smoke(options)
         gpus = train.real_gpus(host) if options.visible_devices is None else None
         answers.append((strategy, outcome, train.judge(outcome, gpus=gpus)))
-    if sys.stderr.isatty():
-        click.echo("\r\033[K", err=True, nl=False)
+    progress_end()
     return answers
 
 

@@ -4,8 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.exceptions import Exit
 
 from gpucheck.cli._common import (
+    OutputFile,
     Problem,
     output_options,
     recording_option,
@@ -13,6 +15,7 @@ from gpucheck.cli._common import (
     simulation_options,
     write_result,
 )
+from gpucheck.cli._output import is_stdout
 from gpucheck.cli._stack import (
     EXIT_IMPOSSIBLE,
     EXIT_UNKNOWN,
@@ -123,7 +126,12 @@ def explain_command(
 @wish_option
 @facts_option
 @click.option(
-    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("stack.lock.yml"), show_default=True
+    "-o",
+    "--output",
+    type=OutputFile(),
+    default=Path("stack.lock.yml"),
+    show_default=True,
+    help="The lock file; - is stdout.",
 )
 @click.option("--upgrade", is_flag=True, help="Choose anew also where the present lock still holds.")
 @click.option("--common", is_flag=True, help="The newest set that serves all groups, or the reason why none does.")
@@ -150,19 +158,21 @@ def lock_command(
 
     if bundle is not None and every is None:
         raise Problem("--bundle serves whole fleets: say --every FOLDER with it")
+    if every is not None and is_stdout(output):
+        raise Problem("--every reads the lock file that is written. Name a file with -o.")
+
+    present = output.is_file() and not is_stdout(output)
 
     def work() -> Any:
         # A damaged lock is replaced only when that is asked for: it may hold what the hosts run today.
-        previous = (
-            read_lock(output.read_text(encoding="utf-8"), str(output)) if output.exists() and not upgrade else None
-        )
+        previous = read_lock(output.read_text(encoding="utf-8"), str(output)) if present and not upgrade else None
         return previous, made_lock(wish, facts, previous, common=common)
 
     previous, made = guarded(work)
     if isinstance(made, stack.Refusal):
         refuse(made, "text")
     text = write_lock(made)
-    if output.exists() and output.read_text(encoding="utf-8") == text:
+    if present and output.read_text(encoding="utf-8") == text:
         click.echo(f"{output}: unchanged", err=True)
     else:
         write_result(text, output)
@@ -174,7 +184,7 @@ def lock_command(
         echo_plans(output, every, bundle)
     kinds = {refused.kind for refused in made.refused.values()}
     if kinds:
-        raise SystemExit(EXIT_IMPOSSIBLE if "impossible" in kinds else EXIT_UNKNOWN)
+        raise Exit(EXIT_IMPOSSIBLE if "impossible" in kinds else EXIT_UNKNOWN)
 
 
 @COMMAND.command("diff")
@@ -202,7 +212,7 @@ def diff_command(wish: Path, facts: tuple[Path, ...], lock_file: Path, format_: 
     else:
         click.echo("\n".join(changes) or f"{lock_file}: nothing would move")
     if changes:
-        raise SystemExit(EXIT_MOVES)
+        raise Exit(EXIT_MOVES)
 
 
 @COMMAND.command("plan")
@@ -283,11 +293,11 @@ def check_command(
     shown = replay_mark(machine) + render.to_text(report, verbose=verbose)
     text = render.to_json(report) if format_ == "json" else shown
     write_result(text if output is None else click.unstyle(text), output)
-    raise SystemExit(EXIT_STATUS[report.verdict])
+    raise Exit(EXIT_STATUS[report.verdict])
 
 
 @COMMAND.command("rules")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write this file instead.")
+@click.option("-o", "--output", type=OutputFile(), help="Write this file instead.")
 def rules_command(output: Path | None) -> None:
     """Print the rules that every set satisfies, with their sources, as a Markdown page (docs/stack-rules.md)."""
     from gpucheck.stack.rules_page import rules_page

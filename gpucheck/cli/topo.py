@@ -9,7 +9,9 @@ import click
 from msgspec.structs import replace
 
 from gpucheck.cli._common import (
+    OutputFile,
     Problem,
+    drawing_only,
     open_host,
     output_options,
     recording_option,
@@ -23,8 +25,6 @@ from gpucheck.model.readings import NvmlFailure
 from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
 
-EXIT_UNKNOWN = EXIT_STATUS[Verdict.UNKNOWN]
-
 
 @click.command()
 @click.option(
@@ -37,9 +37,9 @@ EXIT_UNKNOWN = EXIT_STATUS[Verdict.UNKNOWN]
 @click.option("--tree", is_flag=True, help="Show the PCIe and NVLink tree instead of the matrix.")
 @click.option(
     "--svg",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OutputFile(),
     metavar="FILE",
-    help="Write a drawing of the machine as well.",
+    help="Write a drawing of the machine as well; with - it goes to stdout in place of the text.",
 )
 @click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
 @click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
@@ -65,6 +65,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     if source is not None and (profile is not None or faults or recording is not None):
         raise Problem("--import reads a dump, --simulate makes a machine, --from replays one. Give one of them.")
+    only_drawing = drawing_only(svg, output)
     mark = ""
     if source is None:
         host = open_host(profile, faults, recording, deadline_s=timeout, health=False)
@@ -80,7 +81,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     width = None if output else _columns()
     text = _report(topology, about, format_, width, tree=tree, best=best is not None)
     text = text if format_ == "json" else mark + text
-    write_result(text if output is None else click.unstyle(text), output)
+    if not only_drawing:
+        write_result(text if output is None else click.unstyle(text), output)
     judged = [finding.verdict for finding in topology.findings if finding.verdict is not Verdict.SKIP]
     return EXIT_STATUS[worst(judged, strict=strict)] if judged else 0
 
@@ -132,15 +134,13 @@ def _bytes(source: str, most: int) -> bytes:
 
 
 def _unreadable(name: str, error: Exception) -> Problem:
-    """One line, exit status 3: nothing could be looked at."""
+    """One line for an input that is wrong."""
     from gpucheck.imports import ImportProblem
 
     if isinstance(error, ImportProblem):
-        return Problem(f"{name}: {error}", EXIT_UNKNOWN)
+        return Problem(f"{name}: {error}")
     why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return Problem(
-        f"{name}: cannot be read: {why}. Give a file with nvidia-smi topo -m output or NCCL topology XML.", EXIT_UNKNOWN
-    )
+    return Problem(f"{name}: cannot be read: {why}. Give a file with nvidia-smi topo -m output or NCCL topology XML.")
 
 
 def look(host: Host) -> tuple[Topology, str]:

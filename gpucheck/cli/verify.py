@@ -21,6 +21,7 @@ from gpucheck.model import EXIT_STATUS
 from gpucheck.model.record import RECORD
 
 if TYPE_CHECKING:
+    from gpucheck.model import Report
     from gpucheck.run import Level
 
 
@@ -92,9 +93,13 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         raise Problem(_unknown_step(str(error.args[0]), steps)) from error
     if not chosen:
         raise Problem("--only and --skip leave nothing to run. Take one of them away.")
-    report = run.verify(host, chosen, strict=strict, progress=progress, yardsticks=against)
-    progress_end()
-    _verify_output.write(report, format_, output, mark=replay_mark(host), verbose=verbose)
+
+    def write(report: "Report") -> None:
+        progress_end()
+        _verify_output.write(report, format_, output, mark=replay_mark(host), verbose=verbose)
+
+    report = run.verify(host, chosen, strict=strict, progress=progress, yardsticks=against, interrupted=write)
+    write(report)
     return EXIT_STATUS[report.verdict]
 
 

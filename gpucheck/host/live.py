@@ -118,6 +118,11 @@ class LiveHost:
         """One pass over NVML."""
         return self._once("nvml", self._nvml)
 
+    @property
+    def nvml_answered(self) -> bool:
+        """Whether nvml() returns at once. A caller in a hurry must not ask a driver that hangs a second time."""
+        return "nvml" in self._answers
+
     def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...]:
         """The installed ones among these names."""
         wanted = frozenset(names)

@@ -17,11 +17,7 @@ ADVICE = "Give a file that gpucheck record wrote."
 
 
 class RecordingProblem(ValueError):
-    """A file is no recording that can be replayed. The message is whole; usage: it was the wrong thing to name."""
-
-    def __init__(self, message: str, *, usage: bool = False) -> None:
-        super().__init__(message)
-        self.usage = usage
+    """A file is no recording that can be replayed. The message is whole."""
 
 
 class _Kind(msgspec.Struct):
@@ -40,11 +36,10 @@ def read_recording(path: Path) -> Recording:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        missing = isinstance(error, FileNotFoundError | NotADirectoryError)
-        raise RecordingProblem(f"{path}: cannot be read: {error.strerror}. {ADVICE}", usage=missing) from error
+        raise RecordingProblem(f"{path}: cannot be read: {error.strerror}. {ADVICE}") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise RecordingProblem(f"{path}: is not a regular file. {ADVICE}", usage=True)
+        raise RecordingProblem(f"{path}: is not a regular file. {ADVICE}")
     with os.fdopen(descriptor, "rb") as file:
         try:
             content = file.read(MOST_COMPRESSED + 1)

@@ -2,13 +2,13 @@
 
 import click
 
-from gpucheck.model.verdict import EXIT_USAGE
+from gpucheck.model.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
 
 
 class LabError(click.ClickException):
-    """The lab could not be brought to the wanted state. Exit status 2."""
+    """The lab or an image could not be made: something that it needs is missing here, or failed. Exit status 3."""
 
-    exit_code = 2
+    exit_code = EXIT_STATUS[Verdict.UNKNOWN]
 
 
 class LabUsageError(LabError):

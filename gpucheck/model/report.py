@@ -19,6 +19,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     measurements: by check name, numbers with their unit in the key.
     counts: findings by verdict, every verdict present.
     attributes: what this host may have in common with others of its fleet, by name: ``bios``, ``vbios``, ``uplink``...
+    interrupted: a signal ended the run; the findings are those of the steps before it, and one UNKNOWN names the rest.
     """
 
     schema: str = SCHEMA
@@ -35,3 +36,4 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     topology: Topology | None
     counts: dict[str, int]
     attributes: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    interrupted: bool = False

@@ -18,10 +18,13 @@ class Verdict(Enum):
 RANK = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS)
 STRICT_RANK = (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN, Verdict.PASS)
 
-# Nagios plugin meanings; click's own usage status 2 moves to 64 so that it cannot be read as FAIL.
+# Nagios plugin meanings. Every other status is outside 0 to 3, so that nothing acts on it as on a verdict.
 EXIT_STATUS = {Verdict.PASS: 0, Verdict.WARN: 1, Verdict.FAIL: 2, Verdict.UNKNOWN: 3}
-EXIT_USAGE = 64
+EXIT_USAGE = 64  # wrong usage, or input that cannot be read; 64, 70 and 74 as in <sysexits.h>
+EXIT_DEFECT = 70
+EXIT_NOT_WRITTEN = 74
 EXIT_INTERRUPTED = 130
+EXIT_READER_LEFT = 141  # as a shell reports a program that SIGPIPE ended
 
 
 def worst(verdicts: Iterable[Verdict], *, strict: bool = False) -> Verdict:

@@ -9,8 +9,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from gpucheck.processes.signals import in_a_hurry
+
 POLL_S = 0.005
 GONE_S = 1.0  # what a process started and left behind is killed with it and vanishes when init has collected it
+HURRY_S = 0.2  # the most for each of these, and for each signal, while a signal ends this process
 
 
 class Group:
@@ -85,19 +88,26 @@ def end(
 
     A process in an uninterruptible call outlives even SIGKILL: it is reported and not waited for.
     meanwhile: called again and again, so that no process blocks on a full pipe of ours.
+    While a signal ends this process, the seconds are cut to HURRY_S.
     """
     for number, seconds in patience:
         # Also to the groups of leaders that ended: what they started may still run.
         for group in groups:
             group.signal(number)
-        until = time.monotonic() + seconds
-        while any(group.status() is None for group in groups) and time.monotonic() < until:
+        began = time.monotonic()
+        while any(group.status() is None for group in groups) and time.monotonic() < began + _cut(seconds):
             meanwhile()
             time.sleep(POLL_S)
     left = tuple(group for group in groups if group.status() is None)
     for group in groups:
         group.reap()
-    until = time.monotonic() + GONE_S
-    while not all(group.is_gone() for group in groups if group not in left) and time.monotonic() < until:
+    began = time.monotonic()
+    while not all(group.is_gone() for group in groups if group not in left):
+        if time.monotonic() >= began + _cut(GONE_S):
+            break
         time.sleep(POLL_S)
     return left
+
+
+def _cut(seconds: float) -> float:
+    return min(seconds, HURRY_S) if in_a_hurry() else seconds

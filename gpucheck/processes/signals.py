@@ -1,14 +1,33 @@
-"""Told to end: what this process started and wrote goes before it does."""
+"""Ending on a signal: what this process started and wrote is gone before it is."""
 
+import os
 import signal
+import sys
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-TOLD_TO_END = (signal.SIGTERM, signal.SIGHUP)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # What a fault in native code ends a process with. Every other signal was sent from outside.
 FAULTS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL, signal.SIGFPE, signal.SIGTRAP, signal.SIGSYS)
+# A program that forwards the terminal's Ctrl-C to its child makes one key press arrive twice.
+SAME_PRESS_S = 0.1
+CLEAN_LINE = b"\r\033[K\033[?25h"  # without the progress bar, with the cursor that it hides
+
+# Signals belong to the process, and so do these. When the first came; the outermost of the blocks below forgets it.
+_ended_at: float | None = None
+_depth = 0
+
+
+class TerminatedError(SystemExit):
+    """SIGTERM or SIGHUP came; code is 128 + its number."""
+
+
+def in_a_hurry() -> bool:
+    """Whether a signal ends this process: then nothing is waited for longer than a moment."""
+    return _ended_at is not None
 
 
 def signal_name(number: int) -> str:
@@ -21,38 +40,76 @@ def signal_name(number: int) -> str:
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into SystemExit of 128 + its number, so that every ``finally`` is still reached.
+    """Turn the first signal into an exception, so that every ``finally`` is still reached.
 
-    One that the caller ignores (nohup) stays ignored. After the first the others wait: timeout(1) sends its signal
-    to the process and again to the process's group, and the second would cut short what the first began.
+    Ctrl-C is KeyboardInterrupt; SIGTERM and SIGHUP are TerminatedError. A signal that the caller ignores (nohup) stays
+    ignored. A second SIGTERM is ignored too: timeout(1) sends it to the process and to the process's group, and it
+    would cut short what the first began. A second Ctrl-C ends the process at once.
     """
 
     def leave(number: int, _frame: FrameType | None) -> None:
-        for other in TOLD_TO_END:
-            signal.signal(other, signal.SIG_IGN)
-        raise SystemExit(128 + number)
+        if _is_first(number):
+            raise _exception(number)
 
-    heeded = [number for number in TOLD_TO_END if signal.getsignal(number) is not signal.SIG_IGN]
-    with _handling(dict.fromkeys(heeded, leave)):
+    with _handling(leave):
         yield
 
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Let a second Ctrl-C wait until what was started is gone."""
-    with _handling(dict.fromkeys((signal.SIGINT, *TOLD_TO_END), signal.SIG_IGN)):
+    """Hold the first signal back until what was started is gone. A second Ctrl-C still ends the process at once."""
+    held: list[int] = []
+
+    def hold(number: int, _frame: FrameType | None) -> None:
+        if _is_first(number):
+            held.append(number)
+
+    with _handling(hold):
         yield
+    if held:
+        raise _exception(held[0])
+
+
+def _exception(number: int) -> BaseException:
+    return KeyboardInterrupt() if number == signal.SIGINT else TerminatedError(128 + number)
+
+
+def _is_first(number: int) -> bool:
+    """Whether this signal is the first. Does not return for a second Ctrl-C."""
+    global _ended_at
+    now = time.monotonic()
+    if _ended_at is None:
+        _ended_at = now
+        return True
+    if number == signal.SIGINT and now - _ended_at > SAME_PRESS_S:
+        _end_at_once()
+    return False
+
+
+def _end_at_once() -> None:
+    from gpucheck.processes.children import end_children
+
+    end_children()
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        os.write(sys.stderr.fileno(), CLEAN_LINE)
+    os._exit(128 + signal.SIGINT)
 
 
 @contextmanager
-def _handling(handlers: Mapping[signal.Signals, object]) -> Iterator[None]:
-    """Set signal handlers for a while. Only the main thread may; elsewhere the main thread decides what ends us."""
+def _handling(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Set the handler for a while. Only the main thread may; elsewhere the main thread decides what ends us."""
+    global _depth, _ended_at
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}  # type: ignore[arg-type]
+    heeded = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in heeded}
+    _depth += 1
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, earlier in before.items():
+            signal.signal(number, earlier)
+        _depth -= 1
+        if _depth == 0:
+            _ended_at = None

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from gpucheck.checks import all_checks
 from gpucheck.model import AnyCheck, Finding, Host, Report
+from gpucheck.processes.signals import TerminatedError
 from gpucheck.run._deadline import StuckError, in_time
 from gpucheck.run._guard import NEEDS_HARDWARE, Guard
 from gpucheck.run._health import record_step
 from gpucheck.run._measure import measurement_steps
-from gpucheck.run._report import judged
+from gpucheck.run._report import cut_short, judged
 from gpucheck.run._report import report as build_report
 from gpucheck.run._step import Outcome, Step
 from gpucheck.run._train import training_steps
@@ -80,23 +81,36 @@ def verify(
     strict: bool = False,
     progress: Progress = lambda _: None,
     yardsticks: Iterable[Yardstick] = (),
+    interrupted: Callable[[Report], None] | None = None,
 ) -> Report:
     """Run the steps on the host and judge the whole; then hold the whole against the yardsticks.
 
     Where an exception ends it, Ctrl-C too, what the running step started is ended first.
+    interrupted: gets the report of what was found so far when a signal ends the run, before its exception goes on.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     findings: list[Finding] = []
     measurements: dict[str, dict[str, Any]] = {}
     guard = Guard(host)
-    for step in steps:
-        progress(step.name)
-        outcome = guard.run(step)
-        findings += outcome.findings
-        if outcome.measurements:
-            measurements[step.name] = outcome.measurements
-    seconds = time.monotonic() - clock
-    whole = build_report(host, findings, measurements, started, seconds, strict=strict, hurry=guard.stuck > 0)
+    steps, done = tuple(steps), 0
+    try:
+        for step in steps:
+            progress(step.name)
+            outcome = guard.run(step)
+            findings += outcome.findings
+            if outcome.measurements:
+                measurements[step.name] = outcome.measurements
+            done += 1
+        seconds = time.monotonic() - clock
+        whole = build_report(host, findings, measurements, started, seconds, strict=strict, hurry=guard.stuck > 0)
+    except (KeyboardInterrupt, TerminatedError):
+        if interrupted is not None:
+            cut = cut_short([step.name for step in steps], done)
+            seconds = time.monotonic() - clock
+            interrupted(
+                build_report(host, findings, measurements, started, seconds, strict=strict, hurry=True, interrupted=cut)
+            )
+        raise
     for yardstick in yardsticks:
         whole = judged(whole, (*whole.findings, *yardstick(whole)), strict=strict)
     return whole

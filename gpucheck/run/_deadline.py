@@ -7,9 +7,14 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
 
+from gpucheck.processes.children import end_children
+from gpucheck.processes.signals import in_a_hurry
+
 Answer = TypeVar("Answer")
 # What a step that is told to stop may take to end the processes that it started: SIGTERM, SIGKILL, and files.
 LEAVE_S = 10.0
+# The same while a signal ends this process: the processes are killed first, so only files are left to remove.
+HURRY_S = 0.3
 
 
 class StuckError(Exception):
@@ -56,7 +61,10 @@ def in_time(name: str, call: Callable[[], Answer], seconds: float) -> Answer:
     except BaseException:
         if not ended.is_set():
             _tell_to_leave(thread)
-            ended.wait(LEAVE_S)
+            if in_a_hurry():
+                # A thread that waits for a process sees the order to leave only when that process has ended.
+                end_children()
+            ended.wait(HURRY_S if in_a_hurry() else LEAVE_S)
         raise
     if answers:
         return answers[0]

@@ -1,7 +1,7 @@
 """The report around the findings: what the host is. Every read of it has a deadline, and a loss is a finding."""
 
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -17,22 +17,25 @@ from gpucheck.topology import build, identify
 
 NAME = "report"
 READ_S = 20.0
+# Of a run that a signal ended: the report must be out within a second.
+INTERRUPTED_S, AFTER_ANOTHER_S = 0.2, 0.05
 Answer = TypeVar("Answer")
 
 
 class _Reader:
     """Asks the host, one thing after the other; what does not come in time is left out and told."""
 
-    def __init__(self, host: Host, patience_s: float) -> None:
+    def __init__(self, host: Host, patience_s: float, after_stuck_s: float) -> None:
         self.host = host
         self.patience_s = patience_s
+        self.after_stuck_s = after_stuck_s
         self.problems: list[Finding] = []
 
     def ask(self, call: Callable[[], Answer], otherwise: Answer) -> Answer:
         try:
             return in_time(NAME, call, self.patience_s)
         except StuckError as error:
-            self.patience_s = AFTER_STUCK_S
+            self.patience_s = self.after_stuck_s
             self.problems.append(stuck(NAME, error))
         except NotRecorded:
             pass  # an older recording lacks it, and no judgement hangs on it
@@ -50,20 +53,28 @@ def report(
     *,
     strict: bool,
     hurry: bool,
+    interrupted: Finding | None = None,
 ) -> Report:
-    """The whole, with a finding for what could not be read. hurry: a step got stuck, so nothing is waited for long."""
+    """The whole, with a finding for what could not be read. hurry: a step got stuck, so nothing is waited for long.
+
+    interrupted: says that a signal ended the run; then it takes the place of those findings, and NVML is not asked.
+    """
     patience_s = float(getattr(host, "patience_s", 0.0))
-    reader = _Reader(host, AFTER_STUCK_S if hurry else READ_S + patience_s)
+    reader = _Reader(host, AFTER_STUCK_S if hurry else READ_S + patience_s, AFTER_STUCK_S)
+    answered = True
+    if interrupted is not None:
+        reader = _Reader(host, INTERRUPTED_S, AFTER_ANOTHER_S)
+        answered = bool(getattr(host, "nvml_answered", True))
     system = reader.ask(host.system, _system())
     # A simulation that cannot be told from a real host would be the worst of all: asked without a deadline.
     simulation = host.simulation()
-    nvml = reader.ask(host.nvml, None)
+    nvml = reader.ask(host.nvml, None) if answered else None
     reading = nvml if isinstance(nvml, NvmlReading) else None
     topology = reader.ask(lambda: _topology(host, reading, simulated=simulation is not None), None) if reading else None
     nothing: dict[str, str | None] = {}
     nothing_common: dict[str, tuple[str, ...]] = {}
     known = {"gpucheck": version("gpucheck"), **reader.ask(lambda: _versions(host, reading), nothing)}
-    common = reader.ask(lambda: attributes(host), nothing_common)
+    common = reader.ask(lambda: attributes(host), nothing_common) if answered else nothing_common
     return judged(
         Report(
             host=system.hostname,
@@ -79,9 +90,23 @@ def report(
             topology=topology,
             counts={},
             attributes=common,
+            interrupted=interrupted is not None,
         ),
-        (*findings, *reader.problems),
+        (*findings, *(reader.problems if interrupted is None else [interrupted])),
         strict=strict,
+    )
+
+
+def cut_short(names: Sequence[str], done: int) -> Finding:
+    """The finding that keeps a run that a signal ended from passing. names: of all steps, in their order."""
+    left = names[done:]
+    return Finding(
+        check="verify",
+        verdict=Verdict.UNKNOWN,
+        subject="host",
+        seen=f"interrupted after {done} of {len(names)} steps",
+        why=f"a signal ended the run before: {', '.join(left)}" if left else "a signal ended the run at its end",
+        fix="run gpucheck verify again",
     )
 
 

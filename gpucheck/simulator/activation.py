@@ -47,7 +47,7 @@ def _key(name: str, faults: tuple[str, ...]) -> str:
     """Whatever a machine directory is made from: the profile, the faults in order, every file of this room.
 
     Our files count by size and time of change: to read two hundred of them takes longer than all the rest.
-    Raises OSError for a profile's own file that cannot be read.
+    Raises ValueError for a profile's own file that cannot be read.
     """
     if is_file(name):
         name = f"{name}\0{profile_text(name)}"

@@ -11,13 +11,13 @@ def is_file(name: str) -> bool:
 
 
 def profile_text(name: str) -> str:
-    """The file's text. Raises OSError or ValueError with the whole message in args[0]."""
+    """The file's text. Raises ValueError with the whole message in args[0]."""
     path = Path(name)
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)
     except OSError as error:
-        raise OSError(
+        raise ValueError(
             f"{name}: cannot be read: {error.strerror}. Give a profile that gpucheck profiles --from wrote."
         ) from error
     if len(content) > MOST_BYTES:

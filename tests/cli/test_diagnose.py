@@ -106,12 +106,12 @@ def test_stdin_is_read_once_only():
         ("", "there is nothing in it"),
     ],
 )
-def test_bad_observations_are_one_line_and_exit_3(tmp_path, text, words):
+def test_bad_observations_are_one_line_and_exit_64(tmp_path, text, words):
     path = tmp_path / "bad.yml"
     path.write_text(text, encoding="utf-8")
     code, message = run("--observations", path)
 
-    assert code == 3
+    assert code == 64
     assert words in message
     assert "\n" not in message
 
@@ -121,13 +121,13 @@ def test_machines_of_different_size_are_refused(tmp_path):
     topo.write_text(TOPO, encoding="utf-8")
     code, message = run("--topo", topo, "--bandwidth", PASTES / "p2p-bandwidth-latency.txt")
 
-    assert code == 3
+    assert code == 64
     assert "3 GPUs here, 2 in what was read before" in message
 
 
 def test_a_missing_file_and_no_input_say_so():
     assert run("--observations", "/nonexistent.yml") == (
-        3, "/nonexistent.yml: cannot be read: No such file or directory. Give a file, or - for stdin.",
+        64, "/nonexistent.yml: cannot be read: No such file or directory. Give a file, or - for stdin.",
     )  # fmt: skip
     assert run()[0] == 64
 

@@ -79,11 +79,11 @@ def test_strict_lets_not_knowing_outrank_a_warning(topo, paste):
         b"\xff\xfe\xfd" * 100,
     ],
 )
-def test_unreadable_input_is_3_and_one_clear_line(topo, paste, text):
+def test_unreadable_input_is_64_and_one_clear_line(topo, paste, text):
     file = paste(text)
     status, out, err = topo("--import", file)
 
-    assert (status, out) == (3, "")
+    assert (status, out) == (64, "")
     assert err.count("\n") == 1
     assert err.startswith(f"Error: {file}: ")
     assert "Traceback" not in err
@@ -98,7 +98,7 @@ def test_nccl_xml_is_recognised(topo, paste):
     assert answer["nics"][0]["classes"][:2] == ["PIX", "NODE"]
 
 
-def test_a_dump_of_another_kind_is_3_and_names_the_command_that_reads_it(topo, paste, monkeypatch):
+def test_a_dump_of_another_kind_is_64_and_names_the_command_that_reads_it(topo, paste, monkeypatch):
     kind = Kind(
         "nvbandwidth",
         "the output of nvbandwidth",
@@ -110,7 +110,7 @@ def test_a_dump_of_another_kind_is_3_and_names_the_command_that_reads_it(topo, p
     monkeypatch.setattr("gpucheck.imports.all_kinds", lambda: (kind,))
     status, out, err = topo("--import", paste("memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)"))
 
-    assert (status, out, err.count("\n")) == (3, "", 1)
+    assert (status, out, err.count("\n")) == (64, "", 1)
     assert "the output of nvbandwidth, which holds bandwidth" in err
     assert "gpucheck diagnose --bandwidth FILE" in err
 
@@ -181,10 +181,10 @@ def test_a_narrow_terminal_gets_a_folded_matrix_and_a_pipe_a_whole_one(topo, pas
 
 
 @pytest.mark.parametrize("name", ["does-not-exist.txt", "."])
-def test_a_file_that_cannot_be_opened_is_3(topo, tmp_path, name):
+def test_a_file_that_cannot_be_opened_is_64(topo, tmp_path, name):
     status, _, err = topo("--import", str(tmp_path / name))
 
-    assert status == 3
+    assert status == 64
     assert "cannot be read" in err
 
 
@@ -221,7 +221,7 @@ def test_unreadable_input_leaves_the_old_output_alone(topo, paste, tmp_path):
     output = tmp_path / "topo.out"
     output.write_text("old")
 
-    assert topo("--import", paste("nothing"), "-o", str(output))[0] == 3
+    assert topo("--import", paste("nothing"), "-o", str(output))[0] == 64
     assert output.read_text() == "old"
 
 

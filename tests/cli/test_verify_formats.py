@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gpucheck.cli import _folder, _verify_output
-from gpucheck.cli._common import Problem
+from gpucheck.cli._output import OutputFile, Problem
 from gpucheck.render.formats import FILES
 from tests.cli.test_cli import run
 from tests.render.reports import sick
@@ -94,13 +94,18 @@ def test_a_folder_is_complete_or_as_it_was(tmp_path, monkeypatch, before, fails)
         ("all", "file", "is a file"),
         ("all", "file/reports", "is not a folder"),
         ("html", "file/report.html", "is not a folder"),
-        ("html", ".", "not a regular file"),
+        ("html", ".", "writes a file"),
     ],
 )
 def test_an_output_that_cannot_be_written_is_refused_before_the_run(tmp_path, format_, output, words):
     (tmp_path / "file").write_text("old")
+
+    def refuse():
+        given = output and OutputFile(folder=True).convert(str(tmp_path / output), None, None)
+        _verify_output.refuse(format_, given)
+
     with pytest.raises(Problem, match=words) as problem:
-        _verify_output.refuse(format_, None if output is None else tmp_path / output)
+        refuse()
 
     assert problem.value.exit_code == 64
     assert (tmp_path / "file").read_text() == "old"

@@ -66,7 +66,7 @@ def test_the_units_command_writes_metrics_whatever_the_verdict(tmp_path):
         main([*arguments, "--simulate", "p100-pcie-x2", "--fault", "pcie-width:gpu=1,width=8"])
 
     (written,) = tmp_path.iterdir()
-    assert (Path(program).name, written.name) == ("gpucheck", "gpucheck.prom")
+    assert (Path(program).name, written.name) == ("gpucheck", "gpucheck.prom.new")
     assert stop.value.code == 2
     assert "SuccessExitStatus=1 2 3\n" in SERVICE
     assert "gpucheck_status" in written.read_text(encoding="utf-8")

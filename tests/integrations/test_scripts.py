@@ -43,6 +43,7 @@ def run(place, script, machine, node=IDLE):
         "NODE": f"NodeName=n1 {node}",
         "NOTES": str(place / "notes"),
         "SLURMD_NODENAME": "n1",
+        "GPUCHECK_NPD_STATE": str(place / "state"),
     }
     done = subprocess.run([PAGES / script], env=environment, capture_output=True, text=True, check=False)
     notes = place / "notes"
@@ -93,7 +94,7 @@ def test_what_could_not_be_looked_at_is_said_and_changes_nothing(place):
     done, notes = run(place, "slurm/gpucheck-health", NOTHING, OURS)
 
     assert (done.returncode, notes) == (0, "")
-    assert "not judged (status 3): GPUCHECK UNKNOWN" in done.stderr
+    assert "n1 is left as it is: the verdict is UNKNOWN: GPUCHECK UNKNOWN" in done.stderr
 
 
 @pytest.mark.parametrize(("machine", "status"), [(WELL, 0), (BROKEN, 1), (NOTHING, 0)])
@@ -122,4 +123,4 @@ def test_without_gpucheck_the_problem_detector_is_told_so(place):
     (place / "gpucheck").write_text("#!/bin/sh\nexit 127\n")
     done, _ = run(place, "kubernetes/gpucheck-npd", WELL)
 
-    assert (done.returncode, done.stdout) == (2, "gpucheck gave no answer (status 127)\n")
+    assert (done.returncode, done.stdout) == (2, "no verdict from gpucheck (exit status 127)\n")

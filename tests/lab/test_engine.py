@@ -44,7 +44,7 @@ def test_an_engine_that_is_named_but_does_not_answer_is_not_replaced(monkeypatch
 
     with pytest.raises(LabError, match="DOCKER_HOST") as refused:
         engine.engine()
-    assert refused.value.exit_code == 2
+    assert refused.value.exit_code == 3
 
 
 def test_without_root_and_sudo_it_says_who_can_do_it(monkeypatch):

@@ -143,6 +143,6 @@ def test_file_that_is_no_recording_ends_in_one_line(gpucheck, tmp_path, content)
     (tmp_path / "file").write_bytes(content)
     done = gpucheck("profiles", "--from", str(tmp_path / "file"), "-o", str(tmp_path / "out.yml"))
 
-    assert done.returncode == 3
+    assert done.returncode == 64
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out.yml").exists()

@@ -1,0 +1,70 @@
+"""The exit status of a command that ended with an exception, and its one message."""
+
+import os
+import traceback
+from pathlib import Path
+
+import click
+
+from gpucheck.cli._common import progress_end
+from gpucheck.model.host import NotRecorded
+from gpucheck.model.verdict import EXIT_DEFECT, EXIT_INTERRUPTED, EXIT_NOT_WRITTEN, EXIT_READER_LEFT, EXIT_USAGE
+from gpucheck.processes.signals import TerminatedError
+from gpucheck.processes.streams import NotWrittenError
+
+DEBUG = "GPUCHECK_DEBUG"
+PACKAGE = Path(__file__).parents[1]
+LONGEST = 300
+
+
+def failure(error: BaseException) -> int:
+    """Print the message of an exception to stderr and return the exit status."""
+    if isinstance(error, (KeyboardInterrupt, TerminatedError)):
+        progress_end()
+        click.echo(f"gpucheck: {'interrupted' if isinstance(error, KeyboardInterrupt) else 'terminated'}", err=True)
+        return EXIT_INTERRUPTED if isinstance(error, KeyboardInterrupt) else int(error.code or 0)
+    if isinstance(error, NotWrittenError):
+        if error.reader_left:
+            return EXIT_READER_LEFT  # quiet, as every program whose output goes to head
+        what_to_do = "Write the report to a file with -o, or free space where stdout goes."
+        click.echo(f"Error: stdout: the report could not be written: {error.reason}. {what_to_do}", err=True)
+        return EXIT_NOT_WRITTEN
+    if isinstance(error, click.ClickException):
+        error.show()
+        # click's own 2 of wrong usage would be read as FAIL.
+        return EXIT_USAGE if isinstance(error, click.UsageError) else error.exit_code
+    if isinstance(error, NotRecorded):
+        click.echo(f"Error: {error.args[0]}. Record the host again with this gpucheck.", err=True)
+        return EXIT_USAGE
+    if os.environ.get(DEBUG, "0") != "0":
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    click.echo(f"Error: gpucheck failed: {_described(error)}. {_advice(error)}", err=True)
+    return EXIT_DEFECT
+
+
+def _described(error: BaseException) -> str:
+    """``IndexError: tuple index out of range (gpucheck/checks/p2p_status.py:66)``, on one line."""
+    words = " ".join(str(error).split())
+    if len(words) > LONGEST:
+        words = f"{words[:LONGEST]}..."
+    return f"{type(error).__name__}{f': {words}' if words else ''}{_place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)]
+    for frame in (ours or list(frames))[-1:]:
+        file = Path(frame.filename)
+        shown = file.relative_to(PACKAGE.parent) if ours else file
+        return f" ({shown}:{frame.lineno})"
+    return ""
+
+
+def _advice(error: BaseException) -> str:
+    report = f"report it with the output of the same command and {DEBUG}=1"
+    if isinstance(error, (OSError, MemoryError)):
+        return (
+            "The operating system refused what gpucheck needs, which says nothing about the GPUs: look at free space, "
+            f"memory and limits (df, free, ulimit -a). If they are fine, {report}."
+        )
+    return f"This is a defect of gpucheck, not of the host: {report}."

@@ -1,0 +1,153 @@
+"""Where a result goes: stdout, a file that appears complete or not at all, or a pipe or device that has a name."""
+
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import click
+
+from gpucheck.model.verdict import EXIT_NOT_WRITTEN, EXIT_USAGE
+
+STDOUT = Path("-")
+DESCRIPTOR = re.compile(r"/dev/(stdout|stderr)|(?:/dev|/proc/self)/fd/(\d+)")
+NUMBERS = {"stdout": 1, "stderr": 2}
+
+
+class Problem(click.ClickException):
+    """A clear message (what, where, why, what to do) and an exit status; wrong usage unless told otherwise."""
+
+    def __init__(self, message: str, exit_code: int = EXIT_USAGE) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code  # type: ignore[misc]  # click declares it per class, reads it per error
+
+
+class OutputFile(click.Path):
+    """The value of -o and its like: refused before any work when it could not be written."""
+
+    def __init__(self, *, folder: bool = False) -> None:
+        super().__init__(dir_okay=folder, allow_dash=True, path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path. Raises Problem (64)."""
+        output: Path = super().convert(value, param, ctx)  # type: ignore[assignment]  # path_type says so
+        refuse_unwritable(output)
+        return output
+
+
+def refuse_unwritable(output: Path) -> None:
+    """Raises Problem for a file that could not be written, before hours of work end in nothing."""
+    if output == STDOUT:
+        return
+    try:
+        number = descriptor(output)
+        if number is not None:
+            os.fstat(number)
+        elif _is_special(output):
+            # Not opened before there is something to write: opening a FIFO waits for its reader.
+            if not os.access(output, os.W_OK):
+                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        else:
+            _refuse_parent(output)
+    except OSError as error:
+        raise Problem(f"{output}: cannot be written: {error.strerror}. Choose another place with -o.") from error
+
+
+def _refuse_parent(output: Path) -> None:
+    parent = next(folder for folder in output.absolute().parents if folder.exists())
+    if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
+        return
+    reason = "is not writable" if parent.is_dir() else "is not a folder"
+    raise Problem(f"{output}: cannot write the file: {parent} {reason}. Choose another place with -o.")
+
+
+def descriptor(output: Path) -> int | None:
+    """The number of the open file that a name such as /dev/stdout or /dev/fd/63 means; None for any other name."""
+    match = DESCRIPTOR.fullmatch(str(output))
+    if match is None:
+        return None
+    return NUMBERS[match[1]] if match[1] else int(match[2])
+
+
+def is_stdout(output: Path) -> bool:
+    """Whether the name means stdout."""
+    return output == STDOUT or descriptor(output) == NUMBERS["stdout"]
+
+
+def drawing_only(svg: Path | None, output: Path | None) -> bool:
+    """Whether --svg takes stdout, so that the text is not printed. Raises Problem where both would go there."""
+    if svg is None or not is_stdout(svg):
+        return False
+    if output is not None and is_stdout(output):
+        raise Problem("--svg - and -o - both go to stdout. Name a file for one of them.")
+    return output is None
+
+
+def write_result(content: str | bytes | Iterable[bytes], output: Path | None, *, mode: int = 0o644) -> None:
+    """Print to stdout, or write the file atomically. mode: permissions of a new file.
+
+    Text ends with a newline; bytes are written as they are, piece by piece where there are several.
+    Raises Problem (74) when the file cannot be written; an existing file is then untouched.
+    """
+    pieces: Iterable[str | bytes] = (content,) if isinstance(content, str | bytes) else content
+    if output is None or is_stdout(output):
+        for piece in pieces:
+            click.echo(piece, nl=isinstance(piece, str) and not piece.endswith("\n"))
+        return
+    with _new_file(output, mode) as file:
+        for piece in pieces:
+            file.write(piece if isinstance(piece, bytes) else f"{piece.removesuffix(chr(10))}\n".encode())
+
+
+@contextmanager
+def _new_file(output: Path, mode: int) -> Iterator[IO[bytes]]:
+    """A file that takes its name when the block ends well: temporary file in the same folder, then rename.
+
+    A pipe, a device or an open descriptor is written to directly.
+    """
+    try:
+        number = descriptor(output)
+        if number is not None:
+            # Not by its name: a file that is open for appending would be cut.
+            with os.fdopen(os.dup(number), "wb") as file:
+                yield file
+        elif _is_special(output):
+            with output.open("wb") as file:
+                yield file
+        else:
+            with _replacing(output, mode) as file:
+                yield file
+    except OSError as error:
+        raise not_written(output, error) from error
+
+
+@contextmanager
+def _replacing(output: Path, mode: int) -> Iterator[IO[bytes]]:
+    output.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=".gpucheck.", dir=output.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(output)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _is_special(output: Path) -> bool:
+    """A pipe, a socket or a device. Raises OSError for a name that no file can have."""
+    return output.exists() and not output.is_file() and not output.is_dir()
+
+
+def not_written(output: Path, error: OSError) -> Problem:
+    """What ends a run whose report is lost: whatever the verdict was, nobody can read it."""
+    return Problem(
+        f"{output}: the report could not be written: {error.strerror or error}. Free space there, or choose another "
+        "place with -o.",
+        EXIT_NOT_WRITTEN,
+    )

@@ -1,0 +1,225 @@
+"""The exit status of the real command where something goes wrong: streams, defects, input, missing programs."""
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+GPUCHECK = [sys.executable, "-m", "gpucheck"]
+QUICK = ["verify", "--simulate", "p100-pcie-x2", "--level", "quick"]
+LARGE = ["verify", "--simulate", "hgx-h100-x8", "--level", "quick", "--format", "json"]  # more than a pipe holds
+BROKEN = [*QUICK, "--fault", "pcie-width:gpu=1,width=8"]
+# As many ways to write as there are: help, version, text through click, JSON, a page, a table.
+WRITING = [
+    "--help",
+    "--version",
+    "verify --help",
+    "verify --list",
+    "profiles",
+    "explain acs-redirect",
+    "diagnose --rules",
+]
+
+
+def shell(script, **environment):
+    """Run a line of sh in which $G is gpucheck: its status, stdout, stderr."""
+    words = {"G": shlex.join(GPUCHECK), "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
+    script = script.replace("$G", words["G"])
+    done = subprocess.run(
+        ["/bin/sh", "-c", script], capture_output=True, text=True, check=False, env=os.environ | words
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("arguments", WRITING)
+@pytest.mark.parametrize(("stdout", "why"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")])
+def test_a_lost_stdout_is_74_and_one_line(arguments, stdout, why):
+    status, _, err = shell(f"$G {arguments} {stdout}")
+
+    assert status == 74
+    assert err.startswith(f"Error: stdout: the report could not be written: {why}. ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("arguments", [QUICK, BROKEN], ids=["pass", "fail"])
+def test_a_lost_report_is_74_whatever_the_verdict(arguments):
+    assert shell(f"$G {shlex.join(arguments)} >/dev/full")[0] == 74
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("format_", ["json", "html"])
+def test_a_report_cut_by_a_full_disk_is_74(tmp_path, unbuffered, format_):
+    """With PYTHONUNBUFFERED, as in most containers, Python drops the rest of a short write without a word."""
+    report = tmp_path / "report"
+    shell(f"$G {shlex.join(QUICK)}")  # the machine is in the cache, for the limit holds for every file
+    status, _, err = shell(
+        f"ulimit -f 16; $G {shlex.join(QUICK)} --format {format_} >{report}", PYTHONUNBUFFERED=unbuffered
+    )
+
+    assert status == 74
+    assert "File too large" in err
+    assert 0 < report.stat().st_size <= 16 * 1024
+
+
+def test_a_closed_stderr_costs_nothing(tmp_path):
+    with_stderr, without = shell(f"$G {shlex.join(BROKEN)}"), shell(f"$G {shlex.join(BROKEN)} 2>&-")
+
+    assert (with_stderr[0], without[0]) == (2, 2)
+    assert "pcie-width-reduced" in without[1]
+    assert shell("$G nonsense 2>&-") == (64, "", "")
+    assert shell("$G nonsense 2>/dev/full") == (64, "", "")
+    assert shell(f"$G bandwidth --simulate p100-pcie-x2 --depth quick -o {tmp_path}/b 2>/dev/full")[0] == 0
+    assert shell("$G topo --import - <&-")[0] == 64
+
+
+def test_with_all_three_closed_no_file_becomes_a_stream(tmp_path):
+    """The first file that is opened would otherwise get the number of stdout, and the report with it."""
+    report = tmp_path / "report.json"
+    status, _, _ = shell(f"$G {shlex.join(QUICK)} --format json -o {report} <&- >&- 2>&-")
+
+    assert status == 0
+    assert report.read_text().startswith("{")
+
+
+def test_a_reader_that_ends_first_is_141_and_quiet():
+    status, out, err = shell(f"{{ $G {shlex.join(LARGE)}; echo $? >&2; }} | head -n 1")
+
+    assert (status, out, err) == (0, "{\n", "141\n")
+
+
+def test_a_stdout_that_was_left_non_blocking_gets_everything():
+    receive, send = os.pipe()
+    os.set_blocking(send, False)
+    command = subprocess.Popen([*GPUCHECK, *LARGE], stdout=send)
+    os.close(send)
+    with os.fdopen(receive, "rb") as file:
+        start = file.read(1)
+        time.sleep(0.5)  # the pipe is full meanwhile
+        report = start + file.read()
+
+    assert command.wait() == 0
+    assert len(report) > 1 << 16
+    assert json.loads(report)["verdict"] == "pass"
+
+
+SABOTAGE = """
+import gpucheck.render.report as report
+def to_text(*_, **__):
+    {defect}
+report.to_text = to_text
+from gpucheck.cli import main
+main({arguments})
+"""
+
+
+def sabotaged(defect="[][1]", **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", SABOTAGE.format(arguments=QUICK, defect=defect)],
+        capture_output=True, text=True, check=False, env=os.environ | environment,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_defect_is_70_and_one_line_that_says_where():
+    """Never 1: that is WARN."""
+    status, out, err = sabotaged()
+
+    assert (status, out) == (70, "")
+    assert err.startswith("Error: gpucheck failed: IndexError: list index out of range (gpucheck/")
+    assert "defect of gpucheck, not of the host" in err
+    assert err.count("\n") == 1
+
+
+def test_a_defect_shows_its_traceback_on_demand():
+    status, _, err = sabotaged(GPUCHECK_DEBUG="1")
+
+    assert status == 70
+    assert err.startswith("Traceback (most recent call last):")
+    assert "\nError: gpucheck failed: IndexError" in err
+
+
+def test_what_the_operating_system_refuses_is_no_defect_and_no_finding():
+    status, out, err = sabotaged("raise OSError(28, 'No space left on device', '/tmp/x')")
+
+    assert (status, out) == (70, "")
+    assert "No space left on device: '/tmp/x'" in err
+    assert "says nothing about the GPUs: look at free space" in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "topo --import {x}", "topo --from {x}", "verify --from {x}", "stack check --from {x}", "profiles --from {x}",
+        "diagnose --topo {x}", "diagnose --bandwidth {x}", "diagnose --nccl {x}", "diagnose --observations {x}",
+        "verify --expect {x}", "verify --baseline {x}", "verify --simulate {x}.yml", "simulate {x}.yml -- true",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("content", [None, b"", b"\x7fELF\x00\xff"], ids=["missing", "empty", "binary"])
+def test_input_that_cannot_be_read_is_64_everywhere(tmp_path, arguments, content):
+    file = tmp_path / "input"
+    if content is not None:
+        file.write_bytes(content)
+        (tmp_path / "input.yml").write_bytes(content)
+    status, out, err = shell(f"$G {arguments.format(x=file)}")
+
+    assert (status, out) == (64, "")
+    assert "Error: " in err
+    assert "Traceback" not in err
+
+
+def test_a_missing_program_is_3_everywhere(tmp_path):
+    """The simulator without a compiler, the lab and the images without a checkout or Docker."""
+    empty = {"PATH": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    for arguments in (
+        "verify --simulate p100-pcie-x2",
+        "topo --simulate p100-pcie-x2",
+        f"simulate no-gpu -o {tmp_path}/m",
+    ):
+        status, out, err = shell(f"$G {arguments}", **empty)
+        assert (status, out) == (3, ""), arguments
+        assert "needs a C compiler" in err
+    shutil.copytree(Path(__file__).parents[2] / "gpucheck", tmp_path / "installed/gpucheck")
+    for arguments in (["image", "list"], ["lab", "status"]):
+        code = f"import sys; sys.path.insert(0, {str(tmp_path / 'installed')!r}); from gpucheck.cli import main; main({arguments})"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout) == (3, ""), arguments
+        assert "source checkout" in done.stderr
+
+
+def test_every_status_is_in_the_help():
+    from gpucheck.model import verdict
+
+    _, out, _ = shell("$G --help")
+    known = [
+        *verdict.EXIT_STATUS.values(),
+        *(v for n, v in vars(verdict).items() if n.startswith("EXIT_") and isinstance(v, int)),
+    ]
+
+    assert set(known) <= {int(line.split()[0]) for line in out.splitlines() if line.strip()[:1].isdigit()}
+    assert {"129", "143"} <= set(out.split())
+
+
+def test_a_command_that_is_almost_right_gets_a_suggestion():
+    status, _, err = shell("$G verfy")
+
+    assert (status, "Did you mean verify?" in err) == (64, True)
+    assert "Did you mean" not in shell("$G zzz")[2]
+    assert shell("$G -V") == shell("$G --version")
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colors_can_be_turned_off(name, value):
+    """On a terminal, which script(1) gives it."""
+    command = f'script -qec "$G {shlex.join(QUICK)}" /dev/null'
+    colored = shell(command, TERM="xterm", NO_COLOR="")[1]
+    plain = shell(command, **{"TERM": "xterm", "NO_COLOR": ""} | {name: value})[1]
+
+    assert "\x1b[1m" in colored
+    assert "\x1b[1m" not in plain
+    assert ("\x1b" in plain) is (name == "NO_COLOR"), "on a dumb terminal no line can be taken away again"

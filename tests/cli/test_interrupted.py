@@ -1,0 +1,197 @@
+"""Ctrl-C and SIGTERM in the middle of verify: what was found is printed, at once, and nothing is left behind."""
+
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+
+import pytest
+
+from tests.train.conftest import end_processes_with, heed_interrupts, processes_with, wait_until
+
+pytestmark = pytest.mark.slow
+
+GPUCHECK = [sys.executable, "-m", "gpucheck", "verify"]
+HANG = ["--simulate", "hgx-h100-x8", "--level", "quick", "--fault"]
+# Where the run is when the signal comes: the arguments, and what marks the process that is waited for then.
+PHASES = {
+    "nvml": ([*HANG, "nvml-hang"], "gpucheck.host.nvml_child"),
+    "nvml in state D": ([*HANG, "nvml-hang:state=uninterruptible"], "gpucheck.host.nvml_child"),
+    "a program": (["--only", "quick"], "slow-program"),
+    "copies": (["--simulate", "hgx-h100-x8", "--only", "p2p", "--fault", "p2p-stuck:pair=0-1"], "gpucheck.measure.child"),
+    "training": (["--only", "smoke-ddp"], "gpucheck.train.rank"),
+}
+# A measured end takes 0.1 to 0.5 s; this only catches one that waits for what hangs.
+AT_ONCE_S = 5.0
+
+
+def running(marker, words):
+    for pid in processes_with(marker):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if words.encode() in file.read():
+                    return True
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    return False
+
+
+@pytest.fixture
+def cut(tmp_path):
+    """Start verify, send signals when its child is at work: status, seconds, stdout, stderr, processes and files left."""
+    marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
+    name, _, value = marker.partition("=")
+    temporary, programs = tmp_path / "tmp", tmp_path / "bin"
+    temporary.mkdir()
+    programs.mkdir()
+    for program in ("systemctl", "journalctl", "dpkg-query", "rpm"):
+        (programs / program).write_text("#!/bin/sh\n: slow-program\nsleep 600\n")
+        (programs / program).chmod(0o755)
+
+    def run(phase, *signals, arguments=(), terminal=False, pause=0.0):
+        words, at_work = PHASES[phase]
+        path = f"{programs}:{os.environ['PATH']}" if phase == "a program" else os.environ["PATH"]
+        at_work = str(programs) if phase == "a program" else at_work
+        environment = os.environ | {"TMPDIR": str(temporary), "CUDA_VISIBLE_DEVICES": "", "PATH": path, name: value}
+        ours, theirs = pty.openpty() if terminal else (None, subprocess.PIPE)
+        command = subprocess.Popen(
+            [*GPUCHECK, *words, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=theirs,
+            stderr=theirs, preexec_fn=heed_interrupts,
+        )  # fmt: skip
+        wait_until(lambda: running(marker, at_work), 60.0)
+        time.sleep(0.3)
+        began = time.monotonic()
+        for number in signals:
+            command.send_signal(number)
+            time.sleep(pause)
+        if ours is not None:
+            os.close(theirs)
+            out, err = read_all(ours), ""
+            status = command.wait(60)
+        else:
+            out, err = (text.decode() for text in command.communicate(timeout=60))
+            status = command.returncode
+        seconds = time.monotonic() - began
+        return status, seconds, out, err, processes_with(marker), list(temporary.iterdir())
+
+    yield run
+    end_processes_with(marker)
+
+
+def read_all(descriptor):
+    text = b""
+    try:
+        while data := os.read(descriptor, 65536):
+            text += data
+    except OSError:  # the other end of a terminal is gone
+        pass
+    os.close(descriptor)
+    return text.decode()
+
+
+@pytest.mark.parametrize("terminal", [False, True], ids=["pipe", "terminal"])
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("phase", PHASES)
+def test_what_was_found_is_printed_at_once(cut, phase, number, status, terminal):
+    seen, seconds, out, err, processes, files = cut(phase, number, terminal=terminal)
+
+    assert (seen, processes, files) == (status, [], [])
+    assert seconds < AT_ONCE_S
+    last = [line.strip() for line in (out + err).splitlines() if line.strip()][-2:]
+    assert last[0].startswith("interrupted after ")
+    assert last[1].endswith("gpucheck: interrupted" if status == 130 else "gpucheck: terminated")
+    assert "Traceback" not in out + err
+
+
+def test_the_json_report_is_whole_and_marked(cut):
+    status, _, out, _, _, _ = cut("training", signal.SIGINT, arguments=["--only", "driver", "--format", "json"])
+    report = json.loads(out)
+
+    assert status == 130
+    assert report["schema"] == "gpucheck.report/1"
+    assert report["interrupted"] is True
+    assert {finding["check"] for finding in report["findings"]} >= {"driver", "verify"}
+    assert report["findings"][-1]["seen"] == "interrupted after 1 of 2 steps"
+    assert "smoke-ddp" in report["findings"][-1]["why"]
+    assert report["verdict"] != "pass"
+
+
+def test_a_driver_that_hangs_is_not_accused_by_an_interrupted_run(cut):
+    report = json.loads(cut("nvml", signal.SIGINT, arguments=["--format", "json"])[2])
+
+    assert {f["check"] for f in report["findings"] if f["verdict"] not in ("pass", "skip")} == {"verify"}
+    assert report["verdict"] == "unknown"
+
+
+def test_a_file_gets_the_marked_report_whole(cut, tmp_path):
+    output = tmp_path / "report.json"
+    status, *_ = cut("nvml", signal.SIGTERM, arguments=["--format", "json", "-o", str(output)])
+
+    assert status == 143
+    assert json.loads(output.read_text())["interrupted"] is True
+    assert not list(tmp_path.glob(".gpucheck*"))
+
+
+def test_an_interrupted_report_that_cannot_be_written_is_74(cut):
+    assert cut("nvml", signal.SIGINT, arguments=["-o", "/dev/full"])[0] == 74
+
+
+@pytest.mark.parametrize("signals", [[signal.SIGTERM] * 2, [signal.SIGINT] * 2], ids=["timeout", "forwarded"])
+def test_a_signal_that_comes_twice_at_once_is_one(cut, signals):
+    """timeout(1) sends SIGTERM twice, and a wrapper forwards the Ctrl-C that the terminal also sends."""
+    status, _, out, _, processes, files = cut("training", *signals)
+
+    assert (status, processes, files) == ({signal.SIGTERM: 143, signal.SIGINT: 130}[signals[0]], [], [])
+    assert "interrupted after" in out
+
+
+def test_a_second_ctrl_c_ends_at_once():
+    """While what the first one began takes long; the processes still go."""
+    marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
+    name, _, value = marker.partition("=")
+    code = (
+        "import subprocess, time\n"
+        "from gpucheck.processes.signals import ended_by_signals, undisturbed\n"
+        "with ended_by_signals(), undisturbed():\n"
+        "    subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "    subprocess.Popen(['sh', '-c', 'sleep 600; :'])\n"
+        "    print('ready', flush=True)\n"
+        "    time.sleep(600)\n"
+    )
+    environment = os.environ | {name: value}
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment, preexec_fn=heed_interrupts
+    )
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        for _ in range(2):
+            assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+
+        assert process.wait(20) == 130
+        wait_until(lambda: processes_with(marker) == [])
+    finally:
+        end_processes_with(marker)
+
+
+def test_a_signal_that_was_held_back_is_not_lost():
+    code = (
+        "import signal, threading, time\n"
+        "from gpucheck.processes.signals import ended_by_signals, in_a_hurry, undisturbed\n"
+        "with ended_by_signals():\n"
+        "    with undisturbed():\n"
+        "        signal.raise_signal(signal.SIGTERM)\n"
+        "        print('held', in_a_hurry(), flush=True)\n"
+        "    print('not reached')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (143, "held True\n")
+    assert threading.active_count()

@@ -1,0 +1,112 @@
+"""Where -o and --svg may point: stdout, pipes, devices and descriptors as well as files, and what a loss there means."""
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_exit_status import QUICK, shell
+from tests.stack.test_cli import site  # noqa: F401 - a fixture
+
+VERIFY = f"$G {' '.join(QUICK)} --format json"
+
+
+@pytest.mark.parametrize("name", ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_stdout_has_its_names(tmp_path, name):
+    """Also where stdout is a file: as root, a rename would put a file in the place of /dev/stdout."""
+    kind = os.lstat("/dev/stdout").st_mode
+    status, out, _ = shell(f"cd {tmp_path}; {VERIFY} -o {name}")
+    to_file = shell(f"cd {tmp_path}; echo before >>all; {VERIFY} -o {name} >>all")
+
+    assert (status, json.loads(out)["verdict"], to_file) == (0, "pass", (0, "", ""))
+    assert (tmp_path / "all").read_text().startswith("before\n{")
+    assert [path.name for path in tmp_path.iterdir()] == ["all"]
+    assert os.lstat("/dev/stdout").st_mode == kind
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "verify --list -o -", "topo --simulate p100-pcie-x2 -o -", "profiles -o -", "diagnose --rules -o -",
+        "image --quick -o -", "stack rules -o -", "bandwidth --simulate p100-pcie-x2 --depth quick -o -",
+        "record --simulate no-gpu -o - | gzip -t; echo", "topo --simulate p100-pcie-x2 --svg -",
+        "bandwidth --simulate p100-pcie-x2 --depth quick --sizes 4K --svg -",
+    ],
+)  # fmt: skip
+def test_a_dash_is_stdout_wherever_there_is_an_o(tmp_path, arguments):
+    _, out, err = shell(f"cd {tmp_path}; $G {arguments}")
+
+    assert out
+    assert "Error" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_drawing_on_stdout_takes_the_place_of_the_text(tmp_path):
+    topo = "$G topo --simulate p100-pcie-x2 --svg -"
+    status, out, _ = shell(topo)
+    other = shell(f"{topo} -o {tmp_path}/text")
+
+    assert (status, other[0]) == (0, 0)
+    assert out == other[1]
+    assert out.startswith("<svg")
+    assert out.rstrip().endswith("</svg>")
+    assert "PIX" in (tmp_path / "text").read_text()
+    assert shell(f"{topo} -o -")[0] == 64
+
+
+def test_a_lock_goes_to_stdout(site):  # noqa: F811 - the fixture
+    words = f"cd {site}; $G stack lock --wish stack.yml $(printf -- '--facts %s ' facts/*.json)"
+    status, out, _ = shell(f"{words} -o -")
+
+    assert status == 0
+    assert out.startswith("# ")
+    assert not (site / "-").exists()
+    assert shell(f"{words} -o - --every plans")[0] == 64
+
+
+def test_pipes_devices_and_descriptors_are_written_to(tmp_path):
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    read = subprocess.Popen(["cat", fifo], stdout=subprocess.PIPE)
+    assert shell(f"{VERIFY} -o {fifo}")[0] == 0
+    assert json.loads(read.communicate()[0])["verdict"] == "pass"
+    assert stat.S_ISFIFO(fifo.stat().st_mode)
+
+    assert shell(f"{VERIFY} -o /dev/null") == (0, "", "")
+    assert stat.S_ISCHR(Path("/dev/null").stat().st_mode)
+    assert shell(f"{VERIFY} -o /dev/fd/5 5>{tmp_path}/five")[0] == 0
+    assert json.loads((tmp_path / "five").read_text())["verdict"] == "pass"
+    packed = subprocess.run(
+        ["bash", "-c", f"{VERIFY} -o >(gzip >{tmp_path}/packed)".replace("$G", "gpucheck")],
+        env=os.environ | {"PATH": f"{Path(os.sys.executable).parent}:{os.environ['PATH']}"}, check=False,
+    )  # fmt: skip
+    assert packed.returncode == 0
+
+
+@pytest.mark.parametrize("command", ["verify --simulate p100-pcie-x2", "topo --simulate p100-pcie-x2", "record"])
+@pytest.mark.parametrize("output", ["file/report", "/dev/fd/77", "x" * 300])
+def test_what_cannot_be_written_is_64_before_the_work(tmp_path, command, output):
+    (tmp_path / "file").write_text("old")
+    status, out, err = shell(f"cd {tmp_path}; $G {command} -o {output}")
+
+    assert (status, out) == (64, "")
+    assert f"{output}: cannot" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", [VERIFY, "$G topo --simulate p100-pcie-x2", "$G record --simulate p100-pcie-x2"])
+def test_a_file_that_fails_while_it_is_written_is_74_and_the_old_one_stays(tmp_path, command):
+    shell(VERIFY)
+    old = tmp_path / "report"
+    old.write_text("old")
+    limit = "ulimit -f 1" if "topo" not in command else "ulimit -f 0"
+    status, out, err = shell(f"{limit}; {command} -o {old}")
+
+    assert (status, out) == (74, "")
+    assert f"{old}: the report could not be written: File too large" in err
+    assert old.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [old]
+    assert shell(f"{command} -o /dev/full")[0] == 74

@@ -1,0 +1,177 @@
+"""docs/integrations: what acts on a node acts on a verdict only, whatever gpucheck ends with and prints."""
+
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+PAGES = Path(__file__).parents[2] / "docs" / "integrations"
+# gpucheck ends with $STATUS, after $TEXT on stdout or in the file of -o. Above 128 a signal ends it, as from outside.
+GPUCHECK = """#!/bin/sh
+out=/dev/stdout
+while [ $# -gt 0 ]; do [ "$1" != -o ] || out=$2; shift; done
+[ -z "$TEXT" ] || printf "$TEXT" >"$out"
+case $STATUS in 137 | 139) kill -$((STATUS - 128)) $$ ;; esac
+exit "$STATUS"
+"""
+# Notes every change that is asked for.
+SCONTROL = '#!/bin/sh\ncase $1 in show) echo "NodeName=n1 $NODE" ;; *) echo "$@" >>"$NOTES" ;; esac\n'
+STATES = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
+NO_VERDICT = (64, 70, 74, 124, 126, 127, 129, 130, 137, 139, 141, 143)
+IDLE, DRAINED = "State=IDLE", "State=IDLE+DRAIN Reason=GPUCHECK CRITICAL - nvlink"
+DRAIN = "update NodeName=n1 State=DRAIN Reason=GPUCHECK CRITICAL - pcie-link gpu:0\n"
+RESUME = "update NodeName=n1 State=RESUME\n"
+
+
+def whole(status: int) -> str:
+    return rf"GPUCHECK {STATES[status]} - pcie-link gpu:0 | fail=1;;0;0\n"
+
+
+# What is printed with a status and is no verdict: cut at the end or in the middle, of another status, of another tool.
+def broken(status: int) -> list[str]:
+    line = whole(status)
+    return ["", line.removesuffix(r"\n"), line[:14], whole((status + 1) % 4), r"Traceback (most recent call last):\n"]
+
+
+NOT_ACTED_ON = [
+    *((status, text) for status in STATES for text in broken(status)),
+    *((status, text) for status in NO_VERDICT for text in ("", whole(0), whole(2), whole(3))),
+]
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Run a script of the pages with a gpucheck that ends so; the answer and what was asked of the cluster."""
+    for name, text in {"gpucheck": GPUCHECK, "scontrol": SCONTROL}.items():
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    notes = tmp_path / "notes"
+
+    def run(command, status, text, node=IDLE, **more):
+        notes.unlink(missing_ok=True)
+        environment = {
+            **os.environ,
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "STATUS": str(status),
+            "TEXT": text,
+            "NODE": node,
+            "NOTES": str(notes),
+            "SLURMD_NODENAME": "n1",
+            "GPUCHECK_NPD_STATE": str(tmp_path / "state"),
+            **more,
+        }
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return done, notes.read_text() if notes.exists() else ""
+
+    return run
+
+
+@pytest.mark.parametrize("node", [IDLE, DRAINED])
+def test_slurm_leaves_the_node_without_a_verdict(script, node):
+    for status, text in NOT_ACTED_ON:
+        done, changes = script([PAGES / "slurm/gpucheck-health"], status, text, node)
+
+        assert (done.returncode, changes) == (0, ""), (status, text)
+        assert f"n1 is left as it is: no verdict (exit status {status})" in done.stderr, (status, text)
+
+
+@pytest.mark.parametrize(
+    ("status", "node", "changes"),
+    [(0, DRAINED, RESUME), (1, DRAINED, RESUME), (2, IDLE, DRAIN), (3, IDLE, ""), (3, DRAINED, ""), (0, IDLE, "")],
+)
+def test_slurm_acts_on_a_verdict(script, status, node, changes):
+    assert script([PAGES / "slurm/gpucheck-health"], status, whole(status), node)[1] == changes
+
+
+def test_slurm_starts_a_job_unless_the_verdict_is_fail(script):
+    prolog = [PAGES / "slurm/gpucheck-prolog"]
+    for status, text in NOT_ACTED_ON:
+        assert script(prolog, status, text)[0].returncode == 0, (status, text)
+
+    assert [script(prolog, status, whole(status))[0].returncode for status in STATES] == [0, 0, 1, 0]
+
+
+@pytest.mark.parametrize(("verdict", "code"), [(0, 0), (1, 0), (2, 1), (3, 2)])
+def test_the_problem_detector_keeps_the_condition_without_a_verdict(script, verdict, code):
+    """Exit status 2 would take the node's condition from True to Unknown."""
+    plugin = [PAGES / "kubernetes/gpucheck-npd"]
+    first, _ = script(plugin, verdict, whole(verdict))
+    assert (first.returncode, first.stdout) == (code, f"GPUCHECK {STATES[verdict]} - pcie-link gpu:0\n")
+
+    for status, text in NOT_ACTED_ON:
+        done, _ = script(plugin, status, text)
+
+        assert done.returncode == code, (status, text)
+        assert done.stdout == (
+            f"no verdict from gpucheck (exit status {status}), "
+            f"the last one was: GPUCHECK {STATES[verdict]} - pcie-link gpu:0\n"
+        )
+        assert f"no verdict from gpucheck (exit status {status})" in done.stderr
+
+
+def test_the_problem_detector_knows_nothing_before_the_first_verdict(script, tmp_path):
+    plugin = [PAGES / "kubernetes/gpucheck-npd"]
+    assert script(plugin, 70, "")[0].returncode == 2
+
+    (tmp_path / "state").write_text("in the way")
+    done, _ = script(plugin, 2, whole(2))
+    assert (done.returncode, "is not kept" in done.stderr) == (1, True)
+
+
+METRICS = r"gpucheck_build_info 1\ngpucheck_status 2\n"
+SERVICE = (PAGES / "systemd/gpucheck.service").read_text(encoding="utf-8")
+
+
+def started_by_systemd(script, folder, status, text):
+    """ExecStartPre and ExecStart, and ExecStartPost after a status of success, as systemd.service(5) has it."""
+    unit = SERVICE.replace("/var/lib/node_exporter/textfile_collector", str(folder)).replace("/opt/gpucheck/bin/", "")
+    names = ("ExecStartPre", "ExecStart", "ExecStartPost")
+    (before,), (start,), (after,) = (re.findall(rf"^{name}=(.*)$", unit, re.M) for name in names)
+    (good,) = re.findall(r"^SuccessExitStatus=(.*)$", unit, re.M)
+    script(shlex.split(before), 0, "")
+    done, _ = script(shlex.split(start), status, text)
+    if str(done.returncode) in ["0", *good.split()]:
+        script(shlex.split(after), 0, "")
+
+
+def test_systemd_replaces_the_metrics_after_a_verdict_only(script, tmp_path):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    metrics = folder / "gpucheck.prom"
+    metrics.write_text("old")
+    for status, text in (*((s, METRICS) for s in NO_VERDICT), *((s, "") for s in STATES), (0, METRICS[:20])):
+        started_by_systemd(script, folder, status, text)
+        assert metrics.read_text() == "old", (status, text)
+
+    for status in STATES:
+        metrics.write_text("old")
+        started_by_systemd(script, folder, status, METRICS)
+        assert "gpucheck_status 2\n" in metrics.read_text()
+        assert [file.name for file in folder.iterdir()] == ["gpucheck.prom"]
+
+
+REPORT = r'{\n  "schema": "gpucheck.report/1",\n  "system": {\n  }\n}\n'
+
+
+def test_the_daemon_set_replaces_a_report_after_a_verdict_only(script, tmp_path):
+    pod = yaml.safe_load((PAGES / "kubernetes/daemonset.yaml").read_text(encoding="utf-8"))["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    (loop,) = container["args"]
+    once = loop.replace("/reports/", f"{tmp_path}/").replace("sleep 3600", "exit 0")
+    report = tmp_path / "n1.json"
+    report.write_text("old")
+    lost = (*((s, REPORT) for s in NO_VERDICT), *((s, "") for s in STATES), (0, REPORT.removesuffix(r"}\n")))
+    for status, text in lost:
+        done, _ = script([*container["command"], once], status, text, NODE_NAME="n1")
+        assert report.read_text() == "old", (status, text)
+        assert f"no verdict (exit status {status}), the last report is kept" in done.stderr
+
+    for status in STATES:
+        report.write_text("old")
+        script([*container["command"], once], status, REPORT, NODE_NAME="n1")
+        assert report.read_text().startswith("{")
+    assert not list(tmp_path.glob(".n1*"))
