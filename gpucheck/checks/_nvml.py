@@ -52,6 +52,7 @@ def not_looked(check: str, failure: NvmlFailure) -> Finding:
         check=check,
         verdict=Verdict.UNKNOWN,
         subject="host",
+        because_of="driver",
         seen="NVML gave no answer",
         why=f"{failure.call} ended with {failure.name}, so nothing could be looked at",
         fix="solve what the driver check reports first: gpucheck verify --only driver",
@@ -65,8 +66,16 @@ def no_gpus(check: str) -> Finding:
         check=check,
         verdict=Verdict.UNKNOWN,
         subject="host",
+        because_of="inventory",
         seen="0 GPUs",
         wanted="1 or more",
         why="NVML works and lists no GPU, so there is nothing to judge",
         fix="gpucheck verify --only inventory",
+    )
+
+
+def no_gpu_on_the_bus(check: str) -> Finding:
+    """UNKNOWN: sysfs shows no GPU. The inventory check compares that with NVML."""
+    return About(check=check).unknown(
+        "the PCI bus shows no NVIDIA GPU", "gpucheck verify --only inventory", "0 GPUs", because_of="inventory"
     )

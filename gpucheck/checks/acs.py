@@ -10,6 +10,7 @@ from itertools import combinations
 
 import msgspec
 
+from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.model import Check, Finding, Host, PciDevice
 from gpucheck.model.about import About
 from gpucheck.topology.classify import shared_bridges
@@ -40,7 +41,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     gpus = [device for device in values.pci if device.is_nvidia_gpu]
     between = _bridges_between(gpus, {device.bus_id: device for device in values.pci})
     if not gpus:
-        yield about.unknown("the PCI bus shows no NVIDIA GPU", "gpucheck verify --only inventory", "0 GPUs")
+        yield no_gpu_on_the_bus(NAME)
     elif values.virtual is not None:
         yield about.skips(f"a {values.virtual} machine hides the bridges; its provider keeps ACS on to isolate guests")
     elif not between:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
-from gpucheck.model import EXIT_STATUS, Finding, Host, NvmlReading, Verdict, worst
+from gpucheck.model import EXIT_STATUS, Finding, Host, NvmlReading, Verdict, named, worst
 from gpucheck.train.models import all_models
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.precision import PRECISIONS
@@ -190,7 +190,16 @@ def _run(host: Host, runs: tuple[tuple[Strategy, SmokeOptions], ...]) -> Runs:
         answers.append((strategy, outcome, train.judge(outcome, gpus=gpus)))
     if sys.stderr.isatty():
         click.echo("\r\033[K", err=True, nl=False)
-    return answers
+    return _named(host, answers)
+
+
+def _named(host: Host, answers: Runs) -> Runs:
+    """The findings with the index of the GPU that they are about; NVML is asked only where one is about a GPU."""
+    if all(finding.subject == "host" for _, _, found in answers for finding in found):
+        return answers
+    nvml = host.nvml()
+    gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
+    return [(strategy, outcome, named(found, gpus)) for strategy, outcome, found in answers]
 
 
 def _report(host: Host, answers: Runs, started: str, seconds: float) -> dict[str, Any]:

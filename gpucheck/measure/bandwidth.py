@@ -25,7 +25,7 @@ from gpucheck.measure.selection import Unmeasurable, admit, choose, device, room
 from gpucheck.measure.simulated_machine import describe, read_faults
 from gpucheck.measure.supervisor import Supervised
 from gpucheck.measure.values import Device, Failure, Setup, Simulated, Step
-from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, worst
+from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.topology import build, identify
 
@@ -133,7 +133,7 @@ def measure(host: Host, options: Options, watch: Watch = Watch()) -> BandwidthRe
             during = sampler.readings()
             facts = msgspec.structs.replace(facts, during=during, after=during[-1] if during else None)
             notes += opened.notes
-    findings = judge(results, place.machine, facts)
+    findings = named(judge(results, place.machine, facts), facts.before.gpus if facts.before else ())
     if options.contended and any(note.startswith("contended") for note in notes):
         findings = tuple(_cannot_fail(finding) for finding in findings)
     return _report(
@@ -239,6 +239,7 @@ def _no_gpus(host: Host, reading: NvmlReading | NvmlFailure) -> Unmeasurable:
             check="p2p-copies",
             verdict=Verdict.UNKNOWN,
             subject="host",
+            because_of="driver" if isinstance(reading, NvmlFailure) else "inventory",
             seen=f"no GPU to measure, {shown} NVIDIA GPUs on the PCI bus",
             wanted="copies between GPUs",
             why=why,

@@ -35,6 +35,7 @@ from gpucheck.model.hardware import (
 )
 from gpucheck.model.health import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
 from gpucheck.model.host import Host, NotRecorded
+from gpucheck.model.naming import named, where
 from gpucheck.model.readings import (
     DkmsModule,
     DriverState,
@@ -51,6 +52,7 @@ from gpucheck.model.readings import (
     System,
 )
 from gpucheck.model.report import Report
+from gpucheck.model.root_cause import by_root
 from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import EXIT_INTERRUPTED, EXIT_STATUS, EXIT_USAGE, Verdict, worst
 from gpucheck.model.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
@@ -119,6 +121,9 @@ __all__ = [
     "Verdict",
     "WiredFunction",
     "Wiring",
+    "by_root",
+    "named",
     "narrowest_hop",
+    "where",
     "worst",
 ]

@@ -27,9 +27,11 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
         """Does not apply here."""
         return self._finding(Verdict.SKIP, seen=seen, wanted=wanted, why=why, cause=cause)
 
-    def unknown(self, why: str, fix: str, seen: Value = None, *, wanted: Value = None) -> Finding:
+    def unknown(
+        self, why: str, fix: str, seen: Value = None, *, wanted: Value = None, because_of: str | None = None
+    ) -> Finding:
         """Could not look."""
-        return self._finding(Verdict.UNKNOWN, seen=seen, wanted=wanted, why=why, fix=fix)
+        return self._finding(Verdict.UNKNOWN, seen=seen, wanted=wanted, why=why, fix=fix, because_of=because_of)
 
     def warns(
         self, seen: Value, wanted: Value, why: str, fix: str, cause: str | None, confidence: Confidence = "certain"

@@ -72,8 +72,8 @@ def test_the_text_names_the_kind_of_run_every_number_and_what_was_not_proven(smo
 def test_a_hang_prints_where_why_what_to_do_and_the_stack(smoke):
     _, out, _, _ = smoke(HANG)
 
-    assert "FAIL    gpu:0000:af:00.0: hang: rank 1 on cuda:1, in step 3 of 40, backward" in out
-    for word in ("why    ", "do     ", "cause  false-p2p-grant (possible)", "saw    stack: "):
+    assert "FAIL    GPU 0000:af:00.0: hang: rank 1 on cuda:1, in step 3 of 40, backward" in out
+    for word in ("why       ", "fix       ", "cause     false-p2p-grant (possible)", "evidence  stack: "):
         assert f"        {word}" in out
 
 
