@@ -35,6 +35,7 @@ from gpucheck.model.hardware import (
 )
 from gpucheck.model.health import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
 from gpucheck.model.host import Host, NotRecorded
+from gpucheck.model.metric_title import metric_title
 from gpucheck.model.naming import named, where
 from gpucheck.model.readings import (
     DkmsModule,
@@ -122,6 +123,7 @@ __all__ = [
     "WiredFunction",
     "Wiring",
     "by_root",
+    "metric_title",
     "named",
     "narrowest_hop",
     "where",

@@ -74,10 +74,10 @@ def same_text(finding: Finding) -> tuple[object, ...]:
 def _group(findings: list[Finding], everyone: frozenset[str]) -> Group:
     is_all = len(everyone) > 1 and {f.subject for f in findings} == {f"gpu:{bus_id}" for bus_id in everyone}
 
+    option = "" if is_all else _listed(findings)
+
     def told(texts: Sequence[str]) -> str:
-        return (
-            texts[0] if len(set(texts)) == 1 else _of_all(_without_gpu(texts[0], findings[0]), findings, is_all=is_all)
-        )
+        return _shared(texts, findings, option)
 
     all_evidence = {line: finding for finding in findings for line in finding.evidence}
     lines: dict[str, list[str]] = {}
@@ -91,8 +91,7 @@ def _group(findings: list[Finding], everyone: frozenset[str]) -> Group:
         why="" if findings[0].why == observed(findings[0]) else told([finding.why for finding in findings]),
         fix=told([finding.fix for finding in findings]),
         evidence=tuple(
-            originals[0] if len(originals) == 1 else _of_all(line, findings, is_all=False)
-            for line, originals in lines.items()
+            originals[0] if len(originals) == 1 else _of_all(line, option) for line, originals in lines.items()
         ),
         all_evidence=tuple(all_evidence),
     )
@@ -149,13 +148,23 @@ def _without_gpu(text: str, finding: Finding) -> str:
     return text
 
 
-def _of_all(text: str, findings: list[Finding], *, is_all: bool) -> str:
-    """The text of one finding, told of all of them. nvidia-smi takes a list of GPUs, and none for all."""
-    text = OPTION.sub(lambda found: found[1] if is_all else f"{found[1]} {found[2]}{found[3]}{_listed(findings)}", text)
+def across_hosts(findings: Sequence[Finding], texts: Sequence[str], *, is_all: bool) -> str:
+    """Return one text for findings of several hosts, where bus ids differ. is_all: each host has it on all GPUs."""
+    return _shared(texts, findings, "" if is_all else "BUS_ID")
+
+
+def _shared(texts: Sequence[str], findings: Sequence[Finding], option: str) -> str:
+    return texts[0] if len(set(texts)) == 1 else _of_all(_without_gpu(texts[0], findings[0]), option)
+
+
+def _of_all(text: str, option: str) -> str:
+    """The text of one finding, told of all. option: what nvidia-smi -i gets; empty for all GPUs, which is no option."""
+    text = OPTION.sub(lambda found: f"{found[1]} {found[2]}{found[3]}{option}" if option else found[1], text)
     return re.sub(ANY_NAME, "each GPU", re.sub(ANY_ID, "BUS_ID", text))
 
 
-def _listed(findings: list[Finding]) -> str:
+def _listed(findings: Sequence[Finding]) -> str:
+    """The GPUs as ``nvidia-smi -i`` takes them."""
     ids = dict.fromkeys(bus_ids(finding.subject)[0] for finding in findings if bus_ids(finding.subject))
     indexes = [finding.gpu_index for finding in findings if finding.gpu_index is not None]
     return ",".join(map(str, indexes) if len(ids) > NAMED and len(indexes) == len(findings) else ids)
