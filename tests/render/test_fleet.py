@@ -116,7 +116,9 @@ def test_junit_counts_what_is_wrong(fleet):
 
     assert (root.get("failures"), root.get("errors")) == ("2", "0")
     (sick,) = root.findall("testsuite[@name='sick']")
-    assert [failure.get("message") for failure in sick.findall("testcase/failure")] == ["GPU 1 (0000:01:00.0): 17 links"]
+    assert [failure.get("message") for failure in sick.findall("testcase/failure")] == [
+        "GPU 1 (0000:01:00.0): 17 links"
+    ]
     assert set(sick.attrib) <= {"name", "tests", "failures", "errors", "skipped", "time", "hostname", "timestamp"}
 
 

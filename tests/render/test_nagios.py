@@ -65,7 +65,9 @@ def test_the_line_names_the_worst_findings_and_counts_the_rest():
     same = msgspec.structs.replace(finding(subject="gpu:0000:4c:00.0", seen=0), gpu_index=3)
     line = to_nagios(report(Verdict.FAIL, warning, same, *(finding(subject=f"gpu:{n}", seen=n) for n in range(4))))
 
-    assert line.startswith("GPUCHECK CRITICAL - nvlink GPU 3 (0000:4c:00.0), GPU 0: 0 links (nvlink-down); nvlink GPU 1: 1 link (")
+    assert line.startswith(
+        "GPUCHECK CRITICAL - nvlink GPU 3 (0000:4c:00.0), GPU 0: 0 links (nvlink-down); nvlink GPU 1: 1 link ("
+    )
     assert "and 2 more | fail=5;;0;0 warn=1;0;;0" in line
 
 

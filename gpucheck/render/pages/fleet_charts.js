@@ -64,7 +64,10 @@ function chartsCard() {
     return section;
   }
   const count = (group) => DATA.outliers.filter((o) => o.metric === group.metric && o.group === group.group).length;
-  const ordered = DATA.groups.map((group) => [count(group) * 2 + (group.high > group.low), group]).sort((a, b) => b[0] - a[0]).map(([, group]) => group);
+  const spread = DATA.groups.filter((group) => group.high > group.low || count(group));
+  const equal = DATA.groups.length - spread.length;
+  if (equal) section.append(make("p.soft", {}, plural(equal, "more metric") + (equal === 1 ? " is" : " are") + " the same on all hosts."));
+  const ordered = spread.map((group) => [count(group) * 2 + (group.high > group.low), group]).sort((a, b) => b[0] - a[0]).map(([, group]) => group);
   const charts = make("div.charts", {}, ordered.slice(0, CHARTS_AT_ONCE).map(chart));
   section.append(charts);
   if (ordered.length > CHARTS_AT_ONCE) {

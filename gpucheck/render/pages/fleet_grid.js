@@ -66,7 +66,7 @@ function showGrid(target, hosts, attribute) {
   const shown = hosts.slice(0, CELLS_AT_ONCE);
   for (const [value, members] of attribute ? byPlace(shown, attribute) : [["", shown]]) {
     const bad = members.filter((host) => host.verdict !== "pass").length;
-    const title = attribute ? make("h3", {}, value + (bad ? " \u2014 " + bad + " of " + members.length + " do not pass" : "")) : null;
+    const title = attribute ? make("h3", {}, value + (bad ? " \u2014 " + bad + " of " + members.length + (bad === 1 ? " does" : " do") + " not pass" : "")) : null;
     target.append(make(members.length > 64 ? "div.place.big" : "div.place", {}, title, make("div.cells", {}, members.map(cell))));
   }
   if (hosts.length > shown.length) {
