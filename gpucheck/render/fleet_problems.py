@@ -7,8 +7,9 @@ import click
 
 from gpucheck.model import Finding, FleetRow, Outlier, Verdict, by_root
 from gpucheck.model.naming import gpu_name
+from gpucheck.render._matrix import ranges
 from gpucheck.render.findings import not_run
-from gpucheck.render.groups import across_hosts, ranges, same_text, where_all
+from gpucheck.render.groups import across_hosts, same_text, where_all
 from gpucheck.render.words import WORST_FIRST, observed, one_line, plural, simulated_mark, verdict_word
 
 NAMED = 8
@@ -100,7 +101,7 @@ def _host(host: str, findings: list[Finding], row: FleetRow) -> str:
     if is_whole(findings, row):
         return f"{host} (all {len(row.gpu_index)} GPUs)"
     indexes = [f.gpu_index for f in findings if f.gpu_index is not None and f.subject.startswith("gpu:")]
-    return f"{host} GPU {ranges(indexes)}" if len(indexes) == len(findings) else f"{host} {where_all(findings)}"
+    return f"{host} GPU {ranges(sorted(indexes))}" if len(indexes) == len(findings) else f"{host} {where_all(findings)}"
 
 
 def place(outlier: Outlier, row: FleetRow) -> str:

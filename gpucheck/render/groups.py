@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from gpucheck.model import Finding, Verdict, where
 from gpucheck.model.naming import BUS_ID, bus_ids
+from gpucheck.render._matrix import ranges
 from gpucheck.render.words import observed
 
 # Of more GPUs than this the bus ids are left out: they are in the JSON.
@@ -98,7 +99,7 @@ def _group(findings: list[Finding], everyone: frozenset[str]) -> Group:
 
 
 def where_all(findings: Sequence[Finding], everyone: frozenset[str] = frozenset()) -> str:
-    """Return what the findings are about: ``GPU 2 (0000:4c:00.0)``, ``all 72 GPUs``, ``GPU 0-3, 8-11``."""
+    """Return what the findings are about: ``GPU 2 (0000:4c:00.0)``, ``all 72 GPUs``, ``GPU 0-3,8-11``."""
     by_subject = {finding.subject: finding for finding in findings}
     kinds = {subject.partition(":")[0] for subject in by_subject} - {"host"}
     about = [finding for subject, finding in by_subject.items() if subject != "host"]
@@ -122,19 +123,8 @@ def _gpus(findings: list[Finding], everyone: frozenset[str]) -> str:
         return f"{len(found)} of {len(everyone)} GPUs (all but {', '.join(well)})"
     indexes = [finding.gpu_index for finding in found.values() if finding.gpu_index is not None]
     if len(indexes) == len(found):
-        return f"GPU {ranges(indexes)}"
+        return f"GPU {ranges(sorted(indexes))}"
     return ", ".join(list(found)[:NAMED]) + f" and {len(found) - NAMED} more"
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """``0-3, 8``."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
 def _without_gpu(text: str, finding: Finding) -> str:

@@ -64,7 +64,7 @@ def test_a_large_fleet_begins_with_its_worst_hosts():
 
     assert first.startswith("FAIL     z-failed")
     assert second.startswith("WARN     a-slow")
-    assert "  stands out, " in second
+    assert "  outlier, " in second
 
 
 def test_alike_problems_of_a_large_fleet_are_said_once():

@@ -28,8 +28,17 @@ CASES = [
 PYTHON = re.compile(r"(?<![\w.'\"-])(None|True|False)(?![\w'\"-])")
 # Checks that still print Python's words. To be emptied: a name may only be taken out.
 KNOWN = frozenset(
-    ("container-runtime", "cpu-governor", "driver", "fabric", "iommu", "memory-errors", "mig", "module-flavour")
-    + ("next-boot",)
+    (
+        "container-runtime",
+        "cpu-governor",
+        "driver",
+        "fabric",
+        "iommu",
+        "memory-errors",
+        "mig",
+        "module-flavour",
+        "next-boot",
+    )
 )
 pytestmark = pytest.mark.slow
 
