@@ -33,7 +33,20 @@ def test_a_healthy_host_passes_and_the_report_is_the_contract():
     assert answer["counts"]["fail"] == 0
     assert answer["topology"]["matrix"] == [["X", "PIX"], ["PIX", "X"]]
     assert set(answer["findings"][0]) == {
-        *("check", "verdict", "subject", "seen", "wanted", "unit", "cause"),
+        *(
+            "check",
+            "verdict",
+            "subject",
+            "gpu_index",
+            "gpu_uuid",
+            "peer_index",
+            "peer_uuid",
+            "because_of",
+            "seen",
+            "wanted",
+            "unit",
+            "cause",
+        ),
         *("confidence", "why", "fix", "evidence", "seconds"),
     }
 
@@ -58,17 +71,45 @@ def test_the_worst_comes_first_and_passes_are_one_line():
     body = [line for line in text.splitlines() if line[:4] in ("\x1b[31", "\x1b[32", "\x1b[90")]
 
     assert "inventory" in body[0]
-    assert "gpu:0000:04:00.0" in body[0]
+    assert "GPU 0000:04:00.0" in body[0]
     assert "driver" in body[-2]
 
 
 def test_one_cause_is_one_block():
-    """Without a driver many checks could not look, for one reason: it is told once, and every check is named."""
+    """Without a driver many checks could not look, for one reason: it comes first, and one line names all of them."""
     text = click.unstyle(render.to_text(quick(FakeHost(pci_=on_bus(p100(0), p100(1))))))
+    lines = [line for line in text.splitlines() if line.startswith(("FAIL", "WARN", "UNKNOWN"))]
 
-    assert text.count("NVML gave no answer") == 1
-    told = next(line for line in text.splitlines() if line.startswith("UNKNOWN bar1, "))
-    assert all(name in told for name in ("fabric", "inventory", "nvlink", "pcie-link", "topology", "throttle"))
+    assert lines[0].startswith("FAIL    driver")
+    (follow,) = [line for line in lines if "not run because of this" in line]
+    assert all(name in follow for name in ("fabric", "inventory", "nvlink", "pcie-link", "topology", "throttle"))
+
+
+def test_without_any_gpu_what_reads_the_pci_bus_follows_too():
+    text = click.unstyle(render.to_text(quick(FakeHost())))
+    lines = [line for line in text.splitlines()[:-1] if line.startswith(("FAIL", "WARN", "UNKNOWN"))]
+
+    assert [line.split()[1] for line in lines] == ["driver", "23"]
+
+
+def test_a_check_alone_says_itself_why_it_could_not_look():
+    """Its root cause was not looked for, so there is nothing to refer to."""
+    only = run.select(run.all_steps(), level="quick", only=("bar1",), skip=())
+    text = click.unstyle(render.to_text(run.verify(FakeHost(), only)))
+
+    assert "because of this" not in text
+    assert "UNKNOWN bar1  " in text
+
+
+def test_findings_know_the_index_and_uuid_of_their_gpus():
+    """NVML's index, which has a gap where a GPU was lost: never the position in a list."""
+    narrow = msgspec.structs.replace(p100(1), pcie=msgspec.structs.replace(p100(1).pcie, width=8))
+    report = quick(FakeHost(nvml_=reading(narrow), pci_=on_bus(p100(0), narrow), driver_=LOADED))
+    found = {f.check: (f.subject, f.gpu_index, f.gpu_uuid) for f in report.findings if f.verdict is Verdict.FAIL}
+
+    assert found["pcie-link"] == (f"gpu:{narrow.pci_bus_id}", narrow.index, narrow.uuid)
+    assert found["inventory"] == (f"gpu:{p100(0).pci_bus_id}", None, None)
+    assert f"GPU {narrow.index} ({narrow.pci_bus_id}): 8 lanes, expected 16" in render.to_text(report)
 
 
 def test_subjects_with_the_same_fault_stand_together():
@@ -77,7 +118,7 @@ def test_subjects_with_the_same_fault_stand_together():
 
     text = click.unstyle(render.to_text(quick(host)))
 
-    assert "FAIL    pcie-link   gpu:0000:03:00.0, gpu:0000:04:00.0: 8 lanes, wanted 16 lanes" in text
+    assert "FAIL    pcie-link  both GPUs: 8 lanes, expected 16" in text
 
 
 @pytest.mark.parametrize(

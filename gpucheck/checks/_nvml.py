@@ -131,3 +131,9 @@ def no_gpus(check: str) -> Finding:
         fix="gpucheck verify --only inventory",
         because_of="inventory",
     )
+
+
+def no_gpu_on_the_bus(check: str) -> Finding:
+    """Return UNKNOWN: sysfs shows no GPU. The inventory check compares that with NVML."""
+    why = "not run: the PCI bus shows no NVIDIA GPU"
+    return About(check=check).unknown(why, "gpucheck verify --only inventory", "0 GPUs", because_of="inventory")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.model import Check, Finding, Host, PciDevice
 from gpucheck.model.about import About
 from gpucheck.topology.acs import CHECK as NAME
@@ -33,8 +34,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     redirecting = redirect_finding(between)
     unread = [bridge.bus_id for bridge in between.every if not bridge.config_readable]
     if not any(device.is_nvidia_gpu for device in values.pci):
-        why = "ACS state unknown: the PCI bus shows no NVIDIA GPU"
-        yield about.unknown(why, "gpucheck verify --only inventory", because_of="inventory")
+        yield no_gpu_on_the_bus(NAME)
     elif values.virtual is not None:
         why = f"not applicable: a {values.virtual} guest does not see the bridges; its host keeps ACS on for isolation"
         yield about.skips(why)

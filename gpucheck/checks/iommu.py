@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.model import Check, Finding, Host, PciDevice
 from gpucheck.model.about import About
 
@@ -37,7 +38,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     """One finding for the host: all GPUs share the boot option."""
     about = About(check=NAME, evidence=_evidence(values))
     if not values.gpus:
-        yield about.unknown("the PCI bus shows no NVIDIA GPU", "gpucheck verify --only inventory", "0 GPUs")
+        yield no_gpu_on_the_bus(NAME)
         return
     types = sorted({gpu.iommu_type for gpu in values.gpus if gpu.iommu_type is not None})
     translating = [gpu for gpu in values.gpus if (gpu.iommu_type or "").startswith("DMA")]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.knowledge import generation_of, gpu_by_pci_id
 from gpucheck.model import Check, DriverState, Finding, Host, PciDevice
 from gpucheck.model.about import About
@@ -39,7 +40,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
         ),
     )
     if not values.gpus:
-        yield about.unknown("the PCI bus shows no NVIDIA GPU", "gpucheck verify --only inventory", "0 GPUs")
+        yield no_gpu_on_the_bus(NAME)
         return
     if flavour is None:
         yield about.skips("no NVIDIA module is loaded or installed (see the driver check)")

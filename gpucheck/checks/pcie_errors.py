@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.checks._uptime import up_hours
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlReading, PciDevice
 from gpucheck.model.about import About
@@ -46,7 +47,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     looked = [device for device in values.pci if device.aer is not None or _told(gpus.get(device.bus_id))]
     about = About(check=NAME, evidence=(f"{len(looked)} functions on the paths of the GPUs keep count",))
     if not values.pci:
-        yield about.unknown("the PCI bus shows no NVIDIA GPU", "gpucheck verify --only inventory", "0 GPUs")
+        yield no_gpu_on_the_bus(NAME)
         return
     if not looked:
         yield about.skips("neither the kernel nor NVML counts PCIe errors here (the firmware owns error reporting)")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from gpucheck.checks._nvml import no_gpu_on_the_bus
 from gpucheck.model import Check, Finding, Host, PciDevice, PcieLink
 from gpucheck.model.about import About
 
@@ -33,7 +34,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     about = About(check=NAME)
     gpus = [device for device in values.pci if device.is_nvidia_gpu]
     if not gpus:
-        yield about.unknown("the PCI bus shows no NVIDIA GPU", "gpucheck verify --only inventory", "0 GPUs")
+        yield no_gpu_on_the_bus(NAME)
         return
     if values.virtual is not None:
         yield about.skips(f"a {values.virtual} machine hides the links above its GPUs")

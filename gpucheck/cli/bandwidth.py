@@ -65,6 +65,7 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
 @click.option(
     "--timeout", type=click.FloatRange(min=0.1), help="Seconds that one step may take before it counts as stuck."
 )
+@click.option("-v", "--verbose", is_flag=True, help="Show how it was measured.")
 @output_options("text", "json")
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -77,6 +78,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     depth: str,
     strict: bool,
     timeout: float | None,
+    verbose: bool,
     format_: str,
     output: Path | None,
     profile: str | None,
@@ -110,7 +112,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         from gpucheck.render.size_plot import to_svg
 
         write_result(to_svg(report), svg)
-    text = render.to_json(report) if format_ == "json" else render.to_text(report)
+    text = render.to_json(report) if format_ == "json" else render.to_text(report, verbose=verbose)
     if not only_drawing:
         write_result(text if output is None else click.unstyle(text), output)
     return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]

@@ -69,9 +69,12 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
 def _diagnosis(seen: "Observations", sources: tuple[str, ...], strict: bool) -> "Diagnosis":
     from gpucheck.diagnose import diagnose
+    from gpucheck.model import TopologyGpu, named
     from gpucheck.model.diagnosis import Diagnosis
 
-    findings = diagnose(seen)
+    # Where no bus id was given, the subject is GPU and its position.
+    gpus = [TopologyGpu(index=i, pci_bus_id=gpu.bus_id or f"GPU{i}") for i, gpu in enumerate(seen.gpus)]
+    findings = named(diagnose(seen), gpus)
     verdicts = [finding.verdict for finding in findings]
     return Diagnosis(
         verdict=worst(verdicts, strict=strict),

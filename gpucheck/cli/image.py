@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
-from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, worst
+from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, worst
 
 SCHEMA = "gpucheck.image/1"
 
@@ -46,9 +46,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     started = time.monotonic()
     values = read(live_host(isolated=True, deadline_s=timeout), quick=quick, full=full)
-    findings = tuple(judge(values, quick=quick))
-    verdict = worst(finding.verdict for finding in findings)
     nvml = values.nvml if isinstance(values.nvml, NvmlReading) else None
+    findings = named(judge(values, quick=quick), nvml.gpus if nvml else ())
+    verdict = worst(finding.verdict for finding in findings)
     report: dict[str, Any] = {
         "schema": SCHEMA,
         "simulated": values.simulated,

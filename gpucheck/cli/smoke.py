@@ -19,7 +19,7 @@ from gpucheck.cli._common import (
     start_simulation,
     write_result,
 )
-from gpucheck.model import EXIT_STATUS, Finding, Host, NvmlReading, Verdict, worst
+from gpucheck.model import EXIT_STATUS, Finding, Host, NvmlReading, Verdict, named, worst
 from gpucheck.train.models import all_models
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.precision import PRECISIONS
@@ -193,7 +193,16 @@ def _run(host: Host, runs: tuple[tuple[Strategy, SmokeOptions], ...]) -> Runs:
         gpus = train.real_gpus(host) if options.visible_devices is None else None
         answers.append((strategy, outcome, train.judge(outcome, gpus=gpus)))
     progress_end()
-    return answers
+    return _named(host, answers)
+
+
+def _named(host: Host, answers: Runs) -> Runs:
+    """The findings with the index of the GPU that they are about; NVML is asked only where one is about a GPU."""
+    if all(finding.subject == "host" for _, _, found in answers for finding in found):
+        return answers
+    nvml = host.nvml()
+    gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
+    return [(strategy, outcome, named(found, gpus)) for strategy, outcome, found in answers]
 
 
 def _report(host: Host, answers: Runs, started: str, seconds: float) -> dict[str, Any]:

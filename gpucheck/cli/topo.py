@@ -21,6 +21,7 @@ from gpucheck.cli._common import (
 )
 from gpucheck.model.finding import Finding
 from gpucheck.model.host import Host
+from gpucheck.model.naming import named
 from gpucheck.model.readings import NvmlFailure
 from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
@@ -73,7 +74,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         mark = replay_mark(host)
     else:
         topology, about = _imported(source), ""
-    topology = _advised(topology, best)
+    topology = _advised(replace(topology, findings=named(topology.findings, topology.gpus)), best)
     if svg is not None:
         from gpucheck.render.topology_svg import to_svg
 

@@ -20,6 +20,7 @@ class Alike:
     def __init__(self) -> None:
         self._known: dict[Hashable, Hashable] = {}
         self._counts: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+        self._indexes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
 
     def row(self, row: FleetRow) -> FleetRow:
         """The row, sharing with those before it what is alike."""
@@ -33,6 +34,7 @@ class Alike:
             group=self._one(row.group),
             counts=_known(self._counts, tuple(row.counts.items()), row.counts),
             problems=tuple(map(self._finding, row.problems)),
+            gpu_index=_known(self._indexes, tuple(row.gpu_index.items()), row.gpu_index),
             stand_ins=self._words(row.stand_ins),
             attributes={self._one(name): self._words(found) for name, found in row.attributes.items()},
             metrics={self._one(name): self._metric(metric) for name, metric in row.metrics.items()},
@@ -62,6 +64,7 @@ class Alike:
             finding,
             check=self._one(finding.check),
             subject=self._one(finding.subject),
+            because_of=self._one(finding.because_of),
             unit=self._one(finding.unit),
             cause=self._one(finding.cause),
             why=self._one(finding.why),

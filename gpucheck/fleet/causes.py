@@ -1,10 +1,10 @@
-"""What sick hosts share: an association that is unlikely to be chance, in words that do not claim more."""
+"""What unhealthy hosts share: an association that is unlikely to be chance, in words that do not claim more."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from gpucheck.fleet.statistics import fisher
-from gpucheck.model import CommonCause, FleetRow, Outlier, Verdict
+from gpucheck.model import CommonCause, FleetRow, Outlier, Verdict, metric_title
 
 # Two hosts share something by chance in any fleet.
 ENOUGH_SICK = 3
@@ -55,7 +55,7 @@ def _signs(rows: Sequence[FleetRow], outliers: Sequence[Outlier]) -> dict[str, f
             if finding.verdict in SICK and finding.check != "fleet":
                 signs[f"{finding.check} ({finding.cause})" if finding.cause else finding.check].add(row.host)
     for outlier in outliers:
-        signs[f"{'low' if outlier.percent < 0 else 'high'} {outlier.metric}"].add(outlier.host)
+        signs[f"{'low' if outlier.percent < 0 else 'high'} {metric_title(outlier.metric)}"].add(outlier.host)
     same: dict[frozenset[str], list[str]] = defaultdict(list)
     for sign, hosts in signs.items():
         same[frozenset(hosts)].append(sign)
@@ -78,7 +78,7 @@ def _of_sign(
     strongest = sorted(same.items(), key=lambda item: (item[0][0], item[1]))[:3]
     for (p, hosts), every in strongest:
         # A part of the name that says what a label says adds nothing.
-        names = [name for name in every if not name.startswith("name part")] or every
+        names = [name for name in every if not name.startswith("host name part")] or every
         sick_with = len(hosts & sick)
         yield CommonCause(
             sign=sign,
@@ -98,5 +98,5 @@ def _words(sign: str, names: list[str], sick_with: int, sick: int, others_with: 
     apart = "; the numbers cannot tell these apart" if len(names) > 1 else ""
     return (
         f"{of} hosts with {sign} have {shared}, and so have {others_with} of the {others} others"
-        f" (p = {p:.1g} after correction){apart}. An association: look there first, it is no proof."
+        f" (p = {p:.1g} after correction){apart}. This is an association, not a proof: check there first."
     )

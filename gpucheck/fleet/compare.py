@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.model import Change, Finding, FleetReport, FleetRow, Verdict
+from gpucheck.model import Change, Finding, FleetReport, FleetRow, Verdict, by_root, where
 from gpucheck.model.fleet import SCHEMA
 from gpucheck.model.verdict import RANK
 
@@ -44,7 +44,9 @@ def _change(host: str, old: FleetRow | None, new: FleetRow | None) -> Change | N
         return Change(host=host, kind="gone", before=old.verdict if old else None, after=None, text=text)
     if old is None:
         return Change(host=host, kind="new", before=None, after=new.verdict, text=f"{host} was not there before.")
-    appeared, left = _signs(new) - _signs(old), _signs(old) - _signs(new)
+    now, then = _signs(new), _signs(old)
+    appeared = {text for sign, text in now.items() if sign not in then}
+    left = {text for sign, text in then.items() if sign not in now}
     if new.verdict is old.verdict and not appeared and not left:
         return None
     return Change(
@@ -66,15 +68,16 @@ def _kind(old: Verdict, new: Verdict, appeared: bool, left: bool) -> Literal["fi
     return "worse" if appeared or not left else "better"
 
 
-def _signs(row: FleetRow) -> set[str]:
-    return {_sign(finding) for finding in row.problems}
+def _signs(row: FleetRow) -> dict[tuple[str, str], str]:
+    """What is wrong, by check and subject (an index may change with a reboot), as text."""
+    return dict(map(_sign, by_root(row.problems)[0]))
 
 
-def _sign(finding: Finding) -> str:
+def _sign(finding: Finding) -> tuple[tuple[str, str], str]:
     if finding.check == "fleet":
-        return finding.why.partition(" is ")[0]
-    where = "" if finding.subject == "host" else f" {finding.subject}"
-    return f"{finding.check}{where}"
+        metric = finding.why.partition(" is ")[0]
+        return (finding.check, metric), metric
+    return (finding.check, finding.subject), " ".join(filter(None, (finding.check, where(finding))))
 
 
 def _words(host: str, old: Verdict, new: Verdict, appeared: set[str], left: set[str]) -> Iterator[str]:

@@ -120,4 +120,6 @@ def _shard(document: bytes, name: str) -> Sequence[FleetRow]:
 def _words(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply"
+    if "truncated" in str(error):
+        return "it is cut off, or it is not JSON"
     return str(error) or type(error).__name__

@@ -13,7 +13,7 @@ from gpucheck.model import FleetRow
 
 Labels = dict[str, dict[str, str]]
 HOST_COLUMNS = ("host", "hostname", "node", "name")
-PARTS = tuple(f"name part {n}" for n in range(1, 7))
+PARTS = tuple(f"host name part {n}" for n in range(1, 7))
 MAX_LABELS_BYTES = 64 * 1024 * 1024
 
 

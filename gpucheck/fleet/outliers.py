@@ -1,14 +1,25 @@
 """Hosts whose numbers stand out among hosts that should measure the same."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from gpucheck.fleet.metrics import worse
 from gpucheck.fleet.statistics import ENOUGH, Middle, middle_of, widened
-from gpucheck.model import Finding, FleetRow, HostMetric, MetricGroup, Outlier, Verdict, worst
+from gpucheck.model import (
+    Finding,
+    FleetRow,
+    HostMetric,
+    MetricGroup,
+    Outlier,
+    TopologyGpu,
+    Verdict,
+    metric_title,
+    named,
+    worst,
+)
 from gpucheck.model.fleet import Level
 
 # Deviations beyond which a value is not noise. The worst of 8 GPUs and of 28 pairs spread to the sick side by
@@ -50,16 +61,22 @@ def with_outliers(rows: Sequence[FleetRow], outliers: Sequence[Outlier]) -> list
     for outlier in outliers:
         if worse(outlier.metric) != "either":
             of_host[outlier.host].append(_finding(outlier))
+    indexes = {row.host: row.gpu_index for row in rows if row.host in of_host}
+    told = {host: named(found, _gpus(indexes.get(host, {}))) for host, found in of_host.items()}
     return [
         msgspec.structs.replace(
             row,
             verdict=worst([row.verdict, Verdict.WARN]),
-            problems=(*row.problems, *of_host[row.host]),
+            problems=(*row.problems, *told[row.host]),
         )
-        if row.host in of_host
+        if row.host in told
         else row
         for row in rows
     ]
+
+
+def _gpus(indexes: Mapping[str, int]) -> Iterator[TopologyGpu]:
+    return (TopologyGpu(index=index, pci_bus_id=bus_id) for bus_id, index in indexes.items())
 
 
 def _finding(outlier: Outlier) -> Finding:
@@ -76,7 +93,7 @@ def _finding(outlier: Outlier) -> Finding:
         seen=outlier.value,
         wanted=outlier.normal,
         unit=unit,
-        why=f"{outlier.metric} is {told} {among}",
+        why=f"{metric_title(outlier.metric)} is {told} {among}",
         fix=f"on {outlier.host}: gpucheck verify; then compare its slots, cables and firmware with a healthy host's",
     )
 

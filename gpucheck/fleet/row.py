@@ -1,18 +1,21 @@
 """What the fleet keeps of one host's report."""
 
 from gpucheck.fleet.metrics import host_metrics
-from gpucheck.model import Finding, FleetRow, Report, Verdict, worst
+from gpucheck.model import Finding, FleetRow, Report, Verdict, named, worst
 
 RANK = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
-# A host with more findings than this is sick enough: 10,000 like it must still fit into a merge.
+# A host with more findings than this is unhealthy enough: 10,000 like it must still fit into a merge.
 MAX_PROBLEMS = 50
 MAX_VALUES = 64
 
 
 def row(report: Report, *, source: str | None = None, digest: str | None = None) -> FleetRow:
     """One host's report as a row of the fleet."""
-    problems = sorted((f for f in report.findings if f.verdict in RANK), key=lambda f: RANK.index(f.verdict))
-    names = [gpu.name or "GPU" for gpu in report.topology.gpus] if report.topology else []
+    gpus = report.topology.gpus if report.topology else ()
+    # A report of an earlier gpucheck names a GPU by its bus id only.
+    findings = named((f for f in report.findings if f.verdict in RANK), gpus)
+    problems = sorted(findings, key=lambda f: RANK.index(f.verdict))
+    names = [gpu.name or "GPU" for gpu in gpus]
     driver = report.versions.get("driver")
     training = [f for f in report.findings if f.check.startswith("smoke-")]
     return FleetRow(
@@ -24,7 +27,8 @@ def row(report: Report, *, source: str | None = None, digest: str | None = None)
         driver=driver,
         gpus=", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or None,
         gpu_count=len(names),
-        gpu_uuids=tuple(gpu.uuid for gpu in report.topology.gpus if gpu.uuid) if report.topology else (),
+        gpu_uuids=tuple(gpu.uuid for gpu in gpus if gpu.uuid),
+        gpu_index={gpu.pci_bus_id: gpu.index for gpu in gpus if gpu.pci_bus_id},
         group=_group(names, driver),
         training=_training(report, worst(f.verdict for f in training)) if training else None,
         started=report.started,

@@ -102,6 +102,6 @@ def _too_few(fleet: FleetReport, gpus: int, model: str | None, group: str, have:
     most = f"the most that are alike are {have} on {hosts} hosts ({group})" if have else "no host has any"
     others = sum(row.verdict is not Verdict.PASS for row in fleet.hosts)
     return (
-        f"{gpus} fit GPUs{kind} were asked for; {most}. {others} of {len(fleet.hosts)} hosts are no PASS and "
-        f"{len({o.host for o in fleet.outliers})} stand out: see gpucheck fleet report without --select."
+        f"{gpus} fit GPUs{kind} were asked for; {most}. {others} of {len(fleet.hosts)} hosts do not pass and "
+        f"{len({o.host for o in fleet.outliers})} are outliers: see gpucheck fleet report without --select."
     )

@@ -26,7 +26,7 @@ from gpucheck.measure.simulated_machine import describe, read_faults
 from gpucheck.measure.subjects import count_text
 from gpucheck.measure.supervisor import Supervised
 from gpucheck.measure.values import Device, Failure, Setup, Simulated, Step
-from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, worst
+from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.topology import build, identify
 
@@ -126,7 +126,7 @@ def measure(host: Host, options: Options, watch: Watch = Watch()) -> BandwidthRe
             during = sampler.readings()
             facts = msgspec.structs.replace(facts, during=during, after=during[-1] if during else None)
             notes += opened.notes
-    findings = judge(results, place.machine, facts)
+    findings = named(judge(results, place.machine, facts), facts.before.gpus if facts.before else ())
     if options.contended and any(note.startswith("contended") for note in notes):
         findings = tuple(_cannot_fail(finding) for finding in findings)
     return _report(
@@ -233,6 +233,7 @@ def _no_gpus(host: Host, reading: NvmlReading | NvmlFailure) -> Unmeasurable:
             verdict=Verdict.UNKNOWN,
             subject="host",
             seen=f"copies unknown: no GPU to measure, {count_text(shown, 'NVIDIA GPU')} on the PCI bus",
+            because_of="driver" if isinstance(reading, NvmlFailure) else "inventory",
             why=why,
             fix=fix,
         ),

@@ -36,6 +36,8 @@ from gpucheck.model.hardware import (
 )
 from gpucheck.model.health import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
 from gpucheck.model.host import Host, NotRecorded
+from gpucheck.model.metric_title import metric_title
+from gpucheck.model.naming import named, where
 from gpucheck.model.readings import (
     CRASHED,
     DEFECT,
@@ -56,6 +58,7 @@ from gpucheck.model.readings import (
     System,
 )
 from gpucheck.model.report import Report
+from gpucheck.model.root_cause import by_root
 from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import EXIT_INTERRUPTED, EXIT_STATUS, EXIT_USAGE, Verdict, worst
 from gpucheck.model.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunction, Wiring
@@ -129,6 +132,10 @@ __all__ = [
     "Verdict",
     "WiredFunction",
     "Wiring",
+    "by_root",
+    "metric_title",
+    "named",
     "narrowest_hop",
+    "where",
     "worst",
 ]

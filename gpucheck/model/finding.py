@@ -14,6 +14,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     subject: ``host``, ``gpu:<bus id>``, ``pair:<bus id>-<bus id>`` or ``link:<bus id>/<link>``. Never an index alone:
     an index changes with CUDA_VISIBLE_DEVICES and with the driver's ordering.
+    gpu_index, gpu_uuid: NVML's index and UUID of the GPU in the subject, None where it is not about one or NVML does
+    not list it. peer_index, peer_uuid: of the second GPU of a pair. model.naming fills them in for a whole report.
+    because_of: name of the check whose finding is the root cause of this one; the finding adds nothing of its own.
     unit: unit of seen and wanted when they are numbers.
     cause: a key of the knowledge room's causes, or None.
     confidence: how sure the cause is.
@@ -27,6 +30,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     check: str
     verdict: Verdict
     subject: str
+    gpu_index: int | None = None
+    gpu_uuid: str | None = None
+    peer_index: int | None = None
+    peer_uuid: str | None = None
+    because_of: str | None = None
     seen: Value = None
     wanted: Value = None
     unit: str | None = None
@@ -36,7 +44,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     fix: str = ""
     evidence: tuple[str, ...] = ()
     seconds: float | None = None
-    because_of: str | None = None
 
     def __post_init__(self) -> None:
         if self.verdict is Verdict.PASS:

@@ -34,6 +34,7 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     """One host of the fleet.
 
     gpus: models with counts, in words. gpu_count: how many. problems: what is not a pass, worst first.
+    gpu_index: NVML's index of each GPU by bus id.
     group: GPU models and driver branch; hosts of one group are compared with each other.
     attributes: what a host has in common with others, by name: ``kernel``, ``bios``, ``rack``, ``uplink``, ...
     metrics: by name, ``p2p.unidirectional_gb_s[NV18]``.
@@ -55,6 +56,7 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     stand_ins: tuple[str, ...] = ()
     gpu_count: int = 0
     gpu_uuids: tuple[str, ...] = ()
+    gpu_index: dict[str, int] = msgspec.field(default_factory=dict)
     group: str | None = None
     attributes: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     metrics: dict[str, HostMetric] = msgspec.field(default_factory=dict)

@@ -10,7 +10,7 @@ PROGRAM = re.compile(
     r"make (?:provision|verify))(?=[ ;,]|$)"
 )
 ALONE = frozenset({"nvidia-smi", "make provision", "make verify", "free -h"})
-ARGUMENT = re.compile(r" +('[^']*'|\"[^\"]*\"|[^\s;,()]+)")
+ARGUMENT = re.compile(r" +('[^']*'|\"[^\"]*\"|[^\s;,()]+(?:,[^\s;,()]+)*)")
 # The words after a command in our own remedies: an argument is never one of them.
 PROSE = frozenset(
     {"and", "as", "asks", "before", "beside", "checks", "chooses", "does", "finds", "first", "for", "from", "if", "in"}

@@ -6,10 +6,9 @@ import click
 import msgspec
 
 from gpucheck.model.bandwidth import BandwidthReport, Measured, MeasuredPair
-from gpucheck.model.finding import Finding
-from gpucheck.model.verdict import Verdict
-from gpucheck.render._heat import TITLES, expectations, is_sparse, steps
-from gpucheck.render.words import WORST_FIRST, counts_line, printable, simulated_mark, table, value, verdict_word
+from gpucheck.render._heat import SLOW_MARK, SLOW_MEANING, TITLES, below, is_sparse, low_ends, steps
+from gpucheck.render.findings import TROUBLE, blocks
+from gpucheck.render.words import counts_line, printable, simulated_mark, table, verdict_word
 
 # Red over yellow to green, dark enough for white digits on light and dark terminals alike.
 HEAT = ((150, 40, 45), (165, 95, 30), (140, 130, 30), (75, 130, 60), (30, 115, 75))
@@ -22,17 +21,22 @@ def to_json(report: BandwidthReport) -> str:
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
 
 
-def to_text(report: BandwidthReport) -> str:
-    """Who was measured and how, the matrices, measured against expected, and the findings, worst first."""
+def to_text(report: BandwidthReport, *, verbose: bool = False) -> str:
+    """Who was measured, what is wrong, the matrices, measured against expected, and the findings that are good.
+
+    verbose: how it was measured too.
+    """
+    bus_ids = tuple(device.bus_id for device in report.devices if device.bus_id)
     parts = [
         list(_head(report)),
+        list(blocks((f for f in report.findings if f.verdict in TROUBLE), bus_ids)),
         *(_matrix(report, name) for name in TITLES if name in report.matrices and not is_sparse(report.matrices[name])),
         list(_lone_cells(report)),
         list(_pairs(report.pairs)),
         list(_rest(report)),
         list(_sizes(report)),
-        [f"method: {printable(line)}" for line in report.method],
-        [line for verdict in WORST_FIRST for f in report.findings if f.verdict is verdict for line in _finding(f)],
+        [f"method: {printable(line)}" for line in report.method] if verbose else [],
+        list(blocks((f for f in report.findings if f.verdict not in TROUBLE), bus_ids, passes=True)),
         [_last(report)],
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
@@ -70,16 +74,19 @@ def _lone_cells(report: BandwidthReport) -> Iterator[str]:
 
 def _matrix(report: BandwidthReport, name: str) -> list[str]:
     matrix = report.matrices[name]
-    shades = steps(name, matrix, expectations(name, report.pairs))
+    shades, slow = steps(name, matrix, report.pairs), below(matrix, low_ends(name, report.pairs))
     labels = [str(device.index) for device in report.devices]
-    cells = [[NOTHING if cell is None else f"{cell:.1f}" for cell in row] for row in matrix]
+    cells = [
+        [NOTHING if cell is None else f"{SLOW_MARK if (i, j) in slow else ''}{cell:.1f}" for j, cell in enumerate(row)]
+        for i, row in enumerate(matrix)
+    ]
     width = max(len(text) for row in (labels, *cells) for text in row) + 1
     side = max(map(len, labels))
     lines = [TITLES[name][0], " " * side + "".join(label.rjust(width) for label in labels)]
     for label, row, shade in zip(labels, cells, shades, strict=True):
         shaded = (_shaded(text.rjust(width), step) for text, step in zip(row, shade, strict=True))
         lines.append(label.rjust(side) + "".join(shaded))
-    return lines
+    return [*lines, *([f"{SLOW_MARK} {SLOW_MEANING}"] if slow else [])]
 
 
 def _shaded(text: str, step: int | None) -> str:
@@ -102,10 +109,10 @@ def _pairs(pairs: Sequence[MeasuredPair]) -> Iterator[str]:
             [
                 str(cls or "?"),
                 str(len(members)),
-                f"{rates[0]:.1f}" if rates[0] == rates[-1] else f"{rates[0]:.1f} to {rates[-1]:.1f}",
+                _span(rates, ".1f"),
                 f"{max(m.mad_percent for _, m in members):.1f} %",
                 _range(members[0][0]),
-                f"{ratios[0]:.0%} to {ratios[-1]:.0%}" if ratios else NOTHING,
+                _span(ratios, ".0%") if ratios else NOTHING,
                 printable(str(basis or "no expectation: the path or its links are not known, or peer access is off")),
             ]
         )
@@ -125,12 +132,17 @@ def _both_ways(pairs: Sequence[MeasuredPair]) -> Iterator[list[str]]:
         yield [
             f"{pairs[0].cls} both ways",
             str(len(sums)),
-            f"{sums[0]:.1f}" if sums[0] == sums[-1] else f"{sums[0]:.1f} to {sums[-1]:.1f}",
+            _span(sums, ".1f"),
             NOTHING,
             f"{wanted:.1f} ({low:.1f} to {2 * high:.1f})",
-            f"{ratios[0]:.0%} to {ratios[-1]:.0%}",
+            _span(ratios, ".0%"),
             "twice one direction; the low end allows for what both share",
         ]
+
+
+def _span(ordered: Sequence[float], form: str) -> str:
+    """``10.9 to 18.2``, and one number where both ends read the same."""
+    return " to ".join(dict.fromkeys((format(ordered[0], form), format(ordered[-1], form))))
 
 
 def _range(pair: MeasuredPair) -> str:
@@ -142,7 +154,7 @@ def _range(pair: MeasuredPair) -> str:
 def _rest(report: BandwidthReport) -> Iterator[str]:
     names = [str(device.index) for device in report.devices]
     if report.tensor:
-        yield from (f"tensor {name}: {number:,.10g}" for name, number in report.tensor.items())
+        yield from (f"tensor {_tensor(name, value)}" for name, value in report.tensor.items())
     for name, rate in zip(names, report.local_gb_s, strict=False):
         if rate is not None:
             yield f"inside device {name} (device-local, not between GPUs): {rate:.1f} GB/s copied"
@@ -164,6 +176,14 @@ def _rest(report: BandwidthReport) -> Iterator[str]:
         )
 
 
+def _tensor(name: str, value: float) -> str:
+    """``bytes`` and ``0 to 1, GB/s`` are keys of the report, with their unit at the end."""
+    if name == "bytes":
+        return f"of {value / 1e6:.6g} MB"
+    way, _, unit = name.partition(", ")
+    return f"{way}: {value:g} {unit}"
+
+
 def _sizes(report: BandwidthReport) -> Iterator[str]:
     if not report.sizes:
         return
@@ -183,21 +203,6 @@ def _size(count: int) -> str:
 
 def _number(gb_s: float | None) -> str:
     return NOTHING if gb_s is None else f"{gb_s:.1f}"
-
-
-def _finding(finding: Finding) -> Iterator[str]:
-    wanted = f", wanted {value(finding, finding.wanted)}" if finding.wanted is not None else ""
-    subject = f"{finding.subject}: " if finding.subject != "host" else ""
-    seen = printable(f"{subject}{value(finding, finding.seen)}{wanted}")
-    yield f"{verdict_word(finding.verdict)} {finding.check}  {seen}"
-    if finding.verdict is not Verdict.PASS:
-        yield f"        why    {printable(finding.why)}"
-    if finding.fix and finding.verdict is not Verdict.SKIP:
-        yield f"        do     {printable(finding.fix)}"
-    if finding.cause:
-        yield f"        cause  {finding.cause} ({finding.confidence or 'possible'})"
-    if finding.verdict in (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN):
-        yield from (f"        saw    {printable(line)}" for line in finding.evidence)
 
 
 def _last(report: BandwidthReport) -> str:

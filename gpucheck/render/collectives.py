@@ -6,8 +6,8 @@ import click
 import msgspec
 
 from gpucheck.model.collectives import CollectivesReport
-from gpucheck.model.verdict import Verdict
-from gpucheck.render.words import WORST_FIRST, counts_line, printable, simulated_mark, table, value, verdict_word
+from gpucheck.render.findings import blocks
+from gpucheck.render.words import counts_line, printable, simulated_mark, table, verdict_word
 
 
 def to_json(report: CollectivesReport) -> str:
@@ -21,7 +21,7 @@ def to_text(report: CollectivesReport) -> str:
         list(_head(report)),
         list(_results(report)),
         list(_taken(report)),
-        list(_findings(report)),
+        list(blocks(report.findings, passes=True)),
         [_last(report)],
     ]
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
@@ -67,22 +67,6 @@ def _taken(report: CollectivesReport) -> Iterator[str]:
         yield "transport: " + ", ".join(f"{kind} on {n} channels" for kind, n in report.transports.items())
     for name, chosen in report.algorithms.items():
         yield f"algorithm: {name} {', '.join(chosen)}"
-
-
-def _findings(report: CollectivesReport) -> Iterator[str]:
-    for verdict in WORST_FIRST:
-        for finding in (f for f in report.findings if f.verdict is verdict):
-            wanted = f", wanted {value(finding, finding.wanted)}" if finding.wanted is not None else ""
-            seen = printable(f"{value(finding, finding.seen)}{wanted}")
-            yield f"{verdict_word(verdict)} {finding.check}  {seen}"
-            if verdict is not Verdict.PASS:
-                yield f"        why    {printable(finding.why)}"
-            if finding.fix:
-                yield f"        do     {printable(finding.fix)}"
-            if finding.cause:
-                yield f"        cause  {finding.cause} ({finding.confidence or 'possible'})"
-            if verdict in (Verdict.WARN, Verdict.FAIL, Verdict.UNKNOWN):
-                yield from (f"        saw    {printable(line)}" for line in finding.evidence)
 
 
 def _last(report: CollectivesReport) -> str:

@@ -1,18 +1,17 @@
 """A merged fleet report as a terminal table, and the way to its other formats."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import click
 import msgspec
 
-from gpucheck.model import FleetReport, FleetRow, Verdict
-from gpucheck.render.words import WORST_FIRST, counts_line, one_line, simulated_mark, table, value, verdict_word
+from gpucheck.model import FleetReport, FleetRow, Outlier, Verdict, metric_title
+from gpucheck.render.fleet_problems import lines, names, place, summary
+from gpucheck.render.words import WORST_FIRST, counts_line, one_line, plural, simulated_mark, table, verdict_word
 
 # A terminal shows this many hosts; of more, those that pass are counted.
 MANY = 40
-NAMED = 8
-# The merge's own findings have a table of their own.
-OWN = "fleet"
 
 
 def to_json(fleet: FleetReport) -> str:
@@ -76,7 +75,7 @@ WRITERS: dict[str, Callable[[FleetReport], str]] = {
 
 
 def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:
-    """One line a host, then the problems, then what only the fleet can tell, then the verdict.
+    """What is wrong by cause, one line a host, then the problems, then what only the fleet can tell, then the verdict.
 
     Every simulated line says so. A large fleet has its worst hosts first, and passing ones are only counted, unless
     verbose.
@@ -88,17 +87,18 @@ def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:
         shown.sort(key=lambda row: WORST_FIRST.index(row.verdict))
     stands_in = sorted({text for row in fleet.hosts for text in row.stand_ins})
     sections = [
+        list(summary(fleet.hosts)),
+        list(_causes(fleet)),
         [*_table(shown, odd), *_left_out(len(fleet.hosts) - len(shown))],
-        list(_folded(shown)) if many else [line for row in shown for line in _problems(row)],
+        list(lines(shown)),
         [f"{simulated_mark()} stands in: {one_line(text)}" for text in stands_in],
         list(_outliers(fleet, many=many)),
-        list(_causes(fleet)),
         list(_drift(fleet)),
         list(_changes(fleet)),
         list(_about_reports(fleet)),
         [_last(fleet)],
     ]
-    return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
 
 
 def _table(rows: list[FleetRow], odd: set[str]) -> list[str]:
@@ -109,58 +109,32 @@ def _table(rows: list[FleetRow], odd: set[str]) -> list[str]:
 def _cells(row: FleetRow, *, stands_out: bool) -> tuple[str, ...]:
     real = "real" if row.system else "-"
     hardware = simulated_mark(one_line(row.simulation or "")) if row.simulated else real
-    findings = [*(["stands out"] if stands_out else []), *([counts_line(row.counts)] if row.counts else [])]
+    findings = [*(["outlier"] if stands_out else []), *([counts_line(row.counts)] if row.counts else [])]
     text = (row.host, row.system, row.gpus, row.driver, row.training, ", ".join(findings))
     return (verdict_word(row.verdict), *(one_line(cell) if cell else "-" for cell in text), hardware)
 
 
 def _left_out(passing: int) -> Iterator[str]:
     if passing:
-        yield f"{verdict_word(Verdict.PASS)}  {passing} more hosts pass (-v lists them)"
-
-
-def _problems(row: FleetRow) -> Iterator[str]:
-    mark = f"  {simulated_mark()}" if row.simulated else ""
-    for finding in row.problems:
-        if finding.check == OWN:
-            continue
-        subject = f" {finding.subject}" if finding.subject != "host" else ""
-        yield (
-            f"{verdict_word(finding.verdict)} "
-            + click.style(one_line(row.host), bold=True)
-            + one_line(f"  {finding.check}{subject}: {value(finding, finding.seen)}")
-            + mark
-        )
-        yield f"        why  {one_line(finding.why)}"
-        yield f"        do   {one_line(finding.fix)}"
-
-
-def _folded(rows: list[FleetRow]) -> Iterator[str]:
-    """What many hosts say alike is said once, with the hosts."""
-    groups: dict[tuple[Verdict, str, str, str, str], dict[str, bool]] = {}
-    for row in rows:
-        for f in row.problems:
-            if f.check != OWN:
-                hosts = groups.setdefault((f.verdict, f.check, value(f, f.seen), f.why, f.fix), {})
-                hosts[row.host] = row.simulated
-    ordered = sorted(groups.items(), key=lambda item: (WORST_FIRST.index(item[0][0]), -len(item[1])))
-    for (verdict, check, seen, why, fix), hosts in ordered:
-        mark = f"  {simulated_mark()}" if any(hosts.values()) else ""
-        yield f"{verdict_word(verdict)} {one_line(f'{check}: {seen}  on {_names(list(hosts))}')}{mark}"
-        yield f"        why  {one_line(why)}"
-        yield f"        do   {one_line(fix)}"
+        yield f"{verdict_word(Verdict.PASS)}  {plural(passing, 'more host')} pass (-v lists them)"
 
 
 def _outliers(fleet: FleetReport, *, many: bool) -> Iterator[str]:
     if not fleet.outliers:
         return
-    yield click.style("Hosts that stand out", bold=True)
-    shown = fleet.outliers[: MANY if many else None]
+    yield click.style("Outliers", bold=True)
+    hosts = {row.host: row for row in fleet.hosts}
+    # Of a host in a large fleet the metric that is farthest off, and how many more there are.
+    found = Counter(o.host for o in fleet.outliers)
+    farthest: dict[str, Outlier] = {}
+    for outlier in fleet.outliers:
+        farthest.setdefault(outlier.host, outlier)
+    shown = list(farthest.values())[:MANY] if many else list(fleet.outliers)
     rows = (
         (
             click.style(one_line(o.host), bold=True),
-            one_line(o.metric),
-            one_line(o.at or "whole host"),
+            one_line(metric_title(o.metric)) + (f" and {found[o.host] - 1} more" if many and found[o.host] > 1 else ""),
+            one_line(place(o, hosts[o.host])),
             f"{o.value:.4g}",
             f"{o.percent:+.1f} %",
             f"{'normal' if o.z is not None else 'at least'} {o.normal:.4g}",
@@ -170,12 +144,13 @@ def _outliers(fleet: FleetReport, *, many: bool) -> Iterator[str]:
     )
     yield from table(("host", "metric", "where", "value", "off", "should be", "among"), rows)
     if len(fleet.outliers) > len(shown):
-        yield f"{len(fleet.outliers) - len(shown)} more stand out (-v lists them)"
+        hidden = len(farthest) - len(shown)
+        yield f"{plural(hidden, 'more host')} (-v lists them)" if hidden > 0 else "-v lists all metrics"
 
 
 def _causes(fleet: FleetReport) -> Iterator[str]:
     if fleet.causes:
-        yield click.style("What sick hosts share", bold=True)
+        yield click.style("What unhealthy hosts share", bold=True)
         yield from (f"  {one_line(cause.text)}" for cause in fleet.causes)
 
 
@@ -186,8 +161,8 @@ def _drift(fleet: FleetReport) -> Iterator[str]:
     for entry in fleet.drift:
         yield f"  {one_line(entry.attribute)} ({one_line(entry.scope)})"
         for i, v in enumerate(entry.values):
-            names = f": {_names(list(v.names), v.hosts)}" if i else ""
-            yield f"    {v.hosts:>6} x {one_line(v.value)}{one_line(names)}"
+            which = f": {names(list(v.names), v.hosts)}" if i else ""
+            yield f"    {v.hosts:>6} x {one_line(v.value)}{one_line(which)}"
 
 
 def _changes(fleet: FleetReport) -> Iterator[str]:
@@ -210,11 +185,6 @@ def _about_reports(fleet: FleetReport) -> Iterator[str]:
 def _last(fleet: FleetReport) -> str:
     mark = f"  {simulated_mark()}" if fleet.simulated else ""
     odd = len({outlier.host for outlier in fleet.outliers})
-    stands_out = f", {odd} stand out" if odd else ""
-    return f"{verdict_word(fleet.verdict, 0)}  {len(fleet.hosts)} hosts: {counts_line(fleet.counts)}{stands_out}{mark}"
-
-
-def _names(names: list[str], count: int | None = None) -> str:
-    count = len(names) if count is None else count
-    more = f" and {count - NAMED} more" if count > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more}"
+    outliers = f", {plural(odd, 'outlier')}" if odd else ""
+    hosts = plural(len(fleet.hosts), "host")
+    return f"{verdict_word(fleet.verdict, 0)}  {hosts}: {counts_line(fleet.counts)}{outliers}{mark}"

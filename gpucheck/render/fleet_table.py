@@ -9,7 +9,7 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from gpucheck.model import FleetReport, FleetRow
+from gpucheck.model import FleetReport, FleetRow, metric_title
 from gpucheck.render.words import one_line
 
 COLUMNS = ("host", "verdict", "simulated", "group", "gpus", "gpu_count", "driver", "system", "training", "started")
@@ -23,7 +23,9 @@ def to_csv(fleet: FleetReport) -> str:
     odd = {outlier.host for outlier in fleet.outliers}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*COLUMNS, "stands_out", "problems", *map(_safe, attributes), *map(_safe, metrics)])
+    writer.writerow(
+        [*COLUMNS, "stands_out", "problems", *map(_safe, attributes), *(_safe(metric_title(name)) for name in metrics)]
+    )
     for row in fleet.hosts:
         told = "; ".join(dict.fromkeys(finding.check for finding in row.problems))
         cells: list[Any] = [*_facts(row), str(row.host in odd).lower(), _safe(told)]

@@ -70,11 +70,14 @@ def _series(series: Series) -> Iterator[str]:
     values = [point.value for point in series.points]
     among = f"  {one_line(series.group)}" if series.group else ""
     yield f"{one_line(series.metric)}{among}"
-    change = f", {100 * (values[-1] - values[0]) / abs(values[0]):+.1f} % since the first" if values[0] else ""
-    yield f"  {sparkline(values)}  now {values[-1]:.4g}, between {min(values):.4g} and {max(values):.4g}{change}"
+    if len(values) == 1:
+        yield f"  {values[0]:.4g} in the only merge"
+    else:
+        change = f", {100 * (values[-1] - values[0]) / abs(values[0]):+.1f} % since the first" if values[0] else ""
+        yield f"  {sparkline(values)}  now {values[-1]:.4g}, between {min(values):.4g} and {max(values):.4g}{change}"
     odd = [f"{point.odd} on {point.at}" for point in series.points if point.odd]
     if odd:
-        yield f"  hosts that stood out: {', '.join(odd[-5:])}"
+        yield f"  outliers: {', '.join(odd[-5:])}"
 
 
 def _panel(root: ElementTree.Element, series: Series, top: int) -> None:

@@ -1,14 +1,15 @@
 """JUnit XML as the strict schema (Jenkins xUnit, junit-10.xsd) allows it.
 
-FAIL and WARN are failures, UNKNOWN is an error (the check could not look), SKIP is skipped.
+FAIL and WARN are failures, UNKNOWN is an error (the check could not look), SKIP is skipped, and so is what was not run
+because of a root cause that is a failure or an error of the same suite.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-from gpucheck.model import Finding, Verdict
-from gpucheck.render.words import one_line, printable, value
+from gpucheck.model import Finding, Verdict, where
+from gpucheck.render.words import observed, one_line, printable
 
 OUTCOME = {Verdict.FAIL: "failure", Verdict.WARN: "failure", Verdict.UNKNOWN: "error", Verdict.SKIP: "skipped"}
 
@@ -35,15 +36,21 @@ class Suite(NamedTuple):
 
 
 def case(finding: Finding, *, name: str, classname: str, seconds: float) -> Case:
-    """A finding as a case: what was seen is the message; why, what to do and the evidence are the detail."""
+    """A finding as a case: where and what was seen is the message; why, the fix and the evidence are the detail."""
     if finding.verdict is Verdict.PASS:
         return Case(name, classname, finding.verdict, seconds=seconds)
-    wanted = "" if finding.wanted is None else f", wanted {value(finding, finding.wanted)}"
-    seen = finding.why if finding.seen is None else f"{value(finding, finding.seen)}{wanted}"
+    seen = observed(finding)
     cause = f"cause: {finding.cause} ({finding.confidence or 'possible'})" if finding.cause else ""
     why = "" if seen == finding.why else f"why: {finding.why}"
-    lines = (why, f"do: {finding.fix}" if finding.fix else "", cause, *finding.evidence)
-    return Case(name, classname, finding.verdict, one_line(seen), "\n".join(filter(None, lines)), seconds)
+    evidence = (f"evidence: {line}" for line in finding.evidence)
+    lines = (why, f"fix: {finding.fix}" if finding.fix else "", cause, *evidence)
+    message = one_line(": ".join(filter(None, (where(finding), seen))))
+    return Case(name, classname, finding.verdict, message, "\n".join(filter(None, lines)), seconds)
+
+
+def follows(name: str, classname: str, root: str, seconds: float = 0.0) -> Case:
+    """A check that adds nothing to a root cause, which is a case of its own: one fault is not 24 errors."""
+    return Case(name, classname, Verdict.SKIP, f"not run: see the findings of {root}", seconds=seconds)
 
 
 def write(name: str, suites: Iterable[Suite]) -> str:

@@ -5,8 +5,11 @@ Format: Monitoring Plugins development guidelines. The exit status of gpucheck i
 
 from collections.abc import Iterator
 
-from gpucheck.model import Finding, Report, Verdict
-from gpucheck.render.words import WORST_FIRST, counts_line, printable, value
+from gpucheck.model import Report, Verdict
+from gpucheck.render.findings import TROUBLE, worst_first
+from gpucheck.render.groups import Group
+from gpucheck.render.report import bus_ids
+from gpucheck.render.words import counts_line, plural, printable
 
 STATE = {Verdict.PASS: "OK", Verdict.WARN: "WARNING", Verdict.FAIL: "CRITICAL", Verdict.UNKNOWN: "UNKNOWN"}
 # Findings named on the line; monitoring systems cut long ones.
@@ -21,17 +24,21 @@ def to_nagios(report: Report) -> str:
 
 
 def _summary(report: Report) -> str:
-    bad = [f for v in WORST_FIRST for f in report.findings if f.verdict is v and v not in (Verdict.PASS, Verdict.SKIP)]
-    named = [_named(finding) for finding in bad[:SHOWN]]
+    bad: list[Group] = []
+    left = 0
+    for verdict, groups, follow in worst_first(report.findings, bus_ids(report)):
+        bad += groups if verdict in TROUBLE else []
+        left = sum(map(len, follow.values()))
+    named = [_named(group) for group in bad[:SHOWN]]
     more = [f"and {len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
+    more += [f"{plural(left, 'check')} not run because of this"] if left else []
     return _one_line("; ".join([*named, *more]) or counts_line(report.counts))
 
 
-def _named(finding: Finding) -> str:
-    where = "" if finding.subject == "host" else f" {finding.subject}"
-    seen = "" if finding.seen is None else f" {value(finding, finding.seen)}"
-    cause = f" ({finding.cause})" if finding.cause else ""
-    return f"{finding.check}{where}:{seen}{cause}"
+def _named(group: Group) -> str:
+    where = f" {group.where}" if group.where else ""
+    cause = f" ({group.first.cause})" if group.first.cause else ""
+    return f"{', '.join(group.checks)}{where}: {group.seen}{cause}"
 
 
 def _one_line(text: str) -> str:

@@ -5,17 +5,19 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from gpucheck.model import Finding, Report, Topology, Verdict, WiredFunction
+from gpucheck.model import Report, Topology, Verdict, WiredFunction, where
 from gpucheck.render import html
 from gpucheck.render._commands import Part, parts
-from gpucheck.render._heat import TITLES, expectations, is_sparse, steps
+from gpucheck.render._heat import SLOW_MARK, SLOW_MEANING, TITLES, below, is_sparse, low_ends, steps
 from gpucheck.render._matrix import kind_of
 from gpucheck.render._measured import Copies, by_class, copies, trainings
 from gpucheck.render._tree import direct_links, link_words, switch_count, switch_links
-from gpucheck.render.report import alike
+from gpucheck.render.findings import TROUBLE, not_run, worst_first
+from gpucheck.render.groups import Group
+from gpucheck.render.report import bus_ids
 from gpucheck.render.topology import MEANING
 from gpucheck.render.topology_svg import to_svg
-from gpucheck.render.words import WORST_FIRST, value
+from gpucheck.render.words import WORST_FIRST, observed
 
 STYLES = ("tokens.css", "parts.css", "drawing.css", "report.css")
 SCRIPTS = ("page.js", "report.js")
@@ -33,19 +35,16 @@ EVIDENCE = 40
 
 
 class Block(NamedTuple):
-    """Findings that say the same. seen: with what was wanted. advice: the remedy, commands told apart."""
+    """A group of findings. advice: its fix, commands told apart. left: lines of evidence that are not shown.
 
-    verdict: Verdict
-    checks: tuple[str, ...]
-    subjects: tuple[str, ...]
-    seen: str
-    wanted: str
-    why: str
+    follow: what was not run because of it.
+    """
+
+    group: Group
     advice: tuple[Part, ...]
-    cause: str | None
-    confidence: str
     evidence: tuple[str, ...]
     left: int
+    follow: str
 
 
 class Hop(NamedTuple):
@@ -61,17 +60,21 @@ class Hop(NamedTuple):
 
 
 class Heat(NamedTuple):
-    """A matrix of measurements. rows: label of the source, then (text, step) of each cell."""
+    """A matrix of measurements. rows: label of the source, then (text, step) of each cell. slow: what the mark is."""
 
     name: str
     title: str
     rows: list[tuple[str, list[tuple[str, int | None]]]]
+    slow: str
 
 
 def to_html(report: Report, *, mark: str = "") -> str:
     """The page. mark: where a replayed report comes from."""
     found, topology = copies(report), report.topology
-    blocks = [_block(group) for verdict in WORST_FIRST for group in alike(_of(report, verdict))]
+    blocks = {
+        verdict: list(_blocks(groups, follow))
+        for verdict, groups, follow in worst_first(report.findings, bus_ids(report))
+    }
     return html.page(
         "report.html.j2",
         data=_data(found),
@@ -82,10 +85,11 @@ def to_html(report: Report, *, mark: str = "") -> str:
         shape=SHAPE,
         verdicts=WORST_FIRST,
         facts=list(_facts(report)),
-        problems=[block for block in blocks if block.verdict not in (Verdict.PASS, Verdict.SKIP)],
-        skips=[block for block in blocks if block.verdict is Verdict.SKIP],
-        passes=_of(report, Verdict.PASS),
-        seen=_seen,
+        problems=[block for verdict in TROUBLE for block in blocks.get(verdict, ())],
+        skips=blocks.get(Verdict.SKIP, []),
+        passes=[finding for finding in report.findings if finding.verdict is Verdict.PASS],
+        observed=observed,
+        where=where,
         drawing=_drawing(report),
         topology=topology,
         classes=_classes(topology) if topology else None,
@@ -98,30 +102,16 @@ def to_html(report: Report, *, mark: str = "") -> str:
     )
 
 
-def _of(report: Report, verdict: Verdict) -> list[Finding]:
-    return [finding for finding in report.findings if finding.verdict is verdict]
-
-
-def _seen(finding: Finding) -> str:
-    return "" if finding.seen is None else value(finding, finding.seen)
-
-
-def _block(group: list[Finding]) -> Block:
-    first = group[0]
-    evidence = list(dict.fromkeys(line for finding in group for line in finding.evidence))
-    return Block(
-        verdict=first.verdict,
-        checks=tuple(dict.fromkeys(finding.check for finding in group)),
-        subjects=tuple(dict.fromkeys(finding.subject for finding in group if finding.subject != "host")),
-        seen=_seen(first) or "not known",
-        wanted="" if first.wanted is None else value(first, first.wanted),
-        why=first.why,
-        advice=tuple(parts(first.fix)),
-        cause=first.cause,
-        confidence=first.confidence or "possible",
-        evidence=tuple(evidence[:EVIDENCE]),
-        left=max(0, len(evidence) - EVIDENCE),
-    )
+def _blocks(groups: list[Group], follow: dict[str, list[str]]) -> Iterator[Block]:
+    for group in groups:
+        checks = [name for check in group.checks for name in follow.pop(check, [])]
+        yield Block(
+            group=group,
+            advice=tuple(parts(group.fix)),
+            evidence=group.all_evidence[:EVIDENCE],
+            left=max(0, len(group.all_evidence) - EVIDENCE),
+            follow=not_run(checks) if checks else "",
+        )
 
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:
@@ -207,16 +197,17 @@ def _heats(found: Copies) -> Iterator[Heat]:
         matrix = found.matrices.get(name)
         if matrix is None or is_sparse(matrix):
             continue
-        shades = steps(name, matrix, expectations(name, found.pairs))
+        shades, slow = steps(name, matrix, found.pairs), below(matrix, low_ends(name, found.pairs))
         rows = [
-            (str(device.index), [(_number(cell), step) for cell, step in zip(row, shade, strict=True)])
-            for device, row, shade in zip(found.devices, matrix, shades, strict=True)
+            (str(device.index), [(_number(cell, (i, j) in slow), shade[j]) for j, cell in enumerate(row)])
+            for i, (device, row, shade) in enumerate(zip(found.devices, matrix, shades, strict=True))
         ]
-        yield Heat(name, title, rows)
+        yield Heat(name, title, rows, f"{SLOW_MARK} {SLOW_MEANING}" if slow else "")
 
 
-def _number(cell: float | None) -> str:
-    return "" if cell is None else f"{cell:.0f}" if cell >= 100 else f"{cell:.1f}"
+def _number(cell: float | None, slow: bool) -> str:
+    mark = SLOW_MARK if slow else ""
+    return "" if cell is None else f"{mark}{cell:.0f}" if cell >= 100 else f"{mark}{cell:.1f}"
 
 
 def _data(found: Copies | None) -> dict[str, Any]:

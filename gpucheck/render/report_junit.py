@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
-from gpucheck.model import Report
+from gpucheck.model import Report, by_root
 from gpucheck.render import junit
 from gpucheck.render._measured import by_class, copies, trainings
 from gpucheck.render.junit import Case, Suite
@@ -23,6 +23,7 @@ def _cases(report: Report) -> Iterator[Case]:
     Findings of one step follow each other and bear the time of all of it: each gets its share, so that the sum is true.
     """
     seen: Counter[tuple[str, str]] = Counter()
+    roots = {check: root for root, checks in by_root(report.findings)[1].items() for check in checks}
     for seconds, group in groupby(report.findings, key=lambda finding: finding.seconds):
         findings = list(group)
         for finding in findings:
@@ -30,7 +31,11 @@ def _cases(report: Report) -> Iterator[Case]:
             seen[key] += 1
             name = finding.subject if seen[key] == 1 else f"{finding.subject} ({seen[key]})"
             share = (seconds or 0.0) / len(findings)
-            yield junit.case(finding, name=name, classname=f"gpucheck.{finding.check}", seconds=share)
+            classname, root = f"gpucheck.{finding.check}", roots.get(finding.check)
+            if root is not None and finding.because_of is not None:
+                yield junit.follows(name, classname, root, share)
+            else:
+                yield junit.case(finding, name=name, classname=classname, seconds=share)
 
 
 def _properties(report: Report) -> Iterator[tuple[str, str]]:

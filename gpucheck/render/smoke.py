@@ -1,12 +1,13 @@
 """The training test for a terminal: what ran where, how fast, and every finding with its number."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import click
 
 from gpucheck.model import Finding, Verdict
-from gpucheck.render.words import counts_line, printable, simulated_mark, value, verdict_word
+from gpucheck.render.findings import blocks
+from gpucheck.render.words import WORST_FIRST, counts_line, printable, simulated_mark, verdict_word
 
 
 class Part(NamedTuple):
@@ -20,28 +21,26 @@ class Part(NamedTuple):
 def to_text(
     host: str, parts: Iterable[Part], verdict: Verdict, counts: dict[str, int], seconds: float, *, simulated: bool
 ) -> str:
-    """The whole report, colours included."""
+    """The whole report, colours included: the runs with the worst verdict first, what was not run in a line each."""
     mark = f"  {simulated_mark('hardware; the training itself is real')}" if simulated else ""
     lines = [click.style(f"gpucheck smoke  {printable(host)}", bold=True) + mark]
+    parts = sorted(parts, key=lambda part: min((WORST_FIRST.index(f.verdict) for f in part.findings), default=0))
     for part in parts:
-        lines += ["", click.style(part.title, bold=True)]
-        lines += [f"  {printable(fact)}" for fact in part.facts]
-        for finding in part.findings:
-            lines += _finding(finding)
+        if not _is_skipped(part):
+            lines += ["", click.style(part.title, bold=True)]
+            lines += [f"  {printable(fact)}" for fact in part.facts]
+            lines += blocks(part.findings, passes=True, check=False)
+    skipped = [part for part in parts if _is_skipped(part)]
+    lines += ["", *(f"{verdict_word(Verdict.SKIP)} {_not_run(part)}" for part in skipped)] if skipped else []
     lines += ["", f"{verdict_word(verdict, 0)}  {counts_line(counts)}  in {seconds:.1f} s{mark}"]
     return "\n".join(lines) + "\n"
 
 
-def _finding(finding: Finding) -> Iterator[str]:
-    wanted = f", wanted {value(finding, finding.wanted)}" if finding.wanted is not None else ""
-    subject = f"{finding.subject}: " if finding.subject != "host" else ""
-    yield f"{verdict_word(finding.verdict)} " + printable(f"{subject}{value(finding, finding.seen)}{wanted}")
-    if finding.verdict is not Verdict.PASS:
-        yield f"        why    {printable(finding.why)}"
-    if finding.fix:
-        yield f"        do     {printable(finding.fix)}"
-    if finding.cause:
-        yield f"        cause  {finding.cause} ({finding.confidence or 'possible'})"
-    if finding.verdict in (Verdict.FAIL, Verdict.UNKNOWN, Verdict.WARN):
-        for line in finding.evidence:
-            yield f"        saw    {printable(line)}"
+def _is_skipped(part: Part) -> bool:
+    return bool(part.findings) and all(finding.verdict is Verdict.SKIP for finding in part.findings)
+
+
+def _not_run(part: Part) -> str:
+    """``tensorflow mirrored: tensorflow is not installed``: the name of the run, without what it would prove."""
+    reasons = dict.fromkeys(finding.why for finding in part.findings)
+    return printable(f"{part.title.partition(':')[0]}: {'; '.join(reasons)}")

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import click
 import msgspec
 
-from gpucheck.model import Advice, Finding, Pair, Topology, TopologyGpu, Verdict
+from gpucheck.model import Advice, Pair, Topology, TopologyGpu
 from gpucheck.render._matrix import COLOUR, GAP, kind_of, matrix, used_kinds
-from gpucheck.render.words import printable, simulated_mark, verdict_word
+from gpucheck.render.findings import blocks
+from gpucheck.render.words import printable, simulated_mark
 
 MEANING = {
     "NV#": "joined by # NVLinks",
@@ -59,7 +60,7 @@ def _identity(gpu: TopologyGpu) -> str:
 
 def findings_text(topology: Topology) -> str:
     """Every finding with its reason and remedy; empty where there are none."""
-    return "\n".join(line for finding in topology.findings for line in _finding(finding))
+    return "\n".join(blocks(topology.findings, filter(None, (gpu.pci_bus_id for gpu in topology.gpus)), passes=True))
 
 
 def _identities(topology: Topology, width: int | None) -> Iterator[str]:
@@ -153,17 +154,3 @@ def _pinning(advice: Advice, gpus: set[int]) -> Iterator[str]:
 
 def _rank(cls: str) -> tuple[int, int]:
     return list(MEANING).index(kind_of(cls)), -int(cls[2:]) if cls.startswith("NV") else 0
-
-
-def _finding(finding: Finding) -> Iterator[str]:
-    """The verdict, what was seen and wanted; then why and what to do."""
-    wanted = f", wanted {finding.wanted}" if finding.wanted is not None else ""
-    seen = "nothing" if finding.seen is None else finding.seen
-    unit = f" {finding.unit}" if finding.unit else ""
-    yield f"{verdict_word(finding.verdict)}  {finding.check}  {printable(f'{finding.subject}: {seen}{wanted}{unit}')}"
-    if finding.why:
-        yield f"         why  {printable(finding.why)}"
-    if finding.fix:
-        yield f"         do   {printable(finding.fix)}"
-    if finding.verdict is not Verdict.SKIP:
-        yield from (f"         saw  {printable(line)}" for line in finding.evidence)

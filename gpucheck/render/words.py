@@ -1,5 +1,6 @@
 """Words, colours and columns shared by the text views."""
 
+import math
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -14,6 +15,8 @@ COLOUR = {
     Verdict.UNKNOWN: "magenta",
     Verdict.SKIP: "bright_black",
 }
+# From here on the digits of a number stand in groups of three.
+GROUPED = 10_000
 WORST_FIRST = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.SKIP, Verdict.PASS)
 
 
@@ -32,10 +35,52 @@ def simulated_mark(detail: str = "") -> str:
     return click.style("SIMULATED", fg="cyan", bold=True) + (f" {detail}" if detail else "")
 
 
-def value(finding: Finding, which: object) -> str:
-    """A seen or wanted value with its unit."""
-    unit = f" {finding.unit}" if finding.unit and isinstance(which, int | float) else ""
-    return f"{which}{unit}"
+def value(finding: Finding, which: object, *, bare: bool = False) -> str:
+    """A seen or wanted value with its unit, 1 link but 2 links. bare: a noun as unit is left out."""
+    if which is None:
+        return "unknown"
+    if isinstance(which, bool):
+        return "yes" if which else "no"
+    if not isinstance(which, int | float):
+        return str(which)
+    unit = finding.unit or ""
+    if _is_noun(unit):
+        unit = "" if bare else unit if which != 1 else _singular(unit)
+    return f"{number(which)} {unit}".rstrip()
+
+
+def number(value: float) -> str:
+    """``600``, ``371.23`` and ``135,533,568``: no exponent, no ``.0``, and digits that can be read."""
+    if math.isfinite(value) and value == int(value):
+        return f"{value:,.0f}" if abs(value) >= GROUPED else f"{value:.0f}"
+    return f"{value:,.0f}" if abs(value) >= GROUPED * 100 else f"{value:.6g}"
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 pair``, ``56 pairs``."""
+    return f"{number(count)} {noun}{'' if count == 1 else 's'}"
+
+
+def observed(finding: Finding) -> str:
+    """What is wrong, for the first line: ``17 NVLinks active, expected 18``; the reason where nothing was seen."""
+    if finding.seen is None and finding.why:
+        return finding.why
+    seen = value(finding, finding.seen)
+    if finding.verdict in (Verdict.PASS, Verdict.SKIP) or finding.wanted is None:
+        return seen
+    counted = isinstance(finding.seen, int | float) and not isinstance(finding.seen, bool)
+    return f"{seen}, expected {value(finding, finding.wanted, bare=counted)}"
+
+
+def _is_noun(unit: str) -> bool:
+    """Whether the unit counts things (links, GPUs, NVLinks active) and is no symbol (W, MHz, us)."""
+    first = unit.partition(" ")[0]
+    return len(first) > 3 and first.isalpha() and first.endswith("s")
+
+
+def _singular(unit: str) -> str:
+    first, space, rest = unit.partition(" ")
+    return (first.removesuffix("es") if first.endswith("sses") else first.removesuffix("s")) + space + rest
 
 
 def counts_line(counts: dict[str, int]) -> str:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpucheck.host.recording import ReplayHost
-from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, Report, System, Topology, Verdict, worst
+from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, Report, System, Topology, Verdict, named, worst
 from gpucheck.run._attributes import attributes
 from gpucheck.run._deadline import StuckError, in_time
 from gpucheck.run._guard import AFTER_STUCK_S, broken, stuck
@@ -111,7 +111,8 @@ def cut_short(names: Sequence[str], done: int) -> Finding:
 
 
 def judged(report: Report, findings: tuple[Finding, ...], *, strict: bool) -> Report:
-    """The report with these findings, its verdict and counts made from them."""
+    """The report with these findings, its verdict and counts made from them; here findings learn their GPU's index."""
+    findings = named(findings, report.topology.gpus if report.topology else ())
     verdicts = [finding.verdict for finding in findings]
     return msgspec.structs.replace(
         report,

@@ -70,6 +70,34 @@ def test_the_text_is_marked_simulated_first_and_last_and_shows_measured_beside_e
     assert "64 KiB" in text
 
 
+def test_what_is_wrong_stands_before_the_matrices_and_its_cells_are_marked():
+    faulty = ("--simulate", "dgx1-p100", "--fault", "p2p-slow:pair=0-1", "--depth", "quick")
+    text = run(*faulty).stdout
+    first_matrix = text.index("one direction, GB/s")
+
+    assert text.index("FAIL    p2p-bandwidth  GPU 0 (0000:06:00.0) - GPU 1 (0000:07:00.0): ") < first_matrix
+    assert first_matrix < text.index("PASS    p2p-integrity")
+    assert text.count("*10.9") == 2
+    assert "\n* below the low end of what is expected\n" in text
+    assert "method: " not in text
+    assert "method: clock" in run(*faulty, "--verbose").stdout
+
+
+def test_findings_know_the_index_of_their_gpus():
+    (found,) = [
+        finding
+        for finding in json.loads(
+            run(
+                "--simulate", "dgx1-p100", "--fault", "p2p-slow:pair=2-3", "--depth", "quick", "--format", "json"
+            ).stdout
+        )["findings"]
+        if finding["verdict"] == "fail"
+    ]
+
+    assert (found["gpu_index"], found["peer_index"]) == (2, 3)
+    assert found["gpu_uuid"] != found["peer_uuid"]
+
+
 def test_heat_is_in_the_terminal_only(healthy):
     """Colours go where they are read: a file or a pipe gets the numbers."""
     forced = subprocess.run(

@@ -48,9 +48,9 @@ def test_the_text_names_cause_reason_and_remedy(tmp_path):
     code, text = run("--observations", written(tmp_path, "wrx90-2switch-uplink-gen2"))
 
     assert code == 2
-    assert "cause  uplink-downgraded (certain)" in text
+    assert "cause     uplink-downgraded (certain)" in text
     assert "20:01.1 at 5 GT/s" in text
-    assert "do     lspci -vv -s 0000:20:01.1" in text
+    assert "fix       lspci -vv -s 0000:20:01.1" in text
 
 
 def test_pasted_output_of_three_tools_is_one_machine(tmp_path):

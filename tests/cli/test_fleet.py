@@ -164,7 +164,7 @@ def test_history_follows_a_host_and_a_metric(folder, tmp_path):
     assert "WP" in host
     assert "▁█" in host
     assert "+11.8 % since the first" in host
-    assert "hosts that stood out: 1 on 2026-01-01T00-00-00Z" in metric
+    assert "outliers: 1 on 2026-01-01T00-00-00Z" in metric
     assert svg.startswith("<svg")
     assert "SIMULATED" in host.splitlines()[0]
     assert "SIMULATED" in svg

@@ -63,7 +63,7 @@ def test_the_fleet_of_the_page_shows_what_the_page_promises(ran, place):
     text = ran["gpucheck fleet report reports"].stdout
 
     assert "rack = r002" in text
-    assert "48 hosts: 2 fail, 16 warn, 30 pass, 16 stand out" in text
+    assert "48 hosts: 2 fail, 16 warn, 30 pass, 16 outliers" in text
     assert (place / "history.svg").read_text().startswith("<svg")
     assert sorted(p.suffix for p in (place / "out").iterdir()) == [".csv", ".html", ".prom", ".xml"]
 

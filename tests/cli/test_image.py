@@ -49,7 +49,7 @@ def test_the_text_names_image_base_parts_and_what_to_do(image):
         "ubuntu:24.04@sha256",
         "NCCL 2.29.3",
         "no GPU in this machine",
-        "do     run the image",
+        "fix       run the image",
     ):
         assert words in out
     assert "SIMULATED" not in out

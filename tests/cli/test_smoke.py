@@ -8,11 +8,14 @@ import sys
 import uuid
 from pathlib import Path
 
+import click
 import pytest
 from msgspec.structs import replace
 
 from gpucheck import train
 from gpucheck.cli import main
+from gpucheck.model import Finding, Verdict
+from gpucheck.render.smoke import Part, to_text
 from gpucheck.train.outcome import Span
 from tests.train.conftest import end_processes_with, heed_interrupts, processes_with, wait_until
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS
@@ -72,9 +75,25 @@ def test_the_text_names_the_kind_of_run_every_number_and_what_was_not_proven(smo
 def test_a_hang_prints_where_why_what_to_do_and_the_stack(smoke):
     _, out, _, _ = smoke(HANG)
 
-    assert "FAIL    gpu:0000:af:00.0: hang: rank 1 on cuda:1, in step 3 of 40, backward" in out
-    for word in ("why    ", "do     ", "cause  false-p2p-grant (possible)", "saw    stack: "):
+    assert "FAIL    GPU 0000:af:00.0: hang: rank 1 on cuda:1, in step 3 of 40, backward" in out
+    for word in ("why       ", "fix       ", "cause     false-p2p-grant (possible)", "evidence  stack: "):
         assert f"        {word}" in out
+
+
+def test_the_worst_run_comes_first_and_what_was_not_run_is_a_line_each():
+    def made(check, verdict):
+        return Finding(check=check, verdict=verdict, subject="host", seen="seen", why=f"{check} reason", fix="f")
+
+    parts = [
+        Part("torch ddp: summary", ("fact",), (made("a", Verdict.PASS),)),
+        Part("tensorflow mirrored: summary", (), (made("b", Verdict.SKIP),)),
+        Part("torch dp: summary", (), (made("c", Verdict.PASS), made("d", Verdict.FAIL))),
+    ]
+    lines = click.unstyle(to_text("host", parts, Verdict.FAIL, {"fail": 1}, 1.0, simulated=False)).splitlines()
+
+    assert [line for line in lines if line.startswith("torch")] == ["torch dp: summary", "torch ddp: summary"]
+    assert [line.split()[0] for line in lines if line[:1].isupper()] == ["FAIL", "PASS", "PASS", "SKIP", "FAIL"]
+    assert lines[-3] == "SKIP    tensorflow mirrored: b reason"
 
 
 def test_the_json_is_the_contract(smoke):

@@ -83,10 +83,10 @@ def test_nvml_is_asked_in_a_child_with_a_deadline(monkeypatch, topo):
 @pytest.mark.parametrize(
     ("host", "status", "start", "words"),
     [
-        (FakeHost(), 3, "UNKNOWN  driver  host: ", "--simulate"),
-        (FakeHost(pci_=on_bus(*P100S), nvml_=NOT_LOADED), 2, "FAIL     driver  host: ", "make provision"),
-        (FakeHost(nvml_=reading()), 3, "UNKNOWN  inventory  host: ", "--simulate"),
-        (FakeHost(nvml_=reading(), pci_=on_bus(h100(0))), 2, "FAIL     inventory  gpu:", "RmInitAdapter"),
+        (FakeHost(), 3, "UNKNOWN driver  ", "--simulate"),
+        (FakeHost(pci_=on_bus(*P100S), nvml_=NOT_LOADED), 2, "FAIL    driver  ", "make provision"),
+        (FakeHost(nvml_=reading()), 3, "UNKNOWN inventory  ", "--simulate"),
+        (FakeHost(nvml_=reading(), pci_=on_bus(h100(0))), 2, "FAIL    inventory  GPU 0000:1b:00.0", "RmInitAdapter"),
     ],
 )
 def test_a_host_without_gpus_or_driver_gets_the_finding_of_verify(on, host, status, start, words):

@@ -105,7 +105,7 @@ def test_sick_hosts_of_one_rack_are_told_so():
     assert cause.attributes == ("rack = r1",)
     assert (cause.sick, cause.sick_with, cause.others_with) == (6, 6, 0)
     assert "All 6 hosts" in cause.text
-    assert "no proof" in cause.text
+    assert "not a proof" in cause.text
     assert cause.p < 0.01
 
 

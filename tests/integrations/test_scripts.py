@@ -69,7 +69,9 @@ def test_a_broken_node_is_drained_with_the_finding_as_the_reason(place):
     done, notes = run(place, "slurm/gpucheck-health", BROKEN)
 
     assert done.returncode == 0
-    assert notes.startswith("update NodeName=n1 State=DRAIN Reason=GPUCHECK CRITICAL - SIMULATED pcie-link gpu:0000:")
+    assert notes.startswith(
+        "update NodeName=n1 State=DRAIN Reason=GPUCHECK CRITICAL - SIMULATED pcie-link GPU 1 (0000:"
+    )
     assert "|" not in notes
 
 

@@ -39,9 +39,9 @@ def evil():
 def test_the_text_tells_what_stands_out_once(fleet):
     text = click.unstyle(render.to_text(fleet))
 
-    assert "Hosts that stand out" in text
+    assert "Outliers" in text
     assert len(re.findall(r"^slow +p2p", text, re.M)) == 1
-    assert text.splitlines()[-1] == "FAIL  14 hosts: 1 fail, 1 warn, 12 pass, 1 stand out  SIMULATED"
+    assert text.splitlines()[-1] == "FAIL  14 hosts: 1 fail, 1 warn, 12 pass, 1 outlier  SIMULATED"
 
 
 def test_of_a_large_fleet_passing_hosts_are_counted():
@@ -58,11 +58,13 @@ def test_a_large_fleet_begins_with_its_worst_hosts():
     failed = report("z-failed", verdict=Verdict.FAIL, findings=(bad(),))
     big = merged(*steady(60), report("a-slow", 340.0), failed)
 
-    first, second = click.unstyle(render.to_text(big)).splitlines()[1:3]
+    lines = click.unstyle(render.to_text(big)).splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith("verdict"))
+    first, second = lines[begin + 1 : begin + 3]
 
     assert first.startswith("FAIL     z-failed")
     assert second.startswith("WARN     a-slow")
-    assert "  stands out, " in second
+    assert "  outlier, " in second
 
 
 def test_alike_problems_of_a_large_fleet_are_said_once():
@@ -79,7 +81,7 @@ def test_csv_has_a_line_a_host_and_a_column_a_metric(fleet):
 
     assert len(lines) == 14
     slow = next(line for line in lines if line["host"] == "slow")
-    assert (slow["stands_out"], float(slow["p2p.unidirectional_gb_s[NV18]"])) == ("true", 340.0)
+    assert (slow["stands_out"], float(slow["p2p unidirectional [NV18] (GB/s)"])) == ("true", 340.0)
 
 
 def test_csv_cells_are_no_formulas():
@@ -114,7 +116,9 @@ def test_junit_counts_what_is_wrong(fleet):
 
     assert (root.get("failures"), root.get("errors")) == ("2", "0")
     (sick,) = root.findall("testsuite[@name='sick']")
-    assert [failure.get("message") for failure in sick.findall("testcase/failure")] == ["17 links"]
+    assert [failure.get("message") for failure in sick.findall("testcase/failure")] == [
+        "GPU 1 (0000:01:00.0): 17 links"
+    ]
     assert set(sick.attrib) <= {"name", "tests", "failures", "errors", "skipped", "time", "hostname", "timestamp"}
 
 

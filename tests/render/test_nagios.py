@@ -60,12 +60,15 @@ def test_the_state_is_the_one_that_the_exit_status_means(verdict, state):
 
 
 def test_the_line_names_the_worst_findings_and_counts_the_rest():
-    """Three by name."""
+    """Three by name; what several GPUs have in common is one."""
     warning = finding(check="power-limit", verdict=Verdict.WARN)
-    line = to_nagios(report(Verdict.FAIL, warning, *(finding(subject=f"gpu:{n}") for n in range(4))))
+    same = msgspec.structs.replace(finding(subject="gpu:0000:4c:00.0", seen=0), gpu_index=3)
+    line = to_nagios(report(Verdict.FAIL, warning, same, *(finding(subject=f"gpu:{n}", seen=n) for n in range(4))))
 
-    assert line.startswith("GPUCHECK CRITICAL - nvlink gpu:0: 5 links (nvlink-down); nvlink gpu:1")
-    assert "and 2 more | fail=4;;0;0 warn=1;0;;0" in line
+    assert line.startswith(
+        "GPUCHECK CRITICAL - nvlink GPU 3 (0000:4c:00.0), GPU 0: 0 links (nvlink-down); nvlink GPU 1: 1 link ("
+    )
+    assert "and 2 more | fail=5;;0;0 warn=1;0;;0" in line
 
 
 def test_a_simulated_result_says_so():

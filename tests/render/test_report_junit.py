@@ -66,12 +66,12 @@ def test_verdicts_are_failures_errors_and_skips_and_the_sums_are_right():
 def test_a_failure_says_what_was_seen_why_and_what_to_do():
     failure = parsed(GOOD).find("testsuite/testcase[@classname='gpucheck.nvlink']/failure")
 
-    assert failure.get("message") == "17 links, wanted 18 links"
+    assert failure.get("message") == "GPU 0000:61:00.0: 17 links, expected 18"
     assert failure.text.splitlines() == [
         "why: a link is down",
-        "do: dmesg | grep -e Xid; reseat the board, then: gpucheck verify --only nvlink",
+        "fix: dmesg | grep -e Xid; reseat the board, then: gpucheck verify --only nvlink",
         "cause: nvlink-down (certain)",
-        "nvmlDeviceGetNvLinkState: 17 of 18 ports up",
+        "evidence: nvmlDeviceGetNvLinkState: 17 of 18 ports up",
     ]
 
 

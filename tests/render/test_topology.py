@@ -73,9 +73,9 @@ def test_a_finding_says_what_why_and_what_to_do():
     disagreeing = build(reading(p100(0), p100(1), ancestor="SYS"), on_bus(p100(0), p100(1)), simulated=False)
     text = plain(disagreeing)
 
-    assert "pair:0000:03:00.0-0000:04:00.0: NVML reports SYS, the bridge chain in sysfs is PIX" in text
-    assert "\n         why  " in text
-    assert "\n         do   " in text
+    assert "NVML reports SYS, the bridge chain in sysfs is PIX" in text
+    assert "\n        why       " in text
+    assert "\n        fix       " in text
 
 
 def test_a_name_cannot_drive_the_terminal():

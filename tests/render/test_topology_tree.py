@@ -38,7 +38,7 @@ def test_a_reduced_link_is_marked_and_explained():
 
     assert "PCIe switch  0000:21:00.0  Gen5 x8 of x16  reduced" in text
     assert text.count("  reduced") == 1
-    assert "WARN     topology  link:0000:21:00.0" in text
+    assert "WARN    topology  PCIe device 0000:21:00.0" in text
 
 
 def test_a_paste_says_that_its_tree_was_worked_out():

@@ -5,7 +5,7 @@ const APP = document.getElementById("app");
 const COLUMNS = [
   ["verdict", "verdict", (h) => VERDICTS.indexOf(h.verdict)], ["host", "host", (h) => h.name], ["GPUs", "gpus", (h) => h.gpus || ""],
   ["driver", "driver", (h) => h.driver || ""], ["system", "system", (h) => h.system || ""], ["findings", "findings", (h) => -h.findings.length],
-  ["stands out", "odd", (h) => (h.odd.length ? Math.min(...h.odd.map((o) => -Math.abs(o.percent))) : 0)],
+  ["outlier", "odd", (h) => (h.odd.length ? Math.min(...h.odd.map((o) => -Math.abs(o.percent))) : 0)],
 ];
 const WIDE = new Set(["gpus", "system", "driver"]);
 
@@ -15,10 +15,10 @@ function matches(host) {
   return STATE.words.toLowerCase().split(/\s+/).every((word) => !word || host.words.includes(word) || host.odd.some((o) => o.metric.toLowerCase().includes(word)));
 }
 
-function filterOn(words) {
+function filterOn(words, verdict = "odd") {
   STATE.words = words;
   document.getElementById("search").value = words;
-  STATE.verdict = "odd";
+  STATE.verdict = verdict;
   STATE.page = 0;
   show();
   document.getElementById("hosts").scrollIntoView();
@@ -27,7 +27,7 @@ function filterOn(words) {
 function tiles() {
   const count = (verdict) => HOSTS.filter((host) => host.verdict === verdict).length;
   const odd = HOSTS.filter((host) => host.odd.length).length;
-  const all = [["", "", "all hosts", HOSTS.length], ...["fail", "warn", "unknown", "pass"].map((v) => [v, SHAPE[v], v, count(v)]), ["odd", "\u25c7", "stand out", odd]];
+  const all = [["", "", "all hosts", HOSTS.length], ...["fail", "warn", "unknown", "pass"].map((v) => [v, SHAPE[v], v, count(v)]), ["odd", "\u25c7", "outliers", odd]];
   return make("div.tiles", { role: "group", "aria-label": "Filter by verdict" }, all.map(([key, shape, label, number]) => make("button.tile." + (key || "all"), {
     type: "button", "data-verdict": key, "aria-pressed": String(STATE.verdict === key),
     click: () => { STATE.verdict = STATE.verdict === key ? "" : key; STATE.page = 0; show(); },
@@ -46,7 +46,7 @@ function controls() {
   const groups = [...new Set(HOSTS.map((host) => host.group).filter(Boolean))].sort();
   const group = groups.length > 1 ? choice("group", "Group", groups.map((g) => [g, g]), "All groups", (value) => { STATE.group = value; STATE.page = 0; show(); }) : null;
   const found = places();
-  STATE.place = found.includes("rack") ? "rack" : found.find((name) => name.startsWith("name part")) || "";
+  STATE.place = found.includes("rack") ? "rack" : found.find((name) => name.startsWith("host name part")) || "";
   const place = found.length ? choice("place", "Arrange the grid by", found.map((name) => [name, "by " + name]), "by name", (value) => { STATE.place = value; show(); }) : null;
   if (place) place.value = STATE.place;
   const clear = make("button.quiet", { type: "button", id: "clear", click: () => { Object.assign(STATE, { words: "", verdict: "", group: "", page: 0 }); search.value = ""; if (group) group.value = ""; show(); } }, "Clear");
@@ -56,7 +56,7 @@ function controls() {
 function legend() {
   const words = { pass: "pass", warn: "warn", fail: "fail", unknown: "unknown: could not look" };
   const spans = Object.entries(words).map(([v, label]) => make("span", {}, make("span.cell." + v, { "aria-hidden": "true" }, SHAPE[v]), label));
-  return make("div.legend", {}, spans, make("span", {}, make("span.cell.pass.odd", { "aria-hidden": "true" }, SHAPE.pass), "ring: stands out"));
+  return make("div.legend", {}, spans, make("span", {}, make("span.cell.pass.odd", { "aria-hidden": "true" }, SHAPE.pass), "ring: outlier"));
 }
 
 function table(hosts) {
@@ -72,7 +72,7 @@ function table(hosts) {
     const checks = [...new Set(host.findings.map((f) => f.check))].join(", ");
     return make("tr.row", {}, make("td", {}, badge(host.verdict)), make("td", {}, hostLink(host.name), host.profile ? make("div.soft", {}, "SIMULATED") : null), make("td.wide", {}, host.gpus || "\u2013"),
       make("td.wide", {}, host.driver || "\u2013"), make("td.wide", {}, host.system || "\u2013"), make("td", {}, checks || "\u2013"),
-      make("td", {}, worst ? make("span.off", {}, (worst.percent > 0 ? "+" : "") + worst.percent + " %") : "\u2013", worst ? make("div.soft", {}, worst.metric) : null));
+      make("td", {}, worst ? make("span.off", {}, (worst.percent > 0 ? "+" : "") + worst.percent + " %") : "\u2013", worst ? make("div.soft", {}, title(worst.metric)) : null));
   });
   const empty = make("tr", {}, make("td", { colspan: COLUMNS.length }, "No host fits this filter."));
   const move = (step) => () => { STATE.page += step; show(); document.getElementById("hosts").scrollIntoView(); };
@@ -101,7 +101,7 @@ function show() {
   hosts.append(make("div", { id: "table" }));
   const changed = listCard("changes", "Since the previous merge", plural(DATA.changes.length, "host") + " changed", DATA.changes, (c) => make("b", {}, c.kind), (c) => [c.host, c.text]);
   const about = listCard("problems", "About the reports", "what is missing, unreadable or doubtful", DATA.problems, (p) => make("b", {}, p.kind), (p) => [p.subject, p.text]);
-  APP.replaceWith(...[tiles(), controls(), grid, causesCard(), chartsCard(), driftCard(), changed, about, hosts].filter(Boolean));
+  APP.replaceWith(...[tiles(), controls(), byCauseCard(), causesCard(), grid, chartsCard(), driftCard(), changed, about, hosts].filter(Boolean));
   show();
   document.addEventListener("keydown", (event) => {
     if (event.key === "/" && !/^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) && !DIALOG.open) { event.preventDefault(); document.getElementById("search").focus(); }

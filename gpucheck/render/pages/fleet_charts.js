@@ -1,4 +1,4 @@
-// Histograms a metric and group, what sick hosts share, drift.
+// Problems by cause, histograms a metric and group, what unhealthy hosts share, drift.
 const CHARTS_AT_ONCE = 6;
 const BINS = 28;
 
@@ -36,7 +36,7 @@ function chart(group) {
     return count ? draw("rect.bar", { x: left + 0.5, y: base - tall, width: (width - 16) / BINS - 1, height: tall }, draw("title", {}, told)) : null;
   });
   const marks = odd.slice(0, 300).map((o) => draw("path.mark", { d: "M" + x(o.value) + " " + (base - 9) + "l5 9h-10z" }, draw("title", {}, o.host + ": " + short(o.value))));
-  const told = group.metric + ": " + plural(group.hosts, "host") + ", median " + short(group.median) + ", " + plural(odd.length, "outlier");
+  const told = title(group.metric) + ": " + plural(group.hosts, "host") + ", median " + short(group.median) + ", " + plural(odd.length, "outlier");
   const svg = draw("svg", { viewBox: "0 0 " + width + " " + height, role: "img", "aria-label": told },
     draw("line.axis", { x1: 8, x2: width - 8, y1: base, y2: base }), bars,
     draw("line.median", { x1: x(group.median), x2: x(group.median), y1: 8, y2: base }), marks,
@@ -45,7 +45,7 @@ function chart(group) {
   const list = make("ul", {}, odd.slice(0, 5).map(outlierLine));
   const more = odd.length > 5 ? make("button.link", { type: "button", click: () => filterOn(group.metric) }, plural(odd.length - 5, "more outlier")) : null;
   const basis = group.basis === "model" ? ", too few to compare: judged by the model of the machine" : "";
-  return make("div.chart", {}, make("h3", {}, group.metric), make("span.soft", {}, group.group + ", " + plural(group.hosts, "host") + basis), svg, list, more);
+  return make("div.chart", {}, make("h3", { title: group.metric }, title(group.metric)), make("span.soft", {}, group.group + ", " + plural(group.hosts, "host") + basis), svg, list, more);
 }
 
 function outlierLine(outlier) {
@@ -58,13 +58,16 @@ function hostLink(name) {
 }
 
 function chartsCard() {
-  const section = card("numbers", "Measured numbers", "one value a host; triangles stand out");
+  const section = card("numbers", "Measured numbers", "one value a host; triangles are outliers");
   if (!DATA.groups.length) {
     section.append(make("p.soft", {}, "No metric was measured on two hosts or more, so there is nothing to compare."));
     return section;
   }
   const count = (group) => DATA.outliers.filter((o) => o.metric === group.metric && o.group === group.group).length;
-  const ordered = DATA.groups.map((group) => [count(group) * 2 + (group.high > group.low), group]).sort((a, b) => b[0] - a[0]).map(([, group]) => group);
+  const spread = DATA.groups.filter((group) => group.high > group.low || count(group));
+  const equal = DATA.groups.length - spread.length;
+  if (equal) section.append(make("p.soft", {}, plural(equal, "more metric") + (equal === 1 ? " is" : " are") + " the same on all hosts."));
+  const ordered = spread.map((group) => [count(group) * 2 + (group.high > group.low), group]).sort((a, b) => b[0] - a[0]).map(([, group]) => group);
   const charts = make("div.charts", {}, ordered.slice(0, CHARTS_AT_ONCE).map(chart));
   section.append(charts);
   if (ordered.length > CHARTS_AT_ONCE) {
@@ -75,17 +78,27 @@ function chartsCard() {
   return section;
 }
 
+// One button a cause: it shows its hosts.
+function byCauseCard() {
+  if (!DATA.by_cause.length) return null;
+  const section = card("by-cause", "Problems by cause", "choose one to see its hosts");
+  section.append(make("div.by-cause", {}, DATA.by_cause.map(([name, verdict, count]) => make("button.quiet", {
+    type: "button", "data-cause": name, click: () => filterOn(name, ""),
+  }, badge(verdict), " ", name, ": ", make("b", {}, plural(count, "host"))))));
+  return section;
+}
+
 function causesCard() {
   if (!DATA.causes.length) return null;
-  const section = card("causes", "What sick hosts share", "associations: where to look first, no proof");
+  const section = card("causes", "What unhealthy hosts share", "associations, not proofs: check there first");
   for (const cause of DATA.causes) {
     const share = (label, having, all) => {
       const part = make("div", {});
       part.style.width = (100 * having) / Math.max(all, 1) + "%";
       return make("div.share", {}, make("span.soft", {}, label), make("div.track", { "aria-hidden": "true" }, part), make("span", {}, having + " of " + all));
     };
-    section.append(make("div.cause", {}, make("div", {}, cause.text), share("sick hosts have it", cause.sick_with, cause.sick),
-      share("other hosts have it", cause.others_with, cause.others)));
+    section.append(make("div.cause", {}, make("div", {}, cause.text), share("unhealthy hosts", cause.sick_with, cause.sick),
+      share("other hosts", cause.others_with, cause.others)));
   }
   return section;
 }

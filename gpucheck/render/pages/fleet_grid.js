@@ -12,8 +12,8 @@ const HOSTS = DATA.hosts.map((row) => {
   host.profile = text(profile);
   host.started = started;
   host.findings = findings.map(([number, subject]) => {
-    const [check, verdict, seen, why, fix] = DATA.findings[number];
-    return { check, verdict, seen, why, fix, subject };
+    const [check, verdict, seen, why, fix, cause, follow] = DATA.findings[number];
+    return { check, verdict, seen, why, fix, cause, follow, subject };
   });
   host.metrics = metrics.map(([number, value, gpu, gpuAt, pair, pairAt]) => (
     { name: DATA.metrics[number], value, gpu, gpuAt, pair, pairAt }
@@ -21,9 +21,10 @@ const HOSTS = DATA.hosts.map((row) => {
   host.attributes = attributes.map((number) => DATA.attributes[number]);
   host.odd = ODD.get(name) || [];
   const words = [name, verdict, host.group, host.gpus, host.driver, host.system];
-  host.words = words.concat(host.findings.map((f) => f.check), host.attributes.map(([k, v]) => k + "=" + v)).join(" ").toLowerCase();
+  host.words = words.concat(host.findings.map((f) => f.check + " " + (f.check === "fleet" ? "outlier" : f.cause || "")), host.attributes.map(([k, v]) => k + "=" + v)).join(" ").toLowerCase();
   return host;
 });
+const title = (metric) => DATA.titles[metric] || metric;
 const BY_NAME = new Map(HOSTS.map((host) => [host.name, host]));
 const CELLS_AT_ONCE = 5000;
 
@@ -43,7 +44,7 @@ function places() {
 function cell(host) {
   const problem = host.findings.find((f) => f.check !== "fleet") || host.findings[0];
   const told = host.name + ": " + host.verdict.toUpperCase() + (problem ? ", " + problem.check + ": " + problem.why : "")
-    + (host.odd.length ? ", stands out" : "");
+    + (host.odd.length ? ", outlier" : "");
   const kind = "button.cell." + host.verdict + (host.odd.length ? ".odd" : "");
   return make(kind, { type: "button", tabindex: "-1", title: told, "aria-label": told, "data-host": host.name }, SHAPE[host.verdict]);
 }
@@ -52,7 +53,7 @@ function byPlace(hosts, attribute) {
   const found = new Map();
   for (const host of hosts) {
     const values = host.attributes.filter(([name]) => name === attribute).map(([, value]) => value);
-    const value = values.join(", ") || "not told";
+    const value = values.join(", ") || "unknown";
     if (!found.has(value)) found.set(value, []);
     found.get(value).push(host);
   }
@@ -64,8 +65,8 @@ function showGrid(target, hosts, attribute) {
   target.classList.toggle("one", !attribute);
   const shown = hosts.slice(0, CELLS_AT_ONCE);
   for (const [value, members] of attribute ? byPlace(shown, attribute) : [["", shown]]) {
-    const sick = members.filter((host) => host.verdict !== "pass").length;
-    const title = attribute ? make("h3", {}, value + (sick ? " \u2014 " + sick + " of " + members.length + " do not pass" : "")) : null;
+    const bad = members.filter((host) => host.verdict !== "pass").length;
+    const title = attribute ? make("h3", {}, value + (bad ? " \u2014 " + bad + " of " + members.length + (bad === 1 ? " does" : " do") + " not pass" : "")) : null;
     target.append(make(members.length > 64 ? "div.place.big" : "div.place", {}, title, make("div.cells", {}, members.map(cell))));
   }
   if (hosts.length > shown.length) {

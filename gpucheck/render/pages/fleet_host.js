@@ -25,8 +25,10 @@ function facts(host) {
 function findings(host) {
   if (!host.findings.length) return make("section", {}, make("h3", {}, "Findings"), make("p.soft", {}, "Nothing is wrong."));
   return make("section", {}, make("h3", {}, plural(host.findings.length, "finding")), host.findings.map((f) => make("div.finding." + f.verdict, {},
-    make("div", {}, badge(f.verdict), " ", make("b", {}, f.check), f.subject ? make("span.mono", {}, " " + f.subject) : null),
-    make("p", {}, "seen ", make("b", {}, f.seen)), make("p", {}, make("span.soft", {}, "why "), f.why), f.fix ? make("p", {}, make("span.soft", {}, "do "), f.fix) : null)));
+    make("div", {}, badge(f.verdict), " ", make("b", {}, f.check), f.subject ? " " + f.subject : null),
+    make("p", {}, make("b", {}, f.seen)), f.why !== f.seen ? make("p", {}, make("span.soft", {}, "why "), f.why) : null,
+    f.fix ? make("p", {}, make("span.soft", {}, "fix "), f.fix) : null, f.cause ? make("p", {}, make("span.soft", {}, "cause "), f.cause) : null,
+    f.follow ? make("p.soft", {}, f.follow) : null)));
 }
 
 function metrics(host) {
@@ -35,12 +37,12 @@ function metrics(host) {
     const group = DATA.groups.find((g) => g.metric === metric.name && g.group === host.group);
     const odd = host.odd.find((o) => o.metric === metric.name);
     const off = group && group.median ? (100 * (metric.value - group.median)) / Math.abs(group.median) : null;
-    return make("tr", {}, make("th.mono", { scope: "row" }, metric.name), make("td.number", {}, short(metric.value)),
+    return make("tr", {}, make("th", { scope: "row", title: metric.name }, title(metric.name)), make("td.number", {}, short(metric.value)),
       make("td.number", {}, group ? short(group.median) : "\u2013"), make("td.number", {}, off === null ? "\u2013" : (off > 0 ? "+" : "") + off.toFixed(1) + " %"),
       make("td.keep", {}, metric.gpu === null ? "" : make("span.mono", {}, metric.gpuAt), metric.gpu === null ? "" : " " + short(metric.gpu)),
       make("td", {}, odd ? make("span.off", {}, (odd.percent > 0 ? "+" : "") + odd.percent + " %" + (odd.at ? " at " + odd.at : ", whole host")) : ""));
   });
-  const head = ["metric", "here", "group median", "off", "worst GPU", "stands out"].map((t, i) => make(i && i < 4 ? "th.number" : "th", { scope: "col" }, t));
+  const head = ["metric", "here", "group median", "off", "worst GPU", "outlier"].map((t, i) => make(i && i < 4 ? "th.number" : "th", { scope: "col" }, t));
   return make("section", {}, make("h3", {}, "Measured numbers"), make("div.scroll", {}, make("table", {}, make("thead", {}, make("tr", {}, head)), make("tbody", {}, rows))));
 }
 

@@ -1,0 +1,106 @@
+"""Findings for a terminal, as every command prints them: worst first, a root cause with what follows from it."""
+
+from collections.abc import Iterable, Iterator
+
+import click
+
+from gpucheck.model import Finding, Verdict, by_root
+from gpucheck.render.groups import Group, group_equal
+from gpucheck.render.words import WORST_FIRST, plural, printable, verdict_word
+
+INDENT = " " * 8
+LABEL = 10
+# Lines of evidence of one block; -v shows all.
+EVIDENCE = 12
+TROUBLE = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
+
+
+def blocks(
+    findings: Iterable[Finding],
+    gpus: Iterable[str] = (),
+    *,
+    verbose: bool = False,
+    passes: bool = False,
+    check: bool = True,
+) -> Iterator[str]:
+    """Yield the lines of all findings.
+
+    gpus: bus ids of all GPUs of the host. verbose: passes, skips and all evidence too. passes: what each pass saw.
+    check: the name of the check in every line.
+    """
+    gpus = tuple(gpus)
+    for verdict, groups, follow in worst_first(findings, gpus):
+        if verdict is Verdict.PASS and not (verbose or passes):
+            yield from _passes([finding for group in groups for finding in group.findings])
+            continue
+        for group in groups:
+            if verdict is Verdict.SKIP and not (verbose or (passes and group.why)):
+                yield _skip(group, check=check)
+            else:
+                yield from block(group, verbose=verbose, check=check)
+            for name in group.checks:
+                yield from _following(follow.pop(name, []))
+
+
+def worst_first(
+    findings: Iterable[Finding], gpus: Iterable[str] = ()
+) -> Iterator[tuple[Verdict, list[Group], dict[str, list[str]]]]:
+    """Yield the groups of each verdict, a root cause before the others, and the checks that follow, by root cause."""
+    own, follow = by_root(findings)
+    gpus = tuple(gpus)
+    for verdict in WORST_FIRST:
+        groups = group_equal((finding for finding in own if finding.verdict is verdict), gpus)
+        groups.sort(key=lambda group: not any(check in follow for check in group.checks))
+        if groups:
+            yield verdict, groups, follow
+
+
+def block(group: Group, *, verbose: bool = False, check: bool = True) -> Iterator[str]:
+    """Yield the lines of one group. check: the name of the check too."""
+    finding = group.first
+    checks = f"{', '.join(group.checks)}  " if check else ""
+    yield f"{verdict_word(finding.verdict)} {checks}{_text(group.headline, 8)}"
+    if group.why:
+        yield _line("why", group.why)
+    if group.fix and finding.verdict in TROUBLE:
+        yield _line("fix", group.fix)
+    if finding.cause:
+        yield _line("cause", f"{finding.cause} ({finding.confidence or 'possible'})")
+    if verbose:
+        yield from (_line("evidence", line) for line in group.all_evidence)
+    elif finding.verdict in TROUBLE:
+        yield from (_line("evidence", line) for line in group.evidence[:EVIDENCE])
+        if len(group.evidence) > EVIDENCE:
+            yield _line("evidence", f"and {plural(len(group.evidence) - EVIDENCE, 'more line')}")
+
+
+def not_run(checks: list[str]) -> str:
+    """Say which checks add nothing to a root cause."""
+    return f"{plural(len(checks), 'check')} not run because of this: {', '.join(sorted(checks))}"
+
+
+def _following(checks: list[str]) -> Iterator[str]:
+    if checks:
+        yield f"{verdict_word(Verdict.UNKNOWN)} {click.style(not_run(checks), dim=True)}"
+
+
+def _line(label: str, text: str) -> str:
+    return f"{INDENT}{label:<{LABEL}}{_text(text, len(INDENT) + LABEL)}"
+
+
+def _text(text: str, indent: int) -> str:
+    """Printable; lines of one text stay below each other, so that none looks like a finding."""
+    return printable(text).replace("\n", "\n" + " " * indent)
+
+
+def _skip(group: Group, *, check: bool) -> str:
+    """One line: what was not judged, and why."""
+    some = f" ({len(group.findings)})" if len(group.findings) > 1 else ""
+    checks = f"{', '.join(group.checks)}{some}: " if check else ""
+    return f"{verdict_word(Verdict.SKIP)} {checks}{_text(group.why or group.seen, 8)}"
+
+
+def _passes(findings: list[Finding]) -> Iterator[str]:
+    names = [finding.check for finding in findings]
+    counted = (f"{name} ({names.count(name)})" if names.count(name) > 1 else name for name in dict.fromkeys(names))
+    yield f"{verdict_word(Verdict.PASS)} {', '.join(counted)}"
