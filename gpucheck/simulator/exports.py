@@ -61,7 +61,10 @@ def unsimulated_rows(chosen: tuple[Export, ...]) -> str:
 
 
 def called(call: str) -> tuple[Export, ...]:
-    """The functions that a call means (its _v2 or _v3 may be left out). Raises ValueError with the nearest name for none."""
+    """The functions that a call means; its _v2 or _v3 may be left out.
+
+    Raises ValueError, with the nearest name, where NVML has none of that name.
+    """
     found = tuple(one for one in all_exports() if call in (one.name, base_name(one.name)))
     if found:
         return found

@@ -209,7 +209,7 @@ def room(call: str) -> int:
 
 def text_of(library: Any, call: str, gpu: Any) -> bytes:
     """What the function leaves in its buffer, as C sees it."""
-    arguments = () if call.startswith("nvmlSystem") else (gpu,)
+    arguments: tuple[Any, ...] = () if call.startswith("nvmlSystem") else (gpu,)
     arguments += (WHICH[call],) if call in WHICH else ()
     function = call + NEWEST.get(call, "")
     place, length, version = IN_STRUCT.get(function, (0, 96, 0))
