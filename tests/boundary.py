@@ -135,10 +135,15 @@ class Machine:
         return {gap.call for gap in reading.gaps}
 
     @cached_property
+    def made(self) -> tuple[str, ...]:
+        """Every function and field that a pass over NVML asks for."""
+        return tuple(dict.fromkeys(self._pass()))
+
+    @cached_property
     def calls(self) -> tuple[str, ...]:
-        """Every function and field that a pass over NVML asks for, also where the first choice is not there."""
-        found = dict.fromkeys(self._pass())
-        for call in tuple(found):
+        """And those that it asks for where the first choice is not there."""
+        found = dict.fromkeys(self.made)
+        for call in self.made:
             found |= dict.fromkeys(self._pass(f"nvml-refuse:call={call},code={NOT_IN_LIBRARY}"))
         return tuple(found)
 

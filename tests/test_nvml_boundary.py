@@ -135,7 +135,7 @@ def test_a_hang_or_a_crash_names_the_call(fault, machine):
 @pytest.mark.parametrize("fault", HOW)
 def test_every_hang_and_every_crash_names_the_call(fault, part, machine):
     machine = machine("rtx3090-x2-nvlink")
-    for call in [call for call in machine.calls if call.startswith("nvml")][part::8]:
+    for call in [call for call in machine.made if call.startswith("nvml")][part::8]:
         ended_by(machine, fault, call)
 
 
