@@ -4,6 +4,7 @@ The expectations are data/fault_matrix.yml. The two figures stand at the end of 
 """
 
 import os
+from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -153,7 +154,9 @@ def judge(row: dict[str, Any], name: str, findings: tuple[Finding, ...]) -> None
     assert not refuted(findings)
 
 
-def no_judgement(findings: tuple[Finding, ...], *, may: set[str] = frozenset(), without_nvml: bool = False) -> None:
+def no_judgement(
+    findings: tuple[Finding, ...], *, may: AbstractSet[str] = frozenset(), without_nvml: bool = False
+) -> None:
     """No check broke, and none is UNKNOWN but those that may be. without_nvml: all that need it, which say so."""
     broken = [(f.check, f.seen, f.evidence) for f in findings if "defect of gpucheck" in f.why]
     assert not broken
