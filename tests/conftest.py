@@ -1,4 +1,4 @@
-"""What the whole test run shares: the two figures of the fault matrix, shown at its end."""
+"""What the whole test run shares: the figures of the fault matrix and of the NVML boundary, shown at its end."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +15,10 @@ MATRIX = "fault matrix"
 
 
 class Figures:
-    """Faults injected and caught, healthy runs and false alarms."""
+    """Faults injected and caught, healthy runs and false alarms; answers of NVML spoilt and misjudged."""
 
     def __init__(self) -> None:
-        self.injected = self.caught = self.runs = self.alarms = 0
+        self.injected = self.caught = self.runs = self.alarms = self.answers = self.misjudged = 0
 
     @contextmanager
     def fault(self) -> Iterator[None]:
@@ -35,11 +35,20 @@ class Figures:
         yield
         self.alarms -= 1
 
-    def __str__(self) -> str:
-        return (
-            f"{MATRIX}: {self.caught} of {self.injected} faults caught, "
-            f"{self.alarms} false alarms in {self.runs} healthy runs"
-        )
+    def spoilt(self, *, wrong: bool) -> None:
+        """Count an answer of NVML that was spoilt. wrong: the report broke a rule."""
+        self.answers += 1
+        self.misjudged += wrong
+
+    def lines(self) -> Iterator[str]:
+        """What was counted, a line each."""
+        if self.injected or self.runs:
+            yield (
+                f"{MATRIX}: {self.caught} of {self.injected} faults caught, "
+                f"{self.alarms} false alarms in {self.runs} healthy runs"
+            )
+        if self.answers:
+            yield f"NVML boundary: {self.answers} answers spoilt, {self.misjudged} reports not true"
 
 
 @pytest.fixture
@@ -51,11 +60,11 @@ def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line, where the matrix was run."""
+    """A line each, where they were counted."""
     total = Figures()
     for report in chain.from_iterable(terminalreporter.stats.values()):
         if getattr(report, "when", None) == "teardown":
             for figure, count in dict(report.user_properties).get(MATRIX, {}).items():
                 setattr(total, figure, getattr(total, figure) + count)
-    if total.injected or total.runs:
-        terminalreporter.write_line(str(total))
+    for line in total.lines():
+        terminalreporter.write_line(line)

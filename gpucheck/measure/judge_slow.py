@@ -32,6 +32,10 @@ FIX: dict[str | None, str] = {
     "cross-socket": "pin the run to the GPUs' NUMA node, check the socket link's speed in the BIOS; measure again: "
     + AGAIN,
 }
+BRIDGES = (
+    "lspci -vv on the bridges between them while copying (MaxPayload, error bits); update the BIOS; until then "
+    "NCCL_P2P_LEVEL=LOC keeps NCCL on host memory; measure again: " + AGAIN
+)
 
 
 class Blame(NamedTuple):
@@ -48,12 +52,11 @@ def harmed_finding(
     """Pairs that peer access makes slower than host memory would be."""
     pairs = [pair for pair, _, _ in hurt]
     worst = min(hurt, key=lambda item: item[1].gb_s / item[2].gb_s)
-    cause, confidence = "acs-redirect", "possible"
-    if facts.iommu_translates:
-        cause, confidence = "iommu-translation", "likely"
     redirecting = [port for port in facts.redirecting or () if any(_crosses(machine, pair, port) for pair in pairs)]
-    if redirecting:
-        cause, confidence = "acs-redirect", "certain"
+    blame = _detour(facts, redirects=bool(redirecting))
+    reason = "something on the way sends the traffic up to the root complex"
+    if blame.cause is None:
+        reason = "no bridge on the way redirects the traffic (ACS), and no IOMMU is known to translate it"
     return Finding(
         check="p2p-against-staged",
         verdict=Verdict.FAIL,
@@ -61,13 +64,21 @@ def harmed_finding(
         seen=round(worst[1].gb_s, 1),
         wanted=round(worst[2].gb_s, 1),
         unit="GB/s",
-        cause=cause,
-        confidence=confidence,  # type: ignore[arg-type]  # one of the three words
-        why=f"with peer access {pairs_text(results, pairs)} is slower than through host memory: something on the "
-        "way sends the traffic up to the root complex",
-        fix=FIX[cause],
+        cause=blame.cause,
+        confidence=blame.confidence,  # type: ignore[arg-type]  # one of the three words
+        why=f"with peer access {pairs_text(results, pairs)} is slower than through host memory: {reason}",
+        fix=FIX[blame.cause] if blame.cause else BRIDGES,
         evidence=tuple(f"ACS redirects at {port}" for port in redirecting),
     )
+
+
+def _detour(facts: Facts, *, redirects: bool) -> Blame:
+    """What sends peer traffic up to the root complex; ACS is a guess only where its registers could not be read."""
+    if redirects:
+        return Blame("acs-redirect", "certain")
+    if facts.iommu_translates:
+        return Blame("iommu-translation", "likely")
+    return Blame("acs-redirect", "possible") if facts.redirecting is None else Blame(None, None)
 
 
 def _crosses(machine: Machine, pair: Pair, port: str) -> bool:

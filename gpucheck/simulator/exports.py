@@ -1,6 +1,7 @@
 """The functions that libnvidia-ml exports, by driver branch: what a client of the simulated library finds."""
 
 import re
+import sys
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -11,11 +12,18 @@ OWN = "gpucheck_simulator_profile"  # the one symbol that the real library has n
 
 
 class Export(NamedTuple):
-    """One row of nvml/exports.txt, which says what the words mean. branch: the first driver branch that has it."""
+    """One row of nvml/exports.txt, which says what the words mean. first, last: the driver branches that have it."""
 
     name: str
-    branch: int
+    first: int
+    last: int
     how: str
+
+    @property
+    def of_gpu(self) -> bool:
+        """Whether it is a question about one GPU."""
+        about_host = self.how in ("host", "change-host", "object") or self.name.startswith("nvmlDeviceGetCount")
+        return self.name.startswith("nvmlDevice") and not about_host
 
 
 @cache
@@ -23,13 +31,21 @@ def all_exports() -> tuple[Export, ...]:
     """Every function of every branch."""
     lines = TABLE.read_text(encoding="utf-8").splitlines()
     rows = (line.split() for line in lines if line and not line.startswith("#"))
-    return tuple(Export(name, int(branch), how) for name, branch, how in rows)
+    return tuple(_export(*row) for row in rows)
+
+
+def _export(name: str, branches: str, how: str) -> Export:
+    first, _, last = branches.partition("-")
+    return Export(name, int(first), int(last) if last else sys.maxsize, how)
 
 
 def exports(version: str) -> tuple[Export, ...]:
     """Those of a driver version; of one that is no number (a build of one's own), all."""
-    branch = re.match(r"\d+", version)
-    return tuple(one for one in all_exports() if branch is None or one.branch <= int(branch.group()))
+    number = re.match(r"\d+", version)
+    if number is None:
+        return all_exports()
+    branch = int(number.group())
+    return tuple(one for one in all_exports() if one.first <= branch <= one.last)
 
 
 def version_script(chosen: tuple[Export, ...]) -> str:
@@ -44,12 +60,20 @@ def unsimulated_rows(chosen: tuple[Export, ...]) -> str:
     return "".join(rows)
 
 
-def check_call(call: str) -> None:
-    """Raise ValueError, with the nearest name, unless NVML has such a function; its _v2 or _v3 may be left out."""
-    names = {one.name for one in all_exports()}
-    bases = {re.sub(r"_v\d$", "", name) for name in names}
-    if call in names | bases:
-        return
-    near = get_close_matches(call, sorted(names | bases), n=1)
+def called(call: str) -> tuple[Export, ...]:
+    """The functions that a call means; its _v2 or _v3 may be left out.
+
+    Raises ValueError, with the nearest name, where NVML has none of that name.
+    """
+    found = tuple(one for one in all_exports() if call in (one.name, base_name(one.name)))
+    if found:
+        return found
+    names = {name for one in all_exports() for name in (one.name, base_name(one.name))}
+    near = get_close_matches(call, sorted(names), n=1)
     guess = f" Did you mean {near[0]}?" if near else ""
     raise ValueError(f"call={call}: NVML has no such function.{guess}")
+
+
+def base_name(name: str) -> str:
+    """The name without the version at its end."""
+    return re.sub(r"_v\d$", "", name)

@@ -21,16 +21,16 @@ FLAGS = (
 )
 
 
-def build_library(directory: Path, version: str) -> Path:
+def build_library(directory: Path, version: str, release: str | None = None) -> Path:
     """Put ``libnvidia-ml.so.<version>`` and the link ``libnvidia-ml.so.1`` into ``directory``; return the former.
 
     The library learns its version from its file name, so that one compilation (cached by content) serves every version
-    that exports the same functions.
+    that exports the same functions. release: the version whose functions it exports, where not its own.
     Raises OSError, with the whole message in args[0], when there is no compiler or it refuses the source.
     """
     if not version or "/" in version:
         raise ValueError(f"libnvidia-ml.so.{version}: not a driver version")
-    chosen = exports(version)
+    chosen = exports(release or version)
     if not chosen:
         raise ValueError(f"libnvidia-ml.so.{version}: no function is known that an NVML this old exports")
     compiled = _compiled(chosen)

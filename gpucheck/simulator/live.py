@@ -18,14 +18,17 @@ def switch(directory: Path, faults: Iterable[str]) -> None:
     """Give the machine in ``directory`` these faults instead of those that it has; none makes it healthy.
 
     Only files that differ are touched, each replaced in one step: a reader sees the old content or the new. The NVML
-    library notices at its next call. Counters that rise start anew, as after a reload of the driver.
+    library notices at its next call; what it exports changes for programs that start afterwards. Counters that rise
+    start anew, as after a reload of the driver.
     Raises LookupError for an unknown fault, ValueError for one that does not fit or for a directory that is no private
     machine, OSError when it cannot be written; the machine is then as it was, or in the last case partly switched.
     """
+    from gpucheck.simulator.library import build_library
+
     recipe = _recipe(directory)
     fresh = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
     try:
-        write_machine(
+        machine = write_machine(
             recipe.profile,
             fresh,
             driver=recipe.driver,
@@ -34,6 +37,12 @@ def switch(directory: Path, faults: Iterable[str]) -> None:
             kernel=recipe.kernel,
             software=recipe.software,
         )
+        if (directory / "lib").is_dir():
+            build_library(fresh / "lib", recipe.profile.driver.version, machine.release)
+        elif machine.release is not None:
+            raise ValueError(
+                f"{directory}: its NVML library was installed by a package, so no fault can change what it exports"
+            )
         _take_over(fresh, directory)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -44,8 +53,8 @@ def make(profile: Profile, directory: Path, faults: Iterable[str], stand_ins: It
     from gpucheck.simulator.library import build_library
 
     driver: DriverState = profile.driver.state()
-    write_machine(profile, directory, driver=driver, faults=faults, stand_ins=stand_ins, software=True)
-    build_library(directory / "lib", profile.driver.version)
+    machine = write_machine(profile, directory, driver=driver, faults=faults, stand_ins=stand_ins, software=True)
+    build_library(directory / "lib", profile.driver.version, machine.release)
 
 
 def _recipe(directory: Path) -> Recipe:

@@ -124,6 +124,7 @@ class Kernel:
 class Machine:
     """A whole machine, free to be changed until it is written. nvml: machine-wide lines for machine.txt.
 
+    release: the driver branch whose functions the NVML library exports, None for its own.
     services: systemd's ActiveState by unit. packages: installed versions by name. Both only of what goes with the GPUs.
     surroundings: what the machine answers in place of this process's own limits, environment and libraries.
     running, upcoming: the kernel that runs, and the one that the next boot takes.
@@ -147,6 +148,7 @@ class Machine:
     running: Kernel = field(default_factory=Kernel)
     upcoming: Kernel = field(default_factory=Kernel)
     missing_nodes: set[str] = field(default_factory=set)
+    release: str | None = None
 
     def gpu(self, index: int) -> SimulatedGpu:
         """A GPU by its number in the profile. Raises ValueError if there is none."""

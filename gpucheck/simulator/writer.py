@@ -40,8 +40,8 @@ def write_machine(
     stand_ins: Iterable[str] = (),
     kernel: str | None = None,
     software: bool = False,
-) -> None:
-    """Make ``directory`` the machine of this profile. What an earlier machine left there is replaced.
+) -> Machine:
+    """Make ``directory`` the machine of this profile, and return it. What an earlier machine left there is replaced.
 
     driver: what the kernel shows. None is a bare machine, with no module loaded and none installed.
     kernel: release of the running kernel, by default this one's.
@@ -76,6 +76,7 @@ def write_machine(
     if software:
         answer = {"services": machine.services, "packages": machine.packages}
         _replace(directory / "software.json", msgspec.json.encode(answer))
+    return machine
 
 
 def _install(machine: Machine, profile: Profile) -> None:

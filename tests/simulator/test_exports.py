@@ -23,6 +23,11 @@ LEGACY = {
     *("nvmlDeviceGetGridLicensableFeatures_v3", "nvmlVgpuInstanceGetLicenseInfo"),
     *("nvmlGetBlacklistDeviceCount", "nvmlGetBlacklistDeviceInfoByIndex"),
 }
+# Names that only some releases have.
+GONE = {"nvmlDeviceCcuGetStreamState", "nvmlDeviceCcuSetStreamState"}
+# What lies behind these is not public.
+INTERNAL = {"nvmlInternalGetExportTable", "nvmlRetry_NvRmControl"}
+RECORDED = sorted((Path(__file__).parent.parent / "data" / "nvml_exports").glob("*.txt"))
 
 
 def looked_up_by_the_binding() -> set[str]:
@@ -50,11 +55,13 @@ def library(tmp_path_factory, cache):
 
 def test_every_function_that_the_installed_binding_knows_is_in_the_table():
     """A newer binding with more functions turns this red: add them with their branch."""
-    assert looked_up_by_the_binding() | LEGACY == {one.name for one in all_exports()}
+    assert looked_up_by_the_binding() | LEGACY | GONE == {one.name for one in all_exports()}
 
 
 @pytest.mark.parametrize(("version", "has", "lacks"), [
-    ("535.261.03", "nvmlDeviceGetGpuFabricInfo", "nvmlDeviceGetGpuFabricInfoV"),
+    ("340.108", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo_v3"),
+    ("525.147.05", "nvmlDeviceCcuGetStreamState", "nvmlDeviceGetGpuFabricInfoV"),
+    ("535.261.03", "nvmlDeviceGetGpuFabricInfo", "nvmlDeviceCcuGetStreamState"),
     ("570.86.15", "nvmlDeviceGetTemperatureV", "nvmlDeviceGetAddressingMode"),
     ("580.178.04", "nvmlDeviceGetAddressingMode", "nvmlDeviceGetUnrepairableMemoryFlag_v1"),
     ("615.36", "nvmlDeviceGetGpuFabricInfo_v4", None),
@@ -67,9 +74,20 @@ def test_a_library_exports_what_its_branch_has(activate, tmp_path, version, has,
     assert lacks not in found
 
 
-def test_the_table_counts_as_the_real_libraries_do():
-    """332 and 350 symbols, of which one (nvmlInternalGetExportTable) is not public and not simulated."""
-    assert [len(exports(version)) for version in ("535.261.03", "550.163.01")] == [331, 349]
+def recorded(listing: Path) -> set[str]:
+    lines = listing.read_text(encoding="utf-8").splitlines()
+    return {line for line in lines if not line.startswith("#")} - INTERNAL
+
+
+@pytest.mark.parametrize("listing", RECORDED, ids=lambda path: path.stem)
+def test_the_table_has_what_the_real_library_of_that_version_exports(listing):
+    assert recorded(listing) == {one.name for one in exports(listing.stem)}
+
+
+def test_the_real_libraries_are_of_nine_branches():
+    branches = {path.stem.partition(".")[0] for path in RECORDED}
+    assert branches == {"340", "390", "418", "450", "460", "470", "525", "535", "550"}
+    assert all(len(recorded(path)) > 100 for path in RECORDED)
 
 
 def test_nothing_unsimulated_answers_before_init(library):

@@ -1,12 +1,12 @@
 """A broken library: one NVML call ends the process that made it."""
 
-from gpucheck.simulator.exports import check_call
+from gpucheck.simulator.exports import called
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
 
 
 def _apply(machine: Machine, call: str) -> None:
-    check_call(call)
+    called(call)
     machine.nvml[f"call.{call}"] = "crash"
 
 

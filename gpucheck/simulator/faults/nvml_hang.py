@@ -1,6 +1,6 @@
 """A wedged driver: one NVML call never returns."""
 
-from gpucheck.simulator.exports import check_call
+from gpucheck.simulator.exports import called
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
 
@@ -9,7 +9,7 @@ OUTCOMES = {"sleeping": "hang", "uninterruptible": "hang-uninterruptible"}
 
 def _apply(machine: Machine, call: str, state: str) -> None:
     """sleeping: SIGTERM ends it. uninterruptible: the kernel shows it as D, and only SIGKILL does."""
-    check_call(call)
+    called(call)
     if state not in OUTCOMES:
         raise ValueError(f"state={state}: choose one of {', '.join(OUTCOMES)}")
     machine.nvml[f"call.{call}"] = OUTCOMES[state]

@@ -1,5 +1,4 @@
 /* What a GPU is, and how it feels: names, modes, clocks, temperatures, power. Mostly one value of the table a function. */
-#include <limits.h>
 #include <time.h>
 
 #include "simulator.h"
@@ -10,7 +9,7 @@ nvmlReturn_t copy_text(char *out, unsigned int length, const char *value)
         return INVALID_ARGUMENT;
     if (strlen(value) >= length)
         return INSUFFICIENT_SIZE;
-    strcpy(out, value);
+    write_text(out, length, value);
     return SUCCESS;
 }
 
@@ -138,7 +137,8 @@ typedef struct { unsigned int version, sensor; int temperature; } nvmlTemperatur
 nvmlReturn_t nvmlDeviceGetTemperatureV(nvmlDevice_t device, nvmlTemperature_t *out)
 {
     unsigned int celsius;
-    nvmlReturn_t result = nvmlDeviceGetTemperature(device, out == NULL ? UINT_MAX : out->sensor, &celsius);
+    nvmlReturn_t result =
+        device_number(__func__, device, "temperature.0", out == NULL || out->sensor != 0 ? NULL : &celsius);
     if (result == SUCCESS && out->version != 0x0100000C)
         result = ARGUMENT_VERSION_MISMATCH;
     if (result == SUCCESS)

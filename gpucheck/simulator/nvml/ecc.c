@@ -66,14 +66,14 @@ nvmlReturn_t nvmlDeviceGetRepairStatus(nvmlDevice_t device, nvmlRepairStatus_t *
 NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, "retired.pending")
 
 /* No buffer asks for the number of pages. Addresses are made up: nothing reads them but people. */
-nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, unsigned int cause, unsigned int *count,
-                                       unsigned long long *addresses)
+static nvmlReturn_t retired_pages(const char *call, nvmlDevice_t device, unsigned int cause, unsigned int *count,
+                                  unsigned long long *addresses)
 {
     char key[32];
     unsigned int pages, page, space;
     nvmlReturn_t result;
     snprintf(key, sizeof key, "retired.%u", cause);
-    result = device_number(__func__, device, key, cause < CAUSES && count != NULL ? &pages : NULL);
+    result = device_number(call, device, key, cause < CAUSES && count != NULL ? &pages : NULL);
     if (result != SUCCESS)
         return result;
     if (addresses == NULL && *count != 0)
@@ -87,11 +87,17 @@ nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, unsigned int cause, 
     return SUCCESS;
 }
 
+nvmlReturn_t nvmlDeviceGetRetiredPages(nvmlDevice_t device, unsigned int cause, unsigned int *count,
+                                       unsigned long long *addresses)
+{
+    return retired_pages(__func__, device, cause, count, addresses);
+}
+
 nvmlReturn_t nvmlDeviceGetRetiredPages_v2(nvmlDevice_t device, unsigned int cause, unsigned int *count,
                                           unsigned long long *addresses, unsigned long long *timestamps)
 {
     unsigned int page;
-    nvmlReturn_t result = nvmlDeviceGetRetiredPages(device, cause, count, addresses);
+    nvmlReturn_t result = retired_pages(__func__, device, cause, count, addresses);
     if (result == SUCCESS && *count > 0 && timestamps == NULL)
         return INVALID_ARGUMENT;
     for (page = 0; result == SUCCESS && page < *count; page++)

@@ -124,7 +124,12 @@ static nvmlReturn_t known(const struct subject *subject, nvmlFieldValue_t *out)
 static nvmlReturn_t field(const struct subject *subject, nvmlFieldValue_t *out)
 {
     const char *value, *rest;
-    nvmlReturn_t result = find_text(&value, "%s.field.%u.%u", subject->prefix, out->fieldId, out->scopeId);
+    char name[32];
+    nvmlReturn_t result;
+    snprintf(name, sizeof name, "field.%u", out->fieldId);
+    if ((result = forced(name, NO_GPU)) != SUCCESS || (result = forced(name, subject->gpu)) != SUCCESS)
+        return result;
+    result = find_text(&value, "%s.field.%u.%u", subject->prefix, out->fieldId, out->scopeId);
     if (result == NOT_SUPPORTED)
         result = find_text(&value, "%s.field.%u", subject->prefix, out->fieldId);
     if (result == SUCCESS)

@@ -44,6 +44,8 @@ nvmlReturn_t check_handle(nvmlDevice_t device, struct subject *out)
 nvmlReturn_t check_device(nvmlDevice_t device, struct subject *out)
 {
     nvmlReturn_t result = check_handle(device, out);
+    if (result == SUCCESS)
+        result = enter_gpu(out->gpu);
     return result == SUCCESS ? (nvmlReturn_t)number_or(SUCCESS, "gpu.%d.error", out->gpu) : result;
 }
 
@@ -55,14 +57,17 @@ nvmlReturn_t enter_device(const char *call, nvmlDevice_t device, struct subject 
 
 static nvmlReturn_t hand_out(nvmlDevice_t found, nvmlDevice_t *device)
 {
-    struct subject ignored;
+    struct subject subject;
+    nvmlReturn_t result = check_device(found, &subject);
     *device = found;
-    return check_device(found, &ignored);
+    if (result == SUCCESS)
+        wake(subject.gpu);
+    return result;
 }
 
-nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
+static nvmlReturn_t count_gpus(const char *call, unsigned int *count)
 {
-    nvmlReturn_t result = enter(__func__);
+    nvmlReturn_t result = enter(call);
     if (result == SUCCESS && count == NULL)
         result = INVALID_ARGUMENT;
     if (result == SUCCESS)
@@ -70,19 +75,21 @@ nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count)
     return result;
 }
 
-nvmlReturn_t nvmlDeviceGetHandleByIndex_v2(unsigned int index, nvmlDevice_t *device)
+static nvmlReturn_t by_index(const char *call, unsigned int index, nvmlDevice_t *device)
 {
-    nvmlReturn_t result = enter(__func__);
+    nvmlReturn_t result = enter(call);
     if (result != SUCCESS)
         return result;
     return device == NULL || index >= (unsigned int)gpu_count() ? INVALID_ARGUMENT : hand_out(&gpus[index], device);
 }
 
-nvmlReturn_t nvmlDeviceGetCount(unsigned int *count) { return nvmlDeviceGetCount_v2(count); }
-nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned int index, nvmlDevice_t *device)
-{
-    return nvmlDeviceGetHandleByIndex_v2(index, device);
-}
+nvmlReturn_t nvmlDeviceGetCount(unsigned int *count) { return count_gpus(__func__, count); }
+nvmlReturn_t nvmlDeviceGetCount_v2(unsigned int *count) { return count_gpus(__func__, count); }
+
+#define BY_INDEX(function)                                                                                             \
+    nvmlReturn_t function(unsigned int index, nvmlDevice_t *device) { return by_index(#function, index, device); }
+BY_INDEX(nvmlDeviceGetHandleByIndex)
+BY_INDEX(nvmlDeviceGetHandleByIndex_v2)
 
 /* Domain, bus and device of `0000:3b:00.0`, with any number of digits and with or without the domain. */
 int parse_bus_id(const char *words, unsigned int out[3])
@@ -95,12 +102,12 @@ int parse_bus_id(const char *words, unsigned int out[3])
     return sscanf(words, "%x:%x.%x%c", &out[1], &out[2], &function, &beyond) == 3;
 }
 
-nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *device)
+static nvmlReturn_t by_bus_id(const char *call, const char *bus_id, nvmlDevice_t *device)
 {
     unsigned int wanted[3], seen[3];
     const char *words;
     int gpu;
-    nvmlReturn_t result = enter(__func__);
+    nvmlReturn_t result = enter(call);
     if (result != SUCCESS)
         return result;
     if (bus_id == NULL || device == NULL || !parse_bus_id(bus_id, wanted))
@@ -112,10 +119,10 @@ nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *bus_id, nvmlDevice_t *
     return NOT_FOUND;
 }
 
-nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *bus_id, nvmlDevice_t *device)
-{
-    return nvmlDeviceGetHandleByPciBusId_v2(bus_id, device);
-}
+#define BY_BUS_ID(function)                                                                                            \
+    nvmlReturn_t function(const char *bus_id, nvmlDevice_t *device) { return by_bus_id(#function, bus_id, device); }
+BY_BUS_ID(nvmlDeviceGetHandleByPciBusId)
+BY_BUS_ID(nvmlDeviceGetHandleByPciBusId_v2)
 
 static int has(const char *prefix, const char *key, const char *wanted)
 {
@@ -211,7 +218,7 @@ NUMBER(nvmlDeviceGetComputeInstanceId, "compute_instance")
 typedef struct { unsigned int counts[8]; unsigned long long memorySizeMB; } nvmlDeviceAttributes_t;
 
 /* Of a MIG device: multiprocessors, copy engines, decoders, encoders, JPEG, OFA, GPU slices, compute slices, MiB. */
-nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttributes_t *out)
+static nvmlReturn_t attributes(const char *call, nvmlDevice_t device, nvmlDeviceAttributes_t *out)
 {
     static const char *const keys[MAX_NUMBERS] = {
         "attribute.multiprocessors", "attribute.copy_engines", "attribute.decoders", "attribute.encoders",
@@ -221,7 +228,7 @@ nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttribute
     nvmlReturn_t result;
     for (place = 0; place < MAX_NUMBERS; place++)
         places[place] = out == NULL ? NULL : &seen[place];
-    result = device_numbers(__func__, device, MAX_NUMBERS, keys, places);
+    result = device_numbers(call, device, MAX_NUMBERS, keys, places);
     if (result != SUCCESS)
         return result;
     memcpy(out->counts, seen, sizeof out->counts);
@@ -229,7 +236,7 @@ nvmlReturn_t nvmlDeviceGetAttributes_v2(nvmlDevice_t device, nvmlDeviceAttribute
     return SUCCESS;
 }
 
-nvmlReturn_t nvmlDeviceGetAttributes(nvmlDevice_t device, nvmlDeviceAttributes_t *out)
-{
-    return nvmlDeviceGetAttributes_v2(device, out);
-}
+#define ATTRIBUTES(function)                                                                                           \
+    nvmlReturn_t function(nvmlDevice_t device, nvmlDeviceAttributes_t *out) { return attributes(#function, device, out); }
+ATTRIBUTES(nvmlDeviceGetAttributes)
+ATTRIBUTES(nvmlDeviceGetAttributes_v2)

@@ -16,11 +16,17 @@ static nvmlReturn_t enter_two(const char *call, nvmlDevice_t a, nvmlDevice_t b, 
 }
 
 /* Asks the operating system where both sit, so that a GPU that fell off the bus still has an answer. */
+static nvmlReturn_t check_place(nvmlDevice_t device, struct subject *out)
+{
+    nvmlReturn_t result = check_handle(device, out);
+    return result == SUCCESS ? enter_gpu(out->gpu) : result;
+}
+
 nvmlReturn_t nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t a, nvmlDevice_t b, unsigned int *level)
 {
     unsigned long long value;
     struct subject two[2];
-    nvmlReturn_t result = enter_two(__func__, a, b, two, check_handle);
+    nvmlReturn_t result = enter_two(__func__, a, b, two, check_place);
     if (result == SUCCESS)
         result = level == NULL ? INVALID_ARGUMENT : find_number(&value, "gpu.%d.ancestor.%d", two[0].gpu, two[1].gpu);
     if (result == SUCCESS)

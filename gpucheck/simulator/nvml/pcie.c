@@ -4,6 +4,7 @@
 nvmlReturn_t fill_pci(nvmlPciInfo_t *out, const char *prefix)
 {
     const char *bus_id;
+    char words[40];
     unsigned int place[3];
     nvmlReturn_t result = find_text(&bus_id, "%s.bus_id", prefix);
     if (result != SUCCESS)
@@ -16,8 +17,10 @@ nvmlReturn_t fill_pci(nvmlPciInfo_t *out, const char *prefix)
     out->device = place[2] & 0x1F;
     out->pciDeviceId = (unsigned int)number_or(0, "%s.pci_device_id", prefix);
     out->pciSubSystemId = (unsigned int)number_or(0, "%s.pci_subsystem_id", prefix);
-    snprintf(out->busId, sizeof out->busId, "%08X:%02X:%02X.0", out->domain, out->bus, out->device);
-    snprintf(out->busIdLegacy, sizeof out->busIdLegacy, "%04X:%02X:%02X.0", out->domain & 0xFFFF, out->bus, out->device);
+    snprintf(words, sizeof words, "%08X:%02X:%02X.0", out->domain, out->bus, out->device);
+    write_text(out->busId, sizeof out->busId, words);
+    snprintf(words, sizeof words, "%04X:%02X:%02X.0", out->domain & 0xFFFF, out->bus, out->device);
+    write_text(out->busIdLegacy, sizeof out->busIdLegacy, words);
     return SUCCESS;
 }
 

@@ -1,4 +1,5 @@
-/* Init and shutdown, and what every call passes through: is the library in use, is this call to hang, crash or refuse? */
+/* Init and shutdown, and what every call passes through: is the library in use, is this call to hang, crash or refuse?
+   Also what a text is replaced by, and how long a GPU takes to wake. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -7,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "simulator.h"
@@ -15,8 +17,10 @@
 
 _Thread_local const struct table *view;
 
+static _Thread_local struct { const char *call; int gpu; } now; /* this thread's call in progress */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned int references;
+static unsigned char awake[MAX_GPUS];
 static char machine[PATH_MAX - 64], version[64] = "0.0";
 static const struct table *latest;
 
@@ -73,21 +77,34 @@ static nvmlReturn_t outcome_of(const char *outcome)
     return (nvmlReturn_t)strtoul(outcome, NULL, 10);
 }
 
-/* By its full name, or without the version at its end: nvmlDeviceGetCount stands for nvmlDeviceGetCount_v2 too. */
-static nvmlReturn_t forced(const char *call)
+/* The value of <prefix><call>, or of the call without the version at its end: nvmlDeviceGetCount stands for its _v2 too. */
+static const char *by_name(const char *prefix, const char *call)
 {
-    char name[96];
-    const char *outcome;
+    char name[128];
+    const char *found;
     size_t length = strlen(call);
-    snprintf(name, sizeof name, "call.%s", call);
-    if ((outcome = table_find(view, name)) != NULL)
-        return outcome_of(outcome);
-    if (length > 3 && length < sizeof name - 5 && strncmp(call + length - 3, "_v", 2) == 0) {
-        name[strlen(name) - 3] = '\0';
-        if ((outcome = table_find(view, name)) != NULL)
-            return outcome_of(outcome);
-    }
-    return SUCCESS;
+    snprintf(name, sizeof name, "%s%s", prefix, call);
+    if ((found = table_find(view, name)) != NULL || length <= 3 || strncmp(call + length - 3, "_v", 2) != 0)
+        return found;
+    snprintf(name, sizeof name, "%s%.*s", prefix, (int)(length - 3), call);
+    return table_find(view, name);
+}
+
+/* What machine.txt orders for a call, of `kind` call or text, and for this GPU or (NO_GPU) for whatever it is about. */
+static const char *ordered(const char *kind, const char *call, int gpu)
+{
+    char prefix[32];
+    if (gpu == NO_GPU)
+        snprintf(prefix, sizeof prefix, "%s.", kind);
+    else
+        snprintf(prefix, sizeof prefix, "gpu.%d.%s.", gpu, kind);
+    return by_name(prefix, call);
+}
+
+nvmlReturn_t forced(const char *call, int gpu)
+{
+    const char *outcome = ordered("call", call, gpu);
+    return outcome == NULL ? SUCCESS : outcome_of(outcome);
 }
 
 nvmlReturn_t enter(const char *call)
@@ -97,7 +114,44 @@ nvmlReturn_t enter(const char *call)
         refresh();
     view = references > 0 ? latest : NULL;
     pthread_mutex_unlock(&lock);
-    return view == NULL ? UNINITIALIZED : forced(call);
+    now.call = call;
+    now.gpu = NO_GPU;
+    return view == NULL ? UNINITIALIZED : forced(call, NO_GPU);
+}
+
+/* The call in progress turns out to be about this GPU. */
+nvmlReturn_t enter_gpu(int gpu)
+{
+    now.gpu = gpu;
+    return forced(now.call, gpu);
+}
+
+/* A text into a buffer that has room for it, or what is ordered in its place. */
+void write_text(char *out, size_t length, const char *value)
+{
+    const char *kind = now.gpu == NO_GPU ? NULL : ordered("text", now.call, now.gpu);
+    snprintf(out, length, "%s", value);
+    if (kind == NULL && (kind = ordered("text", now.call, NO_GPU)) == NULL)
+        return;
+    if (strcmp(kind, "empty") == 0)
+        *out = '\0';
+    else if (strcmp(kind, "latin1") == 0 && length > 1 && *out != '\0')
+        *out = '\xE9'; /* e with an acute accent, which no UTF-8 text has before a plain letter */
+    else if (strcmp(kind, "garbage") == 0)
+        for (size_t place = 0; place + 1 < length; place++)
+            out[place] = place % 2 == 0 ? '\xFF' : '\x01';
+}
+
+/* The first handle of a GPU initialises it. */
+void wake(int gpu)
+{
+    const char *seconds = table_find(view, "init.seconds");
+    double wanted = seconds == NULL ? 0 : strtod(seconds, NULL);
+    struct timespec rest = {(time_t)wanted, (long)((wanted - (double)(time_t)wanted) * 1e9)};
+    if (wanted <= 0 || __atomic_exchange_n(&awake[gpu], 1, __ATOMIC_RELAXED))
+        return;
+    while (nanosleep(&rest, &rest) != 0 && errno == EINTR)
+        ;
 }
 
 static nvmlReturn_t check_driver(void)
@@ -131,27 +185,37 @@ static nvmlReturn_t attach(void)
     return latest == NULL ? UNKNOWN : SUCCESS;
 }
 
-nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
+/* `nvmlInit` orders it for each of the three. */
+static nvmlReturn_t init(const char *call)
 {
     nvmlReturn_t result = SUCCESS;
-    (void)flags;
     pthread_mutex_lock(&lock);
-    if (references == 0 && (result = attach()) == SUCCESS)
-        result = forced("nvmlInit");
+    if (references == 0 && (result = attach()) == SUCCESS && (result = forced(call, NO_GPU)) == SUCCESS)
+        result = forced("nvmlInit", NO_GPU);
     references += result == SUCCESS;
     pthread_mutex_unlock(&lock);
     return result;
 }
 
-nvmlReturn_t nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
-nvmlReturn_t nvmlInit(void) { return nvmlInitWithFlags(0); }
+nvmlReturn_t nvmlInitWithFlags(unsigned int flags)
+{
+    (void)flags;
+    return init(__func__);
+}
+
+nvmlReturn_t nvmlInit_v2(void) { return init(__func__); }
+nvmlReturn_t nvmlInit(void) { return init(__func__); }
 
 nvmlReturn_t nvmlShutdown(void)
 {
-    nvmlReturn_t result;
+    nvmlReturn_t result = enter(__func__);
+    if (result != SUCCESS)
+        return result;
     pthread_mutex_lock(&lock);
     result = references > 0 ? SUCCESS : UNINITIALIZED;
     references -= references > 0;
+    if (references == 0)
+        memset(awake, 0, sizeof awake);
     pthread_mutex_unlock(&lock);
     return result;
 }

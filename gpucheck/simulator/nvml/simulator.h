@@ -20,7 +20,12 @@
  *   3+0.5/s                     a counter: 3 when machine.txt was written, then one more every 2 seconds
  *   <key>.load = ...            answered instead of <key> while $GPUCHECK_SIMULATOR_LOAD is set: the GPUs are busy
  *   call.<function> = hang | hang-uninterruptible | crash | <code>      what that function does instead of answering
+ *   call.field.<id> = <code>    what a field value returns
+ *   text.<function> = latin1 | empty | garbage      what that function writes instead of its text
+ *   gpu.<n>.call.<function>, gpu.<n>.call.field.<id>, gpu.<n>.text.<function>      the same for one GPU
  *   gpu.<n>.error = <code>      what every call about that GPU returns
+ *   init.seconds = 1.5          how long the first handle of each GPU takes
+ * <function> may leave out the version at its end.
  * Layouts and return codes: nvml.h as mirrored by nvidia-ml-py 13.615.71.
  */
 #ifndef GPUCHECK_SIMULATOR_H
@@ -61,6 +66,8 @@ typedef struct {
     char busId[32];
 } nvmlPciInfo_t;
 
+#define NO_GPU (-1)
+
 /* What a call is about: a GPU, or a MIG device of it (mig -1: the whole GPU). Its keys begin with `prefix`. */
 struct subject { char prefix[40]; int gpu, mig; };
 
@@ -80,6 +87,10 @@ unsigned long long number_or(unsigned long long otherwise, const char *format, .
 extern _Thread_local const struct table *view; /* the table that this thread's call in progress answers from */
 const char *own_version(void);
 nvmlReturn_t enter(const char *call);
+nvmlReturn_t enter_gpu(int gpu);
+nvmlReturn_t forced(const char *call, int gpu);
+void wake(int gpu);
+void write_text(char *out, size_t length, const char *value);
 
 /* handles.c */
 int gpu_count(void);

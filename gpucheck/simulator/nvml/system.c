@@ -83,7 +83,7 @@ nvmlReturn_t nvmlSystemGetProcessName(unsigned int pid, char *name, unsigned int
         return result;
     if (find_text(&words, "process.%u.name", pid) != SUCCESS)
         return NOT_FOUND;
-    snprintf(name, length, "%s", words);
+    write_text(name, length, words);
     return SUCCESS;
 }
 

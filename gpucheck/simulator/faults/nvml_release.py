@@ -1,0 +1,25 @@
+"""An NVML library of an older driver: it lacks the functions that came later."""
+
+from gpucheck.simulator.exports import all_exports
+from gpucheck.simulator.faults import Fault
+from gpucheck.simulator.machine import Machine
+
+
+def _apply(machine: Machine, branch: int) -> None:
+    """branch: as in 535.261.03. The version that the library and the kernel module tell stays the machine's own."""
+    own = int(machine.profile.driver.version.partition(".")[0])
+    oldest = min(one.first for one in all_exports())
+    if not oldest <= branch < own:
+        raise ValueError(f"branch={branch}: {oldest} to {own - 1}; profile {machine.profile.name} has {own}")
+    if machine.driver.installed_version is None:
+        raise ValueError("this machine's NVML library comes with a package that is not installed yet")
+    machine.release = str(branch)
+
+
+FAULT = Fault(
+    name="nvml-release",
+    # Up to 550 as recorded from real libraries; what came with 495 to 515, as NVIDIA's Python bindings of them have it.
+    summary="the NVML library exports only what an older driver branch had",
+    apply=_apply,
+    parameters={"branch": int},
+)

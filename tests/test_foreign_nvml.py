@@ -1,0 +1,125 @@
+"""Machines that answer through an NVML library and a PCI tree that we did not write: what is true of each, and no more.
+
+data/foreign_nvml/SOURCE.md says where they come from. Expected is what their configuration says of them.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from gpucheck import run
+from gpucheck.host.recording import ReplayHost
+from gpucheck.host.recording_file import read_recording
+from gpucheck.model import Finding, NvmlReading, Report, Verdict
+
+DATA = Path(__file__).parent / "data" / "foreign_nvml"
+QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())
+LOUD = (Verdict.WARN, Verdict.FAIL)
+
+
+Loud = dict[tuple[str, str | None], int]
+
+
+class Truth(NamedTuple):
+    """gpus, name: how many GPUs of which name. cls: of every pair. loud: who warns or fails, by cause. verdicts: of these checks."""
+
+    gpus: int
+    name: str
+    cls: str
+    loud: Loud
+    verdicts: dict[str, Verdict]
+
+
+PASS, SKIP, UNKNOWN = Verdict.PASS, Verdict.SKIP, Verdict.UNKNOWN
+FINE = {"memory-errors": PASS, "pcie-link": PASS, "persistence": PASS, "processes": PASS, "throttle": PASS}
+# NVML says PIX where the PCI tree has no switch: two halves of four GPUs, four of two, one of four.
+PIX_8: Loud = {("topology", None): 12}
+PIX_4: Loud = {("topology", None): 6}
+PIX_2: Loud = {("topology", None): 4}
+NO_P2P = ("p2p-status", "p2p-unsupported-pair")
+MACHINES = {
+    "a100": Truth(8, "NVIDIA A100-SXM4-40GB", "NV12", PIX_8, FINE | {"nvlink": PASS, "p2p-status": PASS}),
+    "h100": Truth(8, "NVIDIA H100 80GB HBM3", "NV18", PIX_8, FINE | {"nvlink": PASS, "fabric": PASS}),
+    "h100-no-sysfs": Truth(8, "NVIDIA H100 80GB HBM3", "NV18", {}, FINE | {"nvlink": PASS, "inventory": UNKNOWN}),
+    "b200": Truth(8, "NVIDIA B200", "PIX", PIX_8 | {("nvlink", "nvlink-down"): 8, NO_P2P: 1}, FINE),
+    "gb200": Truth(8, "NVIDIA GB200", "NV18", PIX_2, FINE | {"nvlink": PASS, "fabric": PASS, "p2p-status": PASS}),
+    "gb300": Truth(8, "NVIDIA GB300 NVL", "NV18", PIX_2, FINE | {"nvlink": PASS, "fabric": PASS, "p2p-status": PASS}),
+    "l40s": Truth(8, "NVIDIA L40S", "PIX", PIX_8 | {NO_P2P: 1}, FINE | {"nvlink": SKIP, "nvlink-errors": SKIP}),
+    "t4": Truth(4, "NVIDIA T4", "PIX", PIX_4 | {NO_P2P: 1}, FINE | {"nvlink": SKIP, "nvlink-errors": SKIP}),
+}
+
+
+def replay(name: str) -> tuple[NvmlReading, Report]:
+    host = ReplayHost(read_recording(DATA / f"{name}.json.gz"))
+    reading = host.nvml()
+    assert isinstance(reading, NvmlReading)
+    return reading, run.verify(host, QUICK)
+
+
+def of(report: Report, check: str) -> list[Finding]:
+    return [finding for finding in report.findings if finding.check == check]
+
+
+def test_every_recording_has_its_truth():
+    assert {path.name.partition(".")[0] for path in DATA.glob("*.json.gz")} == set(MACHINES)
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_gpus_are_read_as_they_are(name):
+    reading, _ = replay(name)
+    truth = MACHINES[name]
+
+    assert Counter(gpu.name for gpu in reading.gpus) == {truth.name: truth.gpus}
+    assert len({gpu.pci_bus_id for gpu in reading.gpus}) == truth.gpus
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_what_warns_and_what_fails_is_so(name):
+    _, report = replay(name)
+
+    assert Counter((f.check, f.cause) for f in report.findings if f.verdict in LOUD) == MACHINES[name].loud
+    assert not [f for f in report.findings if "defect of gpucheck" in f.why]
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_each_check_comes_to_its_verdict(name):
+    _, report = replay(name)
+
+    wanted = MACHINES[name].verdicts
+    assert {check: {f.verdict for f in of(report, check)} for check in wanted} == {c: {v} for c, v in wanted.items()}
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_links_show_as_they_are(name):
+    """A place on the bus that NVML writes as all ones is none: no switch, and no GPU, sits there."""
+    reading, report = replay(name)
+    assert report.topology is not None
+    own, other = MACHINES[name].cls, {"PIX", "SYS", "NODE", "PHB"}
+
+    classes = {pair.cls for pair in report.topology.pairs}
+    assert classes == {own} if own.startswith("NV") else classes <= other
+    assert not [link for gpu in reading.gpus for link in gpu.nvlinks if (link.remote_bus_id or "").startswith("ffff")]
+
+
+def test_switches_that_only_nvml_shows_are_not_denied():
+    """On the A100 twelve links of each GPU end at a switch, and the PCI tree has none: its fabric is not known."""
+    _, report = replay("a100")
+
+    assert {f.verdict for f in of(report, "fabric")} & {Verdict.SKIP, Verdict.FAIL} == set()
+
+
+def test_without_a_pci_tree_nothing_agrees_with_it():
+    """Neither topology nor the driver may say that NVML and the kernel agree where the kernel could not be asked."""
+    _, report = replay("h100-no-sysfs")
+
+    said = [f"{f.seen} {f.wanted} {f.why}" for check in ("topology", "driver") for f in of(report, check)]
+    assert not [words for words in said if "NVML and sysfs agree" in words]
+    assert not [f for f in report.findings if f.verdict is Verdict.PASS and f.check in ("inventory", "iommu", "acs")]
+
+
+def test_a_model_without_nvlink_is_known():
+    """Both are in the table of GPUs: their ports that are off are none."""
+    for name in ("l40s", "t4"):
+        assert "not in the GPU table" not in " ".join(f.why for f in of(replay(name)[1], "nvlink"))

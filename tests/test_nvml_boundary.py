@@ -1,0 +1,221 @@
+"""Whatever NVML answers, the report stays true: each call that gpucheck makes, spoilt in each way, machine by machine.
+
+No traceback; no wedged driver without a hang or a signal; nothing certain without its evidence; no PASS of a check
+whose question was refused; every other check's answer as it was. ``boundary`` has the rules. A sample is in make check.
+"""
+
+from collections import defaultdict
+from functools import cache
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from gpucheck import simulator
+from gpucheck.host.live import LiveHost
+from gpucheck.model import Finding, NvmlFailure, NvmlReading, Verdict
+from tests.boundary import LOUD, QUICK, RESTS_ON, BrokenError, Case, Machine, all_cases, broken_rules
+from tests.conftest import Figures
+
+# Machine -> one case in so many, for the sample. Together they have every call: NVLink, a fabric, a GPU in use.
+SAMPLE = {"p100-pcie-x2": 11, "rtx3090-x2-nvlink": 17, "gb200-x4": 29}
+WHOLE = {
+    "p100-pcie-x2": 1,
+    "rtx3090-x2-nvlink": 1,
+    "t4-vm-x1": 1,
+    "h100-nvl-x2": 1,
+    "a100-sxm-x4": 1,
+    "gb200-x4": 1,
+    # Larger ones are asked for longer and have no other calls.
+    "dgx1-v100": 5,
+    "hgx-a100-x8": 5,
+    "a100-mig-x8": 5,
+    "hgx-h100-x8": 5,
+}
+PARTS = 4
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory):
+    """One NVML library for all machines; the environment is put back at the end."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    patch.setenv("GPUCHECK_SIMULATOR", "")
+    yield simulator.activate("p100-pcie-x2") / "lib"
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def machine(library: Path, tmp_path_factory: pytest.TempPathFactory):
+    """A machine by the name of its profile, made once."""
+    return cache(lambda name: Machine(name, tmp_path_factory.mktemp(name) / "machine", library))
+
+
+def misjudged(machine: Machine, cases: list[Case], figures: Figures) -> dict[str, str]:
+    """Each rule that is broken, by which check, how often, and the first case of it."""
+    found: defaultdict[tuple[str, str], list[Case]] = defaultdict(list)
+    for case in cases:
+        try:
+            rules = broken_rules(case, machine, machine.findings(*case.faults))
+        except BrokenError as error:
+            rules = {(error.check, f"traceback: {error}")}
+        figures.spoilt(wrong=bool(rules))
+        for rule in rules:
+            found[rule].append(case)
+    return {f"{check}: {rule}": f"{len(met)} cases, as {met[0]}" for (check, rule), met in sorted(found.items())}
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_a_sample_of_spoilt_answers_leaves_the_report_true(name, machine, figures: Figures):
+    machine = machine(name)
+    cases = []
+    for number, (_, group) in enumerate(groupby(all_cases(machine), key=attrgetter("call"))):
+        own = list(group)
+        cases += own[number % min(len(own), SAMPLE[name]) :: SAMPLE[name]]
+    assert {case.call for case in cases} == set(machine.calls), "every call is spoilt in some way"
+
+    assert misjudged(machine, cases, figures) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("name", WHOLE)
+def test_every_spoilt_answer_leaves_the_report_true(name, part, machine, figures: Figures):
+    machine = machine(name)
+    cases = list(all_cases(machine))[part * WHOLE[name] :: PARTS * WHOLE[name]]
+
+    assert misjudged(machine, cases, figures) == {}
+
+
+def test_the_rules_name_calls_that_are_made(machine):
+    """What a check's PASS is said to rest on is asked for on one of the machines."""
+    made = {call for name in SAMPLE for call in machine(name).calls}
+
+    assert {call for calls in RESTS_ON.values() for call in calls} - made == set()
+
+
+GPUS = ["0000:01:00.0", "0000:02:00.0"]
+
+
+def finding(check: str, verdict: str, subject: str = "host", **more: Any) -> Finding:
+    return Finding(check=check, verdict=Verdict(verdict), subject=subject, why="as it is", fix="nothing", **more)
+
+
+def gpu(number: int) -> str:
+    return f"gpu:{GPUS[number]}"
+
+
+@pytest.mark.parametrize(
+    ("call", "how", "which", "now", "rule"),
+    [
+        ("nvmlDeviceGetMigMode", 4, None, [finding("driver", "fail", cause="wedged-driver")], "wedged-driver without"),
+        ("nvmlInit", 9, None, [finding("driver", "fail", cause="driver-not-loaded", confidence="certain")], "certain"),
+        ("nvmlDeviceGetMigMode", 4, 0, [finding("p2p-status", "warn", confidence="likely")], "accuses"),
+        ("nvmlDeviceGetMigMode", 4, 0, [finding("mig", "pass", gpu(0))], "PASS although refused"),
+        ("nvmlDeviceGetMigMode", 4, None, [finding("mig", "skip")], "SKIP as not applicable"),
+        ("nvmlDeviceGetMigMode", 4, 0, [finding("mig", "unknown", gpu(1))], "for a GPU that answered"),
+        ("nvmlDeviceGetName", 4, 0, [finding("mig", "unknown", gpu(0))], "although it never asked"),
+        ("nvmlDeviceGetName", 15, 0, [], "a lost GPU is reported nowhere"),
+        ("nvmlDeviceGetName", 4, 0, [finding("topology", "pass", seen="1 x SYS")], "with other classes"),
+    ],
+)
+def test_each_rule_can_be_broken(call, how, which, now, rule):
+    healthy = [finding("topology", "pass", seen="1 x NV4"), *(finding("mig", "pass", gpu(n)) for n in (0, 1))]
+    machine: Any = SimpleNamespace(healthy=tuple(healthy), bus_ids=GPUS, refuses=set())
+    checks = {(f.check, f.subject) for f in now}
+    if any(f.check == "mig" and f.subject == "host" for f in now):
+        checks |= {("mig", gpu(n)) for n in (0, 1)}
+    report = (*now, *(f for f in healthy if (f.check, f.subject) not in checks))
+    broken = broken_rules(Case("any", call, how, which), machine, report)
+
+    assert [name for _, name in broken if rule in name]
+    assert broken_rules(Case("any", call, 4, which), machine, tuple(healthy)) <= {("mig", "PASS although refused")}
+
+
+# ---- with the child: what ends it, what delays it, what it lacks ----
+
+
+def look(machine: Machine, fault: str, deadline_s: float) -> tuple[Finding, ...]:
+    """What the checks say, with NVML asked by a child as everywhere."""
+    host = LiveHost(isolated=True, deadline_s=deadline_s, machine=machine.folder)
+    with machine.spoilt(fault):
+        return tuple(finding for step in QUICK for finding in step.run(host).findings)
+
+
+def verdicts(findings: tuple[Finding, ...]) -> set[tuple[str, str, str, str | None]]:
+    return {(f.check, f.subject, f.verdict.value, f.cause) for f in findings}
+
+
+HOW = ("nvml-hang", "nvml-crash")
+
+
+def ended_by(machine: Machine, fault: str, call: str) -> None:
+    """A hang or a signal is the driver's: one FAIL that names the call, and no PASS for what was never read."""
+    findings = look(machine, f"{fault}:call={call}", 1.5)
+    wedged = [f for f in findings if f.cause == "wedged-driver"]
+    if call == "nvmlShutdown" and not wedged:
+        return  # everything was read before
+    assert [(f.check, f.verdict) for f in wedged] == [("driver", Verdict.FAIL)]
+    assert call in f"{wedged[0].seen} {wedged[0].why} {wedged[0].evidence}"
+    assert not [f.check for f in findings if f.check in RESTS_ON and f.verdict is not Verdict.UNKNOWN]
+
+
+@pytest.mark.parametrize("fault", HOW)
+def test_a_hang_or_a_crash_names_the_call(fault, machine):
+    machine = machine("rtx3090-x2-nvlink")
+    for call in ("nvmlInit", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetP2PStatus"):
+        ended_by(machine, fault, call)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("fault", HOW)
+def test_every_hang_and_every_crash_names_the_call(fault, part, machine):
+    machine = machine("rtx3090-x2-nvlink")
+    for call in [call for call in machine.made if call.startswith("nvml")][part::8]:
+        ended_by(machine, fault, call)
+
+
+@pytest.mark.parametrize(("seconds", "deadline_s"), [("0.1", 20.0), ("1", 1.5)])
+def test_slow_is_neither_wedged_nor_anything_else(seconds, deadline_s, machine):
+    """Within the deadline nothing changes; past it nothing is accused."""
+    machine = machine("p100-pcie-x2")
+    findings = look(machine, f"nvml-slow:seconds={seconds}", deadline_s)
+
+    assert not [(f.check, f.cause, f.seen) for f in findings if f.verdict in LOUD]
+    if deadline_s > 2 * float(seconds):
+        assert verdicts(findings) == verdicts(machine.healthy)
+
+
+BRANCHES = [340, 390, 418, 450, 460, 470, 495, 510, 525, 535, 550, 560, 575]
+RELEASES = [(branch, name) for branch in BRANCHES for name in ("dgx1-v100", "hgx-a100-x8", "hgx-h100-x8")]
+SHORT = [(470, "a100-sxm-x4")]
+
+
+@pytest.mark.parametrize(
+    ("branch", "name"), [*SHORT, *(pytest.param(*one, marks=pytest.mark.slow) for one in RELEASES)]
+)
+def test_an_older_library_costs_answers_and_accuses_nobody(branch, name, machine, tmp_path, monkeypatch):
+    """What it has no call for is not known: neither a PASS, nor a fault of the machine."""
+    healthy = machine(name).healthy
+    simulator.make(machine(name).profile, tmp_path / "old", [f"nvml-release:branch={branch}"], ())
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "old"))
+    host = LiveHost(isolated=True, deadline_s=20.0, machine=tmp_path / "old")
+    findings = tuple(finding for step in QUICK for finding in step.run(host).findings)
+    known = {(f.check, f.subject, f.cause) for f in healthy}
+
+    loud = [f for f in findings if f.verdict in LOUD and (f.check, f.subject, f.cause) not in known]
+    assert not [(f.check, f.verdict.value, f.subject, f.cause, f.seen) for f in loud]
+    assert not [f.check for f in findings if f.cause == "wedged-driver"]
+    reading = host.nvml()
+    if branch < 390:  # the binding cannot start so old a library
+        assert isinstance(reading, NvmlFailure)
+        return
+    assert isinstance(reading, NvmlReading), reading
+    classes = [
+        {f.seen for f in fs if f.check == "topology" and f.verdict is Verdict.PASS} for fs in (findings, healthy)
+    ]
+    assert classes[0] <= classes[1]
