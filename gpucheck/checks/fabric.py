@@ -17,7 +17,7 @@ import msgspec
 from gpucheck.checks._fabric_health import NAME, clique_finding, health_findings
 from gpucheck.checks._multi_node import SWITCH_TRAYS, is_tray_gpu
 from gpucheck.checks._nvml import NOT_HERE, gaps_of, no_gpus, not_looked, not_reported
-from gpucheck.checks._services import NOT_ASKED, unit_state
+from gpucheck.checks._services import NOT_QUERIED, unit_state
 from gpucheck.checks.p2p_status import p2p_status
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, PackageVersion, PciDevice, Verdict
 from gpucheck.model.about import About, Confidence
@@ -38,13 +38,13 @@ NOT_READY = "GPUs that are not registered in the NVSwitch fabric fail CUDA with 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs' fabric states, the switches on the bus, and the fabric manager.
 
-    service: of fabric manager, None where there is no such unit. asked: whether systemd could be asked.
+    service: of fabric manager, None where there is no such unit. queried: whether systemd could be queried.
     """
 
     nvml: NvmlReading | NvmlFailure
     pci: tuple[PciDevice, ...]
     service: str | None
-    asked: bool
+    queried: bool
     packages: tuple[PackageVersion, ...]
     virtual: str | None
     container: str | None
@@ -57,23 +57,23 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def down(self) -> bool:
         """Whether fabric manager was seen not running on a host where it has to run."""
-        return self.service not in (None, "active") or (self.service is None and self.asked and not self.elsewhere)
+        return self.service not in (None, "active") or (self.service is None and self.queried and not self.elsewhere)
 
     @property
     def elsewhere(self) -> bool:
         """Whether fabric manager may run where this process cannot see it."""
-        return bool(self.virtual or self.container) or not self.asked
+        return bool(self.virtual or self.container) or not self.queried
 
 
 def probe(host: Host) -> Values:
     """Query NVML, the PCI bus, systemd and the package database."""
-    service, asked = unit_state(host, UNIT)
+    service, queried = unit_state(host, UNIT)
     system = host.system()
     return Values(
         nvml=host.nvml(),
         pci=host.pci(),
         service=service,
-        asked=asked,
+        queried=queried,
         packages=host.packages(PACKAGES),
         virtual=system.virtual,
         container=system.container,
@@ -149,7 +149,7 @@ def _status(state: str, status: int | None) -> str:
 
 
 def _service_lines(values: Values) -> tuple[str, ...]:
-    service = values.service or ("no such unit" if values.asked else NOT_ASKED)
+    service = values.service or ("no such unit" if values.queried else NOT_QUERIED)
     packages = tuple(f"package {package.name} {package.version}" for package in values.packages)
     return (f"{UNIT}.service: {service}", *packages)
 
@@ -193,7 +193,7 @@ def _without_state(values: Values, nvml: NvmlReading, nvlinks: NvLinks) -> Itera
         seen = f"fabric manager {values.service or 'not installed'}"
         yield about.fails(seen, "active", fails, START, cause, confidence)
     elif any(one not in ("OK", None) for one in status):
-        why = f"fabric manager state unknown: {NOT_ASKED if not values.asked else 'it does not run in this guest'}"
+        why = f"fabric manager state unknown: {NOT_QUERIED if not values.queried else 'it does not run in this guest'}"
         yield about.unknown(why, ELSEWHERE, because_of="p2p-status")
     else:
         yield about.unknown(f"fabric state unknown: {unreported}, and {p2p}", ELSEWHERE)

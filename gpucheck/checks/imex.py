@@ -14,7 +14,7 @@ import msgspec
 
 from gpucheck.checks._multi_node import in_cluster, is_tray_gpu
 from gpucheck.checks._nvml import no_gpus, not_looked
-from gpucheck.checks._services import NOT_ASKED, unit_state
+from gpucheck.checks._services import NOT_QUERIED, unit_state
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading, PackageVersion
 from gpucheck.model.about import About
 
@@ -37,13 +37,13 @@ PER_JOB = "Where Slurm or Kubernetes provide it for each job, this is their stat
 class Values(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs, the service, its configuration, and the channels.
 
-    service: None where there is no such unit. asked: whether systemd could be asked. nodes: addresses of the domain,
+    service: None where there is no such unit. queried: whether systemd could be queried. nodes: addresses of the domain,
     None where the file is not there. channels: None where their directory is not there.
     """
 
     nvml: NvmlReading | NvmlFailure
     service: str | None
-    asked: bool
+    queried: bool
     masked: bool
     packages: tuple[PackageVersion, ...]
     nodes: tuple[str, ...] | None
@@ -53,13 +53,13 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 def probe(host: Host) -> Values:
     """Query NVML, systemd and the package database, and read the configuration."""
-    service, asked = unit_state(host, UNIT)
+    service, queried = unit_state(host, UNIT)
     text, names = host.read_text(NODES), host.list_names(CHANNELS)
     lines = None if text is None else (line.partition("#")[0].strip() for line in text.splitlines())
     return Values(
         nvml=host.nvml(),
         service=service,
-        asked=asked,
+        queried=queried,
         masked=any(host.read_text(path) == "" for path in MASKS),
         packages=host.packages(PACKAGES),
         nodes=None if lines is None else tuple(filter(None, lines)),
@@ -82,8 +82,8 @@ def evaluate(values: Values) -> Iterator[Finding]:
     elif values.masked:
         why = f"not applicable: {UNIT}.service is masked, as where Kubernetes runs IMEX for each ComputeDomain"
         yield _about(values).skips(why)
-    elif values.service is None and (values.container or not values.asked):
-        yield _about(values).skips(f"not run: {NOT_ASKED}; IMEX is a service of the host")
+    elif values.service is None and (values.container or not values.queried):
+        yield _about(values).skips(f"not run: {NOT_QUERIED}; IMEX is a service of the host")
     else:
         yield _service(values)
         if values.service == "active" and not values.channels:
@@ -115,7 +115,7 @@ def _no_channel(values: Values) -> Finding:
 
 
 def _about(values: Values) -> About:
-    service = values.service or ("no such unit" if values.asked else NOT_ASKED)
+    service = values.service or ("no such unit" if values.queried else NOT_QUERIED)
     nodes = "not there" if values.nodes is None else f"{len(values.nodes)} nodes"
     channels = "not there" if values.channels is None else ", ".join(values.channels) or "empty"
     packages = tuple(f"package {package.name} {package.version}" for package in values.packages)

@@ -26,7 +26,7 @@ NO_LINK = "not applicable: no GPU of this host has NVLink"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs, the kind of virtual machine, and what the driver's options say about NVLink.
+    """The GPUs, the kind of virtual machine, and what the driver's options set for NVLink.
 
     disabled: None where the options cannot be read. limit: links that the driver may use, None for all.
     """
@@ -110,7 +110,7 @@ def _none_up(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports
     if values.virtual and not others:
         why = f"not applicable: {state} on any GPU of this {values.virtual} guest: its provider switched NVLink off"
         if ports.gpu.nvlinks:  # seen on a guest that was to have them, and had them after a reboot (azhpc-images#443)
-            why = f"{why}, or it was not set up when the guest started; a reboot of the guest tells"
+            why = f"{why}, or it was not set up when the guest started; then a reboot of the guest restores it"
         return ports.about().skips(why, 0)
     confidence: Literal["certain", "likely"] = "likely"
     if ports.gpu.nvlinks and (values.virtual is None or others):

@@ -74,9 +74,9 @@ def p2p_status(nvml: NvmlReading, pair: Place, kinds: Sequence[str] = ("read", "
 
     None where a direction was not reported: that one direction works proves nothing of the other.
     """
-    told = [_at(nvml, kind, *at) for kind in kinds if kind in nvml.p2p for at in (pair, pair[::-1])]
-    bad = next((status for status in told if status not in ("OK", None)), None)
-    return bad or (None if not told or None in told else "OK")
+    reported = [_at(nvml, kind, *at) for kind in kinds if kind in nvml.p2p for at in (pair, pair[::-1])]
+    bad = next((status for status in reported if status not in ("OK", None)), None)
+    return bad or (None if not reported or None in reported else "OK")
 
 
 def _at(nvml: NvmlReading, kind: str, i: int, j: int) -> str | None:

@@ -59,8 +59,8 @@ def nvlinks(calls: Calls, bus_id: str, handle: Any, *, major: int | None, health
     links: list[NvLink] = []
     for number in range(pynvml.NVML_NVLINK_MAX_LINKS):
         subject = f"link:{bus_id}/{number}"
-        # The driver trains the links of a GPU that was not used yet when it is asked what they are capable of; NCCL
-        # asks the same first (src/graph/xml.cc).
+        # The driver trains the links of a GPU that was not used yet when it is queried for their capabilities; NCCL
+        # queries the same first (src/graph/xml.cc).
         calls.attempt("nvmlDeviceGetNvLinkCapability", subject, handle, number, P2P_SUPPORTED)
         raw, refusal = calls.attempt("nvmlDeviceGetNvLinkState", subject, handle, number)
         if refusal is not None:
@@ -72,8 +72,8 @@ def nvlinks(calls: Calls, bus_id: str, handle: Any, *, major: int | None, health
             break
         state = LINK_STATES.get(raw)
         if major is not None and major >= HOPPER:
-            told = calls.fields(subject, handle, (STATE,), number)[STATE]
-            state = state if told is None else LINK_STATES.get(told, state)
+            reported = calls.fields(subject, handle, (STATE,), number)[STATE]
+            state = state if reported is None else LINK_STATES.get(reported, state)
         links.append(_link(calls, subject, handle, number, state=state, major=major, health=health))
     return tuple(links)
 
@@ -88,8 +88,8 @@ def _link(
     version = calls.ask("nvmlDeviceGetNvLinkVersion", subject, handle, number)
     kind = calls.ask("nvmlDeviceGetNvLinkRemoteDeviceType", subject, handle, number)
     remote = calls.ask("nvmlDeviceGetNvLinkRemotePciInfo", subject, handle, number)
-    told = calls.fields(subject, handle, (SPEED, REMOTE_LINK), number)
-    speed = told[SPEED] or calls.fields(subject, handle, (COMMON_SPEED,))[COMMON_SPEED]
+    reported = calls.fields(subject, handle, (SPEED, REMOTE_LINK), number)
+    speed = reported[SPEED] or calls.fields(subject, handle, (COMMON_SPEED,))[COMMON_SPEED]
     return NvLink(
         link=number,
         active=True,
@@ -97,7 +97,7 @@ def _link(
         version=version,
         remote_kind=None if kind is None else REMOTE.get(kind, "unknown"),
         remote_bus_id=None if remote is None else normal_bus_id(raw_text(remote, "busId")),
-        remote_link=told[REMOTE_LINK],
+        remote_link=reported[REMOTE_LINK],
         speed_mb_s=speed or None,
         **errors,
     )
@@ -106,14 +106,14 @@ def _link(
 def _errors(calls: Calls, subject: str, handle: Any, number: int, major: int | None) -> dict[str, Any]:
     """Return the counters as fields of NvLink: NVLink 5 has others than its predecessors, and NVML none of the old."""
     if major is not None and major >= BLACKWELL:
-        told = calls.fields(subject, handle, tuple(NVLINK_5_COUNTERS), number)
-        counts = {NVLINK_5_COUNTERS[field]: value for field, value in told.items() if value is not None}
+        reported = calls.fields(subject, handle, tuple(NVLINK_5_COUNTERS), number)
+        counts = {NVLINK_5_COUNTERS[field]: value for field, value in reported.items() if value is not None}
         return {"counts": NvLink5Counts(**counts)} if counts else {}
-    told = calls.fields(subject, handle, (REPLAYS, RECOVERIES, CRC), number)
+    reported = calls.fields(subject, handle, (REPLAYS, RECOVERIES, CRC), number)
     for name, counter in OLD_COUNTERS.items():
-        if told[name] is None:
-            told[name] = calls.ask("nvmlDeviceGetNvLinkErrorCounter", subject, handle, number, counter)
-    return {"replay_errors": told[REPLAYS], "recovery_errors": told[RECOVERIES], "crc_errors": told[CRC]}
+        if reported[name] is None:
+            reported[name] = calls.ask("nvmlDeviceGetNvLinkErrorCounter", subject, handle, number, counter)
+    return {"replay_errors": reported[REPLAYS], "recovery_errors": reported[RECOVERIES], "crc_errors": reported[CRC]}
 
 
 def fabric(calls: Calls, subject: str, handle: Any) -> Fabric | None:

@@ -9,7 +9,7 @@ from gpucheck.model.wiring import NVSWITCH
 
 
 class Joint(NamedTuple):
-    """links: what both ends agree on. ends: what each end says by itself."""
+    """links: what both ends agree on. ends: what each end reports by itself."""
 
     links: int
     ends: tuple[int, int]
@@ -58,7 +58,7 @@ class NvLinks:
         """Return the NVLinks between two GPUs; no links where there are none.
 
         Direct links win over a switch. An end that hides its peers (no remote id, as in some virtual machines) is
-        believed as far as its unnamed active links go. Through NVSwitch every port reaches every GPU, so the GPU with
+        counted with its unnamed active links. Through NVSwitch every port reaches every GPU, so the GPU with
         fewer active switch links sets the count: that pair has no reason to have equal ends.
         """
         a, b = self.ends[i], self.ends[j]

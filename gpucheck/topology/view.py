@@ -62,7 +62,7 @@ class View:
         return next((status for status in reported if status != "OK"), "OK" if reported else None)
 
     def refused(self, i: int, j: int, cls: str | None) -> bool:
-        """Whether copies of a PCIe pair are staged through host memory: the path's rate says nothing about them."""
+        """Whether copies of a PCIe pair are staged through host memory: the path's rate does not apply to them."""
         return cls in DISTANCE and self.p2p(i, j) not in (None, "OK")
 
     def compared(self) -> int:

@@ -42,17 +42,17 @@ def test_peer_access_of_one_direction_proves_nothing_of_the_other(code, because,
         code=code,
         name="NVMLError_Unknown",
     )
-    told = answering(p100(0), p100(1), read=(("X", "OK"), (None, "X")), gaps=(gap,))
+    nvml = answering(p100(0), p100(1), read=(("X", "OK"), (None, "X")), gaps=(gap,))
 
-    (finding,) = judge(p2p_status, FakeHost(nvml_=told))
+    (finding,) = judge(p2p_status, FakeHost(nvml_=nvml))
 
     assert (finding.verdict, finding.because_of, finding.why) == (UNKNOWN, because, words)
 
 
 def test_refused_direction_does_not_hide_a_status_that_is_bad():
-    told = answering(p100(0), p100(1), read=(("X", "DR"), (None, "X")))
+    nvml = answering(p100(0), p100(1), read=(("X", "DR"), (None, "X")))
 
-    (finding,) = judge(p2p_status, FakeHost(nvml_=told))
+    (finding,) = judge(p2p_status, FakeHost(nvml_=nvml))
 
     assert (finding.verdict, finding.seen) == (FAIL, "DR for 1 pair")
 

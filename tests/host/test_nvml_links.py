@@ -1,4 +1,4 @@
-"""NVLink ports and the fabric as read from NVML: refusals keep their code, and nothing stands for what is not told."""
+"""NVLink ports and the fabric as read from NVML: refusals keep their code, and nothing replaces what was not reported."""
 
 import pytest
 
