@@ -37,7 +37,7 @@ PER_JOB = "Where Slurm or Kubernetes provide it for each job, this is their stat
 class Values(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs, the service, its configuration, and the channels.
 
-    service: None where there is no such unit. queried: whether systemd could be queried. nodes: addresses of the domain,
+    service: None where there is no such unit. queried: whether systemd could be. nodes: addresses of the domain,
     None where the file is not there. channels: None where their directory is not there.
     """
 
