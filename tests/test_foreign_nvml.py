@@ -23,7 +23,10 @@ Loud = dict[tuple[str, str | None], int]
 
 
 class Truth(NamedTuple):
-    """gpus, name: how many GPUs of which name. cls: of every pair. loud: who warns or fails, by cause. verdicts: of these checks."""
+    """gpus, name: how many GPUs of which name. cls: of every pair. loud: who warns or fails, by cause.
+
+    verdicts: of these checks.
+    """
 
     gpus: int
     name: str
