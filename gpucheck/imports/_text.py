@@ -10,7 +10,7 @@ MAX_LINE = 1 << 16
 """Characters; a row of 512 columns has 4096."""
 
 # Underline and colour codes. A terminal log keeps ESC; a copied page loses it; cat -v and JSON spell it out.
-ANSI = re.compile(r"(?:\x1b|\\e|\\x1b|\\033|\\u001b|\^\[)?\[[0-9;]{0,16}[mK]", re.IGNORECASE)
+ANSI = re.compile(r"(?i:\x1b|\\e|\\x1b|\\033|\\u001b|\^\[)?\[[0-9;]{0,16}[mK]")
 INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff]")
 QUOTE_LIMIT = 60
 

@@ -91,10 +91,11 @@ class PackageVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the kernel log. seconds: since boot, None where the source does not say."""
+    """One line of the kernel log. seconds: since boot; clock: the time of day as printed; None if the source has none."""
 
     text: str
     seconds: float | None = None
+    clock: str | None = None
 
 
 class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
