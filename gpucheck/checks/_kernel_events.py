@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from gpucheck.checks._kernel_text import BUS, Named, Said, bus_id
+from gpucheck.checks._kernel_text import BUS, Named, Said, bus_id, of_another_driver
 from gpucheck.knowledge.kernel_messages import Confidence, Message, Verdict, follows
 from gpucheck.knowledge.kernel_messages import messages as classes
 from gpucheck.knowledge.xid import Sxid, Xid, nvlink5, recovery_action, sxid_family, sxids, xids
@@ -17,7 +17,9 @@ FABRIC_SXID = re.compile(
 )
 PLACE = re.compile(BUS)
 SEVERITY = re.compile(r"\b(?P<non>non-?)?fatal\b", re.IGNORECASE)
-ACTION = re.compile(r"changed (?:from .{1,60} )?to (?:(?P<number>0x[0-9a-f]{1,8})\b ?)?\(?(?P<name>[A-Za-z][\w -]{0,40})", re.I)
+ACTION = re.compile(
+    r"changed (?:from .{1,60} )?to (?:(?P<number>0x[0-9a-f]{1,8})\b ?)?\(?(?P<name>[A-Za-z][\w -]{0,40})", re.I
+)
 NVLINK5 = re.compile(
     r"(?P<units>[A-Z][\w/]{1,60}) +(?P<fatal>Nonfatal|Fatal) +XC\d +i\d+ +Link (?P<link>-?\d{1,3})"
     r"(?: \((?P<info>0x[0-9a-f]{1,8}) (?P<status>0x[0-9a-f]{1,8}))?",
@@ -67,8 +69,9 @@ def events(said: list[Said], machine: Machine) -> list[Event]:
         cause = CAUSED_BY.search(event.said.text) if event.key == "xid:45" else None
         if cause and (f"xid:{cause['code']}", event.subject) not in known:
             found.append(_xid(int(cause["code"]), event.subject, event.said, ""))
-    taken_back = {row.key: row.cleared_by for row in classes() if row.cleared_by}
-    return [event for event in found if not _cleared(event, taken_back.get(event.key), said)]
+    present = {event.key for event in found}
+    cleared = {row.key: _clearing(row.cleared_by, said) for row in classes() if row.cleared_by and row.key in present}
+    return [event for event in found if not _cleared(event, cleared.get(event.key, {}))]
 
 
 def _understood(said: Said, machine: Machine) -> Iterator[Event]:
@@ -110,7 +113,9 @@ def _xid_meaning(code: int, row: Xid | None, text: str) -> Meaning:
         fix = "look it up in NVIDIA's Xid catalogue, and follow its action"
         return Meaning("warn", f"Xid {code}", why, fix, "xid", "possible")
     why = f"the driver reported this error of the GPU (gpucheck explain xid:{code})"
-    meaning = Meaning(row.verdict, f"Xid {code}: {row.reading}", why, _steps(row.immediate, row.later), row.cause or "xid")
+    meaning = Meaning(
+        row.verdict, f"Xid {code}: {row.reading}", why, _steps(row.immediate, row.later), row.cause or "xid"
+    )
     if row.detail == "recovery-action" and (match := ACTION.search(text)):
         action = recovery_action(match["name"].strip(), int(match["number"], 16) if match["number"] else None)
         if action is not None:
@@ -166,13 +171,15 @@ def _message(row: Message, bus: str | None, said: Said, machine: Machine) -> Eve
     elif row.about == "switch" and bus:
         subject = f"link:{bus}"
     elif row.about in ("device", "port"):
+        if bus is None or of_another_driver(said.text, bus):
+            return None
         if bus in machine.gpus:
             subject = f"gpu:{bus}"
         elif bus in machine.above:
             place = bus
             gpus = ", ".join(machine.above[bus])
             meaning = meaning._replace(says=f"{row.says} at PCIe port {bus}, above GPU {gpus}")
-        elif machine.complete or bus is None or bus in machine.named.others or _another_device(row, said, machine):
+        elif machine.complete or bus in machine.named.others or _another_device(row, said, machine):
             return None
         else:
             place = bus
@@ -192,16 +199,16 @@ def _another_device(row: Message, said: Said, machine: Machine) -> bool:
     return bool(machine.gpus) and (row.about == "device" or "pcieport " not in said.text)
 
 
-def _cleared(event: Event, pattern: str | None, said: list[Said]) -> bool:
-    if pattern is None:
-        return False
+def _clearing(pattern: str, said: list[Said]) -> dict[str | None, int]:
+    """The last message that takes a class back, by the bus id that it names."""
     compiled = _pattern(pattern)
-    for later in said[event.said.number + 1 :]:
-        if match := compiled.search(later.text):
-            bus = bus_id(match.groupdict().get("bus"))
-            if bus is None or bus in (event.place, event.subject.partition(":")[2]):
-                return True
-    return False
+    found = ((message.number, compiled.search(message.text)) for message in said)
+    return {bus_id(match.groupdict().get("bus")): number for number, match in found if match}
+
+
+def _cleared(event: Event, clearing: dict[str | None, int]) -> bool:
+    places = (None, event.place, event.subject.partition(":")[2])
+    return any(clearing.get(place, -1) > event.said.number for place in places)
 
 
 def _steps(immediate: str, later: str) -> str:
@@ -213,7 +220,9 @@ def _steps(immediate: str, later: str) -> str:
 @cache
 def _pattern(text: str) -> re.Pattern[str]:
     first, *rest = text.split("{bus}")
-    return re.compile(first + "".join((BUS if n == 0 else BUS.replace("?P<bus>", "?:")) + r for n, r in enumerate(rest)), re.I)
+    return re.compile(
+        first + "".join((BUS if n == 0 else BUS.replace("?P<bus>", "?:")) + r for n, r in enumerate(rest)), re.I
+    )
 
 
 @cache

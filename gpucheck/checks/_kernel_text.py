@@ -24,7 +24,9 @@ OWN_SENTENCE = re.compile(r"NVRM: (?:Xid|GPU |The NVIDIA|loading|None of|No NVID
 SENTENCE_LINES = 7
 RECORD = re.compile(r"(?:\{\d{1,9}\})?\[Hardware Error\]:")
 RECORD_LINES = 40
-TRACE = re.compile(r"blocked for more than \d|soft lockup|\bBUG:|general protection fault|\bOops\b|hard LOCKUP|kernel BUG at")
+TRACE = re.compile(
+    r"blocked for more than \d|soft lockup|\bBUG:|general protection fault|\bOops\b|hard LOCKUP|kernel BUG at"
+)
 TRACE_PART = re.compile(
     r"\+0x[0-9a-f]+/0x|Call Trace|Tainted|\btask:|RIP:|RSP:|RAX:|RDX:|RBP:|R10:|R13:|TASK>|IRQ>|Code:|echo 0 >"
     r"|Hardware name|Workqueue|\bCPU: \d|[FC]S: |CR2: |odules linked in|PKRU"
@@ -70,14 +72,22 @@ def named(said: Iterable[Said]) -> Named:
     for message in said:
         for match in NAMED_GPU.finditer(message.text):
             gpus.add(bus_id(match["bus"]) or "")
-        for match in NAMED_BY_DRIVER.finditer(message.text):
-            if match["driver"] not in MAY_BE_A_GPU:
-                others.add(bus_id(match["bus"]) or "")
+        others |= {
+            bus_id(match["bus"]) or ""
+            for match in NAMED_BY_DRIVER.finditer(message.text)
+            if match["driver"] not in MAY_BE_A_GPU
+        }
     return Named(frozenset(gpus - {""}), frozenset(others - gpus - {""}))
 
 
+def of_another_driver(text: str, bus: str) -> bool:
+    """Whether the message is by the driver of something that is no GPU: ``mlx5_core 0000:5c:00.0: PCIe Bus Error``."""
+    found = (m for m in NAMED_BY_DRIVER.finditer(text) if bus_id(m["bus"]) == bus)
+    return any(match["driver"] not in MAY_BE_A_GPU for match in found)
+
+
 def bus_id(text: str | None) -> str | None:
-    """``0000:3B:00``, ``3b:00.0`` and ``00000000:3b:00.0`` as Linux writes it. None for what is no function of a card."""
+    """``0000:3B:00``, ``3b:00.0`` and ``00000000:3b:00.0`` as Linux writes it. None for what no card can have."""
     if text is None:
         return None
     text = text.lower()

@@ -1,11 +1,12 @@
 """Kernel log: which errors did the driver, the switches, the PCI bus and the IOMMU report since boot?
 
 Source: Xid and SXid lines (NVRM, nvidia-nvswitch) with the actions of NVIDIA's Xid catalogue, and the classes of
-messages of the kernel, the module loader and systemd in kernel_messages.yml. An error is reported once for each GPU with
-its first and last line; what followed from it is listed with it. What an application alone causes is no finding.
+messages of the kernel, the module loader and systemd in kernel_messages.yml. An error is reported once for each GPU,
+with its first and last message and with what followed from it. What an application alone causes is no finding.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import msgspec
 
@@ -20,6 +21,7 @@ QUOTE = 300
 # After one of these a GPU answers nothing: every later error of it is a consequence. Xid 154 says what to do.
 LOST = {"xid:79", "gpu-off-bus"}
 SAYS_WHAT_TO_DO = {"xid:154"}
+HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +65,11 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield about.passes("no error of a GPU, switch or link")
 
 
+def gpus_named(log: KernelLog) -> frozenset[str]:
+    """The bus ids of the GPUs that a log names."""
+    return named(messages(log.lines)).gpus
+
+
 class _Group:
     """All events of one kind about one subject."""
 
@@ -71,7 +78,7 @@ class _Group:
         self.events: list[Event] = []
         self.with_it: list[_Group] = []
 
-    @property
+    @cached_property
     def meaning(self) -> Meaning:
         """The worst of the events; of what the driver says is to be done, the latest."""
         if self.key in SAYS_WHAT_TO_DO:
@@ -97,10 +104,10 @@ def _groups(found: Iterable[Event]) -> list[_Group]:
 
 def _roots(groups: list[_Group]) -> list[_Group]:
     """The groups that are no part of another one; those that are stand in their root's list."""
-    roots = []
+    index, roots = _Index(groups), []
     for group in groups:
         root, seen = group, {id(group)}
-        while (above := _part_of(root, groups)) is not None and id(above) not in seen:
+        while (above := index.part_of(root)) is not None and id(above) not in seen:
             root = above
             seen.add(id(root))
         if root is group:
@@ -110,29 +117,43 @@ def _roots(groups: list[_Group]) -> list[_Group]:
     return roots
 
 
-def _part_of(group: _Group, groups: list[_Group]) -> _Group | None:
-    for other in groups:
-        same = other.subject == group.subject
-        if other is group or other.meaning.verdict == "note" or not (same or "host" in (other.subject, group.subject)):
-            continue
-        if other.key == group.key:
-            if group.subject == "host" and not same and group.events[0].of_gpu:
-                return other
-        elif (
-            other.key in group.follows
-            or ("any" in group.follows and "any" not in other.follows)
-            or (same and other.key in LOST and group.start > other.start and group.key not in LOST | SAYS_WHAT_TO_DO)
-        ):
-            return other
-    return None
+class _Index:
+    """The first group of each key and subject, found without a walk: a hostile log names thousands of devices."""
+
+    def __init__(self, groups: list[_Group]) -> None:
+        self.keyed: dict[tuple[str, str], _Group] = {}
+        self.any: dict[str, _Group] = {}
+        self.lost: dict[str, _Group] = {}
+        for group in groups:
+            if group.meaning.verdict == "note":
+                continue
+            for subject in {group.subject, EVERYWHERE} | ({A_GPU} if group.subject.startswith("gpu:") else set()):
+                self.keyed.setdefault((group.key, subject), group)
+                if "any" not in group.follows and (group.events[0].of_gpu or subject != HOST):
+                    self.any.setdefault(subject, group)
+            if group.key in LOST:
+                self.lost.setdefault(group.subject, group)
+
+    def part_of(self, group: _Group) -> _Group | None:
+        """The error that this one followed from: of the same subject, or where either of the two names none."""
+        subjects = (EVERYWHERE,) if group.subject == HOST else (group.subject, HOST)
+        above = [self.keyed.get((key, subject)) for key in group.follows for subject in subjects]
+        if "any" in group.follows:
+            above += [self.any.get(subject) for subject in subjects]
+        if group.subject == HOST and group.events[0].of_gpu:
+            above.append(self.keyed.get((group.key, A_GPU)))
+        lost = self.lost.get(group.subject)
+        if lost is not None and group.start > lost.start and group.key not in LOST | SAYS_WHAT_TO_DO:
+            above.append(lost)
+        return min((a for a in above if a is not None and a is not group), key=lambda a: a.start, default=None)
 
 
 def _finding(root: _Group) -> Iterator[Finding]:
     meaning = root.meaning
     if meaning.verdict == "note":
         return
-    with_it = dict.fromkeys(f"with it: {part.text()}" for part in root.with_it)
-    evidence = (*_quoted([event.said for event in root.events]), *with_it)
+    also = dict.fromkeys(f"also logged: {part.text()}" for part in root.with_it)
+    evidence = (*_quoted([event.said for event in root.events]), *also)
     about = About(check=NAME, subject=_subject(root), evidence=evidence)
     judge = about.fails if meaning.verdict == "fail" else about.warns
     yield judge(root.text(), None, meaning.why, meaning.fix, meaning.cause, meaning.confidence)
@@ -140,7 +161,7 @@ def _finding(root: _Group) -> Iterator[Finding]:
 
 def _subject(root: _Group) -> str:
     """A message that names no GPU is about the one that its consequences name."""
-    if root.subject != "host" or not root.events[0].of_gpu:
+    if root.subject != HOST or not root.events[0].of_gpu:
         return root.subject
     subjects = {part.subject for part in root.with_it if part.subject.startswith("gpu:")}
     return subjects.pop() if len(subjects) == 1 else root.subject

@@ -91,7 +91,7 @@ class PackageVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the kernel log. seconds: since boot; clock: the time of day as printed; None if the source has none."""
+    """One line of the kernel log. seconds: since boot; clock: as printed; None where the source does not say."""
 
     text: str
     seconds: float | None = None
