@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from typing import Any, Literal
 
+import msgspec
+
 from gpucheck.checks import all_checks
 from gpucheck.model import AnyCheck, Finding, Host, Report
 from gpucheck.run._deadline import StuckError, in_time
 from gpucheck.run._guard import NEEDS_HARDWARE, Guard
 from gpucheck.run._health import record_step
 from gpucheck.run._measure import measurement_steps
+from gpucheck.run._proof import left_out
 from gpucheck.run._report import judged
 from gpucheck.run._report import report as build_report
 from gpucheck.run._step import Outcome, Step
@@ -27,6 +30,7 @@ __all__ = [
     "Yardstick",
     "all_steps",
     "in_time",
+    "left_out",
     "select",
     "verify",
 ]
@@ -80,23 +84,28 @@ def verify(
     strict: bool = False,
     progress: Progress = lambda _: None,
     yardsticks: Iterable[Yardstick] = (),
+    excluded: Iterable[str] = (),
 ) -> Report:
     """Run the steps on the host and judge the whole; then hold the whole against the yardsticks.
 
+    excluded: what the caller removed from the level, each with the reason, for the report.
     Where an exception ends it, Ctrl-C too, what the running step started is ended first.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     findings: list[Finding] = []
     measurements: dict[str, dict[str, Any]] = {}
+    not_proven = [*excluded]
     guard = Guard(host)
     for step in steps:
         progress(step.name)
         outcome = guard.run(step)
         findings += outcome.findings
+        not_proven += outcome.not_proven
         if outcome.measurements:
             measurements[step.name] = outcome.measurements
     seconds = time.monotonic() - clock
     whole = build_report(host, findings, measurements, started, seconds, strict=strict, hurry=guard.stuck > 0)
+    whole = msgspec.structs.replace(whole, not_proven=tuple(dict.fromkeys(not_proven)))
     for yardstick in yardsticks:
         whole = judged(whole, (*whole.findings, *yardstick(whole)), strict=strict)
     return whole

@@ -11,7 +11,7 @@ from gpucheck.model.collectives import CollectiveResult
 
 LARGE = 128 << 20
 WARN, FAIL = 0.80, 0.65  # of what copy engines reach over the same links: kernels get 0.87 to 0.97 of that
-PACKAGE_FIX = "pip install 'gpucheck[torch]'"
+PACKAGE_FIX = "python -m pip install torch numpy"
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):
