@@ -61,7 +61,7 @@ def _reach() -> "DockerClient | None":
     except ModuleNotFoundError as error:
         raise LabError(
             f"the lab needs the Python package {error.name}, which is not installed here\n"
-            "do: pip install 'gpucheck[provision]' (make provision does it by itself)"
+            "do: python -m pip install docker (make provision does it by itself)"
         ) from error
     try:
         client = docker.from_env(timeout=CALL_SECONDS)
