@@ -34,7 +34,7 @@ def probe(host: Host) -> Values:
         nvml=host.nvml(),
         switches=sum(device.is_nvswitch for device in host.pci()),
         service=host.services([UNIT])[UNIT],
-        packages=host.packages(PACKAGES),
+        packages=host.packages(PACKAGES) or (),
     )
 
 
