@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import FORBIDDEN, LOST, NOT_IN_LIBRARY, evidence, not_looked, reason
+from gpucheck.checks._nvml import FORBIDDEN, LOST, NOT_IN_LIBRARY, evidence, lost_gaps, not_looked, reason
 from gpucheck.model import DEFECT, Check, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice, Verdict
-from gpucheck.model.about import About
+from gpucheck.model.about import About, Confidence
 
 NAME = "inventory"
 # Kernel drivers that hold a device for a virtual machine.
@@ -73,7 +73,7 @@ def _lost(nvml: NvmlReading) -> Iterator[Finding]:
     gone = [gap for gap in nvml.gaps if gap.code in LOST and not gap.subject.startswith("gpu index ")]
     accounted: set[str] = set()
     for gpu in nvml.gpus:
-        gaps = [gap for gap in gone if gap.subject.startswith((f"gpu:{gpu.pci_bus_id}", f"link:{gpu.pci_bus_id}/"))]
+        gaps = list(lost_gaps(nvml, gpu))
         if gaps:
             accounted.add(gpu.pci_bus_id)
             state = "lost" if gaps[0].code == LOST[0] else "requires a reset"
@@ -107,7 +107,7 @@ def _without_a_handle(refused: list[NvmlGap], missing: list[PciDevice]) -> Itera
         else:
             why = f"NVML counts this GPU and cannot open it: {reason(gap)}."
             fix = LOST_FIX.format(device.bus_id if device else "the GPU that is missing in nvidia-smi -L")
-            confidence = "certain" if gap.code in LOST else "likely"
+            confidence: Confidence = "certain" if gap.code in LOST else "likely"
             yield about.fails(f"GPU at {which} cannot be opened", None, why, fix, "gpu-lost", confidence)
 
 
