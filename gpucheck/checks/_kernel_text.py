@@ -33,8 +33,9 @@ TRACE_PART = re.compile(
 )
 TRACE_LINES = 60
 NAMED_GPU = re.compile(rf"(?:NVRM: (?:Xid \(|GPU (?:at )?|The NVIDIA v?GPU )(?:PCI:)?|\bnvidia ){BUS}")
+NAMED_SWITCH = re.compile(rf"\bnvidia-nvswitch(?:\d{{0,3}}: SXid \(PCI:| ){BUS}")
 NAMED_BY_DRIVER = re.compile(rf"\b(?P<driver>[a-z][\w-]{{1,30}}) {BUS}: ")
-MAY_BE_A_GPU = {"nvidia", "nouveau", "pcieport", "pci", "vfio-pci", "device"}
+MAY_MATTER = {"nvidia", "nvidia-nvswitch", "nouveau", "pcieport", "pci", "vfio-pci", "device"}
 
 
 class Said(NamedTuple):
@@ -46,9 +47,10 @@ class Said(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What the log itself says about PCI functions: which are GPUs, and which have another kind of driver."""
+    """What the log itself says about PCI functions: GPUs, NVSwitches, and what has another kind of driver."""
 
     gpus: frozenset[str]
+    switches: frozenset[str]
     others: frozenset[str]
 
 
@@ -66,24 +68,23 @@ def messages(lines: Iterable[KernelLine]) -> list[Said]:
 
 
 def named(said: Iterable[Said]) -> Named:
-    """The GPUs and the other devices that the messages name."""
-    gpus: set[str] = set()
-    others: set[str] = set()
+    """The GPUs, the switches and the other devices that the messages name."""
+    gpus: set[str | None] = set()
+    switches: set[str | None] = set()
+    others: set[str | None] = set()
     for message in said:
-        for match in NAMED_GPU.finditer(message.text):
-            gpus.add(bus_id(match["bus"]) or "")
-        others |= {
-            bus_id(match["bus"]) or ""
-            for match in NAMED_BY_DRIVER.finditer(message.text)
-            if match["driver"] not in MAY_BE_A_GPU
-        }
-    return Named(frozenset(gpus - {""}), frozenset(others - gpus - {""}))
+        gpus |= {bus_id(match["bus"]) for match in NAMED_GPU.finditer(message.text)}
+        switches |= {bus_id(match["bus"]) for match in NAMED_SWITCH.finditer(message.text)}
+        by_driver = NAMED_BY_DRIVER.finditer(message.text)
+        others |= {bus_id(match["bus"]) for match in by_driver if match["driver"] not in MAY_MATTER}
+    found = (gpus, switches, others - gpus - switches)
+    return Named(*(frozenset(bus for bus in ids if bus) for ids in found))
 
 
 def of_another_driver(text: str, bus: str) -> bool:
-    """Whether the message is by the driver of something that is no GPU: ``mlx5_core 0000:5c:00.0: PCIe Bus Error``."""
+    """Whether the message is by the driver of another kind of device: ``mlx5_core 0000:5c:00.0: PCIe Bus Error``."""
     found = (m for m in NAMED_BY_DRIVER.finditer(text) if bus_id(m["bus"]) == bus)
-    return any(match["driver"] not in MAY_BE_A_GPU for match in found)
+    return any(match["driver"] not in MAY_MATTER for match in found)
 
 
 def bus_id(text: str | None) -> str | None:

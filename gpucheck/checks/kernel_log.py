@@ -10,12 +10,14 @@ from functools import cached_property
 
 import msgspec
 
-from gpucheck.checks._kernel_events import RANK, Event, Machine, Meaning, events
+from gpucheck.checks._kernel_events import RANK, Event, Machine, events
 from gpucheck.checks._kernel_text import Said, messages, named
+from gpucheck.checks._kernel_xids import Meaning
 from gpucheck.model import Check, Finding, Host, KernelLine, KernelLog
 from gpucheck.model.about import About
 
 NAME = "kernel-log"
+NVSWITCH = ("10de", "0680")
 SHOWN = 3
 QUOTE = 300
 # After one of these a GPU answers nothing: every later error of it is a consequence. Xid 154 says what to do.
@@ -25,25 +27,34 @@ HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The log, the bus ids of the GPUs, and the ports above them.
+    """The log, the bus ids of the GPUs and NVSwitches, and what is below each port (``GPU 0000:3b:00.0``).
 
     complete: the PCI bus was read. False for a log of elsewhere, which has only itself to tell what is a GPU.
     """
 
     log: KernelLog
     gpus: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
     above: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     complete: bool = False
 
 
 def probe(host: Host) -> Values:
     """Ask the kernel log and the PCI bus."""
-    above: dict[str, tuple[str, ...]] = {}
     gpus = [device for device in host.pci() if device.is_nvidia_gpu]
-    for gpu in gpus:
-        for port in gpu.path:
-            above[port] = (*above.get(port, ()), gpu.bus_id)
-    return Values(log=host.kernel_log(), gpus=tuple(gpu.bus_id for gpu in gpus), above=above, complete=True)
+    switches = [device for device in host.pci() if (device.vendor_id, device.class_id[:4]) == NVSWITCH]
+    above: dict[str, tuple[str, ...]] = {}
+    for kind, devices in (("GPU", gpus), ("NVSwitch", switches)):
+        for device in devices:
+            for port in device.path:
+                above[port] = (*above.get(port, ()), f"{kind} {device.bus_id}")
+    return Values(
+        log=host.kernel_log(),
+        gpus=tuple(device.bus_id for device in gpus),
+        switches=tuple(device.bus_id for device in switches),
+        above=above,
+        complete=True,
+    )
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
@@ -54,15 +65,20 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield About(check=NAME).unknown(why, "sudo gpucheck verify --only kernel-log")
         return
     said = messages(log.lines)
-    of_log = named(said)
-    machine = Machine(of_log, of_log.gpus | set(values.gpus), values.above, values.complete)
-    roots = _roots(_groups(events(said, machine)))
+    roots = _roots(_groups(events(said, _machine(values, said))))
     found = [finding for root in roots for finding in _finding(root)]
     yield from found
     if not found:
         harmless = tuple(f"needs no action: {root.text()}, {root.subject}" for root in roots)
         about = About(check=NAME, evidence=(f"{log.source}: {len(log.lines)} lines", *harmless))
         yield about.passes("no error of a GPU, switch or link")
+
+
+def _machine(values: Values, said: list[Said]) -> Machine:
+    """What the PCI bus showed and what the log names: a GPU that fell off the bus is on it no more."""
+    of_log = named(said)
+    gpus, switches = of_log.gpus | set(values.gpus), of_log.switches | set(values.switches)
+    return Machine(gpus, switches, of_log.others, values.above, values.complete)
 
 
 def gpus_named(log: KernelLog) -> frozenset[str]:

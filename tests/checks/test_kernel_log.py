@@ -332,3 +332,12 @@ def test_a_memory_window_that_found_room_at_last_is_no_finding():
     )
 
     assert finding.verdict is PASS
+
+
+def test_an_nvswitch_has_pcie_errors_too():
+    """It is a PCI function like the GPUs."""
+    switch = PciDevice(bus_id="0000:05:00.0", vendor_id="10de", device_id="22a3", class_id="068000")
+    line = "nvidia-nvswitch 0000:05:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer"
+    (finding,) = judge(check, FakeHost(kernel_log_=kernel_log(line), pci_=(GPU, switch)))
+
+    assert (finding.subject, finding.verdict, finding.cause) == ("link:0000:05:00.0", FAIL, "pcie-errors")

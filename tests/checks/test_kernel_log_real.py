@@ -28,6 +28,11 @@ def judged(text):
     return list(check.evaluate(check.Values(log=reader.read(text.encode()))))
 
 
+def understood(text):
+    said = messages(reader.read(text.encode()).lines)
+    return events(said, Machine(*named(said), above={}, complete=False))
+
+
 def words(finding):
     return " ".join(map(str, (finding.subject, finding.seen, finding.why, finding.fix, *finding.evidence))).lower()
 
@@ -56,13 +61,10 @@ def test_a_real_incident_is_told_as_it_was(case):
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["key"])
 def test_every_class_of_message_is_recognised_in_a_real_line(row):
     """With its subject, verdict and cause, and by its own class."""
-    log = reader.read(row["raw"].encode())
-    said = messages(log.lines)
-    machine = Machine(named(said), named(said).gpus, {}, complete=False)
     (finding,) = judged(row["raw"])
 
     assert row["source"]
-    assert row["key"] in {event.key for event in events(said, machine)}
+    assert row["key"] in {event.key for event in understood(row["raw"])}
     assert [finding.subject, finding.verdict.value, finding.cause] == row["says"]
 
 
@@ -74,9 +76,7 @@ def test_no_class_is_without_a_real_line():
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["key"])
 def test_the_live_reader_lets_every_class_through(row):
     """The ring is filtered before it is judged."""
-    known = messages(reader.read(row["raw"].encode()).lines)
-    machine = Machine(named(known), named(known).gpus, {}, complete=False)
-    matched = [event.said for event in events(known, machine) if event.key == row["key"]]
+    matched = [event.said for event in understood(row["raw"]) if event.key == row["key"]]
 
     assert any(ABOUT_GPUS.search(said.text) for said in matched)
 
