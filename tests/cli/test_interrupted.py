@@ -128,13 +128,26 @@ def test_a_driver_that_hangs_is_not_accused_by_an_interrupted_run(cut):
     assert report["verdict"] == "unknown"
 
 
-def test_a_file_gets_the_marked_report_whole(cut, tmp_path):
+def test_a_file_keeps_the_last_complete_report(cut, tmp_path):
+    """It may be the baseline of the next run, or what a monitor reads."""
     output = tmp_path / "report.json"
-    status, *_ = cut("nvml", signal.SIGTERM, arguments=["--format", "json", "-o", str(output)])
+    output.write_text("old")
+    status, _, out, err, _, _ = cut("nvml", signal.SIGTERM, arguments=["--format", "json", "-o", str(output)])
 
-    assert status == 143
-    assert json.loads(output.read_text())["interrupted"] is True
+    assert (status, out) == (143, "")
+    assert "\ninterrupted after " in err
+    assert f"{output}: not written" in err
+    assert output.read_text() == "old"
     assert not list(tmp_path.glob(".gpucheck*"))
+
+
+def test_an_interrupted_report_is_no_baseline(cut, tmp_path):
+    (tmp_path / "part").write_text(cut("nvml", signal.SIGINT, arguments=["--format", "json"])[2])
+    words = [*GPUCHECK, *HANG[:-1], "--baseline", str(tmp_path / "part")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "an interrupted run" in done.stderr
 
 
 def test_an_interrupted_report_that_cannot_be_written_is_74(cut):
