@@ -88,7 +88,7 @@ def _diagnosis(
     sources: tuple[str, ...],
     strict: bool,
 ) -> "Diagnosis":
-    """seen: None if only logs were given: the rules then have nothing to judge."""
+    """seen: None if only logs were given: there are no numbers to judge."""
     from gpucheck.diagnose import diagnose
     from gpucheck.model.diagnosis import Diagnosis
 
