@@ -1,4 +1,4 @@
-"""What the messages of a kernel log tell of: Xids, SXids, and the classes of messages of the knowledge room."""
+"""What the messages of a kernel log report: Xids, SXids, and the classes of messages of the knowledge room."""
 
 import re
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ RANK = ("note", "warn", "fail")
 
 
 class Event(NamedTuple):
-    """One message that was understood. place: tells events of one kind and subject apart (a PCIe port)."""
+    """One message that was understood. place: distinguishes events of one kind and subject (a PCIe port)."""
 
     key: str
     subject: str
@@ -138,5 +138,5 @@ def _compiled() -> tuple[tuple[Message, tuple[re.Pattern[str], ...]], ...]:
 
 @cache
 def _any_word() -> re.Pattern[str]:
-    """One look that tells most lines apart from all classes."""
+    """A line without any of these words belongs to no class."""
     return re.compile("|".join(sorted({re.escape(word) for row in classes() for word in row.words})))

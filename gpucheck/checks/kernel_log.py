@@ -20,7 +20,7 @@ NAME = "kernel-log"
 NVSWITCH = ("10de", "0680")
 SHOWN = 3
 QUOTE = 300
-# After one of these a GPU answers nothing: every later error of it is a consequence. Xid 154 says what to do.
+# After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 says what to do.
 LOST = {"xid:79", "gpu-off-bus"}
 SAYS_WHAT_TO_DO = {"xid:154"}
 HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
@@ -29,7 +29,7 @@ HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
 class Values(msgspec.Struct, frozen=True, kw_only=True):
     """The log, the bus ids of the GPUs and NVSwitches, and what is below each port (``GPU 0000:3b:00.0``).
 
-    complete: the PCI bus was read. False for a log of elsewhere, which has only itself to tell what is a GPU.
+    complete: the PCI bus was read. False for a pasted log, in which only the messages name GPUs.
     """
 
     log: KernelLog

@@ -86,7 +86,7 @@ def _diagnosis(
     sources: tuple[str, ...],
     strict: bool,
 ) -> "Diagnosis":
-    """seen: None if only logs were given: the rules then have nothing to judge."""
+    """seen: None if only logs were given: there are no numbers to judge."""
     from gpucheck.diagnose import diagnose
     from gpucheck.model import TopologyGpu, named
     from gpucheck.model.diagnosis import Diagnosis

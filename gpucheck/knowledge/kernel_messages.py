@@ -1,4 +1,4 @@
-"""Classes of kernel log messages that tell of a GPU problem without an Xid (kernel_messages.yml)."""
+"""Classes of kernel log messages that report a GPU problem without an Xid (kernel_messages.yml)."""
 
 from functools import cache
 from typing import Literal
