@@ -91,6 +91,11 @@ class Case(NamedTuple):
     whole: bool = True
 
     @property
+    def denies_links(self) -> bool:
+        """The driver says itself that there is no such link: it may be believed, though not held to be certain."""
+        return self.call == "nvmlDeviceGetNvLinkState" and self.how in (2, NOT_SUPPORTED)
+
+    @property
     def faults(self) -> tuple[str, ...]:
         which = "" if self.gpu is None else f",gpu={self.gpu}"
         if isinstance(self.how, str):
@@ -263,7 +268,7 @@ def _passed(case: Case, machine: Machine, now: tuple[Finding, ...], affected: se
         )
         if Verdict.PASS in was and own == {Verdict.PASS}:
             yield check, "PASS although refused"
-        if Verdict.PASS in was and own == {Verdict.SKIP}:
+        if Verdict.PASS in was and own == {Verdict.SKIP} and not case.denies_links:
             yield check, "SKIP as not applicable although refused"
 
 
@@ -272,7 +277,7 @@ def _overlooked(case: Case, machine: Machine, now: tuple[Finding, ...]) -> Broke
         {f.seen for f in findings if f.check == "topology" and f.verdict is Verdict.PASS}
         for findings in (machine.healthy, now)
     )
-    if seen - was and case.call not in IDENTITY:
+    if seen - was and case.call not in IDENTITY and not case.denies_links:
         yield "topology", "PASS with other classes than the machine has"
     lost = any(f.cause == "gpu-lost" and f.verdict is Verdict.FAIL for f in now)
     if case.how == LOST and not lost and _of_gpu(case.call) and case.call not in OF_PAIRS:
@@ -293,9 +298,7 @@ def _has_evidence(case: Case, finding: Finding, *, certain: bool) -> bool:
         return finding.check == "driver" and (finding.cause == named or not certain)
     if case.call in IDENTITY:
         return finding.check == "inventory" and not certain
-    if case.call == "nvmlDeviceGetNvLinkState" and case.how in (2, NOT_SUPPORTED):
-        return finding.check == "nvlink" and not certain  # the driver says itself that there is no such link
-    return False
+    return case.denies_links and finding.check in ("nvlink", "topology") and not certain
 
 
 def _changed(case: Case, machine: Machine, now: tuple[Finding, ...], affected: set[str]) -> Broken:

@@ -47,7 +47,7 @@ class FakeHost:
     driver_: DriverState = field(default_factory=DriverState)
     pci_: tuple[PciDevice, ...] = ()
     nvml_: NvmlReading | NvmlFailure = NO_DRIVER
-    packages_: tuple[PackageVersion, ...] = ()
+    packages_: tuple[PackageVersion, ...] | None = ()
     python_: dict[str, str] = field(default_factory=dict)
     services_: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class FakeHost:
     kernels_: tuple[InstalledKernel, ...] = ()
     dkms_: tuple[DkmsModule, ...] = ()
     secure_boot_: bool | None = False
-    libraries_: tuple[LoaderLibrary, ...] = ()
+    libraries_: tuple[LoaderLibrary, ...] | None = ()
     folders: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def system(self) -> System:
@@ -75,8 +75,10 @@ class FakeHost:
     def nvml(self) -> NvmlReading | NvmlFailure:
         return self.nvml_
 
-    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...]:
+    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
         wanted = set(names)
+        if self.packages_ is None:
+            return None
         return tuple(p for p in self.packages_ if p.name in wanted)
 
     def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
@@ -106,8 +108,10 @@ class FakeHost:
     def secure_boot(self) -> bool | None:
         return self.secure_boot_
 
-    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...]:
+    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
         wanted = set(names)
+        if self.libraries_ is None:
+            return None
         return tuple(library for library in self.libraries_ if library.soname.partition(".so")[0] in wanted)
 
     def list_names(self, path: str) -> tuple[str, ...] | None:

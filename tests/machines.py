@@ -103,7 +103,11 @@ def whole_host(*gpus: Gpu) -> FakeHost:
         nvml_=reading(*gpus),
         pci_=on_bus(*gpus),
         driver_=LOADED,
-        folders={"/dev": (*nodes, "nvidiactl", "nvidia-uvm"), "/sys/devices/system/node": ("node0",)},
+        folders={
+            "/dev": (*nodes, "nvidiactl", "nvidia-uvm"),
+            "/sys/devices/system/cpu": ("cpu0", "online"),
+            "/sys/devices/system/node": ("node0",),
+        },
         files={"/sys/devices/system/node/node0/cpulist": "0-31\n", "/proc/uptime": "36000.00 1.0"},
     )
 

@@ -23,7 +23,10 @@ Loud = dict[tuple[str, str | None], int]
 
 
 class Truth(NamedTuple):
-    """gpus, name: how many GPUs of which name. cls: of every pair. loud: who warns or fails, by cause. verdicts: of these checks."""
+    """gpus, name: how many GPUs of which name. cls: of every pair. loud: who warns or fails, by cause.
+
+    verdicts: of these checks.
+    """
 
     gpus: int
     name: str
@@ -34,20 +37,18 @@ class Truth(NamedTuple):
 
 PASS, SKIP, UNKNOWN = Verdict.PASS, Verdict.SKIP, Verdict.UNKNOWN
 FINE = {"memory-errors": PASS, "pcie-link": PASS, "persistence": PASS, "processes": PASS, "throttle": PASS}
-# NVML says PIX where the PCI tree has no switch: two halves of four GPUs, four of two, one of four.
-PIX_8: Loud = {("topology", None): 12}
-PIX_4: Loud = {("topology", None): 6}
-PIX_2: Loud = {("topology", None): 4}
+# NVML reports PIX where the PCI tree has no switch.
+PIX: Loud = {("topology", None): 1}
 NO_P2P = ("p2p-status", "p2p-unsupported-pair")
 MACHINES = {
-    "a100": Truth(8, "NVIDIA A100-SXM4-40GB", "NV12", PIX_8, FINE | {"nvlink": PASS, "p2p-status": PASS}),
-    "h100": Truth(8, "NVIDIA H100 80GB HBM3", "NV18", PIX_8, FINE | {"nvlink": PASS, "fabric": PASS}),
+    "a100": Truth(8, "NVIDIA A100-SXM4-40GB", "NV12", PIX, FINE | {"nvlink": PASS, "p2p-status": PASS}),
+    "h100": Truth(8, "NVIDIA H100 80GB HBM3", "NV18", PIX, FINE | {"nvlink": PASS, "fabric": PASS}),
     "h100-no-sysfs": Truth(8, "NVIDIA H100 80GB HBM3", "NV18", {}, FINE | {"nvlink": PASS, "inventory": UNKNOWN}),
-    "b200": Truth(8, "NVIDIA B200", "PIX", PIX_8 | {("nvlink", "nvlink-down"): 8, NO_P2P: 1}, FINE),
-    "gb200": Truth(8, "NVIDIA GB200", "NV18", PIX_2, FINE | {"nvlink": PASS, "fabric": PASS, "p2p-status": PASS}),
-    "gb300": Truth(8, "NVIDIA GB300 NVL", "NV18", PIX_2, FINE | {"nvlink": PASS, "fabric": PASS, "p2p-status": PASS}),
-    "l40s": Truth(8, "NVIDIA L40S", "PIX", PIX_8 | {NO_P2P: 1}, FINE | {"nvlink": SKIP, "nvlink-errors": SKIP}),
-    "t4": Truth(4, "NVIDIA T4", "PIX", PIX_4 | {NO_P2P: 1}, FINE | {"nvlink": SKIP, "nvlink-errors": SKIP}),
+    "b200": Truth(8, "NVIDIA B200", "PIX", PIX | {("nvlink", "nvlink-down"): 8, NO_P2P: 1}, FINE),
+    "gb200": Truth(8, "NVIDIA GB200", "NV18", PIX, FINE | {"nvlink": PASS, "fabric": PASS, "p2p-status": PASS}),
+    "gb300": Truth(8, "NVIDIA GB300 NVL", "NV18", PIX, FINE | {"nvlink": PASS, "fabric": PASS, "p2p-status": PASS}),
+    "l40s": Truth(8, "NVIDIA L40S", "PIX", PIX | {NO_P2P: 1}, FINE | {"nvlink": SKIP, "nvlink-errors": SKIP}),
+    "t4": Truth(4, "NVIDIA T4", "PIX", PIX | {NO_P2P: 1}, FINE | {"nvlink": SKIP, "nvlink-errors": SKIP}),
 }
 
 

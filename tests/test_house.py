@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "diagnose": {"model", "knowledge", "topology"},
     "checks": {"model", "knowledge", "topology"},
     "simulator": {"model", "knowledge"},
-    "lab": {"model", "knowledge", "simulator"},
+    "lab": {"model", "knowledge", "processes", "simulator"},
     "images": {"model", "knowledge", "stack", "checks", "lab"},
     "fleet": {"model", "knowledge"},
     "against": {"model", "knowledge", "stack", "checks"},

@@ -54,7 +54,7 @@ def machine(library: Path, tmp_path_factory: pytest.TempPathFactory):
     return cache(lambda name: Machine(name, tmp_path_factory.mktemp(name) / "machine", library))
 
 
-def misjudged(machine: Machine, cases: list[Case], figures: Figures) -> dict[str, str]:
+def misjudged(machine: Machine, cases: list[Case], figures: Figures) -> list[str]:
     """Each rule that is broken, by which check, how often, and the first case of it."""
     found: defaultdict[tuple[str, str], list[Case]] = defaultdict(list)
     for case in cases:
@@ -65,7 +65,7 @@ def misjudged(machine: Machine, cases: list[Case], figures: Figures) -> dict[str
         figures.spoilt(wrong=bool(rules))
         for rule in rules:
             found[rule].append(case)
-    return {f"{check}: {rule}": f"{len(met)} cases, as {met[0]}" for (check, rule), met in sorted(found.items())}
+    return [f"{check}: {rule}: {len(met)} cases, as {met[0]}" for (check, rule), met in sorted(found.items())]
 
 
 @pytest.mark.parametrize("name", SAMPLE)
@@ -77,7 +77,8 @@ def test_a_sample_of_spoilt_answers_leaves_the_report_true(name, machine, figure
         cases += own[number % min(len(own), SAMPLE[name]) :: SAMPLE[name]]
     assert {case.call for case in cases} == set(machine.calls), "every call is spoilt in some way"
 
-    assert misjudged(machine, cases, figures) == {}
+    wrong = misjudged(machine, cases, figures)
+    assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.slow
@@ -87,7 +88,8 @@ def test_every_spoilt_answer_leaves_the_report_true(name, part, machine, figures
     machine = machine(name)
     cases = list(all_cases(machine))[part * WHOLE[name] :: PARTS * WHOLE[name]]
 
-    assert misjudged(machine, cases, figures) == {}
+    wrong = misjudged(machine, cases, figures)
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_rules_name_calls_that_are_made(machine):

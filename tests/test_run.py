@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpucheck import run
-from gpucheck.model import Simulation, Verdict
+from gpucheck.model import Health, NvmlGap, Simulation, Verdict
 from gpucheck.render import report as render
 from gpucheck.run._listing import listing, to_json, to_text
 from tests.fakes import FakeHost
@@ -89,7 +89,7 @@ def test_without_any_gpu_what_reads_the_pci_bus_follows_too():
     text = click.unstyle(render.to_text(quick(FakeHost())))
     lines = [line for line in text.splitlines()[:-1] if line.startswith(("FAIL", "WARN", "UNKNOWN"))]
 
-    assert [line.split()[1] for line in lines] == ["driver", "23"]
+    assert [line.split()[1] for line in lines[:2]] == ["driver", "25"]
 
 
 def test_a_check_alone_says_itself_why_it_could_not_look():
@@ -167,3 +167,17 @@ def test_the_list_names_every_step_with_level_tags_and_cost():
     assert len(lines) == len(found) + 1
     assert any(line.split()[:6] == ["driver", "quick", "0.005", "s", "20", "s"] for line in lines)
     assert json.loads(to_json(listing(run.all_steps())))["schema"] == "gpucheck.steps/1"
+
+
+def test_gpu_without_any_counter_is_not_recorded_as_counted():
+    """A later report would compare nothing with nothing."""
+    silent = msgspec.structs.replace(p100(1), health=Health())
+    gap = NvmlGap(call="nvmlDeviceGetTotalEccErrors", subject=f"gpu:{silent.pci_bus_id}", code=999, name="Unknown")
+    read = msgspec.structs.replace(reading(p100(0), silent), gaps=(gap,))
+    report = run.verify(
+        replace(HOST, nvml_=read), run.select(run.all_steps(), level="quick", only=("gpu-health",), skip=())
+    )
+
+    (finding,) = report.findings
+    assert (finding.verdict, "1 of 2 GPUs" in finding.why) == (Verdict.UNKNOWN, True)
+    assert finding.evidence == (f"nvmlDeviceGetTotalEccErrors gpu:{silent.pci_bus_id}: 999 Unknown",)

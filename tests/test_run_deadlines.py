@@ -156,9 +156,9 @@ def test_an_interrupt_ends_what_the_step_started_first():
 
 
 CHILDREN = {
-    "dies": ("import sys; sys.exit('out of luck')", "ended: exit status 1; it said: out of luck"),
+    "dies": ("import sys; sys.exit('out of luck')", "ended with exit status 1; its last line: out of luck"),
     "talks nonsense": ("import os, sys; os.write(int(sys.argv[1]), b'Segmentation fault\\n')", "cannot be read"),
-    "says nothing": ("import time; time.sleep(60)", "no answer within"),
+    "says nothing": ("import time; time.sleep(60)", "no progress for"),
 }
 
 

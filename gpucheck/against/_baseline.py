@@ -24,6 +24,8 @@ BAD = {Verdict.WARN: 1, Verdict.UNKNOWN: 1, Verdict.FAIL: 2}
 
 def not_comparable(before: Report, host: str, *, simulated: bool) -> str | None:
     """Why this report is no baseline for this host; None where it is one. To be asked before anything is measured."""
+    if before.interrupted:
+        return "is a report of an interrupted run, which lacks what came later"
     if before.host != host:
         return f"is a report of {before.host}, and this is {host}"
     if before.simulated != simulated:

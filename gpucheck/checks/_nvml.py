@@ -17,6 +17,7 @@ FORBIDDEN = (4, 17)
 # NVML: the GPU is lost, and it needs a reset.
 LOST = (15, 16)
 WITHOUT_A_GPU = "to try gpucheck without a GPU: gpucheck verify --simulate hgx-h100-x8"
+INVENTORY = "see the inventory check: gpucheck verify --only inventory"
 
 
 def each_gpu(
@@ -33,10 +34,28 @@ def each_gpu(
     if not nvml.gpus:
         yield no_gpus(check)
         return
-    found = [finding for finding in map(judge, nvml.gpus) if finding is not None]
+    found = [finding for gpu in nvml.gpus if (finding := _unless_lost(check, nvml, gpu, judge(gpu))) is not None]
     yield from found
     if not found:
         yield About(check=check).skips(f"not applicable: {nothing}")
+
+
+def _unless_lost(check: str, nvml: NvmlReading, gpu: Gpu, finding: Finding | None) -> Finding | None:
+    """A GPU that was lost during the pass passes nothing: what it answered before is not its state any more."""
+    gaps = lost_gaps(nvml, gpu)
+    found = finding is not None and (finding.verdict in (Verdict.WARN, Verdict.FAIL) or finding.because_of is not None)
+    return finding if found or not gaps else _of_a_lost_gpu(check, gpu, gaps[0])
+
+
+def lost_gaps(nvml: NvmlReading, gpu: Gpu) -> tuple[NvmlGap, ...]:
+    """Return the refusals that report a GPU as lost. A refused pair does not show which of its GPUs is."""
+    subjects = (f"gpu:{gpu.pci_bus_id}", f"link:{gpu.pci_bus_id}/")
+    return tuple(gap for gap in nvml.gaps if gap.code in LOST and gap.subject.startswith(subjects))
+
+
+def _of_a_lost_gpu(check: str, gpu: Gpu, gap: NvmlGap, what: str = "GPU state") -> Finding:
+    about = About(check=check, subject=f"gpu:{gpu.pci_bus_id}", evidence=(evidence(gap),))
+    return about.unknown(f"{what} unknown: {reason(gap)}", INVENTORY, because_of="inventory")
 
 
 def gaps_of(nvml: NvmlReading | NvmlFailure, gpu: Gpu, *calls: str) -> tuple[NvmlGap, ...]:
@@ -77,11 +96,11 @@ def not_reported(
     def first(*codes: int) -> NvmlGap | None:
         return next((gap for gap in gaps if gap.code in codes), None)
 
-    lost, denied, old = first(*LOST), first(*FORBIDDEN), first(NOT_IN_LIBRARY)
+    lost = first(*LOST) or next(iter(lost_gaps(nvml, gpu) if isinstance(nvml, NvmlReading) else ()), None)
+    denied, old = first(*FORBIDDEN), first(NOT_IN_LIBRARY)
     other = next((gap for gap in gaps if gap.code not in (*LOST, *FORBIDDEN, *NOT_HERE)), None)
     if lost:
-        fix = "see the inventory check: gpucheck verify --only inventory"
-        return about.unknown(f"{what} unknown: {reason(lost)}", fix, because_of="inventory")
+        return _of_a_lost_gpu(check, gpu, lost, what)
     if denied:
         return about.unknown(f"{what} unknown: {reason(denied)}", f"sudo gpucheck verify --only {check}")
     if other:
@@ -134,6 +153,5 @@ def no_gpus(check: str) -> Finding:
 
 
 def no_gpu_on_the_bus(check: str) -> Finding:
-    """Return UNKNOWN: sysfs shows no GPU. The inventory check compares that with NVML."""
-    why = "not run: the PCI bus shows no NVIDIA GPU"
-    return About(check=check).unknown(why, "gpucheck verify --only inventory", "0 GPUs", because_of="inventory")
+    """Return UNKNOWN: sysfs shows no NVIDIA GPU. The inventory check compares sysfs with NVML."""
+    return About(check=check).unknown("not run: sysfs shows no NVIDIA GPU", INVENTORY, "0 GPUs", because_of="inventory")

@@ -15,7 +15,8 @@ from gpucheck.model import Finding, Verdict
 NAME = "stack"
 VERSION = re.compile(r"\d+(\.\d+)+")
 RESOLVE = "install the set that this prints: gpucheck stack resolve"
-OWN_ENVIRONMENT = "make the environment anew with pip and no other tool's packages; one environment per framework"
+OWN_ENVIRONMENT = "create a new environment with pip only, one per framework"
+IMPORT = "query torch itself: gpucheck stack check --import-torch"
 
 
 def judge_wheels(
@@ -37,8 +38,8 @@ def judge_wheels(
                 Verdict.UNKNOWN,
                 f"{wheel.name} {wheel.version}",
                 "a build that the tables know",
-                why="neither its files nor the tables say what it was built for",
-                fix="ask torch itself: gpucheck stack check --import-torch",
+                why="CUDA version of the build unknown: neither its files nor the tables contain it",
+                fix=IMPORT,
             )
         elif wheel.name == "tensorflow" and built.pins and not built.pins.keys() & libraries.keys():
             yield _without_cuda(wheel, built)
@@ -62,8 +63,8 @@ def _without_cuda(wheel: Wheel, built: Built) -> Finding:
         ", ".join(f"{name} {spec}" for name, spec in built.pins.items()),
         cause="library-mismatch",
         confidence="likely",
-        why=f"{wheel.name} then computes on the CPU, unless the loader finds fitting CUDA libraries of the host",
-        fix=f"where it shall use the GPUs: pip install '{wheel.name}[and-cuda]=={wheel.version}'",
+        why=f"{wheel.name} then computes on the CPU, unless the loader finds matching CUDA libraries of the host.",
+        fix=f"to use the GPUs: pip install '{wheel.name}[and-cuda]=={wheel.version}'",
         evidence=built.evidence,
     )
 
@@ -94,10 +95,10 @@ def _code(wheel: Wheel, built: Built, capabilities: dict[str, str | None]) -> It
     if built.archs is None:
         yield _finding(
             Verdict.UNKNOWN,
-            f"{wheel.name} {wheel.version}: architecture list not known",
+            f"{wheel.name} {wheel.version}",
             "machine code for every GPU",
-            why="the tables hold no confirmed list for this build",
-            fix="ask torch itself: gpucheck stack check --import-torch",
+            why=f"architectures of {wheel.name} {wheel.version} unknown: the tables contain no confirmed list",
+            fix=IMPORT,
             evidence=built.evidence,
         )
         return
@@ -107,11 +108,11 @@ def _code(wheel: Wheel, built: Built, capabilities: dict[str, str | None]) -> It
         if capability is None:
             yield _finding(
                 Verdict.UNKNOWN,
-                "compute capability not known",
+                "compute capability unknown",
                 f"one of sm {code}",
                 subject=f"gpu:{bus_id}",
-                why="the tables do not know this GPU's PCI id and NVML did not answer",
-                fix="add it to gpucheck/knowledge/gpus.yml with its source, or install the driver and look again",
+                why="compute capability unknown: this PCI id is not in the tables, and NVML did not report it",
+                fix="install the driver; or add the GPU to gpucheck/knowledge/gpus.yml with its source",
             )
         elif code_runs(capability, built.archs) or _translated(capability, built.ptx):
             covered.append(bus_id)
@@ -155,7 +156,7 @@ def _libraries(
                 wanted,
                 cause="library-mismatch",
                 confidence="certain" if have else "possible",
-                why=f"{wheel.name} was built and tested with another version than the one it would load",
+                why=f"{wheel.name} was built and tested with another version than the one that it would load.",
                 fix=f"pip install '{name}{spec}', or {OWN_ENVIRONMENT}",
                 evidence=built.evidence,
             )
@@ -180,7 +181,7 @@ def _too_old_for(name: str, have: str, capabilities: dict[str, str | None]) -> F
                 cause="arch-not-in-build",
                 confidence="certain",
                 why=f"cuDNN {have} has no code below compute capability {release.min_cc}; this GPU is {capability}",
-                fix=f"pip install '{name}==9.10.2.21', the last one with code for it",
+                fix=f"pip install '{name}==9.10.2.21', the last version with code for it",
                 evidence=(
                     f"tables: cuDNN {release.version} from compute capability {release.min_cc} ({release.basis})",
                 ),
@@ -199,13 +200,13 @@ def _families(libraries: dict[str, str]) -> Iterator[Finding]:
                 f"one wheel of {library}",
                 cause="library-mismatch",
                 confidence="certain",
-                why="these wheels write the same files, so one has overwritten the other",
+                why="These wheels write the same files, so one has overwritten the other.",
                 fix=OWN_ENVIRONMENT,
             )
 
 
 def _corrected(built: Built | None, imported: Imported) -> Built | None:
-    """torch's own word outranks files and tables."""
+    """What torch reports outranks files and tables."""
     if imported.error is not None or imported.cuda is None:
         return built
     archs = tuple(int(digits) for name in imported.arch_list if (digits := name.partition("_")[2].rstrip("af")))
@@ -224,15 +225,17 @@ def _imported(imported: Imported) -> Iterator[Finding]:
             Verdict.UNKNOWN,
             imported.error,
             "torch imports",
-            why="torch could not be asked",
-            fix="python -c 'import torch' in the same environment shows the whole error",
+            why=f"torch versions unknown: {imported.error}",
+            fix="python -c 'import torch' in the same environment shows the entire error",
         )
         return
     if imported.cuda is None:
-        why = "a CPU build of torch uses no GPU, so there are no CUDA libraries to compare"
+        why = "not applicable: a CPU build of torch has no CUDA libraries"
         yield _finding(Verdict.SKIP, f"torch {imported.version}", "a CUDA build", why=why)
         return
-    seen = f"torch {imported.version}: CUDA {imported.cuda}, cuDNN {imported.cudnn}, NCCL {imported.nccl}"
+    parts = (("CUDA", imported.cuda), ("cuDNN", imported.cudnn), ("NCCL", imported.nccl))
+    libraries = ", ".join(f"{name} {version or 'not reported'}" for name, version in parts)
+    seen = f"torch {imported.version}: {libraries}"
     outside = [path for path in imported.mapped if not PurePosixPath(path).is_relative_to(imported.folder)]
     if outside:
         yield _finding(
@@ -241,8 +244,8 @@ def _imported(imported: Imported) -> Iterator[Finding]:
             f"libraries below {imported.folder}",
             cause="library-mismatch",
             confidence="likely",
-            why="a library of the host stands before the wheel's own: LD_LIBRARY_PATH or ld.so.conf",
-            fix="unset LD_LIBRARY_PATH and look again",
+            why="A library of the host is loaded instead of the wheel's own: LD_LIBRARY_PATH or ld.so.conf.",
+            fix="unset LD_LIBRARY_PATH, then: gpucheck stack check --import-torch",
             evidence=tuple(outside),
         )
     else:

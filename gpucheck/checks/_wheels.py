@@ -1,7 +1,7 @@
-"""The framework wheels beside gpucheck: what they were built for, read without importing them.
+"""The framework wheels in gpucheck's environment: what they were built for, read without importing them.
 
 Sources, best first: torch/version.py and tensorflow/python/platform/build_info.py in the wheel, its METADATA, and the
-knowledge tables by version and build. What torch itself says is used where somebody imported it in a child process.
+knowledge tables by version and build. What torch itself reports is used if it was imported in a child process.
 """
 
 import re
@@ -30,7 +30,7 @@ CODE_NAME = re.compile(r"(?:sm|compute)_(\d+)[af]?")
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
-    """What torch said of itself in a child process. error: why it said nothing.
+    """What torch reported of itself in a child process. error: why it reported nothing.
 
     arch_list: ``sm_60`` names. mapped: the CUDA libraries that the child had loaded, by path.
     """
@@ -57,7 +57,7 @@ class Wheel(msgspec.Struct, frozen=True, kw_only=True):
 class Built(msgspec.Struct, frozen=True, kw_only=True):
     """What a wheel was built for. cuda None: a CPU build. archs None: not known; ptx: newest PTX inside (90 means 9.0).
 
-    pins: library wheel -> version specifier. evidence: who said what.
+    pins: library wheel -> version specifier. evidence: the source of each.
     """
 
     cuda: str | None

@@ -1,8 +1,8 @@
 """BAR1: is the window through which peers see a GPU's memory as large as the memory?
 
 Source: nvmlDeviceGetBAR1MemoryInfo. 256 MiB on a card of Ampere or newer means that Resizable BAR or Above 4G Decoding
-is off; a Turing card such as the T4 has no more (captures of cloud machines). It matters where GPUs copy to each other
-over PCIe, and to nobody else.
+is off; a Turing card such as the T4 has no more (captures of cloud machines). It matters only if GPUs copy to each
+other over PCIe.
 """
 
 from collections.abc import Iterator
@@ -26,52 +26,64 @@ FIX = (
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs, and the kind of virtual machine where there is one."""
+    """The GPUs, and the kind of virtual machine if this is one."""
 
     nvml: NvmlReading | NvmlFailure
     virtual: str | None
 
 
 def probe(host: Host) -> Values:
-    """Ask NVML."""
+    """Query NVML."""
     return Values(nvml=host.nvml(), virtual=host.system().virtual)
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding a GPU."""
-    nothing = "no GPU of this host tells the size of its BAR1"
-    yield from each_gpu(NAME, values.nvml, lambda gpu: _judge(values, gpu), nothing=nothing)
+    yield from each_gpu(NAME, values.nvml, lambda gpu: _judge(values.nvml, gpu, values.virtual), nothing="no BAR1")
 
 
-def _judge(values: Values, gpu: Gpu) -> Finding | None:
-    bar1, memory = gpu.bar1_bytes, gpu.memory_bytes
-    if bar1 is None or memory is None:
-        return not_reported(NAME, values.nvml, gpu, "nvmlDeviceGetBAR1MemoryInfo", "nvmlDeviceGetMemoryInfo")
+def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu, virtual: str | None) -> Finding | None:
+    if gpu.bar1_bytes is None:
+        return not_reported(NAME, nvml, gpu, "nvmlDeviceGetBAR1MemoryInfo", what="BAR1 size")
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", unit="MiB")
-    seen, wanted = bar1 >> 20, memory >> 20
-    if bar1 > SMALL:
+    seen = gpu.bar1_bytes >> 20
+    if seen == 0:
+        return about.unknown("BAR1 size unknown: NVML reported 0 MiB", "nvidia-smi -q -d MEMORY")
+    if gpu.bar1_bytes > SMALL:
         return about.passes(seen)
     model = gpu_by_pci_id(gpu.device_id)
-    if _capability(gpu) < LARGE_FROM[model.cls if model is not None else "geforce"]:
-        return about.skips("cards of this class and generation come with a small window", seen)
-    if values.virtual is not None:
-        return about.skips(f"inside a {values.virtual} machine the window is the provider's choice", seen)
-    if model is not None and model.cls == "geforce" and not _has_pcie_peer(values.nvml, gpu):
-        return about.skips("small, and no other GPU reaches this one over PCIe, so it costs nothing", seen)
-    why = "peers reach the GPU's memory through a small window that must be moved: peer copies are slow or refused"
+    capability = gpu.compute_capability or (model.compute_capability if model is not None else None)
+    if capability is None:
+        missing = not_reported(NAME, nvml, gpu, "nvmlDeviceGetCudaComputeCapability", what="required BAR1 size")
+        return missing or about.skips("not applicable: this GPU has no compute capability", seen)
+    if _number(capability) < LARGE_FROM[model.cls if model is not None else "geforce"]:
+        return about.skips("not applicable: cards of this class and generation come with a small BAR1", seen)
+    if virtual is not None:
+        return about.skips(f"not applicable: in a {virtual} virtual machine the provider sets the BAR1 size", seen)
+    if model is not None and model.cls == "geforce" and isinstance(nvml, NvmlReading):
+        peer = _has_pcie_peer(nvml, gpu)
+        if peer is None:
+            missing = not_reported(NAME, nvml, gpu, "nvmlDeviceGetP2PStatus", what="PCIe peers of this GPU")
+            return missing or about.skips("not applicable: this GPU has no peer-to-peer access", seen)
+        if not peer:
+            return about.skips("not applicable: no other GPU reaches this one over PCIe", seen)
+    why = "Peers reach the GPU's memory through a small window that has to be moved: peer copies are slow or rejected."
+    wanted = gpu.memory_bytes >> 20 if gpu.memory_bytes else "the size of the GPU memory"
     return about.warns(seen, wanted, why, FIX, "rebar-off")
 
 
-def _has_pcie_peer(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> bool:
-    """Whether NVML grants this GPU a peer to which no NVLink goes."""
-    if not isinstance(nvml, NvmlReading) or "read" not in nvml.p2p:
-        return False
-    granted = nvml.p2p["read"][gpu.index]
-    return any(granted[peer.index] == "OK" and not joint(gpu, peer).links for peer in nvml.gpus if peer is not gpu)
+def _has_pcie_peer(nvml: NvmlReading, gpu: Gpu) -> bool | None:
+    """Whether NVML grants this GPU a peer to which no NVLink goes; None if the status of a peer is not known."""
+    place = nvml.gpus.index(gpu)
+    others = [(number, peer) for number, peer in enumerate(nvml.gpus) if peer is not gpu and not joint(gpu, peer).links]
+    status = {number: nvml.p2p["read"][place][number] if "read" in nvml.p2p else None for number, _ in others}
+    if "OK" in status.values():
+        return True
+    return None if None in status.values() else False
 
 
-def _capability(gpu: Gpu) -> tuple[int, int]:
-    major, _, minor = (gpu.compute_capability or "0.0").partition(".")
+def _number(capability: str) -> tuple[int, int]:
+    major, _, minor = capability.partition(".")
     return int(major), int(minor or 0)
 
 

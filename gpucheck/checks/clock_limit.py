@@ -1,8 +1,8 @@
-"""Clock limit: may every GPU clock as high as its maker meant it to?
+"""Clock limit: are the application clocks of every GPU at the factory default?
 
 Sources: nvmlDeviceGetApplicationsClock against nvmlDeviceGetDefaultApplicationsClock, graphics. The default may be
-below the product's maximum, so that is no yardstick. Clocks locked with nvidia-smi -lgc cannot be read back: they show
-as a low clock under load, beside the throttle reasons.
+below the product's maximum, which is therefore no reference. Clocks locked with nvidia-smi -lgc cannot be read back:
+they show as a low clock under load, with the throttle reasons.
 """
 
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ CALLS = ("nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsCloc
 
 
 def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Ask NVML."""
+    """Query NVML."""
     return host.nvml()
 
 
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
-    """One finding for each GPU that has application clocks; GeForce boards and newer drivers tell none."""
+    """One finding for each GPU that has application clocks; GeForce boards and newer drivers report none."""
     nothing = "no GPU of this host has application clocks"
     yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing=nothing)
 
@@ -29,19 +29,23 @@ def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
 def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     clock, default = gpu.health.application_clock_mhz, gpu.health.default_application_clock_mhz
     if clock is None or default is None:
-        # A recording made before they were asked has neither clocks nor a refusal.
-        asked = isinstance(nvml, NvmlReading) and any(gap.call in CALLS for gap in nvml.gaps)
-        return not_reported(NAME, nvml, gpu, *CALLS) if asked else None
+        # A recording made before they were queried has neither clocks nor a refusal.
+        queried = isinstance(nvml, NvmlReading) and any(gap.call in CALLS for gap in nvml.gaps)
+        return not_reported(NAME, nvml, gpu, *CALLS, what="application clock") if queried else None
+    most = f"{gpu.health.max_sm_clock_mhz} MHz" if gpu.health.max_sm_clock_mhz else "not reported"
     about = About(
         check=NAME,
         subject=f"gpu:{gpu.pci_bus_id}",
         unit="MHz",
-        evidence=(f"application clock {clock} MHz, default {default} MHz, maximum {gpu.health.max_sm_clock_mhz} MHz",),
+        evidence=(f"application clock {clock} MHz, default {default} MHz, maximum {most}",),
     )
+    if clock <= 0 or default <= 0:
+        why = f"application clock unknown: NVML reported {clock} MHz, default {default} MHz"
+        return about.unknown(why, f"nvidia-smi -i {gpu.pci_bus_id} -q -d CLOCK")
     if clock >= default:
-        return about.passes(clock, default)
-    why = f"somebody set the application clock to {clock / default:.0%} of the default, so every kernel takes longer"
-    fix = f"nvidia-smi -i {gpu.pci_bus_id} -rac, unless the site means it"
+        return about.passes(clock)
+    why = f"The application clock is at {clock / default:.0%} of its default, so every kernel takes longer."
+    fix = f"nvidia-smi -i {gpu.pci_bus_id} -rac, if the limit is not intentional"
     return about.warns(clock, default, why, fix, "clock-limited")
 
 

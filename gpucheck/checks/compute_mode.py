@@ -1,7 +1,7 @@
 """Compute mode: may several processes use a GPU?
 
 Source: nvmlDeviceGetComputeMode. Exclusive modes break programs that open a GPU from two processes (CUDA 46 or 101);
-prohibited lets none in.
+prohibited admits no process.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,14 @@ from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
 NAME = "compute-mode"
+EXCLUSIVE = (
+    "Only one process at a time can open this GPU: data loaders, servers and training with two ranks on one GPU fail "
+    "with CUDA error 46."
+)
 
 
 def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Ask NVML."""
+    """Query NVML."""
     return host.nvml()
 
 
@@ -26,16 +30,17 @@ def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
 def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     mode = gpu.health.compute_mode
     if mode is None:
-        return not_reported(NAME, nvml, gpu, "nvmlDeviceGetComputeMode")
-    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}")
+        return not_reported(NAME, nvml, gpu, "nvmlDeviceGetComputeMode", what="compute mode")
+    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=(f"nvmlDeviceGetComputeMode: {mode}",))
     fix = f"nvidia-smi -i {gpu.pci_bus_id} -c DEFAULT"
     if mode == "default":
-        return about.passes(mode, "default")
+        return about.passes("compute mode default")
     if mode == "prohibited":
-        why = "no process may create a CUDA context on this GPU"
-        return about.fails(mode, "default", why, fix, "compute-mode-exclusive")
-    why = "only one process may hold the GPU: data loaders, servers and tests that open it twice fail with CUDA 46"
-    return about.warns(mode, "default", why, fix, "compute-mode-exclusive")
+        why = "No process can create a CUDA context on this GPU."
+        return about.fails("compute mode prohibited", "default", why, fix, "compute-mode-exclusive")
+    if mode.startswith("exclusive"):
+        return about.warns(f"compute mode {mode}", "default", EXCLUSIVE, fix, "compute-mode-exclusive")
+    return about.unknown(f"compute mode unknown: NVML reported {mode}, which this gpucheck does not know", fix)
 
 
 CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), probe, evaluate)

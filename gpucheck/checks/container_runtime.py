@@ -1,7 +1,7 @@
-"""Container runtime: can Docker or containerd hand the GPUs to a container?
+"""Container runtime: can the container engines give the GPUs to a container?
 
-Sources: the container toolkit's packages; the runtime named in /etc/docker/daemon.json; CDI specifications in /etc/cdi
-and /var/run/cdi, which the engine reads by itself (Docker 28.2 and newer) and Podman always did.
+Sources: the container toolkit's packages; the runtimes in /etc/docker/daemon.json and in the configuration of
+containerd; CDI specifications in /etc/cdi and /var/run/cdi, which Docker 28.2 and newer and Podman read by themselves.
 """
 
 from collections.abc import Iterator
@@ -13,57 +13,99 @@ from gpucheck.model.about import About
 
 NAME = "container-runtime"
 TOOLKIT = "nvidia-container-toolkit"
-ENGINES = ("docker.io", "docker-ce", "moby-engine", "podman", "containerd.io")
+DOCKER = ("docker.io", "docker-ce", "moby-engine")
+ENGINES = (*DOCKER, "podman", "containerd.io")
 DAEMON = "/etc/docker/daemon.json"
+CONTAINERD = "/etc/containerd/config.toml"
+# nvidia-ctk 1.18 and newer write a file of their own here, which the main file imports.
+CONTAINERD_PARTS = "/etc/containerd/conf.d"
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+CONFIGURE = "nvidia-ctk runtime configure --runtime={0} && systemctl restart {0}"
+CDI = "nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """Packages, Docker's configuration as text, and the CDI specifications."""
+    """Packages (None: no package database), the engines' configuration as text, and the CDI specifications.
 
-    packages: tuple[PackageVersion, ...]
+    unreadable: a configuration file that is there and cannot be read. containerd: read only where Docker is not there.
+    """
+
+    packages: tuple[PackageVersion, ...] | None
     daemon: str | None
     cdi: tuple[str, ...]
+    containerd: str | None = None
+    unreadable: str | None = None
+    container: str | None = None
 
 
 def probe(host: Host) -> Values:
-    """Ask the package database and read the configuration."""
+    """Query the package database and read the configuration."""
+    packages, daemon = host.packages([TOOLKIT, *ENGINES]), host.read_text(DAEMON)
+    names = {package.name for package in packages or ()}
+    alone = "containerd.io" in names and not names & set(DOCKER)
+    containerd = host.read_text(CONTAINERD) if alone else None
+    parts = host.list_names(CONTAINERD_PARTS) or () if alone else ()
+    hidden = daemon is None and names & set(DOCKER) and "daemon.json" in (host.list_names("/etc/docker") or ())
     return Values(
-        packages=host.packages([TOOLKIT, *ENGINES]),
-        daemon=host.read_text(DAEMON),
+        packages=packages,
+        daemon=daemon,
         cdi=tuple(f"{folder}/{name}" for folder in CDI_FOLDERS for name in host.list_names(folder) or ()),
+        containerd="\n".join((containerd or "", *parts)) if alone else None,
+        unreadable=DAEMON if hidden else None,
+        container=host.system().container,
     )
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding for the host."""
+    if values.container is not None:
+        why = f"not applicable: this {values.container} container does not show the engines of its host"
+        yield About(check=NAME).skips(why)
+        return
+    if values.packages is None:
+        why = "container engines unknown: the package database cannot be read"
+        yield About(check=NAME).unknown(why, "dpkg-query --list or rpm --query --all shows the error")
+        return
     engines = [package.name for package in values.packages if package.name in ENGINES]
     toolkit = next((package for package in values.packages if package.name == TOOLKIT), None)
     runtimes = _runtimes(values.daemon)
     about = About(
         check=NAME,
         evidence=(
-            f"engines: {', '.join(engines) or 'none'}; {TOOLKIT}: {toolkit.version if toolkit else None}",
-            f"{DAEMON}: runtimes {', '.join(runtimes or ()) or 'none'}",
+            f"engines: {', '.join(engines) or 'none'}; {TOOLKIT}: {toolkit.version if toolkit else 'not installed'}",
+            f"{DAEMON}: {_said(values, runtimes)}",
             f"CDI: {', '.join(values.cdi) or 'none'}",
         ),
     )
-    configured = "nvidia" in (runtimes or ()) or any("nvidia" in name for name in values.cdi)
+    cdi = any("nvidia" in name for name in values.cdi)
+    configured = cdi or "nvidia" in (runtimes or ()) or "nvidia" in (values.containerd or "")
     if runtimes is None:
         fix = f"correct {DAEMON}: Docker does not start with it (python3 -m json.tool {DAEMON})"
-        yield about.fails(
-            "not JSON", "JSON", "Docker refuses a configuration that it cannot read", fix, "container-runtime"
-        )
+        why = "Docker rejects a configuration that is not JSON."
+        yield about.fails(f"{DAEMON} is not JSON", None, why, fix, "container-runtime")
     elif not engines:
-        yield about.skips("no container engine is installed")
+        yield about.skips("not applicable: no container engine is installed")
     elif toolkit is None:
-        yield about.skips("the container toolkit is not installed, so containers here are not meant to see the GPUs")
+        yield about.skips(f"not applicable: {TOOLKIT} is not installed")
     elif configured:
-        yield about.passes("the GPUs can be handed to containers")
+        yield about.passes("CDI specification for NVIDIA GPUs" if cdi else "NVIDIA runtime configured")
+    elif values.unreadable:
+        why = f"container runtime unknown: {values.unreadable} cannot be read"
+        yield about.unknown(why, f"sudo gpucheck verify --only {NAME}")
     else:
-        why = "the toolkit is installed and no engine was told: docker run --gpus all fails"
-        fix = "nvidia-ctk runtime configure --runtime=docker; systemctl restart docker (or: nvidia-ctk cdi generate)"
-        yield about.warns("not configured", "a runtime or a CDI specification", why, fix, "container-runtime")
+        why = f"{TOOLKIT} is installed, and no engine is configured for it: containers start without GPUs."
+        engine = "docker" if set(engines) & set(DOCKER) else "containerd" if "containerd.io" in engines else None
+        fix = f"{CONFIGURE.format(engine)} (or: {CDI})" if engine else CDI
+        seen = "container engines not configured for NVIDIA GPUs"
+        yield about.warns(seen, None, why, fix, "container-runtime")
+
+
+def _said(values: Values, runtimes: tuple[str, ...] | None) -> str:
+    if values.unreadable:
+        return "not readable"
+    if runtimes is None:
+        return "not JSON"
+    return f"runtimes {', '.join(runtimes)}" if runtimes else "no runtimes" if values.daemon else "not there"
 
 
 def _runtimes(text: str | None) -> tuple[str, ...] | None:

@@ -1,7 +1,7 @@
-"""Device nodes: are the files there through which programs reach the driver?
+"""Device nodes: do the device files exist through which programs reach the driver?
 
 Source: /dev. CUDA needs nvidiactl, one nvidia<minor> for each GPU, and nvidia-uvm; without the last one NVML works and
-CUDA fails to initialise, which is common in containers.
+CUDA fails to initialize, which is common in containers.
 """
 
 import re
@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.model import Check, Finding, Host, NvmlReading
+from gpucheck.checks._nvml import no_gpus, not_looked
+from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
 NAME = "device-nodes"
@@ -17,19 +18,19 @@ GPU_NODE = re.compile(r"nvidia\d+")
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """names: what /dev holds of NVIDIA, None where it cannot be listed. gpus: as NVML counts."""
+    """names: files of NVIDIA in /dev, None where it cannot be listed. nvml: for the number of GPUs."""
 
     names: tuple[str, ...] | None
-    gpus: int | None
+    nvml: NvmlReading | NvmlFailure
     container: str | None
 
 
 def probe(host: Host) -> Values:
-    """List /dev and ask NVML."""
-    names, nvml = host.list_names("/dev"), host.nvml()
+    """List /dev and query NVML."""
+    names = host.list_names("/dev")
     return Values(
         names=None if names is None else tuple(name for name in names if name.startswith("nvidia")),
-        gpus=len(nvml.gpus) if isinstance(nvml, NvmlReading) else None,
+        nvml=host.nvml(),
         container=host.system().container,
     )
 
@@ -37,30 +38,35 @@ def probe(host: Host) -> Values:
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding for the host."""
     about = About(check=NAME, evidence=(f"/dev: {' '.join(values.names or ()) or 'no nvidia file'}",))
-    if values.gpus is None:
-        yield about.skips("without a working driver there are none to expect (see the driver check)")
+    if isinstance(values.nvml, NvmlFailure):
+        yield not_looked(NAME, values.nvml)
         return
     if values.names is None:
-        yield about.unknown("/dev cannot be listed", "ls -l /dev/nvidia*")
+        yield About(check=NAME).unknown("device files unknown: /dev cannot be listed", "ls -l /dev/nvidia*")
+        return
+    gpus = len(values.nvml.gpus)
+    if not gpus:
+        yield no_gpus(NAME)
         return
     nodes = [name for name in values.names if GPU_NODE.fullmatch(name)]
     missing = [name for name in ("nvidiactl", "nvidia-uvm") if name not in values.names]
-    if len(nodes) < values.gpus:
-        missing.append(f"{values.gpus - len(nodes)} of {values.gpus} GPU files")
+    if len(nodes) < gpus:
+        missing.append(f"{gpus - len(nodes)} of {gpus} GPU files")
     if not missing:
         yield about.passes(f"{len(nodes)} GPU files, nvidiactl, nvidia-uvm")
         return
-    why = "CUDA cannot initialise without these files, although NVML answers"
+    why = "CUDA cannot initialize without these device files, although NVML works."
     fix = (
         "start the container with --gpus all, or with the CDI device nvidia.com/gpu=all"
         if values.container
-        else "nvidia-modprobe -c0 -u, and enable nvidia-persistenced, which makes them at boot"
+        else "nvidia-modprobe -c0 -u, and enable nvidia-persistenced, which creates them at boot"
     )
-    seen, wanted = f"missing: {', '.join(missing)}", "nvidiactl, nvidia-uvm, one file a GPU"
+    seen = f"missing in /dev: {', '.join(missing)}"
     if missing == ["nvidia-uvm"] and not values.container:
-        yield about.warns(seen, wanted, "the first CUDA program makes this file, if it may", fix, "device-node-missing")
+        why = "The first CUDA program creates this device file, if it has the permission."
+        yield about.warns(seen, None, why, fix, "device-node-missing")
     else:
-        yield about.fails(seen, wanted, why, fix, "device-node-missing")
+        yield about.fails(seen, None, why, fix, "device-node-missing")
 
 
 CHECK = Check(NAME, frozenset({"software", "quick"}), probe, evaluate)

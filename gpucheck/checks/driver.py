@@ -32,7 +32,9 @@ NAME = "driver"
 REBOOT = (
     "reboot the host, or unload every nvidia module while nothing uses the GPUs, then: gpucheck verify --only driver"
 )
-PROVISION = "install the planned driver: make provision INVENTORY=... (or see: gpucheck stack resolve)"
+PROVISION = (
+    "install the driver that gpucheck stack resolve prints (in a gpucheck checkout: make provision INVENTORY=...)"
+)
 CONTAINER = "start the container with --gpus all, or with the CDI device nvidia.com/gpu=all"
 # NVML return codes of nvmlInit
 DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH = 9, 12, 18
@@ -144,14 +146,14 @@ def _unusable(failure: NvmlFailure, values: Values) -> Finding:
             + WITHOUT_A_GPU,
             evidence=evidence,
         )
-    meaning = _meaning(failure, values)
+    means = meaning(failure, values)
     return _finding(
-        meaning.verdict,
+        means.verdict,
         seen=f"NVML not available: {failure.call} {'returned' if failure.code > 0 else 'ended with'} {failure.name}",
-        cause=meaning.cause,
-        confidence=meaning.confidence,
-        why=meaning.why,
-        fix=meaning.fix,
+        cause=means.cause,
+        confidence=means.confidence,
+        why=means.why,
+        fix=means.fix,
         evidence=evidence,
     )
 
@@ -160,7 +162,9 @@ def _nodes(names: tuple[str, ...] | None) -> str:
     return "cannot be listed" if names is None else " ".join(names) or "no nvidia file"
 
 
-class _Meaning(NamedTuple):
+class Meaning(NamedTuple):
+    """A verdict about the driver, with its reason and fix."""
+
     verdict: Verdict
     why: str
     fix: str
@@ -168,7 +172,7 @@ class _Meaning(NamedTuple):
     confidence: Confidence | None = None
 
 
-def _meaning(failure: NvmlFailure, values: Values) -> _Meaning:
+def meaning(failure: NvmlFailure, values: Values) -> Meaning:
     """Return what one failure of NVML means on this host."""
     if failure.code < 0:
         return _without_a_code(failure)
@@ -179,59 +183,59 @@ def _meaning(failure: NvmlFailure, values: Values) -> _Meaning:
     if failure.code == VERSION_MISMATCH:
         why = "The NVML library and the loaded kernel module have different versions (an upgrade without a reboot)."
         fix = f"restart the container: it keeps the library of its start; else {REBOOT}" if values.container else REBOOT
-        return _Meaning(Verdict.FAIL, why, fix, "driver-mismatch", "certain")
+        return Meaning(Verdict.FAIL, why, fix, "driver-mismatch", "certain")
     if failure.code in LOST:
         why = "A GPU fell off the bus or needs a reset."
         fix = "read the Xid in dmesg, then reboot; if it returns check power, riser and slot"
-        return _Meaning(Verdict.FAIL, why, fix, "gpu-lost", "certain")
+        return Meaning(Verdict.FAIL, why, fix, "gpu-lost", "certain")
     if failure.code == POWER_CABLE:
         why = "NVML reports that the external power cables of a GPU are not attached properly."
-        return _Meaning(Verdict.FAIL, why, "power off, check the power cables of every GPU")
+        return Meaning(Verdict.FAIL, why, "power off, check the power cables of every GPU")
     if failure.code == INTERRUPTS:
         why = "The kernel could not give a GPU its interrupts."
-        return _Meaning(Verdict.FAIL, why, "read dmesg for NVRM lines; check BIOS settings for PCIe and the IOMMU")
+        return Meaning(Verdict.FAIL, why, "read dmesg for NVRM lines; check BIOS settings for PCIe and the IOMMU")
     if failure.code in FORBIDDEN:
         why = "The operating system denied access to the GPU device files."
-        return _Meaning(Verdict.UNKNOWN, why, "run as root, or give this user or container access to /dev/nvidia*")
+        return Meaning(Verdict.UNKNOWN, why, "run as root, or give this user or container access to /dev/nvidia*")
     why = "NVML failed in a way that has no known single cause."
-    return _Meaning(
+    return Meaning(
         Verdict.UNKNOWN, why, "run nvidia-smi, read dmesg for NVRM lines, then: gpucheck verify --only driver"
     )
 
 
-def _without_a_code(failure: NvmlFailure) -> _Meaning:
+def _without_a_code(failure: NvmlFailure) -> Meaning:
     """Only a call that crashed or did not return speaks of the driver."""
     report = "collect nvidia-bug-report.sh if it still runs, then reboot the host"
     if failure.code == LATE:
         why = f"{failure.call} did not return in two tries: the driver is unresponsive."
-        return _Meaning(Verdict.FAIL, why, f"read dmesg for NVRM and Xid lines; {report}", "wedged-driver", "likely")
+        return Meaning(Verdict.FAIL, why, f"read dmesg for NVRM and Xid lines; {report}", "wedged-driver", "likely")
     if failure.code == CRASHED:
         why = f"The NVML library crashed in {failure.call}: the library or the driver below it is broken."
         fix = f"compare nvidia-smi, which uses the same library; reinstall the driver's libraries; {report}"
-        return _Meaning(Verdict.FAIL, why, fix, "wedged-driver", "possible")
+        return Meaning(Verdict.FAIL, why, fix, "wedged-driver", "possible")
     if failure.code == NOT_STARTED:
         why = (
             "The process that queries NVML could not start or was killed from outside; this is not the driver's doing."
         )
-        return _Meaning(
+        return Meaning(
             Verdict.UNKNOWN, why, "check memory and process limits (free -h; ulimit -a; dmesg for oom), try again"
         )
     assert failure.code == DEFECT, failure  # noqa: S101 - the codes of gpucheck.model.readings
     why = "gpucheck failed while it read NVML. This is a defect of gpucheck and says nothing about the driver."
-    return _Meaning(Verdict.UNKNOWN, why, "report it with the output of: gpucheck verify --only driver --format json")
+    return Meaning(Verdict.UNKNOWN, why, "report it with the output of: gpucheck verify --only driver --format json")
 
 
-def _no_library(values: Values) -> _Meaning:
+def _no_library(values: Values) -> Meaning:
     if values.driver.loaded_version is None:
         why = "libnvidia-ml.so.1 is not installed or not on the loader path, and the nvidia module is not loaded."
-        return _Meaning(Verdict.FAIL, why, CONTAINER if values.container else PROVISION, "driver-not-loaded", "certain")
+        return Meaning(Verdict.FAIL, why, CONTAINER if values.container else PROVISION, "driver-not-loaded", "certain")
     why = "The nvidia module is loaded, and libnvidia-ml.so.1 is not installed here or not on the loader path."
     if values.container:
-        return _Meaning(Verdict.FAIL, why, CONTAINER, "container-runtime", "likely")
-    return _Meaning(Verdict.FAIL, why, f"ldconfig -p | grep libnvidia-ml; {PROVISION}")
+        return Meaning(Verdict.FAIL, why, CONTAINER, "container-runtime", "likely")
+    return Meaning(Verdict.FAIL, why, f"ldconfig -p | grep libnvidia-ml; {PROVISION}")
 
 
-def _not_loaded(values: Values) -> _Meaning:
+def _not_loaded(values: Values) -> Meaning:
     """NVML's 9 is "NVML cannot reach the driver"; the kernel says whether it is there."""
     driver = values.driver
     if driver.loaded_version is not None:
@@ -239,18 +243,19 @@ def _not_loaded(values: Values) -> _Meaning:
         how = "/dev/nvidiactl does not exist" if missing else "usually missing or inaccessible device files"
         why = f"The nvidia module is loaded, and NVML cannot reach it: {how}."
         fix = CONTAINER if values.container else "nvidia-modprobe -c0 -u, and enable nvidia-persistenced"
-        return _Meaning(Verdict.FAIL, why, fix, "device-node-missing", "certain" if missing else "likely")
+        return Meaning(Verdict.FAIL, why, fix, "device-node-missing", "certain" if missing else "likely")
     if driver.nouveau_loaded:
         why = "The nouveau driver is bound to the GPUs, so the nvidia module cannot bind them."
-        fix = "blacklist nouveau, rebuild the initramfs and reboot (make provision does all three)"
-        return _Meaning(Verdict.FAIL, why, fix, "nouveau-loaded", "certain")
+        fix = "blacklist nouveau, rebuild the initramfs and reboot (make provision does this in a gpucheck checkout)"
+
+        return Meaning(Verdict.FAIL, why, fix, "nouveau-loaded", "certain")
     installed = driver.installed_flavour
     if installed is not None and values.needed_flavours - {installed}:
         why = f"The {installed} kernel modules are installed, and these GPUs need the other flavor: no GPU is bound."
-        return _Meaning(Verdict.FAIL, why, f"install the other flavor: {PROVISION}", "module-flavour-wrong", "certain")
+        return Meaning(Verdict.FAIL, why, f"install the other flavor: {PROVISION}", "module-flavour-wrong", "certain")
     why = "The nvidia module is not loaded: not built for this kernel, not signed (Secure Boot), or not installed."
     fix = f"modprobe nvidia, then read dmesg and dkms status; or {PROVISION}"
-    return _Meaning(Verdict.FAIL, why, fix, "driver-not-loaded", "certain")
+    return Meaning(Verdict.FAIL, why, fix, "driver-not-loaded", "certain")
 
 
 def _finding(verdict: Verdict, **fields: object) -> Finding:

@@ -2,7 +2,7 @@
 
 Sources: the environment of this process, /etc/nccl.conf and ~/.nccl.conf (NAME=VALUE lines, which NCCL reads when the
 variable is not set). What each does: gpucheck/knowledge/environment.yml. CUDA_VISIBLE_DEVICES is judged by what it
-hides: inside a scheduler's job it is the job's share, elsewhere every later program loses the GPUs that it leaves out.
+hides: inside a scheduler's job it is the job's share, elsewhere every later program loses the GPUs that it omits.
 """
 
 from collections.abc import Iterator
@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from gpucheck.checks._nvml import not_looked
 from gpucheck.knowledge.environment import variables
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlReading
+from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure
 from gpucheck.model.about import About
 
 NAME = "environment"
@@ -21,19 +22,24 @@ JOBS = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "FLUX_JOB_ID")
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The steering variables by where they were found: ``environment`` or a file. gpus: () where nobody told."""
+    """The steering variables by where they were found: ``environment`` or a file.
+
+    gpus: as NVML lists them, or why it does not; queried only if CUDA_VISIBLE_DEVICES is set.
+    """
 
     found: dict[str, dict[str, str]]
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[Gpu, ...] | NvmlFailure = ()
 
 
 def probe(host: Host) -> Values:
-    """Ask for the variables and read the files."""
+    """Read the variables and the files."""
     files = {path: _settings(host.read_text(str(Path(path).expanduser()))) for path in FILES}
     found = {"environment": host.environment(), **files}
-    # NVML shows every GPU whatever the variable says; it is asked for nothing else here.
-    nvml = host.nvml() if VISIBLE in found["environment"] else None
-    return Values(found=found, gpus=nvml.gpus if isinstance(nvml, NvmlReading) else ())
+    if VISIBLE not in found["environment"]:
+        return Values(found=found)
+    # NVML shows every GPU, whatever the variable is set to.
+    nvml = host.nvml()
+    return Values(found=found, gpus=nvml if isinstance(nvml, NvmlFailure) else nvml.gpus)
 
 
 def _settings(text: str | None) -> dict[str, str]:
@@ -54,16 +60,15 @@ def evaluate(values: Values) -> Iterator[Finding]:
     for place, variable, value in steering:
         about = About(check=NAME, evidence=(f"{place}: {variable.name}={value}",))
         fix = f"unset {variable.name}" if place == "environment" else f"remove the line from {place}"
-        wanted = f"{variable.name} not set"
-        yield about.warns(
-            f"{variable.name}={value}", wanted, variable.effect, f"{fix}, unless it is meant", "leftover-environment"
-        )
+        seen, fix = f"{variable.name}={value}", f"{fix}, if it is not intentional"
+        yield about.warns(seen, None, variable.effect, fix, "leftover-environment")
     hidden = _hidden(values)
     if hidden is not None:
         yield hidden
     if not steering and hidden is None:
-        looked = ", ".join(sorted(values.found["environment"])) or "none"
-        yield About(check=NAME, evidence=(f"steering variables that are set: {looked}",)).passes("nothing left over")
+        names = ", ".join(sorted(values.found["environment"])) or "none"
+        evidence = (f"variables of CUDA, NCCL and the frameworks that are set: {names}",)
+        yield About(check=NAME, evidence=evidence).passes("no variable that changes CUDA or NCCL")
 
 
 def _hidden(values: Values) -> Finding | None:
@@ -72,27 +77,29 @@ def _hidden(values: Values) -> Finding | None:
     chosen = environment.get(VISIBLE)
     if chosen is None or any(name in environment for name in JOBS) or "MIG-" in chosen:
         return None
-    seen = len(_visible(chosen, values.gpus))
-    if seen == len(values.gpus):
+    if isinstance(values.gpus, NvmlFailure):
+        return not_looked(NAME, values.gpus)
+    visible = _visible(chosen, values.gpus)
+    if len(visible) == len(values.gpus):
         return None
-    names = ", ".join(gpu.pci_bus_id for gpu in values.gpus if gpu not in _visible(chosen, values.gpus))
+    names = ", ".join(gpu.pci_bus_id for gpu in values.gpus if gpu not in visible)
     about = About(check=NAME, evidence=(f"environment: {VISIBLE}={chosen}", f"hidden: {names}"))
-    why = f"CUDA programs started from here see {seen} of {len(values.gpus)} GPUs"
-    fix = f"unset {VISIBLE}, unless it is meant"
-    return about.warns(f"{VISIBLE}={chosen}", f"{VISIBLE} not set", why, fix, "leftover-environment")
+    why = f"CUDA programs started from here see {len(visible)} of {len(values.gpus)} GPUs"
+    fix = f"unset {VISIBLE}, if it is not intentional"
+    return about.warns(f"{VISIBLE}={chosen}", None, why, fix, "leftover-environment")
 
 
 def _visible(chosen: str, gpus: tuple[Gpu, ...]) -> list[Gpu]:
     """As CUDA reads the list: numbers or beginnings of UUIDs, up to the first that means no GPU; none named twice.
 
+    CUDA numbers the GPUs that work: by place, which is not NVML's index once NVML has lost one.
     Source: CUDA C++ programming guide, environment variables.
     """
     found: list[Gpu] = []
     for word in (word.strip() for word in chosen.split(",")):
         number = int(word) if word.isdecimal() else None
-        gpu = next(
-            (g for g in gpus if g.index == number or (word.startswith("GPU-") and g.uuid.startswith(word))), None
-        )
+        by_uuid = word.startswith("GPU-")
+        gpu = next((g for n, g in enumerate(gpus) if n == number or (by_uuid and g.uuid.startswith(word))), None)
         if gpu is None:
             break
         if gpu in found:

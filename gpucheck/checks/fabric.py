@@ -74,7 +74,7 @@ def probe(host: Host) -> Values:
         pci=host.pci(),
         service=service,
         queried=queried,
-        packages=host.packages(PACKAGES),
+        packages=host.packages(PACKAGES) or (),
         virtual=system.virtual,
         container=system.container,
     )
@@ -157,7 +157,9 @@ def _service_lines(values: Values) -> tuple[str, ...]:
 def _mismatched(values: Values) -> bool:
     """Whether fabric manager is of another version than the driver, on which it does not start."""
     driver = values.nvml.driver_version if isinstance(values.nvml, NvmlReading) else None
-    return not values.container and any(_release(package) != driver for package in values.packages)
+    if driver is None or values.container:  # not reported, or packages of the container
+        return False
+    return any(_release(package) != driver for package in values.packages)
 
 
 def _release(package: PackageVersion) -> str:
@@ -206,7 +208,7 @@ def _no_call(nvml: NvmlReading) -> bool:
 def _manager(values: Values, nvml: NvmlReading, state: Finding) -> Iterator[Finding]:
     """One finding a package. state: the finding about the fabric, which may have the mismatch already."""
     driver = nvml.driver_version
-    if not values.switches or values.container:  # nothing to manage here, or packages of the container
+    if not values.switches or values.container or driver is None:  # nothing to manage here, or to compare with
         return
     if not values.packages and state.verdict is Verdict.PASS:
         where = "it runs elsewhere, as in a driver container or a service VM"

@@ -37,8 +37,8 @@ PER_JOB = "Where Slurm or Kubernetes provide it for each job, this is their stat
 class Values(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs, the service, its configuration, and the channels.
 
-    service: None where there is no such unit. queried: whether systemd could be. nodes: addresses of the domain,
-    None where the file is not there. channels: None where their directory is not there.
+    service: None where there is no such unit. queried: whether systemd could be queried. nodes: addresses of the
+    domain, None where the file is not there. channels: None where their directory is not there.
     """
 
     nvml: NvmlReading | NvmlFailure
@@ -61,7 +61,7 @@ def probe(host: Host) -> Values:
         service=service,
         queried=queried,
         masked=any(host.read_text(path) == "" for path in MASKS),
-        packages=host.packages(PACKAGES),
+        packages=host.packages(PACKAGES) or (),
         nodes=None if lines is None else tuple(filter(None, lines)),
         channels=None if names is None else tuple(name for name in names if name.startswith("channel")),
         container=host.system().container,

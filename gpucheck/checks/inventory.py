@@ -8,7 +8,16 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import FORBIDDEN, LOST, NOT_IN_LIBRARY, WITHOUT_A_GPU, evidence, not_looked, reason
+from gpucheck.checks._nvml import (
+    FORBIDDEN,
+    LOST,
+    NOT_IN_LIBRARY,
+    WITHOUT_A_GPU,
+    evidence,
+    lost_gaps,
+    not_looked,
+    reason,
+)
 from gpucheck.model import DEFECT, Check, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice, Verdict
 from gpucheck.model.about import About, Confidence
 
@@ -73,7 +82,7 @@ def _lost(nvml: NvmlReading) -> Iterator[Finding]:
     gone = [gap for gap in nvml.gaps if gap.code in LOST and not gap.subject.startswith("gpu index ")]
     accounted: set[str] = set()
     for gpu in nvml.gpus:
-        gaps = [gap for gap in gone if gap.subject.startswith((f"gpu:{gpu.pci_bus_id}", f"link:{gpu.pci_bus_id}/"))]
+        gaps = list(lost_gaps(nvml, gpu))
         if gaps:
             accounted.add(gpu.pci_bus_id)
             state = "lost" if gaps[0].code == LOST[0] else "requires a reset"

@@ -14,22 +14,22 @@ from gpucheck.model import Check, Finding, Host, PciDevice
 from gpucheck.model.about import About
 
 NAME = "iommu"
-FIX = "boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or switch the IOMMU off in the BIOS"
+FIX = "boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or turn the IOMMU off in the BIOS"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs' PCI functions, what the kernel was booted with, and the kind of virtual machine where there is one."""
+    """The GPUs' PCI functions, the kernel command line (None: not readable), and the kind of virtual machine if any."""
 
     gpus: tuple[PciDevice, ...]
-    command_line: str
+    command_line: str | None
     virtual: str | None
 
 
 def probe(host: Host) -> Values:
-    """Ask sysfs and procfs."""
+    """Query sysfs and procfs."""
     return Values(
         gpus=tuple(device for device in host.pci() if device.is_nvidia_gpu),
-        command_line=(host.read_text("/proc/cmdline") or "").strip(),
+        command_line=host.read_text("/proc/cmdline"),
         virtual=host.system().virtual,
     )
 
@@ -40,26 +40,33 @@ def evaluate(values: Values) -> Iterator[Finding]:
     if not values.gpus:
         yield no_gpu_on_the_bus(NAME)
         return
-    types = sorted({gpu.iommu_type for gpu in values.gpus if gpu.iommu_type is not None})
+    types = ", ".join(sorted({gpu.iommu_type for gpu in values.gpus if gpu.iommu_type is not None}))
     translating = [gpu for gpu in values.gpus if (gpu.iommu_type or "").startswith("DMA")]
+    unread = [gpu for gpu in values.gpus if gpu.iommu_group is not None and gpu.iommu_type is None]
     if values.virtual is not None:
-        yield about.skips(f"inside a {values.virtual} machine the host's IOMMU is not ours to see", ", ".join(types))
+        why = f"not applicable: a {values.virtual} virtual machine does not show the IOMMU of its host"
+        yield about.skips(why, types or None)
     elif len(values.gpus) < 2:
-        yield about.skips("a single GPU has no peer to copy to", ", ".join(types) or "no IOMMU group")
+        yield about.skips("not applicable: a single GPU has no peer to copy to", types or "no IOMMU group")
     elif translating:
-        why = "peer copies through a translating IOMMU are slow, hang, or lose data while the call reports success"
-        seen = f"{', '.join(types)} for {len(translating)} of {len(values.gpus)} GPUs"
+        why = "Peer copies through a translating IOMMU are slow, hang, or lose data while the call reports success."
+        seen = f"IOMMU type {types} for {len(translating)} of {len(values.gpus)} GPUs"
         yield about.warns(seen, "identity, or no IOMMU", why, FIX, "iommu-translation", "likely")
-    elif any(gpu.iommu_group is not None and gpu.iommu_type is None for gpu in values.gpus):
-        why = "the GPUs are in IOMMU groups whose type could not be read"
+    elif unread:
+        why = f"IOMMU type unknown: the group type of {len(unread)} of {len(values.gpus)} GPUs cannot be read"
         yield about.unknown(why, "sudo cat /sys/kernel/iommu_groups/*/type")
     else:
-        yield about.passes(", ".join(types) or "no IOMMU group", "identity, or no IOMMU")
+        yield about.passes(f"IOMMU type {types}" if types else "no IOMMU group")
 
 
 def _evidence(values: Values) -> tuple[str, ...]:
-    groups = (f"{gpu.bus_id}: IOMMU group {gpu.iommu_group}, type {gpu.iommu_type}" for gpu in values.gpus)
-    return (*groups, f"/proc/cmdline: {values.command_line}")
+    return (*map(_group, values.gpus), f"/proc/cmdline: {(values.command_line or 'not readable').strip()}")
+
+
+def _group(gpu: PciDevice) -> str:
+    if gpu.iommu_group is None:
+        return f"{gpu.bus_id}: no IOMMU group"
+    return f"{gpu.bus_id}: IOMMU group {gpu.iommu_group}, type {gpu.iommu_type or 'not readable'}"
 
 
 CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), probe, evaluate)

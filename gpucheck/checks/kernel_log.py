@@ -1,174 +1,206 @@
-"""Kernel log: which errors did the driver, the switches and the IOMMU report since boot?
+"""Kernel log: which errors did the driver, the switches, the PCI bus and the IOMMU report since boot?
 
-Sources: Xid and SXid lines (NVRM, nvidia-nvswitch) with the actions of NVIDIA's Xid catalogue, and the lines by which
-the kernel tells of GPUs that did not initialise, of BARs without room, and of blocked DMA.
+Source: Xid and SXid lines (NVRM, nvidia-nvswitch) with the actions of NVIDIA's Xid catalogue, and the classes of
+messages of the kernel, the module loader and systemd in kernel_messages.yml. An error is reported once for each GPU,
+with its first and last message and with what followed from it. What an application alone causes is no finding.
 """
 
-import re
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from functools import cached_property
 
 import msgspec
 
-from gpucheck.knowledge.xid import Xid, xids
+from gpucheck.checks._kernel_events import RANK, Event, Machine, events
+from gpucheck.checks._kernel_text import Said, messages, named
+from gpucheck.checks._kernel_xids import Meaning
 from gpucheck.model import Check, Finding, Host, KernelLine, KernelLog
 from gpucheck.model.about import About
 
 NAME = "kernel-log"
-XID = re.compile(r"NVRM: Xid \(PCI:(?P<bus_id>[0-9a-fA-F:.]+)\): (?P<code>\d+)")
-SXID = re.compile(r"nvidia-nvswitch\d+: SXid \(PCI:(?P<bus_id>[0-9a-fA-F:.]+)\): (?P<code>\d+)(?P<text>.*)")
+NVSWITCH = ("10de", "0680")
 SHOWN = 3
-
-
-class Sign(NamedTuple):
-    """A line that tells of trouble by itself."""
-
-    pattern: re.Pattern[str]
-    why: str
-    fix: str
-    cause: str
-
-
-SIGNS = (
-    Sign(
-        re.compile(r"NVRM: .*(RmInitAdapter failed|rm_init_adapter failed)"),
-        "the driver could not initialise a GPU: NVML lists fewer than the PCI bus",
-        "check power and seating, look for an Xid beside it, reboot",
-        "gpu-lost",
-    ),
-    Sign(
-        re.compile(r"NVRM: API mismatch"),
-        "a program used a driver library of another version than the kernel module",
-        "reboot, or reload the modules; in a container use the host's libraries",
-        "driver-mismatch",
-    ),
-    Sign(
-        re.compile(r"BAR \d+.*(no space for|can't assign|failed to assign)"),
-        "the firmware left no room for the memory window of a device",
-        "enable Above 4G Decoding and Resizable BAR in the BIOS",
-        "rebar-off",
-    ),
-)
-BLOCKED = re.compile(
-    r"(DMAR: \[DMA (Read|Write).*?device \[?(?P<intel>[0-9a-f:.]+)\]?.*fault"
-    r"|AMD-Vi: Event logged \[IO_PAGE_FAULT.*?device=(?P<amd>[0-9a-f:.]+)"
-    r"|\S+ (?P<driver>[0-9a-f]{4}:[0-9a-f:.]+): AMD-Vi: Event logged \[IO_PAGE_FAULT)",
-    re.IGNORECASE,
-)
+QUOTE = 300
+# After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 says what to do.
+LOST = {"xid:79", "gpu-off-bus"}
+SAYS_WHAT_TO_DO = {"xid:154"}
+HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The log, and the bus ids of the GPUs."""
+    """The log, the bus ids of the GPUs and NVSwitches, and what is below each port (``GPU 0000:3b:00.0``).
+
+    complete: the PCI bus was read. False for a pasted log, in which only the messages name GPUs.
+    """
 
     log: KernelLog
-    gpus: tuple[str, ...]
+    gpus: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+    above: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    complete: bool = False
 
 
 def probe(host: Host) -> Values:
     """Ask the kernel log and the PCI bus."""
-    gpus = tuple(device.bus_id for device in host.pci() if device.is_nvidia_gpu)
-    return Values(log=host.kernel_log(), gpus=gpus)
+    gpus = [device for device in host.pci() if device.is_nvidia_gpu]
+    switches = [device for device in host.pci() if (device.vendor_id, device.class_id[:4]) == NVSWITCH]
+    above: dict[str, tuple[str, ...]] = {}
+    for kind, devices in (("GPU", gpus), ("NVSwitch", switches)):
+        for device in devices:
+            for port in device.path:
+                above[port] = (*above.get(port, ()), f"{kind} {device.bus_id}")
+    return Values(
+        log=host.kernel_log(),
+        gpus=tuple(device.bus_id for device in gpus),
+        switches=tuple(device.bus_id for device in switches),
+        above=above,
+        complete=True,
+    )
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    """One finding for each code and GPU, one for each kind of trouble, else one for the host."""
+    """One finding for each error and GPU, switch or host, else one for the host."""
     log = values.log
     if log.source is None:
-        why = f"the kernel log could not be read, so errors since boot are not known: {log.denied}"
+        why = f"errors since boot unknown: the kernel log could not be read: {log.denied}"
         yield About(check=NAME).unknown(why, "sudo gpucheck verify --only kernel-log")
         return
-    found = [*_xids(log.lines), *_sxids(log.lines), *_signs(log.lines), *_blocked(log.lines, values.gpus)]
+    said = messages(log.lines)
+    roots = _roots(_groups(events(said, _machine(values, said))))
+    found = [finding for root in roots for finding in _finding(root)]
     yield from found
     if not found:
-        about = About(check=NAME, evidence=(f"{log.source}: {len(log.lines)} lines about GPUs, PCI and the IOMMU",))
+        harmless = tuple(f"needs no action: {root.text()}, {root.subject}" for root in roots)
+        about = About(check=NAME, evidence=(f"{log.source}: {len(log.lines)} lines", *harmless))
         yield about.passes("no error of a GPU, switch or link")
 
 
-def _xids(lines: Iterable[KernelLine]) -> Iterator[Finding]:
-    """What needs nothing done is left out: an application's own fault is no fault of the host."""
-    groups = defaultdict(list)
-    for line in lines:
-        match = XID.search(line.text)
-        if match:
-            groups[_bus_id(match["bus_id"]), int(match["code"])].append(line)
-    for (bus_id, code), told in groups.items():
-        known = xids().get(code)
-        if known is None:
-            yield _unknown_code(bus_id, code, told)
-        elif known.verdict != "note":
-            yield _known_code(bus_id, code, known, told)
+def _machine(values: Values, said: list[Said]) -> Machine:
+    """What the PCI bus showed and what the log names: a GPU that fell off the bus is on it no more."""
+    of_log = named(said)
+    gpus, switches = of_log.gpus | set(values.gpus), of_log.switches | set(values.switches)
+    return Machine(gpus, switches, of_log.others, values.above, values.complete)
 
 
-def _known_code(bus_id: str, code: int, xid: Xid, lines: list[KernelLine]) -> Finding:
-    about = About(check=NAME, subject=f"gpu:{bus_id}", evidence=_quoted(lines))
-    seen, why = _often(f"Xid {code}", len(lines)), f"{xid.reading} (gpucheck explain xid:{code})"
-    fix = f"{xid.immediate}; then {xid.later}" if xid.later else xid.immediate
-    judge = about.fails if xid.verdict == "fail" else about.warns
-    return judge(seen, "no Xid", why, fix, xid.cause or "xid", "certain")
+def gpus_named(log: KernelLog) -> frozenset[str]:
+    """The bus ids of the GPUs that a log names."""
+    return named(messages(log.lines)).gpus
 
 
-def _unknown_code(bus_id: str, code: int, lines: list[KernelLine]) -> Finding:
-    about = About(check=NAME, subject=f"gpu:{bus_id}", evidence=_quoted(lines))
-    why = "this Xid is not in the table, so what it means is not known here"
-    fix = "look it up in NVIDIA's Xid catalogue, and follow its action"
-    return about.warns(_often(f"Xid {code}", len(lines)), "no Xid", why, fix, "xid", "possible")
+class _Group:
+    """All events of one kind about one subject."""
+
+    def __init__(self, first: Event) -> None:
+        self.key, self.subject, self.place, self.follows = first.key, first.subject, first.place, first.follows
+        self.events: list[Event] = []
+        self.with_it: list[_Group] = []
+
+    @cached_property
+    def meaning(self) -> Meaning:
+        """The worst of the events; of what the driver says is to be done, the latest."""
+        if self.key in SAYS_WHAT_TO_DO:
+            return self.events[-1].meaning
+        return max((event.meaning for event in self.events), key=lambda meaning: RANK.index(meaning.verdict))
+
+    @property
+    def start(self) -> int:
+        """Its first place in the log."""
+        return self.events[0].said.number
+
+    def text(self) -> str:
+        """What is said, and how often."""
+        return _often(self.meaning.says, len(self.events))
 
 
-def _sxids(lines: Iterable[KernelLine]) -> Iterator[Finding]:
-    groups = defaultdict(list)
-    for line in lines:
-        match = SXID.search(line.text)
-        if match:
-            groups[_bus_id(match["bus_id"]), int(match["code"])].append((match["text"], line))
-    for (bus_id, code), told in groups.items():
-        about = About(check=NAME, subject=f"link:{bus_id}", evidence=_quoted([line for _, line in told]))
-        fatal = any("fatal" in text.lower() and "non-fatal" not in text.lower() for text, _ in told)
-        seen, why = _often(f"SXid {code}", len(told)), "an NVSwitch reported an error on its links or inside"
-        fix = "reset all GPUs of the board together, restart fabric manager; contact support if it returns"
-        yield (about.fails if fatal else about.warns)(seen, "no SXid", why, fix, "nvswitch-error", "certain")
+def _groups(found: Iterable[Event]) -> list[_Group]:
+    groups: dict[tuple[str, str, str], _Group] = {}
+    for event in found:
+        groups.setdefault((event.key, event.subject, event.place), _Group(event)).events.append(event)
+    return sorted(groups.values(), key=lambda group: group.start)
 
 
-def _signs(lines: tuple[KernelLine, ...]) -> Iterator[Finding]:
-    for sign in SIGNS:
-        told = [line for line in lines if sign.pattern.search(line.text)]
-        if told:
-            about = About(check=NAME, evidence=_quoted(told))
-            yield about.warns(f"{len(told)} lines", "none", sign.why, sign.fix, sign.cause, "likely")
+def _roots(groups: list[_Group]) -> list[_Group]:
+    """The groups that are no part of another one; those that are stand in their root's list."""
+    index, roots = _Index(groups), []
+    for group in groups:
+        root, seen = group, {id(group)}
+        while (above := index.part_of(root)) is not None and id(above) not in seen:
+            root = above
+            seen.add(id(root))
+        if root is group:
+            roots.append(group)
+        else:
+            root.with_it.append(group)
+    return roots
 
 
-def _blocked(lines: Iterable[KernelLine], gpus: tuple[str, ...]) -> Iterator[Finding]:
-    """Faults of the IOMMU on a GPU's address: what a peer wrote or read there was lost."""
-    groups = defaultdict(list)
-    for line in lines:
-        match = BLOCKED.search(line.text)
-        if match:
-            bus_id = _bus_id(match["intel"] or match["amd"] or match["driver"])
-            if bus_id in gpus:
-                groups[bus_id].append(line)
-    for bus_id, told in groups.items():
-        about = About(check=NAME, subject=f"gpu:{bus_id}", evidence=_quoted(told))
-        why = "the IOMMU blocked accesses to or from this GPU: their data was lost, although the copy reports success"
-        fix = "boot with iommu=pt or switch the IOMMU off on bare metal, then measure the integrity: gpucheck bandwidth"
-        yield about.fails(f"{len(told)} blocked accesses", "none", why, fix, "iommu-translation", "certain")
+class _Index:
+    """The first group of each key and subject, found without a walk: a hostile log names thousands of devices."""
+
+    def __init__(self, groups: list[_Group]) -> None:
+        self.keyed: dict[tuple[str, str], _Group] = {}
+        self.any: dict[str, _Group] = {}
+        self.lost: dict[str, _Group] = {}
+        for group in groups:
+            if group.meaning.verdict == "note":
+                continue
+            for subject in {group.subject, EVERYWHERE} | ({A_GPU} if group.subject.startswith("gpu:") else set()):
+                self.keyed.setdefault((group.key, subject), group)
+                if "any" not in group.follows and (group.events[0].of_gpu or subject != HOST):
+                    self.any.setdefault(subject, group)
+            if group.key in LOST:
+                self.lost.setdefault(group.subject, group)
+
+    def part_of(self, group: _Group) -> _Group | None:
+        """The error that this one followed from: of the same subject, or where either of the two names none."""
+        subjects = (EVERYWHERE,) if group.subject == HOST else (group.subject, HOST)
+        above = [self.keyed.get((key, subject)) for key in group.follows for subject in subjects]
+        if "any" in group.follows:
+            above += [self.any.get(subject) for subject in subjects]
+        if group.subject == HOST and group.events[0].of_gpu:
+            above.append(self.keyed.get((group.key, A_GPU)))
+        lost = self.lost.get(group.subject)
+        if lost is not None and group.start > lost.start and group.key not in LOST | SAYS_WHAT_TO_DO:
+            above.append(lost)
+        return min((a for a in above if a is not None and a is not group), key=lambda a: a.start, default=None)
+
+
+def _finding(root: _Group) -> Iterator[Finding]:
+    meaning = root.meaning
+    if meaning.verdict == "note":
+        return
+    also = dict.fromkeys(f"also logged: {part.text()}" for part in root.with_it)
+    evidence = (*_quoted([event.said for event in root.events]), *also)
+    about = About(check=NAME, subject=_subject(root), evidence=evidence)
+    judge = about.fails if meaning.verdict == "fail" else about.warns
+    yield judge(root.text(), None, meaning.why, meaning.fix, meaning.cause, meaning.confidence)
+
+
+def _subject(root: _Group) -> str:
+    """A message that names no GPU is about the one that its consequences name."""
+    if root.subject != HOST or not root.events[0].of_gpu:
+        return root.subject
+    subjects = {part.subject for part in root.with_it if part.subject.startswith("gpu:")}
+    return subjects.pop() if len(subjects) == 1 else root.subject
 
 
 def _often(what: str, times: int) -> str:
     return what if times == 1 else f"{what}, {times} times"
 
 
-def _bus_id(text: str) -> str:
-    """``0000:3B:00``, ``3b:00.0`` and ``0000:3b:00.0`` as Linux writes it."""
-    text = text.lower().rstrip(".")
-    text = text if text.count(":") > 1 else f"0000:{text}"
-    return text if "." in text else f"{text}.0"
+def _quoted(said: list[Said]) -> tuple[str, ...]:
+    """The first and the last messages, and how many there are."""
+    shown = said if len(said) <= SHOWN else [said[0], *said[-SHOWN + 1 :]]
+    quoted = tuple(f"{_when(message.line)}{message.text[:QUOTE]}" for message in shown)
+    if len(said) <= SHOWN:
+        return quoted
+    times = [when for message in (said[0], said[-1]) if (when := _when(message.line).strip())]
+    return (*quoted, f"{len(said)} messages" + (f", first {times[0]}, last {times[-1]}" if times else ""))
 
 
-def _quoted(lines: list[KernelLine]) -> tuple[str, ...]:
-    first = [
-        f"[{line.seconds:.0f} s] {line.text}" if line.seconds is not None else line.text for line in lines[-SHOWN:]
-    ]
-    return (*first, f"{len(lines) - SHOWN} earlier lines") if len(lines) > SHOWN else tuple(first)
+def _when(line: KernelLine) -> str:
+    if line.seconds is not None:
+        return f"[{line.seconds:.0f} s] "
+    return f"[{line.clock}] " if line.clock else ""
 
 
 CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)

@@ -1,8 +1,8 @@
 """Loader: would a program find exactly one copy of each CUDA library?
 
-Source: what the dynamic loader finds, in its order: LD_LIBRARY_PATH first, then its cache. Two copies of one library
-mean that the one a program gets depends on how it was started; a copy in LD_LIBRARY_PATH also beats the one that a
-framework's wheel brings along and was built for.
+Source: what the dynamic loader finds, in its order: LD_LIBRARY_PATH first, then its cache. With two copies of a
+library, the one that a program loads depends on how it was started; a copy in LD_LIBRARY_PATH also overrides the one
+that a framework's wheel contains and was built for.
 """
 
 from collections import defaultdict
@@ -20,14 +20,14 @@ FROM_ENVIRONMENT = "LD_LIBRARY_PATH"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """What the loader finds, in its order; frameworks: torch and TensorFlow where they are installed."""
+    """What the loader finds, in its order, None where its cache cannot be listed; frameworks: the installed ones."""
 
-    found: tuple[LoaderLibrary, ...]
+    found: tuple[LoaderLibrary, ...] | None
     frameworks: tuple[str, ...]
 
 
 def probe(host: Host) -> Values:
-    """Ask the loader."""
+    """Query the loader."""
     installed = host.python_packages(["torch", "tensorflow"])
     return Values(
         found=host.loader_libraries(LIBRARIES),
@@ -36,7 +36,11 @@ def probe(host: Host) -> Values:
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    """One finding for each library with two copies, one for libraries that overrule a framework's, else one."""
+    """One finding for each library with two copies, one for libraries that override a framework's, else one."""
+    if values.found is None:
+        why = "copies of the CUDA libraries unknown: the loader's cache cannot be listed"
+        yield About(check=NAME).unknown(why, "ldconfig -p; install it (package libc-bin, or glibc) if it is missing")
+        return
     copies = defaultdict(list)
     for library in values.found:
         copies[library.soname].append(library)
@@ -49,9 +53,9 @@ def evaluate(values: Values) -> Iterator[Finding]:
     if not twice and not (overruling and values.frameworks):
         about = About(check=NAME, evidence=tuple(f"{library.soname}: {library.path}" for library in values.found))
         if values.found:
-            yield about.passes(f"{len(copies)} libraries, one copy each")
+            yield about.passes(f"{len(copies)} CUDA librar{'y' if len(copies) == 1 else 'ies'}, one copy each")
         else:
-            yield about.skips("the loader finds no CUDA library: frameworks bring their own, nothing else is installed")
+            yield about.skips("not applicable: the loader finds no CUDA library (frameworks contain their own)")
 
 
 def _folders(places: list[LoaderLibrary]) -> set[str]:
@@ -60,16 +64,17 @@ def _folders(places: list[LoaderLibrary]) -> set[str]:
 
 def _twice(soname: str, places: list[LoaderLibrary]) -> Finding:
     about = About(check=NAME, evidence=tuple(f"{library.source}: {library.path}" for library in places))
-    why = "which copy a program gets depends on how it was started"
-    fix = "remove the older package or the folder from LD_LIBRARY_PATH and /etc/ld.so.conf.d, then run ldconfig"
-    return about.warns(f"{soname}: {len(places)} copies", "one", why, fix, "library-mismatch", "likely")
+    why = "The copy that a program loads depends on how the program was started."
+    fix = "remove the older package, or its directory from LD_LIBRARY_PATH and /etc/ld.so.conf.d, then run ldconfig"
+    return about.warns(f"{len(places)} copies of {soname}", "1 copy", why, fix, "library-mismatch", "likely")
 
 
 def _overruled(libraries: list[LoaderLibrary], frameworks: tuple[str, ...]) -> Finding:
     about = About(check=NAME, evidence=tuple(f"{library.source}: {library.path}" for library in libraries))
     names = ", ".join(sorted({library.soname for library in libraries}))
-    why = f"LD_LIBRARY_PATH beats the libraries that {' and '.join(frameworks)} bring along and were built for"
-    return about.warns(names, "none from LD_LIBRARY_PATH", why, "unset LD_LIBRARY_PATH", "library-mismatch", "likely")
+    why = f"LD_LIBRARY_PATH overrides the libraries that {' and '.join(frameworks)} were built with."
+    seen = f"LD_LIBRARY_PATH contains {names}"
+    return about.warns(seen, None, why, "unset LD_LIBRARY_PATH", "library-mismatch", "likely")
 
 
 CHECK = Check(NAME, frozenset({"software", "quick"}), probe, evaluate)

@@ -1,41 +1,48 @@
-"""MIG: is a GPU cut into instances, or about to be?
+"""MIG: is a GPU divided into instances, or about to be?
 
-Source: nvmlDeviceGetMigMode. Instances have no peer-to-peer between them, so multi-GPU training cannot use them. That
-is a choice and no fault; a mode that waits for a reset is one.
+Source: nvmlDeviceGetMigMode. Instances have no peer-to-peer access, so multi-GPU training cannot use them: a warning,
+because it may be intentional. So is a mode that waits for a reset.
 """
 
 from collections.abc import Iterator
 
-from gpucheck.checks._nvml import each_gpu
+from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
 NAME = "mig"
+WHY = "MIG instances have no peer-to-peer access to other instances or GPUs: multi-GPU training cannot use this GPU."
+PENDING = "The mode was changed and takes effect at the next reset of the GPU."
 
 
 def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Ask NVML."""
+    """Query NVML."""
     return host.nvml()
 
 
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
-    """One finding a GPU that has MIG."""
-    yield from each_gpu(NAME, nvml, _judge, nothing="no GPU of this host has MIG")
+    """One finding for each GPU that has MIG."""
+    yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing="no GPU of this host has MIG")
 
 
-def _judge(gpu: Gpu) -> Finding | None:
+def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     on, pending = gpu.health.mig, gpu.health.mig_pending
     if on is None:
-        return None
-    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=(f"MIG now {on}, after a reset {pending}",))
+        return not_reported(NAME, nvml, gpu, "nvmlDeviceGetMigMode", what="MIG mode")
+    later = "not reported" if pending is None else _word(pending)
+    evidence = f"nvmlDeviceGetMigMode: {_word(on)}, after a reset {later}"
+    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=(evidence,))
     if pending is not None and pending != on:
-        why = "the mode was changed and takes effect at the next reset; until then the GPU is in between"
+        seen = f"MIG change pending (now {_word(on)}, {_word(pending)} after reset)"
         fix = f"drain the GPU, then: nvidia-smi --gpu-reset -i {gpu.pci_bus_id}"
-        return about.warns(_word(on), f"{_word(pending)} (pending)", why, fix, "mig-enabled")
+        return about.warns(seen, None, PENDING, fix, "mig-enabled")
     if on:
-        why = "the GPU is cut into instances, which have no peer-to-peer: multi-GPU training cannot use it"
-        return about.skips(why, "on", cause="mig-enabled")
-    return about.passes("off")
+        fix = (
+            f"to train on this GPU: drain it, then nvidia-smi -i {gpu.pci_bus_id} -mig 0; "
+            "if MIG is intentional: gpucheck verify --skip mig"
+        )
+        return about.warns("MIG enabled", "disabled", WHY, fix, "mig-enabled")
+    return about.passes("MIG disabled")
 
 
 def _word(on: bool) -> str:

@@ -1,8 +1,8 @@
-"""Module flavour: do the loaded kernel modules serve the generation of these GPUs?
+"""Module flavor: do the loaded kernel modules serve the generation of these GPUs?
 
-Sources: the banner of /proc/driver/nvidia/version, or the licence of the installed module where none is loaded;
-NVIDIA's driver installation guide: Blackwell and Grace need the open modules, GPUs before Turing the proprietary ones.
-With the wrong flavour the module binds no GPU.
+Sources: the banner of /proc/driver/nvidia/version, or the license of the installed module if none is loaded; NVIDIA's
+driver installation guide: Blackwell and Grace need the open modules, GPUs before Turing the proprietary ones. With the
+wrong flavor the module binds no GPU.
 """
 
 from collections.abc import Iterator
@@ -25,34 +25,51 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe(host: Host) -> Values:
-    """Ask the PCI bus and the kernel."""
+    """Query the PCI bus and the kernel."""
     return Values(gpus=tuple(device for device in host.pci() if device.is_nvidia_gpu), driver=host.driver())
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    """One finding for each GPU that the flavour does not serve, else one for the host."""
-    flavour = values.driver.loaded_flavour or values.driver.installed_flavour
+    """One finding for each GPU that the flavor does not serve, else one for the host."""
+    driver = values.driver
+    flavour = _flavour(driver)
     about = About(
         check=NAME,
         evidence=(
-            f"loaded: {values.driver.loaded_version} {values.driver.loaded_flavour}",
-            f"installed: {values.driver.installed_version} {values.driver.installed_flavour}",
+            f"loaded: {_module(driver.loaded_version, driver.loaded_flavour)}",
+            f"installed: {_module(driver.installed_version, driver.installed_flavour)}",
         ),
     )
     if not values.gpus:
         yield no_gpu_on_the_bus(NAME)
         return
+    if flavour is None and not driver.loaded_version and not driver.installed_version:
+        yield about.skips("not run: no NVIDIA kernel module is loaded or installed (see the driver check)")
+        return
     if flavour is None:
-        yield about.skips("no NVIDIA module is loaded or installed (see the driver check)")
+        why = "kernel module flavor unknown: /proc/driver/nvidia/version and the license of the module cannot be read"
+        yield about.unknown(why, "cat /proc/driver/nvidia/version; modinfo -F license nvidia")
         return
     wrong = [(gpu, needed) for gpu in values.gpus if (needed := needed_flavour(gpu)) not in ("either", flavour)]
     for gpu, needed in wrong:
         finding = About(check=NAME, subject=f"gpu:{gpu.bus_id}", evidence=about.evidence)
-        why = f"this generation needs the {needed} modules: the {flavour} ones load and do not bind it"
-        fix = f"gpucheck stack plan names the {needed} packages of the same branch; install them and reboot"
-        yield finding.fails(flavour, needed, why, fix, "module-flavour-wrong")
+        why = f"This GPU generation needs the {needed} kernel modules: the {flavour} ones load and do not bind it."
+        fix = f"install the {needed} packages of the same branch (listed by gpucheck stack plan) and reboot"
+        yield finding.fails(f"{flavour} kernel modules", needed, why, fix, "module-flavour-wrong")
     if not wrong:
-        yield about.passes(flavour)
+        yield about.passes(f"{flavour} kernel modules")
+
+
+def _flavour(driver: DriverState) -> str | None:
+    """The installed module's only if none is loaded, or the same version: another file is not what runs."""
+    same = driver.loaded_version in (None, driver.installed_version)
+    return driver.loaded_flavour or (driver.installed_flavour if same else None)
+
+
+def _module(version: str | None, flavour: str | None) -> str:
+    if version is None and flavour is None:
+        return "no module"
+    return f"{version or 'version unknown'}, {flavour or 'flavor unknown'}"
 
 
 def needed_flavour(gpu: PciDevice) -> str:

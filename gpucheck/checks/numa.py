@@ -1,69 +1,94 @@
-"""NUMA: is it known which CPU node each GPU hangs on, and do NVML and the kernel agree?
+"""NUMA: is the CPU node of each GPU known, and do NVML and the kernel agree?
 
-Sources: numa_node of the PCI function in sysfs (-1 = the firmware did not say), nvmlDeviceGetCpuAffinity, and the nodes
-below /sys/devices/system/node. Ranks that run on the wrong node copy through the socket link.
+Sources: numa_node of the PCI function in sysfs (-1 = the firmware did not report it), nvmlDeviceGetCpuAffinity, and the
+nodes below /sys/devices/system/node. Ranks that run on the wrong node copy through the socket link.
 """
 
 from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import each_gpu
+from gpucheck.checks._nvml import NOT_HERE, each_gpu, gaps_of, not_reported
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
 NAME = "numa"
-NODES = "/sys/devices/system/node"
+SYSTEM, NODES = "/sys/devices/system", "/sys/devices/system/node"
+AFFINITY = "nvmlDeviceGetCpuAffinity"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs, their node by the kernel, and the CPU list of every node."""
+    """The GPUs, their node by the kernel, and the CPU list of every node that has CPUs.
+
+    kernel: by bus id, None = the firmware did not report a node; a GPU that sysfs does not show is missing.
+    nodes: None where sysfs does not show them.
+    """
 
     nvml: NvmlReading | NvmlFailure
     kernel: dict[str, int | None]
-    nodes: dict[int, str]
+    nodes: dict[int, str] | None
 
 
 def probe(host: Host) -> Values:
-    """Ask NVML and sysfs. Nodes without CPUs (the memory of a Grace GPU) are none that a rank could run on."""
-    names = [name for name in host.list_names(NODES) or () if name.startswith("node") and name[4:].isdigit()]
-    cpus = {int(name[4:]): (host.read_text(f"{NODES}/{name}/cpulist") or "").strip() for name in names}
+    """Query NVML and sysfs."""
     return Values(
         nvml=host.nvml(),
         kernel={device.bus_id: device.numa_node for device in host.pci() if device.is_nvidia_gpu},
-        nodes={node: text for node, text in sorted(cpus.items()) if text},
+        nodes=_nodes(host),
     )
 
 
+def _nodes(host: Host) -> dict[int, str] | None:
+    """Nodes without CPUs (the memory of a Grace GPU) are left out: no rank could run on them."""
+    listed = host.list_names(NODES)
+    if listed is None:  # a kernel without NUMA support shows its CPUs and no nodes
+        return {} if "cpu" in (host.list_names(SYSTEM) or ()) else None
+    names = [name for name in listed if name.startswith("node") and name[4:].isdigit()]
+    cpus = {int(name[4:]): host.read_text(f"{NODES}/{name}/cpulist") for name in names}
+    if not cpus or None in cpus.values():
+        return None
+    return {node: text.strip() for node, text in sorted(cpus.items()) if text is not None and text.strip()}
+
+
 def evaluate(values: Values) -> Iterator[Finding]:
-    """One finding a GPU; a machine of one node has nothing to place."""
-    if isinstance(values.nvml, NvmlReading) and values.nvml.gpus and len(values.nodes) < 2:
-        yield About(check=NAME).skips("this machine has one NUMA node, so every CPU is as near as any other")
-        return
-    yield from each_gpu(NAME, values.nvml, lambda gpu: _judge(values, gpu), nothing="no GPU to place")
+    """One finding a GPU; a host with one node has no placement to check."""
+    if isinstance(values.nvml, NvmlReading) and values.nvml.gpus and values.nodes is None:
+        why = f"NUMA nodes unknown: {NODES} cannot be read"
+        yield About(check=NAME).unknown(why, "run on the host, or mount /sys read-only into the container")
+    elif isinstance(values.nvml, NvmlReading) and values.nvml.gpus and len(values.nodes or ()) < 2:
+        yield About(check=NAME).skips("not applicable: this host has one NUMA node")
+    else:
+        yield from each_gpu(NAME, values.nvml, lambda gpu: _judge(values, gpu), nothing="no GPU has a NUMA node")
 
 
 def _judge(values: Values, gpu: Gpu) -> Finding:
+    nodes = values.nodes or {}
     node = values.kernel.get(gpu.pci_bus_id)
     about = About(
         check=NAME,
         subject=f"gpu:{gpu.pci_bus_id}",
         evidence=(
-            f"sysfs numa_node: {node}",
-            f"nvmlDeviceGetCpuAffinity: {gpu.cpu_affinity}",
-            *(f"node {n}: CPUs {cpus}" for n, cpus in values.nodes.items()),
+            f"sysfs numa_node: {'not reported' if node is None else node}",
+            f"{AFFINITY}: {gpu.cpu_affinity or 'not reported'}",
+            *(f"node {n}: CPUs {cpus}" for n, cpus in nodes.items()),
         ),
     )
+    if gpu.pci_bus_id not in values.kernel:
+        why = "NUMA node unknown: sysfs does not show this GPU"
+        return about.unknown(why, "run on the host, or mount /sys read-only into the container")
     if node is None:
-        why = "the firmware does not tell which node the GPU hangs on, so ranks cannot be placed near it"
+        why = "The firmware does not report the NUMA node of this GPU, so ranks cannot be placed near it."
         fix = "update the BIOS and set NUMA nodes per socket to Auto; until then measure with gpucheck bandwidth"
-        return about.warns("unknown", "a node", why, fix, "wrong-numa-placement", "possible")
-    told = values.nodes.get(node)
-    if gpu.cpu_affinity is not None and told is not None and not _cpus(gpu.cpu_affinity) & _cpus(told):
-        why = "NVML and the kernel name different CPUs for this GPU: tools that pin by one of them pin wrong"
-        fix = "compare nvidia-smi topo -m with lscpu; in a container give it all CPUs of the node"
-        return about.warns(gpu.cpu_affinity, told, why, fix, "wrong-numa-placement", "possible")
-    return about.passes(f"node {node}")
+        return about.warns("NUMA node not reported", "a node", why, fix, "wrong-numa-placement", "possible")
+    own = nodes.get(node)
+    if gpu.cpu_affinity is not None and own is not None and not _cpus(gpu.cpu_affinity) & _cpus(own):
+        why = "NVML and the kernel report different CPUs for this GPU: tools that pin by one of them pin wrong."
+        fix = "compare nvidia-smi topo -m with lscpu; in a container make all CPUs of the node available"
+        seen = f"CPUs {gpu.cpu_affinity} by NVML"
+        return about.warns(seen, f"CPUs {own} of node {node}", why, fix, "wrong-numa-placement", "possible")
+    refused = gpu.cpu_affinity is None and any(gap.code not in NOT_HERE for gap in gaps_of(values.nvml, gpu, AFFINITY))
+    missing = not_reported(NAME, values.nvml, gpu, AFFINITY, what="CPU affinity by NVML") if refused else None
+    return missing or about.passes(f"NUMA node {node}")
 
 
 def _cpus(text: str) -> set[int]:

@@ -1,65 +1,85 @@
 """PCIe errors: do the links of the GPUs and of the bridges above them repeat or lose packets?
 
 Sources: aer_dev_{correctable,nonfatal,fatal} of every function on the path (Linux 4.19 and newer), NVML's replay
-counter and error fields of the GPU. Link errors are often booked at the far end of the link. Counters are totals since
-boot, so a few are normal and only their rate tells; uncorrected errors have no normal rate.
+counter and error fields of the GPU. Link errors are often counted at the far end of the link. Counters are totals since
+boot, so a few are normal and only their rate counts; uncorrected errors have no normal rate.
 """
 
 from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import no_gpu_on_the_bus
+from gpucheck.checks._nvml import lost_gaps, no_gpu_on_the_bus, not_looked, not_reported
 from gpucheck.checks._uptime import up_hours
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlReading, PciDevice
+from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, PciDevice
 from gpucheck.model.about import About
 
 NAME = "pcie-errors"
 # Corrected errors an hour, above which a link is worth a look. The specification allows a bit error rate of 1e-12,
 # which is one every few seconds on a busy Gen4 x16 link; well-wired links stay two orders below that.
 PER_HOUR = 60.0
-RETRAIN = "reseat the card or riser, clean the contacts, update firmware; one generation lower in the BIOS tells"
+RETRAIN = "reseat the card or riser, clean the contacts, update firmware; test one PCIe generation lower in the BIOS"
+CALLS = (
+    "nvmlDeviceGetPcieReplayCounter",
+    "nvmlDeviceGetFieldValues",
+    *(f"NVML_FI_DEV_PCIE_COUNT_{kind}" for kind in ("CORRECTABLE_ERRORS", "NON_FATAL_ERROR", "FATAL_ERROR")),
+)
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs by both witnesses, the bridges above them, and how long the machine is up."""
+    """The GPUs by NVML and by sysfs, the bridges above them, and the hours since boot."""
 
-    gpus: tuple[Gpu, ...]
+    nvml: NvmlReading | NvmlFailure
     pci: tuple[PciDevice, ...]
     up_hours: float | None
 
 
 def probe(host: Host) -> Values:
-    """Ask NVML, sysfs and the kernel's clock."""
-    nvml = host.nvml()
+    """Query NVML, sysfs and the kernel's clock."""
     pci = host.pci()
     on_path = {bus_id for device in pci if device.is_nvidia_gpu for bus_id in (device.bus_id, *device.path)}
     return Values(
-        gpus=nvml.gpus if isinstance(nvml, NvmlReading) else (),
+        nvml=host.nvml(),
         pci=tuple(device for device in pci if device.bus_id in on_path),
         up_hours=up_hours(host),
     )
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    """One finding for each function with errors, else one for the host."""
-    gpus = {gpu.pci_bus_id: gpu for gpu in values.gpus}
-    looked = [device for device in values.pci if device.aer is not None or _told(gpus.get(device.bus_id))]
-    about = About(check=NAME, evidence=(f"{len(looked)} functions on the paths of the GPUs keep count",))
+    """One finding for each function with errors and each GPU without a count, else one for the host."""
+    gpus = {gpu.pci_bus_id: gpu for gpu in (values.nvml.gpus if isinstance(values.nvml, NvmlReading) else ())}
+    counted = [device for device in values.pci if device.aer is not None or _counts(gpus.get(device.bus_id))]
+    about = About(check=NAME, evidence=(f"PCI functions on the paths of the GPUs with counters: {len(counted)}",))
     if not values.pci:
         yield no_gpu_on_the_bus(NAME)
         return
-    if not looked:
-        yield about.skips("neither the kernel nor NVML counts PCIe errors here (the firmware owns error reporting)")
+    if not counted and isinstance(values.nvml, NvmlFailure):
+        yield not_looked(NAME, values.nvml)
         return
-    found = [finding for device in looked if (finding := _judge(device, gpus.get(device.bus_id), values.up_hours))]
+    found = [finding for device in counted if (finding := _judge(device, gpus.get(device.bus_id), values.up_hours))]
+    found += _uncounted(values, gpus, counted)
     yield from found
-    if not found:
-        yield about.passes("no uncorrected error, corrected ones within reason")
+    if not counted and not found:
+        yield about.skips("not applicable: neither the kernel nor NVML counts PCIe errors on this host")
+    elif not found:
+        yield about.passes(f"no uncorrected PCIe errors, corrected ones below {PER_HOUR:.0f} an hour")
 
 
-def _told(gpu: Gpu | None) -> bool:
+def _counts(gpu: Gpu | None) -> bool:
     return gpu is not None and any(count is not None for count in msgspec.structs.astuple(gpu.health.pcie_errors))
+
+
+def _uncounted(values: Values, gpus: dict[str, Gpu], counted: list[PciDevice]) -> Iterator[Finding]:
+    """GPUs that are lost, and those on whose path nothing counts although NVML might."""
+    by_bus_id = {device.bus_id for device in counted}
+    for device in values.pci:
+        gpu = gpus.get(device.bus_id)
+        if gpu is None or not isinstance(values.nvml, NvmlReading):
+            continue
+        if lost_gaps(values.nvml, gpu) or not by_bus_id & {device.bus_id, *device.path}:
+            finding = not_reported(NAME, values.nvml, gpu, *CALLS, what="PCIe error count")
+            if finding is not None:
+                yield finding
 
 
 def _judge(device: PciDevice, gpu: Gpu | None, up_hours: float | None) -> Finding | None:
@@ -74,19 +94,22 @@ def _judge(device: PciDevice, gpu: Gpu | None, up_hours: float | None) -> Findin
         subject=f"{'gpu' if device.is_nvidia_gpu else 'link'}:{device.bus_id}",
         evidence=(
             f"{device.bus_id}: {corrected} corrected, {non_fatal} non-fatal, {fatal} fatal, {replays} replays",
-            f"up for {up_hours:.1f} h" if up_hours is not None else "uptime unknown",
+            f"up for {up_hours:.1f} h" if up_hours is not None else "uptime: not readable",
         ),
     )
     if fatal or non_fatal:
-        why = "packets were lost on this link, and what was in flight with them"
-        seen = f"{fatal} fatal, {non_fatal} non-fatal"
-        return about.fails(seen, "0", why, RETRAIN, "pcie-errors", "likely")
-    rate = max(corrected, replays) / max(up_hours or 1.0, 1.0)
+        why = "Packets were lost on this PCIe link."
+        seen = f"{fatal} fatal and {non_fatal} non-fatal PCIe errors"
+        return about.fails(seen, 0, why, RETRAIN, "pcie-errors", "likely")
+    total = max(corrected, replays)
+    if up_hours is None:
+        why = f"rate of the {total} corrected PCIe errors unknown: /proc/uptime cannot be read"
+        return about.unknown(why, "compare later: gpucheck verify --baseline REPORT") if total > PER_HOUR else None
+    rate = total / max(up_hours, 1.0)
     if rate > PER_HOUR:
-        why = "the link repeats packets: it costs bandwidth now, and fails later"
-        return about.warns(
-            f"{rate:.0f} an hour", f"below {PER_HOUR:.0f} an hour", why, RETRAIN, "pcie-errors", "likely"
-        )
+        why = "The PCIe link repeats packets, which costs bandwidth, and may fail later."
+        seen = f"{rate:.0f} corrected PCIe errors an hour"
+        return about.warns(seen, f"below {PER_HOUR:.0f} an hour", why, RETRAIN, "pcie-errors", "likely")
     return None
 
 

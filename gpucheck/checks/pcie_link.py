@@ -9,89 +9,63 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import no_gpus, not_looked
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, Verdict
+from gpucheck.checks._nvml import each_gpu, not_reported
+from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.model.about import About
 
 NAME = "pcie-link"
+CALLS = ("nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkWidth")
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs, and the kind of virtual machine where there is one."""
+    """The GPUs, and the kind of virtual machine if this is one."""
 
     nvml: NvmlReading | NvmlFailure
     virtual: str | None
 
 
 def probe(host: Host) -> Values:
-    """Ask NVML, and whether this is a virtual machine."""
+    """Query NVML, and whether this is a virtual machine."""
     return Values(nvml=host.nvml(), virtual=host.system().virtual)
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding a GPU."""
-    if isinstance(values.nvml, NvmlFailure):
-        yield not_looked(NAME, values.nvml)
-        return
-    if not values.nvml.gpus:
-        yield no_gpus(NAME)
-    for gpu in values.nvml.gpus:
-        yield _judge(gpu, values.virtual)
+    nothing = "no GPU of this host has a PCIe link width"
+    yield from each_gpu(NAME, values.nvml, lambda gpu: _judge(values, gpu), nothing=nothing)
 
 
-def _judge(gpu: Gpu, virtual: str | None) -> Finding:
-    link, subject = gpu.pcie, f"gpu:{gpu.pci_bus_id}"
-    evidence = (
-        f"current Gen{link.generation} x{link.width}",
-        f"device and slot allow Gen{link.max_generation} x{link.max_width}",
-        f"device alone allows Gen{link.device_max_generation}",
-    )
+def _judge(values: Values, gpu: Gpu) -> Finding | None:
+    link = gpu.pcie
     if link.width is None or link.max_width is None:
-        return Finding(
-            check=NAME,
-            verdict=Verdict.UNKNOWN,
-            subject=subject,
-            seen=link.width,
-            wanted=link.max_width,
-            unit="lanes",
-            why="NVML does not tell the PCIe width of this GPU",
-            fix=f"lspci -vv -s {gpu.pci_bus_id} | grep -e LnkCap -e LnkSta",
-            evidence=evidence,
-        )
-    if link.width >= link.max_width:
-        return Finding(
-            check=NAME,
-            verdict=Verdict.PASS,
-            subject=subject,
-            seen=link.width,
-            wanted=link.max_width,
-            unit="lanes",
-            evidence=evidence,
-        )
-    if virtual is not None:
-        # Real captures of L40S and T4 cloud machines show x8 of x16 by design: the slot is not ours to see.
-        return Finding(
-            check=NAME,
-            verdict=Verdict.SKIP,
-            subject=subject,
-            seen=link.width,
-            wanted=link.max_width,
-            unit="lanes",
-            why=f"inside a {virtual} machine the width is the provider's choice, not a fault of the link",
-            evidence=evidence,
-        )
-    return Finding(
+        return not_reported(NAME, values.nvml, gpu, *CALLS, what="PCIe link width")
+    about = About(
         check=NAME,
-        verdict=Verdict.FAIL,
-        subject=subject,
-        seen=link.width,
-        wanted=link.max_width,
+        subject=f"gpu:{gpu.pci_bus_id}",
         unit="lanes",
-        cause="pcie-width-reduced",
-        confidence="likely",
-        why="loose card, riser, or a slot split in firmware",
-        fix=f"reseat the card, check slot bifurcation, then: gpucheck verify --only {NAME}",
-        evidence=evidence,
+        evidence=(
+            f"current {_words(link.generation, link.width)}",
+            f"device and slot allow {_words(link.max_generation, link.max_width)}",
+            f"device alone allows {_words(link.device_max_generation, None)}",
+        ),
     )
+    if link.width <= 0 or link.max_width <= 0:
+        why = f"PCIe link width unknown: NVML reported {link.width} lanes, maximum {link.max_width}"
+        return about.unknown(why, f"sudo lspci -vv -s {gpu.pci_bus_id} | grep -e LnkCap -e LnkSta")
+    if link.width >= link.max_width:
+        return about.passes(link.width)
+    if values.virtual is not None:
+        # Real captures of L40S and T4 cloud machines show x8 of x16 by design: the guest does not see the real slot.
+        why = f"not applicable: in a {values.virtual} virtual machine the provider sets the PCIe link width"
+        return about.skips(why, link.width, wanted=link.max_width)
+    why = "The link has fewer PCIe lanes than card and slot can use: loose card, riser, or slot split in the BIOS."
+    fix = f"reseat the card, check slot bifurcation in the BIOS, then: gpucheck verify --only {NAME}"
+    return about.fails(link.width, link.max_width, why, fix, "pcie-width-reduced", "likely")
+
+
+def _words(generation: int | None, width: int | None) -> str:
+    parts = (f"Gen{generation}" if generation else "", f"x{width}" if width else "")
+    return " ".join(filter(None, parts)) or "an unknown link"
 
 
 CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)

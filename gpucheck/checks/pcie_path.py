@@ -1,7 +1,7 @@
-"""PCIe path: does every link between a GPU and its CPU carry what its two ends can?
+"""PCIe path: does every link between a GPU and its CPU run at the speed and width that its two ends support?
 
 Source: sysfs {current,max}_link_{speed,width} of every bridge above the GPU (Linux 4.13 and newer). An idle GPU lowers
-the speed of its own link, which is why that one is left to the pcie-link check; the links further up do not.
+the speed of its own link, which is why the pcie-link check covers that one; the links further up do not.
 """
 
 from collections import defaultdict
@@ -18,14 +18,14 @@ FIX = "reseat the switch card or riser, set the slot to Auto in the BIOS, then: 
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """All PCI functions that matter, and the kind of virtual machine where there is one."""
+    """All PCI functions that matter, and the kind of virtual machine if this is one."""
 
     pci: tuple[PciDevice, ...]
     virtual: str | None
 
 
 def probe(host: Host) -> Values:
-    """Ask sysfs."""
+    """Query sysfs."""
     return Values(pci=host.pci(), virtual=host.system().virtual)
 
 
@@ -37,12 +37,12 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield no_gpu_on_the_bus(NAME)
         return
     if values.virtual is not None:
-        yield about.skips(f"a {values.virtual} machine hides the links above its GPUs")
+        yield about.skips(f"not applicable: a {values.virtual} virtual machine does not show the links above its GPUs")
         return
     hops = {device.bus_id: device for device in values.pci}
     behind = _gpus_behind(gpus, hops)
     if not behind:
-        yield about.skips("no GPU sits behind a PCIe switch: its own link is the whole path")
+        yield about.skips("not applicable: no GPU is behind a PCIe switch, its own link is the entire path")
         return
     reduced = {bus_id: below for bus_id, below in behind.items() if _reduced(hops[bus_id].link)}
     for bus_id, below in reduced.items():
@@ -68,7 +68,7 @@ def _reduced(link: PcieLink) -> bool:
 
 
 def _same_link_above(hop: PciDevice, hops: dict[str, PciDevice], reduced: dict[str, list[str]]) -> bool:
-    """Whether the port above tells of the same link: a link has two ends, and one finding is enough."""
+    """Whether the port above is the other end of the same link: one finding is enough."""
     if not hop.path or hop.kind == "switch-downstream":
         return False
     above = hops.get(hop.path[-1])
@@ -77,29 +77,37 @@ def _same_link_above(hop: PciDevice, hops: dict[str, PciDevice], reduced: dict[s
 
 def _narrow(hop: PciDevice, gpus: list[str]) -> Finding:
     link = hop.link
-    seen, wanted = f"Gen{link.generation} x{link.width}", f"Gen{link.max_generation} x{link.max_width}"
+    seen = f"Gen{link.generation or '?'} x{link.width or '?'}"
+    wanted = f"Gen{link.max_generation or '?'} x{link.max_width or '?'}"
     about = About(
         check=NAME,
         subject=f"link:{hop.bus_id}",
         evidence=(
-            f"sysfs {hop.bus_id} ({hop.kind or 'bridge'}): {seen}, both ends can {wanted}",
+            f"sysfs {hop.bus_id} ({hop.kind or 'bridge'}): {seen}, both ends support {wanted}",
             f"behind it: {', '.join(gpus)}",
         ),
     )
-    why = f"this link is shared by {len(gpus)} GPU{'s' * (len(gpus) > 1)}, and all their traffic to the CPU passes it"
-    return about.fails(seen, wanted, why, FIX, "uplink-downgraded", "likely")
+    shared = f"{len(gpus)} GPU{'s' * (len(gpus) > 1)}"
+    why = f"All traffic of {shared} to the CPU passes this link, which runs below what its two ends support."
+    return about.fails(f"PCIe uplink {seen}", wanted, why, FIX, "uplink-downgraded", "likely")
 
 
 def _whole(gpus: list[PciDevice], hops: list[PciDevice]) -> Finding:
-    told = [hop for hop in hops if hop.link.width is not None]
-    about = About(
-        check=NAME,
-        evidence=tuple(f"sysfs {hop.bus_id}: Gen{hop.link.generation} x{hop.link.width}" for hop in told),
-    )
-    if not told:
-        fix = "cat /sys/bus/pci/devices/*/current_link_width; an old kernel (before 4.13) tells only root"
-        return about.unknown("no bridge above the GPUs tells the state of its link", fix)
-    return about.passes(f"{len(told)} links above {len(gpus)} GPUs at full speed", "as both ends can")
+    unknown = [hop for hop in hops if not _is_known(hop.link)]
+    about = About(check=NAME, evidence=tuple(f"sysfs {hop.bus_id}: {_words(hop.link)}" for hop in hops))
+    if unknown:
+        why = f"state of {len(unknown)} of {len(hops)} PCIe links above the GPUs unknown: sysfs does not report it"
+        fix = "cat /sys/bus/pci/devices/*/current_link_width; kernels before 4.13 show it to root only, in lspci -vv"
+        return about.unknown(why, fix)
+    return about.passes(f"{len(hops)} PCIe links above {len(gpus)} GPUs at full speed and width")
+
+
+def _is_known(link: PcieLink) -> bool:
+    return None not in (link.generation, link.width, link.max_generation, link.max_width)
+
+
+def _words(link: PcieLink) -> str:
+    return f"Gen{link.generation} x{link.width}" if _is_known(link) else "not reported"
 
 
 CHECK = Check(NAME, frozenset({"hardware", "pcie", "quick"}), probe, evaluate)

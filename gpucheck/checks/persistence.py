@@ -1,7 +1,7 @@
-"""Persistence: does the driver keep the GPUs initialised while nobody uses them?
+"""Persistence: does the driver keep the GPUs initialized while no process uses them?
 
-Source: nvmlDeviceGetPersistenceMode. Without it the first call of every job pays the initialisation (seconds on eight
-GPUs), and settings such as power limits are lost in between.
+Source: nvmlDeviceGetPersistenceMode. Without it the first client of every job initializes each GPU again (1 to 3
+seconds a GPU, NVIDIA's driver persistence page), and settings such as power limits are lost in between.
 """
 
 from collections.abc import Iterator
@@ -11,27 +11,31 @@ from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
 NAME = "persistence"
+WHY = (
+    "The driver unloads GPU state when the last client exits: the next client waits 1 to 3 seconds per GPU, and "
+    "settings such as power limits are lost."
+)
+FIX = "on the host: systemctl enable --now nvidia-persistenced (or until the next boot: nvidia-smi -pm 1)"
 
 
 def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Ask NVML."""
+    """Query NVML."""
     return host.nvml()
 
 
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """One finding a GPU."""
-    yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing="no GPU of this host has the mode")
+    nothing = "no GPU of this host has persistence mode"
+    yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing=nothing)
 
 
 def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     if gpu.health.persistence is None:
-        return not_reported(NAME, nvml, gpu, "nvmlDeviceGetPersistenceMode")
+        return not_reported(NAME, nvml, gpu, "nvmlDeviceGetPersistenceMode", what="persistence mode")
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}")
     if gpu.health.persistence:
-        return about.passes("on", "on")
-    why = "the driver lets the GPU go when its last user ends: slow first calls, and lost settings"
-    fix = "systemctl enable --now nvidia-persistenced (or: nvidia-smi -pm 1)"
-    return about.warns("off", "on", why, fix, "persistence-off")
+        return about.passes("persistence mode on")
+    return about.warns("persistence mode off", "on", WHY, FIX, "persistence-off")
 
 
 CHECK = Check(NAME, frozenset({"software", "settings", "quick"}), probe, evaluate)

@@ -1,22 +1,23 @@
-"""Power limit: may every GPU draw what its maker meant it to?
+"""Power limit: is the power limit of every GPU at the factory default?
 
-Sources: nvmlDeviceGetPowerManagementLimit against nvmlDeviceGetPowerManagementDefaultLimit. One capped GPU makes every
+Sources: nvmlDeviceGetPowerManagementLimit against nvmlDeviceGetPowerManagementDefaultLimit. One limited GPU makes every
 rank of a job wait.
 """
 
 from collections.abc import Iterator
 
 from gpucheck.checks._nvml import each_gpu, not_reported
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.model import Check, Finding, Gpu, Health, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
 NAME = "power-limit"
-# NVML tells milliwatts; a limit within a watt of the default is the default.
+CALLS = ("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPowerManagementDefaultLimit")
+# NVML reports milliwatts; a limit within a watt of the default is the default.
 TOLERANCE_W = 1.0
 
 
 def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Ask NVML."""
+    """Query NVML."""
     return host.nvml()
 
 
@@ -28,21 +29,23 @@ def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
 def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     limit, default = gpu.health.power_limit_w, gpu.health.power_default_w
     if limit is None or default is None:
-        calls = ("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetPowerManagementDefaultLimit")
-        return not_reported(NAME, nvml, gpu, *calls)
-    about = About(
-        check=NAME,
-        subject=f"gpu:{gpu.pci_bus_id}",
-        unit="W",
-        evidence=(
-            f"limit {limit:g} W, default {default:g} W, allowed {gpu.health.power_min_w} to {gpu.health.power_max_w} W",
-        ),
-    )
+        return not_reported(NAME, nvml, gpu, *CALLS, what="power limit")
+    evidence = f"limit {limit:g} W, default {default:g} W, {_range(gpu.health)}"
+    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", unit="W", evidence=(evidence,))
+    if limit <= 0 or default <= 0:
+        why = f"power limit unknown: NVML reported {limit:g} W, default {default:g} W"
+        return about.unknown(why, f"nvidia-smi -i {gpu.pci_bus_id} -q -d POWER")
     if limit >= default - TOLERANCE_W:
-        return about.passes(limit, default)
-    why = f"somebody lowered the power limit to {limit / default:.0%} of the default, which caps the clocks under load"
-    fix = f"nvidia-smi -i {gpu.pci_bus_id} -pl {default:g}, unless the site means it"
+        return about.passes(limit)
+    why = f"The power limit is at {limit / default:.0%} of its default, which lowers the clocks under load."
+    fix = f"nvidia-smi -i {gpu.pci_bus_id} -pl {default:g}, if the limit is not intentional"
     return about.warns(limit, default, why, fix, "power-limit-lowered")
+
+
+def _range(health: Health) -> str:
+    if health.power_min_w is None or health.power_max_w is None:
+        return "allowed range not reported"
+    return f"allowed {health.power_min_w:g} to {health.power_max_w:g} W"
 
 
 CHECK = Check(NAME, frozenset({"hardware", "settings", "quick"}), probe, evaluate)

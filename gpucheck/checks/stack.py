@@ -1,8 +1,8 @@
-"""Stack: is what is installed exactly what the plan says, and were the framework wheels built for this host?
+"""Stack: are exactly the planned versions installed, and were the framework wheels built for this host?
 
-Source: the plan that provisioning leaves on the host, against dpkg or rpm, the loaded and the installed kernel module,
-and the Python packages beside gpucheck. A version that moved by itself (an unattended upgrade, an unpinned NCCL) shows
-here first.
+Source: the plan that provisioning writes to the host, compared with dpkg or rpm, the loaded and the installed kernel
+module, and the Python packages in gpucheck's environment. A version that changed by itself (an unattended upgrade, an
+unpinned NCCL) shows here first.
 """
 
 from collections.abc import Iterator
@@ -14,23 +14,26 @@ from gpucheck.checks._wheel_findings import judge_wheels
 from gpucheck.checks._wheels import FRAMEWORKS, Imported, Wheel, read_wheels
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Check, DriverState, Finding, Host, NvmlReading, PackageVersion, Verdict
+from gpucheck.model.about import About
 
 NAME = "stack"
+HOST = About(check=NAME)
 PLAN = "/etc/gpucheck/stack.json"
 FABRIC_MANAGER = "nvidia-fabricmanager"
-PROVISION = "make provision INVENTORY=..."
+PROVISION = "in a gpucheck checkout: make provision INVENTORY=..."
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The plan as text (None = none on this host) and what is really there.
+    """The plan as text (None = none on this host) and what is installed.
 
+    packages: None where the package database cannot be read.
     where: what the plan was read from. capabilities: compute capability by bus id of every GPU, None = not known.
     wheels, libraries: the frameworks that this interpreter can import, and the versions of their library wheels.
     """
 
     plan: str | None
     where: str
-    packages: tuple[PackageVersion, ...]
+    packages: tuple[PackageVersion, ...] | None
     driver: DriverState
     arch: str
     capabilities: dict[str, str | None]
@@ -46,7 +49,7 @@ class Unreadable(ValueError):
 def probe(host: Host, plan: str | None = None, where: str = PLAN, imported: Imported | None = None) -> Values:
     """Read the plan, then look for what it names.
 
-    plan: another plan than the host's own, as JSON, read from ``where``. imported: what torch said, where it was asked.
+    plan: another plan than the host's own, as JSON, read from ``where``. imported: what torch reported.
     """
     text = host.read_text(PLAN) if plan is None else plan
     try:
@@ -68,13 +71,13 @@ def probe(host: Host, plan: str | None = None, where: str = PLAN, imported: Impo
 
 
 def _capabilities(host: Host) -> dict[str, str | None]:
-    """By the PCI ids, so that no driver is needed; NVML is asked only about a GPU that the tables do not know."""
+    """By the PCI ids, so that no driver is needed; NVML is queried only for a GPU that the tables do not contain."""
     models = {device.bus_id: gpu_by_pci_id(device.device_id) for device in host.pci() if device.is_nvidia_gpu}
     found = {bus_id: model.compute_capability if model else None for bus_id, model in models.items()}
     if None in found.values():
         nvml = host.nvml()
-        told = {g.pci_bus_id: g.compute_capability for g in nvml.gpus} if isinstance(nvml, NvmlReading) else {}
-        found = {bus_id: capability or told.get(bus_id) for bus_id, capability in found.items()}
+        queried = {g.pci_bus_id: g.compute_capability for g in nvml.gpus} if isinstance(nvml, NvmlReading) else {}
+        found = {bus_id: capability or queried.get(bus_id) for bus_id, capability in found.items()}
     return found
 
 
@@ -93,30 +96,21 @@ def evaluate(values: Values) -> Iterator[Finding]:
 
 def _planned(values: Values) -> Iterator[Finding]:
     if values.plan is None:
-        yield Finding(
-            check=NAME,
-            verdict=Verdict.SKIP,
-            subject="host",
-            seen="no plan",
-            why=f"{values.where} does not exist: this host was not provisioned from a lock",
-            fix=f"{PROVISION} records it",
-        )
+        why = f"not applicable: {values.where} does not exist, this host was not provisioned from a lock"
+        yield HOST.skips(why, "no plan")
         return
     try:
         plan = _decode(values.plan)
         wanted = list(_packages(plan))
     except Unreadable as problem:
-        yield Finding(
-            check=NAME,
-            verdict=Verdict.UNKNOWN,
-            subject="host",
-            seen=str(problem),
-            wanted="a gpucheck.plan/1 document",
-            why=f"{values.where} cannot be read as a plan, so nothing can be compared",
-            fix=f"{PROVISION} writes it again",
-        )
+        why = f"{values.where} cannot be read as a gpucheck.plan/1 document: {problem}"
+        yield HOST.unknown(why, f"write it again: {PROVISION}")
         return
-    yield from _components(wanted, plan, values.packages)
+    if values.packages is None:
+        why = "installed packages unknown: the package database cannot be read"
+        yield HOST.unknown(why, "dpkg-query --list or rpm --query --all shows the error")
+    else:
+        yield from _components(wanted, plan, values.packages)
     yield from _module(plan, values.driver)
     yield from _fabric_manager(plan, values)
     yield from _frameworks(plan, {wheel.name: wheel.version for wheel in values.wheels})
@@ -172,7 +166,7 @@ def _component(component: str, rows: list[dict[str, Any]], wrong: list[str], loo
             cause="library-mismatch",
             confidence="certain",
             why="; ".join(wrong),
-            fix=f"{PROVISION} puts the planned versions back",
+            fix=f"install the planned versions again: {PROVISION}",
             evidence=tuple(wrong),
         )
     if loose:
@@ -180,10 +174,10 @@ def _component(component: str, rows: list[dict[str, Any]], wrong: list[str], loo
             check=NAME,
             verdict=Verdict.WARN,
             subject="host",
-            seen=f"{component}: {len(loose)} packages can move by themselves",
+            seen=f"{component}: {len(loose)} packages can be upgraded by themselves",
             wanted=wanted,
             why="; ".join(loose),
-            fix=f"apt-mark hold / dnf versionlock add, or {PROVISION}",
+            fix=f"apt-mark hold or dnf versionlock add; {PROVISION}",
             evidence=tuple(loose),
         )
     return Finding(
@@ -203,42 +197,35 @@ def _module(plan: dict[str, Any], driver: DriverState) -> Iterator[Finding]:
         return
     seen = f"kernel module {driver.loaded_version or 'not loaded'} {driver.loaded_flavour or ''}".rstrip()
     wanted = f"kernel module {version} {flavour}"
-    evidence = (f"installed module: {driver.installed_version} {driver.installed_flavour or ''}".rstrip(),)
+    installed = f"{driver.installed_version or 'not found'} {driver.installed_flavour or ''}".rstrip()
+    about = About(check=NAME, evidence=(f"installed module: {installed}",))
     if driver.loaded_version != version:
-        cause, why, fix = "driver-mismatch", "the loaded module is not the planned one", "reboot; then make provision"
+        cause, why = "driver-mismatch", "The planned kernel module is not the loaded one."
+        fix = f"reboot; then {PROVISION}"
     elif flavour is not None and driver.loaded_flavour not in (None, flavour):
-        cause, why = "module-flavour-wrong", "the other flavour of the kernel module is loaded"
-        fix = f"{PROVISION} installs the planned flavour and reboots"
+        cause, why = "module-flavour-wrong", "The other flavor of the kernel module is loaded."
+        fix = f"install the planned flavor and reboot: {PROVISION}"
     elif driver.installed_version not in (None, version) or (
         flavour and driver.installed_flavour not in (None, flavour)
     ):
         cause = "driver-mismatch"
-        why = f"the next boot loads {driver.installed_version} {driver.installed_flavour or ''}".rstrip()
-        fix = f"{PROVISION} puts the planned module back before the host reboots"
+        why = f"The next boot loads {installed}."
+        fix = f"install the planned module before the host reboots: {PROVISION}"
     else:
-        yield Finding(check=NAME, verdict=Verdict.PASS, subject="host", seen=seen, wanted=wanted, evidence=evidence)
+        yield about.passes(seen, wanted)
         return
-    yield Finding(
-        check=NAME,
-        verdict=Verdict.FAIL,
-        subject="host",
-        seen=seen,
-        wanted=wanted,
-        cause=cause,
-        confidence="certain",
-        why=why,
-        fix=fix,
-        evidence=evidence,
-    )
+    yield about.fails(seen, wanted, why, fix, cause)
 
 
 def _fabric_manager(plan: dict[str, Any], values: Values) -> Iterator[Finding]:
-    """Against the loaded module, not against the plan: it refuses to start at any other version."""
+    """Compared with the loaded module, not with the plan: it does not start at any other version."""
+    if values.packages is None:
+        return  # reported with the packages
     installed = next((p.version for p in values.packages if p.name == FABRIC_MANAGER), None)
     planned = (plan.get("expected") or {}).get("fabric_manager_version")
     loaded = values.driver.loaded_version
     if (installed is None and planned is None) or loaded is None:
-        return  # a missing package is told with its component, a missing module by itself
+        return  # a missing package is reported with its component, a missing module by itself
     plain = (installed or "not installed").rpartition(":")[2].partition("-")[0]
     seen, wanted = f"fabric manager {plain}", f"fabric manager {loaded}, the loaded driver's version"
     if plain == loaded:
@@ -252,9 +239,9 @@ def _fabric_manager(plan: dict[str, Any], values: Values) -> Iterator[Finding]:
         wanted=wanted,
         cause="fabric-version-mismatch",
         confidence="certain",
-        why="fabric manager works only at exactly the loaded driver's version",
-        fix=f"{PROVISION} puts both at the planned version; then reboot",
-        evidence=(f"package: {installed}", f"planned: {planned}"),
+        why="Fabric manager works only at exactly the loaded driver's version.",
+        fix=f"install both at the planned version and reboot: {PROVISION}",
+        evidence=(f"package: {installed or 'not installed'}", f"planned: {planned or 'not in the plan'}"),
     )
 
 
@@ -274,10 +261,10 @@ def _frameworks(plan: dict[str, Any], python: dict[str, str]) -> Iterator[Findin
                 check=NAME,
                 verdict=Verdict.SKIP,
                 subject="host",
-                seen=f"{name}: not beside gpucheck",
+                seen=f"{name} not in this environment",
                 wanted=f"{name} {wanted}",
-                why=f"{name} is not installed in gpucheck's own environment, so its build cannot be compared here",
-                fix=f"run gpucheck from the environment that holds {name}",
+                why=f"not run: {name} is not installed in the Python environment of gpucheck",
+                fix=f"run gpucheck from the environment that contains {name}",
             )
             continue
         same = seen.split("+")[0] == wanted.split("+")[0] and ("+" not in wanted or seen == wanted)
@@ -289,8 +276,8 @@ def _frameworks(plan: dict[str, Any], python: dict[str, str]) -> Iterator[Findin
             wanted=f"{name} {wanted}",
             cause=None if same else "library-mismatch",
             confidence=None if same else "certain",
-            why="" if same else f"another build of {name} than the lock resolved is installed",
-            fix="" if same else f"{PROVISION} installs the planned build",
+            why="" if same else f"The installed build of {name} is not the planned one.",
+            fix="" if same else f"install the planned build: {PROVISION}",
         )
 
 

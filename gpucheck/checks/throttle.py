@@ -1,62 +1,81 @@
-"""Throttling: does heat, a power brake or the board itself hold the clocks of a GPU down?
+"""Throttling: does heat, a power brake or the board itself lower the clocks of a GPU?
 
 Source: nvmlDeviceGetCurrentClocksEventReasons. The software power cap is normal under full load, idle and application
 clocks are settings; hardware slowdown, hardware thermal slowdown and the power brake are not.
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from gpucheck.checks._nvml import each_gpu, not_reported
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.model import Check, Finding, Gpu, Health, Host, NvmlFailure, NvmlReading
 from gpucheck.model.about import About
 
 NAME = "throttle"
-# Degrees below the hardware's own limit at which a GPU is worth a look.
+# The second name is that of drivers before 535.
+CALLS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+# Degrees below the hardware's own limit at which a GPU is close to it.
 MARGIN_C = 5
+
+
+class _Reason(NamedTuple):
+    why: str
+    fix: str
+
+
+POWER = "check the power supplies, the power cables and the chassis' power brake signal"
+HEAT = "check airflow, fans and dust"
 HARDWARE = {
-    "hw-power-brake": "an external power brake (power supply or chassis) cuts the clocks to a fraction",
-    "hw-thermal": "the hardware halves the clocks because the GPU is too hot",
-    "hw-slowdown": "the hardware halves the clocks: heat, power brake or voltage",
+    "hw-power-brake": _Reason("An external power brake (power supply or chassis) cuts the clocks.", POWER),
+    "hw-thermal": _Reason("The hardware halves the clocks because the GPU is too hot.", HEAT),
+    "hw-slowdown": _Reason(
+        "The hardware halves the clocks: heat, power brake or voltage.", f"{HEAT}; {POWER.removeprefix('check ')}"
+    ),
 }
-FIX = "check airflow, fans, power supplies and cabling; nvidia-smi -q -d PERFORMANCE -i {}"
 
 
 def probe(host: Host) -> NvmlReading | NvmlFailure:
-    """Ask NVML."""
+    """Query NVML."""
     return host.nvml()
 
 
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """One finding a GPU."""
-    yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing="no GPU of this host tells why it throttles")
+    nothing = "no GPU of this host reports clock event reasons"
+    yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing=nothing)
 
 
 def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     health = gpu.health
     if health.clocks_event_reasons is None:
-        return not_reported(NAME, nvml, gpu, "nvmlDeviceGetCurrentClocksEventReasons")
+        return not_reported(NAME, nvml, gpu, *CALLS, what="clock event reasons")
     reasons = ", ".join(health.clocks_event_reasons) or "none"
-    about = About(
-        check=NAME,
-        subject=f"gpu:{gpu.pci_bus_id}",
-        evidence=(
-            f"nvmlDeviceGetCurrentClocksEventReasons: {reasons}",
-            f"core {health.temperature_c} C, hardware slows down at {health.temperature_slowdown_c} C",
-            f"SM clock {health.sm_clock_mhz} of {health.max_sm_clock_mhz} MHz",
-        ),
-    )
-    fix = FIX.format(gpu.pci_bus_id)
-    for reason, why in HARDWARE.items():
+    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=_evidence(health, reasons))
+    seen, more = f"clock event reasons {reasons}", f"nvidia-smi -q -d PERFORMANCE -i {gpu.pci_bus_id}"
+    for reason, (why, fix) in HARDWARE.items():
         if reason in health.clocks_event_reasons:
-            return about.fails(reasons, "no hardware slowdown", why, fix, "throttled")
+            return about.fails(seen, "no hardware slowdown", why, f"{fix}; {more}", "throttled")
     if "sw-thermal" in health.clocks_event_reasons:
-        why = "the driver lowers the clocks because the GPU or its memory is near its limit"
-        return about.warns(reasons, "no thermal slowdown", why, fix, "throttled")
+        why = "The driver lowers the clocks because the GPU or its memory is near its temperature limit."
+        return about.warns(seen, "no thermal slowdown", why, f"{HEAT}; {more}", "throttled")
     hot, limit = health.temperature_c, health.temperature_slowdown_c
-    if hot is not None and limit is not None and hot >= limit - MARGIN_C:
-        why = f"the hardware slows the GPU down at {limit} C"
-        return about.warns(f"{hot} C", f"below {limit - MARGIN_C} C", why, fix, "throttled", "likely")
-    return about.passes(reasons, "no hardware slowdown")
+    # No GPU slows down at 0 C: a board without the threshold may report it so.
+    if hot is not None and limit and hot >= limit - MARGIN_C:
+        why = f"The hardware lowers the clocks at {limit} C."
+        return about.warns(f"{hot} C", f"below {limit - MARGIN_C} C", why, f"{HEAT}; {more}", "throttled", "likely")
+    return about.passes(seen)
+
+
+def _evidence(health: Health, reasons: str) -> tuple[str, ...]:
+    def number(value: int | None, unit: str) -> str:
+        return f"{value} {unit}" if value else "not reported"
+
+    return (
+        f"{CALLS[0]}: {reasons}",
+        f"core temperature {number(health.temperature_c, 'C')}, "
+        f"hardware slowdown at {number(health.temperature_slowdown_c, 'C')}",
+        f"SM clock {number(health.sm_clock_mhz, 'MHz')}, maximum {number(health.max_sm_clock_mhz, 'MHz')}",
+    )
 
 
 CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)

@@ -52,7 +52,7 @@ def _baseline(path: Path, host: "Host") -> "Yardstick":
     reason = against.not_comparable(before, name, simulated=host.simulation() is not None)
     if reason is not None:
         raise Problem(
-            f"{path}: {reason}: --baseline compares a host with itself. Give an earlier report of this host (gpucheck "
+            f"{path}: {reason}: --baseline compares a host with itself. Give a complete earlier report of it (gpucheck "
             "verify --format json -o FILE); many hosts are compared by gpucheck fleet report."
         )
     return lambda report: against.compare(before, report)

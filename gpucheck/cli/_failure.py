@@ -9,7 +9,8 @@ import click
 from gpucheck.cli._common import progress_end
 from gpucheck.model.host import NotRecorded
 from gpucheck.model.verdict import EXIT_DEFECT, EXIT_INTERRUPTED, EXIT_NOT_WRITTEN, EXIT_READER_LEFT, EXIT_USAGE
-from gpucheck.processes.signals import TerminatedError
+from gpucheck.processes.children import end_children
+from gpucheck.processes.signals import TerminatedError, in_a_hurry
 from gpucheck.processes.streams import NotWrittenError
 
 DEBUG = "GPUCHECK_DEBUG"
@@ -20,6 +21,9 @@ LONGEST = 300
 def failure(error: BaseException) -> int:
     """Print the message of an exception to stderr and return the exit status."""
     if isinstance(error, (KeyboardInterrupt, TerminatedError)):
+        # A child that was being started when the signal came has no owner yet.
+        if in_a_hurry():
+            end_children()
         progress_end()
         click.echo(f"gpucheck: {'interrupted' if isinstance(error, KeyboardInterrupt) else 'terminated'}", err=True)
         return EXIT_INTERRUPTED if isinstance(error, KeyboardInterrupt) else int(error.code or 0)

@@ -168,5 +168,5 @@ def _content(merged: FleetReport, form: str, *, verbose: bool, terminal: bool) -
     try:
         return to_parquet(merged)
     except ModuleNotFoundError as error:
-        told = f"--format parquet needs the Python package {error.name}: pip install 'gpucheck[fleet]'. CSV needs none."
-        raise Problem(told) from error
+        missing = f"--format parquet needs the Python package {error.name}, which is not installed"
+        raise Problem(f"{missing}. Install it: python -m pip install pyarrow. CSV needs none.") from error

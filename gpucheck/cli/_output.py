@@ -78,6 +78,11 @@ def is_stdout(output: Path) -> bool:
     return output == STDOUT or descriptor(output) == NUMBERS["stdout"]
 
 
+def replaces(output: Path) -> bool:
+    """Whether a result takes the place of a file, rather than being added to a stream."""
+    return output != STDOUT and descriptor(output) is None and not _is_special(output)
+
+
 def drawing_only(svg: Path | None, output: Path | None) -> bool:
     """Whether --svg takes stdout, so that the text is not printed. Raises Problem where both would go there."""
     if svg is None or not is_stdout(svg):

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from gpucheck.cli._folder import refuse_folder, write_folder
-from gpucheck.cli._output import Problem, write_result
+from gpucheck.cli._output import Problem, replaces, write_result
 from gpucheck.model import Report
 from gpucheck.render import formats
 
@@ -21,7 +21,16 @@ def refuse(format_: str, output: Path | None) -> None:
 
 
 def write(report: Report, format_: str, output: Path | None, *, mark: str, verbose: bool) -> None:
-    """mark: the line that a report about a recording starts with. Raises Problem."""
+    """mark: the line that a report about a recording starts with. Raises Problem.
+
+    A file keeps the last complete report, which may be a baseline or what a monitor reads: the part that an interrupted
+    run has goes to stderr then, as text.
+    """
+    if report.interrupted and output is not None and replaces(output):
+        kept = f"{output}: not written, for the run was interrupted"
+        text = formats.render(report, "text", mark=mark, verbose=verbose)
+        click.echo(f"{text}{report.findings[-1].seen}\n{kept}", err=True)
+        return
     if format_ == ALL and output is not None:
         write_folder(formats.render_all(report, mark=mark, verbose=verbose), output)
         return

@@ -11,6 +11,7 @@ from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
 
 if TYPE_CHECKING:
     from gpucheck.model.diagnosis import Diagnosis
+    from gpucheck.model.finding import Finding
     from gpucheck.model.observations import Observations
 
 
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
     help="Pasted p2pBandwidthLatencyTest or nvbandwidth output (text or JSON). Repeatable; - is stdin.",
 )
 @click.option("--nccl", "collectives", metavar="FILE", multiple=True, help="Pasted nccl-tests output. Repeatable.")
+@click.option(
+    "--kernel-log",
+    "logs",
+    metavar="FILE",
+    multiple=True,
+    help="Pasted dmesg, journalctl -k or syslog, in any of their forms. Repeatable; - is stdin.",
+)
 @click.option("--rules", is_flag=True, help="Print the rules, what each looks at and rests on, as Markdown.")
 @click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
 @output_options("text", "json")
@@ -33,6 +41,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     topo: str | None,
     bandwidths: tuple[str, ...],
     collectives: tuple[str, ...],
+    logs: tuple[str, ...],
     rules: bool,
     strict: bool,
     format_: str,
@@ -43,6 +52,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     \b
     gpucheck diagnose --observations machine.yml
     gpucheck diagnose --topo topo.txt --bandwidth p2p.txt --nccl all_reduce.txt
+    dmesg | gpucheck diagnose --kernel-log -
 
     Pasted output may add to --observations, which may hold what no tool prints (link widths, IOMMU, ACS).
     """
@@ -51,15 +61,17 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
         write_result(rules_page(), output)
         return 0
-    sources = tuple(name for name in (observations, topo, *bandwidths, *collectives) if name is not None)
+    sources = tuple(name for name in (observations, topo, *bandwidths, *collectives, *logs) if name is not None)
     if not sources:
         raise Problem(
-            "There is nothing to judge. Give --observations FILE, or pasted output with --topo and --bandwidth."
+            "There is nothing to judge. Give --observations FILE, or pasted output with --topo, --bandwidth or "
+            "--kernel-log."
         )
     if sources.count("-") > 1:
         raise Problem("stdin can be read once only. Give the other inputs as files.")
-    seen = _seen(observations, topo, bandwidths, collectives)
-    diagnosis = _diagnosis(seen, tuple("stdin" if name == "-" else name for name in sources), strict)
+    of_logs, gpus_named = _of_logs(logs)
+    seen = _seen(observations, topo, bandwidths, collectives) if len(sources) > len(logs) else None
+    diagnosis = _diagnosis(seen, of_logs, gpus_named, tuple(_name(name) for name in sources), strict)
     from gpucheck.render import diagnosis as render
 
     text = render.to_json(diagnosis) if format_ == "json" else render.to_text(diagnosis)
@@ -67,22 +79,50 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     return EXIT_STATUS[diagnosis.verdict]
 
 
-def _diagnosis(seen: "Observations", sources: tuple[str, ...], strict: bool) -> "Diagnosis":
+def _diagnosis(
+    seen: "Observations | None",
+    of_logs: tuple["Finding", ...],
+    gpus_named: int,
+    sources: tuple[str, ...],
+    strict: bool,
+) -> "Diagnosis":
+    """seen: None if only logs were given: there are no numbers to judge."""
     from gpucheck.diagnose import diagnose
     from gpucheck.model import TopologyGpu, named
     from gpucheck.model.diagnosis import Diagnosis
 
     # Where no bus id was given, the subject is GPU and its position.
-    gpus = [TopologyGpu(index=i, pci_bus_id=gpu.bus_id or f"GPU{i}") for i, gpu in enumerate(seen.gpus)]
-    findings = named(diagnose(seen), gpus)
+    gpus = seen.gpus if seen is not None else ()
+    listed = [TopologyGpu(index=i, pci_bus_id=gpu.bus_id or f"GPU{i}") for i, gpu in enumerate(gpus)]
+    findings = (*named(diagnose(seen) if seen is not None else (), listed), *of_logs)
     verdicts = [finding.verdict for finding in findings]
     return Diagnosis(
         verdict=worst(verdicts, strict=strict),
         source=sources,
-        gpus=len(seen.gpus),
+        gpus=max(len(seen.gpus) if seen is not None else 0, gpus_named),
         findings=findings,
         counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
     )
+
+
+def _of_logs(logs: tuple[str, ...]) -> tuple[tuple["Finding", ...], int]:
+    """What the kernel logs say, and how many GPUs they name. Raises Problem (exit 64) for what is no kernel log."""
+    if not logs:
+        return (), 0
+    from gpucheck.checks import kernel_log
+    from gpucheck.imports import MAX_BYTES, ImportProblem
+    from gpucheck.imports.kernel_log import read
+
+    findings: list[Finding] = []
+    gpus: set[str] = set()
+    for name in logs:
+        try:
+            log = read(_bytes(name, MAX_BYTES + 1))
+        except ImportProblem as problem:
+            raise Problem(f"{_name(name)}: {problem}") from problem
+        findings += kernel_log.evaluate(kernel_log.Values(log=log))
+        gpus |= kernel_log.gpus_named(log)
+    return tuple(findings), len(gpus)
 
 
 def _seen(

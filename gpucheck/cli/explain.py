@@ -1,5 +1,6 @@
 """Say what a cause, a check or an Xid means, how it is decided, how to confirm it by hand, and how to fix it."""
 
+import re
 import textwrap
 from collections.abc import Iterator
 from difflib import get_close_matches
@@ -9,17 +10,26 @@ import click
 from gpucheck.cli._common import Problem
 
 WIDTH = 100
+# 79, xid79, xid:79, "xid 79". A bare number of five digits is an SXid: Xids have three at most.
+CODE = re.compile(r"(?P<kind>s?xid)?[: ]?(?P<code>[0-9]{1,9})")
+SXID_DIGITS = 5
+VERDICT = {"note": "nothing to do for the host"}
+DETAIL = {
+    "recovery-action": "the line names the action: GPU or PF FLR reset, reboot, Drain P2P, Drain and Reset, IMEX",
+    "nvlink5": "unit, sub-code and status of the line decide: gpucheck diagnose --kernel-log FILE",
+}
 
 
 @click.command()
-@click.argument("what", metavar="CAUSE|CHECK|xid:CODE")
+@click.argument("what", metavar="CAUSE|CHECK|xid:CODE|sxid:CODE")
 def COMMAND(what: str) -> None:  # noqa: N802 - the name the command walk looks for
-    """Explain a cause key, a check, or an Xid code of the kernel log.
+    """Explain a cause key, a check, or an Xid or SXid code of the kernel log.
 
     \b
     gpucheck explain acs-redirect
     gpucheck explain kernel-log
     gpucheck explain xid:79
+    gpucheck explain sxid:20034
     """
     explain = _kind(what)
     click.echo("\n".join(explain))
@@ -28,9 +38,14 @@ def COMMAND(what: str) -> None:  # noqa: N802 - the name the command walk looks 
 def _kind(what: str) -> Iterator[str]:
     from gpucheck.knowledge import causes
 
-    name, colon, code = what.lower().partition(":")
-    if name == "xid" and colon:
-        return _xid(code)
+    name = what.lower().strip()
+    kind, colon, _ = name.partition(":")
+    code = CODE.fullmatch(name)
+    if code is not None:
+        is_sxid = len(code["code"]) >= SXID_DIGITS if code["kind"] is None else code["kind"] == "sxid"
+        return _sxid(int(code["code"])) if is_sxid else _xid(int(code["code"]))
+    if colon and kind in ("xid", "sxid"):
+        raise Problem(f"{what}: not in the table. Write a number: xid:79 or sxid:20034.")
     checks, known = _checks(), causes()
     if name in known and name in checks:
         return iter([*_cause(name), "", *checks[name]])
@@ -40,7 +55,9 @@ def _kind(what: str) -> Iterator[str]:
         return iter(checks[name])
     close = get_close_matches(name, [*known, *checks], n=3)
     hint = f" Did you mean {' or '.join(close)}?" if close else ""
-    raise Problem(f"{what}: neither a cause nor a check.{hint} See: gpucheck verify --list, or give xid:CODE.")
+    raise Problem(
+        f"{what}: neither a cause nor a check.{hint} See: gpucheck verify --list, or give xid:CODE or sxid:CODE."
+    )
 
 
 def _cause(name: str) -> Iterator[str]:
@@ -76,23 +93,51 @@ def _check(name: str, about: str, tags: frozenset[str], command: str) -> Iterato
     yield from _part("run it", command)
 
 
-def _xid(code: str) -> Iterator[str]:
+def _xid(code: int) -> Iterator[str]:
     from gpucheck.knowledge.xid import xids
 
-    row = xids().get(int(code)) if code.isdigit() else None
+    row = xids().get(code)
     if row is None:
-        known = ", ".join(map(str, sorted(xids())))
-        raise Problem(f"xid:{code}: not in the table. There are: {known}.")
+        raise Problem(f"xid:{code}: not in the table, which has the codes 1 to {max(xids())}.")
     yield click.style(f"Xid {code}", bold=True)
     yield from _part("means", row.reading)
-    yield from _part("verdict", {"note": "nothing to do for the host"}.get(row.verdict, row.verdict.upper()))
+    yield from _part("verdict", VERDICT.get(row.verdict, row.verdict.upper()))
     yield from _part("at once", row.immediate)
     if row.later:
         yield from _part("then", row.later)
+    if row.detail is not None:
+        yield from _part("detail", DETAIL[row.detail])
     if row.cause:
         yield from _part("cause", f"{row.cause} (gpucheck explain {row.cause})")
     yield from _part("confirm", f"journalctl -k | grep 'NVRM: Xid' | grep ': {code},'")
     yield from _part("source", "NVIDIA's Xid catalogue, https://docs.nvidia.com/deploy/xid-errors/")
+
+
+def _sxid(code: int) -> Iterator[str]:
+    from gpucheck.knowledge.xid import sxid_family, sxids
+
+    row, family = sxids().get(code), sxid_family(code)
+    if row is None and family is None:
+        raise Problem(f"sxid:{code}: not in the table. The codes of NVSwitches have five digits, such as 20034.")
+    yield click.style(f"SXid {code}", bold=True)
+    yield from _part("means", row.reading if row else f"error of the {family}")
+    yield from _part("verdict", _sxid_verdict(row.verdict if row else "warn"))
+    yield from _part("at once", row.immediate if row else "look at the link that the line names")
+    if row and row.later:
+        yield from _part("then", row.later)
+    cause = row.cause if row else "nvswitch-error"
+    yield from _part("cause", f"{cause} (gpucheck explain {cause})")
+    yield from _part("confirm", f"journalctl -k | grep SXid | grep ': {code},'")
+    yield from _part("source", "NVIDIA Fabric Manager user guide, NVSwitch SXid errors")
+
+
+def _sxid_verdict(verdict: str) -> str:
+    said = VERDICT.get(verdict, verdict.upper())
+    return (
+        f"{said}, but WARN if the line says Non-fatal"
+        if verdict == "fail"
+        else f"{said}, but FAIL if the line says Fatal"
+    )
 
 
 def _part(label: str, text: str) -> list[str]:

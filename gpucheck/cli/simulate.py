@@ -25,12 +25,14 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell says it
     metavar="DIR",
     help="Give the machine in DIR the faults of this command instead of those that it has; none makes it healthy.",
 )
+@click.option("--clear-cache", is_flag=True, help="Remove all simulated machines that no process uses, and end.")
 @click.argument("profile", required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     faults: tuple[str, ...],
     directory: str | None,
     switch: str | None,
+    clear_cache: bool,
     profile: str | None,
     command: tuple[str, ...],
 ) -> None:
@@ -49,7 +51,15 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     gpucheck simulate hgx-h100-x8 -o /srv/machine
     GPUCHECK_SIMULATOR=/srv/machine gpucheck verify
     gpucheck simulate --switch /srv/machine --fault nvlink-down:gpu=2,link=3
+
+    Machines without -o are kept in $XDG_CACHE_HOME/gpucheck (default: ~/.cache/gpucheck). Those that were not used for
+    longest are removed when the cache exceeds GPUCHECK_CACHE_MIB (default: 512 MiB).
     """
+    if clear_cache:
+        if profile is not None or directory is not None or switch is not None or faults:
+            raise Problem("--clear-cache takes nothing else: gpucheck simulate --clear-cache")
+        _clear()
+        return
     if switch is not None:
         if profile is not None or directory is not None:
             raise Problem("--switch takes faults only: gpucheck simulate --switch DIR --fault NAME")
@@ -107,6 +117,19 @@ def _switch(directory: Path, faults: Iterable[str]) -> None:
         raise _problem(error, directory) from error
     state = ", ".join(chosen) or "healthy"
     click.echo(f"gpucheck: SIMULATED hardware: {directory} is now {state}", err=True)
+
+
+def _clear() -> None:
+    from gpucheck.simulator import cache
+
+    try:
+        removed = cache.clear()
+    except OSError as error:
+        where = error.filename or "the cache of simulated machines"
+        raise Problem(f"{where}: {error.strerror or error}. Set XDG_CACHE_HOME to a writable folder.") from error
+    kept = f", {removed.in_use} in use remain" if removed.in_use else ""
+    noun = "entry" if removed.entries == 1 else "entries"
+    click.echo(f"{removed.entries} {noun} removed, {removed.bytes / 2**20:.1f} MiB{kept}")
 
 
 def _problem(error: Exception, directory: Path) -> Problem:

@@ -93,12 +93,21 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         raise Problem(_unknown_step(str(error.args[0]), steps)) from error
     if not chosen:
         raise Problem("--only and --skip leave nothing to run. Take one of them away.")
+    excluded = run.left_out(run.select(steps, level=level, only=(), skip=()), chosen, only, skip)
 
     def write(report: "Report") -> None:
         progress_end()
         _verify_output.write(report, format_, output, mark=replay_mark(host), verbose=verbose)
 
-    report = run.verify(host, chosen, strict=strict, progress=progress, yardsticks=against, interrupted=write)
+    report = run.verify(
+        host,
+        chosen,
+        strict=strict,
+        progress=progress,
+        yardsticks=against,
+        interrupted=write,
+        excluded=excluded,
+    )
     write(report)
     return EXIT_STATUS[report.verdict]
 

@@ -81,7 +81,7 @@ def read_file(path: Path) -> Sequence[FleetRow]:
     except (EOFError, zlib.error, ValueError) as error:
         return (unreadable(path.name, f"cannot be unpacked: {error}"),)
     except ModuleNotFoundError as error:
-        fix = "install it: pip install 'gpucheck[fleet]'"
+        fix = f"install it: python -m pip install {error.name}"
         return (unreadable(path.name, f"needs the Python package {error.name}", fix=fix),)
 
 

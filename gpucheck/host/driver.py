@@ -91,8 +91,13 @@ def _modinfo(kernel: str, base: Path | None = None) -> dict[str, str]:
 
 def output(command: list[str]) -> str | None:
     """What a program prints, whatever its exit status; None where there is no such program or it does not end."""
+    done = run(command)
+    return None if done is None else done.stdout
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str] | None:
+    """Run a program to its end; None where there is no such program or it does not end."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS, errors="replace")
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS, errors="replace")
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout

@@ -14,10 +14,13 @@ from pathlib import Path
 from gpucheck.host.files import content_of
 from gpucheck.model import KernelLine, KernelLog
 
+# Wider than what the check knows: a recording is judged by later versions too.
 ABOUT_GPUS = re.compile(
-    r"NVRM|nvidia|nouveau|NVLink|knvlink|SXid|pcieport|PCIe|\bAER\b|DMAR|AMD-Vi|IOMMU|arm-smmu"
-    r"|\bBAR \d|can't assign|\bpci [0-9a-f]{4,}:|mlx5|mce:|EDAC|Out of memory|oom-kill|blocked for more than"
-    r"|module verification failed|Lockdown|Secure boot",
+    r"NVRM|nvidia|nouveau|NVLink|NVSwitch|SXid|\buvm\b|Xid \(|dcgm|pcieport|PCIe|pciehp|\bAER\b|\bDPC\b|DMAR|AMD-Vi"
+    r"|IOMMU|arm-smmu|\bBAR \d|can't assign|\bpci [0-9a-f]{4,}:|vfio-pci|mlx5|mce:|EDAC|Hardware Error|Out of memory"
+    r"|oom-kill|Killed process|blocked for more than|soft lockup|Oops|\bBUG:|general protection fault|power state from"
+    r"|swiotlb|not ready \d{1,9} ?ms|device recovery|modeset ownership|firmware load|module verification failed"
+    r"|Loading of .{1,40} rejected|Lockdown|Secure boot|power cables",
     re.IGNORECASE,
 )
 RECORD = re.compile(r"\d+,(?P<sequence>\d+),(?P<microseconds>\d+),[^;]*;(?P<text>.*)")
@@ -27,6 +30,7 @@ JOURNAL_SECONDS = 10.0
 # A GPU that fails in a loop can write thousands of lines a minute; the newest are kept.
 MOST_LINES = 20_000
 RECORD_BYTES = 8192  # the kernel's own limit for one record
+MESSAGE_LINES = 50
 REMEDY = "run as root, or: sudo sysctl kernel.dmesg_restrict=0"
 
 
@@ -62,9 +66,14 @@ def kmsg_lines(content: str) -> tuple[int | None, tuple[KernelLine, ...]]:
 
 
 def journal_lines(content: str) -> tuple[KernelLine, ...]:
-    """The lines of ``journalctl --output=short-monotonic`` about GPUs."""
-    found = (JOURNAL_LINE.fullmatch(line) for line in content.splitlines())
-    return _kept(KernelLine(text=f["text"], seconds=float(f["seconds"])) for f in found if f)
+    """The messages of ``journalctl --output=short-monotonic`` about GPUs; later lines of a message are indented."""
+    found: list[tuple[float, list[str]]] = []
+    for line in content.splitlines():
+        if match := JOURNAL_LINE.fullmatch(line):
+            found.append((float(match["seconds"]), [match["text"]]))
+        elif found and line.startswith("    ") and len(found[-1][1]) < MESSAGE_LINES:
+            found[-1][1].append(line.strip())
+    return _kept(KernelLine(text="\n".join(parts), seconds=seconds) for seconds, parts in found)
 
 
 def _kept(lines: Iterable[KernelLine]) -> tuple[KernelLine, ...]:

@@ -123,8 +123,8 @@ class LiveHost:
         """Whether nvml() returns at once. A caller in a hurry must not ask a driver that hangs a second time."""
         return "nvml" in self._answers
 
-    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...]:
-        """The installed ones among these names."""
+    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
+        """The installed ones among these names; None where the package database cannot be read."""
         wanted = frozenset(names)
         made = simulated.software(self.machine)
         if made is not None:
@@ -146,11 +146,11 @@ class LiveHost:
         return found if made is None else found | {name: made.python[name] for name in wanted if name in made.python}
 
     def services(self, names: Iterable[str]) -> dict[str, str | None]:
-        """systemd's ActiveState of each unit."""
+        """systemd's ActiveState of each unit, "not-found" for an unknown unit, None without systemd."""
         wanted = tuple(names)
         made = simulated.software(self.machine)
         if made is not None:
-            return {name: made.services.get(name) for name in wanted}
+            return {name: made.services.get(name, "not-found") for name in wanted}
         from gpucheck.host.packages import read_services
 
         return dict(self._once(("services", wanted), lambda: read_services(wanted)))
@@ -213,8 +213,8 @@ class LiveHost:
         told = self._once("secure-boot", lambda: read_secure_boot(self.root))
         return told if made is None else bool(told)
 
-    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...]:
-        """What the dynamic loader would find."""
+    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
+        """What the dynamic loader would find; None where its cache cannot be listed."""
         from gpucheck.host.process import belongs, read_libraries
 
         wanted = tuple(names)

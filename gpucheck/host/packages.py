@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from gpucheck.host.driver import output
+from gpucheck.host.driver import output, run
 from gpucheck.host.files import text
 from gpucheck.model import PackageVersion
 
@@ -14,10 +14,17 @@ RPM_FAMILY = {"rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"}
 VERSIONLOCK = "etc/dnf/plugins/versionlock.list"
 # A name as dpkg and rpm allow it; anything else would be read as an option or a pattern.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]*")
+NOT_FOUND = "not-found"
+DPKG_FATAL = 2  # dpkg-query(1): 1 is "a name is not known"
 
 
-def read_packages(release: dict[str, str], system_root: Path, names: Iterable[str]) -> tuple[PackageVersion, ...]:
-    """The installed ones among ``names``, ordered by name. The distribution decides who is asked: both may be there."""
+def read_packages(
+    release: dict[str, str], system_root: Path, names: Iterable[str]
+) -> tuple[PackageVersion, ...] | None:
+    """Return the installed ones among ``names``, ordered by name; None where the package database cannot be read.
+
+    The distribution decides whether dpkg or rpm is queried: both may be there.
+    """
     wanted = sorted({name for name in names if NAME.fullmatch(name)})
     if not wanted:
         return ()
@@ -25,23 +32,32 @@ def read_packages(release: dict[str, str], system_root: Path, names: Iterable[st
     return _rpm(wanted, system_root) if family & RPM_FAMILY else _dpkg(wanted)
 
 
-def _dpkg(names: list[str]) -> tuple[PackageVersion, ...]:
-    """`apt-mark hold` is the selection that dpkg calls ``hold``, so that one call tells all."""
+def _dpkg(names: list[str]) -> tuple[PackageVersion, ...] | None:
+    """`apt-mark hold` is the selection that dpkg calls ``hold``, so that one call is enough."""
     shape = "${Package}\t${Version}\t${db:Status-Status}\t${db:Status-Want}\n"
+    done = run(["dpkg-query", "--show", f"--showformat={shape}", *names])
+    if done is None or done.returncode >= DPKG_FATAL:
+        return None
     found: dict[str, PackageVersion] = {}
-    for line in (output(["dpkg-query", "--show", f"--showformat={shape}", *names]) or "").splitlines():
+    for line in done.stdout.splitlines():
         name, full, status, selection = line.split("\t")
         if status == "installed":
             found[name] = PackageVersion(name=name, version=full, held=selection == "hold")
     return tuple(found[name] for name in sorted(found))
 
 
-def _rpm(names: list[str], system_root: Path) -> tuple[PackageVersion, ...]:
-    """Locks are those of dnf's versionlock plugin, which are patterns over name-epoch:version-release.arch."""
+def _rpm(names: list[str], system_root: Path) -> tuple[PackageVersion, ...] | None:
+    """Locks are those of dnf's versionlock plugin, which are patterns over name-epoch:version-release.arch.
+
+    rpm calls every package "not installed" when it cannot open its database; only its error output shows that.
+    """
     shape = "%{NAME}\t%{EPOCHNUM}\t%{VERSION}-%{RELEASE}\t%{ARCH}\n"
     locks = _locks(text(system_root / VERSIONLOCK) or "")
+    done = run(["rpm", "--query", f"--queryformat={shape}", *names])
+    if done is None or any(line.startswith("error:") for line in done.stderr.splitlines()):
+        return None
     found: dict[str, PackageVersion] = {}
-    for line in (output(["rpm", "--query", f"--queryformat={shape}", *names]) or "").splitlines():
+    for line in done.stdout.splitlines():
         if line.count("\t") != 3:
             continue  # "package X is not installed"
         name, epoch, release, arch = line.split("\t")
@@ -70,13 +86,13 @@ def _python_version(name: str) -> str | None:
 
 
 def read_services(names: Iterable[str]) -> dict[str, str | None]:
-    """ActiveState by the name asked for; None where there is no such unit, or no systemd to ask."""
+    """Return systemd's ActiveState by unit name, NOT_FOUND for a unit that it does not know, None without systemd."""
     wanted = list(dict.fromkeys(names))
     if not wanted:
         return {}
     answer = output(["systemctl", "--no-pager", "show", "--property=LoadState,ActiveState", "--", *wanted]) or ""
     blocks = [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in answer.split("\n\n")]
-    if len(blocks) != len(wanted):  # systemd is not running: no block is anybody's
+    if len(blocks) != len(wanted):  # systemd is not running, or did not answer for every unit
         return dict.fromkeys(wanted)
-    states = (b.get("ActiveState") if b.get("LoadState") not in (None, "not-found") else None for b in blocks)
+    states = (NOT_FOUND if b.get("LoadState") == NOT_FOUND else b.get("ActiveState") for b in blocks)
     return dict(zip(wanted, states, strict=True))

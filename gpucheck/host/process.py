@@ -48,11 +48,16 @@ def steering(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def read_libraries(names: Iterable[str], search_path: str) -> tuple[LoaderLibrary, ...]:
-    """What the loader would find: the folders of LD_LIBRARY_PATH first, then its cache. names: without ``.so``."""
+def read_libraries(names: Iterable[str], search_path: str) -> tuple[LoaderLibrary, ...] | None:
+    """Return what the loader would find: the folders of LD_LIBRARY_PATH first, then its cache; names without ``.so``.
+
+    None where the cache cannot be listed, as without ldconfig.
+    """
     wanted = tuple(dict.fromkeys(names))
-    cached = cache_entries(output(["ldconfig", "-p"]) or output(["/sbin/ldconfig", "-p"]) or "")
-    found = [*_on_search_path(search_path), *cached]
+    listing = output(["ldconfig", "-p"]) or output(["/sbin/ldconfig", "-p"])
+    if not listing:
+        return None
+    found = [*_on_search_path(search_path), *cache_entries(listing)]
     return tuple(library for library in found if belongs(library.soname, wanted))
 
 

@@ -32,6 +32,7 @@ Value = TypeVar("Value")
 class Recording(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     """Every answer of one host. Where a question has a name in it, the key is that name and None is "not there".
 
+    packages, libraries: None where the host could not read its package database or the loader's cache.
     gpucheck: version of the recorder. recorded: when, ISO 8601 with a time zone. redacted: see gpucheck.host.redaction.
     texts, folders: by absolute path; a path below the interpreter's packages or the user's home starts with
     ``{purelib}`` or ``{home}``, because these lie elsewhere where the recording is replayed.
@@ -52,13 +53,13 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     kernels: tuple[InstalledKernel, ...]
     dkms: tuple[DkmsModule, ...]
     secure_boot: bool | None
-    packages: dict[str, PackageVersion | None]
+    packages: dict[str, PackageVersion | None] | None
     python_packages: dict[str, str | None]
     services: dict[str, str | None]
     texts: dict[str, str | None]
     folders: dict[str, tuple[str, ...] | None]
     library_names: tuple[str, ...]
-    libraries: tuple[LoaderLibrary, ...]
+    libraries: tuple[LoaderLibrary, ...] | None
 
 
 class RecordingHost:
@@ -77,7 +78,7 @@ class RecordingHost:
         self.limits, self.environment = host.limits, host.environment
         self.kernels, self.dkms, self.secure_boot = host.kernels, host.dkms, host.secure_boot
 
-    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...]:
+    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
         """Remembered by name."""
         wanted = tuple(names)
         self._packages.update(wanted)
@@ -95,7 +96,7 @@ class RecordingHost:
         self._services.update(wanted)
         return self._host.services(wanted)
 
-    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...]:
+    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
         """Remembered by name."""
         wanted = tuple(names)
         self._libraries.update(wanted)
@@ -112,7 +113,8 @@ class RecordingHost:
     def recording(self, *, version: str, now: str) -> Recording:
         """Everything that was asked, and what every host can be asked. version: of gpucheck. now: ISO 8601."""
         host = self._host
-        found = {package.name: package for package in host.packages(sorted(self._packages))}
+        installed = host.packages(sorted(self._packages))
+        found = {package.name: package for package in installed or ()}
         libraries = tuple(sorted(self._libraries))
         return Recording(
             schema_=SCHEMA,
@@ -130,7 +132,7 @@ class RecordingHost:
             kernels=host.kernels(),
             dkms=host.dkms(),
             secure_boot=host.secure_boot(),
-            packages={name: found.get(name) for name in sorted(self._packages)},
+            packages=None if installed is None else {name: found.get(name) for name in sorted(self._packages)},
             python_packages=host.python_packages(sorted(self._python)),
             services=host.services(sorted(self._services)),
             texts=dict(sorted(self._texts.items())),
@@ -190,9 +192,12 @@ class ReplayHost:
         """As recorded."""
         return self.recording.secure_boot
 
-    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...]:
+    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
         """The installed ones. Raises NotRecorded."""
-        answers = (self._answer(self.recording.packages, name, "package") for name in sorted(set(names)))
+        recorded = self.recording.packages
+        if recorded is None:
+            return None
+        answers = (self._answer(recorded, name, "package") for name in sorted(set(names)))
         return tuple(package for package in answers if package is not None)
 
     def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
@@ -203,13 +208,14 @@ class ReplayHost:
         """States by name. Raises NotRecorded."""
         return {name: self._answer(self.recording.services, name, "service") for name in names}
 
-    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...]:
+    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
         """In the loader's order. Raises NotRecorded."""
         wanted = tuple(names)
         recorded = dict.fromkeys(self.recording.library_names)
         for name in wanted:
             self._answer(recorded, name, "library")
-        return tuple(library for library in self.recording.libraries if belongs(library.soname, wanted))
+        libraries = self.recording.libraries
+        return None if libraries is None else tuple(one for one in libraries if belongs(one.soname, wanted))
 
     def read_text(self, path: str) -> str | None:
         """Raises NotRecorded."""

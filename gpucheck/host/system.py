@@ -23,6 +23,18 @@ HYPERVISORS = {
     "OpenStack": "openstack",
     "Alibaba Cloud": "alibaba",
 }
+# A file in the root directory of a container -> its engine.
+CONTAINER_FILES = {".dockerenv": "docker", "run/.containerenv": "podman"}
+# Kubernetes sets its variable in every container of a pod; Apptainer was called Singularity and sets both names.
+CONTAINER_VARIABLES = {
+    "KUBERNETES_SERVICE_HOST": "kubernetes",
+    "APPTAINER_NAME": "apptainer",
+    "SINGULARITY_NAME": "singularity",
+}
+MOUNT_POINT = 4  # field of /proc/self/mountinfo
+# Enroot sets no variable; it mounts this file of the container onto itself, and recognizes its containers by it.
+ENROOT_LOCK = "/.lock"
+LAYERED = ("overlay", "fuse.fuse-overlayfs", "aufs")
 
 
 def read_system(root: Path, system_root: Path) -> System:
@@ -80,9 +92,26 @@ def _bare_metal(vendor: str, product: str) -> bool:
 
 
 def _container(system_root: Path) -> str | None:
-    if (system_root / ".dockerenv").exists():
-        return "docker"
-    if (system_root / "run/.containerenv").exists():
-        return "podman"
+    """Return the kind of container; containerd and CRI-O leave no file, so Kubernetes shows by its variables alone."""
+    for mark, kind in CONTAINER_FILES.items():
+        if (system_root / mark).exists():
+            return kind
+    for variable, kind in CONTAINER_VARIABLES.items():
+        if os.environ.get(variable):
+            return kind
     named = text(system_root / "run/systemd/container") or os.environ.get("container")  # noqa: SIM112 - systemd writes it small
-    return named or None
+    return named or _by_its_mounts(system_root)
+
+
+def _by_its_mounts(system_root: Path) -> str | None:
+    """Return ``enroot``, or ``container`` for a root directory that is made of image layers, without systemd.
+
+    A host that boots from a network or a read-only image has an overlay as root too, but systemd runs there.
+    """
+    lines = (line.partition(" - ") for line in (text(system_root / "proc/self/mountinfo") or "").splitlines())
+    # A later mount on the same place hides an earlier one.
+    mounted = {place.split()[MOUNT_POINT]: kind.split()[0] for place, dash, kind in lines if dash}
+    if ENROOT_LOCK in mounted:
+        return "enroot"
+    layered = mounted.get("/") in LAYERED
+    return "container" if layered and not (system_root / "run/systemd/system").exists() else None

@@ -4,6 +4,7 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
+from gpucheck.checks import driver
 from gpucheck.images._finding import finding
 from gpucheck.images.probe import Promise, Values
 from gpucheck.knowledge import code_runs
@@ -170,10 +171,8 @@ def _unseen(values: Values, failure: NvmlFailure) -> Finding:
     if values.driver.loaded_version and values.own.device is None:
         why = f"{host}, and this container was given no GPU: started without GPUs, or the toolkit is missing"
         return _finding(Verdict.UNKNOWN, "no GPU in this container", why=why, fix=TOOLKIT, evidence=evidence)
-    if values.driver.loaded_version:
-        why = f"{host}, and NVML does not answer: {failure.name}"
-        fix = "on the host: nvidia-smi, dmesg, and gpucheck verify --only driver"
-        return _finding(Verdict.FAIL, failure.name, cause="wedged-driver", why=why, fix=fix, evidence=evidence)
+    if values.driver.loaded_version or failure.code < 0:
+        return _not_available(values, failure, evidence)
     if values.gpus_on_pci:
         return _finding(
             Verdict.FAIL,
@@ -188,6 +187,23 @@ def _unseen(values: Values, failure: NvmlFailure) -> Finding:
         "no GPU in this machine, no driver",
         why="the host shows no NVIDIA GPU and no driver, so only what needs neither was tested",
         fix="run the image on a GPU host, or take a CPU variant here",
+        evidence=evidence,
+    )
+
+
+def _not_available(values: Values, failure: NvmlFailure, evidence: tuple[str, ...]) -> Finding:
+    """The same verdict as that of the driver check: only some failures are the driver's."""
+    read = driver.Values(
+        nvml=failure, driver=values.driver, gpus_on_pci=values.gpus_on_pci, container=values.container or "unnamed"
+    )
+    means = driver.meaning(failure, read)
+    return _finding(
+        means.verdict,
+        f"NVML not available: {failure.call}: {failure.name}",
+        cause=means.cause,
+        confidence=means.confidence,
+        why=means.why,
+        fix=means.fix,
         evidence=evidence,
     )
 

@@ -9,8 +9,9 @@ MAX_BYTES = 32 << 20
 MAX_LINE = 1 << 16
 """Characters; a row of 512 columns has 4096."""
 
-# Underline and colour codes. A terminal log keeps ESC; a copied page loses it; cat -v and JSON spell it out.
-ANSI = re.compile(r"(?:\x1b|\\e|\\x1b|\\033|\\u001b|\^\[)?\[[0-9;]{0,16}[mK]", re.IGNORECASE)
+# Underline and colour codes. A terminal log keeps ESC; a copied page loses it; cat -v and JSON spell it out. Without
+# ESC a number is needed: "[mem size 0x1000]" and "[Mon Feb 23" are no codes.
+ANSI = re.compile(r"(?:(?i:\x1b|\\e|\\x1b|\\033|\\u001b|\^\[)\[[0-9;]{0,16}|\[[0-9;]{1,16})[mK]")
 INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff]")
 QUOTE_LIMIT = 60
 

@@ -1,4 +1,4 @@
-"""Xid codes of the kernel log (xid.yml)."""
+"""Xid and SXid codes of the kernel log (xid.yml, nvlink5.yml, sxid.yml)."""
 
 from functools import cache
 from typing import Literal
@@ -7,28 +7,113 @@ import msgspec
 
 from gpucheck.knowledge._load import table
 
+Verdict = Literal["note", "warn", "fail"]
 
-class Xid(msgspec.Struct, frozen=True, kw_only=True):
-    """What some codes say. verdict: note = nothing to do. immediate, later: the catalogue's two actions."""
+
+class Xid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What some codes say. verdict: note = nothing to do. immediate, later: the catalogue's two actions.
+
+    detail: which part of the line decides about the action. follows: the Xid, or ``any``, that this one is part of.
+    """
 
     xid: tuple[int, ...]
     reading: str
-    verdict: Literal["note", "warn", "fail"]
+    verdict: Verdict
     immediate: str
     later: str = ""
     cause: str | None = None
+    detail: Literal["recovery-action", "nvlink5"] | None = None
+    follows: str | None = None
+
+
+class RecoveryAction(msgspec.Struct, frozen=True, kw_only=True):
+    """What an Xid 154 asks for. names: as the driver versions write it."""
+
+    number: int
+    names: tuple[str, ...]
+    verdict: Verdict
+    does: str
+    immediate: str
 
 
 class _Xids(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    schema_: Literal["gpucheck.knowledge.xid/1"]
+    schema_: Literal["gpucheck.knowledge.xid/2"]
     as_of: str
     source: tuple[str, ...]
     notes: tuple[str, ...]
     unconfirmed: tuple[str, ...]
+    recovery_actions: tuple[RecoveryAction, ...]
     codes: tuple[Xid, ...]
+
+
+class Nvlink5Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """One row of the catalogue's decode table. unit: the names of one unit. sub, status: the values of the row."""
+
+    xid: int
+    unit: tuple[str, ...]
+    verdict: Verdict
+    immediate: str
+    later: str = ""
+    sub: tuple[int, ...] = (0,)
+    status: tuple[int, ...] = (0,)
+
+
+class _Nvlink5(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    schema_: Literal["gpucheck.knowledge.nvlink5/1"]
+    as_of: str
+    source: tuple[str, ...]
+    notes: tuple[str, ...]
+    rules: tuple[Nvlink5Rule, ...]
+
+
+class Sxid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What some codes of an NVSwitch say. verdict: of a line that names no severity."""
+
+    sxid: tuple[int, ...]
+    reading: str
+    verdict: Verdict
+    immediate: str
+    later: str = ""
+    cause: str = "nvswitch-error"
+
+
+class _Sxids(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    schema_: Literal["gpucheck.knowledge.sxid/1"]
+    as_of: str
+    source: tuple[str, ...]
+    notes: tuple[str, ...]
+    unconfirmed: tuple[str, ...]
+    codes: tuple[Sxid, ...]
+    families: dict[int, str]
 
 
 @cache
 def xids() -> dict[int, Xid]:
     """Every known code. Raises KnowledgeError if the file is damaged."""
     return {code: row for row in table("xid.yml", _Xids).codes for code in row.xid}
+
+
+def recovery_action(name: str, number: int | None = None) -> RecoveryAction | None:
+    """The action that an Xid 154 names, by its name, else by its number (versions rename them)."""
+    actions = table("xid.yml", _Xids).recovery_actions
+    by_name = (a for a in actions if name.casefold() in (known.casefold() for known in a.names))
+    return next(by_name, next((a for a in actions if a.number == number), None))
+
+
+def nvlink5(code: int, unit: str, sub: int, status: int) -> Nvlink5Rule | None:
+    """The row of the decode table for one line. With several status bits set, the worst of their rows."""
+    rows = [r for r in table("nvlink5.yml", _Nvlink5).rules if r.xid == code and unit in r.unit and sub in r.sub]
+    exact = [row for row in rows if status in row.status]
+    part = exact or [row for row in rows if any(status & bit for bit in row.status)]
+    return max(part, key=lambda row: ("note", "warn", "fail").index(row.verdict), default=None)
+
+
+@cache
+def sxids() -> dict[int, Sxid]:
+    """Every known code of an NVSwitch."""
+    return {code: row for row in table("sxid.yml", _Sxids).codes for code in row.sxid}
+
+
+def sxid_family(code: int) -> str | None:
+    """The unit of an NVSwitch that a code belongs to."""
+    return table("sxid.yml", _Sxids).families.get(code // 1000)

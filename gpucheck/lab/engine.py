@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.system import failed, install, root_prefix, run, say
+from gpucheck.processes.children import spare
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -60,7 +61,7 @@ def _reach() -> "DockerClient | None":
     except ModuleNotFoundError as error:
         raise LabError(
             f"the lab needs the Python package {error.name}, which is not installed here\n"
-            "do: pip install 'gpucheck[provision]' (make provision does it by itself)"
+            "do: python -m pip install docker (make provision does it by itself)"
         ) from error
     try:
         client = docker.from_env(timeout=CALL_SECONDS)
@@ -109,6 +110,7 @@ def _start_daemon() -> "DockerClient":
         start_new_session=True,
         cwd="/",
     )
+    spare(daemon.pid)
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline and daemon.poll() is None:
         client = _wait(min(deadline, time.monotonic() + 1.0))

@@ -177,7 +177,7 @@ def choose_engine(host: Host, wanted: str) -> EngineName:
         if importlib.util.find_spec(name) is not None:
             return name
     raise Unmeasurable(
-        "neither torch nor CuPy is installed, so nothing can copy between GPUs. pip install 'gpucheck[torch]', or "
+        "neither torch nor CuPy is installed, so nothing can copy between GPUs. python -m pip install torch numpy, or "
         "--engine cpu for the same method between CPU processes."
     )
 

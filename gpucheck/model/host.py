@@ -44,14 +44,17 @@ class Host(Protocol):
     def nvml(self) -> NvmlReading | NvmlFailure:
         """One pass over NVML, or why there was none."""
 
-    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...]:
-        """The installed ones among these package names, from dpkg or rpm."""
+    def packages(self, names: Iterable[str]) -> tuple[PackageVersion, ...] | None:
+        """The installed ones among these package names, from dpkg or rpm; None where neither database can be read."""
 
     def python_packages(self, names: Iterable[str]) -> dict[str, str | None]:
         """Versions of these distributions in the running interpreter's environment, None where not installed."""
 
     def services(self, names: Iterable[str]) -> dict[str, str | None]:
-        """systemd's ActiveState of each unit, None where there is no such unit or no systemd."""
+        """systemd's ActiveState of each unit.
+
+        ``not-found``: systemd does not know the unit. None: systemd cannot be queried, as in most containers.
+        """
 
     def read_text(self, path: str) -> str | None:
         """A text file by absolute path, None where it does not exist or cannot be read."""
@@ -74,8 +77,11 @@ class Host(Protocol):
     def secure_boot(self) -> bool | None:
         """Whether the firmware enforces signatures; None where it does not tell."""
 
-    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...]:
-        """What the dynamic loader would find for names such as ``libcudart``, in its own order."""
+    def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
+        """What the dynamic loader would find for names such as ``libcudart``, in its own order.
+
+        None: its cache cannot be listed.
+        """
 
     def list_names(self, path: str) -> tuple[str, ...] | None:
         """The sorted names in a folder by absolute path, None where there is none or it cannot be read."""

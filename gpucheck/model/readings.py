@@ -98,10 +98,11 @@ class PackageVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the kernel log. seconds: since boot, None where the source does not say."""
+    """One line of the kernel log. seconds: since boot; clock: as printed; None where the source does not say."""
 
     text: str
     seconds: float | None = None
+    clock: str | None = None
 
 
 class KernelLog(msgspec.Struct, frozen=True, kw_only=True):

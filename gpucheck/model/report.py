@@ -18,6 +18,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     started: UTC, ISO 8601. versions: what is installed and in force, by component.
     measurements: by check name, numbers with their unit in the key.
     counts: findings by verdict, every verdict present.
+    not_proven: what the level includes and this run did not show, each with the reason.
     attributes: what this host may have in common with others of its fleet, by name: ``bios``, ``vbios``, ``uplink``...
     interrupted: a signal ended the run; the findings are those of the steps before it, and one UNKNOWN names the rest.
     """
@@ -35,5 +36,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     measurements: dict[str, dict[str, Any]]
     topology: Topology | None
     counts: dict[str, int]
+    not_proven: tuple[str, ...] = ()
     attributes: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     interrupted: bool = False

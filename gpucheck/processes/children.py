@@ -6,6 +6,12 @@ from contextlib import suppress
 from pathlib import Path
 
 PROC = Path("/proc")
+_spared: set[int] = set()
+
+
+def spare(pid: int) -> None:
+    """A child that is to outlive this process, however that ends."""
+    _spared.add(pid)
 
 
 def end_children() -> None:
@@ -16,6 +22,8 @@ def end_children() -> None:
     parents = [os.getpid()]
     while parents:
         for pid, group in below.get(parents.pop(), []):
+            if pid in _spared:
+                continue
             parents.append(pid)
             with suppress(ProcessLookupError, PermissionError):  # it has ended; or it runs as another user (sudo)
                 if group == pid:

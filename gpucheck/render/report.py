@@ -60,4 +60,5 @@ def _simulation(report: Report) -> str:
 
 def _last(report: Report) -> str:
     mark = f"  {simulated_mark()}" if report.simulated else ""
-    return f"{verdict_word(report.verdict, 0)}  {counts_line(report.counts)}  in {report.seconds:.1f} s{mark}"
+    unproven = printable(f" (not proven: {'; '.join(report.not_proven)})") if report.not_proven else ""
+    return f"{verdict_word(report.verdict, 0)}{unproven}  {counts_line(report.counts)}  in {report.seconds:.1f} s{mark}"

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from typing import Any, Literal
 
+import msgspec
+
 from gpucheck.checks import all_checks
 from gpucheck.model import AnyCheck, Finding, Host, Report
 from gpucheck.processes.signals import TerminatedError
@@ -13,6 +15,7 @@ from gpucheck.run._deadline import StuckError, in_time
 from gpucheck.run._guard import NEEDS_HARDWARE, Guard
 from gpucheck.run._health import record_step
 from gpucheck.run._measure import measurement_steps
+from gpucheck.run._proof import left_out
 from gpucheck.run._report import cut_short, judged
 from gpucheck.run._report import report as build_report
 from gpucheck.run._step import Outcome, Step
@@ -28,6 +31,7 @@ __all__ = [
     "Yardstick",
     "all_steps",
     "in_time",
+    "left_out",
     "select",
     "verify",
 ]
@@ -82,15 +86,18 @@ def verify(
     progress: Progress = lambda _: None,
     yardsticks: Iterable[Yardstick] = (),
     interrupted: Callable[[Report], None] | None = None,
+    excluded: Iterable[str] = (),
 ) -> Report:
     """Run the steps on the host and judge the whole; then hold the whole against the yardsticks.
 
+    excluded: what the caller removed from the level, each with the reason, for the report.
     Where an exception ends it, Ctrl-C too, what the running step started is ended first.
     interrupted: gets the report of what was found so far when a signal ends the run, before its exception goes on.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     findings: list[Finding] = []
     measurements: dict[str, dict[str, Any]] = {}
+    not_proven = [*excluded]
     guard = Guard(host)
     steps, done = tuple(steps), 0
     try:
@@ -98,11 +105,13 @@ def verify(
             progress(step.name)
             outcome = guard.run(step)
             findings += outcome.findings
+            not_proven += outcome.not_proven
             if outcome.measurements:
                 measurements[step.name] = outcome.measurements
             done += 1
         seconds = time.monotonic() - clock
         whole = build_report(host, findings, measurements, started, seconds, strict=strict, hurry=guard.stuck > 0)
+        whole = msgspec.structs.replace(whole, not_proven=tuple(dict.fromkeys(not_proven)))
     except (KeyboardInterrupt, TerminatedError):
         if interrupted is not None:
             cut = cut_short([step.name for step in steps], done)

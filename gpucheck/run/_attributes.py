@@ -28,7 +28,7 @@ def _attributes(host: Host) -> dict[str, tuple[str, ...]]:
         "board": [host.read_text(DMI + "product_name")],
         "module": [host.driver().loaded_flavour],
         "vbios": [gpu.health.vbios for gpu in reading.gpus] if reading else [],
-        "hold": [f"{p.name} {p.version}" for p in host.packages(_names(reading)) if p.held],
+        "hold": [f"{p.name} {p.version}" for p in host.packages(_names(reading)) or () if p.held],
         "uplink": _uplinks(host.pci()),
     }
     clean = {name: sorted({value.strip() for value in values if value}) for name, values in found.items()}

@@ -26,7 +26,8 @@ class Guard:
     def run(self, step: Step) -> Outcome:
         """The step's outcome, or findings that say why there is none; every finding with the seconds it took."""
         if isinstance(self.host, ReplayHost) and step.tags & NEEDS_HARDWARE:
-            return Outcome((_not_on_a_replay(step),), {})
+            what = "training" if "training" in step.tags else "copies between GPUs"
+            return Outcome((_not_on_a_replay(step),), {}, (f"{what}, not possible on a recording",))
         clock = time.monotonic()
         try:
             outcome = in_time(step.name, lambda: step.run(self.host), self._patience_s(step))
@@ -39,7 +40,7 @@ class Guard:
             outcome = Outcome((broken(step.name, error),), {})
         seconds = round(time.monotonic() - clock, 3)
         findings = tuple(msgspec.structs.replace(finding, seconds=seconds) for finding in outcome.findings)
-        return Outcome(findings, outcome.measurements)
+        return outcome._replace(findings=findings)
 
     def _patience_s(self, step: Step) -> float:
         if self.stuck and not step.tags & NEEDS_HARDWARE:

@@ -1,4 +1,4 @@
-"""The record step: counters, links and settings of every GPU and port, kept in the report for ``--baseline``."""
+"""The record step: counters, links and settings of every GPU and port, stored in the report for ``--baseline``."""
 
 from collections.abc import Iterable
 
@@ -6,21 +6,22 @@ import msgspec
 
 from gpucheck.checks._nvml import no_gpus, not_looked
 from gpucheck.checks._uptime import up_hours
-from gpucheck.model import Finding, Gpu, Host, NvmlFailure, NvmlReading, PciDevice
+from gpucheck.model import Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice
 from gpucheck.model.about import About
 from gpucheck.model.record import RECORD, GpuRecord, HealthRecord, LinkRecord, PortRecord
 from gpucheck.run._step import Outcome, Step
 
 DEADLINE_S = 20.0
 TYPICAL_S = 0.005
-ABOUT = """Record: what do the counters, links and settings of every GPU and of the ports above it say now?
+SHOWN = 8
+ABOUT = """Record: what are the counters, links and settings of every GPU and of the ports above it now?
 
-Sources: NVML and sysfs, as the checks read them. Nothing is judged here: totals since boot hide a recent burst, so they
-are kept in the report under measurements, and verify --baseline REPORT judges how fast they rose in between."""
+Sources: NVML and sysfs, as the checks read them. Nothing is evaluated here: totals since boot hide a recent burst, so
+they are stored in the report under measurements, and verify --baseline REPORT evaluates how fast they rose."""
 
 
 def record_step() -> Step:
-    """The one step that keeps the record."""
+    """The one step that stores the record."""
     return Step(RECORD, frozenset({"hardware", "quick"}), _run, DEADLINE_S, TYPICAL_S, ABOUT)
 
 
@@ -34,7 +35,7 @@ def _run(host: Host) -> Outcome:
 def record(
     reading: NvmlReading | None, pci: Iterable[PciDevice], uptime_hours: float | None, flavour: str | None
 ) -> HealthRecord:
-    """What a report keeps of these readings."""
+    """What a report stores of these readings."""
     pci = tuple(pci)
     on_path = {bus_id for device in pci if device.is_nvidia_gpu for bus_id in (device.bus_id, *device.path)}
     return HealthRecord(
@@ -82,4 +83,20 @@ def _finding(nvml: NvmlReading | NvmlFailure, kept: HealthRecord) -> Finding:
         return not_looked(RECORD, nvml)
     if not kept.gpus:
         return no_gpus(RECORD)
-    return About(check=RECORD).passes(f"counters of {len(kept.gpus)} GPUs and {len(kept.ports)} PCI functions kept")
+    empty = [gpu.bus_id for gpu in kept.gpus if not _counts(gpu)]
+    if empty:
+        why = f"counters of {len(empty)} of {len(kept.gpus)} GPUs unknown: NVML reported none"
+        lines = tuple(f"{gap.call} {gap.subject}: {gap.code} {gap.name}" for gap in nvml.gaps if _is_of(gap, empty))
+        fix = "gpucheck verify --only inventory; nvidia-smi -q"
+        return About(check=RECORD, evidence=lines[:SHOWN]).unknown(why, fix)
+    return About(check=RECORD).passes(f"counters of {len(kept.gpus)} GPUs and {len(kept.ports)} PCI functions stored")
+
+
+def _counts(gpu: GpuRecord) -> bool:
+    """Whether anything was reported that a later report could be compared with."""
+    counters = (*msgspec.structs.astuple(gpu.ecc_errors), *msgspec.structs.astuple(gpu.pcie_errors))
+    return any(value is not None for value in (*counters, gpu.row_remap, gpu.retired_pages))
+
+
+def _is_of(gap: NvmlGap, bus_ids: list[str]) -> bool:
+    return gap.subject.removeprefix("gpu:") in bus_ids

@@ -1,11 +1,17 @@
 """The measuring steps of a run: copies between GPUs, in children that are started when the step runs."""
 
+from typing import Any
+
 import msgspec
+from msgspec.structs import replace
 
 from gpucheck.model import Finding, Host, Verdict
+from gpucheck.run._proof import REQUIRED, not_required
 from gpucheck.run._step import Outcome, Step
+from gpucheck.train import whole_gpus
 
 NAME = "p2p"
+CLAIM = "copies between GPUs"
 FINDINGS = (
     "p2p-copies",
     "p2p-integrity",
@@ -38,12 +44,40 @@ def _p2p(host: Host) -> Outcome:
     try:
         report = measure(host, Options())
     except Unmeasurable as error:
-        return Outcome((error.finding or _nothing(str(error)),), {})
+        return _held_to_the_level(host, (error.finding or _nothing(str(error)),), {})
     numbers = msgspec.to_builtins(report)
     for told_elsewhere in ("findings", "counts", "host", "simulation", "schema"):
         del numbers[told_elsewhere]
-    return Outcome(report.findings, numbers)
+    return _held_to_the_level(host, report.findings, numbers)
+
+
+def _held_to_the_level(host: Host, findings: tuple[Finding, ...], numbers: dict[str, Any]) -> Outcome:
+    """Where nothing was copied between two GPUs or more, the reason is UNKNOWN instead of SKIP.
+
+    Not where the plan of the host names no torch to copy with: then the report says that it is not proven.
+    """
+    skipped = [finding for finding in findings if finding.verdict is Verdict.SKIP]
+    gpus = whole_gpus(host)
+    if gpus < 2 or not skipped or len(skipped) < len(findings):
+        return Outcome(findings, numbers)
+    reason = not_required(host, REQUIRED, gpus)
+    if reason is not None:
+        return Outcome(findings, numbers, (f"{CLAIM}, {reason}",))
+    lifted = tuple(_unknown(finding, gpus) for finding in findings)
+    return Outcome(lifted, numbers, (f"{CLAIM}, {skipped[0].seen}",))
+
+
+def _unknown(finding: Finding, gpus: int) -> Finding:
+    return replace(
+        finding,
+        verdict=Verdict.UNKNOWN,
+        seen=f"{CLAIM} unknown: {finding.seen}",
+        wanted=finding.wanted if finding.wanted is not None else f"copies between the {gpus} GPUs of this host",
+        fix="\n".join(filter(None, (finding.fix, f"Or omit the copies: gpucheck verify --skip {NAME}"))),
+    )
 
 
 def _nothing(why: str) -> Finding:
-    return Finding(check=NAME, verdict=Verdict.SKIP, subject="host", seen="not measured", why=why)
+    """In place of copies that cannot be made at all: the reason is a sentence, its first part is enough as a line."""
+    seen, _, fix = why.partition(". ")
+    return Finding(check=NAME, verdict=Verdict.SKIP, subject="host", seen=seen, why=why, fix=fix)

@@ -74,7 +74,7 @@ def report(
     nothing: dict[str, str | None] = {}
     nothing_common: dict[str, tuple[str, ...]] = {}
     known = {"gpucheck": version("gpucheck"), **reader.ask(lambda: _versions(host, reading), nothing)}
-    common = reader.ask(lambda: attributes(host), nothing_common) if answered else nothing_common
+    common = reader.ask(lambda: attributes(host), nothing_common) if interrupted is None else nothing_common
     return judged(
         Report(
             host=system.hostname,

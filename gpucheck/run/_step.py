@@ -7,10 +7,14 @@ from gpucheck.model import Finding, Host
 
 
 class Outcome(NamedTuple):
-    """What one step found, and the numbers it measured (units in the keys)."""
+    """What one step found, and the numbers it measured (units in the keys).
+
+    not_proven: what the level includes and this step could not show, each with the reason: ``training, ...``.
+    """
 
     findings: tuple[Finding, ...]
     measurements: dict[str, Any]
+    not_proven: tuple[str, ...] = ()
 
 
 class Step(NamedTuple):

@@ -10,10 +10,12 @@ from msgspec.structs import replace
 from gpucheck.host.simulated import machine_directory
 from gpucheck.model import Finding, Host, Verdict
 from gpucheck.run import _versions
+from gpucheck.run._proof import REQUIRED, not_required
 from gpucheck.run._step import Outcome, Step
 from gpucheck.run._versions import NAME as VERSIONS
 from gpucheck.run._versions import refused, version_truth
-from gpucheck.train import is_settled, judge, real_gpus, run_smoke
+from gpucheck.train import is_settled, judge, real_gpus, run_smoke, whole_gpus
+from gpucheck.train.judging import PLACEMENT, install
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies
@@ -45,7 +47,9 @@ def _step(strategy: Strategy) -> Step:
     def run(host: Host) -> Outcome:
         return _smoke(host, strategy)
 
-    return Step(strategy.check, TAGS | {strategy.level}, run, DEADLINE_S, TYPICAL_S, _about(strategy))
+    # One step of them explains the finding that all of them may end with.
+    also = (PLACEMENT,) if strategy.default and strategy.framework == REQUIRED else ()
+    return Step(strategy.check, TAGS | {strategy.level}, run, DEADLINE_S, TYPICAL_S, _about(strategy), also)
 
 
 def _about(strategy: Strategy) -> str:
@@ -59,7 +63,8 @@ def _about(strategy: Strategy) -> str:
 def _smoke(host: Host, strategy: Strategy) -> Outcome:
     stopped = refused(version_truth(host)).get(strategy.framework)
     if stopped is not None:
-        return Outcome((not_trained(strategy, stopped),), {})
+        return Outcome((not_trained(strategy, stopped),), {}, _unproven(strategy, f"{VERSIONS} fails"))
+    reason = not_required(host, strategy.framework, whole_gpus(host) or sum(d.is_nvidia_gpu for d in host.pci()))
     options = with_fault(SmokeOptions())
     runs = plan(strategy.framework, strategy.name, options, steps=None, capabilities=())
     outcomes = []
@@ -67,8 +72,45 @@ def _smoke(host: Host, strategy: Strategy) -> Outcome:
         outcomes.append(run_smoke(chosen))
         if is_settled(outcomes[-1]):
             break
+    first = outcomes[0]
+    if isinstance(first, SmokeFailure) and first.kind == "missing-package":
+        return _missing(strategy, first, reason)
     findings = tuple(finding for outcome in outcomes for finding in judge(outcome, gpus=real_gpus(host)))
-    return Outcome(findings, _measured(outcomes))
+    return Outcome(findings, _measured(outcomes), _not_on_gpus(host, strategy, outcomes[-1]))
+
+
+def _unproven(strategy: Strategy, reason: str, where: str = "") -> tuple[str, ...]:
+    """Return the entry of ``not_proven`` for a training; none for plain transfers, which the p2p step proves."""
+    framework = "" if strategy.framework == REQUIRED else f" with {strategy.framework}"
+    return (f"training{framework}{where}, {reason}",) if strategy.trains else ()
+
+
+def _missing(strategy: Strategy, failure: SmokeFailure, reason: str | None) -> Outcome:
+    """UNKNOWN where a level has to prove this framework, SKIP where it does not. reason: why it does not."""
+    (finding,) = judge(failure)
+    package = failure.missing or strategy.framework
+    if reason is not None:
+        unproven = _unproven(strategy, reason) if strategy.framework == REQUIRED else ()
+        return Outcome((replace(finding, why=f"not run: {reason}"),), msgspec.to_builtins(failure), unproven)
+    unknown = replace(
+        finding,
+        verdict=Verdict.UNKNOWN,
+        seen=f"training on GPUs unknown: package {package} is not installed",
+        wanted=f"a run with {strategy.framework}",
+        why=f"the Python environment of gpucheck lacks {package}, which {strategy.framework} training needs",
+        fix=f"Install it where gpucheck runs: {install(package)} (gpucheck stack resolve names the build)\n"
+        "Or omit training: gpucheck verify --skip training",
+    )
+    return Outcome((unknown,), msgspec.to_builtins(failure), _unproven(strategy, f"{package} is not installed"))
+
+
+def _not_on_gpus(host: Host, strategy: Strategy, outcome: SmokeResult | SmokeFailure) -> tuple[str, ...]:
+    """Return what a run on CPU ranks, or on one of several real GPUs, does not prove."""
+    if not isinstance(outcome, SmokeResult) or outcome.placement == "gpus" or host.simulation() is not None:
+        return ()
+    if whole_gpus(host) < (1 if outcome.placement == "cpu" else outcome.world_size):
+        return ()
+    return _unproven(strategy, outcome.placement_reason, " across GPUs")
 
 
 def _measured(outcomes: list[SmokeResult | SmokeFailure]) -> dict[str, Any]:
@@ -83,11 +125,11 @@ def not_trained(strategy: Strategy, stopped: Finding) -> Finding:
     """In place of a training that would end in a CUDA error."""
     return Finding(
         check=strategy.check,
-        verdict=Verdict.SKIP,
+        verdict=Verdict.UNKNOWN,
         subject=stopped.subject,
-        seen="not trained",
-        wanted=strategy.summary,
-        why=f"{VERSIONS} fails: {stopped.why}",
+        seen=f"training on GPUs unknown: {VERSIONS} fails",
+        wanted=f"a run with {strategy.framework}",
+        why=stopped.why,
         fix=stopped.fix,
     )
 

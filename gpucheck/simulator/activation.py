@@ -7,10 +7,12 @@ import platform
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from gpucheck.simulator.cache import cache_folder, publish
+from gpucheck.simulator.cache import cache_folder, evict, limit_bytes, publish, use
 from gpucheck.simulator.files import is_file, profile_text
 
 SOURCES = (".py", ".yml", ".c", ".h", ".txt", ".sh")
+# The descriptor of the machine that this process has now.
+_held: list[int] = []
 STAND_INS = ("NVML library", "PCI, driver and DMI files of /sys and /proc", "GPU services and packages")
 
 
@@ -20,20 +22,30 @@ def activate(name: str, faults: Iterable[str] = ()) -> Path:
     Sets GPUCHECK_SIMULATOR, which children inherit, and loads the NVML library into this process, so that pynvml's
     ``CDLL("libnvidia-ml.so.1")`` finds it by its soname. A cached directory is shared: never write into it.
 
-    Raises LookupError for an unknown profile or fault, ValueError for a fault that does not fit the machine or a broken
-    profile, OSError when there is no C compiler or no place to write; each with the whole message in args[0].
+    Raises LookupError for an unknown profile or fault, ValueError for a fault that does not fit the machine, a broken
+    profile or a broken limit of the cache, OSError when there is no C compiler or no place to write; each with the
+    whole message in args[0].
     """
-    faults = tuple(faults)
+    faults, limit = tuple(faults), limit_bytes()
     directory = cache_folder("machines") / f"{_key(name, faults)}"
-    if not directory.is_dir():
-        try:
+    try:
+        while (descriptor := use(directory)) is None:
             publish(directory, lambda partial: _make(name, faults, partial))
-        except OSError as error:
-            where = f"{error.filename or directory}: {error.strerror}" if error.strerror else str(error)
-            raise OSError(f"the simulated machine could not be made: {where}") from error
+            evict(limit, keep=directory)
+    except OSError as error:
+        where = f"{error.filename or directory}: {error.strerror}" if error.strerror else str(error)
+        raise OSError(f"the simulated machine could not be made: {where}") from error
+    _hold(descriptor)
     os.environ["GPUCHECK_SIMULATOR"] = str(directory)
     ctypes.CDLL(str(directory / "lib" / "libnvidia-ml.so.1"))
     return directory
+
+
+def _hold(descriptor: int) -> None:
+    """Keep this process's machine in the cache until it ends, or has another machine."""
+    if _held:
+        os.close(_held.pop())
+    _held.append(descriptor)
 
 
 def _make(name: str, faults: tuple[str, ...], directory: Path) -> None:

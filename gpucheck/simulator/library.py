@@ -1,13 +1,14 @@
 """Compile the simulated NVML library with the system's C compiler."""
 
 import hashlib
+import os
 import platform
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-from gpucheck.simulator.cache import cache_folder, publish
+from gpucheck.simulator.cache import cache_folder, publish, use
 from gpucheck.simulator.exports import Export, exports, unsimulated_rows, version_script
 
 SOURCES = Path(__file__).parent / "nvml"
@@ -83,6 +84,9 @@ def _compiled(chosen: tuple[Export, ...]) -> Path:
     if shipped.exists():
         return shipped
     folder = cache_folder("libraries") / key
-    if not folder.is_dir():
+    descriptor = use(folder)
+    if descriptor is None:
         publish(folder, lambda partial: compile_library(partial, chosen))
+    else:
+        os.close(descriptor)  # used a moment ago, which keeps it long enough to be copied
     return folder / "libnvidia-ml.so"

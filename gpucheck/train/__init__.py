@@ -2,7 +2,7 @@
 
 from gpucheck.train.judge import judge
 from gpucheck.train.outcome import Checkpoint, SmokeFailure, SmokeResult
-from gpucheck.train.smoke import is_settled, real_gpus, run_smoke
+from gpucheck.train.smoke import is_settled, real_gpus, run_smoke, whole_gpus
 from gpucheck.train.spec import Limits, SmokeOptions
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "judge",
     "real_gpus",
     "run_smoke",
+    "whole_gpus",
 ]

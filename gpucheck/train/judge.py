@@ -7,7 +7,7 @@ from gpucheck.train.judge_failure import judge_failure
 from gpucheck.train.judge_performance import judge_performance
 from gpucheck.train.judge_training import judge_training
 from gpucheck.train.judge_transfer import judge_transfer
-from gpucheck.train.judging import check_of, ranks_in_words, subject_of
+from gpucheck.train.judging import PLACEMENT, ranks_in_words, subject_of
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
 
 
@@ -15,10 +15,10 @@ def judge(outcome: SmokeResult | SmokeFailure, *, gpus: int | None = None) -> tu
     """Every finding of one smoke test, checks named for its strategy.
 
     gpus: how many real GPUs the host has, from another source than the framework; None is "not known, or simulated".
-    A run on CPU ranks is always followed by a SKIP that says that no GPU took part.
+    A run that did not use two GPUs ends with one finding named ``smoke-placement``, which says so.
     """
     if isinstance(outcome, SmokeFailure):
-        return (judge_failure(outcome),)
+        return (judge_failure(outcome, gpus),)
     made = judge_training(outcome) if outcome.trained else judge_transfer(outcome)
     return (*made, *judge_performance(outcome), *_placement(outcome, gpus))
 
@@ -31,12 +31,12 @@ def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
         yield _not_on_gpus(result, gpus)
         return
     yield Finding(
-        check=check_of(result),
+        check=PLACEMENT,
         verdict=Verdict.SKIP,
         subject=subject_of(result),
         seen=f"{ranks_in_words(result)}: {_proves(result)}",
         wanted=f"{result.world_size} GPUs",
-        why=f"{'training' if result.trained else 'copying'} across GPUs was not tried: {result.placement_reason}",
+        why=f"not run: {'training' if result.trained else 'copies'} across GPUs: {result.placement_reason}",
     )
 
 
@@ -49,18 +49,29 @@ def _proves(result: SmokeResult) -> str:
 def _not_on_gpus(result: SmokeResult, gpus: int) -> Finding:
     framework = result.framework
     without = result.versions.get("cuda") is None
+    wanted = f"training on the {gpus} GPU{'s' if gpus > 1 else ''} of this host"
+    evidence = (f"{framework} {result.versions.get(framework)}, CUDA {result.versions.get('cuda')}",)
+    if without:
+        # The environment of gpucheck need not be the one that the jobs of this host use: no defect of the host.
+        return Finding(
+            check=PLACEMENT,
+            verdict=Verdict.UNKNOWN,
+            subject="host",
+            seen=f"training on GPUs unknown: {result.placement_reason}",
+            wanted=wanted,
+            why=f"{ranks_in_words(result)}: {_proves(result)}",
+            fix=f"Install a {framework} build with CUDA in the Python environment of gpucheck (gpucheck stack resolve "
+            f"names it).\nOr omit training: gpucheck verify --skip training",
+            evidence=evidence,
+        )
     return Finding(
-        check=check_of(result),
-        verdict=Verdict.WARN if without else Verdict.FAIL,
+        check=PLACEMENT,
+        verdict=Verdict.FAIL,
         subject="host",
         seen=f"{ranks_in_words(result)}: {_proves(result)}",
-        wanted=f"training on the {gpus} GPU{'s' if gpus > 1 else ''} of this host",
-        cause="library-mismatch" if without else None,
-        confidence="certain" if without else None,
+        wanted=wanted,
         why=f"this host has GPUs and {framework} does not use them: {result.placement_reason}",
-        fix=f"install a {framework} build with CUDA beside gpucheck: gpucheck stack resolve names it"
-        if without
-        else "check the driver with: gpucheck verify --level quick; check CUDA_VISIBLE_DEVICES and, in a container, "
+        fix="check the driver with: gpucheck verify --level quick; check CUDA_VISIBLE_DEVICES and, in a container, "
         "--gpus",
-        evidence=(f"{framework} {result.versions.get(framework)}, CUDA {result.versions.get('cuda')}",),
+        evidence=evidence,
     )

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from gpucheck.model import Finding, Verdict
-from gpucheck.train.judging import check_of
+from gpucheck.train.judging import check_of, install
 from gpucheck.train.outcome import SmokeFailure
 
 
@@ -186,12 +186,15 @@ NOT_STARTED = Reading(
 )
 
 
-def judge_failure(failure: SmokeFailure) -> Finding:
-    """One finding: SKIP for a missing package, UNKNOWN where the time was too short to know, else FAIL."""
+def judge_failure(failure: SmokeFailure, gpus: int | None = None) -> Finding:
+    """One finding: SKIP for a missing package, UNKNOWN where the time was too short to know, else FAIL.
+
+    gpus: how many real GPUs the host has, None if that is not known or the hardware is simulated.
+    """
     if failure.kind == "missing-package":
         return _missing(failure)
     if failure.kind == "no-device":
-        return _no_device(failure)
+        return _no_device(failure, gpus or 0)
     reading = _reading(failure)
     where = (
         f"rank {failure.rank}" + (f" on {failure.device}" if failure.device else "") if failure.rank is not None else ""
@@ -227,19 +230,30 @@ def _missing(failure: SmokeFailure) -> Finding:
         subject="host",
         seen=f"package {package} is not installed",
         wanted=f"{failure.framework} beside gpucheck",
-        why=f"the training test needs {package}, and this Python environment does not have it",
-        fix=f"python -m pip install 'gpucheck[{failure.framework}]'",
+        why=f"not run: {failure.strategy} needs {package}, and this Python environment does not have it",
+        fix=install(package),
     )
 
 
-def _no_device(failure: SmokeFailure) -> Finding:
+def _no_device(failure: SmokeFailure, gpus: int) -> Finding:
+    if gpus:
+        return Finding(
+            check=check_of(failure),
+            verdict=Verdict.UNKNOWN,
+            subject="host",
+            seen=f"{failure.strategy} with {failure.framework} unknown: {failure.detail}",
+            wanted=f"{failure.world_size} GPUs",
+            why=f"this host has {gpus} GPU{'' if gpus == 1 else 's'}, and {failure.framework} found none",
+            fix=f"Check the driver: gpucheck verify --level quick\nCompare the CUDA of the installed "
+            f"{failure.framework} with: gpucheck stack resolve",
+        )
     return Finding(
         check=check_of(failure),
         verdict=Verdict.SKIP,
         subject="host",
         seen=failure.detail,
         wanted=f"{failure.world_size} GPUs",
-        why=f"{failure.framework} works on GPUs only, so nothing was tried on this host",
+        why=f"not applicable: {failure.framework} works on GPUs only, and found none",
     )
 
 

@@ -7,6 +7,10 @@ from gpucheck.model import Finding, Verdict
 from gpucheck.train.outcome import Performance, SmokeFailure, SmokeResult
 from gpucheck.train.strategies import check_name
 
+# The finding about a run that did not use two GPUs: a name of its own, for the run's own findings may all pass.
+PLACEMENT = "smoke-placement"
+# What pip installs for a package that is imported by another name, or that needs CUDA libraries with it.
+DISTRIBUTIONS = {"cupy": "'cupy-cuda12x[ctk]'", "tensorflow": "'tensorflow[and-cuda]'"}
 REPEAT = "gpucheck smoke"
 ISOLATE = (
     "repeat with: gpucheck smoke --steps 200; then run your own job with NCCL_P2P_DISABLE=1: if that is right, GPU "
@@ -23,6 +27,11 @@ def remedy(result: SmokeResult) -> str:
 def check_of(outcome: SmokeResult | SmokeFailure) -> str:
     """The name of the outcome's findings."""
     return check_name(outcome.framework, outcome.strategy)
+
+
+def install(package: str) -> str:
+    """Return the command that installs a package that is missing."""
+    return f"python -m pip install {DISTRIBUTIONS.get(package, package)}"
 
 
 def ranks_in_words(result: SmokeResult) -> str:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-from gpucheck.model import Host
+from gpucheck.model import Host, NvmlReading
 from gpucheck.train.blame import blame
 from gpucheck.train.environment import rank_environment
 from gpucheck.train.merge import merge
@@ -70,10 +70,21 @@ def _not_run(
 
 
 def real_gpus(host: Host, environment: Mapping[str, str] | None = None) -> int | None:
-    """How many GPUs a framework should find, for ``judge``: those on the PCI bus.
+    """Return how many GPUs a framework should find, for ``judge``: ``whole_gpus`` of a real host.
 
     None where that says nothing: the hardware is simulated, or the caller chose devices by CUDA_VISIBLE_DEVICES.
     """
     if host.simulation() is not None or "CUDA_VISIBLE_DEVICES" in (os.environ if environment is None else environment):
         return None
+    return whole_gpus(host)
+
+
+def whole_gpus(host: Host) -> int:
+    """Return how many GPUs NVML lists that are not split by MIG; GPUs on the PCI bus if NVML fails.
+
+    A container sees every GPU of its host on the PCI bus, and only its own through NVML.
+    """
+    nvml = host.nvml()
+    if isinstance(nvml, NvmlReading):
+        return sum(not gpu.health.mig for gpu in nvml.gpus)
     return sum(device.is_nvidia_gpu for device in host.pci())

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from gpucheck.checks import fabric, imex, p2p_status
-from gpucheck.model import Fabric, NvmlGap, PackageVersion, Simulation, Verdict
+from gpucheck.model import Fabric, NvmlGap, PackageVersion, Verdict
 from tests.checks.judging import judge
 from tests.fakes import SYSTEM, FakeHost
 from tests.machines import DRIVER, h100, nvswitches, on_bus, reading
@@ -16,7 +16,8 @@ UUID = "9c6f5af3-53bf-49b5-a436-b66766c413c3"
 ZERO = "00000000-0000-0000-0000-000000000000"
 READY = Fabric(state="completed", status=0, clique_id=4026, cluster_uuid=UUID, health_mask=0)
 HEALTHY = 0x1AA
-SYSTEMD = {"systemd-journald": "active"}
+UNITS = ("nvidia-fabricmanager", "nvidia-imex")
+NO_UNITS = dict.fromkeys(UNITS, "not-found")
 REFUSED, GRANTED = (("X", "NS"), ("NS", "X")), (("X", "OK"), ("OK", "X"))
 
 
@@ -30,7 +31,7 @@ def hgx(*gpus, service="active", systemd=True, container=None, virtual=None, pac
     return FakeHost(
         nvml_=changed(reading(*gpus), p2p={"read": p2p, "write": p2p, "nvlink": p2p}, gaps=gaps),
         pci_=on_bus(*gpus) + nvswitches(4),
-        services_=(SYSTEMD if systemd else {}) | ({"nvidia-fabricmanager": service} if service else {}),
+        services_=(NO_UNITS if systemd else {}) | ({"nvidia-fabricmanager": service} if service else {}),
         packages_=(version,) if packages else (),
         system_=changed(SYSTEM, container=container, virtual=virtual),
     )
@@ -48,7 +49,7 @@ def gb200s(*states):
 
 
 def tray(*gpus, **more):
-    return FakeHost(nvml_=reading(*gpus), pci_=on_bus(*gpus), services_=dict(SYSTEMD), **more)
+    return FakeHost(nvml_=reading(*gpus), pci_=on_bus(*gpus), services_=NO_UNITS, **more)
 
 
 A100S = [changed(h100(n), fabric=None, device_id="20b2", name="NVIDIA A100-SXM4-80GB") for n in range(2)]
@@ -206,7 +207,7 @@ def test_tray_that_reports_no_fabric_at_all():
 
 
 def rack(service="active", *, nodes="10.0.0.1\n10.0.0.2\n", channels=("channel0",), gpus=None, **more):
-    units = SYSTEMD | ({"nvidia-imex": service} if service else {})
+    units = NO_UNITS | ({"nvidia-imex": service} if service else {})
     gpus = gpus or gb200s(READY, READY)
     return FakeHost(
         nvml_=reading(*gpus),
@@ -274,11 +275,3 @@ def test_unknown_model_in_a_cluster_belongs_to_a_rack():
     (finding,) = judge(imex, rack("failed", gpus=[new]))
 
     assert finding.verdict is FAIL
-
-
-def test_simulated_host_answers_for_its_own_units():
-    host = tray(*gb200s(READY), simulation_=Simulation(profile="gb200-x4"))
-    host.services_ = {}
-    (finding,) = judge(imex, host)
-
-    assert finding.verdict is WARN

@@ -83,7 +83,8 @@ def test_healthy_gpus_get_no_complaint(check, gpu):
         (persistence, {"persistence": False}, WARN, "persistence-off"),
         (compute_mode, {"compute_mode": "exclusive-process"}, WARN, "compute-mode-exclusive"),
         (compute_mode, {"compute_mode": "prohibited"}, FAIL, "compute-mode-exclusive"),
-        (mig, {"mig": True, "mig_pending": True}, SKIP, "mig-enabled"),
+        (mig, {"mig": True, "mig_pending": True}, WARN, "mig-enabled"),
+        (memory_errors, {"ecc_pending": False}, WARN, None),
         (mig, {"mig_pending": True}, WARN, "mig-enabled"),
         (processes, {"processes": (GpuProcess(pid=7, kind="compute"),)}, WARN, "gpu-busy"),
     ],
@@ -144,6 +145,120 @@ def test_a_small_window_costs_a_geforce_card_nothing_without_peers_over_pcie():
     assert {f.verdict for f in judge(bar1, host(*cards, p2p=REFUSED))} == {SKIP}
     assert {f.verdict for f in judge(bar1, host(*cards))} == {WARN}
     assert {f.verdict for f in judge(bar1, host(*boards))} == {WARN}
+
+
+def test_peers_are_read_by_place_and_not_by_the_index_of_nvml():
+    """NVML keeps the numbers of the GPUs when it has lost one, and the matrix has no row for that one."""
+    cards = [msgspec.structs.replace(_geforce(n), bar1_bytes=256 << 20, index=index) for n, index in ((0, 0), (1, 3))]
+
+    assert {f.verdict for f in judge(bar1, host(*cards))} == {WARN}
+    assert {f.verdict for f in judge(bar1, host(*cards, p2p=REFUSED))} == {SKIP}
+
+
+@pytest.mark.parametrize(("code", "verdict"), [(3, SKIP), (13, SKIP), (999, UNKNOWN), (4, UNKNOWN), (None, UNKNOWN)])
+def test_a_small_window_is_not_judged_by_peers_that_are_not_known(code, verdict):
+    """No answer to the P2P status is not "no peer"."""
+    cards = [msgspec.structs.replace(_geforce(n), bar1_bytes=256 << 20) for n in range(2)]
+    made = host(*cards, p2p=((None, None), (None, None)))
+    a, b = (card.pci_bus_id for card in cards)
+    gaps = [
+        NvmlGap(call="nvmlDeviceGetP2PStatus", subject=f"pair:{pair}", code=code, name="Refused")
+        for pair in (f"{a}-{b}", f"{b}-{a}")
+        if code is not None
+    ]
+    made.nvml_ = msgspec.structs.replace(made.nvml_, gaps=tuple(gaps))
+
+    assert {f.verdict for f in judge(bar1, made)} == {verdict}
+
+
+def test_a_small_window_of_a_gpu_without_a_compute_capability_is_unknown():
+    """Neither NVML nor the table reports what the card should have."""
+    card = msgspec.structs.replace(p100(0), device_id="ffff", compute_capability=None, bar1_bytes=256 << 20)
+
+    (finding,) = judge(bar1, host(card))
+
+    assert (finding.verdict, finding.why.partition(":")[0]) == (UNKNOWN, "required BAR1 size unknown")
+
+
+@pytest.mark.parametrize(
+    ("check", "changes", "seen"),
+    [
+        (memory_errors, {"ecc_counts": EccCounts(volatile_uncorrected=1)}, "1 uncorrectable ECC error (volatile)"),
+        (memory_errors, {"ecc_counts": EccCounts(aggregate_uncorrected=3)}, "3 uncorrectable ECC errors (aggregate)"),
+        (memory_errors, {"ecc_pending": False}, "ECC change pending (now on, off after reset)"),
+        (mig, {"mig": True, "mig_pending": True}, "MIG enabled"),
+        (mig, {"mig_pending": True}, "MIG change pending (now off, on after reset)"),
+        (mig, {"mig": True, "mig_pending": False}, "MIG change pending (now on, off after reset)"),
+        (persistence, {"persistence": False}, "persistence mode off"),
+        (compute_mode, {"compute_mode": "exclusive-process"}, "compute mode exclusive-process"),
+        (throttle, {"temperature_c": 86}, "86 C"),
+    ],
+)
+def test_headline_is_the_observed_value_with_unit_and_noun(check, changes, seen):
+    (finding,) = judge(check, host(with_health(h100(0), **changes)))
+
+    assert (finding.verdict in (WARN, FAIL), finding.seen) == (True, seen)
+
+
+def test_pass_of_memory_errors_names_only_what_was_reported():
+    """A GPU without row remapping has none pending, and is not called free of it."""
+    health = {"row_remap": None, "retired_pages": None}
+    gap = NvmlGap(call="nvmlDeviceGetRemappedRows", subject="gpu:0000:1b:00.0", code=3, name="NotSupported")
+    made = host(with_health(h100(0), **health))
+    made.nvml_ = msgspec.structs.replace(made.nvml_, gaps=(gap,))
+
+    (finding,) = judge(memory_errors, made)
+
+    assert (finding.verdict, finding.seen) == (PASS, "0 uncorrectable ECC errors")
+
+
+@pytest.mark.parametrize(
+    ("reasons", "advice", "other"),
+    [
+        (("hw-slowdown", "hw-power-brake"), "power brake signal", "airflow"),
+        (("hw-slowdown", "hw-thermal"), "airflow", "power supplies"),
+        (("sw-thermal",), "airflow", "power supplies"),
+    ],
+)
+def test_the_remedy_of_throttling_follows_its_reason(reasons, advice, other):
+    """A power brake is not cooled away."""
+    (finding,) = judge(throttle, host(with_health(h100(0), clocks_event_reasons=reasons)))
+
+    assert (advice in finding.fix, other in finding.fix) == (True, False)
+
+
+MPS = GpuProcess(pid=41, kind="compute", name="/usr/bin/nvidia-cuda-mps-server", memory_bytes=30 << 20)
+JOB = GpuProcess(pid=42, kind="compute", name="python3")
+
+
+@pytest.mark.parametrize(
+    ("users", "words"), [((MPS,), "CUDA MPS server"), ((MPS, JOB), "Other processes"), ((JOB,), "Other processes")]
+)
+def test_the_mps_server_is_named_because_it_never_ends(users, words):
+    """It holds the GPU without a job, so that nothing is ever measured there; with a job it is the job's."""
+    (finding,) = judge(processes, host(with_health(h100(0), processes=users)))
+
+    assert (finding.verdict, finding.cause, words in finding.why) == (WARN, "gpu-busy", True)
+    assert ("nvidia-cuda-mps-control" in finding.fix) == (users == (MPS,))
+
+
+def test_a_process_without_a_reported_memory_size_has_no_0_mib():
+    (finding,) = judge(processes, host(with_health(h100(0), processes=(JOB,))))
+
+    assert finding.evidence[0] == "process 42 python3: memory not reported"
+
+
+@pytest.mark.parametrize(("users", "verdict"), [((), SKIP), ((JOB,), WARN)])
+def test_no_process_in_a_container_is_no_proof_of_an_idle_gpu(users, verdict):
+    """NVML lists those of its own PID namespace only; what the GPU itself reports is in the evidence."""
+    made = host(with_health(h100(0), processes=users, memory_used_bytes=70 << 30, gpu_utilization_percent=97))
+    made.system_ = msgspec.structs.replace(SYSTEM, container="kubernetes")
+
+    (finding,) = judge(processes, made)
+
+    assert finding.verdict is verdict
+    assert {"GPU memory in use: 71680 MiB", "GPU utilization: 97 %"} <= set(finding.evidence)
+    assert verdict is not SKIP or "kubernetes container" in finding.why
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_shared_memory_must_hold_a_job(size, free, verdict):
 
 def test_the_remedy_for_shared_memory_is_one_that_the_reader_can_carry_out():
     """Nobody remounts /dev/shm inside a container."""
-    small = Limits(shm_bytes=64 * MIB)
+    small = Limits(shm_bytes=64 * MIB, shm_free_bytes=64 * MIB)
     in_container = msgspec.structs.replace(SYSTEM, container="docker")
 
     assert "--shm-size" in judge(shared_memory, FakeHost(limits_=small, system_=in_container))[0].fix
@@ -61,13 +61,20 @@ def test_the_remedy_for_shared_memory_is_one_that_the_reader_can_carry_out():
 
 @pytest.mark.parametrize(
     ("limit", "pci", "verdict"),
-    [(-1, (NIC,), PASS), (64 << 10, (NIC,), WARN), (64 << 10, (), SKIP), (None, (NIC,), UNKNOWN)],
+    [
+        (-1, (NIC,), PASS),
+        (64 << 10, (NIC,), WARN),
+        (64 << 10, on_bus(p100(0)), SKIP),
+        (64 << 10, (), UNKNOWN),
+        (None, (NIC,), UNKNOWN),
+    ],
 )
-def test_locked_memory_matters_where_there_is_rdma(limit, pci, verdict):
-    """CUDA pins through its own driver."""
+def test_locked_memory_matters_with_rdma_devices(limit, pci, verdict):
+    """CUDA pins through its own driver. Without /sys the RDMA devices are not visible, which is not "none"."""
     (finding,) = judge(locked_memory, FakeHost(limits_=Limits(memlock_bytes=limit), pci_=pci))
 
     assert finding.verdict is verdict
+    assert verdict is not WARN or finding.seen == "64 KiB"
 
 
 @pytest.mark.parametrize(
@@ -97,7 +104,7 @@ def test_device_files_are_what_cuda_needs(names, container, verdict):
     ("variables", "files", "count"),
     [
         ({}, {}, 0),
-        ({"NCCL_DEBUG": "INFO", "CUDA_VISIBLE_DEVICES": "0,1", "NCCL_P2P_DISABLE": "0"}, {}, 0),
+        ({"NCCL_DEBUG": "INFO", "NCCL_P2P_DISABLE": "0"}, {}, 0),
         ({"NCCL_P2P_DISABLE": "1"}, {}, 1),
         ({"NCCL_P2P_DISABLE": "1", "NCCL_ALGO": "Tree"}, {}, 2),
         ({}, {"/etc/nccl.conf": "# site\nNCCL_IB_DISABLE = 1\nNCCL_DEBUG=WARN\n"}, 1),
@@ -139,19 +146,51 @@ def test_a_leftover_choice_of_devices_is_told_by_what_it_hides(chosen, job, hidd
         assert (finding.cause, finding.seen) == ("leftover-environment", f"CUDA_VISIBLE_DEVICES={chosen}")
 
 
+@pytest.mark.parametrize("chosen", ["0,1,2", "0", "2,1,0"])
+def test_devices_are_numbered_as_cuda_numbers_them_when_nvml_lost_one(chosen):
+    """NVML's indices are then 0, 2 and 3; CUDA's are 0, 1 and 2."""
+    gpus = [msgspec.structs.replace(p100(n), index=index) for n, index in ((0, 0), (1, 2), (2, 3))]
+    (finding,) = judge(environment, replace(whole_host(*gpus), environment_={"CUDA_VISIBLE_DEVICES": chosen}))
+
+    assert finding.verdict is (PASS if len(chosen) == 5 else WARN)
+
+
+def test_hidden_devices_are_unknown_without_nvml():
+    """Which GPUs the variable hides cannot be known; the driver check reports why."""
+    (finding,) = judge(environment, FakeHost(environment_={"CUDA_VISIBLE_DEVICES": "0"}))
+
+    assert (finding.verdict, finding.because_of) == (UNKNOWN, "driver")
+
+
+def test_device_files_without_nvml_or_without_gpus_are_not_judged():
+    """How many are needed is not known."""
+    folders = {"/dev": ("nvidiactl", "nvidia-uvm")}
+
+    (failed,) = judge(device_nodes, FakeHost(folders=folders))
+    (empty,) = judge(device_nodes, FakeHost(folders=folders, nvml_=reading()))
+
+    assert (failed.verdict, failed.because_of) == (UNKNOWN, "driver")
+    assert (empty.verdict, empty.because_of) == (UNKNOWN, "inventory")
+
+
 @pytest.mark.parametrize(
     ("governor", "driver", "verdict"),
     [
         ("powersave", "acpi-cpufreq", WARN),
         ("powersave", "intel_pstate", PASS),
         ("performance", "acpi-cpufreq", PASS),
+        ("powersave", None, UNKNOWN),
+        ("performance", None, PASS),
         (None, None, SKIP),
     ],
 )
 def test_a_governor_that_pins_the_lowest_clock_is_named(governor, driver, verdict):
     """powersave of intel_pstate scales by itself."""
     files = {f"{cpu_governor.FOLDER}/scaling_governor": governor, f"{cpu_governor.FOLDER}/scaling_driver": driver}
-    host = FakeHost(files={path: f"{text}\n" for path, text in files.items() if text})
+    host = FakeHost(
+        files={path: f"{text}\n" for path, text in files.items() if text},
+        folders={"/sys/devices/system/cpu": ("cpu0", "online")},
+    )
 
     (finding,) = judge(cpu_governor, host)
 
@@ -246,6 +285,70 @@ def test_an_engine_that_was_never_told_of_the_toolkit_is_named(packages, daemon,
     files = {} if daemon is None else {"/etc/docker/daemon.json": daemon}
 
     (finding,) = judge(container_runtime, FakeHost(packages_=packages, files=files, folders={"/etc/cdi": cdi}))
+
+    assert finding.verdict is verdict
+
+
+CONTAINERD = PackageVersion(name="containerd.io", version="2.1")
+CONTAINERD_FILE = {"/etc/containerd/config.toml": '[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]'}
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "words"),
+    [
+        ({"packages_": None}, UNKNOWN, "package database"),
+        ({"system_": msgspec.structs.replace(SYSTEM, container="docker")}, SKIP, "docker container"),
+        ({"packages_": (DOCKER, TOOLKIT), "folders": {"/etc/docker": ("daemon.json",)}}, UNKNOWN, "cannot be read"),
+        ({"packages_": (CONTAINERD, TOOLKIT)}, WARN, "no engine"),
+        ({"packages_": (CONTAINERD, TOOLKIT), "files": CONTAINERD_FILE}, PASS, ""),
+        (
+            {"packages_": (CONTAINERD, TOOLKIT), "folders": {"/etc/containerd/conf.d": ("99-nvidia.toml",)}},
+            PASS,
+            "",
+        ),
+        ({"packages_": (DOCKER, CONTAINERD, TOOLKIT), "files": CONTAINERD_FILE}, WARN, "no engine"),
+    ],
+)
+def test_engines_that_cannot_be_looked_up_are_not_absent(changes, verdict, words):
+    """The engines of a container's host, an unreadable file, and containerd without Docker."""
+    (finding,) = judge(container_runtime, FakeHost(**changes))
+
+    assert finding.verdict is verdict
+    assert words in finding.why
+
+
+def test_loader_cache_that_cannot_be_listed_is_unknown():
+    (finding,) = judge(loader, FakeHost(libraries_=None))
+
+    assert finding.verdict is UNKNOWN
+
+
+def test_what_a_kernel_has_is_written_without_python():
+    """No None, no True."""
+    host = FakeHost(kernels_=(RUNNING, NEXT), driver_=LOADED, secure_boot_=None)
+
+    (finding,) = judge(next_boot, host)
+
+    assert finding.evidence == (
+        "5.15.0-97 (running): nvidia module 580.178.04, headers installed",
+        "5.15.0-113: nvidia module not found, headers missing",
+        "Secure Boot: not reported",
+    )
+
+
+@pytest.mark.parametrize(
+    ("driver", "verdict"),
+    [
+        (DriverState(loaded_version="550.163.01"), UNKNOWN),
+        (DriverState(loaded_version="550.163.01", installed_version="580.95", installed_flavour="open"), UNKNOWN),
+        (DriverState(loaded_version="580.95", installed_version="580.95", installed_flavour="proprietary"), PASS),
+        (DriverState(installed_version="580.95", installed_flavour="proprietary"), PASS),
+        (DriverState(), SKIP),
+    ],
+)
+def test_the_flavour_of_another_file_is_not_that_of_the_loaded_module(driver, verdict):
+    """A loaded module of unknown flavor is no module that is not loaded."""
+    (finding,) = judge(module_flavour, FakeHost(pci_=on_bus(p100(0)), driver_=driver))
 
     assert finding.verdict is verdict
 

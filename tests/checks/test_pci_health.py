@@ -1,12 +1,14 @@
 """Checks of the PCI tree: the links above the GPUs, ACS, IOMMU, NUMA and error counters."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from gpucheck.checks import acs, iommu, numa, pcie_errors, pcie_path
-from gpucheck.model import AcsControl, AerCounts, PciDevice, PcieErrors, PcieLink, Verdict
+from gpucheck.model import AcsControl, AerCounts, NvmlGap, PciDevice, PcieErrors, PcieLink, Verdict
 from tests.checks.judging import judge, with_health
-from tests.fakes import SYSTEM, FakeHost
+from tests.fakes import NO_DRIVER, SYSTEM, FakeHost
 from tests.machines import p100, reading
 
 FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
@@ -230,5 +232,73 @@ def test_nobody_counting_is_no_pass():
     """Neither AER nor NVML."""
     names = ("root", "up", "down0", "down1")
     made = host(tree(**{name: {"aer": None} for name in names}), errors=PcieErrors())
+    calls = ("nvmlDeviceGetPcieReplayCounter", "NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR")
+    gaps = {
+        code: tuple(
+            NvmlGap(call=call, subject=f"gpu:{gpu.pci_bus_id}", code=code, name="Refused")
+            for gpu in made.nvml().gpus
+            for call in calls
+        )
+        for code in (3, 999)
+    }
 
-    assert {f.verdict for f in judge(pcie_errors, made)} == {SKIP}
+    def with_gaps(code):
+        return replace(made, nvml_=msgspec.structs.replace(made.nvml(), gaps=gaps[code]))
+
+    assert {f.verdict for f in judge(pcie_errors, with_gaps(3))} == {SKIP}
+    assert {f.verdict for f in judge(pcie_errors, with_gaps(999))} == {UNKNOWN}
+    assert {f.verdict for f in judge(pcie_errors, made)} == {UNKNOWN}
+    assert {f.because_of for f in judge(pcie_errors, replace(made, nvml_=NO_DRIVER))} == {"driver"}
+
+
+def test_rate_of_corrected_errors_needs_the_uptime():
+    """Without it 700 errors are no rate; uncorrected ones have none anyway."""
+    many, few = AerCounts(correctable=700, non_fatal=0, fatal=0), AerCounts(correctable=10, non_fatal=0, fatal=0)
+    lost = AerCounts(correctable=0, non_fatal=0, fatal=1)
+
+    def verdict(counts):
+        return judge(pcie_errors, host(tree(down1={"aer": counts}), uptime=""))[0].verdict
+
+    assert [verdict(counts) for counts in (many, few, lost)] == [UNKNOWN, PASS, FAIL]
+
+
+@pytest.mark.parametrize(
+    "link", [PcieLink(), PcieLink(generation=4, width=16), PcieLink(max_generation=4, max_width=16)]
+)
+def test_uplink_without_a_reported_state_is_unknown(link):
+    """One link that sysfs does not report is not at full speed because the others are."""
+    (finding,) = judge(pcie_path, host(tree(up={"link": link})))
+
+    assert finding.verdict is UNKNOWN
+    assert "1 of 2 PCIe links" in finding.why
+
+
+def test_numa_node_of_a_gpu_that_sysfs_does_not_show_is_unknown():
+    """The firmware has not been asked; only a GPU in sysfs with node -1 is the firmware's doing."""
+    pci = tuple(device for device in tree() if device.bus_id != "0000:04:00.0")
+
+    assert [f.verdict for f in judge(numa, host(pci))] == [PASS, UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    ("folders", "verdict"),
+    [
+        ({"/sys/devices/system": ("cpu", "memory")}, SKIP),
+        ({"/sys/devices/system/node": ("node0", "node7")}, UNKNOWN),
+        ({"/sys/devices/system/node": ()}, UNKNOWN),
+        ({}, UNKNOWN),
+    ],
+)
+def test_numa_nodes_that_cannot_be_read_are_not_one_node(folders, verdict):
+    """A kernel without NUMA support has no such directory and still shows its CPUs. Node 7 has no readable CPU list."""
+    (finding,) = judge(numa, replace(host(tree()), folders=folders))
+
+    assert finding.verdict is verdict
+
+
+def test_iommu_type_of_one_gpu_that_cannot_be_read_is_unknown():
+    """The other one's identity does not speak for it."""
+    (finding,) = judge(iommu, host(tree(gpu1={"iommu_type": None})))
+
+    assert finding.verdict is UNKNOWN
+    assert "1 of 2 GPUs" in finding.why

@@ -48,6 +48,13 @@ def test_an_nccl_that_moved_to_cuda_13_is_named():
     assert "2.32.3-1+cuda13.4, planned 2.29.3-1+cuda12.9" in finding.why
 
 
+def test_packages_that_cannot_be_looked_up_are_not_missing():
+    """The module is judged all the same, which the kernel reports."""
+    found = judge(packages=None).values()
+
+    assert [finding.verdict for finding in found] == [Verdict.UNKNOWN, Verdict.PASS, Verdict.PASS]
+
+
 def test_a_missing_package_fails():
     assert "not installed" in judge(packages=(NCCL_PACKAGE,))["driver"].why
 

@@ -135,3 +135,47 @@ def test_a_missing_file_and_no_input_say_so():
 def test_the_rules_page_is_current():
     """Made by: gpucheck diagnose --rules -o docs/diagnose-rules.md"""
     assert (ROOT / "docs" / "diagnose-rules.md").read_text(encoding="utf-8") == rules_page().rstrip("\n") + "\n"
+
+
+XID = "[   12.345678] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"
+QUIET = "[    4.378677] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  525.147.01  Wed Oct 11 10:20:43 UTC 2023\n"
+
+
+@pytest.mark.parametrize(
+    ("log", "status", "verdict", "causes"),
+    [
+        (XID, 2, "fail", ["gpu-lost"]),
+        (QUIET, 0, "pass", [None]),
+        ("nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32\n", 1, "warn", ["nvswitch-error"]),
+    ],
+)
+def test_a_pasted_kernel_log_is_judged_alone(log, status, verdict, causes):
+    """Numbers that were not given are not asked for."""
+    code, text = run("--kernel-log", "-", "--format", "json", stdin=log)
+    answer = json.loads(text)
+
+    assert (code, answer["verdict"]) == (status, verdict)
+    assert [finding["cause"] for finding in answer["findings"]] == causes
+    assert {finding["check"] for finding in answer["findings"]} == {"kernel-log"}
+
+
+def test_a_kernel_log_adds_to_measurements_and_names_its_gpus(tmp_path):
+    log = tmp_path / "dmesg.txt"
+    log.write_text(XID, encoding="utf-8")
+    code, text = run(
+        "--observations", written(tmp_path, "h100x8-nvswitch-healthy"), "--kernel-log", log, "--format", "json"
+    )
+    answer = json.loads(text)
+
+    assert (code, answer["verdict"], answer["gpus"]) == (2, "fail", 8)
+    assert {"kernel-log"} < {finding["check"] for finding in answer["findings"]}
+    assert json.loads(run("--kernel-log", log, "--format", "json")[1])["gpus"] == 1
+
+
+@pytest.mark.parametrize("text", ["", "hello\n", TOPO])
+def test_what_is_no_kernel_log_is_wrong_usage(text):
+    code, message = run("--kernel-log", "-", stdin=text)
+
+    assert code == 64
+    assert message.startswith("stdin: no kernel log in the input")
+    assert "\n" not in message

@@ -186,7 +186,8 @@ def test_a_missing_program_is_3_everywhere(tmp_path):
         assert "needs a C compiler" in err
     shutil.copytree(Path(__file__).parents[2] / "gpucheck", tmp_path / "installed/gpucheck")
     for arguments in (["image", "list"], ["lab", "status"]):
-        code = f"import sys; sys.path.insert(0, {str(tmp_path / 'installed')!r}); from gpucheck.cli import main; main({arguments})"
+        place = str(tmp_path / "installed")
+        code = f"import sys; sys.path.insert(0, {place!r}); from gpucheck.cli import main; main({arguments})"
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stdout) == (3, ""), arguments
         assert "source checkout" in done.stderr

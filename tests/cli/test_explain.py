@@ -55,6 +55,24 @@ def test_every_code_says_what_to_do(code):
     assert "at once" in result.output
 
 
+@pytest.mark.parametrize("what", ["xid:79", "79", "xid79", "Xid 79"])
+def test_an_xid_may_be_written_as_people_write_it(what):
+    assert "GPU has fallen off the bus" in explain(what).output
+
+
+@pytest.mark.parametrize("what", ["sxid:20034", "20034", "sxid20034"])
+def test_an_sxid_is_explained(what):
+    result = explain(what)
+
+    assert result.exit_code == 0
+    assert "SXid 20034" in result.output
+    assert "FAIL" in result.output
+
+
+def test_a_code_of_a_switch_without_a_row_says_its_unit():
+    assert "crossbar" in explain("sxid:23999").output
+
+
 @pytest.mark.parametrize(
     ("what", "says"),
     [
@@ -62,6 +80,8 @@ def test_every_code_says_what_to_do(code):
         ("kernel-lgo", "Did you mean kernel-log"),
         ("xid:12345", "xid:12345: not in the table"),
         ("xid:", "not in the table"),
+        ("xid:\u00b2", "not in the table"),
+        ("sxid:99", "sxid:99: not in the table"),
         ("nonsense", "neither a cause nor a check"),
     ],
 )

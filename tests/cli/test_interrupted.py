@@ -6,9 +6,9 @@ import pty
 import signal
 import subprocess
 import sys
-import threading
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -23,10 +23,7 @@ PHASES = {
     "nvml": ([*HANG, "nvml-hang"], "gpucheck.host.nvml_child"),
     "nvml in state D": ([*HANG, "nvml-hang:state=uninterruptible"], "gpucheck.host.nvml_child"),
     "a program": (["--only", "quick"], "slow-program"),
-    "copies": (
-        ["--simulate", "hgx-h100-x8", "--only", "p2p", "--fault", "p2p-stuck:pair=0-1"],
-        "gpucheck.measure.child",
-    ),
+    "copies": ([*HANG[:2], "--only", "p2p", "--fault", "p2p-stuck:pair=0-1"], "gpucheck.measure.child"),
     "training": (["--only", "smoke-ddp"], "gpucheck.train.rank"),
 }
 # A measured end takes 0.1 to 0.5 s; this only catches one that waits for what hangs.
@@ -34,19 +31,19 @@ AT_ONCE_S = 5.0
 
 
 def running(marker, words):
-    for pid in processes_with(marker):
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                if words.encode() in file.read():
-                    return True
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return False
+    done = subprocess.run(["ps", "-eww", "-o", "pid=,args="], capture_output=True, text=True, check=True)
+    found = {int(line.split()[0]) for line in done.stdout.splitlines() if words in line}
+    return bool(found & set(processes_with(marker)))
+
+
+def in_a_step(pid):
+    """Each step has a thread of its own."""
+    return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir()) > 1
 
 
 @pytest.fixture
 def cut(tmp_path):
-    """Start verify, send signals when its child is at work: status, seconds, stdout, stderr, processes and files left."""
+    """Start verify, send signals when its child is at work: status, seconds, stdout, stderr, what is left behind."""
     marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
     name, _, value = marker.partition("=")
     temporary, programs = tmp_path / "tmp", tmp_path / "bin"
@@ -66,8 +63,8 @@ def cut(tmp_path):
             [*GPUCHECK, *words, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=theirs,
             stderr=theirs, preexec_fn=heed_interrupts,
         )  # fmt: skip
-        wait_until(lambda: running(marker, at_work), 60.0)
-        time.sleep(0.3)
+        wait_until(lambda: in_a_step(command.pid) and running(marker, at_work), 60.0)
+        time.sleep(0.2)
         began = time.monotonic()
         for number in signals:
             command.send_signal(number)
@@ -131,13 +128,26 @@ def test_a_driver_that_hangs_is_not_accused_by_an_interrupted_run(cut):
     assert report["verdict"] == "unknown"
 
 
-def test_a_file_gets_the_marked_report_whole(cut, tmp_path):
+def test_a_file_keeps_the_last_complete_report(cut, tmp_path):
+    """It may be the baseline of the next run, or what a monitor reads."""
     output = tmp_path / "report.json"
-    status, *_ = cut("nvml", signal.SIGTERM, arguments=["--format", "json", "-o", str(output)])
+    output.write_text("old")
+    status, _, out, err, _, _ = cut("nvml", signal.SIGTERM, arguments=["--format", "json", "-o", str(output)])
 
-    assert status == 143
-    assert json.loads(output.read_text())["interrupted"] is True
+    assert (status, out) == (143, "")
+    assert "\ninterrupted after " in err
+    assert f"{output}: not written" in err
+    assert output.read_text() == "old"
     assert not list(tmp_path.glob(".gpucheck*"))
+
+
+def test_an_interrupted_report_is_no_baseline(cut, tmp_path):
+    (tmp_path / "part").write_text(cut("nvml", signal.SIGINT, arguments=["--format", "json"])[2])
+    words = [*GPUCHECK, *HANG[:-1], "--baseline", str(tmp_path / "part")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (64, "")
+    assert "an interrupted run" in done.stderr
 
 
 def test_an_interrupted_report_that_cannot_be_written_is_74(cut):
@@ -186,7 +196,7 @@ def test_a_second_ctrl_c_ends_at_once():
 
 def test_a_signal_that_was_held_back_is_not_lost():
     code = (
-        "import signal, threading, time\n"
+        "import signal\n"
         "from gpucheck.processes.signals import ended_by_signals, in_a_hurry, undisturbed\n"
         "with ended_by_signals():\n"
         "    with undisturbed():\n"
@@ -197,4 +207,3 @@ def test_a_signal_that_was_held_back_is_not_lost():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stdout) == (143, "held True\n")
-    assert threading.active_count()

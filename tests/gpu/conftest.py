@@ -24,7 +24,7 @@ def cuda():
     try:
         import torch
     except ModuleNotFoundError:
-        pytest.fail("the GPU tests need torch with CUDA: pip install 'gpucheck[torch]'", pytrace=False)
+        pytest.fail("the GPU tests need torch with CUDA: python -m pip install torch numpy", pytrace=False)
     if not torch.cuda.is_available():
         why = "is a build without CUDA" if torch.version.cuda is None else "sees no CUDA device"
         pytest.fail(

@@ -40,6 +40,18 @@ def test_lines_of_the_journal():
     assert journal_lines(content) == (KernelLine(text=XID, seconds=12.345678),)
 
 
+def test_a_message_of_several_lines_in_the_journal_stays_whole():
+    """journalctl indents all lines but the first: the driver says in three that a GPU fell off the bus."""
+    content = (
+        "[ 1843.308145] node07 kernel: NVRM: The NVIDIA GPU 0000:b3:00.0\n"
+        "                              NVRM: (PCI ID: 10de:26b5) installed in this system has\n"
+        "                              NVRM: fallen off the bus and is not responding to commands.\n"
+    )
+    (line,) = journal_lines(content)
+
+    assert line.text.split("\n")[2] == "NVRM: fallen off the bus and is not responding to commands."
+
+
 @pytest.mark.parametrize(
     "text",
     [

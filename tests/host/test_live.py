@@ -260,7 +260,7 @@ def test_a_machine_made_for_this_process_answers_for_its_own_services(monkeypatc
     )
     host = LiveHost(isolated=False, deadline_s=5, machine=tmp_path)
 
-    assert host.services(["nvidia-fabricmanager", "ssh"]) == {"nvidia-fabricmanager": "active", "ssh": None}
+    assert host.services(["nvidia-fabricmanager", "ssh"]) == {"nvidia-fabricmanager": "active", "ssh": "not-found"}
     (package,) = host.packages(["nvidia-fabricmanager", "bash"])
     assert (package.version, package.held) == ("580.178.04-1", True)
 

@@ -1,4 +1,4 @@
-"""NVLink ports and the fabric as read from NVML: refusals keep their code, and nothing replaces what was not reported."""
+"""NVLink ports and the fabric as read from NVML: refusals keep their code, and no value replaces a missing one."""
 
 import pytest
 

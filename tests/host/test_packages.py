@@ -14,10 +14,14 @@ def program(tmp_path, monkeypatch):
     """Put a program on PATH, the only one there; it also writes down how it was called."""
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    def program(name, output, status=0):
+    def program(name, output, status=0, error=""):
         path = tmp_path / name
-        (tmp_path / "output").write_text(output)
-        path.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n/bin/cat {tmp_path}/output\nexit {status}\n')
+        (tmp_path / f"{name}.output").write_text(output)
+        (tmp_path / f"{name}.error").write_text(error)
+        path.write_text(
+            f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\n/bin/cat {path}.error >&2\n'
+            f"/bin/cat {path}.output\nexit {status}\n"
+        )
         path.chmod(0o755)
         return tmp_path / "calls"
 
@@ -66,15 +70,30 @@ def test_distribution_decides_who_is_asked(program, tmp_path):
     """A host may have both programs."""
     program("dpkg-query", "libnccl2\t1\tinstalled\tinstall\n")
 
-    assert read_packages(ROCKY, tmp_path, ["libnccl2"]) == ()
+    assert read_packages(ROCKY, tmp_path, ["libnccl2"]) is None
     assert len(read_packages(UBUNTU, tmp_path, ["libnccl2"])) == 1
 
 
 @pytest.mark.parametrize("release", [UBUNTU, ROCKY], ids=["dpkg", "rpm"])
-def test_no_package_manager_is_no_package(monkeypatch, tmp_path, release):
+def test_no_package_manager_is_not_no_package(monkeypatch, tmp_path, release):
     monkeypatch.setenv("PATH", str(tmp_path))
 
-    assert read_packages(release, tmp_path, ["libnccl2"]) == ()
+    assert read_packages(release, tmp_path, ["libnccl2"]) is None
+
+
+def test_package_database_that_cannot_be_read(program, tmp_path):
+    """dpkg-query exits with 2; rpm may call every package not installed, and only its error output shows the reason."""
+    program("dpkg-query", "", status=2)
+    program(
+        "rpm",
+        "package libnccl is not installed\n",
+        status=1,
+        error="error: cannot open Packages index using sqlite - Operation not permitted (1)\n"
+        "error: cannot open Packages database in /var/lib/rpm\n",
+    )
+
+    assert read_packages(UBUNTU, tmp_path, ["libnccl2"]) is None
+    assert read_packages(ROCKY, tmp_path, ["libnccl"]) is None
 
 
 def test_names_that_are_options_or_patterns_are_not_passed_on(program, tmp_path):
@@ -94,7 +113,7 @@ def test_services_in_the_order_asked(program):
 
     assert read_services(["nvidia-persistenced", "absent", "nvidia-fabricmanager"]) == {
         "nvidia-persistenced": "active",
-        "absent": None,
+        "absent": "not-found",
         "nvidia-fabricmanager": "failed",
     }
 

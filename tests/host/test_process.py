@@ -63,6 +63,14 @@ def test_search_path_comes_before_the_cache(tmp_path, monkeypatch):
     )
 
 
+def test_loader_cache_that_cannot_be_listed_is_not_empty(monkeypatch, tmp_path):
+    """A folder on LD_LIBRARY_PATH is only half of what the loader searches."""
+    (tmp_path / "libnccl.so.2").touch()
+    monkeypatch.setattr(process, "output", lambda command: None)
+
+    assert read_libraries(["libnccl"], str(tmp_path)) is None
+
+
 def test_libraries_for_another_word_size_are_left_out(monkeypatch):
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
 

@@ -2,11 +2,13 @@
 
 import inspect
 import sysconfig
+from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from gpucheck.host.recording import RecordingHost, ReplayHost, portable
+from gpucheck.host.recording import Recording, RecordingHost, ReplayHost, portable
 from gpucheck.model import (
     DkmsModule,
     Host,
@@ -71,6 +73,15 @@ def test_every_plain_question_has_the_recorded_answer(question):
 def test_every_named_question_has_the_recorded_answer(question):
     """Also the answer that something is not there."""
     assert getattr(replay(), question)(NAMED[question]) == getattr(FULL, question)(NAMED[question])
+
+
+def test_what_the_host_could_not_look_up_is_not_replayed_as_absent():
+    """None of packages and libraries, through the file: not an empty list."""
+    blind = replace(FULL, packages_=None, libraries_=None)
+    recording = msgspec.json.decode(msgspec.json.encode(replay(blind).recording), type=Recording)
+    host = ReplayHost(recording)
+
+    assert (host.packages(["libnccl2"]), host.loader_libraries(["libnccl"])) == (None, None)
 
 
 def test_a_missing_file_and_folder_were_missing():

@@ -12,12 +12,18 @@ ID=rocky
 ID_LIKE='rhel centos fedora'
 PRETTY_NAME="Rocky Linux 9.6 (Blue Onyx)"
 """
+# /proc/self/mountinfo of a pod under containerd, of a rootless podman, of a host, and the line that enroot adds.
+OVERLAY = "1030 990 0:94 / / rw,relatime master:271 - overlay overlay rw,lowerdir=/var/lib/containerd/1/fs\n"
+FUSE = "598 537 0:46 / / ro,nodev,relatime - fuse.fuse-overlayfs fuse-overlayfs rw,user_id=0\n"
+PARTITION = "29 1 259:2 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p2 rw\n"
+ENROOT = "71 29 259:2 /enroot/data/app/.lock /.lock ro,nosuid,nodev,noexec - ext4 /dev/nvme0n1p2 rw\n"
 
 
 @pytest.fixture
 def system(tmp_path, monkeypatch):
     """Read a system made of these files."""
-    monkeypatch.delenv("container", raising=False)
+    for name in ("container", "KUBERNETES_SERVICE_HOST", "APPTAINER_NAME", "SINGULARITY_NAME"):
+        monkeypatch.delenv(name, raising=False)
 
     def system(files):
         for name, text in files.items():
@@ -89,11 +95,38 @@ def test_the_hypervisor_is_named(system, files, virtual):
         ({"run/systemd/container": "lxc\n"}, "lxc"),
         ({".dockerenv": "", "sys/class/dmi/id/sys_vendor": "QEMU\n"}, "docker"),
         ({"sys/class/dmi/id/sys_vendor": "QEMU\n"}, None),
+        ({"proc/self/mountinfo": OVERLAY}, "container"),
+        ({"proc/self/mountinfo": FUSE}, "container"),
+        ({"proc/self/mountinfo": OVERLAY, ".dockerenv": ""}, "docker"),
+        ({"proc/self/mountinfo": OVERLAY, "run/systemd/system/x": ""}, None),
+        ({"proc/self/mountinfo": PARTITION}, None),
+        ({"proc/self/mountinfo": OVERLAY + PARTITION}, None),
+        ({"proc/self/mountinfo": PARTITION + ENROOT}, "enroot"),
+        ({"proc/self/mountinfo": "\n12 34\n"}, None),
     ],
 )
-def test_the_container_is_named_beside_the_hypervisor(system, files, container):
-    """A container on a virtual machine is both; neither excuses the other's limits."""
+def test_the_container_is_named_in_addition_to_the_hypervisor(system, files, container):
+    """A container on a virtual machine is both; neither excuses the other's limits.
+
+    containerd and CRI-O leave no marker file. A network-booted host has an overlay as root too, and runs systemd.
+    """
     assert system(files).container == container
+
+
+@pytest.mark.parametrize(
+    ("variable", "container"),
+    [
+        ("KUBERNETES_SERVICE_HOST", "kubernetes"),
+        ("APPTAINER_NAME", "apptainer"),
+        ("SINGULARITY_NAME", "singularity"),
+        ("container", "lxc"),
+    ],
+)
+def test_container_is_detected_by_the_variable_of_its_runtime(system, monkeypatch, variable, container):
+    """A pod under containerd has neither /.dockerenv nor /run/.containerenv."""
+    monkeypatch.setenv(variable, "lxc")
+
+    assert system({}).container == container
 
 
 def test_a_simulated_machine_is_in_no_container(tmp_path):

@@ -55,7 +55,7 @@ def test_the_self_test_finds_the_image_whole(image, report):
     assert image.name in answer.output
     if image.variant.wish.gpus:
         assert "GPU" in answer.output
-        assert "do     " in answer.output
+        assert "fix       " in answer.output
 
 
 def test_labels_are_the_libraries_own_answers(image, report):

@@ -9,7 +9,17 @@ from gpucheck.images.judge import judge
 from gpucheck.images.page import served
 from gpucheck.images.probe import Library, SelfReport
 from gpucheck.images.versions import read_versions
-from gpucheck.model import EXIT_STATUS, DriverState, NvmlFailure, Verdict, worst
+from gpucheck.model import (
+    CRASHED,
+    DEFECT,
+    EXIT_STATUS,
+    LATE,
+    NOT_STARTED,
+    DriverState,
+    NvmlFailure,
+    Verdict,
+    worst,
+)
 from tests.images.inside import CPU, CPU_IMAGE, NO_LIBCUDA, ON_A_LAPTOP, ON_P100, OWN, PROMISE, WITHOUT_GPUS
 from tests.machines import h100, p100, reading
 
@@ -27,6 +37,11 @@ def the_one(values, verdict):
 
 def status(values):
     return EXIT_STATUS[worst(f.verdict for f in found(values))]
+
+
+def failed(code):
+    """NVML's child as it ends without an answer of NVML."""
+    return NvmlFailure(call="nvmlInit", code=code, name="Unanswered")
 
 
 def library(part, **changes):
@@ -131,10 +146,15 @@ def test_another_framework_than_promised_fails(version):
         ),
         (
             replace(ON_P100, nvml=NvmlFailure(call="nvmlInit", code=999, name="Unknown")),
-            Verdict.FAIL,
-            "wedged-driver",
-            "does not answer",
+            Verdict.UNKNOWN,
+            None,
+            "no known single cause",
         ),
+        (replace(ON_P100, nvml=failed(LATE)), Verdict.FAIL, "wedged-driver", "did not return"),
+        (replace(ON_P100, nvml=failed(CRASHED)), Verdict.FAIL, "wedged-driver", "crashed"),
+        (replace(ON_P100, nvml=failed(DEFECT)), Verdict.UNKNOWN, None, "defect of gpucheck"),
+        (replace(ON_P100, nvml=failed(NOT_STARTED)), Verdict.UNKNOWN, None, "not the driver's doing"),
+        (replace(ON_P100, nvml=failed(DEFECT), driver=DriverState()), Verdict.UNKNOWN, None, "defect of gpucheck"),
         (
             replace(ON_P100, promise=replace(PROMISE, driver_floor="580.200.1")),
             Verdict.FAIL,

@@ -41,13 +41,31 @@ def program(tmp_path):
     return make
 
 
-@pytest.mark.parametrize("status", [0, 1, 2, 3])
+VERDICTS = ("pass", "warn", "fail", "unknown")
+
+
+def writes(text, status):
+    """A gpucheck that leaves this report and ends so."""
+    return f"printf '%s' '{text}' > \"$5\"; exit {status}"
+
+
+@pytest.mark.parametrize("status", range(4))
 def test_every_verdict_is_an_answer(program, tmp_path, status):
-    report = tmp_path / "report.json"
+    report, text = tmp_path / "report.json", f'{{"verdict": "{VERDICTS[status]}"}}'
 
-    found = module("gpu_verify").verify(program(f'printf "{{}}" > "$5"; exit {status}'), str(report), SECONDS)
+    found = module("gpu_verify").verify(program(writes(text, status)), str(report), SECONDS)
 
-    assert found == (status, "{}", "")
+    assert found == (status, text, "")
+
+
+@pytest.mark.parametrize("status", [*range(4), 64, 70, 74, 126, 127, 130, 143])
+@pytest.mark.parametrize("text", ["", '{"verdict": "pa', "[]", '{"verdict": "odd"}', '{"verdict": "pass"}'])
+def test_what_is_no_whole_verdict_is_no_answer(program, tmp_path, status, text):
+    if (status, text) == (0, '{"verdict": "pass"}'):
+        text = '{"verdict": "fail"}'
+    found = module("gpu_verify").verify(program(writes(text, status)), str(tmp_path / "report.json"), SECONDS)
+
+    assert found[:2] == (status, "")
 
 
 @pytest.mark.parametrize(
@@ -55,7 +73,11 @@ def test_every_verdict_is_an_answer(program, tmp_path, status):
     [
         ("exit 0", 0, ""),
         ("echo 'no such option' >&2; exit 64", 64, "no such option"),
-        ("echo Traceback >&2; printf '{}' > \"$5\"; exit 1", 1, "Traceback"),
+        (
+            "echo Traceback >&2; printf '{}' > \"$5\"; exit 1",
+            1,
+            "its report is damaged, or says something else. Traceback",
+        ),
     ],
     ids=["silent", "usage", "breakdown"],
 )

@@ -249,7 +249,7 @@ def test_check_asks_torch_itself_when_told_to(here, monkeypatch):
     result = run("check", "--import-torch", "-v")
 
     assert result.exit_code == 2
-    assert "torch 2.14.1: CUDA 13.0, cuDNN None" in result.stdout
+    assert "torch 2.14.1: CUDA 13.0, cuDNN not reported" in result.stdout
     assert "torch 2.14.1 holds no code for this GPU" in result.stdout
 
 

@@ -39,18 +39,30 @@ def test_two_ranks_on_one_gpu_do_not_pass_for_two_gpus():
 
 
 @pytest.mark.parametrize(
-    ("result", "verdict", "cause"),
+    ("result", "verdict", "words"),
     [
-        (ON_CPU, Verdict.WARN, "library-mismatch"),
-        (replace(ON_CPU, versions={"torch": "2.7.1+cu126", "cuda": "12.6"}), Verdict.FAIL, None),
-        (ON_ONE_GPU, Verdict.FAIL, None),
+        (ON_CPU, Verdict.UNKNOWN, "unknown: torch 2.13.0+cpu is a build without CUDA"),
+        (replace(ON_CPU, versions={"torch": "2.7.1+cu126", "cuda": "12.6"}), Verdict.FAIL, "proves the software stack"),
+        (ON_ONE_GPU, Verdict.FAIL, "proves one GPU"),
     ],
 )
-def test_gpus_that_the_framework_does_not_use_are_no_pass(result, verdict, cause):
+def test_gpus_that_the_framework_does_not_use_are_no_pass(result, verdict, words):
     """A host full of GPUs on which torch trains on the CPU is the classic false green."""
-    said = judge(result, gpus=2)[-1]
+    *others, said = judge(result, gpus=2)
 
-    assert (said.verdict, said.cause, said.wanted) == (verdict, cause, "training on the 2 GPUs of this host")
+    assert (said.verdict, said.cause, said.wanted) == (verdict, None, "training on the 2 GPUs of this host")
+    assert words in str(said.seen)
+    assert said.check == "smoke-placement"
+    assert said.check not in {finding.check for finding in others}
+    assert said.fix
+
+
+def test_cupy_that_finds_no_gpu_on_a_host_with_gpus_is_unknown():
+    failure = replace(HANG, kind="no-device", framework="cupy", detail="CuPy 14.0 sees no CUDA device")
+
+    (said,) = judge(failure, gpus=2)
+    assert (said.verdict, said.seen) == (Verdict.UNKNOWN, "ddp with cupy unknown: CuPy 14.0 sees no CUDA device")
+    assert judge(failure, gpus=None)[0].verdict is Verdict.SKIP
 
 
 LATE = replace(STEP_10, parameters=(A, B), gradients=(A, B), optimizer=(A, B))
@@ -197,7 +209,7 @@ ANONYMOUS = {"rank": None, "device": None, "bus_id": None}
             {"kind": "missing-package", "missing": "torch", **ANONYMOUS},
             Verdict.SKIP,
             None,
-            "pip install 'gpucheck[torch]'",
+            "python -m pip install torch",
         ),
     ],
 )

@@ -30,7 +30,7 @@ UNKNOWN: dict[ErrorKind, tuple[str, str]] = {
         "unset CUDA_VISIBLE_DEVICES; python -c 'import torch; torch.cuda.init()' shows more; gpucheck verify",
     ),
 }
-PACKAGE_FIX = "pip install 'gpucheck[torch]'"
+PACKAGE_FIX = "python -m pip install torch numpy"
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""An NVML library of an older driver: it lacks the functions that came later."""
+"""An NVML library of an older driver: it lacks the functions that came later. nvml/exports.txt says which."""
 
 from gpucheck.simulator.exports import all_exports
 from gpucheck.simulator.faults import Fault
@@ -18,8 +18,8 @@ def _apply(machine: Machine, branch: int) -> None:
 
 FAULT = Fault(
     name="nvml-release",
-    # Up to 550 as recorded from real libraries; what came with 495 to 515, as NVIDIA's Python bindings of them have it.
-    summary="the NVML library exports only what an older driver branch had",
+    # Of branches without a recorded library (495, 510, 515, 560 and later), what NVIDIA's Python bindings look up.
+    summary="the NVML library exports only what an older driver branch had (340 to 550: recorded from real libraries)",
     apply=_apply,
     parameters={"branch": int},
 )

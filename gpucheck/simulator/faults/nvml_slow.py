@@ -15,7 +15,7 @@ def _apply(machine: Machine, seconds: str) -> None:
 
 FAULT = Fault(
     name="nvml-slow",
-    summary="NVML takes so long to initialise each GPU",
+    summary="NVML takes this long to initialise each GPU",
     apply=_apply,
     parameters={"seconds": "3"},
 )

@@ -1,5 +1,7 @@
-/* Init and shutdown, and what every call passes through: is the library in use, is this call to hang, crash or refuse?
-   Also what a text is replaced by, and how long a GPU takes to wake. */
+/*
+ * Init and shutdown, and what every call passes through: is the library in use, is this call to hang, crash or refuse?
+ * Also what a text is replaced by, and how long a GPU takes to initialise.
+ */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

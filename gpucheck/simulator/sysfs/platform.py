@@ -69,7 +69,10 @@ def _processors(machine: Machine, tree: Tree) -> None:
     tree.write("sys/devices/system/cpu", {"online": online, "possible": online, "present": online})
     if not profile.virtual:
         for number in socket_of:
-            tree.write(f"sys/devices/system/cpu/cpu{number}/cpufreq", {"scaling_governor": machine.governor})
+            tree.write(
+                f"sys/devices/system/cpu/cpu{number}/cpufreq",
+                {"scaling_governor": machine.governor, "scaling_driver": "acpi-cpufreq"},
+            )
     cpu = machine.cpu
     if cpu is None:
         return

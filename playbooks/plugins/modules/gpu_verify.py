@@ -55,12 +55,13 @@ dest:
   type: str
 """
 
+import json  # noqa: E402
 import os  # noqa: E402
 import subprocess  # noqa: E402
 
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 
-VERDICTS = (0, 1, 2, 3)
+VERDICTS = {0: "pass", 1: "warn", 2: "fail", 3: "unknown"}
 # What gpucheck gets to end the programs that it has started.
 PATIENCE_S = 10
 
@@ -79,11 +80,23 @@ def verify(program, report, timeout_s):
     except OSError as error:
         return None, "", str(error)
     said = ended(running, timeout_s).decode("utf-8", "replace").strip()
-    # A program that breaks down ends with 1 or 2 as well, and leaves no report.
-    if running.returncode not in VERDICTS or "Traceback" in said or not os.path.exists(report):
+    if running.returncode not in VERDICTS or not os.path.exists(report):
         return running.returncode, "", said
     with open(report, "rb") as file:
-        return running.returncode, file.read().decode("utf-8"), ""
+        text = file.read().decode("utf-8", "replace")
+    # A program that breaks down ends with 1 or 2 as well.
+    if not says(text, VERDICTS[running.returncode]):
+        return running.returncode, "", "its report is damaged, or says something else. {}".format(said).strip()
+    return running.returncode, text, ""
+
+
+def says(text, verdict):
+    """Whether this is a whole report with that verdict."""
+    try:
+        report = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(report, dict) and report.get("verdict") == verdict
 
 
 def ended(running, timeout_s):

@@ -1,0 +1,161 @@
+"""A kernel log as people paste it: dmesg, journalctl, syslog, /dev/kmsg, or the bare messages.
+
+Every form gives the same messages. What stands before a message is taken off piece by piece: quotes, priorities,
+times, host and program. Lines that the kernel or syslog joined (``#012``, ``\\x0a``) are taken apart again.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gpucheck.imports._journal import FIELDS, Fields, record
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import MAX_BYTES, plain, quoted
+from gpucheck.model.readings import KernelLine, KernelLog
+
+COMMAND = "gpucheck diagnose --kernel-log FILE"
+MAX_LINE = 16_384
+SHORTEST = 7  # MESSAGE, the shortest line that means something
+MOST_LINES = 500_000  # the newest are kept
+LOOK = 1 << 20  # a log shows what it is in its first lines
+# Pieces before a message, one after the other. None can match nothing.
+PIECE = re.compile(
+    "|".join(
+        (
+            r"(?:[>|`]+ ?)+",
+            r"<\d{1,3}>(?:1 )?",
+            r"\d{1,4},\d{1,12},(?P<micro>\d{1,18}),[^;\s]{0,100};",
+            r"(?P<level>[a-z0-9]{3,8} *:(?:emerg|alert|crit|err|warn|notice|info|debug) *): ?",
+            r"\[ *(?P<seconds>\d{1,10}\.\d{1,9})\] ?",
+            r"\[ *[TC]\d{1,10}\] ?",
+            r"\[ *[+]\d{1,10}\.\d{1,9}\] ?",
+            r"\[(?P<ctime>(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} {0,2}\d{1,2}(?: \d{4})? \d\d:\d\d"
+            r"(?::\d\d(?:\.\d{1,9})?)?(?: \d{4})?)\] ?",
+            r"(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d{1,9})?)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?) ?",
+            r"(?P<full>[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})? [A-Z]{2,5}) ",
+            r"(?P<syslog>[A-Z][a-z]{2} [ \d]?\d \d\d:\d\d:\d\d(?:\.\d{1,9})?) ",
+            r"(?P<unix>\d{9,10}\.\d{6}) ",
+            r"(?P<time>\d\d:\d\d:\d\d(?:\.\d{1,9})?) ",
+            r"(?P<kernel>(?:[\w.-]{1,255} )?kernel(?: - - -|\[\d{1,7}\]:|:)) ?",
+            r"[\w.-]{1,255} (?=(?:systemd|nv|dcgm)[\w.@-]{0,60}(?:\[\d{1,10}\])?: )",
+        )
+    )
+)
+MOST_PIECES = 9
+CLOCKS = ("ctime", "iso", "full", "syslog", "unix", "time")
+OF_THE_KERNEL = ("micro", "level", "seconds", "kernel")
+WEEKDAY = re.compile(r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) ")
+# What stands nowhere but in a kernel log or in what the services of the driver print.
+SURE = re.compile(
+    r"\bNVRM: |nvidia-nvswitch\d*: |\bSXid \(|\bpcieport [0-9a-f]{4}:|\bDMAR: |\bAMD-Vi: |arm-smmu-v3 "
+    r"|\[Hardware Error\]: |\bEDAC MC\d|\b(?:nvidia|nouveau|pci) [0-9a-f]{4}:[0-9a-f]{2}:"
+    r"|\bnvidia(?:_\w+)?: (?:module|loading|Unknown|disagrees|version|probe of|Loading)|nv-fabricmanager\["
+    r"|nvidia-(?:fabricmanager|persistenced)(?:\.service|\[\d+\])?: |blocked for more than \d"
+    r"|Loading of (?:unsigned )?module|could not insert '?nvidia|insert module 'nvidia|Module nvidia not found"
+)
+OF_A_RECORD = re.compile(r" [A-Z_]+=")  # the dictionary of a /dev/kmsg record
+
+
+class _Line(NamedTuple):
+    """One line without what stood before it. own: something stood there, so this starts a record."""
+
+    text: str
+    seconds: float | None
+    clock: str | None
+    own: bool
+    kernel: bool
+
+
+def recognise(text: str) -> bool:
+    """A line with a time of the kernel's log or a message that only a kernel log or a service of the driver has."""
+    head = text[:LOOK]
+    return SURE.search(head) is not None or any(found.kernel for found in _records(head))
+
+
+def parse(text: str) -> KernelLog:
+    """The messages, oldest first. Raises ImportProblem where nothing is recognised, and nothing else."""
+    lines = deque(
+        (
+            KernelLine(text=part, seconds=found.seconds, clock=found.clock)
+            for found in _records(text)
+            for part in _parts(found.text)
+            if part.strip()
+        ),
+        maxlen=MOST_LINES,
+    )
+    if not lines or not recognise(text):
+        first = next((line for line in text.splitlines() if line.strip()), "")
+        raise ImportProblem(
+            "no kernel log in the input",
+            where="whole input",
+            why=f"it starts with {quoted(first)}, and no line is one of dmesg, journalctl -k, syslog or /dev/kmsg",
+            do="Save the log and give that: sudo dmesg > kernel.txt, or journalctl -k > kernel.txt",
+        )
+    return KernelLog(lines=tuple(lines), source="pasted log")
+
+
+def read(data: bytes) -> KernelLog:
+    """The log in bytes of unknown origin. NUL bytes are dropped: a crash leaves them, and UTF-16 has many."""
+    if len(data) > MAX_BYTES:
+        raise ImportProblem(
+            "input is too large",
+            where=f"more than {MAX_BYTES >> 20} MiB",
+            why="a kernel log of that size is a loop of one message",
+            do="Give a part of it: grep -E 'NVRM|nvidia|pcieport|AER' FILE > kernel.txt",
+        )
+    return parse(plain(data.replace(b"\0", b"").lstrip(b"\xff\xfe").decode("utf-8", errors="replace")))
+
+
+def _records(text: str) -> Iterator[_Line]:
+    """Every line of the log; a continuation has the times of the line it belongs to."""
+    before = _Line("", None, None, own=False, kernel=False)
+    fields = Fields() if FIELDS.search(text) else None
+    for raw in text.split("\n"):
+        if len(raw) < SHORTEST:
+            continue
+        line = raw[:MAX_LINE].lstrip("\x1e").rstrip()
+        message = record(line) or (fields.take(line) if fields else None)
+        if message is not None:
+            yield _Line(message.text, message.seconds, message.clock, own=True, kernel=True)
+            continue
+        found = _stripped(line)
+        if found.own or not before.own or not line[:1].isspace():
+            before = found
+            yield found
+        elif not OF_A_RECORD.match(line):
+            yield found._replace(seconds=before.seconds, clock=before.clock)
+
+
+def _stripped(line: str) -> _Line:
+    """Take off what stands before the message."""
+    text = line.lstrip()
+    said: dict[str, str] = {}
+    for _ in range(MOST_PIECES):
+        match = PIECE.match(text)
+        if match is None:
+            break
+        said |= {name: value for name, value in match.groupdict().items() if value}
+        said["any"] = "yes"
+        text = text[match.end() :].lstrip()
+    seconds = float(said["seconds"]) if "seconds" in said else int(said["micro"]) / 1e6 if "micro" in said else None
+    clock = next((said[name] for name in CLOCKS if name in said), None)
+    kernel = any(name in said for name in OF_THE_KERNEL) or WEEKDAY.match(said.get("ctime", "")) is not None
+    return _Line(text, seconds, clock, own="any" in said, kernel=kernel)
+
+
+def _parts(text: str) -> list[str]:
+    """Lines that syslog, /dev/kmsg or a JSON string joined."""
+    return re.split(r"\n|#012|\\x0a|\\n", text)
+
+
+KIND = Kind(
+    name="kernel-log",
+    title="a kernel log (dmesg, journalctl -k, syslog)",
+    recognise=recognise,
+    parse=parse,
+    holds="kernel messages",
+    command=COMMAND,
+    loose=True,
+)

@@ -1,0 +1,241 @@
+"""Refused, empty and zero answers: no check passes what it could not read, and each refusal has its own text."""
+
+import re
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from gpucheck.checks import (
+    all_checks,
+    bar1,
+    clock_limit,
+    compute_mode,
+    memory_errors,
+    mig,
+    numa,
+    pcie_errors,
+    pcie_link,
+    persistence,
+    power_limit,
+    processes,
+    throttle,
+)
+from gpucheck.host.nvml_health import REASON_CALLS
+from gpucheck.model import DEFECT, EccCounts, NvmlGap, PcieErrors, Verdict
+from tests.checks.judging import judge
+from tests.fakes import SYSTEM
+from tests.machines import h100, whole_host
+
+GPUS = (h100(0), h100(1))
+BUS_ID = GPUS[1].pci_bus_id
+NOT_SUPPORTED, OLD_LIBRARY, LOST = 3, 13, (15, 16)
+CODES = (3, 4, 9, 13, 15, 16, 17, 999, DEFECT)
+NO_COUNTS = EccCounts()
+ECC = {"health.ecc_counts": NO_COUNTS}
+PAGES = "nvmlDeviceGetRetiredPagesPendingStatus"
+RUNNING = "nvmlDeviceGet{}RunningProcesses{}"
+# Check, what NVML did not report (None if nothing else is written), and the calls that it refused.
+REFUSED = [
+    (bar1, "bar1_bytes", ["nvmlDeviceGetBAR1MemoryInfo"]),
+    (clock_limit, "health.application_clock_mhz", ["nvmlDeviceGetApplicationsClock"]),
+    (clock_limit, "health.default_application_clock_mhz", ["nvmlDeviceGetDefaultApplicationsClock"]),
+    (compute_mode, "health.compute_mode", ["nvmlDeviceGetComputeMode"]),
+    (
+        memory_errors,
+        {**ECC, "health.row_remap": None, "health.retired_pages": None},
+        ["nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows", PAGES],
+    ),
+    (mig, "health.mig", ["nvmlDeviceGetMigMode"]),
+    (pcie_errors, {"health.pcie_errors": PcieErrors()}, ["nvmlDeviceGetPcieReplayCounter"]),
+    (pcie_errors, {"health.pcie_errors": PcieErrors()}, ["NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR"]),
+    (pcie_errors, {"health.pcie_errors": PcieErrors()}, ["nvmlDeviceGetFieldValues"]),
+    (pcie_link, "pcie.width", ["nvmlDeviceGetCurrPcieLinkWidth"]),
+    (pcie_link, "pcie.max_width", ["nvmlDeviceGetMaxPcieLinkWidth"]),
+    (persistence, "health.persistence", ["nvmlDeviceGetPersistenceMode"]),
+    (power_limit, "health.power_limit_w", ["nvmlDeviceGetPowerManagementLimit"]),
+    (power_limit, "health.power_default_w", ["nvmlDeviceGetPowerManagementDefaultLimit"]),
+    *[
+        (processes, "health.processes", [RUNNING.format(kind, version)])
+        for kind in ("Compute", "Graphics")
+        for version in ("", "_v2", "_v1")
+    ],
+    *[(throttle, "health.clocks_event_reasons", [call]) for call in REASON_CALLS],
+]
+# One source of several: what it alone shows is not passed either, if it may have been there to read.
+PARTIAL = [
+    (memory_errors, ECC, ["nvmlDeviceGetTotalEccErrors"]),
+    (memory_errors, "health.row_remap", ["nvmlDeviceGetRemappedRows"]),
+    (memory_errors, "health.retired_pages", [PAGES]),
+    (memory_errors, "health.retired_pages", ["nvmlDeviceGetRetiredPages"]),
+    (numa, "cpu_affinity", ["nvmlDeviceGetCpuAffinity"]),
+]
+PYTHON = re.compile(r"\b(None|True|False)\b")
+
+
+def changed(value, changes):
+    """A struct with these fields changed, named by their path; a name alone is changed to None."""
+    for path, new in (changes if isinstance(changes, dict) else {changes: None}).items():
+        first, _, rest = path.partition(".")
+        inner = changed(getattr(value, first), {rest: new}) if rest else new
+        value = msgspec.structs.replace(value, **{first: inner})
+    return value
+
+
+def host(changes, calls, code, *, subject=f"gpu:{BUS_ID}", container=None):
+    """A host of two GPUs; the second does not report what changes names, because of the refusals."""
+    one, other = (msgspec.structs.replace(gpu, cpu_affinity="0-31") for gpu in GPUS)
+    made = whole_host(one, changed(other, changes))
+    gaps = tuple(NvmlGap(call=call, subject=subject, code=code, name="NVMLError_Refused") for call in calls)
+    lists = {"/sys/devices/system/node/node1/cpulist": "32-63\n", "/proc/uptime": "36000.00 1.0"}
+    return replace(
+        made,
+        nvml_=msgspec.structs.replace(made.nvml(), gaps=gaps),
+        files={**made.files, **lists},
+        folders={**made.folders, "/sys/devices/system/node": ("node0", "node1")},
+        system_=msgspec.structs.replace(SYSTEM, container=container),
+    )
+
+
+def about_the_gpu(check, made):
+    found = judge(check, made)
+    assert found
+    return [finding for finding in found if finding.subject == f"gpu:{BUS_ID}"]
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize(("check", "changes", "calls"), REFUSED)
+def test_refused_value_is_never_passed(check, changes, calls, code):
+    """Not supported, not in this library, not permitted and lost are four things with four texts."""
+    found = about_the_gpu(check, host(changes, calls, code))
+    if code == NOT_SUPPORTED:  # this GPU does not have it, and the other one does
+        assert not found
+        return
+    (finding,) = found
+    assert finding.verdict is (Verdict.SKIP if code == OLD_LIBRARY else Verdict.UNKNOWN)
+    assert finding.because_of == ("inventory" if code in LOST else None)
+    if finding.verdict is Verdict.SKIP:
+        assert finding.why == f"not run: the NVML library of this driver has no {calls[0]} (NVML code 13)"
+    else:
+        assert re.match(r"[\w ]+ unknown: .+", finding.why)
+        assert finding.fix
+        assert calls[0] in finding.evidence[0]
+
+
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize(("check", "changes", "calls"), PARTIAL)
+def test_one_refused_source_of_several_is_no_pass_if_it_could_have_been_read(check, changes, calls, code):
+    """An older generation and an older library have less to report, and the rest is judged."""
+    (finding,) = about_the_gpu(check, host(changes, calls, code))
+
+    assert finding.verdict is (Verdict.PASS if code in (NOT_SUPPORTED, OLD_LIBRARY) else Verdict.UNKNOWN)
+    assert finding.because_of == ("inventory" if code in LOST else None)
+
+
+def test_four_kinds_of_refusal_have_four_texts():
+    """Function not found, not supported, no permission and GPU is lost."""
+    both = {code: host("health.mig", ["nvmlDeviceGetMigMode"], code) for code in (3, 4, 13, 15)}
+    alone = {code: replace(made, nvml_=only_the_second(made.nvml())) for code, made in both.items()}
+    texts = {code: judge(mig, made)[-1].why for code, made in alone.items()}
+
+    assert texts == {
+        3: "not applicable: no GPU of this host has MIG",
+        4: "MIG mode unknown: access to nvmlDeviceGetMigMode was denied (NVML code 4)",
+        13: "not run: the NVML library of this driver has no nvmlDeviceGetMigMode (NVML code 13)",
+        15: "MIG mode unknown: the GPU is lost (NVML code 15)",
+    }
+
+
+def only_the_second(nvml):
+    return msgspec.structs.replace(nvml, gpus=nvml.gpus[1:])
+
+
+@pytest.mark.parametrize(("check", "changes", "calls"), REFUSED)
+def test_missing_value_without_a_refusal_is_unknown(check, changes, calls):
+    """Clocks apart: recordings made before they were queried have neither. They skip, and pass nothing."""
+    found = about_the_gpu(check, host(changes, [], 0))
+
+    assert [finding.verdict for finding in found] == ([] if check is clock_limit else [Verdict.UNKNOWN])
+
+
+@pytest.mark.parametrize(
+    ("check", "changes"),
+    [
+        (bar1, {"bar1_bytes": 0}),
+        (clock_limit, {"health.application_clock_mhz": 0}),
+        (clock_limit, {"health.application_clock_mhz": 0, "health.default_application_clock_mhz": 0}),
+        (compute_mode, {"health.compute_mode": "unknown-8"}),
+        (pcie_link, {"pcie.width": 0}),
+        (pcie_link, {"pcie.width": 0, "pcie.max_width": 0}),
+        (power_limit, {"health.power_limit_w": 0.0, "health.power_default_w": 0.0}),
+        (power_limit, {"health.power_default_w": 0.0}),
+    ],
+)
+def test_zero_and_unknown_values_are_no_measurement(check, changes):
+    """0 lanes of 0, 0 W of 200 to 700 W and 0 MHz are not what a GPU has."""
+    (finding,) = about_the_gpu(check, host(changes, [], 0))
+
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "unknown: " in finding.why
+
+
+@pytest.mark.parametrize("threshold", [0, None])
+def test_missing_temperature_threshold_is_not_exceeded(threshold):
+    """No GPU slows down at 0 C."""
+    made = host({"health.temperature_slowdown_c": threshold}, [], 0)
+
+    (finding,) = about_the_gpu(throttle, made)
+
+    assert finding.verdict is Verdict.PASS
+    assert "hardware slowdown at not reported" in finding.evidence[1]
+
+
+@pytest.mark.parametrize("code", LOST)
+@pytest.mark.parametrize("check", all_checks(), ids=lambda c: c.name)
+def test_gpu_that_was_lost_during_the_pass_passes_no_check_of_nvml(check, code):
+    """Whatever it answered before: the loss is one finding of the inventory check, and the others refer to it."""
+    made = host({}, ["nvmlDeviceGetPowerUsage"], code)
+    found = [finding for finding in judge(check, made) if finding.subject == f"gpu:{BUS_ID}"]
+
+    if check.name == "inventory":
+        assert [(finding.verdict, finding.cause) for finding in found] == [(Verdict.FAIL, "gpu-lost")]
+    elif check.name in NVML_CHECKS:
+        assert [(finding.verdict, finding.because_of) for finding in found] == [(Verdict.UNKNOWN, "inventory")]
+
+
+NVML_CHECKS = {module.NAME for module in (*{row[0] for row in REFUSED}, numa)}
+
+
+@pytest.mark.parametrize("container", [None, "docker"])
+@pytest.mark.parametrize("code", CODES)
+@pytest.mark.parametrize("check", all_checks(), ids=lambda c: c.name)
+def test_no_refusal_breaks_a_check_or_shows_python(check, code, container):
+    """Every value of the health part refused at once, for every check, with every code."""
+    gpu = GPUS[1]
+    calls = [call for _, _, calls in (*REFUSED, *PARTIAL) for call in calls]
+    blank = {"health": type(gpu.health)(), "pcie": type(gpu.pcie)(), "bar1_bytes": None, "memory_bytes": None}
+    found = judge(check, host({**blank, "compute_capability": None}, calls, code, container=container))
+
+    assert found
+    for finding in found:
+        lines = [str(finding.seen or ""), str(finding.wanted or ""), finding.why, finding.fix, *finding.evidence]
+        if check.name in OTHERS:
+            continue
+        assert not [line for line in lines if PYTHON.search(line)]
+
+
+# Checks of other tasks that still print Python's own values; none may be added.
+OTHERS = {"fabric", "nvlink", "nvlink-errors", "p2p-status", "acs", "topology", "imex"}
+
+NEED_SYSFS = {"cpu-governor", "iommu", "module-flavour", "numa", "pcie-errors", "pcie-path", "locked-memory"}
+
+
+@pytest.mark.parametrize("check", [c for c in all_checks() if c.name in NEED_SYSFS], ids=lambda c: c.name)
+def test_host_whose_sysfs_is_not_visible_passes_nothing_of_it(check):
+    """A container without /sys: NVML answers, and the kernel's files are unread, not absent."""
+    made = whole_host(*GPUS)
+    blind = replace(
+        made, pci_=(), files={}, folders={}, limits_=msgspec.structs.replace(made.limits(), memlock_bytes=0)
+    )
+
+    assert {finding.verdict for finding in judge(check, blind)} == {Verdict.UNKNOWN}

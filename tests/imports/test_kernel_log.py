@@ -1,0 +1,290 @@
+"""Kernel logs in every form that people have: the same messages give the same findings."""
+
+import json
+import time
+from datetime import datetime, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucheck import imports
+from gpucheck.checks import kernel_log as check
+from gpucheck.imports import ImportProblem
+from gpucheck.imports.kernel_log import read
+from gpucheck.model import KernelLine
+
+XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+OTHER = "nvidia 0000:4c:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0003 address=0x80000040 flags=0x0020]"
+BAR = "pci 0000:4c:00.0: BAR 1: no space for [mem size 0x2000000000 64bit pref]"
+LINES = (XID, OTHER, BAR)
+SENTENCE = (
+    "NVRM: The NVIDIA GPU 0000:b3:00.0",
+    "NVRM: (PCI ID: 10de:26b5) installed in this system has",
+    "NVRM: fallen off the bus and is not responding to commands.",
+)
+DAY = datetime(2025, 2, 23, 16, 24, 18, 123456, tzinfo=timezone.utc)
+MICRO = str(int(DAY.timestamp() * 1e6))
+
+
+def each(form):
+    return lambda lines: "".join(form.format(line) + "\n" for line in lines)
+
+
+def json_lines(lines):
+    return "".join(
+        json.dumps({"MESSAGE": line, "__REALTIME_TIMESTAMP": MICRO, "_SOURCE_MONOTONIC_TIMESTAMP": "12345678"}) + "\n"
+        for line in lines
+    )
+
+
+def json_bytes(lines):
+    return "".join(json.dumps({"_TRANSPORT": "kernel", "MESSAGE": list(line.encode())}) + "\n" for line in lines)
+
+
+def json_pretty(lines):
+    fields = f'"__REALTIME_TIMESTAMP" : "{MICRO}"'
+    return "".join(f'{{\n\t"_TRANSPORT" : "kernel",\n\t"MESSAGE" : {json.dumps(x)},\n\t{fields}\n}}\n' for x in lines)
+
+
+def export(lines):
+    return "".join(
+        f"__CURSOR=s=1;i=2\n__REALTIME_TIMESTAMP={MICRO}\n_TRANSPORT=kernel\nMESSAGE={line}\n\n" for line in lines
+    )
+
+
+def verbose(lines):
+    head = "Sun 2025-02-23 16:24:18.123456 UTC [s=9f;i=3e8;b=77;m=1;t=2;x=3]\n    _TRANSPORT=kernel\n    PRIORITY=3\n"
+    return "".join(f"{head}    MESSAGE={line}\n    SYSLOG_IDENTIFIER=kernel\n" for line in lines)
+
+
+def human(lines):
+    """dmesg -H: the date once, then differences, in colours."""
+    first, *rest = lines
+    return f"\x1b[32m[Feb23 16:24] \x1b[0m{first}\n" + "".join(
+        f"\x1b[32m[  +0.000012] \x1b[0m{line}\n" for line in rest
+    )
+
+
+FORMS = {
+    "bare": each("{}"),
+    "kmsg": each("3,901,12345678,-,caller=T42;{}"),
+    "kmsg-dictionary": each("3,901,12345678,-;{}\n SUBSYSTEM=pci\n DEVICE=+pci:0000:99:00.0"),
+    "dmesg": each("[   12.345678] {}"),
+    "dmesg-caller": each("[   12.345678] [    T42] {}"),
+    "dmesg-raw": each("<3>[   12.345678] {}"),
+    "dmesg-T": each("[Sun Feb 23 16:24:18 2025] {}"),
+    "dmesg-T-monday": each("[Mon Feb 24 16:24:18 2025] {}"),
+    "dmesg-x": each("kern  :err   : [   12.345678] {}"),
+    "dmesg-x-iso": each("kern  :warn  : 2025-01-21T04:41:44,285060+00:00 {}"),
+    "dmesg-H": human,
+    "journal-short": each("Feb 23 16:24:18 node07 kernel: {}"),
+    "journal-short-precise": each("Feb 23 16:24:18.123456 node07 kernel: {}"),
+    "journal-short-iso": each("2025-02-23T16:24:18+0000 node07 kernel: {}"),
+    "journal-short-iso-precise": each("2025-02-23T16:24:18.123456+00:00 node07 kernel: {}"),
+    "journal-short-full": each("Sun 2025-02-23 16:24:18 UTC node07 kernel: {}"),
+    "journal-short-monotonic": each("[   12.345678] node07 kernel: {}"),
+    "journal-short-unix": each("1740327858.123456 node07 kernel: {}"),
+    "journal-json": json_lines,
+    "journal-json-bytes": json_bytes,
+    "journal-json-pretty": json_pretty,
+    "journal-json-sse": lambda lines: "".join(f"data: {line}\n\n" for line in json_lines(lines).splitlines()),
+    "journal-json-seq": lambda lines: "".join(f"\x1e{line}\n" for line in json_lines(lines).splitlines()),
+    "journal-export": export,
+    "journal-verbose": verbose,
+    "syslog": each("Feb 23 16:24:18 node07 kernel: [   12.345678] {}"),
+    "syslog-iso": each("2025-02-23T16:24:18.285060+00:00 node07 kernel: [   12.345678] {}"),
+    "syslog-priority": each("<3>Feb 23 16:24:18 node07 kernel: {}"),
+    "syslog-5424": each("<3>1 2025-02-23T16:24:18.285Z node07 kernel - - - {}"),
+    "tag-only": each("kernel: {}"),
+    "quoted": each("> [   12.345678] {}"),
+    "quoted-mail": each(">> > Feb 23 16:24:18 node07 kernel: {}"),
+    "markdown": lambda lines: "```\n" + each("    [   12.345678] {}")(lines) + "```\n",
+    "collector": each("diff:371;{}"),
+    "joined": lambda lines: "Feb 23 16:24:18 node07 kernel: " + "#012".join(lines) + "\n",
+    "joined-kmsg": lambda lines: "3,901,12345678,-;" + "\\x0a".join(lines) + "\n",
+    "windows": lambda lines: each("[   12.345678] {}")(lines).replace("\n", "\r\n"),
+}
+
+
+def told(text):
+    findings = check.evaluate(check.Values(log=read(text.encode())))
+    return [(f.subject, f.verdict, f.seen, f.cause) for f in findings]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_gives_the_same_findings(form):
+    assert told(FORMS[form](LINES)) == told(FORMS["bare"](LINES))
+    assert len(told(FORMS[form](LINES))) == 3
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form not in ("tag-only",)])
+def test_every_form_gives_the_same_of_a_sentence_over_three_lines(form):
+    assert [(subject, cause) for subject, _, _, cause in told(FORMS[form](SENTENCE))] == [
+        ("gpu:0000:b3:00.0", "gpu-lost")
+    ]
+
+
+def test_later_lines_of_a_message_are_indented_by_dmesg_and_journalctl():
+    for prefix in ("[ 1843.308145] ", "Feb 23 16:24:18 node07 kernel: "):
+        text = prefix + ("\n" + " " * len(prefix)).join(SENTENCE) + "\n"
+        assert [row[0] for row in told(text)] == ["gpu:0000:b3:00.0"]
+
+
+def test_journalctl_export_writes_a_message_of_several_lines_below_its_name():
+    """Its length stands before it, in eight bytes."""
+    message = "\n".join(SENTENCE).encode()
+    data = b"_TRANSPORT=kernel\nMESSAGE\n" + len(message).to_bytes(8, "little") + message + b"\nPRIORITY=3\n"
+
+    log = read(data)
+
+    assert [f.subject for f in check.evaluate(check.Values(log=log))] == ["gpu:0000:b3:00.0"]
+
+
+@pytest.mark.parametrize(
+    ("form", "seconds", "clock"),
+    [
+        ("kmsg", 12.345678, None),
+        ("dmesg", 12.345678, None),
+        ("dmesg-T", None, "Sun Feb 23 16:24:18 2025"),
+        ("dmesg-T-monday", None, "Mon Feb 24 16:24:18 2025"),
+        ("journal-short", None, "Feb 23 16:24:18"),
+        ("syslog-iso", 12.345678, "2025-02-23T16:24:18.285060+00:00"),
+        ("journal-short-full", None, "Sun 2025-02-23 16:24:18 UTC"),
+        ("journal-json", 12.345678, MICRO),
+    ],
+)
+def test_times_are_kept(form, seconds, clock):
+    """For the first and the last occurrence."""
+    assert read(FORMS[form]((XID,)).encode()).lines == (KernelLine(text=XID, seconds=seconds, clock=clock),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "\n\n",
+        "hello",
+        "GPU0 GPU1\nGPU0 X NV18\n",
+        "+-----+\n| NVIDIA-SMI 580.65.06   Driver Version: 580.65.06 |\n",
+        "node07:1234:5678 [0] NCCL INFO Bootstrap : Using eth0\n",
+        '{"MESSAGE',
+        "# nThread 1 nGpus 8 minBytes 8\n#       size         count      type   redop    root     time   algbw\n",
+    ],
+)
+def test_what_is_no_kernel_log_is_one_clear_line(text):
+    with pytest.raises(ImportProblem) as problem:
+        read(text.encode())
+
+    assert "\n" not in str(problem.value)
+    assert len(str(problem.value)) < 400
+
+
+def test_a_log_is_recognised_and_another_dump_is_not_taken_for_one():
+    """It is asked last."""
+    assert imports.recognise(FORMS["dmesg"](LINES))[0].name == "kernel-log"
+    kind, _ = imports.recognise("\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n")
+    assert kind is not None
+    assert kind.name != "kernel-log"
+
+
+def test_a_log_given_as_topology_says_which_command_reads_it():
+    with pytest.raises(ImportProblem, match="gpucheck diagnose --kernel-log FILE"):
+        imports.read(FORMS["dmesg"](LINES))
+
+
+def test_too_large_a_log_says_what_to_do():
+    with pytest.raises(ImportProblem, match="grep"):
+        read(b"x" * (imports.MAX_BYTES + 1))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"\0", b"\0" * 4096, b"\xff\xfe\xfd", b"\x1b[31m", b"\x1b]0;title\x07", b"\r\n", b"\xe2\x80\x8b"],
+    ids=repr,
+)
+def test_damaged_logs_are_read(damage):
+    """A crash leaves NUL bytes; terminals leave escapes."""
+    data = damage + f"[    1.000000] Linux\n[   12.345678] {XID}\n".encode() + damage
+
+    assert [f.cause for f in check.evaluate(check.Values(log=read(data)))] == ["gpu-lost"]
+
+
+def test_a_log_in_utf_16_is_read():
+    assert told(FORMS["dmesg"]((XID,)))[0][0] == "gpu:0000:3b:00.0"
+    log = read(FORMS["dmesg"]((XID,)).encode("utf-16-le"))
+    assert [f.subject for f in check.evaluate(check.Values(log=log))] == ["gpu:0000:3b:00.0"]
+
+
+HOSTILE = {
+    "blanks": b" " * (1 << 20),
+    "brackets": b"[" * (1 << 20),
+    "nvrm": b"NVRM: " * 170_000,
+    "xid-open": b"NVRM: Xid (" * 90_000,
+    "hex": b"0000:00:" * 130_000,
+    "quotes": b"> " * (1 << 19),
+    "digits": b"1" * (1 << 20),
+    "nvlink5": b"NVRM: Xid (PCI:0000:3b:00): 149, " + b"A" * (1 << 20),
+    "task": b"INFO: task " + b"a" * (1 << 20) + b" blocked for more than 1 seconds",
+    "escapes": b"\x1b[" * (1 << 19),
+    "nul": b"\0" * (1 << 20),
+    "not-utf-8": b"\xff\xfe\xfd" * 350_000,
+    "json": b'{"MESSAGE":' * 95_000,
+    "nested": b'{"MESSAGE":' + b"[" * (1 << 20),
+    "reset": b"NVRM: Reset required [NV_ERR_RESET" * 31_000,
+    "firmware": b"nvidia 0000:3b:00.0: Direct firmware load for " + b"nvidia/" * 150_000,
+    "hardware-error": b"{1}[Hardware Error]: event severity: fatal " * 24_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_megabyte_on_one_line_takes_less_than_a_second(name):
+    start = time.process_time()
+    log = read(b"[    1.000000] Linux\n" + HOSTILE[name])
+    list(check.evaluate(check.Values(log=log)))
+
+    assert time.process_time() - start < 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{1}[Hardware Error]: event severity: fatal",
+        b"BUG: +0x1/0x2",
+        b"NVRM: The NVIDIA GPU 0000:3b:00.0",
+        b"pci 0000:3b:00.0: BAR 1: no space for [mem size 0x10000000]",
+        b"NVRM: GPU %04x:3b:00.0: RmInitAdapter failed!",
+        b"MESSAGE=",
+        b"abcdefgh",
+    ],
+)
+def test_a_megabyte_of_one_message_takes_seconds_at_most(line):
+    """Each on a GPU of its own where the line has a place for it: nothing here is quadratic."""
+    count = (1 << 20) // (len(line) + 1)
+    body = b"\n".join(line % (n & 0xFFFF) if b"%" in line else line for n in range(count))
+    start = time.process_time()
+    list(check.evaluate(check.Values(log=read(b"[    1.000000] Linux\n" + body))))
+
+    assert time.process_time() - start < 5
+
+
+@given(st.binary(max_size=400) | st.text(max_size=400).map(lambda text: text.encode("utf-8", "replace")))
+def test_any_bytes_give_a_log_or_one_clear_line(data):
+    try:
+        log = read(data)
+    except ImportProblem as problem:
+        message = str(problem)
+        log = None
+    findings = list(check.evaluate(check.Values(log=log))) if log else []
+
+    assert findings or "\n" not in message
+
+
+@given(st.lists(st.sampled_from([*FORMS.values()]), min_size=1, max_size=4), st.text(max_size=60))
+def test_forms_may_be_mixed_and_cut(forms, noise):
+    """A paste of several files, with something else between them."""
+    text = "[    1.000000] Linux\n" + noise.join(form(LINES) for form in forms)
+    data = text.encode("utf-8", "replace")
+
+    for cut in (len(data), len(data) // 2, len(data) // 3):
+        assert list(check.evaluate(check.Values(log=read(data[: max(cut, 24)]))))

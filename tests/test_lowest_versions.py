@@ -1,0 +1,219 @@
+"""The lowest versions of all dependencies that pyproject.toml allows, installed together: gpucheck works with them.
+
+torch, TensorFlow and CuPy are not among them: the smallest of their floors is a download of 200 MB.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from gpucheck.bundle import wheels
+from gpucheck.host.recording_file import read_recording
+from gpucheck.lab.wheelhouse import own_wheel
+from gpucheck.render.formats import FILES
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).parents[1]
+EXTRAS = ("fleet", "provision")
+# What the tests that are run with the lowest versions need, at the floors of the extra "dev".
+TEST_TOOLS = ("pytest", "hypothesis")
+OLDEST = "python3.10"
+
+
+def requirements(*extras: str) -> Iterator[Requirement]:
+    """What pyproject.toml asks for, with these extras."""
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = (line for extra in extras for line in project["optional-dependencies"][extra])
+    yield from map(Requirement, (*project["dependencies"], *optional))
+
+
+def floor(requirement: Requirement) -> Version:
+    (lowest,) = (Version(part.version) for part in requirement.specifier if part.operator == ">=")
+    return lowest
+
+
+def call(words: list[object], **options: object) -> str:
+    done = subprocess.run(
+        [str(word) for word in words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        **options,  # type: ignore[call-overload]
+    )
+    assert done.returncode == 0, f"{words}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    return str(done.stdout)
+
+
+def usable(python: str) -> bool:
+    return subprocess.run([python, "-c", ""], capture_output=True, check=False).returncode == 0
+
+
+@pytest.fixture(scope="module", params=[sys.executable, OLDEST], ids=["this-python", OLDEST])
+def environment(request, tmp_path_factory):
+    """A virtual environment with gpucheck and the lowest versions of what it depends on."""
+    if shutil.which(request.param) is None or not usable(request.param):
+        pytest.skip(f"not run: {request.param} is not installed")
+    # Test processes that share a run share the environment too.
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / f"lowest-{request.param_index}"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "done").exists():
+            install(request.param, folder)
+            (folder / "done").touch()
+    return folder / "venv"
+
+
+def install(python: str, folder: Path) -> None:
+    (folder / "wheel").mkdir()
+    wheel = own_wheel(ROOT, folder / "wheel")
+    tools = [f"{r.name}>={floor(r)}" for r in requirements("dev") if r.name in TEST_TOOLS]
+    index = os.environ | wheels._index()
+    uv = [sys.executable, "-m", "uv"]
+    call([*uv, "venv", "--quiet", "--python", python, folder / "venv"])
+    words = [*uv, "pip", "install", "--quiet", "--python", folder / "venv/bin/python"]
+    lowest = ["--resolution", "lowest-direct", "--index-strategy", "unsafe-best-match", "--no-config"]
+    extras = [word for extra in EXTRAS for word in ("--extra", extra)]
+    call([*words, *lowest, "--requirement", ROOT / "pyproject.toml", *extras, *tools], env=index)
+    call([*words, "--no-deps", wheel], env=index)
+
+
+@pytest.fixture
+def gpucheck(environment, tmp_path):
+    """Run gpucheck of that environment; its status and what it printed. No torch is there."""
+    variables = {**os.environ, "XDG_CACHE_HOME": str(environment.parent / "cache"), "PYTHONPATH": ""}
+    variables["PATH"] = f"{environment}/bin:{variables['PATH']}"
+
+    def run(*arguments: object, status: int | None = 0, text: str = "") -> str:
+        words = [str(environment / "bin/gpucheck"), *map(str, arguments)]
+        done = subprocess.run(
+            words, capture_output=True, text=True, input=text, env=variables, cwd=tmp_path, timeout=120, check=False
+        )
+        assert status in (None, done.returncode), f"{words}\n{done.stderr[-2000:]}"
+        assert "Traceback" not in done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_every_lowest_version_is_the_one_that_is_installed(environment):
+    names = [(r.name, floor(r)) for r in requirements(*EXTRAS)]
+    code = "import importlib.metadata as m, json, sys; print(json.dumps({n: m.version(n) for n in sys.argv[1:]}))"
+    found = json.loads(call([environment / "bin/python", "-c", code, *(name for name, _ in names)]))
+
+    assert {name: Version(version) for name, version in found.items()} == dict(names)
+
+
+@pytest.mark.parametrize("profile", ["hgx-h100-x8", "dgx1-v100", "gb200-x4", "t4-vm-x1"])
+def test_verify_passes_on_a_healthy_machine_in_every_format(gpucheck, tmp_path, profile):
+    """A binding that lacks a structure or a function turns up here as UNKNOWN or FAIL."""
+    gpucheck("verify", "--simulate", profile, "--level", "quick", "--format", "all", "-o", "out")
+
+    assert {path.name for path in (tmp_path / "out").iterdir()} >= set(FILES.values())
+    report = json.loads((tmp_path / "out/report.json").read_text())
+    assert report["verdict"] == "pass"
+    assert report["counts"]["pass"] > 15
+
+
+def test_verify_without_torch_copies_and_does_not_claim_training(gpucheck):
+    report = json.loads(gpucheck("verify", "--simulate", "p100-pcie-x2", "--format", "json", status=3))
+
+    assert report["not_proven"] == ["training, torch is not installed"]
+    assert {f["check"] for f in report["findings"] if f["verdict"] == "unknown"} == {"smoke-ddp", "smoke-transfer"}
+    assert {"p2p-integrity", "p2p-bandwidth"} <= {f["check"] for f in report["findings"] if f["verdict"] == "pass"}
+
+
+def test_a_fault_is_found(gpucheck):
+    fault = ("--fault", "nvlink-down:gpu=2,link=3")
+    text = gpucheck("verify", "--simulate", "hgx-h100-x8", "--level", "quick", *fault, status=2)
+
+    assert "nvlink-down" in text
+
+
+def test_topology_is_printed_and_drawn(gpucheck, tmp_path):
+    assert "NV2" in gpucheck("topo", "--simulate", "dgx1-v100")
+    gpucheck("topo", "--simulate", "dgx1-v100", "--svg", "topology.svg")
+    assert (tmp_path / "topology.svg").read_text().lstrip().startswith("<svg")
+
+
+@pytest.mark.parametrize("profile", ["hgx-h100-x8", "dgx1-v100", "gb200-x4", "a100-mig-x8", "t4-vm-x1"])
+def test_nvml_reads_the_same_through_the_lowest_and_the_installed_binding(gpucheck, tmp_path, profile):
+    record = ("record", "--simulate", profile, "--no-redact", "-o")
+    gpucheck(*record, "lowest.json")
+    call([sys.executable, "-m", "gpucheck", *record, tmp_path / "installed.json"])
+
+    lowest, installed = read_recording(tmp_path / "lowest.json"), read_recording(tmp_path / "installed.json")
+    assert lowest.nvml == installed.nvml
+    assert lowest.nvml is not None
+    assert "recorded on" in gpucheck("verify", "--from", "lowest.json", "--level", "quick", status=None)
+
+
+def test_output_of_another_tool_is_diagnosed(gpucheck):
+    text = (ROOT / "tests/data/bandwidth/nccl-tests.txt").read_text()
+
+    found = json.loads(gpucheck("diagnose", "--nccl", "-", "--format", "json", text=text, status=None))
+    assert found["schema"] == "gpucheck.diagnosis/1"
+    assert found["findings"]
+
+
+def test_a_stack_is_resolved(gpucheck):
+    words = ("stack", "resolve", "--gpu", "H100 SXM", "--os", "ubuntu-22.04", "--format", "json")
+
+    assert json.loads(gpucheck(*words))["driver"]["version"]
+
+
+def test_a_fleet_is_merged_into_parquet_and_read_packed(gpucheck, tmp_path):
+    gpucheck("fleet", "simulate", "--hosts", "4", "-o", "reports")
+    gpucheck("fleet", "report", "reports", "--write", "fleet.parquet", "--write", "fleet.html")
+
+    assert (tmp_path / "fleet.parquet").read_bytes()[:4] == b"PAR1"
+    assert "<html" in (tmp_path / "fleet.html").read_text()
+
+
+def test_uv_takes_the_options_of_a_bundle(environment):
+    """For every C library that a host may have."""
+    code = (
+        "import subprocess; from gpucheck.bundle.wheels import KNOWN_GLIBC, Interpreter, compile_words\n"
+        "for minor in KNOWN_GLIBC:\n"
+        "    words = compile_words(Interpreter(version='3.10', machine='x86_64', glibc=f'2.{minor}'), [])\n"
+        "    subprocess.run([*words, '--no-index', '-'], input='', text=True, check=True)"
+    )
+    call([environment / "bin/python", "-c", code])
+
+
+def test_ansible_reads_the_playbooks(environment):
+    words = [environment / "bin/ansible-playbook", "--syntax-check", "-i", "playbooks/inventory/example"]
+    text = call(
+        [*words, "playbooks/provision.yml", "playbooks/verify.yml"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "ANSIBLE_CONFIG": "playbooks/ansible.cfg",
+            "PATH": f"{environment}/bin:{os.environ['PATH']}",
+        },
+    )
+    assert "playbook: playbooks/provision.yml" in text
+
+
+def test_the_tests_of_the_checks_pass(environment):
+    """With pytest at its own floor."""
+    words = [environment / "bin/python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    text = call([*words, "tests/checks", "tests/model"], cwd=ROOT)
+
+    assert "[100%]" in text
