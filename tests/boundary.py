@@ -12,6 +12,7 @@ import pynvml
 from gpucheck import run, simulator
 from gpucheck.host import nvml
 from gpucheck.host.live import LiveHost
+from gpucheck.host.nvml_links import NVLINK_5_COUNTERS
 from gpucheck.model import Finding, NvmlReading, Verdict
 from gpucheck.simulator.answers import answers
 from gpucheck.simulator.exports import base_name, called
@@ -28,13 +29,14 @@ BUSY = {"rtx3090-x2-nvlink": ("busy-gpu:gpu=0",)}
 LOUD = (Verdict.WARN, Verdict.FAIL)
 
 # Without them there is no reading at all, or no GPU in it.
-START = {"nvmlInit", "nvmlSystemGetDriverVersion", "nvmlSystemGetNVMLVersion", "nvmlDeviceGetCount"}
+START = {"nvmlInit", "nvmlDeviceGetCount"}
 IDENTITY = {"nvmlDeviceGetHandleByIndex", "nvmlDeviceGetPciInfo"}
 # The calls and fields that a check's PASS rests on: where one of them fails, it has not looked.
 RESTS_ON: dict[str, set[str]] = {
     "bar1": {"nvmlDeviceGetBAR1MemoryInfo"},
     "clock-limit": {"nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock"},
     "compute-mode": {"nvmlDeviceGetComputeMode"},
+    "driver": {"nvmlSystemGetDriverVersion"},
     "fabric": {"nvmlDeviceGetGpuFabricInfoV"},
     "memory-errors": {
         *("nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows", "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"),
@@ -45,6 +47,7 @@ RESTS_ON: dict[str, set[str]] = {
     "nvlink-errors": {
         *("NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY", "NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY"),
         *("NVML_FI_DEV_NVLINK_ERROR_DL_CRC", "nvmlDeviceGetNvLinkErrorCounter"),
+        *(field for field, name in NVLINK_5_COUNTERS.items() if not name.endswith("_ber")),
     },
     "p2p-status": {"nvmlDeviceGetP2PStatus"},
     "pcie-link": {"nvmlDeviceGetCurrPcieLinkWidth", "nvmlDeviceGetMaxPcieLinkWidth"},
@@ -69,7 +72,12 @@ OF_PAIRS = {"nvmlDeviceGetP2PStatus", "nvmlDeviceGetTopologyCommonAncestor"}
 # What else may cost a check its answer: it reads the value beside the one that it judges.
 USES: dict[str, set[str]] = {
     "bar1": {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetCudaComputeCapability"},
-    "nvlink-errors": {"nvmlDeviceGetNvLinkState"},
+    "fabric": {
+        *("nvmlSystemGetDriverVersion", "nvmlDeviceGetP2PStatus"),
+        *("nvmlDeviceGetNvLinkRemoteDeviceType", "nvmlDeviceGetNvLinkRemotePciInfo"),
+    },
+    "numa": {"nvmlDeviceGetCpuAffinity", "nvmlDeviceGetMemoryAffinity"},
+    "nvlink-errors": {"nvmlDeviceGetNvLinkState", "nvmlDeviceGetCudaComputeCapability"},
     "p2p-status": {"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetMigMode"},
     "pcie-errors": {"nvmlDeviceGetPcieReplayCounter"},
     "processes": {"nvmlDeviceGetGraphicsRunningProcesses", "nvmlSystemGetProcessName"},
@@ -168,7 +176,9 @@ class Machine:
         finally:
             pynvml.nvmlDeviceGetFieldValues = genuine
         names = {getattr(pynvml, name): name for name in dir(pynvml) if name.startswith("NVML_FI_DEV_")}
-        yield from (call for call in entered if call.startswith("nvml") and call != "nvmlDeviceGetFieldValues")
+        # The reader's name for the first version of a function, which the library exports without a suffix.
+        calls = (call.removesuffix("_v1") for call in entered)
+        yield from (call for call in calls if call.startswith("nvml") and call != "nvmlDeviceGetFieldValues")
         yield from (names[field] for field in sorted(fields))
 
     def write(self, *faults: str) -> None:
@@ -260,7 +270,10 @@ def _accused(case: Case, machine: Machine, now: tuple[Finding, ...]) -> Broken:
 
 def _passed(case: Case, machine: Machine, now: tuple[Finding, ...], affected: set[str]) -> Broken:
     """A refusal by which NVML says that there is no such thing may make a check not applicable; no other may."""
-    counts = case.whole and case.how not in (NOT_SUPPORTED, NOT_IN_LIBRARY) and case.call not in machine.refuses
+    # INVALID_ARGUMENT is what an older driver answers for a field that it does not know.
+    absent = (NOT_SUPPORTED, NOT_IN_LIBRARY, *((2,) if case.call.startswith("NVML_FI") else ()))
+    asked = case.call in machine.made and case.call not in machine.refuses
+    counts = case.whole and case.how not in absent and asked
     for check in [check for check, calls in RESTS_ON.items() if counts and case.call in calls]:
         was, own = (
             {f.verdict for f in findings if f.check == check and f.subject in affected}
@@ -280,7 +293,8 @@ def _overlooked(case: Case, machine: Machine, now: tuple[Finding, ...]) -> Broke
     if seen - was and case.call not in IDENTITY and not case.denies_links:
         yield "topology", "PASS with other classes than the machine has"
     lost = any(f.cause == "gpu-lost" and f.verdict is Verdict.FAIL for f in now)
-    if case.how == LOST and not lost and _of_gpu(case.call) and case.call not in OF_PAIRS:
+    made = case.call in machine.made  # of an older function only where the newer one is not there
+    if case.how == LOST and made and not lost and _of_gpu(case.call) and case.call not in OF_PAIRS:
         yield "inventory", "a lost GPU is reported nowhere"
 
 

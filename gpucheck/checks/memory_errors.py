@@ -12,6 +12,7 @@ from gpucheck.model.about import About
 
 NAME = "memory-errors"
 ECC, ROWS = "nvmlDeviceGetTotalEccErrors", "nvmlDeviceGetRemappedRows"
+ACTION = "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION"
 PAGES = ("nvmlDeviceGetRetiredPagesPendingStatus", "nvmlDeviceGetRetiredPages")
 RESET = "drain the GPU, then: nvidia-smi --gpu-reset -i {}"
 # NVML's recovery actions and the steps for each.
@@ -82,12 +83,13 @@ def _missing(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
         ("ECC error count", counted, (ECC,)),
         ("row remapping state", health.row_remap is not None, (ROWS,)),
         ("page retirement state", health.retired_pages is not None, PAGES),
+        ("recovery action", health.recovery_action is not None, (ACTION,)),
     )
     for what, is_known, calls in sources:
         gaps = () if is_known else gaps_of(nvml, gpu, *calls)
         if any(gap.code not in NOT_HERE for gap in gaps):
             return not_reported(NAME, nvml, gpu, *calls, what=what)
-    if any(is_known for _, is_known, _ in sources):
+    if any(is_known for _, is_known, _ in sources[:-1]):
         return None
     return not_reported(NAME, nvml, gpu, ECC, ROWS, *PAGES, what="memory error state")
 

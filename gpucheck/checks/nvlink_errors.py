@@ -11,7 +11,7 @@ mantissa x 10^-exponent (nvml.h), and no limit for them is published. 15e-255 st
 from collections.abc import Iterator
 
 from gpucheck.checks._nvml import each_gpu, not_reported
-from gpucheck.model import Check, Finding, Gpu, Host, NvLink, NvLink5Counts, NvmlFailure, NvmlReading
+from gpucheck.model import Check, Finding, Gpu, Host, NvLink, NvLink5Counts, NvmlFailure, NvmlReading, Verdict
 from gpucheck.model.about import About
 
 NAME = "nvlink-errors"
@@ -45,16 +45,22 @@ def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """One finding a GPU whose links count their errors."""
 
     def judge(gpu: Gpu) -> Finding | None:
-        return _judge(gpu) or _unread(nvml, gpu)
+        found = _judge(gpu)
+        if found is None or found.verdict is Verdict.PASS:  # no error in what was reported
+            return _unread(nvml, gpu) or found
+        return found
 
     yield from each_gpu(NAME, nvml, judge, nothing="no active NVLink of this host has error counters")
 
 
 def _unread(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
-    """Return UNKNOWN for a GPU with links, or whose links were refused, without any counter."""
+    """Return UNKNOWN for a GPU of which a link or a counter was refused, and nothing reports the same."""
     gaps = [gap for gap in nvml.gaps if gap.code not in (2, 3)] if isinstance(nvml, NvmlReading) else []
     subject = f"link:{gpu.pci_bus_id}/"
     calls = tuple(dict.fromkeys(gap.call for gap in gaps if gap.subject.startswith(subject) and _counts(gap.call)))
+    active = [link for link in gpu.nvlinks if link.active]
+    if active and all(map(_complete, active)) and "nvmlDeviceGetNvLinkState" not in calls:
+        return None
     return not_reported(NAME, nvml, gpu, *calls, what="NVLink error counters") if calls else None
 
 
@@ -86,6 +92,13 @@ def _judge(gpu: Gpu) -> Finding | None:
 def _reported(link: NvLink) -> bool:
     old = (link.replay_errors, link.recovery_errors, link.crc_errors)
     return link.counts is not None or any(count is not None for count in old)
+
+
+def _complete(link: NvLink) -> bool:
+    """Whether every counter of one generation was reported, so that a refused one of the other costs nothing."""
+    if link.counts is not None:
+        return all(getattr(link.counts, field) is not None for field in NVLINK_5)
+    return None not in (link.replay_errors, link.recovery_errors, link.crc_errors)
 
 
 def _errors(link: NvLink) -> dict[str, int]:

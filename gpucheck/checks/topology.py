@@ -8,13 +8,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from gpucheck.checks._nvml import no_gpus, not_looked
+from gpucheck.checks._nvml import LOST, NOT_HERE, no_gpus, not_looked, reason
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading, PciDevice, Topology, Verdict
 from gpucheck.model.about import About
 from gpucheck.topology import build
 from gpucheck.topology.view import View
 
 NAME = "topology"
+ANCESTOR = "nvmlDeviceGetTopologyCommonAncestor"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +54,12 @@ def evaluate(values: Values) -> Iterator[Finding]:
     about = About(check=NAME, evidence=(*lines, *(f"GPU{pair.a}-GPU{pair.b}: {pair.cls}" for pair in topology.pairs)))
     if compared:
         yield about.passes(_classes(topology))
+        return
+    refused = [gap for gap in values.nvml.gaps if gap.call == ANCESTOR and gap.code not in NOT_HERE]
+    if refused:
+        why = f"agreement of NVML and sysfs unknown: {reason(refused[0])}"
+        root = "inventory" if refused[0].code in LOST else None
+        yield about.unknown(why, "gpucheck verify --only inventory", _classes(topology), because_of=root)
         return
     source = "NVML" if any(any(view.ancestors(*pair)) for pair in view.pairs) else "sysfs"
     missing = "sysfs shows no path of these GPUs" if source == "NVML" else "NVML reports no path class"

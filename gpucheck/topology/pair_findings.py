@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.model.about import About
 from gpucheck.model.finding import Finding
+from gpucheck.topology.nvlink_ports import STATE_CALL
 from gpucheck.topology.view import View
 
 CHECK = "topology"
@@ -34,6 +35,9 @@ def _problems(view: View, pair: tuple[int, int]) -> Iterator[tuple[str, str, str
         yield "contradiction", nvml, back
     elif nvml and sysfs and nvml != sysfs:
         yield "sources", nvml, sysfs
+    code = view.links_unknown(*pair)
+    if code is not None:
+        yield "links", str(code), ""
     ends = view.joint(*pair).ends
     if ends[0] != ends[1]:
         yield "ends", str(min(ends)), str(max(ends))
@@ -45,6 +49,9 @@ def _finding(view: View, kind: str, one: str, other: str, pairs: Pairs) -> Findi
     if kind == "unknown":
         why = f"path class unknown{of}: NVML reports none, and sysfs shows neither a shared bridge nor NUMA nodes"
         return about.unknown(why, "gpucheck verify --only inventory --verbose")
+    if kind == "links":
+        why = f"NVLinks unknown{of}: NVML refused {STATE_CALL} (code {one}); the class shown is that of the PCIe path"
+        return about.unknown(why, "gpucheck verify --only nvlink", because_of="nvlink")
     if kind == "contradiction":
         seen = f"NVML reports {one} one way and {other} the other{of}"
         return about.warns(seen, "one class", DISAGREE, COMPARE, None)

@@ -6,6 +6,7 @@ from gpucheck.model.hardware import Gpu, PciDevice
 from gpucheck.model.readings import NvmlReading
 from gpucheck.topology.classify import classify
 from gpucheck.topology.nvlink import Joint, NvLinks
+from gpucheck.topology.nvlink_ports import PAST, STATE_CALL, ports_of
 
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 
@@ -54,6 +55,14 @@ class View:
     def joint(self, i: int, j: int) -> Joint:
         """Return the NVLinks between them."""
         return self.nvlinks.between(i, j)
+
+    def links_unknown(self, i: int, j: int) -> int | None:
+        """Return the NVML code with which the links of a GPU of the pair were refused, if it may have any."""
+        if self.joint(i, j).links:
+            return None
+        subjects = tuple(f"link:{gpu.pci_bus_id}/" for gpu in self.gpus(i, j) if ports_of(gpu).wanted != 0)
+        refused = (gap for gap in self.reading.gaps if gap.call == STATE_CALL and gap.code not in PAST)
+        return next((gap.code for gap in refused if gap.subject.startswith(subjects)), None) if subjects else None
 
     def p2p(self, i: int, j: int) -> str | None:
         """Return the first status that is not OK, reading and writing, both directions; None if none is reported."""
