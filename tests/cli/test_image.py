@@ -131,7 +131,7 @@ def test_without_an_engine_build_says_what_to_do(image, monkeypatch):
 
     status, _, err = image("build", "torch-cpu")
 
-    assert status == 2
+    assert status == 3
     assert "do: start it" in err
 
 
