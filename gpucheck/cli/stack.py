@@ -126,12 +126,7 @@ def explain_command(
 @wish_option
 @facts_option
 @click.option(
-    "-o",
-    "--output",
-    type=OutputFile(),
-    default=Path("stack.lock.yml"),
-    show_default=True,
-    help="The lock file; - is stdout.",
+    "-o", "--output", type=OutputFile(), default=Path("stack.lock.yml"), show_default=True, help="- is stdout."
 )
 @click.option("--upgrade", is_flag=True, help="Choose anew also where the present lock still holds.")
 @click.option("--common", is_flag=True, help="The newest set that serves all groups, or the reason why none does.")

@@ -31,9 +31,8 @@ def shell(script, **environment):
     """Run a line of sh in which $G is gpucheck: its status, stdout, stderr."""
     words = {"G": shlex.join(GPUCHECK), "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
     script = script.replace("$G", words["G"])
-    done = subprocess.run(
-        ["/bin/sh", "-c", script], capture_output=True, text=True, check=False, env=os.environ | words
-    )
+    inherited = {name: value for name, value in os.environ.items() if name != "GPUCHECK_SIMULATOR"}
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, check=False, env=inherited | words)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -57,7 +57,9 @@ def cut(tmp_path):
         words, at_work = PHASES[phase]
         path = f"{programs}:{os.environ['PATH']}" if phase == "a program" else os.environ["PATH"]
         at_work = str(programs) if phase == "a program" else at_work
-        environment = os.environ | {"TMPDIR": str(temporary), "CUDA_VISIBLE_DEVICES": "", "PATH": path, name: value}
+        # Another test of this process may have left a simulated machine in its environment.
+        environment = {name: value for name, value in os.environ.items() if name != "GPUCHECK_SIMULATOR"}
+        environment |= {"TMPDIR": str(temporary), "CUDA_VISIBLE_DEVICES": "", "PATH": path, name: value}
         ours, theirs = pty.openpty() if terminal else (None, subprocess.PIPE)
         command = subprocess.Popen(
             [*GPUCHECK, *words, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=theirs,
