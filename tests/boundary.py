@@ -78,7 +78,10 @@ USES: dict[str, set[str]] = {
     },
     "numa": {"nvmlDeviceGetCpuAffinity", "nvmlDeviceGetMemoryAffinity"},
     "nvlink-errors": {"nvmlDeviceGetNvLinkState", "nvmlDeviceGetCudaComputeCapability"},
-    "p2p-status": {"nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetMigMode"},
+    "p2p-status": {
+        *("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetMigMode", "nvmlDeviceGetNvLinkState"),
+        *("nvmlDeviceGetNvLinkRemoteDeviceType", "nvmlDeviceGetNvLinkRemotePciInfo"),
+    },
     "pcie-errors": {"nvmlDeviceGetPcieReplayCounter"},
     "processes": {"nvmlDeviceGetGraphicsRunningProcesses", "nvmlSystemGetProcessName"},
     "throttle": {"nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureThreshold"},

@@ -27,13 +27,13 @@ WHOLE = {
     "rtx3090-x2-nvlink": 1,
     "t4-vm-x1": 1,
     "h100-nvl-x2": 1,
-    "a100-sxm-x4": 1,
-    "gb200-x4": 1,
-    # Larger ones are asked for longer and have no other calls.
-    "dgx1-v100": 5,
-    "hgx-a100-x8": 5,
-    "a100-mig-x8": 5,
-    "hgx-h100-x8": 5,
+    # Larger ones take longer for a pass and have few other calls.
+    "a100-sxm-x4": 3,
+    "gb200-x4": 3,
+    "dgx1-v100": 16,
+    "hgx-a100-x8": 16,
+    "a100-mig-x8": 16,
+    "hgx-h100-x8": 16,
 }
 PARTS = 4
 

@@ -16,12 +16,24 @@ import msgspec
 
 from gpucheck.checks._fabric_health import NAME, clique_finding, health_findings
 from gpucheck.checks._multi_node import SWITCH_TRAYS, is_tray_gpu
-from gpucheck.checks._nvml import NOT_HERE, gaps_of, no_gpus, not_looked, not_reported
+from gpucheck.checks._nvml import NOT_HERE, evidence, gaps_of, no_gpus, not_looked, not_reported, reason
 from gpucheck.checks._services import NOT_QUERIED, unit_state
 from gpucheck.checks.p2p_status import p2p_status
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, PackageVersion, PciDevice, Verdict
+from gpucheck.model import (
+    Check,
+    Finding,
+    Gpu,
+    Host,
+    NvmlFailure,
+    NvmlGap,
+    NvmlReading,
+    PackageVersion,
+    PciDevice,
+    Verdict,
+)
 from gpucheck.model.about import About, Confidence
 from gpucheck.topology import NvLinks
+from gpucheck.topology.view import FAR_END
 
 UNIT = "nvidia-fabricmanager"
 # The package's name on deb and rpm systems, before and since branch 580; the Ubuntu archive keeps a branch suffix.
@@ -100,6 +112,10 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield from _registered(values, nvml, members)
     elif any(gpu.active_nvlinks for gpu in outside):
         yield _no_state(outside)
+    elif switched and not unread and not values.switches and (refusal := _far_end_refused(nvml)):
+        # Links without a far end count as links to a switch that is hidden; these have one that was not reported.
+        why = f"fabric unknown: {reason(refusal)}"
+        yield About(check=NAME, evidence=(evidence(refusal),)).unknown(why, "gpucheck verify --only nvlink,topology")
     elif switched and not unread:
         yield from _without_state(values, nvml, nvlinks)
     elif not unread:
@@ -113,6 +129,12 @@ def _registered(values: Values, nvml: NvmlReading, members: list[Gpu]) -> Iterat
     yield from health_findings(members)
     yield from filter(None, [clique_finding(members)])
     yield from _manager(values, nvml, state)
+
+
+def _far_end_refused(nvml: NvmlReading) -> NvmlGap | None:
+    if any(link.remote_kind == "switch" for gpu in nvml.gpus for link in gpu.nvlinks):
+        return None
+    return next((gap for gap in nvml.gaps if gap.call in FAR_END and gap.code not in NOT_HERE), None)
 
 
 def _refused(nvml: NvmlReading, gpu: Gpu) -> bool:

@@ -100,24 +100,28 @@ def _without_a_handle(refused: list[NvmlGap], missing: list[PciDevice]) -> Itera
     """GPUs that NVML counts and gives no handle for. NVML counts in the order of the bus: so the missing ones match."""
     for position, gap in enumerate(refused):
         device = missing[position] if len(missing) >= len(refused) else None
-        where = f"gpu:{device.bus_id}" if device else "host"
-        lines = (evidence(gap), *((_sysfs(device),) if device else ()))
-        about = About(check=NAME, subject=where, evidence=lines)
-        which = gap.subject.removeprefix("gpu ")
-        if gap.code in FORBIDDEN:
-            fix = "run as root, or give this user or container access to /dev/nvidia*"
-            yield about.unknown(f"GPU at {which} unknown: {reason(gap)}", fix)
-        elif gap.code in (NOT_IN_LIBRARY, DEFECT):
-            fix = "report it with the output of gpucheck record: this gpucheck cannot read this NVML library"
-            yield about.unknown(f"GPU at {which} unknown: {reason(gap)}", fix)
-        elif gap.code == POWER_CABLE:
-            why = "NVML reports that the external power cables of this GPU are not attached properly."
-            yield about.fails("GPU without power cable", None, why, "power off, check its power cables", "gpu-lost")
-        else:
-            why = f"NVML counts this GPU and cannot open it: {reason(gap)}."
-            fix = LOST_FIX.format(device.bus_id if device else "the GPU that is missing in nvidia-smi -L")
-            confidence: Confidence = "certain" if gap.code in LOST else "likely"
-            yield about.fails(f"GPU at {which} cannot be opened", None, why, fix, "gpu-lost", confidence)
+        index = gap.subject.removeprefix("gpu index ")
+        found = _unopened(gap, device, "" if device else f"GPU at index {index} ")
+        yield msgspec.structs.replace(found, gpu_index=int(index)) if device and index.isdecimal() else found
+
+
+def _unopened(gap: NvmlGap, device: PciDevice | None, name: str) -> Finding:
+    """Return what a refused handle means. name: of a GPU that the subject does not name."""
+    lines = (evidence(gap), *((_sysfs(device),) if device else ()))
+    about = About(check=NAME, subject=f"gpu:{device.bus_id}" if device else "host", evidence=lines)
+    if gap.code in FORBIDDEN:
+        fix = "run as root, or give this user or container access to /dev/nvidia*"
+        return about.unknown(f"{name}state unknown: {reason(gap)}", fix)
+    if gap.code in (NOT_IN_LIBRARY, DEFECT):
+        fix = "report it with the output of gpucheck record: this gpucheck cannot read this NVML library"
+        return about.unknown(f"{name}state unknown: {reason(gap)}", fix)
+    if gap.code == POWER_CABLE:
+        why = "NVML reports that the external power cables of this GPU are not attached properly."
+        return about.fails(f"{name}power cable missing", None, why, "power off, check its power cables", "gpu-lost")
+    why = f"NVML counts this GPU and cannot open it: {reason(gap)}."
+    fix = LOST_FIX.format(device.bus_id if device else "the GPU that is missing in nvidia-smi -L")
+    confidence: Confidence = "certain" if gap.code in LOST else "likely"
+    return about.fails(f"{name}cannot be opened", None, why, fix, "gpu-lost", confidence)
 
 
 def _missing(device: PciDevice, shown: int, present: int) -> Finding:

@@ -33,6 +33,7 @@ NVLINK_5 = {
     "effective_errors": "effective errors",
     "symbol_errors": "symbol errors",
 }
+RECOVERIES = ("recoveries", "recoveries_succeeded", "recoveries_failed")
 CALLS = ("nvmlDeviceGetNvLinkState", "nvmlDeviceGetNvLinkErrorCounter", "nvmlDeviceGetFieldValues")
 
 
@@ -97,7 +98,7 @@ def _reported(link: NvLink) -> bool:
 def _complete(link: NvLink) -> bool:
     """Whether every counter of one generation was reported, so that a refused one of the other costs nothing."""
     if link.counts is not None:
-        return all(getattr(link.counts, field) is not None for field in NVLINK_5)
+        return all(getattr(link.counts, field) is not None for field in (*NVLINK_5, *RECOVERIES))
     return None not in (link.replay_errors, link.recovery_errors, link.crc_errors)
 
 

@@ -11,7 +11,7 @@ from itertools import combinations
 
 import msgspec
 
-from gpucheck.checks._nvml import LOST, evidence, no_gpus, not_looked, reason
+from gpucheck.checks._nvml import LOST, NOT_HERE, evidence, gaps_of, no_gpus, not_looked, reason
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
 from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice
 from gpucheck.model.about import About
@@ -57,14 +57,21 @@ def evaluate(values: Values) -> Iterator[Finding]:
         return
     nvlinks = NvLinks(nvml.gpus, values.pci)
     groups: dict[tuple[str | None, str | None], list[Place]] = defaultdict(list)
+    divided: list[Place] = []
     for pair in combinations(range(len(nvml.gpus)), 2):
         status = p2p_status(nvml, pair)
         linked = bool(nvlinks.between(*pair).links)
+        if status not in ("OK", None) and _mig_refused(nvml, pair):
+            divided.append(pair)
+            continue
         groups[status, _why_not(nvml, pair, values.virtual, linked=linked)].append(pair)
     unread = [pair for (status, _), pairs in groups.items() if status is None for pair in pairs]
     for (status, by_design), pairs in groups.items():
         if status is not None:
             yield _judge(nvml, status, by_design, pairs)
+    if divided:
+        why = "reason of the missing peer-to-peer access unknown: NVML refused the MIG mode of a GPU"
+        yield _about(nvml, divided, "not OK").unknown(why, "gpucheck verify --only mig", because_of="mig")
     yield from _unread(nvml, unread)
     yield from _links_without_p2p(nvml, nvlinks)
 
@@ -95,6 +102,13 @@ def _why_not(nvml: NvmlReading, pair: Place, virtual: str | None, *, linked: boo
         return "p2p-unsupported-pair"
     model = gpu_by_pci_id(a.device_id) or find_gpu(a.name)
     return "geforce-p2p-disabled" if model is not None and model.cls == "geforce" and not linked else None
+
+
+def _mig_refused(nvml: NvmlReading, pair: Place) -> bool:
+    """Whether a GPU may be divided, which would explain that it has no peers."""
+    gpus = [nvml.gpus[place] for place in pair]
+    refused = (gap for gpu in gpus if gpu.health.mig is None for gap in gaps_of(nvml, gpu, "nvmlDeviceGetMigMode"))
+    return any(gap.code not in NOT_HERE for gap in refused)
 
 
 def _judge(nvml: NvmlReading, status: str, by_design: str | None, pairs: list[Place]) -> Finding:
@@ -150,6 +164,8 @@ def _links_without_p2p(nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]
         for pair in combinations(range(len(nvml.gpus)), 2)
         if nvlinks.between(*pair).links and p2p_status(nvml, pair, ("nvlink",)) not in ("OK", None)
     ]
+    if any(_mig_refused(nvml, pair) for pair in dead):
+        return
     if dead and not any(nvml.gpus[place].health.mig for pair in dead for place in pair):
         switched = any(nvlinks.switches(place) for pair in dead for place in pair)
         cause = "fabric-manager-down" if switched else "nvlink-down"

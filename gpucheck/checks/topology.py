@@ -52,14 +52,14 @@ def evaluate(values: Values) -> Iterator[Finding]:
     compared, pairs = view.compared(), len(topology.pairs)
     lines = (f"class by NVML and by sysfs, and the same: {compared} of {pairs} pairs",)
     about = About(check=NAME, evidence=(*lines, *(f"GPU{pair.a}-GPU{pair.b}: {pair.cls}" for pair in topology.pairs)))
-    if compared:
-        yield about.passes(_classes(topology))
-        return
     refused = [gap for gap in values.nvml.gaps if gap.call == ANCESTOR and gap.code not in NOT_HERE]
     if refused:
         why = f"agreement of NVML and sysfs unknown: {reason(refused[0])}"
         root = "inventory" if refused[0].code in LOST else None
         yield about.unknown(why, "gpucheck verify --only inventory", _classes(topology), because_of=root)
+        return
+    if compared:
+        yield about.passes(_classes(topology))
         return
     source = "NVML" if any(any(view.ancestors(*pair)) for pair in view.pairs) else "sysfs"
     missing = "sysfs shows no path of these GPUs" if source == "NVML" else "NVML reports no path class"

@@ -48,8 +48,8 @@ def _answer(calls: Calls, *, health: bool) -> NvmlReading | NvmlFailure:
 
 
 def _read(calls: Calls, *, health: bool) -> NvmlReading:
-    driver = calls.ask("nvmlSystemGetDriverVersion", COMMON_SUBJECT)
-    library = calls.ask("nvmlSystemGetNVMLVersion", COMMON_SUBJECT)
+    driver = calls.version("nvmlSystemGetDriverVersion", COMMON_SUBJECT)
+    library = calls.version("nvmlSystemGetNVMLVersion", COMMON_SUBJECT)
     cuda = calls.ask("nvmlSystemGetCudaDriverVersion_v2", COMMON_SUBJECT)
     gpus, handles = [], []
     for index in range(calls.must("nvmlDeviceGetCount", COMMON_SUBJECT)):
@@ -65,8 +65,8 @@ def _read(calls: Calls, *, health: bool) -> NvmlReading:
     none: tuple[Matrix, dict[str, Matrix]] = ((), {})
     ancestors, p2p = calls.part("reading of the pairs", COMMON_SUBJECT, lambda: _pairs(calls, gpus, handles), none)
     return NvmlReading(
-        driver_version=plain(driver or "") or None,
-        nvml_version=plain(library or "") or None,
+        driver_version=driver,
+        nvml_version=library,
         cuda_version=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
         gpus=tuple(gpus),
         ancestors=ancestors,

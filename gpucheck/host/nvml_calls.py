@@ -76,6 +76,15 @@ class Calls:
             self.gaps.append(defect(what, subject, error))
             return instead
 
+    def version(self, call: str, subject: str) -> str | None:
+        """Return a version; None, and a gap, for text that a version is not."""
+        answer = self.ask(call, subject)
+        text = "" if answer is None else plain(answer).strip()
+        if answer is not None and not (text.isascii() and text.isprintable() and text):
+            self.gaps.append(defect(call, subject, ValueError(f"{text[:40]!r} is not a version")))
+            return None
+        return text or None
+
     def bus_id(self, subject: str, structure: Any) -> str | None:
         """Return the bus id in an nvmlPciInfo_t as Linux writes it; None, and a gap, for text that is no bus id."""
         text = raw_text(structure, "busId")

@@ -61,7 +61,9 @@ def nvlinks(calls: Calls, bus_id: str, handle: Any, *, major: int | None, health
         subject = f"link:{bus_id}/{number}"
         # The driver trains the links of a GPU that was not used yet when it is queried for their capabilities; NCCL
         # queries the same first (src/graph/xml.cc).
-        calls.attempt("nvmlDeviceGetNvLinkCapability", subject, handle, number, P2P_SUPPORTED)
+        _, refusal = calls.attempt("nvmlDeviceGetNvLinkCapability", subject, handle, number, P2P_SUPPORTED)
+        if refusal is not None and refusal.code in GONE:
+            calls.gaps.append(refusal)
         raw, refusal = calls.attempt("nvmlDeviceGetNvLinkState", subject, handle, number)
         if refusal is not None:
             there = refusal.code not in NOT_THERE

@@ -156,9 +156,9 @@ def _nvlink(pairs: Sequence[Pair], results: Results, facts: Facts) -> Blame:
 
 
 def _lost_links(gpu: Gpu) -> bool:
-    """Fewer up than the product uses: its further ports are off by design."""
+    """Fewer up than the product uses: its further ports are off by design. None up: switched off, as in guests."""
     model = gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
-    return bool(model and model.nvlink and gpu.active_nvlinks < model.nvlink.links)
+    return bool(model and model.nvlink and 0 < gpu.active_nvlinks < model.nvlink.links)
 
 
 def _why(group: Group, reason: str, pairs: str) -> str:

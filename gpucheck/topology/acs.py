@@ -69,7 +69,7 @@ def redirect_finding(bridges: Bridges) -> Finding | None:
     peers, rdma = any(map(redirects, bridges.gpus)), any(map(redirects, bridges.rdma))
     traffic = " and ".join(["between GPUs"] * peers + ["between GPUs and RDMA network cards"] * rdma)
     loss = " and ".join(["GPU peer copies"] * peers + ["GPUDirect RDMA"] * rdma)
-    why = f"Traffic {traffic} of one PCIe switch passes through the CPU: {loss} are slow, on some boards they hang."
+    why = f"Traffic {traffic} of one PCIe switch passes through the CPU. This slows {loss}, and hangs some boards."
     count = len(redirecting)
     fix = FIX.format(";".join(bridge.bus_id for bridge in redirecting))
     return About(check=CHECK, evidence=registers(bridges.every)).warns(

@@ -24,7 +24,8 @@ class Ends(NamedTuple):
     """The active links of one GPU, counted once so that many pairs can ask.
 
     direct: by the peer's bus id. switches: by the bus id of an NVSwitch, or NVSWITCH for one without.
-    hidden: links to something that this host cannot see; unnamed: those of them without a bus id.
+    hidden: links to something that this host cannot see, and that NVML does not call a GPU; unnamed: links without a
+    bus id.
     """
 
     bus_id: str
@@ -91,8 +92,8 @@ def _ends(gpu: Gpu, own: set[str], others: set[str]) -> Ends:
         if link.remote_kind == "switch":
             switches[end] += 1
         elif end == NVSWITCH:
-            hidden += 1
             unnamed += link.remote_bus_id is None
+            hidden += link.remote_bus_id is not None or link.remote_kind != "gpu"
         else:
             direct[end] += 1
     return Ends(gpu.pci_bus_id.lower(), direct, switches, hidden, unnamed)

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.model.about import About
 from gpucheck.model.finding import Finding
-from gpucheck.topology.nvlink_ports import STATE_CALL
 from gpucheck.topology.view import View
 
 CHECK = "topology"
@@ -35,9 +34,10 @@ def _problems(view: View, pair: tuple[int, int]) -> Iterator[tuple[str, str, str
         yield "contradiction", nvml, back
     elif nvml and sysfs and nvml != sysfs:
         yield "sources", nvml, sysfs
-    code = view.links_unknown(*pair)
-    if code is not None:
-        yield "links", str(code), ""
+    unknown = view.unknown_links(*pair)
+    if unknown is not None:
+        yield "links", unknown, ""
+        return
     ends = view.joint(*pair).ends
     if ends[0] != ends[1]:
         yield "ends", str(min(ends)), str(max(ends))
@@ -50,7 +50,7 @@ def _finding(view: View, kind: str, one: str, other: str, pairs: Pairs) -> Findi
         why = f"path class unknown{of}: NVML reports none, and sysfs shows neither a shared bridge nor NUMA nodes"
         return about.unknown(why, "gpucheck verify --only inventory --verbose")
     if kind == "links":
-        why = f"NVLinks unknown{of}: NVML refused {STATE_CALL} (code {one}); the class shown is that of the PCIe path"
+        why = f"NVLinks unknown{of}: {one}, so the class shown may be wrong"
         return about.unknown(why, "gpucheck verify --only nvlink", because_of="nvlink")
     if kind == "contradiction":
         seen = f"NVML reports {one} one way and {other} the other{of}"

@@ -8,6 +8,7 @@ from gpucheck.topology.classify import classify
 from gpucheck.topology.nvlink import Joint, NvLinks
 from gpucheck.topology.nvlink_ports import PAST, STATE_CALL, ports_of
 
+FAR_END = ("nvmlDeviceGetNvLinkRemotePciInfo", "nvmlDeviceGetNvLinkRemoteDeviceType")
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 
 
@@ -18,6 +19,7 @@ class View:
         self.reading = reading
         self.devices = devices
         self.nvlinks = NvLinks(reading.gpus, devices.values())
+        self._unknown = [self._why_unknown(gpu) for gpu in reading.gpus]
         self.pairs = tuple(combinations(range(len(reading.gpus)), 2))
 
     def gpus(self, i: int, j: int) -> tuple[Gpu, Gpu]:
@@ -56,13 +58,27 @@ class View:
         """Return the NVLinks between them."""
         return self.nvlinks.between(i, j)
 
-    def links_unknown(self, i: int, j: int) -> int | None:
-        """Return the NVML code with which the links of a GPU of the pair were refused, if it may have any."""
-        if self.joint(i, j).links:
+    def unknown_links(self, i: int, j: int) -> str | None:
+        """Return why the links of a GPU of the pair are not known in full, if it may have any."""
+        return self._unknown[i] or self._unknown[j]
+
+    def _why_unknown(self, gpu: Gpu) -> str | None:
+        if ports_of(gpu).wanted == 0:
             return None
-        subjects = tuple(f"link:{gpu.pci_bus_id}/" for gpu in self.gpus(i, j) if ports_of(gpu).wanted != 0)
-        refused = (gap for gap in self.reading.gaps if gap.call == STATE_CALL and gap.code not in PAST)
-        return next((gap.code for gap in refused if gap.subject.startswith(subjects)), None) if subjects else None
+        start = f"link:{gpu.pci_bus_id}/"
+        own = [gap for gap in self.reading.gaps if gap.subject.startswith(start)]
+        nameless = [
+            link for link in gpu.nvlinks if link.active and link.remote_bus_id is None and link.remote_kind != "switch"
+        ]
+        names = {f"{start}{link.link}" for link in nameless}
+        refused = [gap for gap in own if gap.call == STATE_CALL and gap.code not in PAST]
+        # Not supported and not in this library are what a guest gets whose switches are hidden from it.
+        refused += [gap for gap in own if gap.call in FAR_END and gap.code not in (3, 13) and gap.subject in names]
+        if refused:
+            return f"NVML refused {refused[0].call} (code {refused[0].code})"
+        if any(link.remote_kind == "gpu" for link in nameless):
+            return "NVML did not report which GPU is at the far end of a link"
+        return None
 
     def p2p(self, i: int, j: int) -> str | None:
         """Return the first status that is not OK, reading and writing, both directions; None if none is reported."""

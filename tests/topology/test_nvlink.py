@@ -52,8 +52,11 @@ def remote(gpu, *ends, count=18):
     return msgspec.structs.replace(gpu, nvlinks=ports)
 
 
-@pytest.mark.parametrize("kind", [None, "unknown", "gpu", "switch"])
-@pytest.mark.parametrize("bus_id", [None, "0000:c5:00.0"])
+HIDDEN = [(kind, bus_id) for kind in (None, "unknown", "gpu", "switch") for bus_id in (None, "0000:c5:00.0")]
+HIDDEN.remove(("gpu", None))
+
+
+@pytest.mark.parametrize(("kind", "bus_id"), HIDDEN)
 def test_links_to_what_the_host_cannot_see_lead_to_a_switch(kind, bus_id):
     """NCCL: "Remote NVLink device is not visible inside this VM. Assume NVSwitch." (src/graph/xml.cc, nccl#1182)"""
     gpus = [remote(h100(n), kind, bus_id) for n in range(3)]
@@ -62,6 +65,15 @@ def test_links_to_what_the_host_cannot_see_lead_to_a_switch(kind, bus_id):
     assert {pair.cls for pair in made.pairs} == {"NV18"}
     assert {pair.expected.unidirectional_gb_s > 300 for pair in made.pairs} == {True}
     assert {bundle.b for bundle in made.wiring.nvlinks} == {bus_id if kind == "switch" and bus_id else NVSWITCH}
+
+
+def test_links_to_a_gpu_without_a_name_are_unknown_and_no_switch():
+    gpus = [remote(h100(n), "gpu", None) for n in range(2)]
+    made = build(reading(*gpus, ancestor="SYS"), on_bus(*gpus), False)
+    (finding,) = (f for f in made.findings if f.because_of == "nvlink")
+
+    assert {pair.cls for pair in made.pairs} == {"SYS"}
+    assert "which GPU is at the far end" in finding.why
 
 
 def test_links_of_different_gpus_to_different_unseen_ends_lead_to_switches_too():
