@@ -102,6 +102,11 @@ class _Group:
         return max((event.meaning for event in self.events), key=lambda meaning: RANK.index(meaning.verdict))
 
     @property
+    def rank(self) -> int:
+        """How grave it is."""
+        return RANK.index(self.meaning.verdict)
+
+    @property
     def start(self) -> int:
         """Its first place in the log."""
         return self.events[0].said.number
@@ -151,7 +156,10 @@ class _Index:
                 self.lost.setdefault(group.subject, group)
 
     def part_of(self, group: _Group) -> _Group | None:
-        """The error that this one followed from: of the same subject, or where either of the two names none."""
+        """The error that this one followed from: of the same subject, or where either of the two names none.
+
+        Never one that is only possible and judged milder, such as a port that may lead to a GPU: it would hide this.
+        """
         subjects = (EVERYWHERE,) if group.subject == HOST else (group.subject, HOST)
         above = [self.keyed.get((key, subject)) for key in group.follows for subject in subjects]
         if "any" in group.follows:
@@ -161,7 +169,9 @@ class _Index:
         lost = self.lost.get(group.subject)
         if lost is not None and group.start > lost.start and group.key not in LOST | SAYS_WHAT_TO_DO:
             above.append(lost)
-        return min((a for a in above if a is not None and a is not group), key=lambda a: a.start, default=None)
+        others = (a for a in above if a is not None and a is not group)
+        sure = [a for a in others if a.rank >= group.rank or a.meaning.confidence != "possible"]
+        return min(sure, key=lambda a: a.start, default=None)
 
 
 def _finding(root: _Group) -> Iterator[Finding]:
