@@ -107,7 +107,7 @@ def _message(row: Message, bus: str | None, said: Said, machine: Machine) -> Eve
 
 
 def _another_device(row: Message, said: Said, machine: Machine) -> bool:
-    """In a log that names its GPUs, a function that is none of them and no port is another device."""
+    """In a log that names its GPUs, a function that is neither a GPU nor a port is another device."""
     return bool(machine.gpus | machine.switches) and (row.about == "device" or "pcieport " not in said.text)
 
 

@@ -19,7 +19,7 @@ NUMBERS = {"stdout": 1, "stderr": 2}
 
 
 class Problem(click.ClickException):
-    """A clear message (what, where, why, what to do) and an exit status; wrong usage unless told otherwise."""
+    """A clear message (what, where, why, what to do) and an exit status; EXIT_USAGE by default."""
 
     def __init__(self, message: str, exit_code: int = EXIT_USAGE) -> None:
         super().__init__(message)
@@ -150,7 +150,7 @@ def _is_special(output: Path) -> bool:
 
 
 def not_written(output: Path, error: OSError) -> Problem:
-    """What ends a run whose report is lost: whatever the verdict was, nobody can read it."""
+    """Return the error of a report that could not be written, whatever its verdict was."""
     return Problem(
         f"{output}: the report could not be written: {error.strerror or error}. Free space there, or choose another "
         "place with -o.",
