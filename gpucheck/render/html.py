@@ -48,6 +48,7 @@ def _environment() -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(PAGES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
     )
     environment.filters["clean"] = clean
+    environment.filters["clean_lines"] = clean_lines
     return environment
 
 
@@ -59,6 +60,11 @@ def json_data(data: Any) -> str:
 def clean(text: object) -> str:
     """Text without control and direction characters, for what Jinja2 then escapes."""
     return "".join(c if unicodedata.category(c)[0] != "C" else "\ufffd" for c in str(text))
+
+
+def clean_lines(text: object) -> str:
+    """Return clean text with its line breaks: a fix has one step a line."""
+    return "\n".join(map(clean, str(text).split("\n")))
 
 
 def _escape(found: re.Match[str]) -> str:

@@ -141,3 +141,11 @@ def test_the_names_are_in_the_json(verified):
     (finding,) = [f for f in answer["findings"] if f["verdict"] == Verdict.FAIL.value]
 
     assert (finding["gpu_index"], finding["gpu_uuid"]) == (2, answer["topology"]["gpus"][2]["uuid"])
+
+
+def test_a_fix_of_several_lines_keeps_them_in_the_page(verified):
+    """A line break is no control character of a host's: the page must not replace it."""
+    report = verified("hgx-h100-x8", "nvlink-down:gpu=2,link=3")
+
+    assert "\n" in next(f.fix for f in report.findings if f.verdict is Verdict.FAIL)
+    assert "\ufffd" not in formats.render(report, "html")
