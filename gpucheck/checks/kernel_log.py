@@ -158,20 +158,20 @@ class _Index:
     def part_of(self, group: _Group) -> _Group | None:
         """The error that this one followed from: of the same subject, or where either of the two names none.
 
-        Never one that is only possible and judged milder, such as a port that may lead to a GPU: it would hide this.
+        Never one that is judged milder, which would hide this, unless this class names it as its cause and the log
+        leaves no other reading.
         """
         subjects = (EVERYWHERE,) if group.subject == HOST else (group.subject, HOST)
-        above = [self.keyed.get((key, subject)) for key in group.follows for subject in subjects]
-        if "any" in group.follows:
-            above += [self.any.get(subject) for subject in subjects]
+        causes = [self.keyed.get((key, subject)) for key in group.follows for subject in subjects]
+        above = [self.any.get(subject) for subject in subjects] if "any" in group.follows else []
         if group.subject == HOST and group.events[0].of_gpu:
             above.append(self.keyed.get((group.key, A_GPU)))
         lost = self.lost.get(group.subject)
         if lost is not None and group.start > lost.start and group.key not in LOST | SAYS_WHAT_TO_DO:
             above.append(lost)
-        others = (a for a in above if a is not None and a is not group)
-        sure = [a for a in others if a.rank >= group.rank or a.meaning.confidence != "possible"]
-        return min(sure, key=lambda a: a.start, default=None)
+        sure = [a for a in causes if a is not None and a.meaning.confidence == "certain"]
+        sure += [a for a in (*causes, *above) if a is not None and a.rank >= group.rank]
+        return min((a for a in sure if a is not group), key=lambda a: a.start, default=None)
 
 
 def _finding(root: _Group) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpucheck.checks import kernel_log as check
@@ -129,10 +129,13 @@ def test_a_subject_is_never_invented(parts):
         assert finding.verdict in (*LOUD, Verdict.PASS)
 
 
-TAKES_BACK = re.compile(r"loading NVIDIA UNIX|Started|registered|RPC service")
+RESET_REQUIRED = "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062)\n"
+# A GPU that is bound to another driver on purpose explains the rest, and is a warning.
+TAKES_BACK = re.compile(r"loading NVIDIA UNIX|Started|registered|RPC service|is already bound to")
 
 
 @given(st.lists(PIECES, max_size=12), st.sampled_from([row["raw"] for row in ROWS if row["says"][1] == "fail"]))
+@example([row["raw"] for row in ROWS if "Corrected error received" in row["raw"]], RESET_REQUIRED)
 def test_an_error_stays_one_among_other_messages(parts, error):
     """What follows from another error is folded into it, never lost with it."""
     text = "".join(parts)
