@@ -23,8 +23,9 @@ Run = Callable[..., SmokeResult | SmokeFailure]
 
 
 def heed_interrupts() -> None:
-    """For a child that is to be interrupted: what a shell runs in the background ignores SIGINT and hands that on."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """For a child that is to be interrupted: a shell's background job ignores SIGINT, one of nohup SIGHUP; both are inherited."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def processes_with(marker: str) -> list[int]:
