@@ -23,7 +23,7 @@ Run = Callable[..., SmokeResult | SmokeFailure]
 
 
 def heed_interrupts() -> None:
-    """For a child that is to be interrupted: a background job ignores SIGINT, one of nohup SIGHUP, and hands that on."""
+    """For a child to be interrupted: a background job ignores SIGINT, one of nohup SIGHUP, and hands that on."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
