@@ -69,7 +69,8 @@ def cleaned(value: T, *, lines: bool = False) -> T:
     """
     new: Any = value
     if isinstance(value, str) and type(value) is str:
-        new = "\n".join(map(printable, value.split("\n"))) if lines else printable(value)
+        shown = indented(value, 0) if lines else printable(value)
+        new = value if shown == value else shown
     elif isinstance(value, (tuple, list)):
         items = [cleaned(item, lines=lines) for item in value]
         if any(item is not old for item, old in zip(items, value, strict=True)):

@@ -83,6 +83,15 @@ def test_heavy_packages_are_imported_inside_functions():
         assert not heavy, f"{source.relative_to(PACKAGE.parent)} imports {heavy} at the top"
 
 
+def test_only_one_place_prints_to_stderr():
+    """note() and failure() escape and bound what they print; a report that was interrupted is made of views."""
+    may = {"_common.py", "_failure.py", "_verify_output.py"}
+    for source in sources("cli"):
+        calls = (node for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+        direct = [call.lineno for call in calls if any(keyword.arg == "err" for keyword in call.keywords)]
+        assert not direct or source.name in may, f"{source.name}:{direct} prints to stderr: use note() of _common"
+
+
 def test_help_loads_no_command():
     """The help line of a command comes from its source, not from importing it."""
     code = (

@@ -129,7 +129,6 @@ fleet report {hostile} --format junit
 fleet report {hostile} --format html
 fleet report {hostile} --format csv
 fleet report {hostile} --select 1
-fleet report {hostile} --select 1 --allow-warn --select-format slurm
 fleet report {reports} --labels {broken}
 fleet report {reports} --labels {labels}
 fleet report {reports} --previous {broken}
