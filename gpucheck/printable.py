@@ -67,25 +67,26 @@ def cleaned(value: T, *, lines: bool = False) -> T:
 
     lines: line breaks stay, as they do in PROSE.
     """
+    given: Any = value
     new: Any = value
-    if isinstance(value, str) and type(value) is str:
-        shown = indented(value, 0) if lines else printable(value)
-        new = value if shown == value else shown
-    elif isinstance(value, (tuple, list)):
-        items = [cleaned(item, lines=lines) for item in value]
-        if any(item is not old for item, old in zip(items, value, strict=True)):
-            new = type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
-    elif isinstance(value, dict):
-        items = {cleaned(key): cleaned(item) for key, item in value.items()}
-        if any(key is not old or items[key] is not value[old] for key, old in zip(items, value, strict=False)):
-            new = items
-    elif hasattr(value, "__struct_fields__"):
-        old = {name: getattr(value, name) for name in value.__struct_fields__}
-        changes = {name: cleaned(item, lines=name in PROSE) for name, item in old.items()}
-        if any(changes[name] is not old[name] for name in old):
+    if type(given) is str:
+        shown = indented(given, 0) if lines else printable(given)
+        new = given if shown == given else shown
+    elif isinstance(given, (tuple, list)):
+        items = [cleaned(item, lines=lines) for item in given]
+        if any(item is not old for item, old in zip(items, given, strict=True)):
+            new = type(given)(*items) if hasattr(given, "_fields") else type(given)(items)
+    elif isinstance(given, dict):
+        pairs = {cleaned(key): cleaned(item) for key, item in given.items()}
+        if any(key is not old or pairs[key] is not given[old] for key, old in zip(pairs, given, strict=False)):
+            new = pairs
+    elif hasattr(given, "__struct_fields__"):
+        fields = {name: getattr(given, name) for name in given.__struct_fields__}
+        changes = {name: cleaned(item, lines=name in PROSE) for name, item in fields.items()}
+        if any(changes[name] is not fields[name] for name in fields):
             from msgspec.structs import replace
 
-            new = replace(value, **changes)
+            new = replace(given, **changes)
     return new  # type: ignore[no-any-return]
 
 

@@ -84,7 +84,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     note(f"gpucheck: SIMULATED hardware: {profile}{told}")
     if words:
         _run(words)
-    click.echo(f"GPUCHECK_SIMULATOR={shlex.quote(directory)}")
+    click.echo(f"GPUCHECK_SIMULATOR={shlex.quote(str(directory))}")
 
 
 def _run(words: list[str]) -> None:
