@@ -1,5 +1,6 @@
 """A value of any struct of the model with hostile text in every string that a host, a file or a tool can choose."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -31,7 +32,7 @@ def _chosen(kind: Any, name: str) -> Any:
     return _value(next((one for one in kind.types if not isinstance(one, inspect.NoneType)), None), name)
 
 
-MAKE = {
+MAKE: dict[Any, Callable[[Any, str], Any]] = {
     inspect.StructType: lambda kind, _: kind.cls(
         **{field.name: _value(field.type, field.name) for field in kind.fields}
     ),
