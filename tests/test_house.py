@@ -12,6 +12,7 @@ PACKAGE = Path(__file__).parent.parent / "gpucheck"
 
 # Room -> the rooms it may import. Kept by hand on purpose: a new arrow is a decision.
 MAY_IMPORT = {
+    "printable": set(),
     "model": set(),
     "knowledge": set(),
     "processes": set(),
@@ -35,6 +36,8 @@ MAY_IMPORT = {
     },
     "render": {"model"},
 }
+# Below all of them: what no output may do without.
+BELOW_ALL = {"printable"}
 HEAVY = {"torch", "tensorflow", "cupy", "docker", "ansible", "numpy"}
 
 
@@ -63,7 +66,7 @@ def test_arrows_point_down(room):
     assert room in MAY_IMPORT, f"gpucheck/{room} is new: say in MAY_IMPORT which rooms it may import"
     for source in sources(room):
         used = {name.split(".")[1] for name in imported(source, top_level_only=False) if name.startswith("gpucheck.")}
-        wrong = used - MAY_IMPORT[room] - {room}
+        wrong = used - MAY_IMPORT[room] - BELOW_ALL - {room}
         assert not wrong, f"{source.relative_to(PACKAGE.parent)} imports {', '.join(sorted(wrong))}"
 
 
@@ -78,6 +81,15 @@ def test_heavy_packages_are_imported_inside_functions():
     for source in sorted(PACKAGE.rglob("*.py")):
         heavy = {name.split(".")[0] for name in imported(source, top_level_only=True)} & HEAVY
         assert not heavy, f"{source.relative_to(PACKAGE.parent)} imports {heavy} at the top"
+
+
+def test_only_one_place_prints_to_stderr():
+    """note() and failure() escape and bound what they print; a report that was interrupted is made of views."""
+    may = {"_common.py", "_failure.py", "_verify_output.py"}
+    for source in sources("cli"):
+        calls = (node for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
+        direct = [call.lineno for call in calls if any(keyword.arg == "err" for keyword in call.keywords)]
+        assert not direct or source.name in may, f"{source.name}:{direct} prints to stderr: use note() of _common"
 
 
 def test_help_loads_no_command():

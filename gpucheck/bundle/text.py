@@ -1,10 +1,12 @@
 """A bundle in words."""
 
 from gpucheck.bundle.manifest import Manifest
+from gpucheck.printable import of_printable
 
 MIB, GIB = 2**20, 2**30
 
 
+@of_printable
 def manifest_text(manifest: Manifest) -> str:
     """What is in it, for whom, how large, and who signed it."""
     mark = " SIMULATED" if manifest.simulated else ""

@@ -10,6 +10,8 @@ import click
 
 from gpucheck.cli._output import OutputFile, Problem, drawing_only, write_result
 from gpucheck.model.verdict import EXIT_STATUS, EXIT_USAGE, Verdict
+from gpucheck.printable import one_line, printable
+from gpucheck.processes.streams import drawing
 
 if TYPE_CHECKING:
     from gpucheck.model import Host
@@ -20,6 +22,7 @@ __all__ = [
     "Problem",
     "drawing_only",
     "no_machine",
+    "note",
     "open_host",
     "output_options",
     "progress",
@@ -32,6 +35,7 @@ __all__ = [
 ]
 
 # Nothing could be looked at: no GPU, or a program or package is missing that the command needs.
+STAMP = 80  # characters of a date or a version
 EXIT_NOTHING = EXIT_STATUS[Verdict.UNKNOWN]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -99,7 +103,9 @@ def start_simulation(profile: str | None, faults: tuple[str, ...]) -> None:
 def no_machine(error: Exception) -> Problem:
     """Why there is no simulated machine: what was asked for is wrong, or this host cannot make it (no C compiler)."""
     status = EXIT_NOTHING if isinstance(error, OSError) else EXIT_USAGE
-    return Problem(str(error.args[0] if error.args else error), status)
+    problem = Problem(str(error.args[0] if error.args else error), status)
+    problem.several_lines = isinstance(error, OSError)  # with what the compiler printed
+    return problem
 
 
 def open_host(
@@ -142,7 +148,13 @@ def replay_mark(host: "Host") -> str:
         return ""
     simulated = ", SIMULATED hardware" if recording.simulation else ""
     redacted = ", redacted" if recording.redacted else ""
-    return f"recorded on {recording.recorded} by gpucheck {recording.gpucheck}{redacted}{simulated}\n"
+    made = f"recorded on {one_line(recording.recorded, STAMP)} by gpucheck {one_line(recording.gpucheck, STAMP)}"
+    return f"{made}{redacted}{simulated}\n"
+
+
+def note(text: str) -> None:
+    """Print one line to stderr."""
+    click.echo(one_line(text), err=True)
 
 
 def progress(step: str) -> None:
@@ -158,5 +170,5 @@ def progress_end() -> None:
 def _replace_line(text: str) -> None:
     """Not click.echo: with NO_COLOR it would remove what clears the line."""
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        sys.stderr.write(f"\r\033[K{text}")
+        drawing(sys.stderr).write(f"\r\033[K{printable(text)}")
         sys.stderr.flush()

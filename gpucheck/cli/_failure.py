@@ -1,5 +1,6 @@
 """The exit status of a command that ended with an exception, and its one message."""
 
+import errno
 import os
 import traceback
 from pathlib import Path
@@ -9,13 +10,15 @@ import click
 from gpucheck.cli._common import progress_end
 from gpucheck.model.host import NotRecorded
 from gpucheck.model.verdict import EXIT_DEFECT, EXIT_INTERRUPTED, EXIT_NOT_WRITTEN, EXIT_READER_LEFT, EXIT_USAGE
+from gpucheck.printable import indented, one_line
 from gpucheck.processes.children import end_children
 from gpucheck.processes.signals import TerminatedError, in_a_hurry
 from gpucheck.processes.streams import NotWrittenError
 
 DEBUG = "GPUCHECK_DEBUG"
 PACKAGE = Path(__file__).parents[1]
-LONGEST = 300
+LONGEST = 600  # characters of a message
+MOST_LINES = 60
 
 
 def failure(error: BaseException) -> int:
@@ -31,26 +34,45 @@ def failure(error: BaseException) -> int:
         if error.reader_left:
             return EXIT_READER_LEFT  # quiet, as every program whose output goes to head
         what_to_do = "Write the report to a file with -o, or free space where stdout goes."
-        click.echo(f"Error: stdout: the report could not be written: {error.reason}. {what_to_do}", err=True)
+        _print_error(f"stdout: the report could not be written: {error.reason}. {what_to_do}")
         return EXIT_NOT_WRITTEN
     if isinstance(error, click.ClickException):
-        error.show()
+        _show(error)
         # click's own 2 of wrong usage would be read as FAIL.
         return EXIT_USAGE if isinstance(error, click.UsageError) else error.exit_code
     if isinstance(error, NotRecorded):
-        click.echo(f"Error: {error.args[0]}. Record the host again with this gpucheck.", err=True)
+        _print_error(f"{error.args[0]}. Record the host again with this gpucheck.")
+        return EXIT_USAGE
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        _print_error(f"{error.filename}: {error.strerror}. Give a shorter name.")
         return EXIT_USAGE
     if os.environ.get(DEBUG, "0") != "0":
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
-    click.echo(f"Error: gpucheck failed: {_described(error)}. {_advice(error)}", err=True)
+    _print_error(f"gpucheck failed: {_described(error)}. {_advice(error)}", limit=2 * LONGEST)
     return EXIT_DEFECT
+
+
+def _show(error: click.ClickException) -> None:
+    """Print as click does, with a message in which nothing foreign begins a line."""
+    message = error.format_message()
+    if getattr(error, "several_lines", False):
+        lines = message.split("\n")[:MOST_LINES]
+        message = indented("\n".join(one_line(line, LONGEST) for line in lines))
+    else:
+        message = one_line(message, LONGEST)
+    shown = (
+        click.UsageError(message, error.ctx) if isinstance(error, click.UsageError) else click.ClickException(message)
+    )
+    shown.show()
+
+
+def _print_error(message: str, limit: int = LONGEST) -> None:
+    click.echo(f"Error: {one_line(message, limit)}", err=True)
 
 
 def _described(error: BaseException) -> str:
     """``IndexError: tuple index out of range (gpucheck/checks/p2p_status.py:66)``, on one line."""
-    words = " ".join(str(error).split())
-    if len(words) > LONGEST:
-        words = f"{words[:LONGEST]}..."
+    words = one_line(" ".join(str(error).split()), LONGEST // 2)
     return f"{type(error).__name__}{f': {words}' if words else ''}{_place(error)}"
 
 

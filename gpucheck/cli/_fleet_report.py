@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from gpucheck import fleet
-from gpucheck.cli._common import Problem, write_result
+from gpucheck.cli._common import Problem, note, write_result
 from gpucheck.model import EXIT_STATUS, FleetReport, FleetRow
 
 ENDINGS = {
@@ -140,7 +140,7 @@ def _select(merged: FleetReport, options: Options) -> int:
     write_result(written(chosen, options.select_format), options.output)
     mark = "SIMULATED " if merged.simulated else ""
     told = f"gpucheck: {mark}{chosen.gpus} GPUs on {len(chosen.hosts)} hosts, all {chosen.group}"
-    click.echo(told, err=True)
+    note(told)
     return 0
 
 

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-import click
 import msgspec
 
+from gpucheck.cli._common import note
 from gpucheck.cli._output import Problem, not_written
 from gpucheck.model import Report
 
@@ -39,7 +39,7 @@ def simulate(
     except OSError as error:
         raise not_written(output, error) from error
     sick = sum(host.fault is not None for host in fleet)
-    click.echo(f"gpucheck: SIMULATED fleet of {hosts} x {profile}, {sick} sick: {output}", err=True)
+    note(f"gpucheck: SIMULATED fleet of {hosts} x {profile}, {sick} sick: {output}")
 
 
 def _empty(output: Path) -> None:

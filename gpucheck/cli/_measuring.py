@@ -4,7 +4,8 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
-import click
+from gpucheck.cli._common import note
+from gpucheck.processes.streams import drawing
 
 if TYPE_CHECKING:
     from gpucheck.measure.bandwidth import Planned
@@ -31,18 +32,17 @@ class Display:
     def planned(self, planned: "Planned") -> None:
         """Say how long it should take, before it starts."""
         rounds = f", one direction in {planned.rounds} rounds" if planned.rounds else ""
-        click.echo(
+        note(
             f"gpucheck: {planned.devices} devices, {planned.steps} steps{rounds}: about {planned.seconds:.1f} s of "
-            f"device time (engine {planned.engine})",
-            err=True,
+            f"device time (engine {planned.engine})"
         )
         if not self.stream.isatty():
             return
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
-        bar = Progress(*columns, TimeElapsedColumn(), console=Console(file=self.stream), transient=True)
+        columns = (TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f}%"))
+        bar = Progress(*columns, TimeElapsedColumn(), console=Console(file=drawing(self.stream)), transient=True)
         self._bar = self._stack.enter_context(bar)
         self._task = self._bar.add_task("", total=planned.steps)
 

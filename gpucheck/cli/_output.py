@@ -19,7 +19,12 @@ NUMBERS = {"stdout": 1, "stderr": 2}
 
 
 class Problem(click.ClickException):
-    """A clear message (what, where, why, what to do) and an exit status; EXIT_USAGE by default."""
+    """A clear message (what, where, why, what to do) and an exit status; EXIT_USAGE by default.
+
+    It is printed on one line unless it is made of several lines, such as the output of a program.
+    """
+
+    several_lines = False
 
     def __init__(self, message: str, exit_code: int = EXIT_USAGE) -> None:
         super().__init__(message)

@@ -10,6 +10,7 @@ from click.exceptions import Exit
 
 from gpucheck.cli._common import Problem, open_host, recording_option, replay_mark, simulation_options
 from gpucheck.model.verdict import EXIT_USAGE
+from gpucheck.printable import one_line
 
 if TYPE_CHECKING:
     from gpucheck.model import Host, Simulation
@@ -158,7 +159,7 @@ def refuse(refusal: "Refusal", format_: str, where: str = "") -> NoReturn:
     """Print a refusal and leave with its status. where: the place of the mistake, for a file that was edited."""
     from gpucheck.stack.text import refusal_text
 
-    prefix = f"{where}: " if where else ""
+    prefix = f"{one_line(where)}: " if where else ""
     click.echo(as_json(refusal) if format_ == "json" else prefix + refusal_text(refusal))
     raise Exit(EXIT_UNKNOWN if refusal.unknown else EXIT_IMPOSSIBLE)
 
@@ -186,4 +187,4 @@ def as_json(value: Any, **more: Any) -> str:
 
 def marked(text: str, simulation: "Simulation | None") -> str:
     """The text, with the mark that no simulated answer may lack."""
-    return f"SIMULATED hardware: {simulation.profile}\n{text}" if simulation else text
+    return f"SIMULATED hardware: {one_line(simulation.profile)}\n{text}" if simulation else text

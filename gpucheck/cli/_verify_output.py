@@ -7,6 +7,7 @@ import click
 from gpucheck.cli._folder import refuse_folder, write_folder
 from gpucheck.cli._output import Problem, replaces, write_result
 from gpucheck.model import Report
+from gpucheck.printable import one_line
 from gpucheck.render import formats
 
 ALL = "all"
@@ -29,7 +30,7 @@ def write(report: Report, format_: str, output: Path | None, *, mark: str, verbo
     if report.interrupted and output is not None and replaces(output):
         kept = f"{output}: not written, for the run was interrupted"
         text = formats.render(report, "text", mark=mark, verbose=verbose)
-        click.echo(f"{text}{report.findings[-1].seen}\n{kept}", err=True)
+        click.echo(f"{text}{report.findings[-1].seen}\n{one_line(kept)}", err=True)
         return
     if format_ == ALL and output is not None:
         write_folder(formats.render_all(report, mark=mark, verbose=verbose), output)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucheck.cli._common import EXIT_NOTHING, Problem, write_result
+from gpucheck.cli._common import EXIT_NOTHING, Problem, note, write_result
 from gpucheck.cli._stack import EXIT_IMPOSSIBLE, ExistingFile, as_json, guarded
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def make_command(
     wheel = OwnWheel(name=wheel_name, digest=wheel_digest, python_minimum=python_minimum)
 
     def say(line: str) -> None:
-        click.echo(f"gpucheck: {line}", err=True)
+        note(f"gpucheck: {line}")
 
     manifest = bundled(lambda: make(output, lock_file, collected, wheel, key, say))
     click.echo(f"{output}:\n{manifest_text(manifest)}")

@@ -9,6 +9,7 @@ import click
 from gpucheck.cli._common import (
     EXIT_NOTHING,
     Problem,
+    note,
     output_options,
     simulation_options,
     start_simulation,
@@ -84,7 +85,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         nodes=place,
     )
     if sys.stderr.isatty():
-        click.echo(f"gpucheck: collectives, {timeout:g} s at most once the ranks have started ...", err=True)
+        note(f"gpucheck: collectives, {timeout:g} s at most once the ranks have started ...")
     try:
         report = measure(live_host(isolated=True, deadline_s=20.0), options)
     except Unmeasurable as error:

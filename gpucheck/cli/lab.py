@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from gpucheck.cli._common import note
 from gpucheck.lab.model import DEFAULT_NAME, DEFAULT_SUBNET, SUBNET_VARIABLE
 
 NAME = click.option(
@@ -84,9 +85,9 @@ def down(name: str, images: bool) -> None:
 
     removed = take_down(checked_name(name), checkout(), images=images)
     for line in removed:
-        click.echo(f"removed {line}", err=True)
+        note(f"removed {line}")
     if not removed:
-        click.echo(f"the lab {name} is not there: nothing to remove", err=True)
+        note(f"the lab {name} is not there: nothing to remove")
 
 
 @COMMAND.command()

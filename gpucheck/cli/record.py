@@ -10,6 +10,7 @@ import click
 from gpucheck.cli._common import (
     OutputFile,
     Problem,
+    note,
     open_host,
     progress,
     progress_end,
@@ -74,7 +75,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     write_result(content, output, mode=0o600 if no_redact else 0o644)
     progress_end()
     how = "not redacted: look at it before you give it away" if no_redact else "redacted"
-    click.echo(f"{output}: recorded {len(content):,} bytes, {how}. Judge it: gpucheck verify --from {output}", err=True)
+    note(f"{output}: recorded {len(content):,} bytes, {how}. Judge it: gpucheck verify --from {output}")
 
 
 def _ask_everything(host: Host) -> None:

@@ -1,12 +1,14 @@
 """Run any NVML client (gpustat, nvitop, your own) on a simulated machine, or keep one and switch its faults."""
 
 import os
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import Problem, no_machine, start_simulation
+from gpucheck.cli._common import Problem, no_machine, note, start_simulation
+from gpucheck.printable import printable
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell says it
 
@@ -75,12 +77,14 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if directory is None:
         start_simulation(profile, chosen)
     else:
+        if printable(directory) != directory:
+            raise Problem(f"-o {directory}: the name holds characters that cannot be printed. Choose another folder.")
         _make(profile, chosen, Path(directory))
     told = f" with {', '.join(chosen)}" if chosen else ""
-    click.echo(f"gpucheck: SIMULATED hardware: {profile}{told}", err=True)
+    note(f"gpucheck: SIMULATED hardware: {profile}{told}")
     if words:
         _run(words)
-    click.echo(f"GPUCHECK_SIMULATOR={directory}")
+    click.echo(f"GPUCHECK_SIMULATOR={shlex.quote(str(directory))}")
 
 
 def _run(words: list[str]) -> None:
@@ -116,7 +120,7 @@ def _switch(directory: Path, faults: Iterable[str]) -> None:
     except (LookupError, ValueError, OSError) as error:
         raise _problem(error, directory) from error
     state = ", ".join(chosen) or "healthy"
-    click.echo(f"gpucheck: SIMULATED hardware: {directory} is now {state}", err=True)
+    note(f"gpucheck: SIMULATED hardware: {directory} is now {state}")
 
 
 def _clear() -> None:

@@ -9,6 +9,7 @@ from click.exceptions import Exit
 from gpucheck.cli._common import (
     OutputFile,
     Problem,
+    note,
     output_options,
     recording_option,
     replay_mark,
@@ -168,13 +169,13 @@ def lock_command(
         refuse(made, "text")
     text = write_lock(made)
     if present and output.read_text(encoding="utf-8") == text:
-        click.echo(f"{output}: unchanged", err=True)
+        note(f"{output}: unchanged")
     else:
         write_result(text, output)
         for line in lock_changes(previous, made):
-            click.echo(f"{output}: {line}", err=True)
+            note(f"{output}: {line}")
     for line in refused_text(made):
-        click.echo(line, err=True)
+        note(line)
     if every is not None:
         echo_plans(output, every, bundle)
     kinds = {refused.kind for refused in made.refused.values()}

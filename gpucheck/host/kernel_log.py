@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gpucheck.host.files import content_of
 from gpucheck.model import KernelLine, KernelLog
+from gpucheck.printable import printable
 
 # Wider than what the check knows: a recording is judged by later versions too.
 ABOUT_GPUS = re.compile(
@@ -24,6 +25,9 @@ ABOUT_GPUS = re.compile(
     re.IGNORECASE,
 )
 RECORD = re.compile(r"\d+,(?P<sequence>\d+),(?P<microseconds>\d+),[^;]*;(?P<text>.*)")
+ESCAPED = re.compile(r"(?:\\x[0-9a-f]{2})+")
+# A message of several lines names the driver on each.
+DRIVER_LINE = re.compile(r"\\x0a(?=NVRM: )")
 JOURNAL_LINE = re.compile(r"\[\s*(?P<seconds>\d+\.\d+)\] \S+ kernel: (?P<text>.*)")
 JOURNAL = ("journalctl", "--dmesg", "--boot", "--output=short-monotonic", "--no-pager", "--quiet")
 JOURNAL_SECONDS = 10.0
@@ -66,14 +70,18 @@ def kmsg_lines(content: str) -> tuple[int | None, tuple[KernelLine, ...]]:
 
 
 def journal_lines(content: str) -> tuple[KernelLine, ...]:
-    """The messages of ``journalctl --output=short-monotonic`` about GPUs; later lines of a message are indented."""
+    """The messages of ``journalctl --output=short-monotonic`` about GPUs; later lines of a message are indented.
+
+    A line without the driver's prefix may come from a process name, and is joined as /dev/kmsg has it.
+    """
     found: list[tuple[float, list[str]]] = []
     for line in content.splitlines():
         if match := JOURNAL_LINE.fullmatch(line):
             found.append((float(match["seconds"]), [match["text"]]))
         elif found and line.startswith("    ") and len(found[-1][1]) < MESSAGE_LINES:
             found[-1][1].append(line.strip())
-    return _kept(KernelLine(text="\n".join(parts), seconds=seconds) for seconds, parts in found)
+    joined = (KernelLine(text=DRIVER_LINE.sub("\n", r"\x0a".join(parts)), seconds=seconds) for seconds, parts in found)
+    return _kept(joined)
 
 
 def _kept(lines: Iterable[KernelLine]) -> tuple[KernelLine, ...]:
@@ -81,8 +89,21 @@ def _kept(lines: Iterable[KernelLine]) -> tuple[KernelLine, ...]:
 
 
 def _unescaped(text: str) -> str:
-    r"""The kernel writes unprintable characters as ``\x0a``."""
-    return re.sub(r"\\x([0-9a-f]{2})", lambda found: chr(int(found[1], 16)), text)
+    r"""The text with the printable characters that the kernel escapes: a backslash, and what is not ASCII.
+
+    The rest stays ``\x0a``. A line break is one only before the driver's own prefix: the kernel escapes those of a
+    message of several lines and those in the name of a process, of at most 15 characters, alike.
+    """
+    parts = DRIVER_LINE.split(text)
+    return "\n".join(ESCAPED.sub(_decoded, part) for part in parts)
+
+
+def _decoded(found: re.Match[str]) -> str:
+    raw = bytes.fromhex(found[0].replace("\\x", ""))
+    text = raw.decode("utf-8", "surrogateescape")
+    return "".join(
+        c if printable(c) == c else "".join(f"\\x{b:02x}" for b in c.encode("utf-8", "surrogateescape")) for c in text
+    )
 
 
 def _ring(device: Path) -> str:

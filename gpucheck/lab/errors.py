@@ -9,6 +9,7 @@ class LabError(click.ClickException):
     """The lab or an image could not be made: something that it needs is missing here, or failed. Exit status 3."""
 
     exit_code = EXIT_STATUS[Verdict.UNKNOWN]
+    several_lines = True  # the end of a program's output, and what to do, on lines of their own
 
 
 class LabUsageError(LabError):

@@ -9,13 +9,14 @@ from pathlib import Path
 import click
 
 from gpucheck.lab.errors import LabError
+from gpucheck.printable import indented
 
 TAIL_LINES = 12
 
 
 def say(line: str) -> None:
     """Tell the person at the terminal; stdout stays free for results."""
-    click.echo(line, err=True)
+    click.echo(indented(line), err=True)
 
 
 def run(command: Sequence[str | Path], *, what: str, hint: str = "") -> str:

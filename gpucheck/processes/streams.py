@@ -1,4 +1,7 @@
-"""The standard streams of a command: a loss on stdout is an error, a loss on stderr ends nothing."""
+"""The standard streams of a command: a loss on stdout is an error, a loss on stderr ends nothing.
+
+They print no control character but line breaks, tabs and colors, wherever the text came from.
+"""
 
 import errno
 import io
@@ -6,7 +9,9 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import Any, TextIO, cast
+
+from gpucheck.printable import for_terminal
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 
@@ -73,6 +78,35 @@ class _Messages(_Descriptor):
             return memoryview(data).nbytes  # type: ignore[arg-type]
 
 
+class _Printed(io.TextIOWrapper):
+    """A text stream that prints only what for_terminal lets through."""
+
+    def write(self, text: str) -> int:
+        """Write the text with its control characters shown."""
+        super().write(for_terminal(text))
+        return len(text)
+
+    def draw(self, text: str) -> int:
+        """Write the control characters of a progress display."""
+        return super().write(text)
+
+
+class _Drawing:
+    """A stream whose write is draw."""
+
+    def __init__(self, stream: _Printed) -> None:
+        self._stream = stream
+        self.write = stream.draw
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def drawing(stream: TextIO) -> TextIO:
+    """Return the stream for a progress display, which moves the cursor: its text must be printable already."""
+    return cast("TextIO", _Drawing(stream)) if isinstance(stream, _Printed) else stream
+
+
 @contextmanager
 def standard_streams() -> Iterator[None]:
     """Replace the process's stdout and stderr for a while, and open those of the three that are closed.
@@ -119,7 +153,7 @@ def _is_open(number: int) -> bool:
 
 def _text(raw: io.FileIO, like: TextIO | None, errors: str) -> TextIO:
     """Buffered even where PYTHONUNBUFFERED is set: without a buffer Python drops the rest of a short write."""
-    return io.TextIOWrapper(
+    return _Printed(
         io.BufferedWriter(raw),
         encoding=like.encoding if like is not None else "utf-8",
         errors=(like.errors if like is not None else None) or errors,

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 import click
 
 from gpucheck.model import Topology, TopologyGpu
-from gpucheck.render.words import printable
 
 GAP = "?"
 NOT_TOLD = "N/A"
@@ -96,7 +95,7 @@ def _classes(topology: Topology) -> int:
 
 def _cells(topology: Topology) -> tuple[list[str], list[list[str]]]:
     affinities = _affinities(topology.gpus)
-    nics = [printable(nic.label) for nic in topology.nics]
+    nics = [nic.label for nic in topology.nics]
     header = ["", *(f"GPU{gpu.index}" for gpu in topology.gpus), *nics, *affinities]
     rows = [
         [

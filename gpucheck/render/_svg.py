@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from xml.sax.saxutils import escape, quoteattr
 
-from gpucheck.render.words import printable
+from gpucheck.printable import printable
 
 BOLD, LIGHT = 0.64, 0.56
 """Width of an average character of a sans-serif face, in ems."""

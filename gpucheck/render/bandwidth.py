@@ -6,9 +6,10 @@ import click
 import msgspec
 
 from gpucheck.model.bandwidth import BandwidthReport, Measured, MeasuredPair
+from gpucheck.printable import of_printable
 from gpucheck.render._heat import SLOW_MARK, SLOW_MEANING, TITLES, below, is_sparse, low_ends, steps
 from gpucheck.render.findings import TROUBLE, blocks
-from gpucheck.render.words import counts_line, printable, simulated_mark, table, verdict_word
+from gpucheck.render.words import counts_line, simulated_mark, table, verdict_word
 
 # Red over yellow to green, dark enough for white digits on light and dark terminals alike.
 HEAT = ((150, 40, 45), (165, 95, 30), (140, 130, 30), (75, 130, 60), (30, 115, 75))
@@ -21,6 +22,7 @@ def to_json(report: BandwidthReport) -> str:
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
 
 
+@of_printable
 def to_text(report: BandwidthReport, *, verbose: bool = False) -> str:
     """Who was measured, what is wrong, the matrices, measured against expected, and the findings that are good.
 
@@ -35,7 +37,7 @@ def to_text(report: BandwidthReport, *, verbose: bool = False) -> str:
         list(_pairs(report.pairs)),
         list(_rest(report)),
         list(_sizes(report)),
-        [f"method: {printable(line)}" for line in report.method] if verbose else [],
+        [f"method: {line}" for line in report.method] if verbose else [],
         list(blocks((f for f in report.findings if f.verdict not in TROUBLE), bus_ids, passes=True)),
         [_last(report)],
     ]
@@ -45,16 +47,15 @@ def to_text(report: BandwidthReport, *, verbose: bool = False) -> str:
 def _head(report: BandwidthReport) -> Iterator[str]:
     detail = ""
     if report.simulation is not None:
-        detail = printable(", ".join((report.simulation.profile, *report.simulation.faults)))
+        detail = ", ".join((report.simulation.profile, *report.simulation.faults))
     mark = f"  {simulated_mark(detail)}" if report.simulated else ""
-    yield click.style(f"gpucheck bandwidth  {printable(report.host)}", bold=True) + mark
+    yield click.style(f"gpucheck bandwidth  {report.host}", bold=True) + mark
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items() if version)
-    yield printable(report.kind + (f"; {versions}" if versions else ""))
+    yield report.kind + (f"; {versions}" if versions else "")
     yield from (
-        printable(f"{device.index}: {device.name}" + (f" {device.bus_id}" if device.bus_id else ""))
-        for device in report.devices
+        f"{device.index}: {device.name}" + (f" {device.bus_id}" if device.bus_id else "") for device in report.devices
     )
-    yield from (f"note: {printable(note)}" for note in report.notes)
+    yield from (f"note: {note}" for note in report.notes)
 
 
 def _lone_cells(report: BandwidthReport) -> Iterator[str]:
@@ -113,7 +114,7 @@ def _pairs(pairs: Sequence[MeasuredPair]) -> Iterator[str]:
                 f"{max(m.mad_percent for _, m in members):.1f} %",
                 _range(members[0][0]),
                 _span(ratios, ".0%") if ratios else NOTHING,
-                printable(str(basis or "no expectation: the path or its links are not known, or peer access is off")),
+                str(basis or "no expectation: the path or its links are not known, or peer access is off"),
             ]
         )
         rows += _both_ways([pair for pair, _ in members])

@@ -6,8 +6,9 @@ import click
 import msgspec
 
 from gpucheck.model.collectives import CollectivesReport
+from gpucheck.printable import of_printable
 from gpucheck.render.findings import blocks
-from gpucheck.render.words import counts_line, printable, simulated_mark, table, verdict_word
+from gpucheck.render.words import counts_line, simulated_mark, table, verdict_word
 
 
 def to_json(report: CollectivesReport) -> str:
@@ -15,6 +16,7 @@ def to_json(report: CollectivesReport) -> str:
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
 
 
+@of_printable
 def to_text(report: CollectivesReport) -> str:
     """Who took part, one line a collective and size, what NCCL took, and the findings, worst first."""
     parts = [
@@ -29,11 +31,11 @@ def to_text(report: CollectivesReport) -> str:
 
 def _head(report: CollectivesReport) -> Iterator[str]:
     mark = f"  {simulated_mark('hardware; the traffic between CPU ranks is real')}" if report.simulated else ""
-    yield click.style(f"gpucheck collectives  {printable(report.host)}", bold=True) + mark
+    yield click.style(f"gpucheck collectives  {report.host}", bold=True) + mark
     hosts = f", {report.nodes} hosts, {report.ranks} ranks in all" if report.nodes > 1 else ""
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items() if version)
-    yield printable(f"{report.kind}{hosts}" + (f"; {versions}" if versions else ""))
-    yield from (f"note: {printable(note)}" for note in report.notes)
+    yield f"{report.kind}{hosts}" + (f"; {versions}" if versions else "")
+    yield from (f"note: {note}" for note in report.notes)
 
 
 def _results(report: CollectivesReport) -> Iterator[str]:
@@ -50,7 +52,7 @@ def _results(report: CollectivesReport) -> Iterator[str]:
             _number(result.algbw_gb_s),
             _number(result.busbw_gb_s),
             str(result.checked),
-            str(result.wrong) if result.note is None else printable(result.note),
+            str(result.wrong) if result.note is None else result.note,
         ]
         for result in report.results
     ]

@@ -4,8 +4,9 @@ import click
 import msgspec
 
 from gpucheck.model.diagnosis import Diagnosis
+from gpucheck.printable import of_printable
 from gpucheck.render.findings import blocks
-from gpucheck.render.words import counts_line, plural, printable, verdict_word
+from gpucheck.render.words import counts_line, plural, verdict_word
 
 
 def to_json(diagnosis: Diagnosis) -> str:
@@ -13,9 +14,10 @@ def to_json(diagnosis: Diagnosis) -> str:
     return msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode()
 
 
+@of_printable
 def to_text(diagnosis: Diagnosis) -> str:
     """The answer for a terminal."""
-    source = f"{plural(diagnosis.gpus, 'GPU')}, from {', '.join(map(printable, diagnosis.source))}"
+    source = f"{plural(diagnosis.gpus, 'GPU')}, from {', '.join(diagnosis.source)}"
     lines = [f"{click.style('gpucheck diagnose', bold=True)}  {source}"]
     lines += [
         "",

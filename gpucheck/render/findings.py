@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 import click
 
 from gpucheck.model import Finding, Verdict, by_root
+from gpucheck.printable import indented
 from gpucheck.render.groups import Group, group_equal
-from gpucheck.render.words import WORST_FIRST, plural, printable, verdict_word
+from gpucheck.render.words import WORST_FIRST, plural, verdict_word
 
 INDENT = " " * 8
 LABEL = 10
@@ -59,7 +60,7 @@ def block(group: Group, *, verbose: bool = False, check: bool = True) -> Iterato
     """Yield the lines of one group. check: the name of the check too."""
     finding = group.first
     checks = f"{', '.join(group.checks)}  " if check else ""
-    yield f"{verdict_word(finding.verdict)} {checks}{_text(group.headline, 8)}"
+    yield f"{verdict_word(finding.verdict)} {checks}{indented(group.headline, 8)}"
     if group.why:
         yield _line("why", group.why)
     if group.fix and finding.verdict in TROUBLE:
@@ -85,19 +86,14 @@ def _following(checks: list[str]) -> Iterator[str]:
 
 
 def _line(label: str, text: str) -> str:
-    return f"{INDENT}{label:<{LABEL}}{_text(text, len(INDENT) + LABEL)}"
-
-
-def _text(text: str, indent: int) -> str:
-    """Printable; lines of one text stay below each other, so that none looks like a finding."""
-    return printable(text).replace("\n", "\n" + " " * indent)
+    return f"{INDENT}{label:<{LABEL}}{indented(text, len(INDENT) + LABEL)}"
 
 
 def _skip(group: Group, *, check: bool) -> str:
     """One line: what was not judged, and why."""
     some = f" ({len(group.findings)})" if len(group.findings) > 1 else ""
     checks = f"{', '.join(group.checks)}{some}: " if check else ""
-    return f"{verdict_word(Verdict.SKIP)} {checks}{_text(group.why or group.seen, 8)}"
+    return f"{verdict_word(Verdict.SKIP)} {checks}{indented(group.why or group.seen, 8)}"
 
 
 def _passes(findings: list[Finding]) -> Iterator[str]:

@@ -7,8 +7,9 @@ import click
 import msgspec
 
 from gpucheck.model import FleetReport, FleetRow, Outlier, Verdict, metric_title
+from gpucheck.printable import one_line
 from gpucheck.render.fleet_problems import lines, names, place, summary
-from gpucheck.render.words import WORST_FIRST, counts_line, one_line, plural, simulated_mark, table, verdict_word
+from gpucheck.render.words import WORST_FIRST, counts_line, plural, simulated_mark, table, verdict_word
 
 # A terminal shows this many hosts; of more, those that pass are counted.
 MANY = 40

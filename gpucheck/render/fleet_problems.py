@@ -7,10 +7,11 @@ import click
 
 from gpucheck.model import Finding, FleetRow, Outlier, Verdict, by_root
 from gpucheck.model.naming import gpu_name
+from gpucheck.printable import folded, one_line
 from gpucheck.render._matrix import ranges
 from gpucheck.render.findings import not_run
 from gpucheck.render.groups import across_hosts, same_text, where_all
-from gpucheck.render.words import WORST_FIRST, observed, one_line, plural, simulated_mark, verdict_word
+from gpucheck.render.words import WORST_FIRST, observed, plural, simulated_mark, verdict_word
 
 NAMED = 8
 # The merge's own findings have a table of their own.
@@ -81,8 +82,8 @@ def lines(rows: Sequence[FleetRow]) -> Iterator[str]:
         where = names([_host(host, found, problem.rows[host]) for host, found in problem.hosts.items()])
         yield f"{verdict_word(first.verdict)} {one_line(f'{first.check}: {seen}  on {where}')}{mark}"
         if why != seen:
-            yield f"        why    {one_line(why)}"
-        yield f"        fix    {one_line(fix)}"
+            yield f"        why    {one_line(folded(why))}"
+        yield f"        fix    {one_line(folded(fix))}"
         if first.cause:
             yield f"        cause  {one_line(first.cause)} ({first.confidence or 'possible'})"
         if problem.follow:

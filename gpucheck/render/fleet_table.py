@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpucheck.model import FleetReport, FleetRow, metric_title
-from gpucheck.render.words import one_line
+from gpucheck.printable import one_line
 
 COLUMNS = ("host", "verdict", "simulated", "group", "gpus", "gpu_count", "driver", "system", "training", "started")
 NUMBERS = ("value", "worst_gpu", "worst_pair", "off_percent")

@@ -8,7 +8,8 @@ import click
 import msgspec
 
 from gpucheck.model import History, Series, Verdict
-from gpucheck.render.words import COLOUR, one_line, simulated_mark
+from gpucheck.printable import of_printable
+from gpucheck.render.words import COLOUR, simulated_mark
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 LETTER = {Verdict.PASS: "P", Verdict.WARN: "W", Verdict.FAIL: "F", Verdict.UNKNOWN: "?", Verdict.SKIP: "-"}
@@ -27,14 +28,15 @@ def to_json(history: History) -> str:
     return msgspec.json.format(msgspec.json.encode(history), indent=2).decode()
 
 
+@of_printable
 def to_text(history: History) -> str:
     """A line of blocks a series, with the numbers that a line of blocks cannot say."""
     mark = f"  {simulated_mark()}" if history.simulated else ""
-    lines = [click.style(one_line(history.name), bold=True) + mark]
+    lines = [click.style(history.name, bold=True) + mark]
     if history.verdicts:
         letters = "".join(click.style(LETTER[v], fg=COLOUR[v], bold=True) for _, v in history.verdicts)
         first, last = history.verdicts[0][0], history.verdicts[-1][0]
-        lines.append(f"verdicts  {letters}  {one_line(first)} to {one_line(last)}")
+        lines.append(f"verdicts  {letters}  {first} to {last}")
     for series in history.series:
         lines += ["", *_series(series)]
     return "\n".join(lines) + "\n"
@@ -48,6 +50,7 @@ def sparkline(values: list[float]) -> str:
     return "".join(BLOCKS[min(int((v - low) / (high - low) * len(BLOCKS)), len(BLOCKS) - 1)] for v in values)
 
 
+@of_printable
 def to_svg(history: History) -> str:
     """One panel a series: the line, the range of the group, and a ring where hosts stood out."""
     height = TOP + HEIGHT * max(1, len(history.series))
@@ -55,7 +58,7 @@ def to_svg(history: History) -> str:
         "svg", {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {WIDTH} {height}", "role": "img"}
     )
     mark = " (SIMULATED)" if history.simulated else ""
-    ElementTree.SubElement(root, "title").text = f"{one_line(history.name)} over time{mark}"
+    ElementTree.SubElement(root, "title").text = f"{history.name} over time{mark}"
     ElementTree.SubElement(root, "style").text = STYLE
     _add(root, "rect", {"class": "back", "width": WIDTH, "height": height})
     _text(root, 20, 26, f"{history.name}{mark}", "title")
@@ -68,8 +71,8 @@ def to_svg(history: History) -> str:
 
 def _series(series: Series) -> Iterator[str]:
     values = [point.value for point in series.points]
-    among = f"  {one_line(series.group)}" if series.group else ""
-    yield f"{one_line(series.metric)}{among}"
+    among = f"  {series.group}" if series.group else ""
+    yield f"{series.metric}{among}"
     if len(values) == 1:
         yield f"  {values[0]:.4g} in the only merge"
     else:
@@ -110,7 +113,7 @@ def _panel(root: ElementTree.Element, series: Series, top: int) -> None:
     )
     for i, point in enumerate(points):
         dot = _add(root, "circle", {"class": "dot", "cx": f"{x(i):.1f}", "cy": f"{y(point.value):.1f}", "r": 3})
-        ElementTree.SubElement(dot, "title").text = one_line(f"{point.at}: {point.value:.6g}")
+        ElementTree.SubElement(dot, "title").text = f"{point.at}: {point.value:.6g}"
         if point.odd:
             _add(root, "circle", {"class": "odd", "cx": f"{x(i):.1f}", "cy": f"{y(point.value):.1f}", "r": 7})
     bottom = top + 30 + plot + 20
@@ -133,4 +136,4 @@ def _add(parent: ElementTree.Element, tag: str, attributes: dict[str, object]) -
 
 def _text(parent: ElementTree.Element, x: float, y: float, words: str, kind: str, anchor: str = "start") -> None:
     element = _add(parent, "text", {"x": f"{x:.1f}", "y": f"{y:.1f}", "class": kind, "text-anchor": anchor})
-    element.text = one_line(words)
+    element.text = words

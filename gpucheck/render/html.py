@@ -8,20 +8,18 @@ import base64
 import functools
 import hashlib
 import re
-import unicodedata
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import msgspec
-from markupsafe import Markup
+from markupsafe import Markup, escape
+
+from gpucheck.printable import UNPRINTABLE, indented, printable
 
 PAGES = Path(__file__).parent / "pages"
 # What may end the data's script element or change how it is read; in JSON all of it can only stand inside strings.
-UNSAFE = re.compile(
-    "[<>&\u2028\u2029\u0085\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]|"  # the characters themselves
-    "\\\\u00[01][0-9a-f]|\\\\u007f|\x7f"  # as JSON escapes
-)
+UNSAFE = re.compile(rf"[<>&]|(?!\n){UNPRINTABLE.pattern}|\\u00[01][0-9a-f]|\\u007f")
 
 
 def page(template: str, *, data: Any, styles: tuple[str, ...], scripts: tuple[str, ...], **values: Any) -> str:
@@ -45,10 +43,13 @@ def page(template: str, *, data: Any, styles: tuple[str, ...], scripts: tuple[st
 @functools.cache
 def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(PAGES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+        loader=jinja2.FileSystemLoader(PAGES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        finalize=lambda value: printable(value) if type(value) is str else value,
     )
-    environment.filters["clean"] = clean
-    environment.filters["clean_lines"] = clean_lines
+    environment.filters["steps"] = steps
     return environment
 
 
@@ -57,14 +58,9 @@ def json_data(data: Any) -> str:
     return UNSAFE.sub(_escape, msgspec.json.encode(data).decode())
 
 
-def clean(text: object) -> str:
-    """Text without control and direction characters, for what Jinja2 then escapes."""
-    return "".join(c if unicodedata.category(c)[0] != "C" else "\ufffd" for c in str(text))
-
-
-def clean_lines(text: object) -> str:
-    """Return clean text with its line breaks: a fix has one step a line."""
-    return "\n".join(map(clean, str(text).split("\n")))
+def steps(text: object) -> Markup:
+    """Return printable text that keeps its line breaks: a fix has one step a line."""
+    return escape(indented(str(text)))
 
 
 def _escape(found: re.Match[str]) -> str:

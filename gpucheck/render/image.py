@@ -6,8 +6,9 @@ from typing import Any
 import click
 import msgspec
 
+from gpucheck.printable import of_printable
 from gpucheck.render.findings import blocks
-from gpucheck.render.words import counts_line, printable, simulated_mark, verdict_word
+from gpucheck.render.words import counts_line, simulated_mark, verdict_word
 
 
 def to_json(report: Mapping[str, Any]) -> str:
@@ -15,6 +16,7 @@ def to_json(report: Mapping[str, Any]) -> str:
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
 
 
+@of_printable
 def to_text(report: Mapping[str, Any]) -> str:
     """For a terminal: what the image is, the findings worst first, the verdict."""
     return "\n".join(_lines(report)) + "\n"
@@ -24,10 +26,10 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     mark = f"  {simulated_mark('hardware')}" if report["simulated"] else ""
     image = report["image"]
     name = image["variant"] if image else "not a gpucheck image"
-    yield click.style(f"gpucheck image  {printable(name)}", bold=True) + mark
+    yield click.style(f"gpucheck image  {name}", bold=True) + mark
     if image:
         stand_in = " (a stand-in: no registry answered when it was built)" if image["stand_in_base"] else ""
-        yield printable(f"on {image['base']}{stand_in}, Python {image['python']}")
+        yield f"on {image['base']}{stand_in}, Python {image['python']}"
     yield ""
     yield from blocks(report["findings"], passes=True, check=False)
     yield ""

@@ -9,7 +9,8 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 
 from gpucheck.model import Finding, Verdict, where
-from gpucheck.render.words import observed, one_line, printable
+from gpucheck.printable import folded, indented, one_line, printable
+from gpucheck.render.words import observed
 
 OUTCOME = {Verdict.FAIL: "failure", Verdict.WARN: "failure", Verdict.UNKNOWN: "error", Verdict.SKIP: "skipped"}
 
@@ -44,8 +45,8 @@ def case(finding: Finding, *, name: str, classname: str, seconds: float) -> Case
     why = "" if seen == finding.why else f"why: {finding.why}"
     evidence = (f"evidence: {line}" for line in finding.evidence)
     lines = (why, f"fix: {finding.fix}" if finding.fix else "", cause, *evidence)
-    message = one_line(": ".join(filter(None, (where(finding), seen))))
-    return Case(name, classname, finding.verdict, message, "\n".join(filter(None, lines)), seconds)
+    message = one_line(folded(": ".join(filter(None, (where(finding), seen)))))
+    return Case(name, classname, finding.verdict, message, "\n".join(map(indented, filter(None, lines))), seconds)
 
 
 def follows(name: str, classname: str, root: str, seconds: float = 0.0) -> Case:
@@ -97,4 +98,4 @@ def _case(suite: ElementTree.Element, case: Case) -> None:
         told = ElementTree.SubElement(element, outcome, {"message": printable(case.message)})
         if outcome != "skipped":
             told.set("type", case.verdict.value)
-        told.text = printable(case.detail) or None
+        told.text = "\n".join(map(printable, case.detail.split("\n"))) or None

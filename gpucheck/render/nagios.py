@@ -6,16 +6,18 @@ Format: Monitoring Plugins development guidelines. The exit status of gpucheck i
 from collections.abc import Iterator
 
 from gpucheck.model import Report, Verdict
+from gpucheck.printable import folded, of_printable
 from gpucheck.render.findings import TROUBLE, worst_first
 from gpucheck.render.groups import Group
 from gpucheck.render.report import bus_ids
-from gpucheck.render.words import counts_line, plural, printable
+from gpucheck.render.words import counts_line, plural
 
 STATE = {Verdict.PASS: "OK", Verdict.WARN: "WARNING", Verdict.FAIL: "CRITICAL", Verdict.UNKNOWN: "UNKNOWN"}
 # Findings named on the line; monitoring systems cut long ones.
 SHOWN = 3
 
 
+@of_printable
 def to_nagios(report: Report) -> str:
     """``GPUCHECK STATE - what is wrong | performance data``; without a bar or a line break of the host's making."""
     mark = "SIMULATED " if report.simulated else ""
@@ -32,17 +34,13 @@ def _summary(report: Report) -> str:
     named = [_named(group) for group in bad[:SHOWN]]
     more = [f"and {len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
     more += [f"{plural(left, 'check')} not run because of this"] if left else []
-    return _one_line("; ".join([*named, *more]) or counts_line(report.counts))
+    return folded("; ".join([*named, *more]) or counts_line(report.counts)).replace("|", "/")
 
 
 def _named(group: Group) -> str:
     where = f" {group.where}" if group.where else ""
     cause = f" ({group.first.cause})" if group.first.cause else ""
     return f"{', '.join(group.checks)}{where}: {group.seen}{cause}"
-
-
-def _one_line(text: str) -> str:
-    return printable(text).replace("\n", " ").replace("\t", " ").replace("|", "/")
 
 
 def _perfdata(report: Report) -> Iterator[str]:

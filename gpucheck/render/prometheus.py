@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from gpucheck.render.words import one_line
+from gpucheck.printable import one_line
 
 Kind = Literal["gauge", "counter"]
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from gpucheck.model import Report, Topology, Verdict, WiredFunction, where
+from gpucheck.printable import of_printable
 from gpucheck.render import html
 from gpucheck.render._commands import Part, parts
 from gpucheck.render._heat import SLOW_MARK, SLOW_MEANING, TITLES, below, is_sparse, low_ends, steps
@@ -68,6 +69,7 @@ class Heat(NamedTuple):
     slow: str
 
 
+@of_printable
 def to_html(report: Report, *, mark: str = "") -> str:
     """The page. mark: where a replayed report comes from."""
     found, topology = copies(report), report.topology

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from gpucheck.model import Report, by_root
+from gpucheck.printable import of_printable
 from gpucheck.render import junit
 from gpucheck.render._measured import by_class, copies, trainings
 from gpucheck.render.junit import Case, Suite
 
 
+@of_printable
 def to_junit(report: Report) -> str:
     """Write the report."""
     name = "gpucheck verify (SIMULATED)" if report.simulated else "gpucheck verify"

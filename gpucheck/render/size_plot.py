@@ -5,6 +5,7 @@ from html import escape
 from math import log2
 
 from gpucheck.model.bandwidth import BandwidthReport, SizePoint
+from gpucheck.printable import of_printable
 
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 190, 56, 56
@@ -13,6 +14,7 @@ UNITS = ("B", "KiB", "MiB", "GiB")
 GRID_LINES = 5
 
 
+@of_printable
 def to_svg(report: BandwidthReport) -> str:
     """A standalone SVG. Sizes are a logarithmic axis, GB/s a linear one from zero."""
     sizes = sorted({point.size_bytes for point in report.sizes})

@@ -6,8 +6,9 @@ from typing import NamedTuple
 import click
 
 from gpucheck.model import Finding, Verdict
+from gpucheck.printable import of_printable
 from gpucheck.render.findings import blocks
-from gpucheck.render.words import WORST_FIRST, counts_line, printable, simulated_mark, verdict_word
+from gpucheck.render.words import WORST_FIRST, counts_line, simulated_mark, verdict_word
 
 
 class Part(NamedTuple):
@@ -18,17 +19,18 @@ class Part(NamedTuple):
     findings: tuple[Finding, ...]
 
 
+@of_printable
 def to_text(
     host: str, parts: Iterable[Part], verdict: Verdict, counts: dict[str, int], seconds: float, *, simulated: bool
 ) -> str:
     """The whole report, colours included: the runs with the worst verdict first, what was not run in a line each."""
     mark = f"  {simulated_mark('hardware; the training itself is real')}" if simulated else ""
-    lines = [click.style(f"gpucheck smoke  {printable(host)}", bold=True) + mark]
+    lines = [click.style(f"gpucheck smoke  {host}", bold=True) + mark]
     parts = sorted(parts, key=lambda part: min((WORST_FIRST.index(f.verdict) for f in part.findings), default=0))
     for part in parts:
         if not _is_skipped(part):
             lines += ["", click.style(part.title, bold=True)]
-            lines += [f"  {printable(fact)}" for fact in part.facts]
+            lines += [f"  {fact}" for fact in part.facts]
             lines += blocks(part.findings, passes=True, check=False)
     skipped = [part for part in parts if _is_skipped(part)]
     lines += ["", *(f"{verdict_word(Verdict.SKIP)} {_not_run(part)}" for part in skipped)] if skipped else []
@@ -43,4 +45,4 @@ def _is_skipped(part: Part) -> bool:
 def _not_run(part: Part) -> str:
     """``tensorflow mirrored: tensorflow is not installed``: the name of the run, without what it would prove."""
     reasons = dict.fromkeys(finding.why for finding in part.findings)
-    return printable(f"{part.title.partition(':')[0]}: {'; '.join(reasons)}")
+    return f"{part.title.partition(':')[0]}: {'; '.join(reasons)}"

@@ -6,6 +6,8 @@ from xml.sax.saxutils import escape
 
 import msgspec
 
+from gpucheck.printable import of_printable
+
 WIDTH, LEFT, RIGHT, ROW, GAP = 1200, 110, 20, 26, 8
 ZOOM_STEPS = 4
 FONT = "font-family='sans-serif'"
@@ -64,6 +66,7 @@ def to_chrome_trace(title: str, spans: Sequence[Span], *, simulated: bool) -> st
     return msgspec.json.encode(trace).decode()
 
 
+@of_printable
 def to_svg(title: str, spans: Sequence[Span], *, simulated: bool) -> str:
     """Two panels: the whole run, and a few steps from its middle, where the phases of a step can be seen."""
     middle = _middle_steps(spans)

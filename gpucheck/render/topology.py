@@ -6,9 +6,10 @@ import click
 import msgspec
 
 from gpucheck.model import Advice, Pair, Topology, TopologyGpu
+from gpucheck.printable import of_printable
 from gpucheck.render._matrix import COLOUR, GAP, kind_of, matrix, used_kinds
 from gpucheck.render.findings import blocks
-from gpucheck.render.words import printable, simulated_mark
+from gpucheck.render.words import simulated_mark
 
 MEANING = {
     "NV#": "joined by # NVLinks",
@@ -29,6 +30,7 @@ def to_json(topology: Topology) -> str:
     return msgspec.json.format(msgspec.json.encode(topology), indent=2).decode()
 
 
+@of_printable
 def to_text(topology: Topology, *, about: str = "", width: int | None = None, best: bool = False) -> str:
     """The matrix, what the pairs should reach, the advice and the findings, with terminal colours.
 
@@ -55,7 +57,7 @@ def _identity(gpu: TopologyGpu) -> str:
     name = gpu.name or unnamed
     uuid = f" (UUID: {gpu.uuid})" if gpu.uuid else ""
     bus_id = f" {gpu.pci_bus_id}" if gpu.pci_bus_id else ""
-    return printable(f"GPU {gpu.index}: {name}{uuid}{bus_id}")
+    return f"GPU {gpu.index}: {name}{uuid}{bus_id}"
 
 
 def findings_text(topology: Topology) -> str:
@@ -67,7 +69,7 @@ def _identities(topology: Topology, width: int | None) -> Iterator[str]:
     """On a terminal, many GPUs of one model are one line: their bus ids are in the JSON and the tree."""
     named = [gpu for gpu in topology.gpus if gpu.name or gpu.pci_bus_id]
     if width is not None and len(named) > MANY_GPUS and len({gpu.name for gpu in named}) == 1:
-        yield printable(f"{len(named)} x {named[0].name or 'unnamed GPU'}")
+        yield f"{len(named)} x {named[0].name or 'unnamed GPU'}"
     else:
         yield from map(_identity, named)
 
@@ -88,7 +90,7 @@ def _nic_legend(topology: Topology) -> Iterator[str]:
     if named:
         yield "NIC Legend:"
         yield ""
-        yield from (f"  {nic.label}: {printable(str(nic.name))}" for nic in named)
+        yield from (f"  {nic.label}: {nic.name}" for nic in named)
 
 
 def _expectations(topology: Topology) -> Iterator[str]:
@@ -136,10 +138,10 @@ def _advice(advice: Advice | None, best: bool) -> Iterator[str]:
         found = "" if choice.exact else ", found by a search that may miss a better one"
         worst = f": slowest pair {choice.slowest}{rate}" if choice.slowest else ""
         yield f"  {choice.size} GPUs: {', '.join(map(str, choice.gpus))}{worst}{equals}{found}"
-        yield f"        {printable(choice.environment)}"
+        yield f"        {choice.environment}"
     if choices:
         yield from _pinning(advice, {gpu for choice in choices for gpu in choice.gpus})
-    yield from (f"  {printable(sentence)}" for sentence in advice.asymmetries)
+    yield from (f"  {sentence}" for sentence in advice.asymmetries)
 
 
 def _pinning(advice: Advice, gpus: set[int]) -> Iterator[str]:
@@ -149,7 +151,7 @@ def _pinning(advice: Advice, gpus: set[int]) -> Iterator[str]:
         if pinning.gpu in gpus:
             commands.setdefault(pinning.command, []).append(pinning.gpu)
     for command, members in commands.items():
-        yield f"  start the process of GPU {', '.join(map(str, members))} with: {printable(command)}"
+        yield f"  start the process of GPU {', '.join(map(str, members))} with: {command}"
 
 
 def _rank(cls: str) -> tuple[int, int]:

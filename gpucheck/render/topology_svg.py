@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gpucheck.model import Topology, Wiring
+from gpucheck.printable import of_printable
 from gpucheck.render._matrix import ranges
 from gpucheck.render._svg import Point, Size, around, element, flow, plain, text, width_of
 from gpucheck.render._tree import Box, boxes, direct_links, heading, switch_count, switch_links
@@ -27,6 +28,7 @@ COLOURS = """
 RULES = Path(__file__).parent / "pages" / "drawing.css"
 
 
+@of_printable
 def to_svg(topology: Topology, *, about: str = "", in_page: bool = False) -> str:
     """The whole drawing as one SVG file. about: what is simulated.
 

@@ -3,15 +3,17 @@
 import io
 
 from gpucheck.model import NvLinkBundle, Topology, Wiring
+from gpucheck.printable import of_printable
 from gpucheck.render._matrix import ranges
 from gpucheck.render._tree import Box, boxes, direct_links, heading, switch_count, switch_links
 from gpucheck.render.topology import findings_text
-from gpucheck.render.words import printable, simulated_mark
+from gpucheck.render.words import simulated_mark
 
 STYLE = {"node": "bold", "root": "dim", "switch": "cyan", "gpu": "green", "nic": "blue"}
 WIDE = 160
 
 
+@of_printable
 def to_tree(topology: Topology, *, about: str = "", width: int | None = None) -> str:
     """NUMA nodes with what hangs below them and their link speeds, then NVLinks, then the findings.
 
@@ -22,11 +24,11 @@ def to_tree(topology: Topology, *, about: str = "", width: int | None = None) ->
     from rich.tree import Tree
 
     def grow(tree: Tree, box: Box) -> None:
-        line = Text(printable(box.title), style=STYLE[box.kind])
+        line = Text(box.title, style=STYLE[box.kind])
         if box.name:
-            line.append(f" {printable(box.name)}")
+            line.append(f" {box.name}")
         if box.detail:
-            line.append(f"  {printable(box.detail)}", style="default")
+            line.append(f"  {box.detail}", style="default")
         if box.link:
             line.append(f"  {box.link}", style="red" if box.reduced else "default")
             line.append("  reduced" if box.reduced else "", style="bold red")
@@ -38,7 +40,7 @@ def to_tree(topology: Topology, *, about: str = "", width: int | None = None) ->
     if topology.wiring is not None and topology.gpus:
         told = "" if topology.wiring.told else ", worked out from the path classes"
         cards = f"{len(topology.nics)} network card{'s' if len(topology.nics) != 1 else ''}"
-        tree = Tree(Text(printable(f"{heading(topology)}, {cards}{told}")), guide_style="dim")
+        tree = Tree(Text(f"{heading(topology)}, {cards}{told}"), guide_style="dim")
         for box in boxes(topology):
             grow(tree, box)
         links = tree.add(Text("NVLink", style="bold"))

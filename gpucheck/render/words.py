@@ -1,7 +1,6 @@
 """Words, colours and columns shared by the text views."""
 
 import math
-import unicodedata
 from collections.abc import Iterable, Sequence
 
 import click
@@ -18,11 +17,6 @@ COLOUR = {
 # From here on the digits of a number stand in groups of three.
 GROUPED = 10_000
 WORST_FIRST = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.SKIP, Verdict.PASS)
-
-
-def printable(text: str) -> str:
-    """The text without control characters: a host's strings must not drive the reader's terminal."""
-    return "".join(c if c in "\n\t" or unicodedata.category(c)[0] != "C" else "�" for c in text)
 
 
 def verdict_word(verdict: Verdict, width: int = 7) -> str:
@@ -98,8 +92,3 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         ).rstrip()
         for line in lines
     ]
-
-
-def one_line(text: str) -> str:
-    """Printable, and on one line: a host's string must not look like a line of ours."""
-    return printable(" ".join(text.split()) if "\n" in text or "\t" in text or "\r" in text else text)

@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from gpucheck.printable import of_printable
 from gpucheck.stack.lock import Lock, LockedGroup
 from gpucheck.stack.resolve import counted
 from gpucheck.stack.types import Conflict, Reason, Refusal, StackSet
@@ -43,6 +44,7 @@ def rows(stack: StackSet) -> list[tuple[str, str]]:
     return found
 
 
+@of_printable
 def stack_text(stack: StackSet) -> str:
     """The set as a small table, then the reasons."""
     lines = [f"{counted(stack.gpus)} on {stack.os} ({stack.arch})", "", *_table(rows(stack)), ""]
@@ -71,6 +73,7 @@ def _wrapped(label: str, text: str) -> list[str]:
     return textwrap.wrap(label + text, WIDTH, initial_indent="  ", subsequent_indent="    ", break_on_hyphens=False)
 
 
+@of_printable
 def refusal_text(refusal: Refusal) -> str:
     """What, the two facts, and the change that works."""
     return "\n".join(line for conflict in refusal.conflicts for line in conflict_lines(conflict))
@@ -86,6 +89,7 @@ def conflict_lines(conflict: Conflict, subject: str = "REFUSED") -> Iterator[str
     yield f"  do    {conflict.try_}"
 
 
+@of_printable
 def refused_text(lock: Lock) -> Iterator[str]:
     """Every refused host with its first conflict."""
     for host, refused in lock.refused.items():
@@ -93,6 +97,7 @@ def refused_text(lock: Lock) -> Iterator[str]:
             yield from conflict_lines(conflict, f"REFUSED {host}")
 
 
+@of_printable
 def lock_changes(previous: Lock | None, made: Lock) -> Iterator[str]:
     """What is different from the lock before, one line each."""
     before = previous.groups if previous else {}
@@ -133,6 +138,7 @@ def _differences(old: LockedGroup, new: LockedGroup) -> Iterator[str]:
         yield f"kernel or stand-ins changed: {', '.join(moved)}"
 
 
+@of_printable
 def plan_text(plan: "Plan") -> str:
     """The plan by component."""
     lines = [f"{plan.group}: {', '.join(plan.hosts)}", ""]
@@ -163,6 +169,7 @@ def plan_text(plan: "Plan") -> str:
     return "\n".join([*lines, *_reasons((*plan.stack.reasons, *plan.reasons))])
 
 
+@of_printable
 def group_line(name: str, group: "LockedGroup") -> str:
     """One group in one line: its hosts counted, and the set they all get."""
     words = ", ".join(f"{part} {value}" for part, value in rows(group.stack) if value != "none")
@@ -170,6 +177,7 @@ def group_line(name: str, group: "LockedGroup") -> str:
     return f"{name} ({count}): {words}"
 
 
+@of_printable
 def explain_text(explanations: "Iterable[Explanation]") -> str:
     """For each part: what, why, what holds it down, what would lift it."""
     return "\n".join(line for explanation in explanations for line in _explained(explanation))

@@ -30,8 +30,46 @@ def test_records_of_kmsg():
     assert first == 0
     assert lines == (
         KernelLine(text=XID, seconds=12.345678),
-        KernelLine(text="pcieport 0000:3a:00.0: AER: Corrected error received\n again", seconds=12.345999),
+        KernelLine(text="pcieport 0000:3a:00.0: AER: Corrected error received\\x0a again", seconds=12.345999),
     )
+
+
+NAME = "\nPASS  99 hosts"  # a process name has 15 characters at most
+KILLED = "NVRM: Xid (PCI:0000:3b:00): 31, pid=9, name={}, Ch 00000010, MMU Fault"
+ESCAPES = {
+    "name=\\x0aPASS  all ok": "name=\\x0aPASS  all ok",
+    "name=\\x1b[2J\\x7f": "name=\\x1b[2J\\x7f",
+    "name=\\xc3\\xa9\\xe6\\xbc\\xa2": "name=é漢",
+    "name=\\xc3\\x9b": "name=Û",
+    "name=\\xe2\\x80\\xae\\xc2\\x9b": "name=\\xe2\\x80\\xae\\xc2\\x9b",
+    "name=\\xff\\xc3\\xa9\\xe2\\x80": "name=\\xffé\\xe2\\x80",
+    "name=C:\\x5cx0a": "name=C:\\x0a",
+}
+
+
+@pytest.mark.parametrize(("written", "text"), ESCAPES.items())
+def test_escape_of_the_kernel_is_resolved_only_if_printable(written, text):
+    """Anyone may name a process; a line break in the name must not become a line of the report."""
+    _, (line,) = kmsg_lines(f"3,0,1000000,-;NVRM: Xid {written}\n")
+
+    assert line.text == f"NVRM: Xid {text}"
+
+
+def test_process_name_makes_no_line_of_a_message():
+    """In the records of /dev/kmsg, and in the journal, which prints the line break itself."""
+    _, of_kmsg = kmsg_lines(f"3,0,1000000,-;{KILLED.format(NAME)}\n".replace("\n", "\\x0a", 1))
+    first, _, rest = KILLED.format(NAME).partition("\n")
+    of_journal = journal_lines(f"[    1.000000] node07 kernel: {first}\n                             {rest}\n")
+
+    assert of_kmsg == of_journal == (KernelLine(text=KILLED.format(NAME.replace("\n", "\\x0a")), seconds=1.0),)
+
+
+def test_message_of_several_lines_in_a_record_is_taken_apart():
+    """The driver names itself on every line, which no process name has room for."""
+    lines = ("NVRM: The NVIDIA GPU 0000:b3:00.0", "NVRM: fallen off the bus and is not responding to commands.")
+    _, (line,) = kmsg_lines(f"3,0,1000000,-;{(chr(92) + 'x0a').join(lines)}\n")
+
+    assert line.text.split("\n") == list(lines)
 
 
 def test_lines_of_the_journal():

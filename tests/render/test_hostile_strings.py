@@ -1,0 +1,115 @@
+"""Every view of every kind of report, with hostile text in every string that gpucheck does not choose itself."""
+
+import importlib
+import inspect
+import json
+import pkgutil
+import re
+import typing
+from xml.etree import ElementTree
+
+import pytest
+
+from gpucheck import render
+from gpucheck.model.bandwidth import BandwidthReport, SizePoint
+from gpucheck.model.finding import Finding
+from gpucheck.render import formats, junit
+from gpucheck.render.smoke import Part
+from gpucheck.render.timeline import Span
+from tests.render.hostile import EVIL, FORGED, hostile
+from tests.render.reports import INTEGRITY
+
+COLOR = re.compile(r"\x1b\[(?![5-9]m)[0-9;]*m")
+RAW = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e0fff]"
+)
+IMAGE = {
+    "simulated": True,
+    "image": {"variant": EVIL, "base": EVIL, "python": EVIL, "stand_in_base": False},
+    "findings": [hostile(Finding)],
+    "verdict": hostile(Finding).verdict,
+    "counts": {"fail": 1},
+    "seconds": 1.0,
+}
+# Arguments of the views that take more, or something else, than a struct of the model.
+OTHERS = {
+    "image": (IMAGE,),
+    "smoke": (EVIL, [Part(EVIL, (EVIL,), (hostile(Finding),))], hostile(Finding).verdict, {}, 1.0),
+    "timeline": (EVIL, [Span(0, EVIL, 1, 0.0, 1.0)]),
+}
+# No text: the values as they are, or another file format.
+NO_TEXT = {"to_json", "to_parquet", "to_chrome_trace"}
+
+
+def views():
+    """(module, function) of every view that is text."""
+    for found in pkgutil.iter_modules(render.__path__):
+        module = importlib.import_module(f"gpucheck.render.{found.name}")
+        for name, view in vars(module).items():
+            if name.startswith("to_") and inspect.unwrap(view).__module__ == module.__name__ and name not in NO_TEXT:
+                yield pytest.param(found.name, view, id=f"{found.name}.{name}")
+
+
+def arguments(module, view):
+    """Hostile arguments of a view, from the type of its first one."""
+    options = {"simulated": True} if module in ("smoke", "timeline") else {}
+    parameters = inspect.signature(view).parameters
+    options |= {name: EVIL for name in ("about", "mark") if name in parameters}
+    options |= {"verbose": True} if "verbose" in parameters else {}
+    if module in OTHERS:
+        return OTHERS[module], options
+    hints = typing.get_type_hints(inspect.unwrap(view))
+    report = hostile(hints[next(iter(parameters))])
+    if isinstance(report, BandwidthReport):
+        points = tuple(hostile(SizePoint, size_bytes=size) for size in (1 << 20, 1 << 24))
+        report = hostile(BandwidthReport, integrity=INTEGRITY, sizes=points)
+    return (report,), options
+
+
+@pytest.mark.parametrize(("module", "view"), list(views()))
+def test_no_view_prints_foreign_text_raw(module, view):
+    """No control, direction or invisible character, and no line that a host wrote."""
+    values, options = arguments(module, view)
+    text = view(*values, **options)
+
+    assert RAW.findall(COLOR.sub("", text)) == []
+    assert [
+        line for line in re.split(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]", text) if line.startswith(FORGED)
+    ] == []
+    assert r"\u202e" in text or "prometheus" in module
+
+
+@pytest.mark.parametrize("form", formats.FILES)
+def test_every_format_of_a_hostile_report_is_well_formed(form):
+    """One line for Nagios, XML and JSON that parse; JSON keeps the strings as they were."""
+    from gpucheck.model import Report
+
+    text = formats.render(hostile(Report), form)
+
+    if form == "nagios":
+        assert (text.count("\n"), text.count("|")) == (1, 1)
+    elif form == "junit":
+        assert ElementTree.fromstring(text).tag == "testsuites"  # noqa: S314 - our own
+    elif form == "json":
+        assert json.loads(text)["host"] == EVIL
+    else:
+        assert RAW.findall(COLOR.sub("", text)) == []
+
+
+def test_fix_of_several_steps_keeps_a_line_a_step():
+    """Each behind spaces, in text, JUnit and HTML."""
+    from tests.render.reports import finding, report
+
+    steps = report(finding(fix="unload the module\nPASS  99 hosts\nload it", why="a\nb", evidence=("c\nd",)))
+
+    for form in ("text", "junit", "html"):
+        lines = formats.render(steps, form).split("\n")
+        assert not [line for line in lines if line.startswith(FORGED)], form
+        assert [line for line in lines if line.strip().startswith(FORGED)], form
+
+
+def test_case_whose_detail_is_no_finding_is_printable():
+    """The JUnit writer also gets cases that no struct made."""
+    case = junit.Case(EVIL, EVIL, hostile(Finding).verdict, EVIL, EVIL)
+
+    assert RAW.findall(junit.write("x", [junit.Suite(EVIL, (case,), started=EVIL, properties=((EVIL, EVIL),))])) == []
