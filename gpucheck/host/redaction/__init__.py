@@ -57,10 +57,9 @@ def redacted(recording: Recording, names: Pseudonyms | None = None, keywords: It
             process["name"] = process["name"] and rules.text(process["name"])
     if not isinstance(recording.nvml, NvmlReading):
         result["nvml"] = _everywhere(result["nvml"], rules.text)
-    result["kernel_log"] = {
-        **_everywhere(clean["kernel_log"], rules.text),
-        "lines": list(rules.lines(clean["kernel_log"]["lines"])),
-    }
+    log = clean["kernel_log"]
+    result["kernel_log"] = {**log, "denied": log["denied"] and rules.text(log["denied"])}
+    result["kernel_log"]["lines"] = list(rules.lines(log["lines"]))
     result["environment"] = {name: rules.variable(name, value) for name, value in clean["environment"].items()}
     result["texts"] = {rules.structured(path): text and rules.file(path, text) for path, text in clean["texts"].items()}
     result["libraries"] = _everywhere(clean["libraries"], rules.text)

@@ -4,38 +4,44 @@ import re
 from functools import partial
 
 from gpucheck.host.redaction._pseudonyms import ADDRESS, FOLDER, HARDWARE, MAIL, SERIAL, USER, UUIDS, Pseudonyms
+from gpucheck.host.redaction._rules import part_replaced, rule
 from gpucheck.host.redaction._words import GENERIC_USER, HARMLESS_FOLDER, SYSTEM_FOLDER
 
-UUID = re.compile(
-    r"(?<![0-9a-z])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9a-z])", re.IGNORECASE
+UUID = rule(
+    "-",
+    "(?i)"
+    r"(?<![0-9a-z])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9a-z])",
 )
-PART_OF_UUID = re.compile(r"\bGPU-[0-9a-f][0-9a-f-]{2,34}(?![0-9a-z-])", re.IGNORECASE)
+PART_OF_UUID = rule("gpu-", "(?i)" r"\bGPU-[0-9a-f][0-9a-f-]{2,34}(?![0-9a-z-])")
 NO_UUID = "00000000-0000-0000-0000-000000000000"  # of a fabric that is one machine: the zero is the information
 # 6 bytes are Ethernet's, 8 and 20 InfiniBand's; four groups of four a GUID. PCI bus ids have three groups. With dashes
 # a boot loader puts the type of the network in front. With dots as switches print it.
-HARDWARE_ADDRESS = re.compile(
+HARDWARE_ADDRESS = rule(
+    ": - .",
+    "(?i)"
     r"(?<![0-9a-z:])(?:[0-9a-f]{2}:){5,19}[0-9a-f]{2}(?![0-9a-z]|:[0-9a-f])"
     r"|(?<![0-9a-z:])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![0-9a-z]|:[0-9a-f])"
     r"|(?<![0-9a-z-])(?:[0-9a-f]{2}-){5,7}[0-9a-f]{2}(?![0-9a-z-])"
     r"|(?<![0-9a-z.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![0-9a-z]|\.\w)",
-    re.IGNORECASE,
 )
-NAMED_BY_ADDRESS = re.compile(r"\b(en|wl|ib)x([0-9a-f]{12})\b")
+NAMED_BY_ADDRESS = rule("enx wlx ibx", r"\b(en|wl|ib)x([0-9a-f]{12})\b")
 # Without separators only where the words around say what it is: 16 digits are registers and memory addresses too.
-BARE_ADDRESS = re.compile(
+BARE_ADDRESS = rule(
+    "mac hwaddr lladdr ether station bootif addr",
+    "(?i)"
     r"(?:\b(?:mac|hwaddr|lladdr|ether(?:net)?|station|bootif)\b"
     r"|\b(?:hardware|physical|ethernet|mac|link) addr(?:ess)?\b)"
     r"[^0-9a-f\n]{1,12}?(?P<bare>(?:0x)?(?:[0-9a-f]{12}|[0-9a-f]{16}))(?![0-9a-z])",
-    re.IGNORECASE,
 )
-BARE_GUID = re.compile(
+BARE_GUID = rule(
+    "guid 0300",
+    "(?i)"
     r"guid\w*\W(?:[^\n]{0,40}?\W)?(?P<bare>(?:0x)?[0-9a-f]{16})(?![0-9a-z])"
     # a GUID that Mellanox makes of an Ethernet address has 0300 in its middle; kernel addresses begin with ffff
     r"|(?<![0-9a-z])(?P<made>(?:0x)?(?!ffff|0000)[0-9a-f]{6}0300[0-9a-f]{6})(?![0-9a-z])",
-    re.IGNORECASE,
 )
 OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
-IPV4 = re.compile(rf"(?<![\d.])(?!127\.|0\.0\.0\.0|255\.){OCTET}(?:\.{OCTET}){{3}}(?![\d]|\.\d)")
+IPV4 = rule(".", rf"(?<![\d.])(?!127\.|0\.0\.0\.0|255\.){OCTET}(?:\.{OCTET}){{3}}(?![\d]|\.\d)")
 # Versions of four numbers: what stands in front of them or is joined to them.
 VERSION_BEFORE = re.compile(
     r"(?i)(?:[~+_]|[a-z]-|-\d{1,3}-|\d-|\bv|(?:version|\bver|\brev|revision|release|firmware|\bfw|bios|"
@@ -43,48 +49,52 @@ VERSION_BEFORE = re.compile(
     r"[\"'\])]*\s*(?:[:=]|is|are|of|>=|==)?\s*[\"'(\[]?v?)$"
 )
 VERSION_AFTER = re.compile(r"[-~+](?!\d{1,3}\.\d)\w|_\d")
-IPV6 = re.compile(
+IPV6 = rule(
+    ":",
+    "(?i)"
     r"(?<![\w:.])(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}(?![\w:])|(?<![\w:.])(?:[0-9a-f]{1,4}:){1,6}:[0-9a-f:]*",
-    re.IGNORECASE,
 )
-E_MAIL = re.compile(r"(?<![\w.%+-])[\w.%+-]{1,64}@(?:[\w-]{1,63}\.)+[A-Za-z]{2,24}\b(?!\.service)")
-SERIAL_NUMBER = re.compile(
+E_MAIL = rule("@", r"(?<![\w.%+-])[\w.%+-]{1,64}@(?:[\w-]{1,63}\.)+[A-Za-z]{2,24}\b(?!\.service)")
+SERIAL_NUMBER = rule(
+    "serial s/n tag",
     r"(?i)(?:\bserial ?(?:number|no\.?|#)(?: is)?|\bserial(?==)|\bs/n|\b(?:service|asset) tag)\s*[:=#]?\s*[\"']?"
-    r"(?P<serial>(?!tty)(?=[\w-]*\d)[A-Z0-9][A-Z0-9-]{4,40})(?![\w])"
+    r"(?P<serial>(?!tty)(?=[\w-]{0,40}\d)[A-Z0-9][A-Z0-9-]{4,40})(?![\w])"
+    r"|\bserial (?P<bare_serial>(?-i:(?=[A-Z]{0,16}\d)[A-Z0-9]{8,32}))\b",
 )
-WORLD_WIDE = re.compile(
+WORLD_WIDE = rule(
+    "naa eui wwn iqn nqn",
+    "(?i)"
     r"\b(?:naa|eui|wwn)[.-](?:0x)?(?P<serial>[0-9a-f]{16,32})\b|(?P<name>\b(?:iqn|nqn)\.\d{4}-\d\d\.[\w.:-]+)",
-    re.IGNORECASE,
 )
-PATH = re.compile(r"(?<![\w.)\]}~/-])/(?:[\w.@%+,#~-]+/)*[\w.@%+#~-]+")
+PATH = rule("/", r"(?<![\w.)\]}~/-])/(?:[\w.@%+,#~-]+/)*[\w.@%+#~-]+")
 
 
 def by_shape(text: str, names: Pseudonyms, uuids: frozenset[str]) -> str:
     """UUIDs, hardware addresses and serial numbers: nothing that a check needs has their shape."""
-    text = UUID.sub(lambda found: _uuid(found[0], names), text)
-    text = PART_OF_UUID.sub(lambda found: _part_of_uuid(found[0], names, uuids), text)
-    text = HARDWARE_ADDRESS.sub(lambda found: _hardware(found[0], names), text)
-    text = NAMED_BY_ADDRESS.sub(lambda found: f"{found[1]}x{_hardware(found[2], names)}", text)
+    text = UUID.replaced(text, lambda found: _uuid(found[0], names))
+    text = PART_OF_UUID.replaced(text, lambda found: _part_of_uuid(found[0], names, uuids))
+    text = HARDWARE_ADDRESS.replaced(text, lambda found: _hardware(found[0], names))
+    text = NAMED_BY_ADDRESS.replaced(text, lambda found: f"{found[1]}x{_hardware(found[2], names)}")
     for pattern in (BARE_ADDRESS, BARE_GUID):
-        text = pattern.sub(partial(_inside, names=names), text)
-    text = SERIAL_NUMBER.sub(partial(_inside, names=names), text)
-    return WORLD_WIDE.sub(partial(_inside, names=names), text)
+        text = pattern.replaced(text, partial(_inside, names=names))
+    text = SERIAL_NUMBER.replaced(text, partial(_inside, names=names))
+    return WORLD_WIDE.replaced(text, partial(_inside, names=names))
 
 
 def mails(text: str, names: Pseudonyms) -> str:
     """E-mail addresses."""
-    return E_MAIL.sub(lambda found: names.named(MAIL, found[0], "mail"), text)
+    return E_MAIL.replaced(text, lambda found: names.named(MAIL, found[0], "mail"))
 
 
 def addresses(text: str, names: Pseudonyms) -> str:
     """IP addresses; not versions of four numbers."""
-    text = IPV4.sub(lambda found: found[0] if _is_version(found) else names.named(ADDRESS, found[0], "ip"), text)
-    return IPV6.sub(lambda found: names.named(ADDRESS, found[0], "ip"), text)
+    text = IPV4.replaced(text, lambda found: found[0] if _is_version(found) else names.named(ADDRESS, found[0], "ip"))
+    return IPV6.replaced(text, lambda found: names.named(ADDRESS, found[0], "ip"))
 
 
 def paths(text: str, names: Pseudonyms) -> str:
     """The folders and files of users and projects; the system's own stay."""
-    return PATH.sub(lambda found: path(found[0], names), text) if "/" in text else text
+    return PATH.replaced(text, lambda found: path(found[0], names))
 
 
 def path(text: str, names: Pseudonyms) -> str:
@@ -118,9 +128,8 @@ def _folder(name: str, names: Pseudonyms) -> str:
 
 def _inside(found: re.Match[str], names: Pseudonyms) -> str:
     group = next(name for name, value in found.groupdict().items() if value)
-    change = serial if group == "serial" else _target if group == "name" else _hardware
-    start = found.start(group) - found.start()
-    return found[0][:start] + change(found[group], names) + found[0][start + len(found[group]) :]
+    change = serial if group in ("serial", "bare_serial") else _target if group == "name" else _hardware
+    return part_replaced(found, group, partial(change, names=names))
 
 
 def _target(text: str, names: Pseudonyms) -> str:

@@ -1,10 +1,11 @@
 """Names of hosts, domains and users: learnt where their place says what they are, replaced wherever they are."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from gpucheck.host.redaction._hosts import HOST_VARIABLE, LABEL, NAME, OF_HOSTS, host, hosts_in, in_variable, user
 from gpucheck.host.redaction._pseudonyms import KEYWORD, Pseudonyms
+from gpucheck.host.redaction._rules import part_replaced, rule
 from gpucheck.host.redaction._words import GENERIC_USER, NOT_A_NAME, PUBLIC
 
 SHORTEST_NAME = 4  # a host that is called "gpu" would take every "gpu" in the log with it
@@ -15,37 +16,81 @@ TOP = (
     r"|COM|NET|ORG|EDU|GOV|LOCAL|INTERNAL|CORP|io|ai|de|fr|uk|ch|nl|se|fi|dk|cz|ie|pt|eu|us|ca|au|nz|jp|cn|kr|tw|sg|br|za|ru|ua|il|es)"
 )
 COUNTRY = r"(?!so\b|py\b|sh\b|ko\b|js\b|ts\b|gz\b|xz\b|rc\b|cc\b|hs\b|go\b|fw\b|db\b)[a-z]{2}"
-FULL_NAME = re.compile(
-    rf"(?<![\w.\\@%-])(?:(?:{LABEL}\.)+{TOP}|(?:{LABEL}\.){{2,}}{COUNTRY})(?![\w-]|\.[A-Za-z0-9]|\()"
-)
-URL_HOST = re.compile(rf"://(?:[^\s/@]*@)?({NAME})")
-SET_IN_TEXT = re.compile(rf"(?<![\w])((?:[A-Z][A-Z0-9]*_)*{OF_HOSTS})=([^\s;\"']+)")
-IN_PLACE = tuple(
-    re.compile(pattern)
-    for pattern in (
+FULL_NAME = rule(".", rf"(?<![\w.\\@%-])(?:(?:{LABEL}\.)+{TOP}|(?:{LABEL}\.){{2,}}{COUNTRY})(?![\w-]|\.[A-Za-z0-9]|\()")
+URL_HOST = rule("://", rf"://(?:[^\s/@]*@)?(?P<n>{NAME})")
+SET_IN_TEXT = rule("=", rf"(?<![\w])((?:[A-Z][A-Z0-9]*_)*{OF_HOSTS})=([^\s;\"']+)")
+IN_PLACE = (
+    rule(
+        "hostname= nodename= domain= domainname= host= server= nfsroot=",
         rf"(?i)(?<![\w-])(?:systemd\.hostname|hostname|nodename|nis-domain|domainname|host|domain|bootserver|rootserver|server|nfsroot)=[\"']?(?P<n>{NAME})",
+    ),
+    rule(
+        "hostname",
         rf"(?i)\bhostname (?:set )?to <?(?P<n>{NAME})>?",
+    ),
+    rule(
+        "server",
         rf"(?i)\bserver (?P<n>{NAME}) (?:not responding|OK\b|timed out|is not)",
+    ),
+    rule(
+        ":",
         rf"(?m)^(?:[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)?"
         rf"|\d{{4}}-\d\d-\d\dT[\d:.,]+(?:Z|[+-]\d\d:?\d\d)?) (?P<n>{NAME}) [\w./-]+(?:\[\d+\])?: ",
+    ),
+    rule(
+        "search domain",
         rf"(?m)^\s*(?:search|domain)\s+(?P<n>{NAME}(?:\s+{NAME})*)\s*$",
+    ),
+    rule(
+        "//",
+        rf"(?<![:/\w])//(?P<n>{NAME})/\w",
+    ),
+    rule(
+        "ip=",
         rf"\bip=[\d.]*:[\d.]*:[\d.]*:[\d.]*:(?P<n>{NAME}):",
-        r"(?<![\w.])[a-z][\w.-]*@(?P<n>(?!tty|o2ib|tcp|GLIBC)(?=[\w-]*\d)[a-z][\w-]*)(?![\w.@])",
-        r"(?<![\w.-])(?P<n>(?!lib|v\d|x86)[a-z][\w-]*\d[\w-]*):(?:/[a-z]\w+|29[45]\d\d\b|22\b)",
+    ),
+    rule(
+        "@",
+        r"(?<![\w.-])[a-z][\w.-]{0,63}@(?P<n>(?!tty|o2ib|tcp|GLIBC)(?=[\w-]{0,63}\d)[a-z][\w-]{0,63})(?![\w.@])",
+    ),
+    rule(
+        ":",
+        r"(?<![\w.-])(?P<n>(?!lib|v\d|x86)(?=[a-z-]{0,60}\d)[a-z][\w-]{0,63}):(?:/[a-z]\w+|29[45]\d\d\b|22\b)",
+    ),
+    rule(
+        "ip-",
         r"(?<![\w-])(?P<n>ip(?:-\d{1,3}){4})(?![\w-])",
-    )
+    ),
 )
-USERS = tuple(
-    re.compile(pattern)
-    for pattern in (
+USERS = (
+    rule(
+        "user acct logname login owner runas auid account",
         r"(?i)(?<![\w-])(?:\w+_)?(?:user(?:name)?|ruser|luser|acct|logname|login|owner|runas|auid_name|account)[\"']?\s?[=:]\s?[\"']?(?P<n>[a-z_][\w.-]*\$?)",
+    ),
+    rule(
+        "id=",
         r"(?i)\b[a-z]*[ug]id=\d+\((?P<n>[\w.-]+)\)",
+    ),
+    rule(
+        "_user_",
         r"(?i)\b(?:for|of|by|from|as|invalid) user (?P<n>[a-z_][\w.-]+)(?![\w.-]|/)",
-        r"(?<![\w.])(?P<n>[a-z_][\w.-]*) : (?:TTY|PWD|USER|COMMAND)=",
+    ),
+    rule(
+        "_:_",
+        r"(?<![\w.-])(?P<n>[a-z_][\w.-]{0,63}) : (?:TTY|PWD|USER|COMMAND)=",
+    ),
+    rule(
+        "-l -u --",
         r"(?:^|\s)(?:-l|--login|--user|--uid|-u)[ =](?P<n>[a-z_][a-z0-9_.-]{2,31})(?![\w:@/])",
+    ),
+    rule(
+        "/home/ /users/ /scratch/ /data/ /work/",
         r"/(?:home|Users|users|scratch|data|work)/(?P<n>[a-z_][\w.-]*)",
-        r"(?<![\w.])(?P<n>[a-z][\w.-]*)@(?!tty|o2ib|tcp|GLIBC)(?:[a-z][\w-]*\d[\w-]*(?![\w.@])|(?:[\w-]+\.)+[a-z]{2,})",
-    )
+    ),
+    rule(
+        "@",
+        r"(?<![\w.-])(?P<n>[a-z][\w.-]{0,63})@(?!tty|o2ib|tcp|GLIBC)(?:(?=[\w-]{0,63}\d)[a-z][\w-]{0,63}(?![\w.@])|(?:[\w-]+\.)+[a-z]{2,})",
+    ),
 )
 
 
@@ -63,18 +108,18 @@ class Names:
 
     def learn(self, text: str) -> None:
         """What the text says of hosts and users."""
-        for found in URL_HOST.finditer(text):
+        for found in URL_HOST.found(text):
             self.learn_host(found[1])
-        for found in FULL_NAME.finditer(text):
+        for found in FULL_NAME.found(text):
             self.learn_host(found[0])
         for pattern in IN_PLACE:
-            for found in pattern.finditer(text):
+            for found in pattern.found(text):
                 for name in found["n"].split():
                     self.learn_host(name)
-        for found in SET_IN_TEXT.finditer(text):
+        for found in SET_IN_TEXT.found(text):
             self.learn_variable(found[1], found[2])
         for pattern in USERS:
-            self.users.update(found["n"] for found in pattern.finditer(text))
+            self.users.update(found["n"] for found in pattern.found(text))
 
     def learn_variable(self, name: str, value: str) -> None:
         """What a variable of this name says of hosts: TF_CONFIG, MASTER_ADDR, SLURM_JOB_NODELIST and the like."""
@@ -121,28 +166,20 @@ class Names:
 
     def replaced(self, text: str, names: Pseudonyms) -> str:
         """Hosts and users in free text."""
-        text = FULL_NAME.sub(lambda found: found[0] if PUBLIC.fullmatch(found[0]) else host(found[0], names), text)
+        text = FULL_NAME.replaced(text, lambda found: _public_or(found[0], names))
         for pattern in IN_PLACE:
-            text = pattern.sub(lambda found: _inside(found, names, host), text)
-        text = URL_HOST.sub(lambda found: _first(found, names), text)
-        text = SET_IN_TEXT.sub(lambda found: f"{found[1]}={in_variable(found[1], found[2], names)}", text)
+            text = pattern.replaced(text, lambda found: part_replaced(found, "n", lambda name: host(name, names)))
+        text = URL_HOST.replaced(text, lambda found: part_replaced(found, "n", lambda name: _public_or(name, names)))
+        text = SET_IN_TEXT.replaced(text, lambda found: f"{found[1]}={in_variable(found[1], found[2], names)}")
         if self._hosts:
             text = self._hosts.sub(lambda found: host(found[0], names), text)
         for pattern in USERS:
-            text = pattern.sub(lambda found: _inside(found, names, user), text)
+            text = pattern.replaced(text, lambda found: part_replaced(found, "n", lambda name: user(name, names)))
         return self._users.sub(lambda found: user(found[0], names), text) if self._users else text
 
 
-def _inside(found: re.Match[str], names: Pseudonyms, change: Callable[[str, Pseudonyms], str]) -> str:
-    start = found.start("n") - found.start()
-    return found[0][:start] + change(found["n"], names) + found[0][start + len(found["n"]) :]
-
-
-def _first(found: re.Match[str], names: Pseudonyms) -> str:
-    if PUBLIC.fullmatch(found[1]):
-        return found[0]
-    start = found.start(1) - found.start()
-    return found[0][:start] + host(found[1], names) + found[0][start + len(found[1]) :]
+def _public_or(name: str, names: Pseudonyms) -> str:
+    return name if PUBLIC.fullmatch(name) else host(name, names)
 
 
 def _any(words: Iterable[str], before: str, after: str) -> re.Pattern[str] | None:

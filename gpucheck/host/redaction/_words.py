@@ -19,7 +19,7 @@ HARMLESS_FOLDER = re.compile(
     r"|(?:mini|ana)?conda\d?|miniforge\d?|mambaforge|(?:site|dist)-packages|python[\d.]*|cuda(?:-[\d.]+)?|targets|x86_64-linux"
     r"|x86_64-linux-gnu|aarch64-linux-gnu|stubs|compat|nvidia(?:-[a-z]+)?|nccl|cudnn|torch|tensorflow|checkpoints?|logs?"
     r"|extras|cupti|hpcx|ucx|openmpi|mpi|intel|mkl|gcc|code|train\.py|main\.py|slurm|jobs?|images?|containers?"
-    r"|@|ostree|vmlinuz[\w.+-]*|init(?:rd|ramfs)[\w.+-]*|[\w+-]+\.so(?:\.\d+)*|\d+|"
+    r"|@|ostree|[\w.@:-]+\.(?:slice|scope|service)|vmlinuz[\w.+-]*|init(?:rd|ramfs)[\w.+-]*|[\w+-]+\.so(?:\.\d+)*|\d+|"
 )
 # Names of machines that stand in no text for the machine: they are words of the hardware or of the frameworks.
 NOT_A_NAME = re.compile(
