@@ -18,7 +18,7 @@ from gpucheck.imports import kernel_log as reader
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.kernel_messages import messages as classes
 from gpucheck.model import KernelLine, KernelLog, Verdict
-from tests.fakes import FakeHost
+from tests.fakes import FakeHost, kernel_log
 from tests.host.test_recording import replay
 
 DATA = Path(__file__).parent.parent / "data" / "kernel_log"
@@ -156,7 +156,7 @@ REAL = [*(case["raw"] for case in CASES), *(row["raw"] for row in ROWS), *(row["
 @pytest.mark.parametrize("text", REAL, ids=lambda text: text[:50])
 def test_redaction_changes_no_finding(text):
     """The same checks, subjects, verdicts and causes; only names, UUIDs and serial numbers in the evidence differ."""
-    log = reader.read(text.encode())
+    log = kernel_log(*text.splitlines())
     kept = msgspec.structs.replace(replay(FakeHost(), {}).recording, kernel_log=log)
     after = redacted(kept, Pseudonyms(b"salt")).kernel_log
 

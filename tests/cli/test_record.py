@@ -129,7 +129,7 @@ def outcome(report):
         ("rtx4090-x2", "nccl-env"),
         ("a100-mig-x8", None),
         ("p100-pcie-x2", "driver-mismatch"),
-        ("t4-vm-x1", "nic-down"),
+        ("t4-vm-x1", "row-remap-pending:gpu=0"),
     ],
 )
 def test_a_redacted_replay_comes_to_the_same_verdicts(capsys, tmp_path, monkeypatch, profile, fault):

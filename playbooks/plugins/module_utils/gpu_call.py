@@ -5,6 +5,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer.
 
 import time
 
+from ansible.module_utils.gpu_credentials import masked
 from ansible.module_utils.gpu_safety import package_locks
 
 # Nobody is there to answer a question, and the words are read by us.
@@ -36,7 +37,7 @@ def last_words(*told):
     for words in told:
         lines = [line.strip() for line in words.splitlines() if line.strip()]
         if lines:
-            return " ".join(lines[-MOST_LINES:])
+            return masked(" ".join(lines[-MOST_LINES:]))
     return "without a word"
 
 
