@@ -28,6 +28,7 @@ def shared(name: str) -> ModuleType:
     for needed in (
         "gpu_files",
         "gpu_credentials",
+        "gpu_lock",
         "gpu_safety",
         "gpu_rdma",
         "gpu_host",
