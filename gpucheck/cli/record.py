@@ -4,6 +4,7 @@ import sys
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,8 +18,12 @@ from gpucheck.cli._common import (
     simulation_options,
     write_result,
 )
-from gpucheck.cli._output import STDOUT
+from gpucheck.cli._output import STDOUT, replaces
 from gpucheck.model import Host
+
+if TYPE_CHECKING:
+    from gpucheck.host.recording import Recording
+    from gpucheck.host.redaction import Pseudonyms
 
 # What a reader of a bug report looks for although no check asks for it.
 TEXTS = (
@@ -48,34 +53,103 @@ LIBRARIES = ("libcuda", "libcudart", "libcudnn", "libnccl", "libnvidia-ml")
     help="Write this file; it appears complete or not at all. - is stdout.",
 )
 @click.option(
-    "--no-redact", is_flag=True, help="Keep host names, serial numbers, UUIDs, addresses and home folders readable."
+    "--no-redact", is_flag=True, help="Keep host and user names, serial numbers, UUIDs, addresses and secrets readable."
+)
+@click.option(
+    "--map",
+    "map_file",
+    metavar="FILE",
+    type=OutputFile(),
+    help="Keep the replacements in this file (mode 0600) and reuse them, so that recordings can be compared.",
+)
+@click.option(
+    "--keyword-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Replace these words too: one keyword a line, in any case, also inside of words.",
 )
 @click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
-    output: Path, no_redact: bool, timeout: float, profile: str | None, faults: tuple[str, ...]
+    output: Path,
+    no_redact: bool,
+    map_file: Path | None,
+    keyword_file: Path | None,
+    timeout: float,
+    profile: str | None,
+    faults: tuple[str, ...],
 ) -> None:
-    """Record what this host answers to every check, compressed and with what identifies it hashed.
+    """Record what this host answers to every check, compressed and redacted.
 
     A recording is a bug report that others can look into: `gpucheck verify --from FILE` judges it anywhere and comes to
     the same report. Nothing is measured and nothing on the host is changed. Of the environment only variables that
-    steer CUDA, NCCL, the loader and the frameworks are kept, and no secret among them.
+    steer CUDA, NCCL, the loader and the frameworks are kept.
+
+    Host and user names, IP and hardware addresses, UUIDs, serial numbers, paths of users, e-mail addresses and secrets
+    are replaced as far as their form or their place shows what they are. The counts are printed and kept in the
+    recording. Check it before you publish it; add names that only your site knows with --keyword-file.
     """
+    if no_redact and (map_file or keyword_file):
+        raise Problem("--no-redact replaces nothing, so --map and --keyword-file have no effect. Remove one of them.")
     if output == STDOUT and sys.stdout.isatty():
         raise Problem("-o -: a recording is compressed, and stdout is a terminal. Name a file, or a pipe to read it.")
     from gpucheck.host.recording import RecordingHost
     from gpucheck.host.recording_file import encode
-    from gpucheck.host.redaction import encodable, redacted
+    from gpucheck.host.redaction import encodable, map_content
 
+    names, keywords = _replacements(map_file, keyword_file)
     host = RecordingHost(open_host(profile, faults, None, deadline_s=timeout))
     _ask_everything(host)
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     kept = encodable(host.recording(version=version("gpucheck"), now=now))
-    content = encode(kept if no_redact else redacted(kept))
+    if not no_redact:
+        kept = _redacted(kept, names, keywords, keyword_file)
+    content = encode(kept)
+    if map_file:
+        write_result(map_content(names), map_file, mode=0o600)
     write_result(content, output, mode=0o600 if no_redact else 0o644)
     progress_end()
-    how = "not redacted: look at it before you give it away" if no_redact else "redacted"
-    note(f"{output}: recorded {len(content):,} bytes, {how}. Judge it: gpucheck verify --from {output}")
+    how = "not redacted: check it before you pass it on" if no_redact else _counted(kept.redactions)
+    note(f"{output}: recorded {len(content):,} bytes, {how}. Replay it: gpucheck verify --from {output}")
+
+
+def _replacements(map_file: Path | None, keyword_file: Path | None) -> "tuple[Pseudonyms, tuple[str, ...]]":
+    """Before the host is asked: a wrong file must not cost a recording. Raises Problem."""
+    from gpucheck.host.redaction import Pseudonyms, RedactionProblem, read_keywords, read_map
+
+    if map_file is not None and not replaces(map_file):
+        raise Problem(f"{map_file}: --map needs the name of a file.")
+    try:
+        keywords = read_keywords(keyword_file) if keyword_file else ()
+        return (read_map(map_file) if map_file else Pseudonyms()), keywords
+    except RedactionProblem as error:
+        raise Problem(str(error)) from error
+
+
+def _redacted(
+    recording: "Recording", names: "Pseudonyms", keywords: tuple[str, ...], keyword_file: Path | None
+) -> "Recording":
+    """Raises Problem where a keyword is a word of the recording's form."""
+    import msgspec
+
+    from gpucheck.host.redaction import redacted
+
+    try:
+        return redacted(recording, names, keywords)
+    except msgspec.ValidationError as error:
+        if not keywords:
+            raise
+        raise Problem(f"{keyword_file}: a keyword is a word that a recording needs: {error}. Remove it.") from error
+
+
+def _counted(counts: dict[str, int]) -> str:
+    """What was replaced, by kind."""
+    kinds = (f"{number} {_plural(kind) if number != 1 else kind}" for kind, number in counts.items())
+    return f"redacted: {', '.join(kinds) or 'nothing found'}; check it before you publish it"
+
+
+def _plural(kind: str) -> str:
+    return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
 
 def _ask_everything(host: Host) -> None:

@@ -60,6 +60,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     folders: dict[str, tuple[str, ...] | None]
     library_names: tuple[str, ...]
     libraries: tuple[LoaderLibrary, ...] | None
+    redactions: dict[str, int] = {}
 
 
 class RecordingHost:

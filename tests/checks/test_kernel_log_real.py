@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 from hypothesis import example, given
@@ -12,10 +13,13 @@ from gpucheck.checks import kernel_log as check
 from gpucheck.checks._kernel_events import Machine, events
 from gpucheck.checks._kernel_text import messages, named
 from gpucheck.host.kernel_log import ABOUT_GPUS
+from gpucheck.host.redaction import Pseudonyms, redacted
 from gpucheck.imports import kernel_log as reader
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.kernel_messages import messages as classes
 from gpucheck.model import KernelLine, KernelLog, Verdict
+from tests.fakes import FakeHost, kernel_log
+from tests.host.test_recording import replay
 
 DATA = Path(__file__).parent.parent / "data" / "kernel_log"
 CASES = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((DATA / "cases").glob("*.yml"))]
@@ -144,3 +148,20 @@ def test_an_error_stays_one_among_other_messages(parts, error):
     findings = judged(f"[    1.000000] x\n{error}{text}")
 
     assert any(finding.verdict is Verdict.FAIL for finding in findings)
+
+
+REAL = [*(case["raw"] for case in CASES), *(row["raw"] for row in ROWS), *(row["line"] for row in BENIGN)]
+
+
+@pytest.mark.parametrize("text", REAL, ids=lambda text: text[:50])
+def test_redaction_changes_no_finding(text):
+    """The same checks, subjects, verdicts and causes; only names, UUIDs and serial numbers in the evidence differ."""
+    log = kernel_log(*text.splitlines())
+    kept = msgspec.structs.replace(replay(FakeHost(), {}).recording, kernel_log=log)
+    after = redacted(kept, Pseudonyms(b"salt")).kernel_log
+
+    def outcome(judged_log):
+        said = check.evaluate(check.Values(log=judged_log))
+        return [(f.check, f.subject, f.verdict, f.cause, f.confidence, f.seen, f.why, f.fix) for f in said]
+
+    assert outcome(after) == outcome(log)

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.host.redaction import encodable, redacted
+from gpucheck.host.redaction import Pseudonyms, encodable, redacted
 from gpucheck.model import Fabric, Health, System
 from tests.fakes import SYSTEM, FakeHost, kernel_log
 from tests.host.test_recording import replay
@@ -94,7 +94,7 @@ def test_the_uuid_of_no_rack_stays_zero():
 def test_two_recordings_share_no_hash():
     """A plain hash of an address or a serial number is found by trying them all."""
     assert redacted(recorded()).system.hostname != redacted(recorded()).system.hostname
-    assert redacted(recorded(), b"salt") == redacted(recorded(), b"salt")
+    assert redacted(recorded(), Pseudonyms(b"salt")) == redacted(recorded(), Pseudonyms(b"salt"))
 
 
 @given(st.sampled_from(["completed", "open", "gpu", "proprietary", "switch", "PIX", "nvidia", "a.b", ""]) | st.text())

@@ -1,6 +1,7 @@
 """The command that the role gpucheck writes where the site wants gpucheck from its image, run by the real engine."""
 
 import json
+import shlex
 import socket
 import subprocess
 
@@ -17,8 +18,9 @@ pytestmark = pytest.mark.images
 def command(request, tmp_path):
     template = (PLAYBOOKS / "roles/gpucheck/templates/gpucheck.j2").read_text(encoding="utf-8")
     shell = Environment(undefined=StrictUndefined)  # noqa: S701 - no HTML
+    shell.filters["quote"] = shlex.quote
     text = shell.from_string(template).render(
-        gpucheck_engine="docker", gpucheck_image=Image(request.param).tag, gpucheck_image_options=[]
+        gpucheck_engine="docker", gpucheck_image_pulled=Image(request.param).tag, gpucheck_image_options=[]
     )
     made = tmp_path / "gpucheck"
     made.write_text(text.replace("--volume /var/lib/gpucheck:", f"--volume {tmp_path}:"), encoding="utf-8")

@@ -27,6 +27,8 @@ def shared(name: str) -> ModuleType:
     package = importlib.import_module("ansible.module_utils")
     for needed in (
         "gpu_files",
+        "gpu_credentials",
+        "gpu_lock",
         "gpu_safety",
         "gpu_rdma",
         "gpu_host",

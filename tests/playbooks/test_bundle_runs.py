@@ -78,6 +78,7 @@ def test_package_managers_are_led_to_the_bundle_and_only_where_it_is_the_source(
         "host_state": {"differences": {"nccl": ["x"]}},
         "rollout_tasks": str(tmp_path / "change.yml"),
         "bundle_place": "/var/lib/gpucheck/bundle",
+        "host_lock_folder": str(tmp_path / "lock"),
     }
     tasks = [{"import_tasks": str(PLAYBOOKS / "tasks/rollout.yml")}]
     outcome = [str(PLAYBOOKS / "vars/outcome.yml")]

@@ -16,7 +16,7 @@ TASK_FILES = sorted([*PLAYBOOKS.glob("roles/*/tasks/*.yml"), *PLAYBOOKS.glob("ta
 OURS = {path.stem for path in (PLUGINS / "modules").glob("*.py")}
 KEYWORDS = {"name", "when", "become", "register", "loop", "loop_control", "vars", "tags", "delegate_to", "run_once"}
 KEYWORDS |= {"check_mode", "changed_when", "failed_when", "diff", "environment", "timeout", "block", "rescue", "always"}
-KEYWORDS |= {"module_defaults", "until", "retries", "delay"}
+KEYWORDS |= {"module_defaults", "until", "retries", "delay", "no_log"}
 
 
 def plays(path: Path) -> list[dict[str, Any]]:

@@ -20,6 +20,8 @@ PLAY = """
   vars_files: [{playbooks}/vars/outcome.yml]
   vars:
     ansible_python_interpreter: "{{{{ ansible_playbook_python }}}}"
+    ansible_become: false
+    host_lock_folder: "{folder}/locks/{{{{ inventory_hostname }}}}"
     rollout_tasks: {folder}/change.yml
     host_state: {{differences: {{nccl: [x]}}}}
   tasks:

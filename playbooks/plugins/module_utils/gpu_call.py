@@ -5,6 +5,8 @@ Runs on the managed host: standard library only, Python 3.6 or newer.
 
 import time
 
+from ansible.module_utils import gpu_lock
+from ansible.module_utils.gpu_credentials import masked
 from ansible.module_utils.gpu_safety import package_locks
 
 # Nobody is there to answer a question, and the words are read by us.
@@ -22,6 +24,9 @@ def call(module, argv, accept=(0,), shown=None):
 
     shown: what is said of the call where it fails, the first three words of it where that is left out.
     """
+    other = gpu_lock.renew()
+    if other:
+        raise Refused("Another run changes this host now: {}".format(gpu_lock.named(other)))
     try:
         status, out, err = module.run_command(argv, environ_update=ENVIRONMENT, handle_exceptions=False)
     except OSError as error:
@@ -36,7 +41,7 @@ def last_words(*told):
     for words in told:
         lines = [line.strip() for line in words.splitlines() if line.strip()]
         if lines:
-            return " ".join(lines[-MOST_LINES:])
+            return masked(" ".join(lines[-MOST_LINES:]))
     return "without a word"
 
 

@@ -4,6 +4,7 @@ wants. Runs on the managed host: standard library only, Python 3.6 or newer.
 
 import base64
 
+from ansible.module_utils.gpu_credentials import masked
 from ansible.module_utils.openpgp import NotAKey, fingerprint, read_key
 from ansible.module_utils.urls import fetch_url
 
@@ -35,11 +36,11 @@ def fetch(module, url):
     # A local file has no status: a bundle brings its key along.
     if answer is None or (info["status"] != 200 and not url.startswith("file:")):
         hint = "Check that the host reaches this address, or name a mirror under repositories in stack.yml."
-        module.fail_json(msg="key {} cannot be fetched: {}. {}".format(url, info["msg"], hint))
+        module.fail_json(msg="key {} cannot be fetched: {}. {}".format(masked(url), masked(info["msg"]), hint))
     try:
         return read_key(answer.read(LARGEST_KEY_BYTES))
     except NotAKey as error:
-        module.fail_json(msg="{} is not a signing key: {}".format(url, error))
+        module.fail_json(msg="{} is not a signing key: {}".format(masked(url), error))
 
 
 def pinned(module, url, pin):
@@ -51,10 +52,10 @@ def pinned(module, url, pin):
     try:
         seen = fingerprint(key)
     except NotAKey as error:
-        module.fail_json(msg="{} is not a signing key: {}".format(url, error))
+        module.fail_json(msg="{} is not a signing key: {}".format(masked(url), error))
     if pin and seen != pin:
         module.fail_json(
             msg="{} has fingerprint {}, pinned is {}: refused, nothing was written. If the publisher changed its key, "
-            "confirm the new fingerprint there and put it into stack.yml.".format(url, seen, pin)
+            "confirm the new fingerprint there and put it into stack.yml.".format(masked(url), seen, pin)
         )
     return key, seen

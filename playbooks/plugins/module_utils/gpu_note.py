@@ -7,16 +7,23 @@ import json
 import os
 
 
-def write(module, path, content):
-    """Write a file whole or not at all: a note cut off in the middle would be none."""
+def write(module, path, content, mode=None):
+    """Write a file whole or not at all: a note cut off in the middle would be none.
+
+    mode: 0644 for a new file where it is left out; a file that is there keeps its own then.
+    """
     os.makedirs(os.path.dirname(path), exist_ok=True)
     partial = path + ".partial"
     try:
-        with open(partial, "wb") as file:
+        if os.path.lexists(partial):
+            os.unlink(partial)
+        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(partial, 0o644)
+        os.chmod(partial, 0o644 if mode is None else mode)
+        if mode is not None and os.path.exists(path):
+            os.chmod(path, mode)  # atomic_move gives the new file the permissions of the old one
         module.atomic_move(partial, path)
     finally:
         # Still there where the disk is full, or the file cannot be replaced.

@@ -79,7 +79,7 @@ def put(module, path, content, mode=0o644):
     make_folders(os.path.dirname(path))
     if read(path) != content:
         try:
-            write(module, path, content)
+            write(module, path, content, mode)
         except OSError:
             raise
         except Exception as error:  # atomic_move of newer versions raises no narrower one

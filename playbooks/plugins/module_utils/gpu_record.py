@@ -56,7 +56,7 @@ def planned_paths(plan):
     found = [row["path"] for row in plan["files"]] + gpu_archive.paths(plan) + gpu_tuning.paths(plan)
     found += gpu_options.paths(plan)
     for repository in plan["repositories"]:
-        found += gpu_repository.paths(repository)
+        found += gpu_repository.all_paths(repository)
     return found
 
 

@@ -4,6 +4,7 @@ import glob
 import os
 import re
 
+from ansible.module_utils.gpu_credentials import APT_AUTH, SECRET_MODE, auth_line, login, masked, public
 from ansible.module_utils.gpu_host import text
 from ansible.module_utils.openpgp import NotAKey, fingerprint, read_key
 
@@ -20,15 +21,39 @@ def paths(repository):
     return os.path.join(YUM_REPOS, name + ".repo"), os.path.join(RPM_KEYS, "RPM-GPG-KEY-" + name)
 
 
+def auth_file(repository):
+    """The path of apt's file for the credentials of this address, None where it has none."""
+    if repository["kind"] != "apt" or login(repository["url"]) is None:
+        return None
+    return os.path.join(APT_AUTH, "gpucheck-" + repository["name"] + ".conf")
+
+
+def all_paths(repository):
+    """Every file of a repository."""
+    auth = auth_file(repository)
+    return [*paths(repository), *([auth] if auth else [])]
+
+
+def rows(repository):
+    """(path, content, mode) of every file that names the source: credentials are root's alone."""
+    source, auth = paths(repository)[0], auth_file(repository)
+    mode = SECRET_MODE if repository["kind"] == "dnf" and login(repository["url"]) else 0o644
+    # The credentials first: a source without them is refused by its server.
+    found = [(auth, auth_line(repository["url"]), SECRET_MODE)] if auth else []
+    return [*found, (source, source_text(repository), mode)]
+
+
 def source_line(repository):
-    """The one-line apt source, signed by its own key and no other."""
-    return "deb [signed-by={keyring}] {url} {suite}\n".format(**repository)
+    """The one-line apt source, signed by its own key and no other; credentials are in a file of their own."""
+    return "deb [signed-by={}] {} {}\n".format(repository["keyring"], public(repository["url"]), repository["suite"])
 
 
 def yum_file(repository):
     """The settings that the .repo file must hold; at least one of packages and metadata is always checked."""
+    found = login(repository["url"])
     return {
-        "baseurl": repository["url"],
+        "baseurl": public(repository["url"]),
+        **(dict(zip(("username", "password"), found)) if found else {}),
         "gpgcheck": "0" if repository["signed"] == "metadata" else "1",
         "repo_gpgcheck": "0" if repository["signed"] == "packages" else "1",
         "enabled": "1",
@@ -87,10 +112,20 @@ def source_as_planned(repository, path):
     content = text(path)
     if content is None:
         return False
+    auth = auth_file(repository)
+    if auth and (text(auth) != auth_line(repository["url"]).strip() or not private(auth)):
+        return False
     if repository["kind"] == "apt":
         return content == source_line(repository).strip()
+    if login(repository["url"]) and not private(path):
+        return False
     seen = dict((part.strip() for part in line.split("=", 1)) for line in content.splitlines() if "=" in line)
     return all(seen.get(key) == value for key, value in yum_file(repository).items())
+
+
+def private(path):
+    """True where nobody but the owner may read the file."""
+    return not os.stat(path).st_mode & 0o077
 
 
 def rivals(plan):
@@ -102,9 +137,9 @@ def rivals(plan):
             files = glob.glob(APT_LISTS + "/*.list") + glob.glob(APT_LISTS + "/*.sources") + ["/etc/apt/sources.list"]
         else:
             files = glob.glob(YUM_REPOS + "/*.repo")
-        url = re.compile(re.escape(repository["url"].rstrip("/")) + r"/?(\s|$)")
+        url = re.compile(re.escape(public(repository["url"]).rstrip("/")) + r"/?(\s|$)")
         for path in sorted(set(files) - {source}):
             lines = (line.strip() for line in (text(path) or "").splitlines())
             if any(url.search(line) for line in lines if not line.startswith("#")):
-                found.append("{} also names {}".format(path, repository["url"]))
+                found.append("{} also names {}".format(path, masked(repository["url"])))
     return found

@@ -93,6 +93,7 @@ import os  # noqa: E402
 from ansible.module_utils import gpu_engines, gpu_kernel, gpu_options, gpu_plan, gpu_record  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.gpu_compare import compare  # noqa: E402
+from ansible.module_utils.gpu_credentials import SECRET_MODE, mode_for  # noqa: E402
 from ansible.module_utils.gpu_files import Unreadable  # noqa: E402
 from ansible.module_utils.gpu_host import lock_name, read_facts  # noqa: E402
 from ansible.module_utils.gpu_note import as_bytes, write  # noqa: E402
@@ -117,7 +118,7 @@ def begin(module, plan, beside):
         "stream": baseline.get("stream", (gpu_plan.enabled_stream(stream["module"]) or "") if stream else ""),
     }
     if wanted != baseline:
-        write(module, gpu_record.BASELINE, as_bytes(wanted))
+        write(module, gpu_record.BASELINE, as_bytes(wanted), SECRET_MODE)
         changed = True
     if not os.path.exists(gpu_record.TRANSACTION):
         # Those that came with us earlier are ours already, and stay so.
@@ -160,14 +161,14 @@ def restore(module, names):
     for path in names:
         before = files.pop(path, None)
         if before is not None:
-            write(module, path, base64.b64decode(before["content"]))
+            write(module, path, base64.b64decode(before["content"]), before["mode"])
             os.chmod(path, before["mode"])
             changed = True
         elif os.path.exists(path):
             unlink(path)
             changed = True
     if names:
-        write(module, gpu_record.BASELINE, as_bytes(dict(baseline, files=files)))
+        write(module, gpu_record.BASELINE, as_bytes(dict(baseline, files=files)), SECRET_MODE)
     return changed
 
 
@@ -198,8 +199,9 @@ def finish(module, plan, digest, packages):
         changed = True
     if recorded != plan:
         if recorded and not gpu_record.same_set(recorded, plan):
-            write(module, gpu_record.PREVIOUS, as_bytes(recorded))
-        write(module, gpu_plan.STACK_FILE, as_bytes(plan))
+            write(module, gpu_record.PREVIOUS, as_bytes(recorded), mode_for(recorded))
+        # With credentials in it only root reads it: rolling back needs them.
+        write(module, gpu_plan.STACK_FILE, as_bytes(plan), mode_for(plan))
         changed = True
     if os.path.exists(gpu_record.TRANSACTION):
         os.unlink(gpu_record.TRANSACTION)

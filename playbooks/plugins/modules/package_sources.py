@@ -65,6 +65,7 @@ import os  # noqa: E402
 from ansible.module_utils import gpu_apt, gpu_dnf, gpu_keys, gpu_place, gpu_repository  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.gpu_call import Refused  # noqa: E402
+from ansible.module_utils.gpu_credentials import masked  # noqa: E402
 from ansible.module_utils.gpu_files import text  # noqa: E402
 
 LISTS = {"apt": gpu_apt.read_lists, "dnf": gpu_dnf.read_lists}
@@ -72,7 +73,8 @@ LISTS = {"apt": gpu_apt.read_lists, "dnf": gpu_dnf.read_lists}
 
 def source_files(repositories, archive):
     """The files that name sources."""
-    return [gpu_repository.paths(repository)[0] for repository in repositories] + ([archive["path"]] if archive else [])
+    found = [row[0] for repository in repositories for row in gpu_repository.rows(repository)]
+    return found + ([archive["path"]] if archive else [])
 
 
 def take_out(module, paths):
@@ -121,21 +123,24 @@ def write_sources(module, repositories, archive):
     """Write the source files that differ; their paths."""
     wanted = [(gpu_repository.paths(row)[0], row) for row in repositories]
     contents = [
-        (path, gpu_repository.source_text(row))
+        file
         for path, row in wanted
         if not gpu_repository.source_as_planned(row, path)
+        for file in gpu_repository.rows(row)
     ]
     if archive.get("content") and (text(archive["path"]) or "") != archive["content"].strip():
-        contents.append((archive["path"], archive["content"]))
-    for path, content in [] if module.check_mode else contents:
-        gpu_place.put(module, path, content.encode("utf-8"))
+        contents.append((archive["path"], archive["content"], 0o644))
+    for path, content, mode in [] if module.check_mode else contents:
+        gpu_place.put(module, path, content.encode("utf-8"), mode)
     gone = take_out(module, [archive["path"]]) if archive and not archive.get("content") else []
-    return [path for path, _ in contents] + gone
+    return [path for path, _, _ in contents] + gone
 
 
 def refused(manager, repositories, archive, error):
     """Why the lists were refused, and what to do."""
-    named = ", ".join([row["url"] for row in repositories] + (["the components of the archive"] if archive else []))
+    named = ", ".join(
+        [masked(row["url"]) for row in repositories] + (["the components of the archive"] if archive else [])
+    )
     return (
         "{} refuses the package lists, no package was installed and the repositories were taken out again: {}. {}. "
         "A wrong signature means a mirror that is broken, half-synchronised, or not what it says: check it and its "

@@ -1,0 +1,161 @@
+"""Redaction of a recording: what identifies a machine, a site or a person is replaced, secrets are removed.
+
+Equal things stay equal. Kept are PCI bus ids, versions, models, registers and whatever is judged. Text is free: the
+rules know shapes, names and places, and no list of them is complete.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from gpucheck.host.recording import Recording
+from gpucheck.host.redaction import _identifiers as identifiers
+from gpucheck.host.redaction._files import RedactionProblem, map_content, read_keywords, read_map
+from gpucheck.host.redaction._hosts import host, in_variable
+from gpucheck.host.redaction._names import Names
+from gpucheck.host.redaction._pseudonyms import Pseudonyms
+from gpucheck.host.redaction._secrets import value_of, without_secrets
+from gpucheck.model import NvmlReading
+
+__all__ = [
+    "Pseudonyms",
+    "RedactionProblem",
+    "encodable",
+    "map_content",
+    "read_keywords",
+    "read_map",
+    "redacted",
+]
+
+FREE = ("kernel_log", "environment", "texts", "libraries", "simulation")
+# Versions with four numbers are in them, and no addresses.
+VERSIONS = re.compile(r"/sys/|/proc/(?!cmdline$)|\{purelib\}|/etc/gpucheck/stack\.json$|/etc/os-release$")
+VERSION_VARIABLE = re.compile(r"VERSION|PACKAGE|REQUIRE|_LIB", re.IGNORECASE)
+# Nothing in them has a name: hundreds of processors would be searched for nothing.
+PLAIN = re.compile(r"/proc/(?!cmdline$)|/sys/")
+KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY")
+KEY_ENDS = re.compile(r"-----END [A-Z ]{0,30}PRIVATE KEY")
+
+
+def redacted(recording: Recording, names: Pseudonyms | None = None, keywords: Iterable[str] = ()) -> Recording:
+    """The recording without what identifies, with the counts of what was replaced.
+
+    names: the replacements, new ones unless given. Raises msgspec.ValidationError where a keyword is a word that the
+    recording's form needs.
+    """
+    rules = _Rules(recording, Pseudonyms() if names is None else names, keywords)
+    clean = msgspec.to_builtins(recording)
+    result = {
+        part: value if part in ("schema", "gpucheck", "recorded", *FREE) else _everywhere(value, rules.structured)
+        for part, value in clean.items()
+    }
+    result["system"]["hostname"] = rules.names.changed(recording.system.hostname, lambda name: host(name, rules.names))
+    for gpu in result["nvml"].get("gpus", ()):
+        for process in gpu["health"]["processes"] or () if gpu.get("health") else ():
+            process["name"] = process["name"] and rules.text(process["name"])
+    if not isinstance(recording.nvml, NvmlReading):
+        result["nvml"] = _everywhere(result["nvml"], rules.text)
+    log = clean["kernel_log"]
+    result["kernel_log"] = {**log, "denied": log["denied"] and rules.text(log["denied"])}
+    result["kernel_log"]["lines"] = list(rules.lines(log["lines"]))
+    result["environment"] = {name: rules.variable(name, value) for name, value in clean["environment"].items()}
+    result["texts"] = {rules.structured(path): text and rules.file(path, text) for path, text in clean["texts"].items()}
+    result["libraries"] = _everywhere(clean["libraries"], rules.text)
+    result["simulation"] = _everywhere(clean["simulation"], rules.structured)
+    result["folders"] = {
+        rules.structured(path): found and _everywhere(found, rules.text if path == "/dev" else rules.structured)
+        for path, found in clean["folders"].items()
+    }
+    return msgspec.convert({**result, "redacted": True, "redactions": rules.names.counts()}, Recording)
+
+
+def encodable(recording: Recording) -> Recording:
+    """The recording with what is no Unicode replaced: file names and the values of variables may hold any bytes."""
+    return msgspec.convert(_everywhere(msgspec.to_builtins(recording), _unicode), Recording)
+
+
+def _unicode(text: str) -> str:
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: _everywhere(item, change) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_everywhere(item, change) for item in value]
+    return value
+
+
+class _Rules:
+    """The replacements for one recording."""
+
+    def __init__(self, recording: Recording, names: Pseudonyms, keywords: Iterable[str]) -> None:
+        self.names = names
+        gpus = recording.nvml.gpus if isinstance(recording.nvml, NvmlReading) else ()
+        self.uuids = frozenset(gpu.uuid.removeprefix("GPU-").lower() for gpu in gpus if gpu.uuid)
+        serials = {gpu.health.serial for gpu in gpus if gpu.health.serial and gpu.health.serial.strip("0")}
+        longest = sorted((one for one in serials if len(one) >= 4), key=lambda one: (-len(one), one))
+        self.serials = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest))})(?![\w-])") if longest else None
+        self.known = Names(recording.system.hostname, keywords)
+        for text in _free_texts(recording):
+            self.known.learn(text)
+        for name, value in recording.environment.items():
+            self.known.learn_variable(name, value)
+        self.known.freeze()
+
+    def structured(self, text: str) -> str:
+        """What is judged: identifiers by their shape, paths and keywords; a host may be called "open"."""
+        return self.names.changed(text, self._shapes)
+
+    def text(self, text: str, *, addresses: bool = True) -> str:
+        """Free text."""
+        return self.names.changed(
+            text, lambda it: self._free(without_secrets(it, self.names.secret), addresses=addresses)
+        )
+
+    def file(self, path: str, text: str) -> str:
+        """A file's content."""
+        if PLAIN.match(path):
+            return self.structured(text)
+        return self.text(text, addresses=not VERSIONS.match(path))
+
+    def variable(self, name: str, value: str) -> str:
+        """A variable's value, by its name first."""
+        addresses = not VERSION_VARIABLE.search(name)
+
+        def rules(text: str) -> str:
+            text = value_of(name, text, self.names.secret)
+            text = without_secrets(text, self.names.secret)
+            return self._free(in_variable(name, self._shapes(text), self.names), addresses=addresses)
+
+        return self.names.changed(value, rules)
+
+    def lines(self, lines: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Kernel messages; a private key may go over several."""
+        inside = False
+        for line in lines:
+            inside = inside or bool(KEY_BEGINS.search(line["text"]))
+            text = self.names.changed(line["text"], self.names.secret) if inside else self.text(line["text"])
+            inside = inside and not KEY_ENDS.search(line["text"])
+            yield {**line, "text": text}
+
+    def _shapes(self, text: str) -> str:
+        text = self.known.keywords(text, self.names)
+        text = identifiers.serials(text, self.names, self.serials)
+        text = identifiers.by_shape(text, self.names, self.uuids)
+        return identifiers.paths(text, self.names)
+
+    def _free(self, text: str, *, addresses: bool) -> str:
+        text = identifiers.mails(self.known.keywords(text, self.names), self.names)
+        text = self.known.replaced(self._shapes(text), self.names)
+        return identifiers.addresses(text, self.names) if addresses else text
+
+
+def _free_texts(recording: Recording) -> Iterator[str]:
+    yield from (line.text for line in recording.kernel_log.lines)
+    yield from recording.environment.values()
+    yield from (text for path, text in recording.texts.items() if text and not PLAIN.match(path))

@@ -1,0 +1,174 @@
+"""What identifies a machine or a person by its shape: UUIDs, hardware and network addresses, serial numbers, paths."""
+
+import re
+from functools import partial
+
+from gpucheck.host.redaction._pseudonyms import ADDRESS, FOLDER, HARDWARE, MAIL, SERIAL, USER, UUIDS, Pseudonyms
+from gpucheck.host.redaction._rules import part_replaced, rule
+from gpucheck.host.redaction._words import GENERIC_USER, HARMLESS_FOLDER, SYSTEM_FOLDER
+
+UUID = rule(
+    "-",
+    "(?i)"
+    r"(?<![0-9a-z])[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?![0-9a-z])",
+)
+PART_OF_UUID = rule("gpu-", "(?i)" r"\bGPU-[0-9a-f][0-9a-f-]{2,34}(?![0-9a-z-])")
+NO_UUID = "00000000-0000-0000-0000-000000000000"  # of a fabric that is one machine: the zero is the information
+# 6 bytes are Ethernet's, 8 and 20 InfiniBand's; four groups of four a GUID. PCI bus ids have three groups. With dashes
+# a boot loader puts the type of the network in front. With dots as switches print it.
+HARDWARE_ADDRESS = rule(
+    ": - .",
+    "(?i)"
+    r"(?<![0-9a-z:])(?:[0-9a-f]{2}:){5,19}[0-9a-f]{2}(?![0-9a-z]|:[0-9a-f])"
+    r"|(?<![0-9a-z:])(?:[0-9a-f]{4}:){3}[0-9a-f]{4}(?![0-9a-z]|:[0-9a-f])"
+    r"|(?<![0-9a-z-])(?:[0-9a-f]{2}-){5,7}[0-9a-f]{2}(?![0-9a-z-])"
+    r"|(?<![0-9a-z.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![0-9a-z]|\.\w)",
+)
+NAMED_BY_ADDRESS = rule("enx wlx ibx", r"\b(en|wl|ib)x([0-9a-f]{12})\b")
+# Without separators only where the words around say what it is: 16 digits are registers and memory addresses too.
+BARE_ADDRESS = rule(
+    "mac hwaddr lladdr ether station bootif addr",
+    "(?i)"
+    r"(?:\b(?:mac|hwaddr|lladdr|ether(?:net)?|station|bootif)\b"
+    r"|\b(?:hardware|physical|ethernet|mac|link) addr(?:ess)?\b)"
+    r"[^0-9a-f\n]{1,12}?(?P<bare>(?:0x)?(?:[0-9a-f]{12}|[0-9a-f]{16}))(?![0-9a-z])",
+)
+BARE_GUID = rule(
+    "guid 0300",
+    "(?i)"
+    r"guid\w*\W(?:[^\n]{0,40}?\W)?(?P<bare>(?:0x)?[0-9a-f]{16})(?![0-9a-z])"
+    # a GUID that Mellanox makes of an Ethernet address has 0300 in its middle; kernel addresses begin with ffff
+    r"|(?<![0-9a-z])(?P<made>(?:0x)?(?!ffff|0000)[0-9a-f]{6}0300[0-9a-f]{6})(?![0-9a-z])",
+)
+OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+IPV4 = rule(".", rf"(?<![\d.])(?!127\.|0\.0\.0\.0|255\.){OCTET}(?:\.{OCTET}){{3}}(?![\d]|\.\d)")
+# Versions of four numbers: what stands in front of them or is joined to them.
+VERSION_BEFORE = re.compile(
+    r"(?i)(?:[~+_]|[a-z]-|-\d{1,3}-|\d-|\bv|(?:version|\bver|\brev|revision|release|firmware|\bfw|bios|"
+    r"cudnn|nccl|cuda|cu\w+|ofed|package|\bsdk|\bupdate|microcode|nvml|driver version|kernel module|lib[\w-]+)"
+    r"[\"'\])]*\s*(?:[:=]|is|are|of|>=|==)?\s*[\"'(\[]?v?)$"
+)
+VERSION_AFTER = re.compile(r"[-~+](?!\d{1,3}\.\d)\w|_\d")
+IPV6 = rule(
+    ":",
+    "(?i)"
+    r"(?<![\w:.])(?:[0-9a-f]{1,4}:){7}[0-9a-f]{1,4}(?![\w:])|(?<![\w:.])(?:[0-9a-f]{1,4}:){1,6}:[0-9a-f:]*",
+)
+E_MAIL = rule("@", r"(?<![\w.%+-])[\w.%+-]{1,64}@(?:[\w-]{1,63}\.)+[A-Za-z]{2,24}\b(?!\.service)")
+SERIAL_NUMBER = rule(
+    "serial s/n tag",
+    r"(?i)(?:\bserial ?(?:number|no\.?|#)(?: is)?|\bserial(?==)|\bs/n|\b(?:service|asset) tag)\s*[:=#]?\s*[\"']?"
+    r"(?P<serial>(?!tty)(?=[\w-]{0,40}\d)[A-Z0-9][A-Z0-9-]{4,40})(?![\w])"
+    r"|\bserial (?P<bare_serial>(?-i:(?=[A-Z]{0,16}\d)[A-Z0-9]{8,32}))\b",
+)
+WORLD_WIDE = rule(
+    "naa eui wwn iqn nqn",
+    "(?i)"
+    r"\b(?:naa|eui|wwn)[.-](?:0x)?(?P<serial>[0-9a-f]{16,32})\b|(?P<name>\b(?:iqn|nqn)\.\d{4}-\d\d\.[\w.:-]+)",
+)
+PATH = rule("/", r"(?<![\w.)\]}~/-])/(?:[\w.@%+,#~-]+/)*[\w.@%+#~-]+")
+
+
+def by_shape(text: str, names: Pseudonyms, uuids: frozenset[str]) -> str:
+    """UUIDs, hardware addresses and serial numbers: nothing that a check needs has their shape."""
+    text = UUID.replaced(text, lambda found: _uuid(found[0], names))
+    text = PART_OF_UUID.replaced(text, lambda found: _part_of_uuid(found[0], names, uuids))
+    text = HARDWARE_ADDRESS.replaced(text, lambda found: _hardware(found[0], names))
+    text = NAMED_BY_ADDRESS.replaced(text, lambda found: f"{found[1]}x{_hardware(found[2], names)}")
+    for pattern in (BARE_ADDRESS, BARE_GUID):
+        text = pattern.replaced(text, partial(_inside, names=names))
+    text = SERIAL_NUMBER.replaced(text, partial(_inside, names=names))
+    return WORLD_WIDE.replaced(text, partial(_inside, names=names))
+
+
+def mails(text: str, names: Pseudonyms) -> str:
+    """E-mail addresses."""
+    return E_MAIL.replaced(text, lambda found: names.named(MAIL, found[0], "mail"))
+
+
+def addresses(text: str, names: Pseudonyms) -> str:
+    """IP addresses; not versions of four numbers."""
+    text = IPV4.replaced(text, lambda found: found[0] if _is_version(found) else names.named(ADDRESS, found[0], "ip"))
+    return IPV6.replaced(text, lambda found: names.named(ADDRESS, found[0], "ip"))
+
+
+def paths(text: str, names: Pseudonyms) -> str:
+    """The folders and files of users and projects; the system's own stay."""
+    return PATH.replaced(text, lambda found: path(found[0], names))
+
+
+def path(text: str, names: Pseudonyms) -> str:
+    """An absolute path without the names that a person gave."""
+    _, first, *rest = text.split("/")
+    if SYSTEM_FOLDER.fullmatch(first) and not (first == "var" and rest[:1] == ["tmp"]):
+        return text
+    users = first.lower() in ("home", "users") and rest
+    user = _user(rest[0], names) if users else None
+    parts = [first, *([user] if user else []), *(rest[1:] if users else rest)]
+    return "/" + "/".join(part if part == user else _folder(part, names) for part in parts)
+
+
+def serials(text: str, names: Pseudonyms, known: re.Pattern[str] | None) -> str:
+    """The serial numbers that NVML reported, wherever they are."""
+    return known.sub(lambda found: serial(found[0], names), text) if known else text
+
+
+def serial(text: str, names: Pseudonyms) -> str:
+    """As many digits as it had."""
+    return names.of(SERIAL, text, lambda digits: str(int(digits, 16))[: len(text)])
+
+
+def _user(name: str, names: Pseudonyms) -> str:
+    return name if GENERIC_USER.fullmatch(name) else names.named(USER, name, "user")
+
+
+def _folder(name: str, names: Pseudonyms) -> str:
+    return name if HARMLESS_FOLDER.fullmatch(name) else names.named(FOLDER, name, "dir")
+
+
+def _inside(found: re.Match[str], names: Pseudonyms) -> str:
+    group = next(name for name, value in found.groupdict().items() if value)
+    change = serial if group in ("serial", "bare_serial") else _target if group == "name" else _hardware
+    return part_replaced(found, group, partial(change, names=names))
+
+
+def _target(text: str, names: Pseudonyms) -> str:
+    """An iSCSI or NVMe name, which holds a domain."""
+    return names.named(SERIAL, text, "target")
+
+
+def _is_version(found: re.Match[str]) -> bool:
+    before = found.string[max(0, found.start() - 40) : found.start()]
+    return bool(VERSION_BEFORE.search(before) or VERSION_AFTER.match(found.string, found.end()))
+
+
+def _uuid(text: str, names: Pseudonyms) -> str:
+    if text == NO_UUID:
+        return text
+    return names.of(UUIDS, text, _uuid_form)
+
+
+def _part_of_uuid(text: str, names: Pseudonyms, uuids: frozenset[str]) -> str:
+    """CUDA_VISIBLE_DEVICES takes the beginning of a UUID: the same beginning of its replacement."""
+    start = text[4:].lower()
+    whole = next((uuid for uuid in sorted(uuids) if uuid.startswith(start)), None)
+    if whole is None:
+        return text[:4] + names.of(UUIDS, start, lambda digits: digits[: len(start)])
+    return text[:4] + names.of(UUIDS, whole, lambda d: _uuid_form(d)[: len(start)])
+
+
+def _uuid_form(digits: str) -> str:
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:32]))
+
+
+def _hardware(text: str, names: Pseudonyms) -> str:
+    """In the form that it had; the digits are the same in every form."""
+    head = "0x" if text.lower().startswith("0x") else ""
+    body = text[len(head) :]
+    plain = re.sub(r"[^0-9a-f]", "", body.lower())
+
+    def formed(digits: str) -> str:
+        rest = iter(digits)
+        return head + "".join(next(rest) if character.isalnum() else character for character in body)
+
+    return names.of(HARDWARE, plain, formed)

@@ -1,0 +1,230 @@
+"""One run at a time on a host: a lease that names its holder, lives through reboots and ends with its run."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.playbooks.modules import PLAYBOOKS, action, shared
+from tests.playbooks.test_rollout import PLAY
+from tests.playbooks.test_runs import BIN
+
+lock = shared("gpu_lock")
+plugin = action("host_lock")
+HOLDER = {"playbook": "provision.yml", "user": "alice", "controller": "ctl7", "pid": 4711, "started": "2026-11-22"}
+
+
+def a_run(name, **more):
+    return {**HOLDER, "id": name, **more}
+
+
+@pytest.fixture
+def clock(tmp_path, monkeypatch):
+    """A host: .at(seconds since boot, boot) sets it; .folder is that of the lease."""
+
+    class Host:
+        folder = str(tmp_path / "lease")
+
+        @staticmethod
+        def at(uptime, boot="boot-1"):
+            (tmp_path / "uptime").write_text(f"{uptime} 1.0\n")
+            (tmp_path / "boot").write_text(f"{boot}\n")
+
+    monkeypatch.setattr(lock, "UPTIME", str(tmp_path / "uptime"))
+    monkeypatch.setattr(lock, "BOOT_ID", str(tmp_path / "boot"))
+    Host.at(1000)
+    return Host
+
+
+def test_a_second_run_is_refused_and_shown_the_first(clock):
+    assert lock.take(a_run("a"), 600, folder=clock.folder) is None
+    assert lock.take(a_run("b"), 600, folder=clock.folder) == a_run("a")
+    assert lock.take(a_run("a"), 600, folder=clock.folder) is None
+
+
+def test_a_lease_lapses_and_a_step_of_the_run_renews_it(clock, monkeypatch):
+    lock.take(a_run("a"), 600, folder=clock.folder)
+    clock.at(1500)
+    monkeypatch.setenv(lock.VARIABLE, f"a {clock.folder}")
+
+    assert lock.renew() is None
+    clock.at(2000)
+    assert lock.take(a_run("b"), 600, folder=clock.folder) == a_run("a")
+    clock.at(2101)
+    assert lock.take(a_run("b"), 600, folder=clock.folder) is None
+    assert lock.renew() == a_run("b")  # the first run learns that it lost the host
+
+
+def test_a_reboot_keeps_the_lease_of_the_run_for_as_long_as_it_was_given(clock):
+    lock.take(a_run("a"), 600, folder=clock.folder)
+    clock.at(50, "boot-2")
+
+    assert lock.take(a_run("b"), 600, folder=clock.folder) == a_run("a")
+    assert lock.take(a_run("a"), 600, folder=clock.folder) is None
+    clock.at(700, "boot-3")
+    assert lock.take(a_run("b"), 600, folder=clock.folder) is None
+
+
+def test_only_the_holder_releases(clock):
+    lock.take(a_run("a"), 600, folder=clock.folder)
+
+    assert not lock.release("b", clock.folder)
+    assert lock.release("a", clock.folder)
+    assert lock.take(a_run("b"), 600, folder=clock.folder) is None
+
+
+def test_a_run_that_is_known_to_be_dead_is_replaced(clock):
+    lock.take(a_run("a"), 600, folder=clock.folder)
+
+    assert lock.take(a_run("b"), 600, dead="other", folder=clock.folder) == a_run("a")
+    assert lock.take(a_run("b"), 600, dead="a", folder=clock.folder) is None
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"run": {}}', '{"run": 1}'])
+def test_a_damaged_lease_is_none(clock, content):
+    Path(clock.folder).mkdir()
+    (Path(clock.folder) / "run.lock").write_text(content)
+
+    assert lock.take(a_run("b"), 600, folder=clock.folder) is None
+
+
+def test_a_step_whose_run_lost_the_host_changes_nothing(clock, monkeypatch):
+    lock.take(a_run("b"), 600, folder=clock.folder)
+    monkeypatch.setenv(lock.VARIABLE, f"a {clock.folder}")
+    call = shared("gpu_call")
+
+    class Module:
+        def run_command(self, *_, **__):
+            pytest.fail("a program was run")
+
+    with pytest.raises(call.Refused, match=r"Another run changes this host now: provision\.yml by alice on ctl7"):
+        call.call(Module(), ["apt-get", "install"])
+
+
+@pytest.mark.parametrize(
+    ("change", "dead"),
+    [
+        ({}, False),
+        ({"ticks": "1"}, True),  # the number was given to another process
+        ({"pid": 2**22 + 1}, True),
+        ({"pid": 2**22 + 1, "place": "another machine"}, False),
+        ({"ticks": "", "place": ""}, False),  # macOS
+    ],
+)
+def test_only_a_run_of_this_very_kernel_can_be_known_to_be_dead(change, dead):
+    me = {"pid": os.getpid(), "ticks": plugin.started(os.getpid()), "place": plugin.place()}
+
+    assert plugin.is_dead({**me, **change}) is dead
+
+
+CHANGE = """
+- name: Work on it
+  ansible.builtin.shell:
+    cmd: "echo {{{{ who }}}} begins >> log; sleep {{{{ seconds }}}}; echo {{{{ who }}}} ends >> log"
+    chdir: {folder}
+"""
+
+
+class Site:
+    """A host, and runs that change it at the same time."""
+
+    def __init__(self, folder):
+        self.folder, self.lease = folder, folder / "locks/n1/run.lock"
+        (folder / "provision.yml").write_text(PLAY.format(playbooks=PLAYBOOKS, folder=folder, serial=1))
+        (folder / "change.yml").write_text(CHANGE.format(folder=folder))
+        (folder / "hosts.yml").write_text("gpu: {hosts: {n1: }}\n")
+
+    def start(self, who, seconds, *more):
+        words = ["-e", f"who={who} seconds={seconds}", *(word for value in more for word in ("-e", value))]
+        environment = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "ANSIBLE_NOCOLOR": "1"}
+        return subprocess.Popen(
+            [str(BIN / "ansible-playbook"), "-i", self.folder / "hosts.yml", *words, self.folder / "provision.yml"],
+            cwd=PLAYBOOKS.parent,
+            env={**environment, "ANSIBLE_CONFIG": str(PLAYBOOKS / "ansible.cfg")},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def at_work(self, who):
+        """Wait until this run changes the host."""
+        end = time.monotonic() + 60
+        while f"{who} begins" not in self.log():
+            assert time.monotonic() < end, "the run never began"
+            time.sleep(0.1)
+
+    def log(self):
+        return (self.folder / "log").read_text().splitlines() if (self.folder / "log").exists() else []
+
+
+def ended(process):
+    out, _ = process.communicate(timeout=120)
+    return " ".join(out.split())
+
+
+@pytest.fixture
+def site(tmp_path):
+    return Site(tmp_path)
+
+
+@pytest.mark.slow
+def test_of_two_runs_at_once_one_is_refused_by_name(site):
+    first = site.start("first", 8)
+    site.at_work("first")
+    second = ended(site.start("second", 0))
+
+    assert "END n1 stopped: n1: another run changes this host: provision.yml by " in second
+    assert f"(process {first.pid}), started 20" in second
+    assert "Nothing was changed." in second
+    assert "END n1 changed" in ended(first)
+    assert site.log() == ["first begins", "first ends"]
+    assert not site.lease.exists()
+
+
+@pytest.mark.slow
+def test_a_run_that_may_wait_follows_the_first(site):
+    first = site.start("first", 4)
+    site.at_work("first")
+    second = ended(site.start("second", 0, "host_lock_timeout_s=90"))
+
+    assert "END n1 changed" in second
+    assert "END n1 changed" in ended(first)
+    assert site.log() == ["first begins", "first ends", "second begins", "second ends"]
+
+
+@pytest.mark.slow
+def test_after_a_killed_controller_the_next_run_goes_on_at_once(site):
+    first = site.start("first", 60)
+    site.at_work("first")
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert site.lease.exists()
+
+    assert "END n1 changed" in ended(site.start("second", 0))
+    assert not site.lease.exists()
+
+
+@pytest.mark.slow
+def test_the_lock_of_a_run_elsewhere_lapses_after_its_lease(site):
+    site.lease.parent.mkdir(parents=True)
+    uptime = float(Path("/proc/uptime").read_text().split()[0])
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    elsewhere = a_run("x", place="another machine", ticks="1")
+    site.lease.write_text(json.dumps({"run": elsewhere, "boot": boot, "until": uptime + 25, "lease_s": 25}))
+
+    assert "provision.yml by alice on ctl7 (process 4711)" in ended(site.start("second", 0))
+    assert "END n1 changed" in ended(site.start("third", 0, "host_lock_timeout_s=90"))
+
+
+@pytest.mark.slow
+def test_a_run_that_fails_releases_the_host(site):
+    (site.folder / "change.yml").write_text("- name: Break down\n  ansible.builtin.fail: {msg: no more space}\n")
+
+    assert "END n1 failed: n1: Break down: no more space" in ended(site.start("first", 0))
+    assert not site.lease.exists()
+    assert (site.lease.parent / ".run.guard").exists()
