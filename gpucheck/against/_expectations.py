@@ -73,10 +73,10 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     ceilings: Rates = Rates()
 
 
-def read(text: str, name: str) -> Expectations:
-    """The expectations in a file's text. Raises InputProblem, whose ``inside(name)`` is one line with the place."""
+def read(content: bytes | str, name: str) -> Expectations:
+    """The expectations in a file's content. Raises InputProblem, whose ``inside(name)`` is one line with the place."""
     top = document(
-        text, shape="Expectations are a few levels deep", example="Write at least gpus: {count: N} (docs/verify.md)"
+        content, shape="Expectations are a few levels deep", example="Write at least gpus: {count: N} (docs/verify.md)"
     )
     lines: dict[str, int] = {}
     _note_lines(top, lines)

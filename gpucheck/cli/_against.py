@@ -1,5 +1,6 @@
 """verify --expect and --baseline: both files are read, and refused, before anything is measured."""
 
+import io
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpucheck.cli._common import Problem
-from gpucheck.foreign import read_bytes, read_text, unpacked
+from gpucheck.foreign import read_bytes, unpacked
 
 if TYPE_CHECKING:
     from gpucheck.model import Finding, Host, Report
@@ -31,9 +32,9 @@ def _expectations(path: Path) -> "Yardstick":
     from gpucheck import against
     from gpucheck.knowledge.strict import InputProblem
 
-    text = read_text(path, against.MAX_BYTES, "Give another file with --expect")
+    content = read_bytes(path, against.MAX_BYTES, "Give another file with --expect")
     try:
-        expected = against.read(text, str(path))
+        expected = against.read(content, str(path))
     except InputProblem as problem:
         words = problem.inside(str(path))
         raise Problem(words if words.endswith(("?", ".")) else f"{words}.") from None
@@ -59,12 +60,13 @@ def _baseline(path: Path, host: "Host") -> "Yardstick":
 
 def read_report(path: Path) -> "Report":
     """The one host report in a file, packed (.gz, .zst) or not. Raises Problem."""
-    from gpucheck.fleet.decode import MAX_BYTES, rows_of
+    from gpucheck.fleet.decode import MAX_BYTES
+    from gpucheck.fleet.read import read_stream
     from gpucheck.model import Report
 
     advice = "Give the JSON report of one host with --baseline: gpucheck verify --format json -o FILE"
     content = unpacked(read_bytes(path, MAX_BYTES, advice), MAX_BYTES, str(path), advice)
-    rows = rows_of(content, path.name)
+    rows = list(read_stream(io.BytesIO(content), path.name))
     if len(rows) != 1:
         raise Problem(f"{path}: holds {len(rows)} hosts. {advice}.")
     if rows[0].digest is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck.cli._common import Problem, output_options, write_result
-from gpucheck.foreign import read_bytes, read_text, shown
+from gpucheck.foreign import read_bytes, shown
 from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
 
 if TYPE_CHECKING:
@@ -137,9 +137,9 @@ def _seen(
     if observations is not None:
         from gpucheck.diagnose import MAX_BYTES, read
 
-        text = read_text(observations, MAX_BYTES)
+        content = read_bytes(observations, MAX_BYTES)
         try:
-            seen = read(text)
+            seen = read(content)
         except ObservationProblem as problem:
             raise Problem(f"{shown(observations)}: {problem}") from problem
     if topo is None and not bandwidths and not collectives:

@@ -33,10 +33,10 @@ DIAGONAL = {"x", "-", ""}
 DAMAGE = ("untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip")
 
 
-def read(text: str) -> Observations:
+def read(data: bytes | str) -> Observations:
     """The observations in a YAML document. Raises ObservationProblem, and nothing else, for any input."""
     root = document(
-        text, shape="Observations are a few levels deep", example="Write at least gpus, matrix and measured"
+        data, shape="Observations are a few levels deep", example="Write at least gpus, matrix and measured"
     )
     return sized(Observations(**root.fields(OBSERVATIONS)), root)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import yaml
 
+from gpucheck.foreign import text_of
 from gpucheck.foreign.documents import DocumentProblem, compose
 
 NOT_TOLD = {"", "~", "null", "unknown", "n/a", "?"}
@@ -163,11 +164,15 @@ class Value:
         raise self.problem(f"{_shown(word)} is not possible. {did_you_mean(word.lower(), known)}")
 
 
-def document(text: str, *, shape: str, example: str) -> Value:
+def document(data: bytes | str, *, shape: str, example: str) -> Value:
     """The top of a YAML (or JSON) document. Raises InputProblem with the line for anything that is none.
 
     shape: what such documents look like. example: what to write into an empty one.
     """
+    try:
+        text = text_of(data) if isinstance(data, bytes) else data
+    except UnicodeDecodeError as error:
+        raise InputProblem(f"byte {error.start}: not UTF-8 text. Save the file as UTF-8") from None
     try:
         node = compose(text, MOST_NODES)
     except DocumentProblem as problem:
