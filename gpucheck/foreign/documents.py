@@ -13,6 +13,7 @@ import yaml
 T = TypeVar("T")
 
 MOST_DEPTH = 32
+MOST_SHOWN = 150
 MOST_NODES = 500_000
 # Each is compared with all before it.
 MOST_DIRECTIVES = 8
@@ -21,12 +22,17 @@ STRING_TAG = "tag:yaml.org,2002:str"
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
+def bounded(what: str) -> str:
+    """Return a message without the middle of a long one: its value may be the whole file."""
+    return what if len(what) <= 2 * MOST_SHOWN else f"{what[:MOST_SHOWN]} ... {what[-MOST_SHOWN:]}"
+
+
 class DocumentProblem(ValueError):
     """Text that is no YAML document, or one that is refused. line: counted from 1, None when unknown."""
 
     def __init__(self, what: str, line: int | None = None) -> None:
-        super().__init__(what)
-        self.what, self.line = what, line
+        super().__init__(bounded(what))
+        self.line = line
 
 
 def compose(text: str, most_nodes: int = MOST_NODES) -> Any:
@@ -110,6 +116,8 @@ def _line_of(node: Any, path: str) -> int:
 
     The deepest part of the path that exists is used: a missing key is reported at its parent.
     """
+    if node is None:
+        return 1
     line: int = node.start_mark.line + 1
     for step in path.removeprefix("$").replace("[", ".[").split("."):
         if not step:

@@ -13,13 +13,13 @@ from typing import Any
 import yaml
 
 from gpucheck.foreign import text_of
-from gpucheck.foreign.documents import DocumentProblem, compose
+from gpucheck.foreign.documents import DocumentProblem, bounded, compose
 
 NOT_TOLD = {"", "~", "null", "unknown", "n/a", "?"}
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z")
 WITH_UNIT = re.compile(r"[-+]?\d[\d.]*\s*([A-Za-z%/]+)\Z")
 TRUE, FALSE = {"true", "yes", "on"}, {"false", "no", "off"}
-LARGEST = 1e12
+LARGEST, SMALLEST = 1e12, 1e-9
 # Seven matrices of 64 GPUs have 28,672 cells.
 MOST_NODES = 100_000
 QUOTE = 40
@@ -32,9 +32,9 @@ class InputProblem(ValueError):
     """
 
     def __init__(self, what: str, line: int | None = None, path: str = "") -> None:
-        self.what, self.line, self.path = what, line, path
-        where = ": ".join(filter(None, (f"line {line}" if line else "", path)))
-        super().__init__(f"{where}: {what}" if where else what)
+        self.what, self.line, self.path = what, line, path = bounded(what), line, bounded(path)
+        where = ": ".join(filter(None, (f"line {line}" if line else "", self.path)))
+        super().__init__(f"{where}: {self.what}" if where else self.what)
 
     def inside(self, name: str) -> str:
         """The same as one line about a file: ``name:3: key: what``."""
@@ -122,7 +122,7 @@ class Value:
         if not NUMBER.match(text):
             raise self.problem(self._no_number(text))
         number = float(text)
-        if not math.isfinite(number) or number > LARGEST:
+        if not math.isfinite(number) or number > LARGEST or 0 < number < SMALLEST:
             raise self.problem(f"{_shown(text)} is out of any range")
         if number < 0:
             raise self.problem(f"{_shown(text)} is negative, which no measurement can be. Write null for not measured")

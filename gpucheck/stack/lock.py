@@ -6,7 +6,7 @@ on the order of the input, and on no clock.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from gpucheck.foreign import read_text
-from gpucheck.foreign.documents import DocumentProblem, compose, load, parse
+from gpucheck.foreign.documents import DocumentProblem, bounded, compose, load, parse
 from gpucheck.knowledge import gpu_by_pci_id, tables
 from gpucheck.stack import rules_driver
 from gpucheck.stack.exact import exact_wish
@@ -24,8 +24,9 @@ from gpucheck.stack.refused import RefusedHost, no_gpu, unknown, unknown_gpu, vg
 from gpucheck.stack.resolve import resolve_target, search
 from gpucheck.stack.systems import normal_arch, os_of_facts
 from gpucheck.stack.types import Conflict, Fact, Refusal, StackSet, Target, UnknownInput
-from gpucheck.stack.wish import Wish
+from gpucheck.stack.wish import Wish, check_value
 
+MOST_GPUS = 64
 MOST_BYTES = 64 << 20
 """Of a lock of 80,000 hosts; the values are bounded as well."""
 
@@ -209,12 +210,27 @@ def write_lock(value: Lock) -> str:
 def read_lock(text: str, name: str) -> Lock:
     """The lock in YAML text. Raises LockError naming ``name`` and the line."""
     try:
-        return parse(text, name, Lock)
+        found = parse(text, name, Lock)
+        message = next(_edited(found, text, name), None)
     except DocumentProblem as problem:
         message = _nearer(text, name) or str(problem)
-        raise LockError(
-            f"{message}. Make it anew: gpucheck stack lock --wish stack.yml --facts FILE -o {name}"
-        ) from None
+    if message is None:
+        return found
+    raise LockError(f"{message}. Make it anew: gpucheck stack lock --wish stack.yml --facts FILE -o {name}")
+
+
+def _edited(found: Lock, text: str, name: str) -> Iterator[str]:
+    """What an edited lock holds that no lock can: a count of GPUs, a version."""
+    for group, row in found.groups.items():
+        for device, count in row.gpus.items():
+            if not 0 < count <= MOST_GPUS:
+                yield f"{name}:{line_in_lock(text, group, 'gpus', device)}: {group}: {count} GPUs of {device}"
+        try:
+            for key, value in exact_wish(row.stack).items():
+                check_value(key, value)
+            int(row.stack.driver.branch)
+        except ValueError as error:
+            yield f"{name}:{line_in_lock(text, group, 'stack')}: {group}: {bounded(str(error))}"
 
 
 def read_lock_file(path: Path) -> Lock:
