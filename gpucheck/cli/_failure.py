@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from gpucheck.cli._common import progress_end
+from gpucheck.foreign import UnreadableInput
 from gpucheck.model.host import NotRecorded
 from gpucheck.model.verdict import EXIT_DEFECT, EXIT_INTERRUPTED, EXIT_NOT_WRITTEN, EXIT_READER_LEFT, EXIT_USAGE
 from gpucheck.printable import indented, one_line
@@ -40,6 +41,9 @@ def failure(error: BaseException) -> int:
         _show(error)
         # click's own 2 of wrong usage would be read as FAIL.
         return EXIT_USAGE if isinstance(error, click.UsageError) else error.exit_code
+    if isinstance(error, UnreadableInput):
+        click.echo(f"Error: {error}", err=True)
+        return EXIT_USAGE
     if isinstance(error, NotRecorded):
         _print_error(f"{error.args[0]}. Record the host again with this gpucheck.")
         return EXIT_USAGE

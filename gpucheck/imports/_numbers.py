@@ -11,7 +11,7 @@ from gpucheck.model.observations import Matrix
 MOST_GPUS = 64
 CELL = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z")
 NOT_MEASURED = {"n/a", "x", "-", "--"}
-LARGEST = 1e12
+LARGEST, SMALLEST = 1e12, 1e-9
 AGAIN = "Paste the whole output of the run again"
 
 
@@ -35,7 +35,7 @@ def cell(word: str, where: str) -> float | None:
         raise ImportProblem(
             "a measurement that is none", where=where, why=f"{quoted(word)} is no bandwidth or time", do=AGAIN
         )
-    return number or None
+    return number if number >= SMALLEST else None
 
 
 def table(lines: Sequence[str], start: int, what: str) -> tuple[Matrix, int]:

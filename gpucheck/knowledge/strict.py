@@ -12,13 +12,16 @@ from typing import Any
 
 import yaml
 
-from gpucheck.knowledge._load import Loader
+from gpucheck.foreign import text_of
+from gpucheck.foreign.documents import DocumentProblem, bounded, compose
 
 NOT_TOLD = {"", "~", "null", "unknown", "n/a", "?"}
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z")
 WITH_UNIT = re.compile(r"[-+]?\d[\d.]*\s*([A-Za-z%/]+)\Z")
 TRUE, FALSE = {"true", "yes", "on"}, {"false", "no", "off"}
-LARGEST = 1e12
+LARGEST, SMALLEST = 1e12, 1e-9
+# Seven matrices of 64 GPUs have 28,672 cells.
+MOST_NODES = 100_000
 QUOTE = 40
 
 
@@ -29,9 +32,9 @@ class InputProblem(ValueError):
     """
 
     def __init__(self, what: str, line: int | None = None, path: str = "") -> None:
-        self.what, self.line, self.path = what, line, path
-        where = ": ".join(filter(None, (f"line {line}" if line else "", path)))
-        super().__init__(f"{where}: {what}" if where else what)
+        self.what, self.line, self.path = what, line, path = bounded(what), line, bounded(path)
+        where = ": ".join(filter(None, (f"line {line}" if line else "", self.path)))
+        super().__init__(f"{where}: {self.what}" if where else self.what)
 
     def inside(self, name: str) -> str:
         """The same as one line about a file: ``name:3: key: what``."""
@@ -119,7 +122,7 @@ class Value:
         if not NUMBER.match(text):
             raise self.problem(self._no_number(text))
         number = float(text)
-        if not math.isfinite(number) or number > LARGEST:
+        if not math.isfinite(number) or number > LARGEST or 0 < number < SMALLEST:
             raise self.problem(f"{_shown(text)} is out of any range")
         if number < 0:
             raise self.problem(f"{_shown(text)} is negative, which no measurement can be. Write null for not measured")
@@ -143,7 +146,7 @@ class Value:
         except ValueError:
             raise self.problem(f"{_shown(text)} is not a whole number") from None
         if not low <= number <= high:
-            raise self.problem(f"{number} is not between {low} and {high}")
+            raise self.problem(f"{_shown(text)} is not between {low} and {high}")
         return number
 
     def flag(self) -> bool:
@@ -161,20 +164,19 @@ class Value:
         raise self.problem(f"{_shown(word)} is not possible. {did_you_mean(word.lower(), known)}")
 
 
-def document(text: str, *, shape: str, example: str) -> Value:
+def document(data: bytes | str, *, shape: str, example: str) -> Value:
     """The top of a YAML (or JSON) document. Raises InputProblem with the line for anything that is none.
 
     shape: what such documents look like. example: what to write into an empty one.
     """
     try:
-        node = yaml.compose(text, Loader=Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        what = " ".join(str(getattr(error, "problem", None) or "unreadable").split())
-        line = mark.line + 1 if mark else None
-        raise InputProblem(f"not YAML: {what}. Write 'key: value' lines", line) from None
-    except (RecursionError, ValueError):
-        raise InputProblem(f"nested too deeply. {shape}", 1) from None
+        text = text_of(data) if isinstance(data, bytes) else data
+    except UnicodeDecodeError as error:
+        raise InputProblem(f"byte {error.start}: not UTF-8 text. Save the file as UTF-8") from None
+    try:
+        node = compose(text, MOST_NODES)
+    except DocumentProblem as problem:
+        raise InputProblem(f"{problem}. {shape}: write 'key: value' lines", problem.line) from None
     if node is None:
         raise EmptyDocument(f"there is nothing in it. {example}", 1)
     return Value(node)

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner
 
 from gpucheck.cli.diagnose import COMMAND
 from gpucheck.diagnose.page import rules_page
+from gpucheck.foreign import UnreadableInput
 from tests.diagnose.perf_cases import observations
 
 ROOT = Path(__file__).parent.parent.parent
@@ -18,13 +18,14 @@ TOPO = "\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n"
 
 def run(*arguments, stdin=None):
     done = CliRunner().invoke(COMMAND, [str(argument) for argument in arguments], input=stdin, standalone_mode=False)
-    code = done.return_value if done.exception is None else getattr(done.exception, "exit_code", None)
+    refused = 64 if isinstance(done.exception, UnreadableInput) else getattr(done.exception, "exit_code", None)
+    code = done.return_value if done.exception is None else refused
     return code, done.stdout if done.exception is None else str(done.exception)
 
 
 def written(tmp_path, name):
     path = tmp_path / "machine.yml"
-    path.write_text(yaml.safe_dump(observations(name)), encoding="utf-8")
+    path.write_text(json.dumps(observations(name)), encoding="utf-8")
     return path
 
 

@@ -2,7 +2,7 @@
 
 import gzip
 import os
-import zlib
+import tracemalloc
 from contextlib import suppress
 
 import msgspec
@@ -10,9 +10,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from gpucheck.foreign import UnreadableInput
 from gpucheck.host import recording_file
 from gpucheck.host.recording import Recording
-from gpucheck.host.recording_file import RecordingProblem, decode, encode, read_recording
+from gpucheck.host.recording_file import decode, encode, read_recording
 from tests.host.test_recording import replay
 
 RECORDING = replay().recording
@@ -41,28 +42,28 @@ def test_a_recording_that_someone_unpacked_is_read():
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        (b"", "is empty"),
+        (b"", "empty"),
         (b"\x00\x01\x02 binary", "neither gzip nor JSON"),
         ("GPU0\tGPU1\n".encode("utf-16"), "neither gzip nor JSON"),
         (WHOLE[:-200], "cut off"),
         (WHOLE[:2], "cut off"),
         (WHOLE[:100] + b"\xff" * 50 + WHOLE[150:], "damaged"),
-        (WHOLE + b"more", "something follows"),
+        (WHOLE + b"more", "damaged: Not a gzipped file"),
         (gzip.compress(b""), "damaged"),
         (gzip.compress("{}".encode("utf-16")), "damaged"),
         (gzip.compress(b"[" * 100_000), "damaged"),
         (b"{" + b'"a":[' * 100_000, "damaged"),
-        (b"{}", "does not say what it is"),
+        (b"{}", "it states no schema"),
         (b'{"schema": 7}', "damaged: Expected `str`"),
-        (document(schema="gpucheck.report/1"), "is a 'gpucheck.report/1', not a recording"),
-        (document(schema="gpucheck.recording/2"), "is a gpucheck.recording/2, and this gpucheck reads gpucheck.reco"),
+        (document(schema="gpucheck.report/1"), "a 'gpucheck.report/1', not a recording"),
+        (document(schema="gpucheck.recording/2"), "a gpucheck.recording/2, and this gpucheck reads gpucheck.reco"),
         (document(pci="none"), "damaged: Expected `array`, got `str` - at `$.pci`"),
         (document(nvml={"type": "rumour"}), "damaged"),
     ],
     ids=range(17),
 )
 def test_what_is_no_recording_is_told_in_one_sentence(content, why):
-    with pytest.raises(RecordingProblem) as problem:
+    with pytest.raises(UnreadableInput) as problem:
         decode(content, "x.rec")
 
     assert why in str(problem.value)
@@ -74,22 +75,15 @@ def test_a_bomb_is_not_unpacked(monkeypatch):
     """A thousandth of its size is on the disk; only as much as the limit is ever in memory."""
     monkeypatch.setattr(recording_file, "MOST_BYTES", 1 << 20)
     bomb = gzip.compress(b'{"schema":"' + b"a" * (64 << 20))
-    unpacked = []
-    decompressobj = zlib.decompressobj
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnreadableInput, match="unpacks to more than 1 MiB"):
+            decode(bomb, "x")
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
-    class Counting:
-        def __init__(self, **options):
-            self.stream = decompressobj(**options)
-
-        def decompress(self, content, most):
-            unpacked.append(len(plain := self.stream.decompress(content, most)))
-            return plain
-
-    monkeypatch.setattr(zlib, "decompressobj", Counting)
-    with pytest.raises(RecordingProblem, match="unpacks to more than 1 MiB"):
-        decode(bomb, "x")
-
-    assert unpacked == [(1 << 20) + 1]
+    assert most < 8 << 20
 
 
 def test_a_huge_file_is_not_read_to_its_end(monkeypatch, tmp_path):
@@ -97,7 +91,7 @@ def test_a_huge_file_is_not_read_to_its_end(monkeypatch, tmp_path):
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(1 << 40)
 
-    with pytest.raises(RecordingProblem, match="larger than 1 MiB"):
+    with pytest.raises(UnreadableInput, match="larger than 1 MiB"):
         read_recording(tmp_path / "huge")
 
 
@@ -111,7 +105,7 @@ def test_what_is_no_file_is_refused(tmp_path, kind):
         os.mkfifo(path)
     elif kind == "device":
         path.symlink_to("/dev/zero")
-    with pytest.raises(RecordingProblem) as problem:
+    with pytest.raises(UnreadableInput) as problem:
         read_recording(path)
 
     assert str(path) in str(problem.value)
@@ -120,7 +114,7 @@ def test_what_is_no_file_is_refused(tmp_path, kind):
 @given(st.binary(max_size=300) | st.binary(max_size=300).map(gzip.compress))
 @example(b"\x1f\x8b")
 def test_any_bytes_end_in_a_sentence(content):
-    with pytest.raises(RecordingProblem, match="x: "):
+    with pytest.raises(UnreadableInput, match="x: "):
         decode(content, "x")
 
 
@@ -129,5 +123,5 @@ def test_a_recording_with_flipped_bytes_is_read_or_refused(changes):
     content = bytearray(gzip.decompress(WHOLE))
     for place, value in changes:
         content[place % len(content)] = value
-    with suppress(RecordingProblem):
+    with suppress(UnreadableInput):
         assert isinstance(decode(bytes(content), "x"), Recording)

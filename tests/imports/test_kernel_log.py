@@ -193,11 +193,6 @@ def test_a_log_given_as_topology_says_which_command_reads_it():
         imports.read(FORMS["dmesg"](LINES))
 
 
-def test_too_large_a_log_says_what_to_do():
-    with pytest.raises(ImportProblem, match="grep"):
-        read(b"x" * (imports.MAX_BYTES + 1))
-
-
 @pytest.mark.parametrize(
     "damage",
     [b"\0", b"\0" * 4096, b"\xff\xfe\xfd", b"\x1b[31m", b"\x1b]0;title\x07", b"\r\n", b"\xe2\x80\x8b"],

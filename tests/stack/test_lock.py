@@ -170,3 +170,13 @@ def with_stack(made, name, *, version=None, kernel_module=None, **changes):
         driver = msgspec.structs.replace(driver, kernel_module=kernel_module)
     stack: StackSet = msgspec.structs.replace(group.stack, driver=driver, **changes)
     return msgspec.structs.replace(made, groups={**made.groups, name: msgspec.structs.replace(group, stack=stack)})
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("cuda: 12.9.1", "cuda: 12.9.-1"), ("branch: '580'", "branch: x"), ("15f8: 2", "15f8: 999999999")]
+)
+def test_an_edited_version_or_count_is_refused_with_its_group(old, new):
+    text = write_lock(lock(Wish(), [host("a")]))
+    assert old in text
+    with pytest.raises(LockError, match=r"^lock:\d+: \S+: .*Make it anew"):
+        read_lock(text.replace(old, new), "lock")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucheck.foreign import UnreadableInput
 from gpucheck.stack import Wish, WishError, parse_wish, read_wish, wants
 
 
@@ -58,7 +59,7 @@ def test_an_empty_file_wishes_for_nothing_in_particular():
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
     """Not a traceback."""
-    with pytest.raises(WishError, match="cannot be read"):
+    with pytest.raises(UnreadableInput, match="cannot be read"):
         read_wish(tmp_path / "absent.yml")
 
 

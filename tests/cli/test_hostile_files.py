@@ -1,0 +1,138 @@
+"""Every option that takes a file x hostile files: one line and an exit status, in time, whatever the file is."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMANDS = {
+    "topo --import": ("topo", "--import", "FILE"),
+    "topo --from": ("topo", "--from", "FILE"),
+    "diagnose --observations": ("diagnose", "--observations", "FILE"),
+    "diagnose --topo": ("diagnose", "--topo", "FILE"),
+    "diagnose --bandwidth": ("diagnose", "--bandwidth", "FILE"),
+    "diagnose --nccl": ("diagnose", "--nccl", "FILE"),
+    "diagnose --kernel-log": ("diagnose", "--kernel-log", "FILE"),
+    "verify --expect": ("verify", "--simulate", "h200-x1", "--only", "driver", "--expect", "FILE"),
+    "verify --baseline": ("verify", "--simulate", "h200-x1", "--only", "driver", "--baseline", "FILE"),
+    "verify --from": ("verify", "--only", "driver", "--from", "FILE"),
+    "verify --simulate": ("verify", "--only", "driver", "--simulate", "./FILE"),
+    "simulate": ("simulate", "./FILE", "--", "true"),
+    "profiles --from": ("profiles", "--from", "FILE"),
+    "stack resolve --from": ("stack", "resolve", "--from", "FILE"),
+    "stack lock --wish": ("stack", "lock", "--wish", "FILE", "--facts", "facts.json", "-o", "-"),
+    "stack lock --facts": ("stack", "lock", "--wish", "stack.yml", "--facts", "FILE", "-o", "-"),
+    "stack lock -o": ("stack", "lock", "--wish", "stack.yml", "--facts", "facts.json", "-o", "FILE"),
+    "stack diff --lock": ("stack", "diff", "--wish", "stack.yml", "--facts", "facts.json", "--lock", "FILE"),
+    "stack plan --lock": ("stack", "plan", "--host", "a", "--lock", "FILE"),
+    "stack explain --lock": ("stack", "explain", "--lock", "FILE"),
+    "stack check --lock": ("stack", "check", "--simulate", "h200-x1", "--lock", "FILE"),
+    "bundle order --lock": ("bundle", "order", "--lock", "FILE", "-o", "orders"),
+    "bundle order --facts": ("bundle", "order", "--lock", "lock.yml", "--facts", "FILE", "-o", "orders"),
+}
+CONTENT = {
+    "empty": b"",
+    "nul": b"a\0b" * 100,
+    "deep-json": b'{"a":' * 50_000,
+    "deep-array": b"[" * 100_000,
+    "deep-yaml": b"- " * 50_000,
+    "aliases": b"a0: &a [x,x]\n" + b"".join(b"a%d: &b%d [*a,*a]\n" % (n, n) for n in range(99)),
+    "tags": b'a: !!timestamp x\nb: !!float ""\nc: !!int ""\nd: !!bool x\n',
+    "python-tag": b"!!python/object/apply:os.abort []\n",
+    "huge-integer": b'{"schema": ' + b"9" * 100_000 + b"}",
+    "huge-hex": b"gpus: {count: 0x" + b"f" * 100_000 + b"}",
+    "infinity": b'{"schema": NaN, "gpus": Infinity, "a": -.inf, "b": 1e999}',
+    "surrogates": b'{"schema": "\\ud800", "host": "\\udfff"}',
+    "raw-surrogates": b"\xed\xa0\x80\xed\xbf\xbf: 1\n",
+    "not-utf-8": b"\xff\xfe\xfd\xfc" * 100,
+    "utf-16": "schema: gpucheck.wish/1\n".encode("utf-16"),
+    "utf-16-unmarked": "schema: gpucheck.wish/1\n".encode("utf-16-le"),
+    "bom": b"\xef\xbb\xbfschema: 5\n",
+    "crlf": b"schema: 5\r\ngpus:\r\n- x\r\n",
+    "bidi": "‮schema‬: ‏5\n".encode(),
+    "escapes": b'{"schema": "\\u001b]0;owned\\u0007\\u001b[2J"}',
+    "long-key": b"k" * 100_000 + b": 1\n",
+    "long-word": b"schema: " + b"w" * 100_000,
+    "date": b"schema: 2001-13-40\n",
+    "gzip-cut": b"\x1f\x8b\x08\x00\x00\x00",
+}
+PLACES = ("fifo", "folder", "loop", "missing", "unreadable", "/dev/zero", "/dev/null")
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A folder with honest files for the other options."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "stack.yml").write_text("schema: gpucheck.wish/1\n")
+    (folder / "facts.json").write_text(
+        '{"schema": "gpucheck.facts/1", "host": "a", "os": {"id": "ubuntu", "version": "22.04"}, "arch": "x86_64",'
+        ' "kernel": "5.15.0-1-generic", "gpus": [{"bus_id": "0000:01:00.0", "device_id": "15f8"}]}'
+    )
+    done = gpucheck(folder, "stack", "lock", "--wish", "stack.yml", "--facts", "facts.json", "-o", "lock.yml")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def gpucheck(folder, *arguments):
+    code = "from gpucheck.cli import main; main()"
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder.parent / "cache"), "NO_COLOR": "1"}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def hostile(folder, kind):
+    """The name of a file of this kind in the folder."""
+    path = folder / f"{kind.strip('/').replace('/', '-')}.yml"
+    path.unlink(missing_ok=True) if not path.is_dir() else None
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir(exist_ok=True)
+    elif kind == "loop":
+        path.symlink_to(path.name)
+    elif kind.startswith("/dev/"):
+        path.symlink_to(kind)
+    elif kind == "unreadable":
+        # Readable in no way, also for root: the memory of a process, at address 0.
+        path.symlink_to("/proc/self/mem")
+    elif kind != "missing":
+        path.write_bytes(CONTENT[kind])
+    return path.name
+
+
+@pytest.mark.parametrize("kind", [*PLACES, *CONTENT])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_hostile_file_ends_in_one_line(place, command, kind):
+    if (command, kind) == ("stack lock -o", "fifo"):
+        pytest.skip("not applicable: an output waits for the reader of its FIFO, as every program's does")
+    name = hostile(place, kind)
+    done = gpucheck(place, *(word.replace("FILE", name) for word in COMMANDS[command]))
+    error = done.stderr.decode()
+
+    assert done.returncode in (0, 1, 2, 3, 64), error
+    assert "Traceback" not in error + done.stdout.decode()
+    assert len(error) < 1500
+    if done.returncode == 64:
+        lines = [line for line in error.splitlines() if not line.startswith(("Usage: ", "Try '"))]
+        assert len(list(filter(None, lines))) == 1, error
+        assert "Error: " in error
+        assert Path(name).stem in error
+
+
+@pytest.mark.parametrize("kind", PLACES)
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "stack lock -o"])
+def test_what_is_no_file_is_refused(place, command, kind):
+    """With status 64, not with a guess."""
+    name = hostile(place, kind)
+    done = gpucheck(place, *(word.replace("FILE", name) for word in COMMANDS[command]))
+
+    assert done.returncode == 64, (done.stdout, done.stderr)

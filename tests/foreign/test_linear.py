@@ -1,0 +1,59 @@
+"""Readers take time in proportion to their input: four times the text takes less than eight times the CPU."""
+
+import time
+
+import pytest
+
+from gpucheck import imports
+from gpucheck.foreign.documents import DocumentProblem, load
+from gpucheck.imports import ImportProblem, kernel_log
+
+PAIR = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n"
+NCCL = "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
+RANK = "#  Rank  0 Group  0 Pid  28307 on  gpu59 device  0 [0x16] NVIDIA A100-SXM4-80GB\n"
+SIZE = 1 << 16
+NOISE_S = 0.02
+SHAPES = {
+    "cells": (imports.read, PAIR + "GPU1\tX\n", "0 "),
+    "rows": (imports.read, PAIR, "GPU0\tX\n"),
+    "brackets": (imports.read, PAIR, "[1;"),
+    "pipes": (imports.read, PAIR, "GPU0|"),
+    "spaces": (imports.read, "<system>", " "),
+    "headers": (imports.read, "", "\tGPU0\tGPU1\nGPU0\tX\tPIX\n"),
+    "ranks": (imports.read_measured, NCCL, RANK),
+    "settings": (imports.read_measured, NCCL, "NCCL_A set by environment to " + " " * 600 + "x\n"),
+    "devices": (imports.read_measured, "memcpy CE GPU(row) -> GPU(column)\n", "Device 0: a" + " " * 60_000 + "x\n"),
+    "priorities": (kernel_log.read, "[    1.0] NVRM: x\n", "<6>"),
+    "quotes": (kernel_log.read, "[    1.0] NVRM: x\n", "> "),
+    "yaml keys": (load, "", "a: b\n"),
+    "yaml items": (load, "", "- [a]\n"),
+}
+
+
+def seconds(reader, text):
+    """The best of three."""
+    best = float("inf")
+    for _ in range(3):
+        start = time.process_time()
+        try:
+            reader(text if reader is load else text.encode())
+        except (ImportProblem, DocumentProblem):
+            pass
+        best = min(best, time.process_time() - start)
+    return best
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_four_times_the_input_takes_less_than_eight_times_as_long(shape):
+    reader, head, unit = SHAPES[shape]
+    small, large = (head + unit * (size // len(unit)) for size in (SIZE, 4 * SIZE))
+
+    assert seconds(reader, large) < 8 * max(seconds(reader, small), NOISE_S)
+
+
+def test_one_row_of_the_longest_line_is_no_search():
+    """A line of cells that ends in what no cell is: it took 6.7 s for 65 kB, two attempts for each place to begin."""
+    line = "0 " * 30_000 + "_"
+    short = seconds(imports.read, PAIR + "GPU1\tX\n" + "0 " * 3_000 + "_\n")
+
+    assert seconds(imports.read, PAIR + "GPU1\tX\n" + line + "\n") < 40 * max(short, NOISE_S)
