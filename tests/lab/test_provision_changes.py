@@ -96,7 +96,8 @@ def test_an_unsafe_change_is_refused_with_every_reason_before_any_host_changes(o
         on_host("lab-dnf", "rm", "-rf", "/run/gpucheck-simulator/root/sys/firmware", "/usr/bin/nvidia-uninstall")
 
     assert run.status != 0
-    apt, dnf = (re.findall(rf"{host}: refused, nothing was changed: (.*?)(?=PLAY|lab-...: refused)", run.plain)[0] for host in HOSTS)
+    until_next = "(.*?)(?=PLAY|lab-...: refused)"
+    apt, dnf = (re.findall(f"{host}: refused, nothing was changed: {until_next}", run.plain)[0] for host in HOSTS)
     assert re.search(r"these programs use the GPUs: sleep \(\d+\)", apt)
     assert "drain_with" in apt
     assert re.search(r"its clock is 8\d{4} s behind the controller's", apt)
