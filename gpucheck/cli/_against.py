@@ -60,7 +60,8 @@ def _baseline(path: Path, host: "Host") -> "Yardstick":
 
 def read_report(path: Path) -> "Report":
     """The one host report in a file, packed (.gz, .zst) or not. Raises Problem."""
-    from gpucheck.fleet.read import PACKED, read_file, unpacked
+    from gpucheck.fleet.files import unpacked
+    from gpucheck.fleet.read import read_file
     from gpucheck.model import Report
 
     advice = "Give the JSON report of one host with --baseline: gpucheck verify --format json -o FILE"
@@ -71,5 +72,4 @@ def read_report(path: Path) -> "Report":
         seen = rows[0].problems[0].seen if rows[0].problems else "not a host report"
         reason = str(seen).removeprefix(f"{path.name}: ")
         raise Problem(f"{path}: {reason}. {advice}.")
-    content = unpacked(path) if path.suffix in PACKED else path.read_bytes()
-    return msgspec.json.decode(content, type=Report)
+    return msgspec.json.decode(unpacked(path), type=Report)

@@ -131,14 +131,17 @@ def _merge(rows: Iterator[FleetRow], expected: list[str], options: Options) -> F
 
 
 def _select(merged: FleetReport, options: Options) -> int:
-    from gpucheck.fleet.select import select, written
+    from gpucheck.fleet.select import about_refused, select, written
 
     try:
         chosen = select(merged, options.select or 1, model=options.model, allow_warn=options.allow_warn)
     except LookupError as error:
-        raise Problem(str(error.args[0]), exit_code=2) from error
+        words, refused = error.args
+        raise Problem(" ".join([words, *([f"{about_refused(refused)}."] if refused else [])]), exit_code=2) from error
     write_result(written(chosen, options.select_format), options.output)
     mark = "SIMULATED " if merged.simulated else ""
+    if chosen.refused:
+        click.echo(f"gpucheck: {about_refused(chosen.refused)}", err=True)
     told = f"gpucheck: {mark}{chosen.gpus} GPUs on {len(chosen.hosts)} hosts, all {chosen.group}"
     click.echo(told, err=True)
     return 0
