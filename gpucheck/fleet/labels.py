@@ -22,12 +22,12 @@ def read_labels(path: Path) -> Labels:
 
     Raises OSError when the file cannot be read, ValueError with a whole sentence when it holds no labels.
     """
-    if path.stat().st_size > MAX_LABELS_BYTES:
-        raise ValueError(f"{path}: larger than {MAX_LABELS_BYTES // 2**20} MiB, so it holds no labels.")
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = unpacked(path, MAX_LABELS_BYTES, what="file of labels").decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: is not UTF-8 text. Save it as UTF-8.") from error
+    except (EOFError, ValueError) as error:
+        raise ValueError(f"{path}: cannot be read: {error}. Give a CSV or YAML file.") from error
     return _from_csv(path, text) if path.suffix == ".csv" else _from_yaml(path, text)
 
 
@@ -83,7 +83,8 @@ def _from_yaml(path: Path, text: str) -> Labels:
     import yaml
 
     try:
-        found = msgspec.convert(yaml.safe_load(text), dict[str, dict[str, str | int | float | bool | None]])
-    except (yaml.YAMLError, msgspec.ValidationError, RecursionError) as error:
-        raise ValueError(f"{path}: holds no labels ({error}). Write for example: node07: {{rack: r12}}") from error
+        found = msgspec.convert(yaml.load(text, Loader=_loader()), dict[str, dict[str, str | int | float | bool | None]])
+    except (yaml.YAMLError, msgspec.ValidationError, *NO_VALUE) as error:
+        words = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"{path}: holds no labels ({words}). Write for example: node07: {{rack: r12}}") from error
     return {host: {k: str(v) for k, v in more.items() if v is not None} for host, more in found.items()}

@@ -5,11 +5,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpucheck.fleet.identity import HOST_NAME
 from gpucheck.model import FleetReport, FleetRow, Verdict
 
 FORMATS = ("lines", "slurm", "torchrun", "ansible")
-# What a launcher takes as one host and nothing else: no separator, pattern, option or group of all hosts.
-HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
+# Names that mean more than one host, or the controller.
 NOT_HOSTS = frozenset({"all", "ungrouped", "localhost", "localhost.localdomain"})
 # Names that a message shows.
 NAMED = 5
@@ -56,7 +56,7 @@ def select(fleet: FleetReport, gpus: int, *, model: str | None = None, allow_war
 
 
 def is_host_name(name: str) -> bool:
-    """Return whether a launcher takes the name as one host."""
+    """Return whether a launcher takes the name as one host: no separator, pattern, option or group."""
     return HOST_NAME.fullmatch(name) is not None and name.casefold() not in NOT_HOSTS
 
 
