@@ -73,14 +73,8 @@ class Expectations(msgspec.Struct, frozen=True, kw_only=True):
     ceilings: Rates = Rates()
 
 
-def read(content: bytes, name: str) -> Expectations:
-    """The expectations in a file's content. Raises InputProblem, whose ``inside(name)`` is one line with the place."""
-    if len(content) > MAX_BYTES:
-        raise InputProblem(f"larger than {MAX_BYTES >> 20} MiB, so these are no expectations")
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputProblem(f"byte {error.start}: not UTF-8 text. Save the file as UTF-8") from None
+def read(text: str, name: str) -> Expectations:
+    """The expectations in a file's text. Raises InputProblem, whose ``inside(name)`` is one line with the place."""
     top = document(
         text, shape="Expectations are a few levels deep", example="Write at least gpus: {count: N} (docs/verify.md)"
     )

@@ -24,7 +24,7 @@ from gpucheck.bundle.manifest import (
     write_manifest,
 )
 from gpucheck.bundle.signing import Signer, signer
-from gpucheck.stack.lock import Lock, read_lock
+from gpucheck.stack.lock import Lock, read_lock_file
 from gpucheck.stack.plan import Plan, plan
 
 
@@ -58,7 +58,7 @@ def make(
 ) -> Manifest:
     """Make the bundle; it appears whole or not at all. Raises BundleError and LockError. say: told every step."""
     refuse_other_folder(target)
-    lock = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
+    lock = read_lock_file(lock_file)
     answers = [_answer(path) for path in sorted(collected.glob("*.json"))]
     if not answers:
         raise BundleError(f"{collected}: no host has collected anything")

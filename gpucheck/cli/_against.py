@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpucheck.cli._common import Problem
+from gpucheck.foreign import read_bytes, read_text, unpacked
 
 if TYPE_CHECKING:
     from gpucheck.model import Finding, Host, Report
@@ -30,11 +31,9 @@ def _expectations(path: Path) -> "Yardstick":
     from gpucheck import against
     from gpucheck.knowledge.strict import InputProblem
 
+    text = read_text(path, against.MAX_BYTES, "Give another file with --expect")
     try:
-        with path.open("rb") as file:
-            expected = against.read(file.read(against.MAX_BYTES + 1), str(path))
-    except OSError as error:
-        raise Problem(f"{path}: cannot be read: {error.strerror}. Give another file with --expect.") from error
+        expected = against.read(text, str(path))
     except InputProblem as problem:
         words = problem.inside(str(path))
         raise Problem(words if words.endswith(("?", ".")) else f"{words}.") from None
@@ -60,16 +59,17 @@ def _baseline(path: Path, host: "Host") -> "Yardstick":
 
 def read_report(path: Path) -> "Report":
     """The one host report in a file, packed (.gz, .zst) or not. Raises Problem."""
-    from gpucheck.fleet.files import unpacked
-    from gpucheck.fleet.read import read_file
+    from gpucheck.fleet.decode import rows_of
+    from gpucheck.fleet.files import MAX_BYTES
     from gpucheck.model import Report
 
     advice = "Give the JSON report of one host with --baseline: gpucheck verify --format json -o FILE"
-    rows = read_file(path)
+    content = unpacked(read_bytes(path, MAX_BYTES, advice), MAX_BYTES, str(path), advice)
+    rows = rows_of(content, path.name)
     if len(rows) != 1:
         raise Problem(f"{path}: holds {len(rows)} hosts. {advice}.")
     if rows[0].digest is None:
         seen = rows[0].problems[0].seen if rows[0].problems else "not a host report"
         reason = str(seen).removeprefix(f"{path.name}: ")
         raise Problem(f"{path}: {reason}. {advice}.")
-    return msgspec.json.decode(unpacked(path), type=Report)
+    return msgspec.json.decode(content, type=Report)

@@ -127,12 +127,9 @@ def open_host(
 
 def _replayed(recording: Path) -> "Host":
     from gpucheck.host.recording import ReplayHost
-    from gpucheck.host.recording_file import RecordingProblem, read_recording
+    from gpucheck.host.recording_file import read_recording
 
-    try:
-        return ReplayHost(read_recording(recording))
-    except RecordingProblem as error:
-        raise Problem(str(error)) from error
+    return ReplayHost(read_recording(recording))
 
 
 def replay_mark(host: "Host") -> str:

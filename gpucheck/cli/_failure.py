@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from gpucheck.cli._common import progress_end
+from gpucheck.foreign import UnreadableInput
 from gpucheck.model.host import NotRecorded
 from gpucheck.model.verdict import EXIT_DEFECT, EXIT_INTERRUPTED, EXIT_NOT_WRITTEN, EXIT_READER_LEFT, EXIT_USAGE
 from gpucheck.processes.children import end_children
@@ -37,6 +38,9 @@ def failure(error: BaseException) -> int:
         error.show()
         # click's own 2 of wrong usage would be read as FAIL.
         return EXIT_USAGE if isinstance(error, click.UsageError) else error.exit_code
+    if isinstance(error, UnreadableInput):
+        click.echo(f"Error: {error}", err=True)
+        return EXIT_USAGE
     if isinstance(error, NotRecorded):
         click.echo(f"Error: {error.args[0]}. Record the host again with this gpucheck.", err=True)
         return EXIT_USAGE

@@ -1,7 +1,6 @@
 """fleet report: read, merge, and write it as it was asked for."""
 
 import gc
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -13,6 +12,8 @@ import msgspec
 
 from gpucheck import fleet
 from gpucheck.cli._common import Problem, write_result
+from gpucheck.cli._output import descriptor
+from gpucheck.foreign import opened, shown
 from gpucheck.model import EXIT_STATUS, FleetReport, FleetRow
 
 ENDINGS = {
@@ -91,10 +92,10 @@ def _run(sources: tuple[Path, ...], options: Options) -> int:
 def _rows(sources: tuple[Path, ...], expected: list[str]) -> Iterator[FleetRow]:
     """Rows of every source. Raises Problem before anything is read when a source is not there or all are empty."""
     files: list[Path] = []
-    streams = 0
+    streams: list[Path] = []
     for source in sources:
-        if str(source) == "-":
-            streams += 1
+        if str(source) == "-" or descriptor(source) is not None:
+            streams.append(source)
         elif source.is_dir():
             files += fleet.report_files(source)
         elif source.exists():
@@ -106,13 +107,14 @@ def _rows(sources: tuple[Path, ...], expected: list[str]) -> Iterator[FleetRow]:
     if not files and not expected and not streams:
         folders = ", ".join(map(str, sources))
         raise Problem(f"{folders}: holds no *.json report. Run verify first: make verify.", exit_code=3)
-    return _read(files, stream=bool(streams))
+    return _read(files, streams)
 
 
-def _read(files: list[Path], *, stream: bool) -> Iterator[FleetRow]:
+def _read(files: list[Path], streams: list[Path]) -> Iterator[FleetRow]:
     yield from fleet.read_reports(files)
-    if stream:
-        yield from fleet.read_stream(sys.stdin.buffer)
+    for source in dict.fromkeys(streams):
+        with opened(source) as stream:
+            yield from fleet.read_stream(stream, shown(source))
 
 
 def _merge(rows: Iterator[FleetRow], expected: list[str], options: Options) -> FleetReport:
@@ -124,8 +126,6 @@ def _merge(rows: Iterator[FleetRow], expected: list[str], options: Options) -> F
         previous = read_previous(options.previous) if options.previous else None
     except ValueError as error:
         raise Problem(str(error.args[0])) from error
-    except OSError as error:
-        raise Problem(f"{error.filename}: cannot be read: {error.strerror}.") from error
     now = datetime.now(timezone.utc)
     return fleet.merge(rows, expected, labels=labels, previous=previous, now=now, strict=options.strict)
 

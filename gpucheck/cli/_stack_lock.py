@@ -23,17 +23,17 @@ def made_lock(wish: Path, facts: tuple[Path, ...], previous: "Lock | None", *, c
     from gpucheck.stack.common import lock_common
     from gpucheck.stack.lock import lock
 
-    hosts = [host for path in facts for host in stack.read_facts(path.read_bytes(), str(path))]
+    hosts = [host for path in facts for host in stack.read_facts_file(path)]
     return (lock_common if common else lock)(stack.read_wish(wish), hosts, previous)
 
 
 def planned(lock_file: Path, *, host: str | None = None, group: str | None = None) -> "tuple[Plan | Refusal, str]":
     """The plan from a lock file; with a refusal the place of what was edited: file, line and group."""
     from gpucheck.stack import Refusal
-    from gpucheck.stack.lock import line_in_lock, read_lock
+    from gpucheck.stack.lock import line_in_lock, read_lock, read_lock_text
     from gpucheck.stack.plan import plan
 
-    text = lock_file.read_text(encoding="utf-8")
+    text = read_lock_text(lock_file)
     lock = read_lock(text, str(lock_file))
     found = plan(lock, host=host, group=group)
     if not isinstance(found, Refusal):
@@ -50,11 +50,11 @@ def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> li
     One process for the whole fleet: starting one a host costs the controller more than all the plans.
     """
     from gpucheck.cli._stack import as_json
-    from gpucheck.stack.lock import read_lock
+    from gpucheck.stack.lock import read_lock_file
     from gpucheck.stack.plan import plan
     from gpucheck.stack.text import group_line
 
-    lock = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
+    lock = read_lock_file(lock_file)
     served = from_bundle(bundle) if bundle else lambda found: found
     for host in (*lock.refused, *(host for group in lock.groups.values() for host in group.hosts)):
         found = served(plan(lock, host=host))
@@ -83,9 +83,9 @@ def from_bundle(folder: Path) -> "Callable[[Plan | Refusal], Plan | Refusal]":
 def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[Target, Wish, StackSet | Refusal]":
     """Target, wish and set of one group. Raises Problem where it is not clear which one."""
     from gpucheck.stack import Refusal
-    from gpucheck.stack.lock import read_lock, still_valid, target_of_group
+    from gpucheck.stack.lock import read_lock_file, still_valid, target_of_group
 
-    lock = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
+    lock = read_lock_file(lock_file)
     names = [name for name, row in lock.groups.items() if name == group or host in row.hosts]
     if group is None and host is None:
         names = list(lock.groups)

@@ -1,12 +1,12 @@
 """Say why bandwidth measured elsewhere is what it is: numbers or pasted tool output in, cause and remedy out."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from gpucheck.cli._common import Problem, output_options, write_result
+from gpucheck.foreign import read_bytes, read_text, shown
 from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         raise Problem("stdin can be read once only. Give the other inputs as files.")
     of_logs, gpus_named = _of_logs(logs)
     seen = _seen(observations, topo, bandwidths, collectives) if len(sources) > len(logs) else None
-    diagnosis = _diagnosis(seen, of_logs, gpus_named, tuple(_name(name) for name in sources), strict)
+    diagnosis = _diagnosis(seen, of_logs, gpus_named, tuple(shown(name) for name in sources), strict)
     from gpucheck.render import diagnosis as render
 
     text = render.to_json(diagnosis) if format_ == "json" else render.to_text(diagnosis)
@@ -116,10 +116,11 @@ def _of_logs(logs: tuple[str, ...]) -> tuple[tuple["Finding", ...], int]:
     findings: list[Finding] = []
     gpus: set[str] = set()
     for name in logs:
+        content = read_bytes(name, MAX_BYTES, "Give a part of it: grep -E 'NVRM|nvidia|pcieport|AER' FILE > kernel.txt")
         try:
-            log = read(_bytes(name, MAX_BYTES + 1))
+            log = read(content)
         except ImportProblem as problem:
-            raise Problem(f"{_name(name)}: {problem}") from problem
+            raise Problem(f"{shown(name)}: {problem}") from problem
         findings += kernel_log.evaluate(kernel_log.Values(log=log))
         gpus |= kernel_log.gpus_named(log)
     return tuple(findings), len(gpus)
@@ -129,43 +130,30 @@ def _seen(
     observations: str | None, topo: str | None, bandwidths: tuple[str, ...], collectives: tuple[str, ...]
 ) -> "Observations":
     """All inputs as one set of observations. Raises Problem for the first that cannot be read."""
+    from gpucheck.diagnose import ObservationProblem
     from gpucheck.model.observations import Observations
 
     seen = Observations()
     if observations is not None:
-        from gpucheck.diagnose import MAX_BYTES, ObservationProblem, read
+        from gpucheck.diagnose import MAX_BYTES, read
 
+        text = read_text(observations, MAX_BYTES)
         try:
-            seen = read(_bytes(observations, MAX_BYTES + 1))
+            seen = read(text)
         except ObservationProblem as problem:
-            raise Problem(f"{_name(observations)}: {problem}") from problem
+            raise Problem(f"{shown(observations)}: {problem}") from problem
     if topo is None and not bandwidths and not collectives:
         return seen
     from gpucheck import imports
     from gpucheck.diagnose import together
 
-    name = ""
-    try:
-        if topo is not None:
-            name = topo
-            seen = together(seen, imports.read(_bytes(name, imports.MAX_BYTES + 1)))
-        for name in (*bandwidths, *collectives):
-            seen = together(seen, imports.read_measured(_bytes(name, imports.MAX_BYTES + 1)))
-    except ValueError as problem:
-        raise Problem(f"{_name(name)}: {problem}") from problem
+    for name in (topo, *bandwidths, *collectives):
+        if name is None:
+            continue
+        content = read_bytes(name, imports.MAX_BYTES)
+        try:
+            found = imports.read(content) if name is topo else imports.read_measured(content)
+            seen = together(seen, found)
+        except (imports.ImportProblem, ObservationProblem) as problem:
+            raise Problem(f"{shown(name)}: {problem}") from problem
     return seen
-
-
-def _name(source: str) -> str:
-    return "stdin" if source == "-" else source
-
-
-def _bytes(source: str, most: int) -> bytes:
-    try:
-        if source == "-":
-            return sys.stdin.buffer.read(most)
-        with Path(source).open("rb") as file:
-            return file.read(most)
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise Problem(f"{source}: cannot be read: {why}. Give a file, or - for stdin.") from error

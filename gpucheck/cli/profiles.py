@@ -41,13 +41,12 @@ def COMMAND(recording: Path | None, format_: str, output: Path | None) -> None: 
 
 def _recorded(recording: Path) -> str:
     """The profile of the recorded machine, as YAML. Raises Problem."""
-    from gpucheck.host.recording_file import RecordingProblem, read_recording
+    from gpucheck.host.recording_file import read_recording
     from gpucheck.simulator import from_recording, to_yaml
 
+    content = read_recording(recording)
     try:
-        return to_yaml(from_recording(read_recording(recording), recording.name.partition(".")[0]))
-    except RecordingProblem as error:
-        raise Problem(str(error)) from error
+        return to_yaml(from_recording(content, recording.name.partition(".")[0]))
     except (LookupError, ValueError) as error:
         raise Problem(f"{recording}: {error.args[0]}") from error
 

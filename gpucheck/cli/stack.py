@@ -148,7 +148,7 @@ def lock_command(
     """
     from gpucheck import stack
     from gpucheck.cli._stack_lock import echo_plans, made_lock
-    from gpucheck.stack.lock import read_lock, write_lock
+    from gpucheck.stack.lock import read_lock_file, write_lock
     from gpucheck.stack.text import lock_changes, refused_text
 
     if bundle is not None and every is None:
@@ -160,7 +160,7 @@ def lock_command(
 
     def work() -> Any:
         # A damaged lock is replaced only when that is asked for: it may hold what the hosts run today.
-        previous = read_lock(output.read_text(encoding="utf-8"), str(output)) if present and not upgrade else None
+        previous = read_lock_file(output) if present and not upgrade else None
         return previous, made_lock(wish, facts, previous, common=common)
 
     previous, made = guarded(work)
@@ -191,11 +191,11 @@ def diff_command(wish: Path, facts: tuple[Path, ...], lock_file: Path, format_: 
     """Print what `lock --upgrade` would move, by group; nothing is written. Exit status 1: something would move."""
     from gpucheck import stack
     from gpucheck.cli._stack_lock import made_lock
-    from gpucheck.stack.lock import read_lock
+    from gpucheck.stack.lock import read_lock_file
     from gpucheck.stack.text import lock_changes
 
     def work() -> Any:
-        present = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
+        present = read_lock_file(lock_file)
         return present, made_lock(wish, facts, None, common=present.common)
 
     present, made = guarded(work)

@@ -119,29 +119,15 @@ def _columns() -> int | None:
 
 def _imported(source: str) -> Topology:
     from gpucheck import imports
+    from gpucheck.foreign import read_bytes, shown
     from gpucheck.topology import with_expectations, with_sketch
 
+    advice = "Give a file with nvidia-smi topo -m output or NCCL topology XML"
+    content = read_bytes(source, imports.MAX_BYTES, advice)
     try:
-        return with_expectations(with_sketch(imports.read(_bytes(source, imports.MAX_BYTES + 1))))
-    except (OSError, ValueError) as error:
-        raise _unreadable("stdin" if source == "-" else source, error) from error
-
-
-def _bytes(source: str, most: int) -> bytes:
-    if source == "-":
-        return sys.stdin.buffer.read(most)
-    with Path(source).open("rb") as file:
-        return file.read(most)
-
-
-def _unreadable(name: str, error: Exception) -> Problem:
-    """One line for an input that is wrong."""
-    from gpucheck.imports import ImportProblem
-
-    if isinstance(error, ImportProblem):
-        return Problem(f"{name}: {error}")
-    why = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return Problem(f"{name}: cannot be read: {why}. Give a file with nvidia-smi topo -m output or NCCL topology XML.")
+        return with_expectations(with_sketch(imports.read(content)))
+    except imports.ImportProblem as problem:
+        raise Problem(f"{shown(source)}: {problem}") from problem
 
 
 def look(host: Host) -> tuple[Topology, str]:

@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 from gpucheck.diagnose._sizes import sized
 from gpucheck.knowledge.strict import FALSE, TRUE, Value, document
-from gpucheck.knowledge.strict import InputProblem as ObservationProblem
 from gpucheck.model.observations import (
     AcsReading,
     Collective,
@@ -34,26 +33,12 @@ DIAGONAL = {"x", "-", ""}
 DAMAGE = ("untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip")
 
 
-def read(data: bytes | str) -> Observations:
+def read(text: str) -> Observations:
     """The observations in a YAML document. Raises ObservationProblem, and nothing else, for any input."""
-    text = _text(data)
     root = document(
         text, shape="Observations are a few levels deep", example="Write at least gpus, matrix and measured"
     )
     return sized(Observations(**root.fields(OBSERVATIONS)), root)
-
-
-def _text(data: bytes | str) -> str:
-    if len(data) > MAX_BYTES:
-        raise ObservationProblem(f"more than {MAX_BYTES >> 20} MiB: observations are a few kilobytes")
-    try:
-        text = data.decode("utf-8-sig") if isinstance(data, bytes) else data
-    except UnicodeDecodeError as error:
-        raise ObservationProblem(f"byte {error.start}: not UTF-8 text. Save the file as UTF-8") from None
-    opened = sum(text.count(bracket) for bracket in "[{")
-    if opened > 16 * MOST_ROWS:
-        raise ObservationProblem("more lists than any set of observations holds: this is something else")
-    return text
 
 
 def _struct(type_: type[T], **readers: Callable[[Value], Any]) -> Callable[[Value], T]:

@@ -6,29 +6,23 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.fleet.files import unpacked
+from gpucheck.fleet.files import opened
 from gpucheck.model import Change, Finding, FleetReport, FleetRow, Verdict, by_root, where
 from gpucheck.model.fleet import SCHEMA
 from gpucheck.model.verdict import RANK
 
 MAX_PREVIOUS_BYTES = 4 * 1024**3
-ANOTHER = "Make one: gpucheck fleet report --format json -o FILE."
+ANOTHER = "Make one: gpucheck fleet report --format json -o FILE"
 
 
 def read_previous(path: Path) -> FleetReport:
-    """A merged report from an earlier run. Raises ValueError with a whole sentence where there is none."""
-    try:
-        content = unpacked(path, MAX_PREVIOUS_BYTES, what="merged fleet report")
-    except OSError as error:
-        raise ValueError(f"{path}: cannot be read: {error.strerror or error}. {ANOTHER}") from error
-    except EOFError as error:
-        raise ValueError(f"{path}: cannot be read: it is cut off. {ANOTHER}") from error
-    except ValueError as error:
-        raise ValueError(f"{path}: cannot be read: {error}. {ANOTHER}") from error
+    """A merged report from an earlier run. Raises UnreadableInput, or ValueError with a whole sentence."""
+    with opened(path, MAX_PREVIOUS_BYTES, ANOTHER) as file:
+        content = file.read()
     try:
         report = msgspec.json.decode(content, type=FleetReport)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: is no merged fleet report ({error}). {ANOTHER}") from error
+        raise ValueError(f"{path}: is no merged fleet report ({error}). {ANOTHER}.") from error
     if report.schema != SCHEMA:
         raise ValueError(f"{path}: schema {report.schema!r}, this gpucheck reads {SCHEMA!r}. Merge its reports again.")
     return report

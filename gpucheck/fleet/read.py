@@ -13,8 +13,9 @@ import msgspec
 from gpucheck.fleet.decode import MAX_SHARD_BYTES, rows_of, unreadable
 from gpucheck.fleet.files import MAX_BYTES, PACKED, TooLargeError, opened
 from gpucheck.fleet.identity import HOST_NAME, bare, known_as, names_of
-from gpucheck.fleet.remedies import INSTALL, LOOK
+from gpucheck.fleet.remedies import AGAIN, LOOK
 from gpucheck.fleet.stream import Found, documents
+from gpucheck.foreign import UnreadableInput
 from gpucheck.model import FleetRow
 from gpucheck.model.fleet import SHARD_SCHEMA
 
@@ -68,20 +69,15 @@ def read_file(path: Path) -> Sequence[FleetRow]:
     names = names_of(path)
     try:
         return _rows(path, names)
-    except TooLargeError as error:
-        return (unreadable(path.name, str(error), host=names[0], fix=LOOK),)
-    except OSError as error:
-        return (unreadable(path.name, error.strerror or str(error), host=names[0]),)
-    except (EOFError, ValueError) as error:
-        cannot = "cannot be unpacked: " if path.suffix in PACKED else ""
-        return (unreadable(path.name, f"{cannot}{error}", host=names[0]),)
-    except ModuleNotFoundError as error:
-        return (unreadable(path.name, f"needs the Python package {error.name}", host=names[0], fix=INSTALL),)
+    except UnreadableInput as error:
+        larger = isinstance(error, TooLargeError)
+        reason = f"{error.what}, so it is no host report" if larger else error.what
+        return (unreadable(path.name, reason, host=names[0], fix=LOOK if larger else AGAIN),)
 
 
 def _rows(path: Path, names: Sequence[str]) -> Sequence[FleetRow]:
     """One report is held as a whole, and a shard is; a saved stream of any size is read a document at a time."""
-    with opened(path, MAX_SHARD_BYTES) as file:
+    with opened(path, MAX_SHARD_BYTES, AGAIN) as file:
         first = file.peek(PEEK)[:PEEK]
         limit = MAX_SHARD_BYTES if SHARD_SCHEMA.encode() in first else MAX_BYTES
         is_text = b"\0" not in first
@@ -93,7 +89,7 @@ def _rows(path: Path, names: Sequence[str]) -> Sequence[FleetRow]:
     if not is_text:
         return larger
     del content
-    with opened(path, MAX_SHARD_BYTES) as file:
+    with opened(path, MAX_SHARD_BYTES, AGAIN) as file:
         found = documents(_lines(file))
         start = next(found, None)
         # One document that is too large: what is inside it are no documents of their own.

@@ -11,7 +11,6 @@ from gpucheck.knowledge import causes
 from gpucheck.model import Finding
 
 AGAIN = "run verify again"
-INSTALL = "install it: python -m pip install zstandard"
 LOOK = "look at where this file comes from"
 REPORTS = "give the hosts' reports, and this file with --previous"
 WAY = "repair the way to the host, then run verify again"
@@ -19,7 +18,7 @@ VERSION = "use one version of gpucheck on all hosts and here"
 SHARD = "make the shard again"
 OWN_REPORT = "read the host's own report"
 DISTRUST = "run verify on the host again; if the new report contradicts itself too, look for who changed it"
-OURS = frozenset({AGAIN, INSTALL, LOOK, REPORTS, WAY, VERSION, SHARD, OWN_REPORT, DISTRUST})
+OURS = frozenset({AGAIN, LOOK, REPORTS, WAY, VERSION, SHARD, OWN_REPORT, DISTRUST})
 QUOTED = "the host's report says: "
 QUOTATION = re.compile(rf'\(?{QUOTED}"([^"\n]*)"\)?')
 LONGEST = 300

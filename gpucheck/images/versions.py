@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from gpucheck.knowledge._load import Loader
+from gpucheck.foreign.documents import Loader
 from gpucheck.stack.wish import did_you_mean
 
 SCHEMA = "gpucheck.images/1"

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from gpucheck.imports._numbers import AGAIN
+from gpucheck.imports._numbers import AGAIN, MOST_GPUS
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.model.observations import Collective, Import, Measured, ObservedGpu
 
@@ -21,7 +21,8 @@ OPERATIONS = {
 }
 # NCCL_DEBUG=INFO: "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "via SHM/direct/direct", "via NET/IB/0".
 VIA = re.compile(r"\bvia (P2P/\w+|SHM/\w+|NET/\w+)")
-SET_BY_ENVIRONMENT = re.compile(r"\b(NCCL_[A-Z0-9_]{1,60}) set by environment to ([^\n]{0,200}?)\.?\s*$", re.MULTILINE)
+SET_BY_ENVIRONMENT = re.compile(r"\b(NCCL_[A-Z0-9_]{1,60}) set by environment to ([^\n]*)")
+LONGEST_VALUE = 200
 # The JSON holds the whole environment; nothing but these is looked at.
 ENVIRONMENT = re.compile(r"(NCCL_\w{1,60}|CUDA_\w{1,60}|LD_PRELOAD)=(.{0,500})", re.DOTALL)
 NO_LEFTOVER = {"NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "NCCL_DEBUG_FILE", "NCCL_VERSION", "NCCL_HOME"}
@@ -68,8 +69,8 @@ def imported(
     )
     return Import(
         tool=TOOL,
-        # Ranks of several hosts are no one machine's GPUs.
-        gpus=tuple(rank.gpu for rank in ranks) if len(hosts) == 1 else (),
+        # Ranks of several hosts, or more than one host can have GPUs, are not one machine's GPUs.
+        gpus=tuple(rank.gpu for rank in ranks) if len(hosts) == 1 and len(ranks) <= MOST_GPUS else (),
         environment=environment,
         measured=Measured(collectives=(collective,)),
     )
@@ -96,6 +97,12 @@ def transport_in(text: str) -> str | None:
         if named:
             return named[0]
     return None
+
+
+def set_by_environment(text: str) -> list[tuple[str, str]]:
+    """The variables that NCCL's log names, with their values."""
+    found = ((name, value.rstrip().removesuffix(".")) for name, value in SET_BY_ENVIRONMENT.findall(text))
+    return [(name, value) for name, value in found if len(value) <= LONGEST_VALUE]
 
 
 def leftovers(pairs: list[tuple[str, str]]) -> dict[str, str]:

@@ -26,7 +26,8 @@ ROW_CELL = rf"[\s|]*(?:(?:{CLASS})(?![a-z_])|\?|N/A|(?:OK|CNS|GNS|TNS|DR|NS|U)(?
 GPU_ROW = re.compile(rf"(?<![A-Za-z0-9_.\-])GPU\d{{1,4}}{ROW_CELL}")
 LEGEND = re.compile(r"\W*(?:NIC )?Legend\b")
 # A cut-off piece of a row has nothing but capitals, digits and the signs of CPU lists; a prompt or prose has more.
-CONTINUATION = re.compile(r"[\s|0-9A-Z/,?\-]*[0-9A-Z][\s|0-9A-Z/,?\-]*")
+CONTINUATION = re.compile(r"[\s|0-9A-Z/,?\-]*")
+WORD = re.compile(r"[0-9A-Z]")
 
 
 @dataclass(frozen=True)
@@ -189,7 +190,8 @@ def _read_rows(lines: list[str], at: int, header: Header, first: int) -> Block:
 
 
 def _continues(line: str, start: re.Pattern[str]) -> bool:
-    return CONTINUATION.fullmatch(line) is not None and "GPU" not in line and not start.search(line)
+    cut_off = WORD.search(line) is not None and CONTINUATION.fullmatch(line) is not None
+    return cut_off and "GPU" not in line and not start.search(line)
 
 
 def _best_cells(parts: list[str], header: Header, label: str, line: str) -> Cells:

@@ -2,6 +2,7 @@
 
 import re
 
+from gpucheck.foreign import text_of
 from gpucheck.imports._problem import ImportProblem
 
 MAX_BYTES = 32 << 20
@@ -17,17 +18,10 @@ QUOTE_LIMIT = 60
 
 
 def decode(data: bytes) -> str:
-    """UTF-8 text; bytes that are not UTF-8 become U+FFFD, since only the ASCII part of a dump matters.
+    """UTF-8 or UTF-16 text; other bytes become U+FFFD, since only the ASCII part of a dump matters.
 
-    Raises ImportProblem for empty, oversized, UTF-16/32 and binary input.
+    Raises ImportProblem for empty and binary input, and for UTF-16 without a byte order mark.
     """
-    if len(data) > MAX_BYTES:
-        raise ImportProblem(
-            "input is too large",
-            where=f"more than {MAX_BYTES >> 20} MiB",
-            why="a topology dump is a few kilobytes",
-            do="Cut the dump out of the log and import that",
-        )
     if not data.strip():
         raise ImportProblem(
             "input is empty",
@@ -35,22 +29,23 @@ def decode(data: bytes) -> str:
             why="there is nothing to read",
             do="Save the dump first: nvidia-smi topo -m > topo.txt",
         )
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or _every_second_byte_is_zero(data[:4096]):
+    text = text_of(data, errors="replace")
+    if _every_second_byte_is_zero(data[:4096]) and "\0" in text:
         raise ImportProblem(
-            "input is UTF-16 text",
+            "input is UTF-16 text without a byte order mark",
             where="byte 0",
-            why="dumps are read as UTF-8",
+            why="such a dump is read as UTF-8",
             do="Convert it: iconv -f UTF-16 -t UTF-8 FILE > topo.txt",
         )
-    nul = data.find(b"\0")
+    nul = text.find("\0")
     if nul >= 0:
         raise ImportProblem(
             "input is binary",
-            where=f"byte {nul}",
+            where=f"character {nul}",
             why="text has no NUL bytes",
             do="Import the text that the tool printed; unpack compressed files first",
         )
-    return data.decode("utf-8", errors="replace")
+    return text
 
 
 def _every_second_byte_is_zero(head: bytes) -> bool:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from gpucheck.imports._journal import FIELDS, Fields, record
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports._text import MAX_BYTES, plain, quoted
+from gpucheck.imports._text import plain, quoted
 from gpucheck.model.readings import KernelLine, KernelLog
 
 COMMAND = "gpucheck diagnose --kernel-log FILE"
@@ -98,13 +98,6 @@ def parse(text: str) -> KernelLog:
 
 def read(data: bytes) -> KernelLog:
     """The log in bytes of unknown origin. NUL bytes are dropped: a crash leaves them, and UTF-16 has many."""
-    if len(data) > MAX_BYTES:
-        raise ImportProblem(
-            "input is too large",
-            where=f"more than {MAX_BYTES >> 20} MiB",
-            why="a kernel log of that size is a loop of one message",
-            do="Give a part of it: grep -E 'NVRM|nvidia|pcieport|AER' FILE > kernel.txt",
-        )
     return parse(plain(data.replace(b"\0", b"").lstrip(b"\xff\xfe").decode("utf-8", errors="replace")))
 
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from gpucheck.imports._kind import MeasuredKind
 from gpucheck.imports._nccl_tests import (
-    SET_BY_ENVIRONMENT,
     TOOL,
     Rank,
     Row,
@@ -13,6 +12,7 @@ from gpucheck.imports._nccl_tests import (
     imported,
     leftovers,
     operation_in,
+    set_by_environment,
     transport_in,
 )
 from gpucheck.imports._numbers import cell, refuse_gib
@@ -52,7 +52,7 @@ def parse(text: str) -> Import:
         elif found := RANK.match(line.strip()):
             gpu = ObservedGpu(model=found[3].strip(), bus_id=bus_id_of(found[2]))
             ranks.append(Rank(found[1], gpu))
-    environment = leftovers(SET_BY_ENVIRONMENT.findall("\n".join(lines)))
+    environment = leftovers(set_by_environment("\n".join(lines)))
     return imported(rows, ranks, operation_in(text), transport_in(text), environment)
 
 

@@ -10,7 +10,7 @@ from gpucheck.imports._nvbandwidth import TOOL, Table, measured, wanted
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.model.observations import Import, Matrix, ObservedGpu
 
-DEVICE = re.compile(r"(.{1,100}?)(?: \(([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\))?\s*", re.IGNORECASE)
+DEVICE = re.compile(r"(.{1,100}?)(?: \(([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\))?", re.IGNORECASE)
 
 
 def recognise(text: str) -> bool:
@@ -56,7 +56,7 @@ def _gpus(root: dict[str, Any]) -> tuple[ObservedGpu, ...]:
         return ()
     gpus = []
     for entry in named:
-        device = DEVICE.fullmatch(re.sub(r"^\d+: ", "", text_of(entry)))
+        device = DEVICE.fullmatch(re.sub(r"^\d+: ", "", text_of(entry).strip()))
         if device is None:
             return ()
         bus_id = f"{int(device[2], 16):04x}:{device[3]}:{device[4]}.0".lower() if device[2] else None

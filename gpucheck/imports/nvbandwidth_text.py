@@ -12,7 +12,7 @@ from gpucheck.model.observations import Import, ObservedGpu
 RUNNING = re.compile(r"^Running (\w{1,80})\.?\s*$")
 HEADING = re.compile(r"(memcpy|latency|Latency) (CE|SM)\s+(CPU|GPU)\(rows?\)\s*(<->|<-|->)\s*GPU\(columns?\)")
 DEVICE = re.compile(
-    r"^Device (\d{1,3}): (.{1,100}?)(?: \(([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\))?\s*$", re.IGNORECASE
+    r"^Device (\d{1,3}): (.{1,100}?)(?: \(([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\))?$", re.IGNORECASE
 )
 
 

@@ -12,13 +12,15 @@ from typing import Any
 
 import yaml
 
-from gpucheck.knowledge._load import Loader
+from gpucheck.foreign.documents import DocumentProblem, compose
 
 NOT_TOLD = {"", "~", "null", "unknown", "n/a", "?"}
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z")
 WITH_UNIT = re.compile(r"[-+]?\d[\d.]*\s*([A-Za-z%/]+)\Z")
 TRUE, FALSE = {"true", "yes", "on"}, {"false", "no", "off"}
 LARGEST = 1e12
+# Seven matrices of 64 GPUs have 28,672 cells.
+MOST_NODES = 100_000
 QUOTE = 40
 
 
@@ -143,7 +145,7 @@ class Value:
         except ValueError:
             raise self.problem(f"{_shown(text)} is not a whole number") from None
         if not low <= number <= high:
-            raise self.problem(f"{number} is not between {low} and {high}")
+            raise self.problem(f"{_shown(text)} is not between {low} and {high}")
         return number
 
     def flag(self) -> bool:
@@ -167,14 +169,9 @@ def document(text: str, *, shape: str, example: str) -> Value:
     shape: what such documents look like. example: what to write into an empty one.
     """
     try:
-        node = yaml.compose(text, Loader=Loader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        what = " ".join(str(getattr(error, "problem", None) or "unreadable").split())
-        line = mark.line + 1 if mark else None
-        raise InputProblem(f"not YAML: {what}. Write 'key: value' lines", line) from None
-    except (RecursionError, ValueError):
-        raise InputProblem(f"nested too deeply. {shape}", 1) from None
+        node = compose(text, MOST_NODES)
+    except DocumentProblem as problem:
+        raise InputProblem(f"{problem}. {shape}: write 'key: value' lines", problem.line) from None
     if node is None:
         raise EmptyDocument(f"there is nothing in it. {example}", 1)
     return Value(node)

@@ -4,8 +4,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
-import msgspec
-import yaml
+from gpucheck.foreign.documents import parse
 
 HERE = Path(__file__).parent
 Shape = TypeVar("Shape")
@@ -19,14 +18,5 @@ def unknown(what: str, name: str, names: tuple[str, ...]) -> str:
 
 
 def read(path: Path, shape: type[Shape]) -> Shape:
-    """A YAML file of ours as ``shape``. Raises ValueError naming the file, the key and what is wrong with it."""
-    return parse(path.read_text(encoding="utf-8"), path.name, shape)
-
-
-def parse(text: str, name: str, shape: type[Shape]) -> Shape:
-    """YAML as ``shape``. Raises ValueError as ``read`` does."""
-    try:
-        raw = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
-        return msgspec.convert(raw, shape)
-    except (yaml.YAMLError, msgspec.ValidationError, RecursionError, ValueError) as error:
-        raise ValueError(f"{name}: {' '.join(str(error).split())}") from error
+    """A YAML file of ours as ``shape``. Raises ValueError naming the file, the line and what is wrong with it."""
+    return parse(path.read_text(encoding="utf-8"), path.name, shape, trusted=True)

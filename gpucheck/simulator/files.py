@@ -1,6 +1,6 @@
 """Profiles that are somebody's own file instead of one of ours."""
 
-from pathlib import Path
+from gpucheck.foreign import read_text
 
 MOST_BYTES = 16 << 20
 
@@ -11,18 +11,5 @@ def is_file(name: str) -> bool:
 
 
 def profile_text(name: str) -> str:
-    """The file's text. Raises ValueError with the whole message in args[0]."""
-    path = Path(name)
-    try:
-        with path.open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
-    except OSError as error:
-        raise ValueError(
-            f"{name}: cannot be read: {error.strerror}. Give a profile that gpucheck profiles --from wrote."
-        ) from error
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"{name}: is larger than {MOST_BYTES >> 20} MiB, which no profile is")
-    try:
-        return content.decode()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{name}: is no text, and so no profile") from error
+    """The file's text. Raises UnreadableInput."""
+    return read_text(name, MOST_BYTES, "Give a profile that gpucheck profiles --from wrote")

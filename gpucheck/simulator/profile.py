@@ -10,8 +10,9 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.foreign.documents import parse
 from gpucheck.model import DriverState
-from gpucheck.simulator.data import HERE, parse, read, unknown
+from gpucheck.simulator.data import HERE, read, unknown
 from gpucheck.simulator.files import is_file, profile_text
 from gpucheck.simulator.gpu_model import GpuModel
 

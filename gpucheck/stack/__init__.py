@@ -3,7 +3,7 @@
 Pure: facts, wishes and tables in, one compatible set or a reasoned refusal out. Nothing here touches a machine.
 """
 
-from gpucheck.stack.facts import FactsError, HostFacts, read_facts
+from gpucheck.stack.facts import FactsError, HostFacts, read_facts, read_facts_file
 from gpucheck.stack.resolve import resolve, resolve_target
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.types import Conflict, Refusal, StackSet, Target, UnknownInput
@@ -21,6 +21,7 @@ __all__ = [
     "WishError",
     "parse_wish",
     "read_facts",
+    "read_facts_file",
     "read_wish",
     "resolve",
     "resolve_target",

@@ -1,12 +1,16 @@
 """What is known of a host before anything is changed on it: from the playbooks' facts module, or from a host door."""
 
+from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from gpucheck.foreign import read_bytes
 from gpucheck.model import Host
 
 SCHEMA: Literal["gpucheck.facts/1"] = "gpucheck.facts/1"
+MOST_BYTES = 64 << 20
+"""A fleet in one array; one host is about 20 kB."""
 
 
 class FactsError(Exception):
@@ -86,12 +90,17 @@ class HostFacts(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     reboot_count: int | None = None
 
 
+def read_facts_file(path: Path) -> tuple[HostFacts, ...]:
+    """The hosts of one facts file. Raises FactsError, and UnreadableInput."""
+    return read_facts(read_bytes(path, MOST_BYTES, f"Give {SCHEMA}, written by the gpu_facts module"), str(path))
+
+
 def read_facts(text: bytes, name: str) -> tuple[HostFacts, ...]:
     """The hosts of one facts file: a JSON object, or an array of them. Raises FactsError naming ``name``."""
     type_ = tuple[HostFacts, ...] if text.lstrip()[:1] == b"[" else HostFacts
     try:
         facts = msgspec.json.decode(text, type=type_)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FactsError(f"{name}: {error}. It must hold {SCHEMA}, written by the gpu_facts module") from None
     return facts if isinstance(facts, tuple) else (facts,)
 

@@ -7,13 +7,15 @@ on the order of the input, and on no clock.
 
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 import yaml
 
+from gpucheck.foreign import read_text
+from gpucheck.foreign.documents import DocumentProblem, compose, load, parse
 from gpucheck.knowledge import gpu_by_pci_id, tables
-from gpucheck.knowledge._load import Loader
 from gpucheck.stack import rules_driver
 from gpucheck.stack.exact import exact_wish
 from gpucheck.stack.facts import HostFacts
@@ -23,6 +25,9 @@ from gpucheck.stack.resolve import resolve_target, search
 from gpucheck.stack.systems import normal_arch, os_of_facts
 from gpucheck.stack.types import Conflict, Fact, Refusal, StackSet, Target, UnknownInput
 from gpucheck.stack.wish import Wish
+
+MOST_BYTES = 64 << 20
+"""Of a lock of 80,000 hosts; the values are bounded as well."""
 
 
 class LockError(Exception):
@@ -203,23 +208,30 @@ def write_lock(value: Lock) -> str:
 
 def read_lock(text: str, name: str) -> Lock:
     """The lock in YAML text. Raises LockError naming ``name`` and the line."""
-    from gpucheck.knowledge import KnowledgeError
-    from gpucheck.knowledge._load import parse
-
     try:
         return parse(text, name, Lock)
-    except KnowledgeError as error:
-        message = _nearer(text, name) or str(error).partition(". The data file")[0]
+    except DocumentProblem as problem:
+        message = _nearer(text, name) or str(problem)
         raise LockError(
             f"{message}. Make it anew: gpucheck stack lock --wish stack.yml --facts FILE -o {name}"
         ) from None
 
 
+def read_lock_file(path: Path) -> Lock:
+    """The lock in a file. Raises LockError, and UnreadableInput where there is no text to read."""
+    return read_lock(read_lock_text(path), str(path))
+
+
+def read_lock_text(path: Path) -> str:
+    """The text of a lock file. Raises UnreadableInput."""
+    return read_text(path, MOST_BYTES, "Make a lock: gpucheck stack lock --wish stack.yml --facts FILE")
+
+
 def _nearer(text: str, name: str) -> str | None:
     """The same mistake with the line inside its group: msgspec does not say in which entry of a mapping it was."""
     try:
-        raw = yaml.load(text, Loader=Loader)  # noqa: S506 - CSafeLoader is a safe loader
-    except yaml.YAMLError:
+        raw = load(text)
+    except DocumentProblem:
         return None  # the first message already names the line
     groups = raw.get("groups") if isinstance(raw, dict) else None
     for group, content in groups.items() if isinstance(groups, dict) else ():
@@ -241,7 +253,7 @@ def _mistake(content: Any) -> str | None:
 
 def line_in_lock(text: str, group: str, *keys: str) -> int:
     """The 1-based line of a group, or of something inside it, in a lock's text; the deepest key that is there."""
-    node = yaml.compose(text, Loader=Loader)
+    node = compose(text)
     line = 1
     for key in ("groups", group, *keys):
         pairs = node.value if isinstance(node, yaml.MappingNode) else []

@@ -7,12 +7,14 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.foreign import read_text
 from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, document
 from gpucheck.stack.module_options import read_module_options
 from gpucheck.stack.tuning import Tuning, read_tuning
 from gpucheck.stack.versions import request
 
 SCHEMA = "gpucheck.wish/1"
+MOST_BYTES = 1 << 20
 
 
 class WishError(Exception):
@@ -139,13 +141,8 @@ def _split_range(item: str) -> tuple[str, str]:
 
 
 def read_wish(path: Path) -> Wish:
-    """The wish in a file. Raises WishError with file, line and key."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise WishError(f"{path}: cannot be read: {reason}. Give another file with --wish.") from None
-    return parse_wish(text, str(path))
+    """The wish in a file. Raises WishError with file, line and key, and UnreadableInput."""
+    return parse_wish(read_text(path, MOST_BYTES, "Give another file with --wish"), str(path))
 
 
 def parse_wish(text: str, name: str) -> Wish:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from gpucheck.host import recording_file
 from gpucheck.host.recording import Recording
-from gpucheck.host.recording_file import RecordingProblem, decode, encode, read_recording
+from gpucheck.host.recording_file import UnreadableInput, decode, encode, read_recording
 from tests.host.test_recording import replay
 
 RECORDING = replay().recording
@@ -62,7 +62,7 @@ def test_a_recording_that_someone_unpacked_is_read():
     ids=range(17),
 )
 def test_what_is_no_recording_is_told_in_one_sentence(content, why):
-    with pytest.raises(RecordingProblem) as problem:
+    with pytest.raises(UnreadableInput) as problem:
         decode(content, "x.rec")
 
     assert why in str(problem.value)
@@ -86,7 +86,7 @@ def test_a_bomb_is_not_unpacked(monkeypatch):
             return plain
 
     monkeypatch.setattr(zlib, "decompressobj", Counting)
-    with pytest.raises(RecordingProblem, match="unpacks to more than 1 MiB"):
+    with pytest.raises(UnreadableInput, match="unpacks to more than 1 MiB"):
         decode(bomb, "x")
 
     assert unpacked == [(1 << 20) + 1]
@@ -97,7 +97,7 @@ def test_a_huge_file_is_not_read_to_its_end(monkeypatch, tmp_path):
     with (tmp_path / "huge").open("wb") as file:
         file.truncate(1 << 40)
 
-    with pytest.raises(RecordingProblem, match="larger than 1 MiB"):
+    with pytest.raises(UnreadableInput, match="larger than 1 MiB"):
         read_recording(tmp_path / "huge")
 
 
@@ -111,7 +111,7 @@ def test_what_is_no_file_is_refused(tmp_path, kind):
         os.mkfifo(path)
     elif kind == "device":
         path.symlink_to("/dev/zero")
-    with pytest.raises(RecordingProblem) as problem:
+    with pytest.raises(UnreadableInput) as problem:
         read_recording(path)
 
     assert str(path) in str(problem.value)
@@ -120,7 +120,7 @@ def test_what_is_no_file_is_refused(tmp_path, kind):
 @given(st.binary(max_size=300) | st.binary(max_size=300).map(gzip.compress))
 @example(b"\x1f\x8b")
 def test_any_bytes_end_in_a_sentence(content):
-    with pytest.raises(RecordingProblem, match="x: "):
+    with pytest.raises(UnreadableInput, match="x: "):
         decode(content, "x")
 
 
@@ -129,5 +129,5 @@ def test_a_recording_with_flipped_bytes_is_read_or_refused(changes):
     content = bytearray(gzip.decompress(WHOLE))
     for place, value in changes:
         content[place % len(content)] = value
-    with suppress(RecordingProblem):
+    with suppress(UnreadableInput):
         assert isinstance(decode(bytes(content), "x"), Recording)

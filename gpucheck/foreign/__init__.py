@@ -1,0 +1,9 @@
+"""Input of unknown origin: files, compressed content and YAML, each bounded before anything is made of it.
+
+Whatever the input is, the result is its content or an error of one line.
+"""
+
+from gpucheck.foreign.files import UnreadableInput, opened, read_bytes, read_text, shown, text_of
+from gpucheck.foreign.packed import unpacked
+
+__all__ = ["UnreadableInput", "opened", "read_bytes", "read_text", "shown", "text_of", "unpacked"]

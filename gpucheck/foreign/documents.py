@@ -1,0 +1,128 @@
+"""YAML of unknown origin: what it may hold is decided from its events, before anything is composed of them.
+
+The C parser composes recursively, so a deep document ends the process; aliases let a few hundred bytes stand for a
+thousand million values. Neither is in any file that a person writes for gpucheck.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+T = TypeVar("T")
+
+MOST_DEPTH = 32
+MOST_NODES = 500_000
+# Each is compared with all before it.
+MOST_DIRECTIVES = 8
+STRING_TAG = "tag:yaml.org,2002:str"
+# The C parser is eight times faster; some builds of PyYAML lack it.
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class DocumentProblem(ValueError):
+    """Text that is no YAML document, or one that is refused. line: counted from 1, None when unknown."""
+
+    def __init__(self, what: str, line: int | None = None) -> None:
+        super().__init__(what)
+        self.what, self.line = what, line
+
+
+def compose(text: str, most_nodes: int = MOST_NODES) -> Any:
+    """Return the document's nodes, None when it is empty. Raises DocumentProblem, and nothing else."""
+    return _guarded(lambda: yaml.compose(text, Loader=Loader), text, most_nodes)
+
+
+def load(text: str, most_nodes: int = MOST_NODES) -> Any:
+    """Return the document's values. Raises DocumentProblem, and nothing else."""
+    return _guarded(lambda: _load(text), text, most_nodes)
+
+
+def parse(text: str, name: str, type_: type[T], *, trusted: bool = False) -> T:
+    """Return the document as a value of a type. trusted: a file of ours, which is not searched for attacks.
+
+    Raises DocumentProblem, whose text begins with the name, and the line where one is known.
+    """
+    try:
+        return msgspec.convert(_load(text) if trusted else load(text), type_)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at `")
+        problem = DocumentProblem(what, _line_of(yaml.compose(text, Loader=Loader), path.rstrip("`") or "$"))
+    except yaml.YAMLError as error:
+        problem = _not_yaml(error)
+    except DocumentProblem as found:
+        problem = found
+    raise DocumentProblem(f"{name}:{problem.line}: {problem}" if problem.line else f"{name}: {problem}", problem.line)
+
+
+def _load(text: str) -> Any:
+    return yaml.load(text, Loader=Loader)  # noqa: S506 - CSafeLoader is a safe loader
+
+
+def _guarded(work: Callable[[], Any], text: str, most_nodes: int) -> Any:
+    try:
+        _refuse(text, most_nodes)
+        return work()
+    except yaml.YAMLError as error:
+        raise _not_yaml(error) from None
+    except DocumentProblem:
+        raise
+    except (ValueError, LookupError, AttributeError, OverflowError) as error:
+        # A date of month 13, a number of 5000 digits: PyYAML converts them unchecked.
+        raise DocumentProblem(f"a value cannot be read: {' '.join(str(error).split())[:80]}") from None
+
+
+def _not_yaml(error: yaml.YAMLError) -> DocumentProblem:
+    mark = getattr(error, "problem_mark", None)
+    what = getattr(error, "problem", None) or getattr(error, "reason", None) or "unreadable"
+    return DocumentProblem(f"not YAML: {' '.join(str(what).split())}", mark.line + 1 if mark else None)
+
+
+def _refuse(text: str, most_nodes: int) -> None:
+    """Raises DocumentProblem for aliases, tags, too deep nesting and too many values, and YAMLError."""
+    if text.count("\n%") > MOST_DIRECTIVES:
+        raise DocumentProblem(f"more than {MOST_DIRECTIVES} lines begin with %")
+    depth = nodes = 0
+    for event in yaml.parse(text, Loader=Loader):
+        if isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.NodeEvent):
+            nodes += 1
+            depth += isinstance(event, yaml.CollectionStartEvent)
+            what = _refused(event, depth, nodes, most_nodes)
+            if what:
+                raise DocumentProblem(what, event.start_mark.line + 1 if event.start_mark else None)
+
+
+def _refused(event: Any, depth: int, nodes: int, most_nodes: int) -> str | None:
+    if event.anchor is not None:
+        return "anchors (&name) and aliases (*name) are not accepted: write the value out"
+    if getattr(event, "tag", None) not in (None, "!", STRING_TAG):
+        return "tags (!name) are not accepted: write the plain value"
+    if depth > MOST_DEPTH:
+        return f"nested more than {MOST_DEPTH} deep"
+    return f"more than {most_nodes} values" if nodes > most_nodes else None
+
+
+def _line_of(node: Any, path: str) -> int:
+    """The 1-based line of a msgspec error path (``$.items[3].name``) in a composed YAML document.
+
+    The deepest part of the path that exists is used: a missing key is reported at its parent.
+    """
+    line: int = node.start_mark.line + 1
+    for step in path.removeprefix("$").replace("[", ".[").split("."):
+        if not step:
+            continue
+        child = None
+        if step == "[...]":
+            break  # msgspec names no key inside a mapping of free keys
+        if step.startswith("[") and isinstance(node, yaml.SequenceNode):
+            child = node.value[int(step.strip("[]"))]
+        elif isinstance(node, yaml.MappingNode):
+            child = next((value for key, value in node.value if key.value == step), None)
+        if child is None:
+            break
+        node = child
+        line = node.start_mark.line + 1
+    return line

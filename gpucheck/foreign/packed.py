@@ -1,0 +1,53 @@
+"""Unpack gzip and Zstandard content, in pieces: a few kB can hold terabytes."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+
+from gpucheck.foreign.files import UnreadableInput
+
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+PIECE_BYTES = 1 << 20
+MAX_WINDOW = 1 << 27
+"""What a Zstandard frame may ask for; the format would allow 2 GiB."""
+
+
+def unpacked(content: bytes, most: int, where: str, do: str) -> bytes:
+    """Return the content without its compression, or as it is when it has none. Raises UnreadableInput.
+
+    most: bytes that it may unpack to. where, do: for messages.
+    """
+    if not content.startswith((GZIP, ZSTD)):
+        return content
+    pieces, size = [], 0
+    try:
+        for piece in _gunzipped(content) if content.startswith(GZIP) else _zstd(content):
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise UnreadableInput(where, f"unpacks to more than {most >> 20} MiB", do)
+    except ModuleNotFoundError as error:
+        need = f"needs the Python package {error.name}"
+        raise UnreadableInput(where, need, f"Install it: python -m pip install {error.name}") from error
+    except EOFError:
+        raise UnreadableInput(where, "cut off in the middle", "Copy it again") from None
+    except (OSError, zlib.error) as error:
+        raise UnreadableInput(where, f"damaged: {error}", do) from error
+    return b"".join(pieces)
+
+
+def _gunzipped(content: bytes) -> Iterator[bytes]:
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
+        yield from iter(lambda: stream.read(PIECE_BYTES), b"")
+
+
+def _zstd(content: bytes) -> Iterator[bytes]:
+    import zstandard
+
+    try:
+        unpacker = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
+        with unpacker.stream_reader(content, read_across_frames=True) as reader:
+            yield from iter(lambda: reader.read(PIECE_BYTES), b"")
+    except zstandard.ZstdError as error:
+        raise zlib.error(str(error)) from error
