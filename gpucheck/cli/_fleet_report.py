@@ -12,9 +12,10 @@ import msgspec
 
 from gpucheck import fleet
 from gpucheck.cli._common import Problem, write_result
-from gpucheck.cli._output import descriptor
+from gpucheck.cli._output import MODES, descriptor
 from gpucheck.foreign import opened, shown
 from gpucheck.model import EXIT_STATUS, FleetReport, FleetRow
+from gpucheck.processes.atomic import PRIVATE
 
 ENDINGS = {
     ".json": "json",
@@ -151,9 +152,10 @@ def _write(merged: FleetReport, options: Options) -> None:
     if options.format_ == "parquet" and options.output is None:
         raise Problem("Parquet is no text. Say where it goes: --format parquet -o fleet.parquet")
     for file in options.files:
-        write_result(_content(merged, ENDINGS[file.suffix], verbose=options.verbose, terminal=False), file)
+        content = _content(merged, ENDINGS[file.suffix], verbose=options.verbose, terminal=False)
+        write_result(content, file, mode=MODES.get(file.suffix, PRIVATE))
     text = _content(merged, options.format_, verbose=options.verbose, terminal=options.output is None)
-    write_result(text, options.output)
+    write_result(text, options.output, mode=MODES.get(options.format_, PRIVATE))
 
 
 def _content(merged: FleetReport, form: str, *, verbose: bool, terminal: bool) -> str | bytes | Iterable[bytes]:

@@ -18,6 +18,7 @@ from gpucheck.cli._common import (
 )
 from gpucheck.cli._output import STDOUT
 from gpucheck.model import Host
+from gpucheck.processes.atomic import PRIVATE
 
 # What a reader of a bug report looks for although no check asks for it.
 TEXTS = (
@@ -71,7 +72,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     kept = encodable(host.recording(version=version("gpucheck"), now=now))
     content = encode(kept if no_redact else redacted(kept))
-    write_result(content, output, mode=0o600 if no_redact else 0o644)
+    write_result(content, output, mode=0o600 if no_redact else PRIVATE)
     progress_end()
     how = "not redacted: look at it before you give it away" if no_redact else "redacted"
     click.echo(f"{output}: recorded {len(content):,} bytes, {how}. Judge it: gpucheck verify --from {output}", err=True)

@@ -9,7 +9,7 @@ import msgspec
 from gpucheck.fleet.alike import Alike
 from gpucheck.fleet.evidence import checked
 from gpucheck.fleet.files import MAX_BYTES
-from gpucheck.fleet.identity import bare, known_as
+from gpucheck.fleet.identity import MAX_HOST_NAME, bare, known_as
 from gpucheck.fleet.remedies import AGAIN, REPORTS, SHARD, VERSION, WAY
 from gpucheck.fleet.row import problem, row
 from gpucheck.model import FleetRow, Report, Verdict
@@ -22,7 +22,6 @@ BESIDE_SCHEMA = "gpucheck.provision/1"
 BESIDE = "provision"
 # A shard holds thousands of hosts.
 MAX_SHARD_BYTES = 1024 * 1024 * 1024
-MAX_HOST_NAME = 253
 # 72 GPUs with a finding a pair have 3,000; beyond this a document only costs time.
 MAX_FINDINGS = 20_000
 MAX_GPUS = 1024
@@ -57,9 +56,7 @@ class _Head(msgspec.Struct):
 _HEAD = msgspec.json.Decoder(_Head)
 
 
-def rows_of(
-    document: bytes, name: str, names: Sequence[str] = (), *, folder: str | None = None
-) -> Sequence[FleetRow]:
+def rows_of(document: bytes, name: str, names: Sequence[str] = (), *, folder: str | None = None) -> Sequence[FleetRow]:
     """The row of a report, the rows of a shard, or one UNKNOWN row that says why there is none.
 
     name: the file or stream, for messages. names: what the host may be called, by its file or inventory; without any,
@@ -127,11 +124,8 @@ def _shard(document: bytes, name: str) -> Sequence[FleetRow]:
     alike = Alike()
     rows: list[FleetRow] = []
     try:
-        for raw in _SHARD.decode(document).rows:
-            found = _ROW.decode(raw)
-            if not 0 < len(found.host) <= MAX_HOST_NAME:
-                raise ValueError(f"a host name of {len(found.host)} characters")
-            rows.append(alike.row(msgspec.structs.replace(checked(found), part=name)))
+        shard = _SHARD.decode(document)
+        rows.extend(alike.row(msgspec.structs.replace(checked(_ROW.decode(raw)), part=name)) for raw in shard.rows)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
         reason = f"a broken shard, after {len(rows)} good rows: {_words(error)}"
         return (unreadable(name, reason, fix=SHARD),)

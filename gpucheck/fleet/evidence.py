@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from gpucheck.fleet.identity import MAX_HOST_NAME
 from gpucheck.fleet.remedies import DISTRUST, advised
 from gpucheck.model import Finding, FleetRow, Report, Verdict, worst
 from gpucheck.model.verdict import RANK
@@ -36,7 +37,12 @@ def contradictions(report: Report) -> list[str]:
 
 
 def checked(row: FleetRow) -> FleetRow:
-    """Return a row that another reader made, never better than its own problems and counts."""
+    """Return a row that another reader made, never better than its own problems and counts.
+
+    Raises ValueError for a row whose host has no name.
+    """
+    if not 0 < len(row.host) <= MAX_HOST_NAME:
+        raise ValueError(f"a host name of {len(row.host)} characters")
     row = replace(row, problems=tuple(advised(_not_ours(finding)) for finding in row.problems))
     floor = [finding.verdict for finding in row.problems]
     floor += [verdict for verdict in COUNTED if row.counts.get(verdict.value, 0) > 0]

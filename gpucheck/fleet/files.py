@@ -48,6 +48,15 @@ def opened(path: Path, limit: int, do: str) -> Iterator[io.BufferedReader]:
             raise foreign.UnreadableInput(str(path), need, INSTALL) from error
 
 
+def read_most(file: io.BufferedReader, most: int) -> bytes:
+    """Return at most so many bytes, in pieces: read(most) would allocate all of it first."""
+    pieces = []
+    while most > 0 and (piece := file.read(min(most, CHUNK))):
+        pieces.append(piece)
+        most -= len(piece)
+    return b"".join(pieces)
+
+
 def _unpacked(raw: IO[bytes], suffix: str) -> tuple[IO[bytes], tuple[type[Exception], ...]]:
     """Return the unpacking stream, and what else than OSError a damaged file raises. Raises ModuleNotFoundError."""
     if suffix == ".gz":
@@ -63,9 +72,7 @@ def _unpacked(raw: IO[bytes], suffix: str) -> tuple[IO[bytes], tuple[type[Except
 class _Limited(io.RawIOBase):
     """A stream that refuses to grow: a few kB can hold terabytes, and a file can grow while it is read."""
 
-    def __init__(
-        self, stream: IO[bytes], path: Path, limit: int, do: str, broken: tuple[type[Exception], ...]
-    ) -> None:
+    def __init__(self, stream: IO[bytes], path: Path, limit: int, do: str, broken: tuple[type[Exception], ...]) -> None:
         self._stream, self._path, self._limit, self._do, self._broken = stream, path, limit, do, broken
         self._left = limit
 

@@ -156,7 +156,8 @@ def _one_name(host: str, machines: list[list[FleetRow]]) -> FleetProblem:
 
 
 def _two_machines(row: FleetRow) -> FleetProblem:
-    text = f"{row.host}: {row.source or 'a report'} (started {row.started}) is of another machine: two hosts have this name."
+    told = f"{row.source or 'a report'} (started {row.started})"
+    text = f"{row.host}: {told} is of another machine: two hosts have this name."
     return FleetProblem(kind="conflict", subject=row.host, text=text)
 
 

@@ -11,7 +11,7 @@ from typing import IO
 import msgspec
 
 from gpucheck.fleet.decode import MAX_SHARD_BYTES, rows_of, unreadable
-from gpucheck.fleet.files import MAX_BYTES, PACKED, TooLargeError, opened
+from gpucheck.fleet.files import MAX_BYTES, PACKED, TooLargeError, opened, read_most
 from gpucheck.fleet.identity import HOST_NAME, bare, known_as, names_of
 from gpucheck.fleet.remedies import AGAIN, LOOK
 from gpucheck.fleet.stream import Found, documents
@@ -82,10 +82,12 @@ def _rows(path: Path, names: Sequence[str]) -> Sequence[FleetRow]:
         limit = MAX_SHARD_BYTES if SHARD_SCHEMA.encode() in first else MAX_BYTES
         is_text = b"\0" not in first
         if is_text or path.suffix in PACKED or path.stat().st_size <= limit:
-            content = file.read(limit + 1)
+            content = read_most(file, limit + 1)
             if len(content) <= limit:
                 return _content(content, path, names)
-    larger = (unreadable(path.name, f"larger than {limit // 2**20} MiB, so it is no host report", host=names[0], fix=LOOK),)
+    larger = (
+        unreadable(path.name, f"larger than {limit // 2**20} MiB, so it is no host report", host=names[0], fix=LOOK),
+    )
     if not is_text:
         return larger
     del content

@@ -26,7 +26,12 @@ def problem(seen: str, why: str, fix: str) -> Finding:
 
 
 def row(
-    report: Report, *, host: str | None = None, stated: str | None = None, source: str | None = None, digest: str | None = None
+    report: Report,
+    *,
+    host: str | None = None,
+    stated: str | None = None,
+    source: str | None = None,
+    digest: str | None = None,
 ) -> FleetRow:
     """One host's report as a row of the fleet: never better than its findings.
 

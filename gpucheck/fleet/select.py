@@ -31,8 +31,8 @@ def select(fleet: FleetReport, gpus: int, *, model: str | None = None, allow_war
     """Whole hosts of one group with at least `gpus` GPUs together, as few and as near to each other as possible.
 
     Fit is a PASS (or a WARN where allowed) without an outlier. Hosts of one rack are taken before another is begun,
-    the emptiest search first: the rack that offers most. A host whose name is no host name is left out: written to a
-    list, it could be several hosts, a pattern or an option. Raises LookupError with what there is when it is not enough.
+    the emptiest search first: the rack that offers most. A host whose name is no host name is left out: in a list
+    it could be several hosts, a pattern or an option. Raises LookupError with what there is when it is not enough.
     """
     fine = {Verdict.PASS, Verdict.WARN} if allow_warn else {Verdict.PASS}
     odd = {outlier.host for outlier in fleet.outliers}

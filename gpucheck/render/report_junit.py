@@ -4,16 +4,17 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
-from gpucheck.model import Report, by_root
+from gpucheck.model import Report, Verdict, by_root
 from gpucheck.render import junit
 from gpucheck.render._measured import by_class, copies, trainings
 from gpucheck.render.junit import Case, Suite
+from gpucheck.render.words import one_line
 
 
 def to_junit(report: Report) -> str:
     """Write the report."""
     name = "gpucheck verify (SIMULATED)" if report.simulated else "gpucheck verify"
-    suite = Suite(report.host, tuple(_cases(report)), report.host, report.started, tuple(_properties(report)))
+    suite = Suite(report.host, (*_cases(report), *_unproven(report)), report.host, report.started, tuple(_properties(report)))
     return junit.write(name, [suite])
 
 
@@ -36,6 +37,13 @@ def _cases(report: Report) -> Iterator[Case]:
                 yield junit.follows(name, classname, root, share)
             else:
                 yield junit.case(finding, name=name, classname=classname, seconds=share)
+
+
+def _unproven(report: Report) -> Iterator[Case]:
+    """What the level includes and this run did not show: skipped, for nothing is known to be wrong with it."""
+    for text in dict.fromkeys(report.not_proven):
+        name = text.partition(",")[0]
+        yield Case(name, "gpucheck.not-proven", Verdict.SKIP, f"not proven: {one_line(text)}")
 
 
 def _properties(report: Report) -> Iterator[tuple[str, str]]:

@@ -1,11 +1,13 @@
 import gzip
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 from click.testing import CliRunner
 
+from gpucheck import fleet
 from gpucheck.cli import cli
 from gpucheck.model import Verdict
 from tests.fleet.reports import bad, encoded, report, steady, write
@@ -16,6 +18,13 @@ def run(*arguments, stdin=None):
     status = done.return_value if done.exception is None else getattr(done.exception, "exit_code", 1)
     message = getattr(done.exception, "message", "")
     return status, done.stdout, message
+
+
+def whole(*arguments, stdin=None):
+    """The command as a process, with all that it prints."""
+    command = [sys.executable, "-m", "gpucheck", "fleet", *map(str, arguments)]
+    done = subprocess.run(command, input=stdin or b"", capture_output=True, timeout=60, check=False)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
 @pytest.fixture
@@ -235,9 +244,9 @@ DAMAGED = {
 def test_a_damaged_earlier_merge_is_one_line(folder, tmp_path, name, command):
     path = tmp_path / name if command == "previous" else tmp_path / f"{name.partition('.')[0]}.json.gz"
     path.write_bytes(DAMAGED[name])
-    arguments = ("report", folder, "--previous", path) if command == "previous" else ("history", "a", "--keep", tmp_path)
+    previous = ("report", folder, "--previous", path)
 
-    status, out, message = run(*arguments)
+    status, out, message = whole(*(previous if command == "previous" else ("history", "a", "--keep", tmp_path)))
 
     assert (status, out) == (64, "")
     assert message.count("\n") == 1
@@ -245,9 +254,9 @@ def test_a_damaged_earlier_merge_is_one_line(folder, tmp_path, name, command):
 
 
 def test_what_an_earlier_merge_claims_to_be_is_not_allocated(folder, tmp_path):
-    """A sparse file of 3 GB, with a tenth of the memory for it."""
+    """A few kB that unpack to more than any merge of their size."""
     path = tmp_path / "before.json.gz"
-    path.write_bytes(gzip.compress(bytes(400 << 20)))
+    path.write_bytes(gzip.compress(bytes(128 << 20)))
     command = f"ulimit -v 900000; {sys.executable} -m gpucheck fleet report {folder} --previous {path}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
 
@@ -260,7 +269,7 @@ def test_what_an_earlier_merge_claims_to_be_is_not_allocated(folder, tmp_path):
 def test_a_fifo_is_not_waited_for(folder, tmp_path, name):
     os.mkfifo(tmp_path / name)
 
-    status, _, message = run("report", folder, "--labels" if "labels" in name else "--previous", tmp_path / name)
+    status, _, message = whole("report", folder, "--labels" if "labels" in name else "--previous", tmp_path / name)
 
     assert status == 64
     assert "is a FIFO" in message
@@ -270,7 +279,7 @@ def test_a_fifo_is_not_waited_for(folder, tmp_path, name):
 def test_labels_that_yaml_cannot_read_are_one_line(folder, tmp_path, words):
     (tmp_path / "l.yml").write_text(f"node01: {{rack: {words}}}\n")
 
-    status, out, message = run("report", folder, "--labels", tmp_path / "l.yml")
+    status, out, message = whole("report", folder, "--labels", tmp_path / "l.yml")
 
     assert (status, out) == (64, "")
     assert message.count("\n") == 1
@@ -283,8 +292,8 @@ def test_a_process_substitution_is_a_stream(folder):
     assert [row["host"] for row in json.loads(done.stdout)["hosts"]] == ["node01"]
 
 
-NAMES = ["node3\nnode-evil", "node5,localhost", "--rdzv-backend=evil", "$(touch x)", "all:!node1", "~.*", "n[1-9]", "a b",
-         "\x1b[2J", "all", "localhost", "a;b", "", "-", "n*"]  # fmt: skip
+NAMES = ["node3\nnode-evil", "node5,localhost", "--rdzv-backend=evil", "$(touch x)", "all:!node1", "~.*", "n[1-9]",
+         "a b",         "\x1b[2J", "all", "localhost", "a;b", "", "-", "n*"]  # fmt: skip
 
 
 @pytest.mark.parametrize("form", ["lines", "slurm", "torchrun", "ansible"])
@@ -292,14 +301,14 @@ def test_a_name_that_is_no_host_name_is_not_selected(form):
     """Written to a list it would be several hosts, a pattern, an option, or the controller."""
     content = b"\n".join(encoded(*(report(name) for name in NAMES), report("node1"), report("node2")))
 
-    status, out, message = run("report", "-", "--select", "8", "--select-format", form, stdin=content)
+    status, out, message = whole("report", "-", "--select", "8", "--select-format", form, stdin=content)
 
     expected = {"lines": "node1\nnode2", "slurm": "node[1-2]", "ansible": "node1,node2"}.get(form, "--nnodes=2")
     assert (status, out.startswith(expected)) == (0, True)
     assert out.count("\n") == (2 if form == "lines" else 1)
     assert "14 hosts that are fit are left out" in message
     assert "\x1b" not in message
-    status, out, message = run("report", "-", "--select", "12", stdin=content)
+    status, out, message = whole("report", "-", "--select", "12", stdin=content)
     assert (status, out) == (2, "")
     assert "left out" in message
 

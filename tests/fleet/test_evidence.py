@@ -103,7 +103,9 @@ def test_a_row_of_a_shard_is_never_better_than_what_it_lists(changes, verdict):
 def test_a_good_row_of_a_shard_is_as_it_was():
     (row,) = rows(report("a", findings=(GOOD, bad(), bad(cause=None))))
 
-    assert fleet.rows_of(msgspec.json.encode(Shard(rows=(row,))), "p.json") == [msgspec.structs.replace(row, part="p.json")]
+    assert fleet.rows_of(msgspec.json.encode(Shard(rows=(row,))), "p.json") == [
+        msgspec.structs.replace(row, part="p.json")
+    ]
 
 
 @pytest.mark.parametrize("check", ["fleet", "report"])
@@ -136,7 +138,7 @@ def test_a_command_of_a_hosts_report_is_a_quotation_behind_the_known_remedy(form
     known, unknown = (row.problems[0].fix for row in found.hosts)
     text = render.to_text(found) if form == "text" else render.WRITERS[form](found)
 
-    assert known == f"{causes()['nvlink-down'].remedy} ({QUOTED}\"{ATTACK}' {ATTACK}\")"
+    assert known == f'{causes()["nvlink-down"].remedy} ({QUOTED}"{ATTACK}\' {ATTACK}")'
     assert unknown == f'{QUOTED}"{ATTACK}"'
     assert ATTACK in text
     assert 'class="copy"' not in text

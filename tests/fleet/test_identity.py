@@ -119,7 +119,9 @@ def test_a_host_of_ansibles_output_is_what_the_inventory_calls_it():
 
 @pytest.mark.parametrize("labels", [(b"0: ", b"1: "), (b"[pod/g-a/g] ", b"[pod/g-b/g] "), (b"", b"")])
 def test_reports_of_one_name_in_a_stream_are_rows_each(labels):
-    one, two = (label + msgspec.json.encode(report("vm", **more)) for label, more in zip(labels, (SICK, {}), strict=True))
+    one, two = (
+        label + msgspec.json.encode(report("vm", **more)) for label, more in zip(labels, (SICK, {}), strict=True)
+    )
 
     merged = stream(one, two)
 
