@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 from gpucheck import foreign
 from gpucheck.foreign.packed import MAX_WINDOW
@@ -25,6 +25,10 @@ INSTALL = "Install it: python -m pip install zstandard"
 
 class TooLargeError(foreign.UnreadableInput):
     """A file that holds more than any of its kind."""
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
 
 
 @contextmanager
@@ -57,7 +61,7 @@ def read_most(file: io.BufferedReader, most: int) -> bytes:
     return b"".join(pieces)
 
 
-def _unpacked(raw: IO[bytes], suffix: str) -> tuple[IO[bytes], tuple[type[Exception], ...]]:
+def _unpacked(raw: IO[bytes], suffix: str) -> tuple[_Readable, tuple[type[Exception], ...]]:
     """Return the unpacking stream, and what else than OSError a damaged file raises. Raises ModuleNotFoundError."""
     if suffix == ".gz":
         return gzip.GzipFile(fileobj=raw), (zlib.error, gzip.BadGzipFile)
@@ -72,7 +76,7 @@ def _unpacked(raw: IO[bytes], suffix: str) -> tuple[IO[bytes], tuple[type[Except
 class _Limited(io.RawIOBase):
     """A stream that refuses to grow: a few kB can hold terabytes, and a file can grow while it is read."""
 
-    def __init__(self, stream: IO[bytes], path: Path, limit: int, do: str, broken: tuple[type[Exception], ...]) -> None:
+    def __init__(self, stream: _Readable, path: Path, limit: int, do: str, broken: tuple[type[Exception], ...]) -> None:
         self._stream, self._path, self._limit, self._do, self._broken = stream, path, limit, do, broken
         self._left = limit
 

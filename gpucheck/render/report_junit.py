@@ -14,7 +14,8 @@ from gpucheck.render.words import one_line
 def to_junit(report: Report) -> str:
     """Write the report."""
     name = "gpucheck verify (SIMULATED)" if report.simulated else "gpucheck verify"
-    suite = Suite(report.host, (*_cases(report), *_unproven(report)), report.host, report.started, tuple(_properties(report)))
+    cases = (*_cases(report), *_unproven(report))
+    suite = Suite(report.host, cases, report.host, report.started, tuple(_properties(report)))
     return junit.write(name, [suite])
 
 
@@ -42,8 +43,7 @@ def _cases(report: Report) -> Iterator[Case]:
 def _unproven(report: Report) -> Iterator[Case]:
     """What the level includes and this run did not show: skipped, for nothing is known to be wrong with it."""
     for text in dict.fromkeys(report.not_proven):
-        name = text.partition(",")[0]
-        yield Case(name, "gpucheck.not-proven", Verdict.SKIP, f"not proven: {one_line(text)}")
+        yield Case(one_line(text), "gpucheck.not-proven", Verdict.SKIP, "not proven by this run")
 
 
 def _properties(report: Report) -> Iterator[tuple[str, str]]:
