@@ -1,6 +1,5 @@
 """verify --expect and --baseline: both files are read, and refused, before anything is measured."""
 
-import io
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +7,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gpucheck.cli._common import Problem
-from gpucheck.foreign import read_bytes, unpacked
 
 if TYPE_CHECKING:
     from gpucheck.model import Finding, Host, Report
@@ -60,17 +58,17 @@ def _baseline(path: Path, host: "Host") -> "Yardstick":
 
 def read_report(path: Path) -> "Report":
     """The one host report in a file, packed (.gz, .zst) or not. Raises Problem."""
-    from gpucheck.fleet.decode import MAX_BYTES
-    from gpucheck.fleet.read import read_stream
+    from gpucheck.fleet.files import MAX_BYTES, opened
+    from gpucheck.fleet.read import read_file
     from gpucheck.model import Report
 
     advice = "Give the JSON report of one host with --baseline: gpucheck verify --format json -o FILE"
-    content = unpacked(read_bytes(path, MAX_BYTES, advice), MAX_BYTES, str(path), advice)
-    rows = list(read_stream(io.BytesIO(content), path.name))
+    rows = read_file(path)
     if len(rows) != 1:
         raise Problem(f"{path}: holds {len(rows)} hosts. {advice}.")
     if rows[0].digest is None:
         seen = rows[0].problems[0].seen if rows[0].problems else "not a host report"
         reason = str(seen).removeprefix(f"{path.name}: ")
         raise Problem(f"{path}: {reason}. {advice}.")
-    return msgspec.json.decode(content, type=Report)
+    with opened(path, MAX_BYTES, advice) as file:
+        return msgspec.json.decode(file.read(), type=Report)

@@ -13,7 +13,7 @@ from gpucheck.model import FleetReport
 
 def keep(merged: FleetReport, folder: Path) -> None:
     """Add the merge to the folder under the time it was made. Raises Problem when it cannot be written."""
-    name = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H-%M-%SZ")
+    name = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H-%M-%S.%fZ")
     write_result(gzip.compress(msgspec.json.encode(merged), 6, mtime=0), folder / f"{name}.json.gz")
 
 
@@ -27,8 +27,6 @@ def run(name: str, folder: Path, last: int, format_: str, output: Path | None) -
         if not merges:
             raise Problem(f"{folder}: holds no merge yet. Keep one: gpucheck fleet report REPORTS --keep {folder}", 3)
         found = follow(merges, name)
-    except OSError as error:
-        raise Problem(f"{error.filename or folder}: cannot be read: {error.strerror or error}.") from error
     except (LookupError, ValueError) as error:
         raise Problem(str(error.args[0])) from error
     text = {"json": render.to_json, "svg": render.to_svg, "text": render.to_text}[format_](found)

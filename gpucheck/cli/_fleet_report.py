@@ -1,7 +1,6 @@
 """fleet report: read, merge, and write it as it was asked for."""
 
 import gc
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -13,7 +12,10 @@ import msgspec
 
 from gpucheck import fleet
 from gpucheck.cli._common import Problem, note, write_result
+from gpucheck.cli._output import MODES, descriptor
+from gpucheck.foreign import opened, shown
 from gpucheck.model import EXIT_STATUS, FleetReport, FleetRow
+from gpucheck.processes.atomic import PRIVATE
 
 ENDINGS = {
     ".json": "json",
@@ -91,10 +93,10 @@ def _run(sources: tuple[Path, ...], options: Options) -> int:
 def _rows(sources: tuple[Path, ...], expected: list[str]) -> Iterator[FleetRow]:
     """Rows of every source. Raises Problem before anything is read when a source is not there or all are empty."""
     files: list[Path] = []
-    streams = 0
+    streams: list[Path] = []
     for source in sources:
-        if str(source) == "-":
-            streams += 1
+        if str(source) == "-" or descriptor(source) is not None:
+            streams.append(source)
         elif source.is_dir():
             files += fleet.report_files(source)
         elif source.exists():
@@ -106,13 +108,14 @@ def _rows(sources: tuple[Path, ...], expected: list[str]) -> Iterator[FleetRow]:
     if not files and not expected and not streams:
         folders = ", ".join(map(str, sources))
         raise Problem(f"{folders}: holds no *.json report. Run verify first: make verify.", exit_code=3)
-    return _read(files, stream=bool(streams))
+    return _read(files, streams)
 
 
-def _read(files: list[Path], *, stream: bool) -> Iterator[FleetRow]:
+def _read(files: list[Path], streams: list[Path]) -> Iterator[FleetRow]:
     yield from fleet.read_reports(files)
-    if stream:
-        yield from fleet.read_stream(sys.stdin.buffer)
+    for source in dict.fromkeys(streams):
+        with opened(source) as stream:
+            yield from fleet.read_stream(stream, shown(source))
 
 
 def _merge(rows: Iterator[FleetRow], expected: list[str], options: Options) -> FleetReport:
@@ -124,21 +127,22 @@ def _merge(rows: Iterator[FleetRow], expected: list[str], options: Options) -> F
         previous = read_previous(options.previous) if options.previous else None
     except ValueError as error:
         raise Problem(str(error.args[0])) from error
-    except OSError as error:
-        raise Problem(f"{error.filename}: cannot be read: {error.strerror}.") from error
     now = datetime.now(timezone.utc)
     return fleet.merge(rows, expected, labels=labels, previous=previous, now=now, strict=options.strict)
 
 
 def _select(merged: FleetReport, options: Options) -> int:
-    from gpucheck.fleet.select import select, written
+    from gpucheck.fleet.select import about_refused, select, written
 
     try:
         chosen = select(merged, options.select or 1, model=options.model, allow_warn=options.allow_warn)
     except LookupError as error:
-        raise Problem(str(error.args[0]), exit_code=2) from error
+        words, refused = error.args
+        raise Problem(" ".join([words, *([f"{about_refused(refused)}."] if refused else [])]), exit_code=2) from error
     write_result(written(chosen, options.select_format), options.output)
     mark = "SIMULATED " if merged.simulated else ""
+    if chosen.refused:
+        note(f"gpucheck: {about_refused(chosen.refused)}")
     told = f"gpucheck: {mark}{chosen.gpus} GPUs on {len(chosen.hosts)} hosts, all {chosen.group}"
     note(told)
     return 0
@@ -148,9 +152,10 @@ def _write(merged: FleetReport, options: Options) -> None:
     if options.format_ == "parquet" and options.output is None:
         raise Problem("Parquet is no text. Say where it goes: --format parquet -o fleet.parquet")
     for file in options.files:
-        write_result(_content(merged, ENDINGS[file.suffix], verbose=options.verbose, terminal=False), file)
+        content = _content(merged, ENDINGS[file.suffix], verbose=options.verbose, terminal=False)
+        write_result(content, file, mode=MODES.get(file.suffix, PRIVATE))
     text = _content(merged, options.format_, verbose=options.verbose, terminal=options.output is None)
-    write_result(text, options.output)
+    write_result(text, options.output, mode=MODES.get(options.format_, PRIVATE))
 
 
 def _content(merged: FleetReport, form: str, *, verbose: bool, terminal: bool) -> str | bytes | Iterable[bytes]:

@@ -10,6 +10,7 @@ import msgspec
 from gpucheck.cli._common import note
 from gpucheck.cli._output import Problem, not_written
 from gpucheck.model import Report
+from gpucheck.processes.atomic import write_atomic
 
 # A run without measurements takes 2 s at most; a fault that hangs a call waits for its own deadline.
 DEADLINE = 120
@@ -30,12 +31,12 @@ def simulate(
     kinds = dict.fromkeys(host.fault.machine if host.fault else None for host in fleet)
     templates = {fault: _template(profile, fault) for fault in kinds}
     try:
-        output.mkdir(parents=True, exist_ok=True)
         written = simulated.reports(fleet, templates, simulated.Noise(noise / 100, samples))
         for report in written:
-            (output / f"{report.host}.json").write_bytes(msgspec.json.encode(report))
-        (output / "labels.csv").write_text("host,rack\n" + "".join(f"{h.name},{h.rack}\n" for h in fleet))
-        (output / "ground-truth.csv").write_text(simulated.truth(fleet))
+            write_atomic(output / f"{report.host}.json", msgspec.json.encode(report), durable=False)
+        labels = "host,rack\n" + "".join(f"{h.name},{h.rack}\n" for h in fleet)
+        write_atomic(output / "labels.csv", labels.encode())
+        write_atomic(output / "ground-truth.csv", simulated.truth(fleet).encode())
     except OSError as error:
         raise not_written(output, error) from error
     sick = sum(host.fault is not None for host in fleet)

@@ -1,11 +1,13 @@
 """A folder of results that appears complete or not at all."""
 
+import os
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from gpucheck.cli._output import STDOUT, Problem, not_written, refuse_unwritable
+from gpucheck.cli._output import MODES, STDOUT, Problem, not_written, refuse_unwritable
+from gpucheck.processes.atomic import PRIVATE, sync_folder, write_atomic
 
 
 def refuse_folder(output: Path | None, names: Collection[str]) -> None:
@@ -36,10 +38,12 @@ def write_folder(files: Mapping[str, str], output: Path) -> None:
         staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
         try:
             for name, text in files.items():
-                (staged / name).write_text(text, encoding="utf-8")
-                (staged / name).chmod(0o644)
-            staged.chmod(0o755)
+                write_atomic(staged / name, text.encode(), mode=MODES.get(Path(name).suffix, PRIVATE))
+            umask = os.umask(0o077)
+            os.umask(umask)
+            staged.chmod(0o755 & ~umask)
             _take_place(staged, target)
+            sync_folder(target.parent)
         except BaseException:
             shutil.rmtree(staged, ignore_errors=True)
             raise

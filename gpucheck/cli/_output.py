@@ -3,7 +3,6 @@
 import errno
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +11,13 @@ from typing import IO, Any
 import click
 
 from gpucheck.model.verdict import EXIT_NOT_WRITTEN, EXIT_USAGE
+from gpucheck.processes.atomic import PRIVATE, SHARED, replacing
 
 STDOUT = Path("-")
 DESCRIPTOR = re.compile(r"/dev/(stdout|stderr)|(?:/dev|/proc/self)/fd/(\d+)")
 NUMBERS = {"stdout": 1, "stderr": 2}
+# By a file's ending or a format's name: node_exporter, another user, reads metrics.
+MODES = {".prom": SHARED, "prometheus": SHARED}
 
 
 class Problem(click.ClickException):
@@ -97,9 +99,10 @@ def drawing_only(svg: Path | None, output: Path | None) -> bool:
     return output is None
 
 
-def write_result(content: str | bytes | Iterable[bytes], output: Path | None, *, mode: int = 0o644) -> None:
-    """Print to stdout, or write the file atomically. mode: permissions of a new file.
+def write_result(content: str | bytes | Iterable[bytes], output: Path | None, *, mode: int = PRIVATE) -> None:
+    """Print to stdout, or write the file atomically.
 
+    mode: permissions of the file, less what the umask takes.
     Text ends with a newline; bytes are written as they are, piece by piece where there are several.
     Raises Problem (74) when the file cannot be written; an existing file is then untouched.
     """
@@ -129,24 +132,10 @@ def _new_file(output: Path, mode: int) -> Iterator[IO[bytes]]:
             with output.open("wb") as file:
                 yield file
         else:
-            with _replacing(output, mode) as file:
+            with replacing(output, mode=mode) as file:
                 yield file
     except OSError as error:
         raise not_written(output, error) from error
-
-
-@contextmanager
-def _replacing(output: Path, mode: int) -> Iterator[IO[bytes]]:
-    output.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=".gpucheck.", dir=output.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(output)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _is_special(output: Path) -> bool:

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from gpucheck.cli._common import Problem, write_result
+from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
     from gpucheck.model import Host, Report
@@ -58,7 +59,7 @@ def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> li
     served = from_bundle(bundle) if bundle else lambda found: found
     for host in (*lock.refused, *(host for group in lock.groups.values() for host in group.hosts)):
         found = served(plan(lock, host=host))
-        write_result(as_json(found), folder / f"{host}.json")
+        write_result(as_json(found), folder / f"{host}.json", mode=SHARED)
     return [group_line(name, group) for name, group in lock.groups.items()]
 
 

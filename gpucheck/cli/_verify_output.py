@@ -5,9 +5,10 @@ from pathlib import Path
 import click
 
 from gpucheck.cli._folder import refuse_folder, write_folder
-from gpucheck.cli._output import Problem, replaces, write_result
+from gpucheck.cli._output import MODES, Problem, replaces, write_result
 from gpucheck.model import Report
 from gpucheck.printable import one_line
+from gpucheck.processes.atomic import PRIVATE
 from gpucheck.render import formats
 
 ALL = "all"
@@ -38,4 +39,5 @@ def write(report: Report, format_: str, output: Path | None, *, mark: str, verbo
     text = formats.render(report, format_, mark=mark, verbose=verbose)
     if report.interrupted and format_ == "text":
         text += f"{report.findings[-1].seen}\n"
-    write_result(click.unstyle(text) if format_ == "text" and output is not None else text, output)
+    plain = click.unstyle(text) if format_ == "text" and output is not None else text
+    write_result(plain, output, mode=MODES.get(format_, PRIVATE))

@@ -9,6 +9,7 @@ import click
 
 from gpucheck.cli._common import EXIT_NOTHING, Problem, note, write_result
 from gpucheck.cli._stack import EXIT_IMPOSSIBLE, ExistingFile, as_json, guarded
+from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
     from gpucheck.bundle.manifest import Manifest
@@ -57,7 +58,7 @@ def files_command(folder: Path, output: Path) -> None:
             there: {**json.loads(as_json(manifest.files[here])), "source": str((folder / here).absolute())}
             for there, here in host_files(manifest, group).items()
         }
-        write_result(json.dumps(rows, indent=2), output / f"{group}.json")
+        write_result(json.dumps(rows, indent=2), output / f"{group}.json", mode=SHARED)
 
 
 @COMMAND.command("order")
@@ -97,8 +98,8 @@ def order_command(
     for stale in (*output.glob("*.json"), *output.glob("*.plan")):
         stale.unlink()
     for order, plan_of_group in orders:
-        write_result(as_json(order), output / f"{order.group}.json")
-        write_result(as_json(plan_of_group), output / f"{order.group}.plan")
+        write_result(as_json(order), output / f"{order.group}.json", mode=SHARED)
+        write_result(as_json(plan_of_group), output / f"{order.group}.plan", mode=SHARED)
         click.echo(f"{order.group}: {len(order.wanted)} packages and what they need, collected by {order.host}")
 
 

@@ -8,6 +8,7 @@ import click
 from gpucheck.cli._common import Problem, output_options, write_result
 from gpucheck.foreign import read_bytes, shown
 from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
+from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
     from gpucheck.model.diagnosis import Diagnosis
@@ -59,7 +60,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if rules:
         from gpucheck.diagnose.page import rules_page
 
-        write_result(rules_page(), output)
+        write_result(rules_page(), output, mode=SHARED)
         return 0
     sources = tuple(name for name in (observations, topo, *bandwidths, *collectives, *logs) if name is not None)
     if not sources:

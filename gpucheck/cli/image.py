@@ -9,6 +9,7 @@ import msgspec
 
 from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
 from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, worst
+from gpucheck.processes.atomic import SHARED
 
 SCHEMA = "gpucheck.image/1"
 
@@ -110,9 +111,9 @@ def versions_command(update: bool, indexes: tuple[str, ...], find_links: tuple[s
         make_locks(versions, root, index_options(indexes, find_links))
         # Once more: what the image carries is read from the fresh locks.
         versions = _usage(lambda: fill(versions, root))
-        write_result(to_text(versions, (root / FILE).read_text(encoding="utf-8")), root / FILE)
+        write_result(to_text(versions, (root / FILE).read_text(encoding="utf-8")), root / FILE, mode=SHARED)
         page = root / PAGE
-        write_result(fill_page(page.read_text(encoding="utf-8"), versions), page)
+        write_result(fill_page(page.read_text(encoding="utf-8"), versions), page, mode=SHARED)
     wrong = _usage(lambda: out_of_step(versions, root))
     for line in wrong:
         click.echo(line)

@@ -7,6 +7,7 @@ import click
 import msgspec
 
 from gpucheck.cli._common import Problem, output_options, write_result
+from gpucheck.processes.atomic import SHARED
 
 SCHEMA = "gpucheck.profiles/1"
 
@@ -30,7 +31,7 @@ def COMMAND(recording: Path | None, format_: str, output: Path | None) -> None: 
     if recording is not None:
         if format_ == "json":
             raise Problem("a profile is written as YAML. Leave --format out.")
-        write_result(_recorded(recording), output)
+        write_result(_recorded(recording), output, mode=SHARED)
         return
     listing = _listing()
     if format_ == "json":

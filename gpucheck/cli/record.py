@@ -20,6 +20,7 @@ from gpucheck.cli._common import (
 )
 from gpucheck.cli._output import STDOUT, replaces
 from gpucheck.model import Host
+from gpucheck.processes.atomic import PRIVATE
 
 if TYPE_CHECKING:
     from gpucheck.host.recording import Recording
@@ -107,7 +108,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     content = encode(kept)
     if map_file:
         write_result(map_content(names), map_file, mode=0o600)
-    write_result(content, output, mode=0o600 if no_redact else 0o644)
+    write_result(content, output, mode=0o600 if no_redact else PRIVATE)
     progress_end()
     how = "not redacted: check it before you pass it on" if no_redact else _counted(kept.redactions)
     note(f"{output}: recorded {len(content):,} bytes, {how}. Replay it: gpucheck verify --from {output}")

@@ -32,6 +32,7 @@ from gpucheck.cli._stack import (
     refuse,
     wish_of,
 )
+from gpucheck.processes.atomic import SHARED
 
 SHORT_HELP = "One compatible set of driver, CUDA, cuDNN, NCCL and frameworks, or the reason why not."
 EXIT_MOVES = 1
@@ -171,7 +172,7 @@ def lock_command(
     if present and output.read_text(encoding="utf-8") == text:
         note(f"{output}: unchanged")
     else:
-        write_result(text, output)
+        write_result(text, output, mode=SHARED)
         for line in lock_changes(previous, made):
             note(f"{output}: {line}")
     for line in refused_text(made):
@@ -298,4 +299,4 @@ def rules_command(output: Path | None) -> None:
     """Print the rules that every set satisfies, with their sources, as a Markdown page (docs/stack-rules.md)."""
     from gpucheck.stack.rules_page import rules_page
 
-    write_result(guarded(rules_page), output)
+    write_result(guarded(rules_page), output, mode=SHARED)

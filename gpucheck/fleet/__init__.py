@@ -1,7 +1,8 @@
 """Many hosts' reports as one: a row a host, nothing dropped, and what only many hosts together can tell."""
 
+from gpucheck.fleet.decode import rows_of
 from gpucheck.fleet.merge import merge, shard
 from gpucheck.fleet.read import read_file, read_reports, read_stream, report_files
 from gpucheck.fleet.row import row
 
-__all__ = ["merge", "read_file", "read_reports", "read_stream", "report_files", "row", "shard"]
+__all__ = ["merge", "read_file", "read_reports", "read_stream", "report_files", "row", "rows_of", "shard"]

@@ -1,30 +1,28 @@
 """What became of each host since the previous merge."""
 
-import gzip
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
+from gpucheck.fleet.files import opened, read_most
 from gpucheck.model import Change, Finding, FleetReport, FleetRow, Verdict, by_root, where
 from gpucheck.model.fleet import SCHEMA
 from gpucheck.model.verdict import RANK
 
 MAX_PREVIOUS_BYTES = 4 * 1024**3
+ANOTHER = "Make one: gpucheck fleet report --format json -o FILE"
 
 
 def read_previous(path: Path) -> FleetReport:
-    """A merged report from an earlier run. Raises OSError, or ValueError with a whole sentence."""
-    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        content = file.read(MAX_PREVIOUS_BYTES + 1)
-    if len(content) > MAX_PREVIOUS_BYTES:
-        raise ValueError(f"{path}: larger than {MAX_PREVIOUS_BYTES // 2**30} GiB, so it is no merged fleet report.")
+    """A merged report from an earlier run. Raises UnreadableInput, or ValueError with a whole sentence."""
+    with opened(path, MAX_PREVIOUS_BYTES, ANOTHER) as file:
+        content = read_most(file, MAX_PREVIOUS_BYTES)
     try:
         report = msgspec.json.decode(content, type=FleetReport)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        told = f"{path}: is no merged fleet report ({error}). Make one: gpucheck fleet report --format json."
-        raise ValueError(told) from error
+        raise ValueError(f"{path}: is no merged fleet report ({error}). {ANOTHER}.") from error
     if report.schema != SCHEMA:
         raise ValueError(f"{path}: schema {report.schema!r}, this gpucheck reads {SCHEMA!r}. Merge its reports again.")
     return report

@@ -2,23 +2,29 @@
 
 import hashlib
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
 from gpucheck.fleet.alike import Alike
-from gpucheck.fleet.row import row
-from gpucheck.model import Finding, FleetRow, Report, Verdict
+from gpucheck.fleet.evidence import checked
+from gpucheck.fleet.files import MAX_BYTES
+from gpucheck.fleet.identity import MAX_HOST_NAME, bare, known_as
+from gpucheck.fleet.remedies import AGAIN, REPORTS, SHARD, VERSION, WAY
+from gpucheck.fleet.row import problem, row
+from gpucheck.model import FleetRow, Report, Verdict
 from gpucheck.model.fleet import SCHEMA as FLEET_SCHEMA
 from gpucheck.model.fleet import SHARD_SCHEMA
 from gpucheck.model.report import SCHEMA as REPORT_SCHEMA
 
 # What provisioning writes beside the reports: what it did to each host, and no verdict on any.
 BESIDE_SCHEMA = "gpucheck.provision/1"
-# A report of an 8-GPU host is about 60 kB; anything near this is not one.
-MAX_BYTES = 16 * 1024 * 1024
+BESIDE = "provision"
 # A shard holds thousands of hosts.
 MAX_SHARD_BYTES = 1024 * 1024 * 1024
-MAX_HOST_NAME = 253
+# 72 GPUs with a finding a pair have 3,000; beyond this a document only costs time.
+MAX_FINDINGS = 20_000
+MAX_GPUS = 1024
 
 
 class _Shard(msgspec.Struct):
@@ -27,7 +33,13 @@ class _Shard(msgspec.Struct):
     rows: tuple[msgspec.Raw, ...]
 
 
-_REPORT = msgspec.json.Decoder(Report)
+class _Report(Report, frozen=True, kw_only=True):
+    """A report that says so itself: without its schema a document is none."""
+
+    schema: Literal["gpucheck.report/1"]
+
+
+_REPORT = msgspec.json.Decoder(_Report)
 _SHARD = msgspec.json.Decoder(_Shard)
 _ROW = msgspec.json.Decoder(FleetRow)
 
@@ -44,64 +56,66 @@ class _Head(msgspec.Struct):
 _HEAD = msgspec.json.Decoder(_Head)
 
 
-def rows_of(document: bytes, name: str) -> Sequence[FleetRow]:
+def rows_of(document: bytes, name: str, names: Sequence[str] = (), *, folder: str | None = None) -> Sequence[FleetRow]:
     """The row of a report, the rows of a shard, or one UNKNOWN row that says why there is none.
 
-    name: the file or stream, for messages; also the host's name where the document does not say it.
+    name: the file or stream, for messages. names: what the host may be called, by its file or inventory; without any,
+    the report's own word counts. folder: of the file, which tells apart what has one name in several folders.
     """
-    if len(document) <= MAX_BYTES:
-        try:
-            report = _REPORT.decode(document)
-        except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
-            return _no_report(document, name, error)
-        if report.schema == REPORT_SCHEMA and 0 < len(report.host) <= MAX_HOST_NAME:
-            return (row(report, source=name, digest=hashlib.sha256(document).hexdigest()[:16]),)
-    return _no_report(document, name, None)
+    if len(document) > MAX_BYTES:
+        return _no_report(document, name, names, None)
+    try:
+        report = _REPORT.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        return _no_report(document, name, names, error)
+    if not 0 < len(report.host) <= MAX_HOST_NAME:
+        return _no_report(document, name, names, None)
+    gpus = report.topology.gpus if report.topology else ()
+    for count, most, what in ((len(report.findings), MAX_FINDINGS, "findings"), (len(gpus), MAX_GPUS, "GPUs")):
+        if count > most:
+            return (unreadable(name, f"{count:,} {what}, and at most {most:,} are read", host=_host(names)),)
+    host, stated = known_as(report.host, names)
+    source = f"{folder}/{name}" if folder and (stated is not None or bare(name) not in names[:1]) else name
+    digest = hashlib.sha256(document).hexdigest()[:16]
+    return (row(report, host=host, stated=stated, source=source, digest=digest),)
 
 
-def unreadable(name: str, reason: str, *, host: str | None = None, fix: str = "run verify again") -> FleetRow:
+def unreadable(name: str, reason: str, *, host: str | None = None, fix: str = AGAIN) -> FleetRow:
     """An UNKNOWN row for a file or stream without a report."""
     finding = problem(f"{name}: {reason}", "this holds no report that can be merged", fix)
     known = (host or bare(name))[:MAX_HOST_NAME]
     return FleetRow(host=known, verdict=Verdict.UNKNOWN, problems=(finding,), source=name)
 
 
-def problem(seen: str, why: str, fix: str) -> Finding:
-    """A finding about the report itself."""
-    return Finding(check="report", verdict=Verdict.UNKNOWN, subject="host", seen=seen[:500], why=why, fix=fix)
+def _host(names: Sequence[str], stated: str | None = None) -> str | None:
+    """Whose report it should be: never the one that a broken document names where its file has a name."""
+    return names[0] if names else stated
 
 
-def bare(name: str) -> str:
-    """The file name without what a report's file ends in."""
-    for ending in (".gz", ".zst", ".json"):
-        name = name.removesuffix(ending)
-    return name
-
-
-def _no_report(document: bytes, name: str, error: Exception | None) -> Sequence[FleetRow]:
+def _no_report(document: bytes, name: str, names: Sequence[str], error: Exception | None) -> Sequence[FleetRow]:
     """Say what the document is instead: a shard is as good as reports, everything else is named."""
     try:
         head = _HEAD.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as broken:
-        return (unreadable(name, f"not a host report: {_words(broken)}"),)
+        return (unreadable(name, f"not a host report: {_words(broken)}", host=_host(names)),)
     if head.schema == SHARD_SCHEMA:
         return _shard(document, name)
-    if head.schema == BESIDE_SCHEMA:
+    if head.schema == BESIDE_SCHEMA and bare(name) == BESIDE:
         return ()
-    host = head.host if head.host else None
+    host = _host(names, head.host or None)
     if len(document) > MAX_BYTES:
         return (unreadable(name, f"larger than {MAX_BYTES // 2**20} MiB, so it is no host report", host=host),)
     if head.schema == FLEET_SCHEMA:
-        fix = "give the hosts' reports, and this file with --previous"
-        return (unreadable(name, "a merged fleet report, not a host's", fix=fix),)
+        return (unreadable(name, "a merged fleet report, not a host's", host=_host(names), fix=REPORTS),)
     if head.schema is None and (head.msg or head.unreachable):
-        reason = f"the host gave no report: {head.msg or 'unreachable'}"
-        return (unreadable(name, reason, fix="repair the way to the host, then run verify again"),)
-    if head.schema is not None and head.schema != REPORT_SCHEMA:
-        reason = f"schema {head.schema!r}, this gpucheck reads {REPORT_SCHEMA!r}"
-        return (unreadable(name, reason, host=host, fix="use one version of gpucheck on all hosts and here"),)
-    if host is not None and len(host) > MAX_HOST_NAME:
-        return (unreadable(name, f"a host name of {len(host)} characters, {MAX_HOST_NAME} are allowed"),)
+        return (unreadable(name, f"the host gave no report: {head.msg or 'unreachable'}", host=_host(names), fix=WAY),)
+    if head.schema != REPORT_SCHEMA:
+        found = "no schema" if head.schema is None else f"schema {head.schema!r}"
+        reason = f"not a host report: {found}, this gpucheck reads {REPORT_SCHEMA!r}"
+        return (unreadable(name, reason, host=host, fix=VERSION),)
+    if head.host is not None and len(head.host) > MAX_HOST_NAME:
+        reason = f"a host name of {len(head.host)} characters, {MAX_HOST_NAME} are allowed"
+        return (unreadable(name, reason, host=_host(names)),)
     reason = _words(error) if error else "it names no host"
     return (unreadable(name, f"not a host report: {reason}", host=host),)
 
@@ -110,10 +124,11 @@ def _shard(document: bytes, name: str) -> Sequence[FleetRow]:
     alike = Alike()
     rows: list[FleetRow] = []
     try:
-        rows.extend(alike.row(_ROW.decode(raw)) for raw in _SHARD.decode(document).rows)
+        shard = _SHARD.decode(document)
+        rows.extend(alike.row(msgspec.structs.replace(checked(_ROW.decode(raw)), part=name)) for raw in shard.rows)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
         reason = f"a broken shard, after {len(rows)} good rows: {_words(error)}"
-        return (unreadable(name, reason, fix="make the shard again"),)
+        return (unreadable(name, reason, fix=SHARD),)
     return rows
 
 

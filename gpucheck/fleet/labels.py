@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from gpucheck.foreign import read_text
 from gpucheck.model import FleetRow
 
 Labels = dict[str, dict[str, str]]
@@ -20,14 +21,9 @@ MAX_LABELS_BYTES = 64 * 1024 * 1024
 def read_labels(path: Path) -> Labels:
     """Labels by host, from CSV with a column ``host``, or YAML or JSON ``{host: {rack: r12}}``.
 
-    Raises OSError when the file cannot be read, ValueError with a whole sentence when it holds no labels.
+    Raises UnreadableInput when the file cannot be read, ValueError with a whole sentence when it holds no labels.
     """
-    if path.stat().st_size > MAX_LABELS_BYTES:
-        raise ValueError(f"{path}: larger than {MAX_LABELS_BYTES // 2**20} MiB, so it holds no labels.")
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: is not UTF-8 text. Save it as UTF-8.") from error
+    text = read_text(path, MAX_LABELS_BYTES, "Give a CSV or YAML file of labels")
     return _from_csv(path, text) if path.suffix == ".csv" else _from_yaml(path, text)
 
 
@@ -80,10 +76,10 @@ def _from_csv(path: Path, text: str) -> Labels:
 
 
 def _from_yaml(path: Path, text: str) -> Labels:
-    import yaml
+    from gpucheck.foreign.documents import DocumentProblem, parse
 
     try:
-        found = msgspec.convert(yaml.safe_load(text), dict[str, dict[str, str | int | float | bool | None]])
-    except (yaml.YAMLError, msgspec.ValidationError, RecursionError) as error:
-        raise ValueError(f"{path}: holds no labels ({error}). Write for example: node07: {{rack: r12}}") from error
+        found = parse(text, str(path), dict[str, dict[str, str | int | float | bool | None]])
+    except DocumentProblem as error:
+        raise ValueError(f"{error}. Write for example: node07: {{rack: r12}}") from error
     return {host: {k: str(v) for k, v in more.items() if v is not None} for host, more in found.items()}

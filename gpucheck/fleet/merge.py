@@ -1,8 +1,9 @@
 """Many rows as one fleet. What is missing, stands twice or disagrees with itself is named, never left out."""
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable
 from datetime import datetime, timedelta, timezone
+from itertools import count
 from typing import Literal
 
 import msgspec
@@ -10,17 +11,24 @@ import msgspec
 from gpucheck.fleet.alike import Alike
 from gpucheck.fleet.causes import common_causes
 from gpucheck.fleet.compare import changes
-from gpucheck.fleet.decode import problem
 from gpucheck.fleet.drift import drift
+from gpucheck.fleet.identity import origin
 from gpucheck.fleet.labels import Labels, labelled
 from gpucheck.fleet.outliers import find_outliers, with_outliers
+from gpucheck.fleet.remedies import AGAIN
+from gpucheck.fleet.row import problem
 from gpucheck.model import FleetProblem, FleetReport, FleetRow, Shard, Verdict, worst
+from gpucheck.model.verdict import RANK
 
 # Clocks of a healthy fleet agree to a second; reports travel for minutes.
 SKEW = timedelta(minutes=5)
 STALE = timedelta(days=7)
 # Kinds of problem after which nobody can say how the host is.
 NOT_KNOWN = ("conflict", "clock")
+# Files that a problem names.
+NAMED = 8
+# Machines of one name in one place that get a row each; what comes after them makes the last one's row doubtful.
+MACHINES = 100
 
 
 def merge(
@@ -34,11 +42,15 @@ def merge(
 ) -> FleetReport:
     """One row a host (its newest report), compared with each other and with the previous merge.
 
+    Reports of one name from different places are a row each: none hides another.
     expected: hosts that must have a report; one without is an UNKNOWN row. labels: attributes by host.
     now: what the time is here, against which clocks are judged; None does not judge them.
     """
-    hosts, problems = _one_each(_ordered(rows), now)
-    missing = [_missing(host) for host in dict.fromkeys(expected) if host not in hosts]
+    ordered = _ordered(rows)
+    known = {row.host for row in ordered}
+    hosts, problems = _one_each(ordered, now)
+    del ordered
+    missing = [_missing(host) for host in dict.fromkeys(expected) if host not in known]
     problems += [FleetProblem(kind="missing", subject=row.host, text=f"{row.host}: no report.") for row in missing]
     named = labelled(sorted([*hosts.values(), *missing], key=lambda row: row.host), labels or {})
     del hosts  # a second table of attributes for every host
@@ -63,7 +75,7 @@ def merge(
 
 def shard(rows: Iterable[FleetRow]) -> Shard:
     """Rows to be merged later, by another reader."""
-    return Shard(rows=tuple(_ordered(rows)))
+    return Shard(rows=tuple(msgspec.structs.replace(row, part=None) for row in _ordered(rows)))
 
 
 def _ordered(rows: Iterable[FleetRow]) -> list[FleetRow]:
@@ -84,19 +96,88 @@ def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, Fle
     newest = max((t for row in rows if (t := _time(row)) and (now is None or t <= now + SKEW)), default=None)
     chosen: dict[str, FleetRow] = {}
     for host, candidates in by_host.items():
-        winner = max(candidates, key=lambda row: _rank(row, now))
-        found = [*_about_time(winner, now, newest), *_about_others(winner, candidates)]
-        problems += found
-        unsure = [p for p in found if p.kind in NOT_KNOWN]
-        chosen[host] = _unsure(winner, unsure) if unsure else winner
+        machines = _machines(candidates, now)
+        places = Counter(_place(reports[0]) for reports in machines)
+        for reports in machines:
+            winner = max(reports, key=lambda row: _rank(row, now))
+            others, floor = _about_others(winner, reports, now)
+            found = [*_about_time(winner, now, newest), *_about_name(winner), *others]
+            if places[_place(winner)] > 1:
+                found.append(_two_machines(winner))
+            problems += found
+            unsure = [p for p in found if p.kind in NOT_KNOWN]
+            row = _unsure(winner, unsure, floor) if unsure else winner
+            name = host if len(machines) == 1 else _told_apart(winner, chosen)
+            chosen[name] = msgspec.structs.replace(row, host=name, part=None)
+        if len(machines) > 1:
+            problems.append(_one_name(host, machines))
     return chosen, problems
 
 
-def _rank(row: FleetRow, now: datetime | None) -> tuple[bool, bool, float, str, str]:
-    """A readable report beats none, a believable clock beats one from the future, then the newest wins."""
+def _machines(candidates: list[FleetRow], now: datetime | None) -> list[list[FleetRow]]:
+    """Reports of one name, apart by where they come from, and by the GPUs in them."""
+    by_place: dict[tuple[str, bool], list[FleetRow]] = defaultdict(list)
+    for row in candidates:
+        by_place[_place(row)].append(row)
+    found: list[list[FleetRow]] = []
+    for rows in by_place.values():
+        machines: list[list[FleetRow]] = []
+        for row in sorted(rows, key=lambda row: _rank(row, now), reverse=True):
+            same = next((machine for machine in machines if not _other_machine(row, machine[0])), None)
+            if same is None and len(machines) < MACHINES:
+                machines.append([row])
+            elif same is None:
+                machines[-1].append(row)
+            else:
+                same.append(row)
+        found += machines
+    return found
+
+
+def _place(row: FleetRow) -> tuple[str, bool]:
+    return origin(row.source), row.part is None
+
+
+def _told_apart(row: FleetRow, chosen: Container[str]) -> str:
+    """The host's name with the place of its report."""
+    place = f"{row.part}: {row.source}" if row.part else row.source or "no source"
+    names = (f"{row.host} ({place}{f', report {n}' if n > 1 else ''})" for n in count(1))
+    return next(name for name in names if name not in chosen)
+
+
+def _one_name(host: str, machines: list[list[FleetRow]]) -> FleetProblem:
+    sources = sorted({reports[0].source or "no source" for reports in machines})
+    more = f" and {len(sources) - NAMED} more" if len(sources) > NAMED else ""
+    text = (
+        f"{host}: {len(machines)} reports have this name, and each is a row: {', '.join(sources[:NAMED])}{more}. "
+        "Name each report's file after its host."
+    )
+    return FleetProblem(kind="name", subject=host, text=text)
+
+
+def _two_machines(row: FleetRow) -> FleetProblem:
+    told = f"{row.source or 'a report'} (started {row.started})"
+    text = f"{row.host}: {told} is of another machine: two hosts have this name."
+    return FleetProblem(kind="conflict", subject=row.host, text=text)
+
+
+def _about_name(row: FleetRow) -> list[FleetProblem]:
+    if row.stated is None:
+        return []
+    text = f"{row.host}: its report ({row.source}) says that it is of {row.stated}."
+    return [FleetProblem(kind="name", subject=row.host, text=text)]
+
+
+def _rank(row: FleetRow, now: datetime | None) -> tuple[bool, bool, float, int, str, str]:
+    """A readable report beats none, a believable clock one from the future, the newest an older, the worst a better."""
     time = _time(row)
-    future = bool(now and time and time > now + SKEW)
-    return row.digest is not None, not future, time.timestamp() if time else 0.0, row.digest or "", row.source or ""
+    bad = -RANK.index(row.verdict) if row.verdict in RANK else 0
+    stamp = time.timestamp() if time else 0.0
+    return row.digest is not None, not _is_future(time, now), stamp, bad, row.digest or "", row.source or ""
+
+
+def _is_future(time: datetime | None, now: datetime | None) -> bool:
+    return bool(now and time and time > now + SKEW)
 
 
 def _about_time(row: FleetRow, now: datetime | None, newest: datetime | None) -> list[FleetProblem]:
@@ -115,24 +196,35 @@ def _about_time(row: FleetRow, now: datetime | None, newest: datetime | None) ->
     return []
 
 
-def _about_others(winner: FleetRow, candidates: list[FleetRow]) -> list[FleetProblem]:
-    """Name what lost: the same report again, an older one, or one that contradicts the winner."""
+def _about_others(
+    winner: FleetRow, reports: list[FleetRow], now: datetime | None
+) -> tuple[list[FleetProblem], list[Verdict]]:
+    """Name what lost: the same report again, an older one, or one that contradicts the winner, and those' verdicts."""
     found: list[FleetProblem] = []
+    floor: list[Verdict] = []
     kind: Literal["duplicate", "conflict"]
-    for other in candidates:
+    for other in reports:
         if other is winner or other.digest is None:
             continue
-        told = f"{other.source or 'another report'} (started {other.started})"
+        told = f"{other.source or 'another report'} (started {other.started}, {other.verdict.name})"
+        time = _time(other)
+        unordered = time is None or _is_future(time, now)
         if other.digest == winner.digest:
             kind, text = "duplicate", f"the same report again: {other.source}."
         elif other.started == winner.started:
             kind, text = "conflict", f"{told} says it started at the same time and differs: which is right?"
         elif _other_machine(other, winner):
             kind, text = "conflict", f"{told} is of another machine: two hosts have this name."
+        elif unordered and worst([winner.verdict, other.verdict]) is not winner.verdict:
+            kind, text = "conflict", f"{told} has no time that can be believed, and is worse than {winner.source}."
+        elif unordered:
+            kind, text = "duplicate", f"{told} has no time that can be believed and does not count."
         else:
             kind, text = "duplicate", f"{told} is older than {winner.source or 'the newest'} and does not count."
+        if kind == "conflict":
+            floor.append(other.verdict)
         found.append(FleetProblem(kind=kind, subject=winner.host, text=f"{winner.host}: {text}"))
-    return found
+    return found, floor
 
 
 def _other_machine(one: FleetRow, other: FleetRow) -> bool:
@@ -155,13 +247,13 @@ def _shared_gpus(rows: Iterable[FleetRow]) -> list[FleetProblem]:
     return list(found.values())
 
 
-def _unsure(row: FleetRow, problems: list[FleetProblem]) -> FleetRow:
+def _unsure(row: FleetRow, problems: list[FleetProblem], floor: list[Verdict]) -> FleetRow:
     findings = tuple(
         problem(p.text, "the report cannot be trusted as it stands", "set the clock or remove the wrong report")
         for p in problems
     )
     return msgspec.structs.replace(
-        row, verdict=worst([row.verdict, Verdict.UNKNOWN]), problems=(*row.problems, *findings)
+        row, verdict=worst([row.verdict, Verdict.UNKNOWN, *floor]), problems=(*row.problems, *findings)
     )
 
 
@@ -169,7 +261,7 @@ def _missing(host: str) -> FleetRow:
     finding = problem(
         "no report",
         "the host was unreachable, or provisioning or verification stopped before its report was fetched",
-        f"read the run's messages about {host}, repair it, then run verify again",
+        f"read the run's messages about {host}, repair it, then {AGAIN}",
     )
     return FleetRow(host=host, verdict=Verdict.UNKNOWN, problems=(finding,))
 

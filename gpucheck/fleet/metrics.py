@@ -21,6 +21,7 @@ HIGHER_IS_WORSE = ("us", "ms", "seconds", "s")
 LARGEST = 1e30
 MAX_DEPTH = 12
 MAX_METRICS = 200
+MAX_NAME = 200
 MAX_GPUS = 64
 
 # GB/s -> gb_s, when in lower case.
@@ -41,8 +42,8 @@ def worse(metric: str) -> Worse:
 
 
 def host_metrics(report: Report) -> dict[str, HostMetric]:
-    """Every metric of the report, reduced; at most MAX_METRICS of them, by name."""
-    places = numbers(report)
+    """Every metric of the report, reduced; at most MAX_METRICS of them, by name. A name beyond MAX_NAME is none."""
+    places = {metric: found for metric, found in numbers(report).items() if len(metric) <= MAX_NAME}
     low = _low(report.topology)
     names = _names(report.topology)
     return {

@@ -1,9 +1,7 @@
 """Files, folders and streams -> rows, on all processors when there are many files. Nothing is dropped silently."""
 
-import gzip
 import io
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -12,16 +10,18 @@ from typing import IO
 
 import msgspec
 
-from gpucheck.fleet.decode import MAX_BYTES, MAX_SHARD_BYTES, bare, rows_of, unreadable
+from gpucheck.fleet.decode import MAX_SHARD_BYTES, rows_of, unreadable
+from gpucheck.fleet.files import MAX_BYTES, PACKED, TooLargeError, opened, read_most
+from gpucheck.fleet.identity import HOST_NAME, bare, known_as, names_of
+from gpucheck.fleet.remedies import AGAIN, LOOK
 from gpucheck.fleet.stream import Found, documents
+from gpucheck.foreign import UnreadableInput
 from gpucheck.model import FleetRow
+from gpucheck.model.fleet import SHARD_SCHEMA
 
 ENDINGS = (".json", ".ndjson", ".jsonl")
-PACKED = (".gz", ".zst")
-# What a packed file may grow to. Reports shrink 10 to 40 times, so more than this from one file is an attack.
-MAX_UNPACKED = 1024 * 1024 * 1024
-MAX_RATIO = 400
-CHUNK = 1024 * 1024
+# The beginning of a file, which tells a shard.
+PEEK = 4096
 # Below this many files a second process costs more than it saves.
 PARALLEL = 400
 BATCH = 100
@@ -30,13 +30,12 @@ _ENCODER = msgspec.msgpack.Encoder()
 _ROWS = msgspec.msgpack.Decoder(list[FleetRow])
 
 
-class _Bomb(ValueError):
-    """A packed file grew beyond any report."""
-
-
 def report_files(folder: Path) -> list[Path]:
-    """The report files in a folder, by name: ``*.json``, packed or not; hidden ones are being written."""
-    names = (entry.name for entry in os.scandir(folder) if not entry.name.startswith(".") and entry.is_file())
+    """The report files in a folder, by name: ``*.json``, packed or not; hidden ones are being written.
+
+    What has such a name and is no file (a FIFO, a folder, a broken link) is among them: its row says what it is.
+    """
+    names = (entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
     return [folder / name for name in sorted(names) if _is_report(name)]
 
 
@@ -67,84 +66,74 @@ def read_stream(stream: IO[bytes], name: str = "stdin") -> Iterator[FleetRow]:
 
 def read_file(path: Path) -> Sequence[FleetRow]:
     """Rows of one file: a report, a shard, or a stream that was saved."""
+    names = names_of(path)
     try:
-        if path.suffix in PACKED:
-            return _packed(path)
-        size = path.stat().st_size
-        if size > MAX_SHARD_BYTES:
-            return (unreadable(path.name, f"larger than {MAX_SHARD_BYTES // 2**20} MiB, so it is no host report"),)
-        return _content(path.read_bytes(), path.name)
-    except _Bomb as error:
-        return (unreadable(path.name, str(error), fix="look at where this file comes from"),)
-    except OSError as error:
-        return (unreadable(path.name, error.strerror or str(error)),)
-    except (EOFError, zlib.error, ValueError) as error:
-        return (unreadable(path.name, f"cannot be unpacked: {error}"),)
-    except ModuleNotFoundError as error:
-        fix = f"install it: python -m pip install {error.name}"
-        return (unreadable(path.name, f"needs the Python package {error.name}", fix=fix),)
+        return _rows(path, names)
+    except UnreadableInput as error:
+        larger = isinstance(error, TooLargeError)
+        reason = f"{error.what}, so it is no host report" if larger else error.what
+        return (unreadable(path.name, reason, host=names[0], fix=LOOK if larger else AGAIN),)
+
+
+def _rows(path: Path, names: Sequence[str]) -> Sequence[FleetRow]:
+    """One report is held as a whole, and a shard is; a saved stream of any size is read a document at a time."""
+    with opened(path, MAX_SHARD_BYTES, AGAIN) as file:
+        first = file.peek(PEEK)[:PEEK]
+        limit = MAX_SHARD_BYTES if SHARD_SCHEMA.encode() in first else MAX_BYTES
+        is_text = b"\0" not in first
+        if is_text or path.suffix in PACKED or path.stat().st_size <= limit:
+            content = read_most(file, limit + 1)
+            if len(content) <= limit:
+                return _content(content, path, names)
+    larger = (
+        unreadable(path.name, f"larger than {limit // 2**20} MiB, so it is no host report", host=names[0], fix=LOOK),
+    )
+    if not is_text:
+        return larger
+    del content
+    with opened(path, MAX_SHARD_BYTES, AGAIN) as file:
+        found = documents(_lines(file))
+        start = next(found, None)
+        # One document that is too large: what is inside it are no documents of their own.
+        if start is None or start.document is None:
+            return larger
+        return [row for each in (start, *found) for row in _found(each, path.name, names)]
 
 
 def _batch(paths: list[Path]) -> bytes:
     return _ENCODER.encode([row for path in paths for row in read_file(path)])
 
 
-def _content(content: bytes, name: str) -> Sequence[FleetRow]:
-    rows = rows_of(content, name)
+def _content(content: bytes, path: Path, names: Sequence[str]) -> Sequence[FleetRow]:
+    rows = rows_of(content, path.name, names, folder=path.absolute().parent.name)
     if len(rows) != 1 or rows[0].digest or not content.strip():
         return rows
     # Not one report: perhaps many in one file. A file that is cut off is told from one that holds none.
     found = list(documents(io.BytesIO(content)))
-    if not found or (len(found) == 1 and (found[0].document is not None or len(content) > MAX_BYTES)):
+    if not found or (len(found) == 1 and found[0].document is not None):
         return rows
-    return [row for each in found for row in _found(each, name)]
+    if len(found) == 1 and not found[0].label:
+        return (unreadable(path.name, found[0].reason, host=names[0]),)
+    return [row for each in found for row in _found(each, path.name, names)]
 
 
-def _found(found: Found, name: str) -> Sequence[FleetRow]:
-    where = f"{name}, {found.label}" if found.label else name
+def _found(found: Found, name: str, names: Sequence[str] = ()) -> Sequence[FleetRow]:
+    """Rows of a document of a stream. names: of the host whose file the stream was saved to, if it is one host's."""
+    where = f"{name}, {found.label or f'document {found.number}'}"
     if found.document is None:
         return (unreadable(where, found.reason, host=found.label or bare(name)),)
+    if HOST_NAME.fullmatch(found.label):
+        return rows_of(found.document, where, (found.label,))
     rows = rows_of(found.document, where)
-    if found.label and len(rows) == 1 and rows[0].digest is None and rows[0].host == bare(where):
-        return (msgspec.structs.replace(rows[0], host=found.label),)
+    if len(rows) != 1:
+        return rows
+    (row,) = rows
+    if row.digest is None and row.host == bare(where):
+        return (msgspec.structs.replace(row, host=found.label or bare(name)),)
+    if not found.label and names and known_as(row.host, names)[1] is None:
+        # One host's file, written to again and again.
+        return (msgspec.structs.replace(row, host=known_as(row.host, names)[0], source=name),)
     return rows
-
-
-def _packed(path: Path) -> Sequence[FleetRow]:
-    return _content(unpacked(path), path.name)
-
-
-def unpacked(path: Path) -> bytes:
-    """The content of a packed file, in pieces and refused where it grows too far: a few kB can hold terabytes.
-
-    Raises ValueError, OSError, EOFError or zlib.error where it is broken.
-    """
-    limit = min(MAX_UNPACKED, max(MAX_BYTES, path.stat().st_size * MAX_RATIO))
-    parts, size = [], 0
-    with path.open("rb") as raw:
-        for piece in _unpacked(raw, path.suffix):
-            size += len(piece)
-            if size > limit:
-                raise _Bomb(f"unpacks to more than {limit // 2**20} MiB, so it is no host report")
-            parts.append(piece)
-    return b"".join(parts)
-
-
-def _unpacked(raw: IO[bytes], suffix: str) -> Iterator[bytes]:
-    """The content in pieces. Raises ValueError, OSError, EOFError or zlib.error where it is broken."""
-    if suffix == ".gz":
-        with gzip.GzipFile(fileobj=raw) as stream:
-            yield from iter(lambda: stream.read(CHUNK), b"")
-        return
-    import zstandard
-
-    try:
-        # max_window_size: what a frame may ask for; the format would allow 2 GiB.
-        unpacker = zstandard.ZstdDecompressor(max_window_size=2**27)
-        with unpacker.stream_reader(raw, read_across_frames=True) as reader:
-            yield from iter(lambda: reader.read(CHUNK), b"")
-    except zstandard.ZstdError as error:
-        raise ValueError(str(error)) from error
 
 
 def _lines(stream: IO[bytes]) -> Iterator[bytes]:

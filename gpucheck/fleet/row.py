@@ -1,46 +1,74 @@
 """What the fleet keeps of one host's report."""
 
+from typing import overload
+
+import msgspec
+
+from gpucheck.fleet.evidence import contradictions, doubted, is_simulated
 from gpucheck.fleet.metrics import host_metrics
+from gpucheck.fleet.remedies import OWN_REPORT, advised
 from gpucheck.model import Finding, FleetRow, Report, Verdict, named, worst
 
 RANK = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
 # A host with more findings than this is unhealthy enough: 10,000 like it must still fit into a merge.
 MAX_PROBLEMS = 50
 MAX_VALUES = 64
+MAX_EVIDENCE = 40
+# Characters of one text of a host.
+LONGEST = 500
+# Names of the merge's own findings.
+OWN_CHECKS = ("fleet", "report")
 
 
-def row(report: Report, *, source: str | None = None, digest: str | None = None) -> FleetRow:
-    """One host's report as a row of the fleet."""
+def problem(seen: str, why: str, fix: str) -> Finding:
+    """Return a finding about the report itself."""
+    return Finding(check="report", verdict=Verdict.UNKNOWN, subject="host", seen=seen[:500], why=why, fix=fix)
+
+
+def row(
+    report: Report,
+    *,
+    host: str | None = None,
+    stated: str | None = None,
+    source: str | None = None,
+    digest: str | None = None,
+) -> FleetRow:
+    """One host's report as a row of the fleet: never better than its findings.
+
+    host: what the fleet calls it; None: as the report does. stated: the name in the report where that is another.
+    """
     gpus = report.topology.gpus if report.topology else ()
     # A report of an earlier gpucheck names a GPU by its bus id only.
     findings = named((f for f in report.findings if f.verdict in RANK), gpus)
     problems = sorted(findings, key=lambda f: RANK.index(f.verdict))
-    names = [gpu.name or "GPU" for gpu in gpus]
-    driver = report.versions.get("driver")
+    names = [_cut(gpu.name or "GPU") for gpu in gpus]
+    driver = _cut(report.versions.get("driver"))
     training = [f for f in report.findings if f.check.startswith("smoke-")]
-    return FleetRow(
-        host=report.host,
+    found = FleetRow(
+        host=report.host if host is None else host,
+        stated=stated,
         verdict=report.verdict,
-        simulated=report.simulated,
-        simulation=report.simulation.profile if report.simulation else None,
-        system=report.system.os_name,
+        simulated=is_simulated(report),
+        simulation=_cut(report.simulation.profile) if report.simulation else None,
+        system=_cut(report.system.os_name),
         driver=driver,
-        gpus=", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or None,
+        gpus=_cut(", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names))) or None,
         gpu_count=len(names),
-        gpu_uuids=tuple(gpu.uuid for gpu in gpus if gpu.uuid),
-        gpu_index={gpu.pci_bus_id: gpu.index for gpu in gpus if gpu.pci_bus_id},
+        gpu_uuids=tuple(_cut(gpu.uuid) for gpu in gpus if gpu.uuid),
+        gpu_index={_cut(gpu.pci_bus_id): gpu.index for gpu in gpus if gpu.pci_bus_id},
         group=_group(names, driver),
         training=_training(report, worst(f.verdict for f in training)) if training else None,
-        started=report.started,
+        started=_cut(report.started),
         seconds=report.seconds,
-        counts=report.counts,
+        counts={verdict.value: report.counts.get(verdict.value, 0) for verdict in Verdict},
         problems=_bounded(problems),
-        stand_ins=report.simulation.stand_ins if report.simulation else (),
+        stand_ins=tuple(map(_cut, report.simulation.stand_ins[:MAX_VALUES])) if report.simulation else (),
         attributes=_attributes(report),
         metrics=host_metrics(report),
         source=source,
         digest=digest,
     )
+    return doubted(found, contradictions(report))
 
 
 def _group(names: list[str], driver: str | None) -> str | None:
@@ -53,24 +81,55 @@ def _group(names: list[str], driver: str | None) -> str | None:
 def _bounded(problems: list[Finding]) -> tuple[Finding, ...]:
     left = len(problems) - MAX_PROBLEMS
     if left <= 0:
-        return tuple(problems)
+        return tuple(map(_kept, problems))
     more = Finding(
         check="report",
         verdict=Verdict.UNKNOWN,
         subject="host",
         seen=f"{left} more findings",
         why=f"a fleet shows {MAX_PROBLEMS} findings of a host",
-        fix="read the host's own report",
+        fix=OWN_REPORT,
     )
-    return (*problems[:MAX_PROBLEMS], more)
+    return (*map(_kept, problems[:MAX_PROBLEMS]), more)
+
+
+def _kept(finding: Finding) -> Finding:
+    """Return the finding with texts of a bounded length, a remedy of our own, and no name or root of the merge's own.
+
+    Only what could not be looked at may follow from another finding: a failure is shown, whatever the report says.
+    """
+    return advised(
+        msgspec.structs.replace(
+            finding,
+            check=f"host's {finding.check}" if finding.check in OWN_CHECKS else _cut(finding.check),
+            subject=_cut(finding.subject),
+            because_of=_cut(finding.because_of) if finding.verdict is Verdict.UNKNOWN else None,
+            seen=_cut(finding.seen) if isinstance(finding.seen, str) else finding.seen,
+            wanted=_cut(finding.wanted) if isinstance(finding.wanted, str) else finding.wanted,
+            unit=_cut(finding.unit),
+            cause=_cut(finding.cause),
+            why=_cut(finding.why),
+            evidence=tuple(map(_cut, finding.evidence[:MAX_EVIDENCE])),
+        )
+    )
+
+
+@overload
+def _cut(text: str) -> str: ...
+@overload
+def _cut(text: str | None) -> str | None: ...
+def _cut(text: str | None) -> str | None:
+    return text if text is None or len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
 def _attributes(report: Report) -> dict[str, tuple[str, ...]]:
     """What the host has in common with others: versions, system, and what the report itself lists."""
-    found = {name: values[:MAX_VALUES] for name, values in sorted(report.attributes.items())[:MAX_VALUES]}
-    found |= {name: (version,) for name, version in report.versions.items() if version}
-    found |= {"system": (report.system.os_name,), "kernel": (report.system.kernel,), "arch": (report.system.arch,)}
-    return found
+    listed = sorted(report.attributes.items())[:MAX_VALUES]
+    found = {_cut(name): tuple(map(_cut, values[:MAX_VALUES])) for name, values in listed}
+    versions = sorted(report.versions.items())[:MAX_VALUES]
+    found |= {_cut(name): (_cut(version),) for name, version in versions if version}
+    about = {"system": report.system.os_name, "kernel": report.system.kernel, "arch": report.system.arch}
+    return found | {name: (_cut(value),) for name, value in about.items()}
 
 
 def _training(report: Report, verdict: Verdict) -> str:

@@ -5,40 +5,67 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gpucheck.fleet.identity import HOST_NAME
 from gpucheck.model import FleetReport, FleetRow, Verdict
 
 FORMATS = ("lines", "slurm", "torchrun", "ansible")
+# Names that mean more than one host, or the controller.
+NOT_HOSTS = frozenset({"all", "ungrouped", "localhost", "localhost.localdomain"})
+# Names that a message shows.
+NAMED = 5
 
 
 class Selection(NamedTuple):
-    """The chosen hosts by name, how many GPUs they have together, and the group they are of."""
+    """The chosen hosts by name, how many GPUs they have together, and the group they are of.
+
+    refused: names of hosts that would be fit and cannot be written to a list of hosts.
+    """
 
     hosts: tuple[FleetRow, ...]
     gpus: int
     group: str
+    refused: tuple[str, ...] = ()
 
 
 def select(fleet: FleetReport, gpus: int, *, model: str | None = None, allow_warn: bool = False) -> Selection:
     """Whole hosts of one group with at least `gpus` GPUs together, as few and as near to each other as possible.
 
     Fit is a PASS (or a WARN where allowed) without an outlier. Hosts of one rack are taken before another is begun,
-    the emptiest search first: the rack that offers most. Raises LookupError with what there is when it is not enough.
+    the emptiest search first: the rack that offers most. A host whose name is no host name is left out: in a list
+    it could be several hosts, a pattern or an option. Raises LookupError with what there is when it is not enough.
     """
     fine = {Verdict.PASS, Verdict.WARN} if allow_warn else {Verdict.PASS}
     odd = {outlier.host for outlier in fleet.outliers}
     groups: dict[str, list[FleetRow]] = defaultdict(list)
+    refused: list[str] = []
     for row in fleet.hosts:
         if row.verdict in fine and row.host not in odd and row.gpu_count and row.group and _is_model(row, model):
-            groups[row.group].append(row)
+            if is_host_name(row.host):
+                groups[row.group].append(row)
+            else:
+                refused.append(row.host)
     best = max(groups.items(), key=lambda item: (_gpus(item[1]), item[0]), default=("", []))
     if _gpus(best[1]) < gpus:
-        raise LookupError(_too_few(fleet, gpus, model, best[0], _gpus(best[1]), len(best[1])))
+        raise LookupError(_too_few(fleet, gpus, model, best[0], _gpus(best[1]), len(best[1])), tuple(refused))
     chosen: list[FleetRow] = []
     for row in _nearest(best[1]):
         if _gpus(chosen) >= gpus:
             break
         chosen.append(row)
-    return Selection(tuple(sorted(chosen, key=lambda row: row.host)), _gpus(chosen), best[0])
+    return Selection(tuple(sorted(chosen, key=lambda row: row.host)), _gpus(chosen), best[0], tuple(refused))
+
+
+def is_host_name(name: str) -> bool:
+    """Return whether a launcher takes the name as one host: no separator, pattern, option or group."""
+    return HOST_NAME.fullmatch(name) is not None and name.casefold() not in NOT_HOSTS
+
+
+def about_refused(names: Sequence[str]) -> str:
+    """Return a sentence about hosts that were left out, which shows their names harmlessly."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    shown = ", ".join(ascii(name[:80]) for name in names[:NAMED])
+    hosts = "1 host that is fit is" if len(names) == 1 else f"{len(names)} hosts that are fit are"
+    return f"{hosts} left out, for a launcher would not take the name as one host: {shown}{more}"
 
 
 def written(selection: Selection, form: str) -> str:

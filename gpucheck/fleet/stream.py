@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from gpucheck.fleet.decode import MAX_BYTES
+from gpucheck.fleet.files import MAX_BYTES
 
 SRUN = re.compile(rb"^ *(\d{1,7}): ?")
 KUBECTL = re.compile(rb"^\[(?:pod/)?([^\]\s]{1,253})\] ?")
@@ -24,11 +24,15 @@ LOOK = 1000
 
 
 class Found(NamedTuple):
-    """A document, or (document is None) the reason why there is none. label: the prefix it stood behind."""
+    """A document, or (document is None) the reason why there is none.
+
+    label: the prefix it stood behind. number: which of the stream's documents it is, from 1.
+    """
 
     label: str
     document: bytes | None
     reason: str = ""
+    number: int = 0
 
 
 class _Open:
@@ -44,6 +48,10 @@ class _Open:
 
 def documents(lines: Iterable[bytes]) -> Iterator[Found]:
     """Every document in order of its end; then what was still open when the input ended. Other text is passed over."""
+    return (found._replace(number=number) for number, found in enumerate(_documents(lines), 1))
+
+
+def _documents(lines: Iterable[bytes]) -> Iterator[Found]:
     open_: dict[str, _Open] = {}
     current = ""
     for number, line in enumerate(lines):

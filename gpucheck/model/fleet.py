@@ -38,7 +38,9 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     group: GPU models and driver branch; hosts of one group are compared with each other.
     attributes: what a host has in common with others, by name: ``kernel``, ``bios``, ``rack``, ``uplink``, ...
     metrics: by name, ``p2p.unidirectional_gb_s[NV18]``.
+    host: as its file or the inventory calls it. stated: the name in its own report, where that is another.
     source: the file or stream it came from. digest: of the report's bytes, to tell two reports of one host apart.
+    part: the shard that it was read from; None of a report, and in every merge.
     """
 
     host: str
@@ -62,6 +64,8 @@ class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     metrics: dict[str, HostMetric] = msgspec.field(default_factory=dict)
     source: str | None = None
     digest: str | None = None
+    stated: str | None = None
+    part: str | None = None
 
 
 class FleetProblem(msgspec.Struct, frozen=True, kw_only=True):

@@ -176,11 +176,16 @@ def _changes(fleet: FleetReport) -> Iterator[str]:
 
 
 def _about_reports(fleet: FleetReport) -> Iterator[str]:
-    """Unreadable and missing reports are rows above already."""
-    told = [p for p in fleet.problems if p.kind not in ("unreadable", "missing")]
+    """Missing reports are rows above already, and unreadable ones that no readable one of the same host replaced."""
+    rows = {row.source for row in fleet.hosts if row.digest is None}
+    told = [p for p in fleet.problems if p.kind != "missing" and not (p.kind == "unreadable" and p.subject in rows)]
     if told:
         yield click.style("About the reports", bold=True)
-        yield from (f"  {problem.kind:<10} {one_line(problem.text)}" for problem in told)
+    for kind in dict.fromkeys(problem.kind for problem in told):
+        texts = [problem.text for problem in told if problem.kind == kind]
+        yield from (f"  {kind:<10} {one_line(text)}" for text in texts[:MANY])
+        if len(texts) > MANY:
+            yield f"  {kind:<10} {len(texts) - MANY} more: --format json lists them"
 
 
 def _last(fleet: FleetReport) -> str:

@@ -1,6 +1,6 @@
 """A merged fleet report for Prometheus: hosts by verdict, each host's state, and what was measured."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from datetime import datetime
 
 from gpucheck.model import EXIT_STATUS, FleetReport, Verdict
@@ -13,7 +13,8 @@ BASE = {"gb_s": ("bytes_per_second", 1e9), "us": ("seconds", 1e-6), "ms": ("seco
 
 def to_prometheus(fleet: FleetReport) -> str:
     """Write the report. Status 0 pass, 1 warn, 2 fail, 3 unknown; a simulated host says so in a label."""
-    return prometheus.write([*_hosts(fleet), *_metrics(fleet), *_fleet(fleet)])
+    own = [*_hosts(fleet), *_fleet(fleet)]
+    return prometheus.write([*own, *_metrics(fleet, {family.name for family in own})])
 
 
 def _hosts(fleet: FleetReport) -> Iterator[Family]:
@@ -38,8 +39,8 @@ def _hosts(fleet: FleetReport) -> Iterator[Family]:
     )
 
 
-def _metrics(fleet: FleetReport) -> Iterator[Family]:
-    """One family a metric, its class a label."""
+def _metrics(fleet: FleetReport, taken: Container[str]) -> Iterator[Family]:
+    """One family a metric, its class a label. taken: names of our own families, which no report's metric may join."""
     families: dict[str, list[tuple[dict[str, str], float]]] = {}
     for row in fleet.hosts:
         for metric, seen in row.metrics.items():
@@ -47,9 +48,11 @@ def _metrics(fleet: FleetReport) -> Iterator[Family]:
             unit = next((unit for unit in BASE if name.endswith(f"_{unit}")), None)
             base, factor = BASE[unit] if unit else ("", 1.0)
             words = words.removesuffix("]")
-            full = f"gpucheck_host_{name.removesuffix(unit or '')}{base}"
+            full = prometheus.metric_name(f"gpucheck_host_{name.removesuffix(unit or '')}{base}")
+            if full in taken:
+                full = full.replace("gpucheck_host_", "gpucheck_host_measured_", 1)
             labels = {"host": row.host, **({"path": words} if words else {})}
-            families.setdefault(prometheus.metric_name(full), []).append((labels, seen.host * factor))
+            families.setdefault(full, []).append((labels, seen.host * factor))
     for name, samples in sorted(families.items()):
         yield Family(name, "What the host measured, its middle.", samples)
 

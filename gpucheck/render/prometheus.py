@@ -26,10 +26,15 @@ class Family(NamedTuple):
 def write(families: Iterable[Family]) -> str:
     """HELP, TYPE and samples of each family; a family without samples is left out, a value that is no number too.
 
-    Of two samples with the same labels the first stands: one double would cost the collector the whole file.
+    Of two families with one name, and of two samples with the same labels, the first stands: one double would cost the
+    collector the whole file.
     """
     lines: list[str] = []
+    written: set[str] = set()
     for family in families:
+        if family.name in written:
+            continue
+        written.add(family.name)
         samples: dict[str, str] = {}
         for labels, value in family.samples:
             if math.isfinite(value):

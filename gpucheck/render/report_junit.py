@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
-from gpucheck.model import Report, by_root
-from gpucheck.printable import of_printable
+from gpucheck.model import Report, Verdict, by_root
+from gpucheck.printable import of_printable, one_line
 from gpucheck.render import junit
 from gpucheck.render._measured import by_class, copies, trainings
 from gpucheck.render.junit import Case, Suite
@@ -15,7 +15,8 @@ from gpucheck.render.junit import Case, Suite
 def to_junit(report: Report) -> str:
     """Write the report."""
     name = "gpucheck verify (SIMULATED)" if report.simulated else "gpucheck verify"
-    suite = Suite(report.host, tuple(_cases(report)), report.host, report.started, tuple(_properties(report)))
+    cases = (*_cases(report), *_unproven(report))
+    suite = Suite(report.host, cases, report.host, report.started, tuple(_properties(report)))
     return junit.write(name, [suite])
 
 
@@ -38,6 +39,12 @@ def _cases(report: Report) -> Iterator[Case]:
                 yield junit.follows(name, classname, root, share)
             else:
                 yield junit.case(finding, name=name, classname=classname, seconds=share)
+
+
+def _unproven(report: Report) -> Iterator[Case]:
+    """What the level includes and this run did not show: skipped, for nothing is known to be wrong with it."""
+    for text in dict.fromkeys(report.not_proven):
+        yield Case(one_line(text), "gpucheck.not-proven", Verdict.SKIP, "not proven by this run")
 
 
 def _properties(report: Report) -> Iterator[tuple[str, str]]:

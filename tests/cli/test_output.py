@@ -110,3 +110,30 @@ def test_a_file_that_fails_while_it_is_written_is_74_and_the_old_one_stays(tmp_p
     assert old.read_text() == "old"
     assert list(tmp_path.iterdir()) == [old]
     assert shell(f"{command} -o /dev/full")[0] == 74
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "mode"),
+    [
+        (f"{VERIFY} -o F", "F", 0o640),
+        ("$G verify --simulate p100-pcie-x2 --level quick --format prometheus -o F", "F", 0o644),
+        ("$G verify --simulate p100-pcie-x2 --level quick --format all -o D", "D/report.json", 0o640),
+        ("$G verify --simulate p100-pcie-x2 --level quick --format all -o D", "D/report.prom", 0o644),
+        ("$G record --simulate p100-pcie-x2 -o F", "F", 0o640),
+    ],
+)
+@pytest.mark.parametrize(("umask", "taken"), [("022", 0o022), ("077", 0o077)])
+def test_a_report_is_not_for_every_user_and_metrics_are(tmp_path, command, file, mode, umask, taken):
+    """node_exporter is another user; everybody else has no business with a host's processes."""
+    shell(f"umask {umask}; cd {tmp_path}; {command}")
+
+    assert stat.S_IMODE((tmp_path / file).stat().st_mode) == mode & ~taken
+
+
+@pytest.mark.parametrize("redirection", [">&-", "> /dev/full"])
+@pytest.mark.parametrize("command", [VERIFY, "$G topo --simulate p100-pcie-x2"])
+def test_a_stdout_that_cannot_be_written_is_74(command, redirection):
+    status, _, err = shell(f"{command} {redirection}")
+
+    assert status == 74
+    assert "stdout: the report could not be written" in err

@@ -109,7 +109,7 @@ def test_by_default_nothing_identifies_the_host(capsys, tmp_path, recording):
     assert (plain["redacted"], kept["redacted"]) == (False, True)
     assert not {g["uuid"] for g in plain["nvml"]["gpus"]} & {g["uuid"] for g in kept["nvml"]["gpus"]}
     assert kept["system"]["hostname"] != plain["system"]["hostname"]
-    assert (recording.stat().st_mode & 0o777, (tmp_path / "new/redacted").stat().st_mode & 0o777) == (0o600, 0o644)
+    assert (recording.stat().st_mode & 0o777, (tmp_path / "new/redacted").stat().st_mode & 0o777) == (0o600, 0o640)
 
 
 def outcome(report):

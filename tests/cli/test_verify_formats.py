@@ -73,7 +73,7 @@ def test_a_folder_is_complete_or_as_it_was(tmp_path, monkeypatch, before, fails)
         raise OSError(28, "No space left on device")
 
     if fails == "write":
-        monkeypatch.setattr(_folder.Path, "write_text", full)
+        monkeypatch.setattr("os.fsync", full)
     else:
         real = _folder.Path.rename
         monkeypatch.setattr(

@@ -5,11 +5,12 @@ import functools
 import msgspec
 
 from gpucheck import fleet
-from gpucheck.model import Expected, Finding, Pair, Simulation, Topology, TopologyGpu, Verdict
+from gpucheck.model import Expected, Finding, Pair, Simulation, Topology, TopologyGpu, Verdict, worst
 from tests.test_run import HOST, quick
 
 SIMULATED = Simulation(profile="hgx-h100-x8", faults=(), stand_ins=("NVML library",))
 STARTED = "2026-11-21T12:00:00+00:00"
+GOOD = Finding(check="inventory", verdict=Verdict.PASS, subject="host", seen="4 GPUs")
 EXPECTED = Expected(unidirectional_gb_s=380.0, low_gb_s=350.0, high_gb_s=450.0, basis="18 NVLinks")
 
 
@@ -38,13 +39,20 @@ def report(host, rate=380.0, *, pairs=None, **changes):
         "system": system,
         "started": STARTED,
         "topology": shape,
-        "verdict": Verdict.PASS,
-        "findings": (),
+        "findings": (GOOD,),
         "measurements": {"p2p-bandwidth": {"pairs": entries}},
         "versions": {"driver": "580.95.05"},
         "simulation": SIMULATED,
     }
-    return msgspec.structs.replace(template(), **(fields | changes))
+    fields |= changes
+    verdicts = [finding.verdict for finding in fields["findings"]]
+    fields.setdefault("verdict", worst(verdicts))
+    fields.setdefault("counts", {verdict.value: verdicts.count(verdict) for verdict in Verdict})
+    if changes.get("simulated") is False:
+        fields["simulation"] = None
+        if fields["topology"] is not None:
+            fields["topology"] = msgspec.structs.replace(fields["topology"], simulated=False)
+    return msgspec.structs.replace(template(), **fields)
 
 
 def bad(check="nvlink", cause="nvlink-down", verdict=Verdict.FAIL, subject="host", seen="17 links"):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck import fleet
-from gpucheck.fleet.decode import MAX_BYTES
+from gpucheck.fleet.files import MAX_BYTES
 from gpucheck.fleet.stream import documents
 from gpucheck.model import Verdict
 from gpucheck.render import fleet as render

@@ -85,3 +85,13 @@ def test_no_string_of_a_host_breaks_the_line(subject, seen):
     assert line.endswith("\n")
     assert line.count("|") == 1
     assert all(PERFDATA.fullmatch(item) for item in line.rstrip("\n").split(" | ")[1].split(" "))
+
+
+def test_an_ok_says_what_it_does_not_cover():
+    """The text has it in its last line; a monitoring system shows this line only."""
+    made = msgspec.structs.replace(report(Verdict.PASS), not_proven=("training, torch is not installed", "x|y=1\nz"))
+
+    line = to_nagios(made)
+
+    assert "(not proven: training, torch is not installed; x/y=1 z) | " in line
+    assert line.count("\n") == line.count("|") == 1

@@ -97,3 +97,13 @@ def test_a_matrix_that_was_hardly_measured_is_no_heat_map():
 
 def test_a_skip_needs_no_remedy():
     assert "does not apply here" in body(to_html(report(finding(verdict=Verdict.SKIP, fix=""))))
+
+
+def test_what_was_not_proven_stands_on_top():
+    made = msgspec.structs.replace(healthy(), not_proven=("training, <b>torch</b> is not installed", "p2p, one GPU"))
+
+    (note,) = html.fromstring(to_html(made)).xpath("//*[@id='not-proven']")
+
+    words = "Not proven by this run: training, <b>torch</b> is not installed; p2p, one GPU."
+    assert note.text_content() == words
+    assert "not-proven" not in to_html(healthy())

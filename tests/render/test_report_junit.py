@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -103,3 +104,15 @@ def test_any_string_of_a_host_is_still_xml(subject, seen):
     made = report(finding(subject=f"gpu:{subject}", seen=seen, evidence=(seen,)), host=f"n{seen}".strip() or "n")
 
     assert SCHEMAS["xunit"].validate(parsed(to_junit(made)))
+
+
+@pytest.mark.parametrize("schema", SCHEMAS)
+def test_what_was_not_proven_is_skipped_and_no_pass(schema):
+    made = msgspec.structs.replace(healthy(), not_proven=("training, torch is not installed", "p2p, \x1b[2J one GPU"))
+
+    tree = parsed(to_junit(made))
+
+    SCHEMAS[schema].assertValid(tree)
+    cases = tree.xpath("//testcase[@classname='gpucheck.not-proven']")
+    assert [case.get("name") for case in cases] == ["training, torch is not installed", "p2p, \ufffd[2J one GPU"]
+    assert [case.find("skipped").get("message") for case in cases] == ["not proven by this run"] * 2

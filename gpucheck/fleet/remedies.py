@@ -1,0 +1,44 @@
+"""What to do about a finding, from gpucheck's own knowledge: a host's report is no place for a command to paste.
+
+A host may be broken or hostile. Its own advice is shown as a quotation only, and where no cause is known.
+"""
+
+import re
+
+import msgspec
+
+from gpucheck.knowledge import causes
+from gpucheck.model import Finding
+
+AGAIN = "run verify again"
+LOOK = "look at where this file comes from"
+REPORTS = "give the hosts' reports, and this file with --previous"
+WAY = "repair the way to the host, then run verify again"
+VERSION = "use one version of gpucheck on all hosts and here"
+SHARD = "make the shard again"
+OWN_REPORT = "read the host's own report"
+DISTRUST = "run verify on the host again; if the new report contradicts itself too, look for who changed it"
+OURS = frozenset({AGAIN, LOOK, REPORTS, WAY, VERSION, SHARD, OWN_REPORT, DISTRUST})
+QUOTED = "the host's report says: "
+QUOTATION = re.compile(rf'\(?{QUOTED}"([^"\n]*)"\)?')
+LONGEST = 300
+
+
+def advised(finding: Finding) -> Finding:
+    """Return the finding with the remedy of its cause first, and its own advice as a quotation."""
+    cause = causes().get(finding.cause or "")
+    remedy = cause.remedy if cause is not None else ""
+    own = finding.fix.removeprefix(remedy).strip()
+    if not own or own in OURS:
+        fix = remedy or own
+    else:
+        again = QUOTATION.fullmatch(own)
+        quoted = f'{QUOTED}"{_quotable(again[1] if again else own)}"'
+        fix = f"{remedy} ({quoted})" if remedy else quoted
+    return finding if fix == finding.fix else msgspec.structs.replace(finding, fix=fix)
+
+
+def _quotable(text: str) -> str:
+    """On one line, and without a character that ends the quotation."""
+    line = " ".join(text.split()).replace('"', "'")
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 3]}..."

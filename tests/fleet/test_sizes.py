@@ -1,0 +1,99 @@
+"""What a file holds is bounded before it is read, and what is no file is named."""
+
+import gzip
+import os
+import resource
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from gpucheck import fleet
+from gpucheck.model import Verdict
+from tests.fleet.reports import report, write
+
+
+def seen(row):
+    return str(row.problems[0].seen)
+
+
+def special(path, kind):
+    if kind == "FIFO":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.symlink_to(path.parent / "gone.json")
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("FIFO", "FIFO"), ("folder", "a folder"), ("device", "a device"), ("broken link", "No such file")],
+)
+def test_what_is_no_file_is_a_row(tmp_path, kind, words):
+    """A name that ends in .json was meant to be a report; nothing waits for a FIFO's writer."""
+    write(tmp_path, report("a"))
+    special(tmp_path / "b.json", kind)
+
+    found = fleet.merge(fleet.read_reports(fleet.report_files(tmp_path)))
+
+    assert [(row.host, row.verdict) for row in found.hosts] == [("a", Verdict.PASS), ("b", Verdict.UNKNOWN)]
+    assert words in seen(found.hosts[1])
+
+
+def limited(path, mib=600):
+    """Read one file in a process that may have so much memory; the reason that its row gives."""
+    code = "import pathlib, sys; from gpucheck import fleet; (row,) = fleet.read_file(pathlib.Path(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; print(row.problems[0].seen)", path],
+        capture_output=True, text=True, timeout=60, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20)),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_sparse_file_of_900_mb_is_refused_by_its_size(tmp_path):
+    path = tmp_path / "big.json"
+    with path.open("wb") as file:
+        file.truncate(900 << 20)
+
+    assert "larger than 16 MiB, so it is no host report" in limited(path)
+
+
+def test_a_text_of_900_mb_is_refused_within_little_memory(tmp_path):
+    path = tmp_path / "big.json"
+    with path.open("wb") as file:
+        file.write(b'{"schema": "gpucheck.report/1", "host": "a", "x": "' + b"y" * (20 << 20))
+        file.truncate(900 << 20)
+
+    assert "larger than 16 MiB, so it is no host report" in limited(path)
+
+
+def test_a_zip_bomb_that_calls_itself_a_shard_is_refused_within_little_memory(tmp_path):
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b'{"schema": "gpucheck.fleet-shard/1", "rows": [' + b" " * (300 << 20), 9))
+
+    assert "unpacks to more than" in limited(path)
+
+
+def test_what_is_inside_a_document_that_is_too_large_is_no_report(tmp_path):
+    """Lines that look like the begin of documents are of the one that was given up."""
+    path = tmp_path / "a.json"
+    inner = b'{"schema": "gpucheck.report/1", "host": "b"},\n'
+    path.write_bytes(b'{"x": [\n' + inner * (17 * 2**20 // len(inner)) + b"]}")
+
+    (row,) = fleet.read_file(path)
+
+    assert "larger than 16 MiB" in seen(row)
+
+
+def test_a_saved_stream_larger_than_one_report_is_read(tmp_path, monkeypatch):
+    path = tmp_path / "all.ndjson"
+    path.write_bytes(b"\n".join(msgspec.json.encode(report(f"n{i}")) for i in range(20)))
+    monkeypatch.setattr("gpucheck.fleet.read.MAX_BYTES", 20_000)
+
+    assert [row.host for row in fleet.read_file(path)] == [f"n{i}" for i in range(20)]

@@ -1,0 +1,71 @@
+"""The collector drops a whole file for one double: checked with the reader of Prometheus itself."""
+
+import re
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from gpucheck import fleet
+from gpucheck.model import HostMetric, Shard
+from gpucheck.render.fleet import to_prometheus
+from gpucheck.render.prometheus import Family, write
+from tests.fleet.reports import merged, report, rows
+
+# Measurements whose metric would bear the name of one of gpucheck's own families.
+OWN = {"last_run": {"timestamp_seconds": 1.0}, "measured": {"last_run": {"timestamp_seconds": 2.0}}}
+
+
+def families(text):
+    """By name; a name or a series that stands twice fails."""
+    names = re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE)
+    helps = re.findall(r"^# HELP (\S+) ", text, re.MULTILINE)
+    series = [line.rpartition(" ")[0] for line in text.splitlines() if not line.startswith("#")]
+    assert sorted(names) == sorted(set(names)) == sorted(helps)
+    assert sorted(series) == sorted(set(series))
+    found = {family.name: family for family in text_string_to_metric_families(text)}
+    assert sorted(found) == sorted(names)
+    return found
+
+
+def test_a_measurement_cannot_bear_the_name_of_a_family_of_the_fleet():
+    found = families(to_prometheus(merged(report("a", measurements=OWN), report("b"))))
+
+    assert len(found["gpucheck_host_last_run_timestamp_seconds"].samples) == 2
+    (measured,) = found["gpucheck_host_measured_last_run_timestamp_seconds"].samples
+    assert (measured.labels, measured.value) == ({"host": "a"}, 1.0)
+
+
+@pytest.mark.parametrize("metric", ["status", "gpus", "status[x]", "last_run_timestamp_seconds"])
+def test_a_metric_of_a_shard_cannot_either(metric):
+    """Its names come from whoever made the shard."""
+    (row,) = rows(report("a"))
+    shard = Shard(rows=(msgspec.structs.replace(row, metrics={metric: HostMetric(n=1, host=7.0)}),))
+
+    found = families(to_prometheus(fleet.merge(fleet.rows_of(msgspec.json.encode(shard), "part.json"))))
+
+    name, _, path = metric.partition("[")
+    (sample,) = found[f"gpucheck_host_measured_{name}"].samples
+    assert (sample.value, sample.labels.get("path", "")) == (7.0, path.removesuffix("]"))
+    assert [s.value for s in found["gpucheck_host_status"].samples] == [0]
+
+
+NAMES = st.sampled_from(
+    ["status", "last_run.timestamp", "last_run", "gpus", "fleet", "measured", "a b", 'x"y', "\n", "\\", "é", ""]
+)
+UNITS = st.sampled_from(["x_seconds", "timestamp_seconds", "x_gb_s", "x_us", "x_ms", "x_percent", "x_bytes_per_second"])
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.dictionaries(NAMES, st.dictionaries(UNITS, st.floats(0, 1e9), max_size=3), max_size=4), st.text(max_size=20))
+def test_no_name_of_a_host_breaks_the_file(measurements, host):
+    families(to_prometheus(merged(report(f"h{host}", measurements=measurements), report("b"))))
+
+
+@pytest.mark.parametrize("second", ["same help", "another"])
+def test_of_two_families_of_one_name_the_first_stands(second):
+    text = write([Family("gpucheck_x", "same help", [({}, 1)]), Family("gpucheck_x", second, [({"a": "b"}, 2)])])
+
+    assert text == "# HELP gpucheck_x same help\n# TYPE gpucheck_x gauge\ngpucheck_x 1\n"
