@@ -22,13 +22,15 @@ SECONDS_PER_GPU = 5.0
 INITIALISING = ("start of the NVML child", "dlopen", "nvmlInit", "nvmlDeviceGetHandleByIndex")
 # By these a process is ended from outside or by its own limits: by a person, the out-of-memory killer, a supervisor.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGXCPU, signal.SIGXFSZ)
+# Python's and the loader's last line where a limit of the process or of its cgroup left it no memory.
+NO_MEMORY = ("MemoryError", "Cannot allocate memory", "failed to map segment from shared object")
 # A killed child that sits in the driver (state D) cannot go before the driver lets it: it is left behind.
 GRACE_S = 0.2
 TAIL_BYTES = 2000
 PIPE_BYTES = 1 << 20  # what Linux grants everybody by default: /proc/sys/fs/pipe-max-size
 START = (
     "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); "
-    "from gpucheck.host.nvml_child import main; main(int(sys.argv[2]), sys.argv[3])"
+    "from gpucheck.host.nvml_child import main; main(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))"
 )
 
 
@@ -100,7 +102,10 @@ class NvmlChild:
         _widen(send)
         try:
             self.child = subprocess.Popen(
-                [*(child_command() if command is None else command), str(send), "health" if health else "identity"],
+                [
+                    *(child_command() if command is None else command),
+                    *(str(send), "health" if health else "identity", str(os.getpid())),
+                ],
                 pass_fds=(send,),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -199,7 +204,9 @@ def _died(seen: _Transcript, status: int | None) -> NvmlFailure:
     last = f"; last line on stderr: {lines[-1]}" if lines else ""
     if status is None or status >= 0:
         how = "closed its pipes and did not exit" if status is None else f"exited with status {status}"
-        return NvmlFailure(call=seen.call, code=DEFECT, name="ChildFailed", detail=f"the process {how} {detail}{last}")
+        starved = any(words in last for words in NO_MEMORY)
+        code, name = (NOT_STARTED, "ChildOutOfMemory") if starved else (DEFECT, "ChildFailed")
+        return NvmlFailure(call=seen.call, code=code, name=name, detail=f"the process {how} {detail}{last}")
     killed = signal.Signals(-status)
     code, name = (NOT_STARTED, "ChildKilled") if killed in FROM_OUTSIDE else (CRASHED, "ChildCrashed")
     return NvmlFailure(
