@@ -36,7 +36,9 @@ class CpuEngine:
         self.workers = []
         for position in range(count):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(position, self.maps, self.size, theirs, os.getpid()), daemon=True)
+            process = context.Process(
+                target=_work, args=(position, self.maps, self.size, theirs, os.getpid()), daemon=True
+            )
             process.start()
             theirs.close()
             self.workers.append((process, ours))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -35,15 +36,11 @@ AT_WORK = {
 }
 
 
-def command_lines(processes):
-    lines = []
-    for process in processes:
-        try:
-            with open(f"/proc/{process}/cmdline", "rb") as file:
-                lines.append(file.read())
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-    return lines
+def command_line(process):
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGQUIT], ids=lambda number: number.name)
@@ -57,7 +54,10 @@ def test_no_child_outlives_a_killed_command(tmp_path, kind, number):
         command = subprocess.Popen([*GPUCHECK, *arguments], env=environment, stdout=said, stderr=said)
     try:
         wait_until(
-            lambda: len(found := processes_with(marker)) >= count and any(program in c for c in command_lines(found)),
+            lambda: (
+                len(found := processes_with(marker)) >= count
+                and any(program in command_line(process) for process in found)
+            ),
             60.0,
         )
         time.sleep(0.3)
