@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from gpucheck.model import CRASHED, DEFECT, LATE, NOT_STARTED, NvmlFailure, NvmlReading
+from gpucheck.processes.signals import NO_MEMORY
 
 # Without a process that keeps it, the driver initialises each GPU anew, one after the other, for 1 to 3 s each
 # (NVIDIA's Driver Persistence page).
@@ -22,8 +23,6 @@ SECONDS_PER_GPU = 5.0
 INITIALISING = ("start of the NVML child", "dlopen", "nvmlInit", "nvmlDeviceGetHandleByIndex")
 # By these a process is ended from outside or by its own limits: by a person, the out-of-memory killer, a supervisor.
 FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGXCPU, signal.SIGXFSZ)
-# Python's and the loader's last line where a limit of the process or of its cgroup left it no memory.
-NO_MEMORY = ("MemoryError", "Cannot allocate memory", "failed to map segment from shared object")
 # A killed child that sits in the driver (state D) cannot go before the driver lets it: it is left behind.
 GRACE_S = 0.2
 TAIL_BYTES = 2000

@@ -63,7 +63,7 @@ class Supervised:
         try:
             self._child = _Child(self.command, self.environment)
         except OSError as error:
-            return Failure(kind="not-started", purpose="open", detail=f"no child process: {error}")
+            return Failure(kind="no-process", purpose="open", detail=f"no child process: {error}")
         # The second child finds a wedged device where the first one left it: it is not given two minutes again.
         limit = OPEN_S if self.opened is None else max(self.patience_s, OPEN_S / 4)
         answer = self._exchange(msgspec.json.encode(self.setup), limit, "open", Opened)
