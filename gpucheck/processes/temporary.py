@@ -115,7 +115,7 @@ def _make() -> tuple[Path, int]:
 def _base() -> Path:
     """TMPDIR, unless other users could replace our folder there; then the system's own place."""
     chosen = Path(tempfile.gettempdir())
-    reasons = []
+    reasons: list[str] = []
     for base in dict.fromkeys((chosen, *ELSEWHERE)):
         try:
             reason = distrust(base, own=False)
