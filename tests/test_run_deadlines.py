@@ -232,3 +232,18 @@ def test_what_the_host_cannot_say_of_itself_does_not_cost_the_findings():
 
     assert report.system.os_id == "unknown"
     assert {str(f.seen) for f in report.findings[1:]} >= {"RuntimeError: no os-release"}
+
+
+def test_a_thread_that_cannot_start_is_not_waited_for(monkeypatch):
+    """As under ulimit -v: each of 35 steps once waited ten seconds for a thread that never ran."""
+
+    def refused(_thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    began = time.monotonic()
+    (found,) = _guard.Guard(HOST).run(FINE).findings
+
+    assert time.monotonic() - began < 1.0
+    assert found.verdict is Verdict.UNKNOWN
+    assert found.why == "the operating system refused what the step needs"

@@ -6,6 +6,7 @@ A command module starts with a one-line docstring (its line in the help) and hol
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
@@ -13,7 +14,7 @@ from pkgutil import iter_modules
 import click
 
 from gpucheck.processes.signals import TerminatedError, ended_by_signals
-from gpucheck.processes.streams import finish, standard_streams
+from gpucheck.processes.streams import STDERR, finish, standard_streams
 
 
 class Commands(click.Group):
@@ -83,10 +84,22 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             status = _run(arguments)
         except (Exception, KeyboardInterrupt, TerminatedError) as error:
-            from gpucheck.cli._failure import failure
-
-            status = failure(error)
+            status = _failed(error)
         sys.exit(status)
+
+
+def _failed(error: BaseException) -> int:
+    """Print the message of an exception and return the exit status; never 1, which is a verdict."""
+    try:
+        from gpucheck.cli._failure import failure
+
+        return failure(error)
+    except Exception:  # a package is missing or broken, or there is no memory to import the rest
+        words = " ".join(f"{type(error).__name__}: {error}".split())[:300].rstrip(": ")
+        advice = "Check memory limits (free, ulimit -a), then install gpucheck again."
+        with suppress(OSError):
+            os.write(STDERR, f"Error: gpucheck failed: {words}. {advice}\n".encode(errors="backslashreplace"))
+        return 70  # EXIT_DEFECT, whose module may be what cannot be imported
 
 
 def _run(arguments: Sequence[str] | None) -> int | None:

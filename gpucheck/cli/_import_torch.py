@@ -1,11 +1,11 @@
 """Ask torch itself what it was built for and which libraries it maps: in a child process, which may take its time."""
 
-import subprocess
 import sys
 
 import msgspec
 
 from gpucheck.checks._wheels import Imported
+from gpucheck.processes.capture import HostResources, capture
 
 SECONDS = 120.0
 # The architecture list is asked below torch.cuda.get_arch_list(), which answers nothing where no GPU is usable.
@@ -38,20 +38,13 @@ print(json.dumps({
 def ask_torch(python: str = sys.executable, seconds: float = SECONDS) -> Imported:
     """What torch says in this interpreter; Imported.error where it says nothing."""
     try:
-        child = subprocess.run(
-            [python, "-c", SCRIPT],
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-    except subprocess.TimeoutExpired:
-        return Imported(error=f"import torch: no answer in {seconds:.0f} s")
-    except OSError as error:
-        return Imported(error=f"{python}: {error.strerror}")
-    if child.returncode != 0:
-        last = (child.stderr.strip().splitlines() or [f"exit status {child.returncode}"])[-1]
+        child = capture([python, "-c", SCRIPT], seconds)
+    except HostResources as reason:
+        return Imported(error=f"import torch: {reason}")
+    if child.status is None:
+        return Imported(error=f"import torch: no response in {seconds:.0f} s")
+    if child.status:
+        last = (child.stderr.decode(errors="replace").strip().splitlines() or [f"exit status {child.status}"])[-1]
         return Imported(error=f"import torch: {last}")
     try:
         return msgspec.json.decode(child.stdout.strip().splitlines()[-1], type=Imported)

@@ -54,8 +54,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     GPUCHECK_SIMULATOR=/srv/machine gpucheck verify
     gpucheck simulate --switch /srv/machine --fault nvlink-down:gpu=2,link=3
 
-    Machines without -o are kept in $XDG_CACHE_HOME/gpucheck (default: ~/.cache/gpucheck). Those that were not used for
-    longest are removed when the cache exceeds GPUCHECK_CACHE_MIB (default: 512 MiB).
+    Machines without -o are kept in $XDG_CACHE_HOME/gpucheck (default: ~/.cache/gpucheck; root: /var/cache/gpucheck).
+    Those that were not used for longest are removed when the cache exceeds GPUCHECK_CACHE_MIB (default: 512 MiB).
     """
     if clear_cache:
         if profile is not None or directory is not None or switch is not None or faults:

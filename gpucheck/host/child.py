@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from gpucheck.model import CRASHED, DEFECT, LATE, NOT_STARTED, NvmlFailure, NvmlReading
+from gpucheck.processes.signals import NO_MEMORY
 
 # Without a process that keeps it, the driver initialises each GPU anew, one after the other, for 1 to 3 s each
 # (NVIDIA's Driver Persistence page).
@@ -28,7 +29,7 @@ TAIL_BYTES = 2000
 PIPE_BYTES = 1 << 20  # what Linux grants everybody by default: /proc/sys/fs/pipe-max-size
 START = (
     "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); "
-    "from gpucheck.host.nvml_child import main; main(int(sys.argv[2]), sys.argv[3])"
+    "from gpucheck.host.nvml_child import main; main(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))"
 )
 
 
@@ -100,7 +101,10 @@ class NvmlChild:
         _widen(send)
         try:
             self.child = subprocess.Popen(
-                [*(child_command() if command is None else command), str(send), "health" if health else "identity"],
+                [
+                    *(child_command() if command is None else command),
+                    *(str(send), "health" if health else "identity", str(os.getpid())),
+                ],
                 pass_fds=(send,),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -199,7 +203,9 @@ def _died(seen: _Transcript, status: int | None) -> NvmlFailure:
     last = f"; last line on stderr: {lines[-1]}" if lines else ""
     if status is None or status >= 0:
         how = "closed its pipes and did not exit" if status is None else f"exited with status {status}"
-        return NvmlFailure(call=seen.call, code=DEFECT, name="ChildFailed", detail=f"the process {how} {detail}{last}")
+        starved = any(words in last for words in NO_MEMORY)
+        code, name = (NOT_STARTED, "ChildOutOfMemory") if starved else (DEFECT, "ChildFailed")
+        return NvmlFailure(call=seen.call, code=code, name=name, detail=f"the process {how} {detail}{last}")
     killed = signal.Signals(-status)
     code, name = (NOT_STARTED, "ChildKilled") if killed in FROM_OUTSIDE else (CRASHED, "ChildCrashed")
     return NvmlFailure(

@@ -9,14 +9,16 @@ import os
 import msgspec
 
 from gpucheck.host import simulated
+from gpucheck.processes.lifeline import end_with_parent
 
 
-def main(descriptor: int, depth: str) -> None:
+def main(descriptor: int, depth: str, parent_pid: int) -> None:
     """Ask, answer and end at once: taking the interpreter and the driver's library apart costs as much as asking."""
 
     def entering(call: str, subject: str) -> None:
         os.write(descriptor, f"> {call} {subject}\n".encode())
 
+    end_with_parent(parent_pid)
     entering("dlopen", "libnvidia-ml.so.1")
     simulated.preload()
     from gpucheck.host import nvml

@@ -125,6 +125,15 @@ def _full(values: Values) -> Iterator[Finding]:
     promise, told = values.promise, values.full
     if told is None or not isinstance(promise, Promise):
         return
+    if "unknown" in told:
+        yield finding(
+            Verdict.UNKNOWN,
+            f"import {promise.framework} unknown: {told['unknown']}",
+            "it imports",
+            why="The process that imports the framework was not started or was killed. It says nothing of the image.",
+            fix="free -h; ulimit -a; dmesg | grep -i -e oom -e 'killed process'; in a container raise --memory",
+        )
+        return
     if "error" in told:
         yield finding(
             Verdict.FAIL,

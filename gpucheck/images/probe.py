@@ -1,6 +1,5 @@
 """Read what `gpucheck image` judges: the promise, the libraries, the driver, the container around this process."""
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,8 @@ import msgspec
 
 from gpucheck.checks._wheels import Wheel, read_wheels
 from gpucheck.model import DriverState, Host, NvmlFailure, NvmlReading
+from gpucheck.processes.capture import HostResources, capture
+from gpucheck.processes.signals import signal_name
 
 SECONDS = 20.0
 PROMISE = "share/gpucheck/image.json"
@@ -111,7 +112,10 @@ def read_promise(path: Path) -> Promise | str | None:
 def ask_libraries(*, quick: bool, seconds: float = SECONDS) -> SelfReport:
     """The self-report, from a child with a deadline. quick: device file and libcuda, no library of the framework."""
     options = ["--quick"] if quick else []
-    answer = _child([sys.executable, "-m", "gpucheck.images.selfreport", *options], seconds)
+    try:
+        answer = _child([sys.executable, "-m", "gpucheck.images.selfreport", *options], seconds)
+    except HostResources as reason:
+        return SelfReport(error=str(reason))
     if isinstance(answer, str):
         return SelfReport(error=answer)
     try:
@@ -143,8 +147,11 @@ FULL_SECONDS = 120.0
 
 
 def ask_framework(framework: str, seconds: float = FULL_SECONDS) -> dict[str, Any]:
-    """What the framework says of itself; ``error`` where it says nothing."""
-    answer = _child([sys.executable, "-c", FULL[framework]], seconds)
+    """What the framework says of itself; ``error`` where it says nothing, ``unknown`` where it was not asked so far."""
+    try:
+        answer = _child([sys.executable, "-c", FULL[framework]], seconds)
+    except HostResources as reason:
+        return {"unknown": str(reason)}
     if isinstance(answer, str):
         return {"error": answer}
     try:
@@ -154,15 +161,12 @@ def ask_framework(framework: str, seconds: float = FULL_SECONDS) -> dict[str, An
 
 
 def _child(command: list[str], seconds: float) -> bytes | str:
-    """A child's stdout, or in words why there is none."""
-    try:
-        done = subprocess.run(command, capture_output=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL)
-    except subprocess.TimeoutExpired:
-        return f"no answer in {seconds:.0f} s"
-    except OSError as error:
-        return f"{command[0]}: {error.strerror}"
-    if done.returncode:
+    """A child's stdout, or why there is none. Raises HostResources where that says nothing about what it asks."""
+    done = capture(command, seconds)
+    if done.status is None:
+        return f"no response in {seconds:.0f} s"
+    if done.status:
         last = (done.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
-        how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit status {done.returncode}"
+        how = signal_name(-done.status) if done.status < 0 else f"exit status {done.status}"
         return f"{how} {last}".strip()
     return done.stdout

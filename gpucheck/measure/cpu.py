@@ -36,7 +36,9 @@ class CpuEngine:
         self.workers = []
         for position in range(count):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(position, self.maps, self.size, theirs), daemon=True)
+            process = context.Process(
+                target=_work, args=(position, self.maps, self.size, theirs, os.getpid()), daemon=True
+            )
             process.start()
             theirs.close()
             self.workers.append((process, ours))
@@ -116,9 +118,9 @@ class CpuEngine:
         return answers
 
 
-def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any) -> None:
+def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any, parent_pid: int) -> None:
     """One device: owner of maps[position], whose first half is the source and whose second the destination."""
-    end_with_parent()
+    end_with_parent(parent_pid)
     os.environ["OMP_NUM_THREADS"] = "1"
     import numpy
 

@@ -38,6 +38,11 @@ UNKNOWN: dict[FailureKind, Reason] = {
         "A GPU or the host had no memory left for this step.",
         f"nvidia-smi and free -h show what uses the memory; end it, then: {AGAIN}",
     ),
+    "no-process": Reason(
+        "the measuring process could not be started",
+        "The operating system refused the process: memory, processes or open files ran out. Nothing was measured.",
+        f"free -h; ulimit -a; in a container raise its limits; then: {AGAIN}",
+    ),
     "killed": Reason(
         "the measuring process was killed from outside",
         "Something outside gpucheck sent it a signal; if host memory is short, that is the kernel's OOM killer.",

@@ -59,7 +59,7 @@ class _Lost:
         self.children = 0
 
     def count(self, failure: Failure) -> None:
-        if failure.kind in ("missing-package", "not-started"):
+        if failure.kind in ("missing-package", "no-process", "not-started"):
             self.results.gave_up = failure.detail
         elif failure.kind in LOST:
             self.children += 1

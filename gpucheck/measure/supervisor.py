@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from gpucheck.measure.values import Answer, Failure, FailureKind, Opened, Setup,
 from gpucheck.processes.environment import copying_environment
 from gpucheck.processes.group import Group, end
 from gpucheck.processes.signals import FAULTS, signal_name
+from gpucheck.processes.temporary import private_environment, temporary_folder
 
 CHILD = (sys.executable, "-m", "gpucheck.measure.child")
 OPEN_S = 120.0  # importing a framework from a cold disk and making contexts on eight GPUs takes this long at worst
@@ -41,9 +42,13 @@ class Supervised:
         self.command = command
         self.opened: Opened | None = None
         self.environment, self.removed = copying_environment(os.environ)
+        self._folders = ExitStack()
         self._child: _Child | None = None
 
     def __enter__(self) -> "Supervised":  # noqa: PYI034 - Self needs Python 3.11
+        with suppress(OSError):  # no writable place at all: copies need none
+            folder = self._folders.enter_context(temporary_folder("copies"))
+            self.environment |= private_environment(folder, self.environment)
         return self
 
     def __exit__(
@@ -51,13 +56,14 @@ class Supervised:
     ) -> None:
         if self._child is not None:
             self._child.end(patient=kind is None)
+        self._folders.close()
 
     def open(self) -> Opened | Failure:
         """Start the child and let it set up its engine."""
         try:
             self._child = _Child(self.command, self.environment)
         except OSError as error:
-            return Failure(kind="not-started", purpose="open", detail=f"no child process: {error}")
+            return Failure(kind="no-process", purpose="open", detail=f"no child process: {error}")
         # The second child finds a wedged device where the first one left it: it is not given two minutes again.
         limit = OPEN_S if self.opened is None else max(self.patience_s, OPEN_S / 4)
         answer = self._exchange(msgspec.json.encode(self.setup), limit, "open", Opened)

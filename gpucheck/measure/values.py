@@ -134,8 +134,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
 
 
 FailureKind = Literal[
-    "refused", "stuck", "crashed", "killed", "no-peers-left", "not-timed", "no-memory", "defect", "not-started",
-    "missing-package",
+    "refused", "stuck", "crashed", "killed", "no-peers-left", "not-timed", "no-memory", "no-process", "defect",
+    "not-started", "missing-package",
 ]  # fmt: skip
 
 

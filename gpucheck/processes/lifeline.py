@@ -11,13 +11,13 @@ from typing import IO
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
-def end_with_parent(parent_pid: int | None = None) -> None:
+def end_with_parent(parent_pid: int) -> None:
     """Have the kernel kill this process when its parent ends, however that ends.
 
-    parent_pid: who the parent should be; one that is gone already ends this process here.
+    parent_pid: the process that started this one; if it ended before the kernel was asked, this process ends here.
     """
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if parent_pid is not None and os.getppid() != parent_pid:
+    if os.getppid() != parent_pid:
         sys.exit(f"the parent {parent_pid} ended before this process began")
 
 

@@ -1,5 +1,6 @@
 """A call in a thread of its own: a read of sysfs or a step that hangs is a finding, and holds nobody up."""
 
+import errno
 import sys
 import threading
 import traceback
@@ -38,6 +39,8 @@ class _LeaveError(BaseException):
 def in_time(name: str, call: Callable[[], Answer], seconds: float) -> Answer:
     """The call's answer. Raises what the call raises, and StuckError when it takes longer; its thread is left behind.
 
+    Raises OSError at once when the operating system refuses the thread.
+
     It is a daemon, for a thread that waits in the kernel cannot be ended, and must not keep the process from ending.
     One that still runs Python is told to leave, so that it ends the processes that it started; so it is on Ctrl-C.
     """
@@ -56,7 +59,11 @@ def in_time(name: str, call: Callable[[], Answer], seconds: float) -> Answer:
 
     thread = threading.Thread(target=work, daemon=True, name=f"gpucheck {name}")
     try:
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:
+            ended.set()  # it never ran: nothing is to be waited for
+            raise OSError(errno.EAGAIN, str(error)) from error
         ended.wait(seconds)
     except BaseException:
         if not ended.is_set():

@@ -65,8 +65,9 @@ def stuck(name: str, error: StuckError) -> Finding:
 
 def broken(name: str, error: Exception) -> Finding:
     """In place of a judgement: what broke, and where."""
-    if isinstance(error, OSError):
-        why = f"the operating system refused what the step needs{f': {error.filename}' if error.filename else ''}"
+    if isinstance(error, (OSError, MemoryError)):
+        what = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
+        why = f"the operating system refused what the step needs{what}"
         fix = f"make room or raise the limit (df /dev/shm /tmp; ulimit -a), then: gpucheck verify --only {name}"
     else:
         why = "the check itself broke, which is a defect of gpucheck and says nothing about the host"

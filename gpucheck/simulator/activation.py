@@ -4,13 +4,15 @@ import ctypes
 import hashlib
 import os
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from gpucheck.simulator.cache import cache_folder, evict, limit_bytes, publish, use
+from gpucheck.simulator.cache import evict, limit_bytes, publish, use
+from gpucheck.simulator.cache_place import cache_folder
 from gpucheck.simulator.files import is_file, profile_text
 
 SOURCES = (".py", ".yml", ".c", ".h", ".txt", ".sh")
+TRIES = 10
 # The descriptor of the machine that this process has now.
 _held: list[int] = []
 STAND_INS = ("NVML library", "PCI, driver and DMI files of /sys and /proc", "GPU services and packages")
@@ -29,9 +31,7 @@ def activate(name: str, faults: Iterable[str] = ()) -> Path:
     faults, limit = tuple(faults), limit_bytes()
     directory = cache_folder("machines") / f"{_key(name, faults)}"
     try:
-        while (descriptor := use(directory)) is None:
-            publish(directory, lambda partial: _make(name, faults, partial))
-            evict(limit, keep=directory)
+        descriptor = _used_or_made(directory, lambda partial: _make(name, faults, partial), limit)
     except OSError as error:
         where = f"{error.filename or directory}: {error.strerror}" if error.strerror else str(error)
         raise OSError(f"the simulated machine could not be made: {where}") from error
@@ -39,6 +39,17 @@ def activate(name: str, faults: Iterable[str] = ()) -> Path:
     os.environ["GPUCHECK_SIMULATOR"] = str(directory)
     ctypes.CDLL(str(directory / "lib" / "libnvidia-ml.so.1"))
     return directory
+
+
+def _used_or_made(directory: Path, make: Callable[[Path], None], limit: int) -> int:
+    """The descriptor that keeps the machine. Raises OSError where it cannot be made, or never is this user's alone."""
+    for _ in range(TRIES):  # another process may remove it as soon as it is made
+        descriptor = use(directory)
+        if descriptor is not None:
+            return descriptor
+        publish(directory, make)
+        evict(limit, keep=directory)
+    raise OSError(f"{directory}: other users can change what is made there. Set XDG_CACHE_HOME to your own.")
 
 
 def _hold(descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""The cache of simulated machines and compiled libraries: where it is, how entries get there, when they are removed.
+"""The cache of simulated machines and compiled libraries: how entries get there, and when they are removed.
 
 An entry is a directory named by its key. It is published complete, by a rename. Its file LOCK holds its size in bytes;
 the file's time of change is the last use, and a process that uses the entry keeps a shared lock on it.
@@ -6,7 +6,6 @@ the file's time of change is the last use, and a process that uses the entry kee
 
 import fcntl
 import os
-import pwd
 import re
 import shutil
 import tempfile
@@ -15,6 +14,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from gpucheck.processes.trust import others_may_change
+from gpucheck.simulator.cache_place import cache_folder
 
 KINDS = ("machines", "libraries")
 KEY = re.compile(r"[0-9a-f]{24}")
@@ -31,52 +33,16 @@ OUTDATED_CLEAR_S = 3600.0
 SMALL_BYTES = 4096
 
 
-def cache_folder(kind: str) -> Path:
-    """Return ``$XDG_CACHE_HOME/gpucheck/<kind>``, by default below ~/.cache, made if needed.
-
-    Without a home directory that can be written it is below the temporary directory, for this user alone.
-    Raises OSError when neither can be used.
-    """
-    for base in _bases():
-        folder = base / "gpucheck" / kind
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK):
-            return folder
-    folder = _temporary_folder() / kind
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
-def _bases() -> Iterator[Path]:
-    """The cache directory that the caller names, else that of a home that exists: no home is ever made."""
-    named = os.environ.get("XDG_CACHE_HOME", "")
-    if Path(named).is_absolute():
-        yield Path(named)
-        return
-    for home in _homes():
-        if Path(home).is_absolute() and home != "/" and Path(home).is_dir():
-            yield Path(home) / ".cache"
-            return
-
-
-def _homes() -> Iterator[str]:
-    """Of the environment, then of the user database: a systemd unit of root has no HOME."""
-    yield os.environ.get("HOME", "")
-    with suppress(KeyError):  # a container may run as a user without an entry
-        yield pwd.getpwuid(os.getuid()).pw_dir
-
-
-def _temporary_folder() -> Path:
-    """Code is loaded from here: refuse a folder that another user made first."""
-    folder = Path(tempfile.gettempdir()) / f"gpucheck-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    seen = folder.lstat()
-    if seen.st_uid != os.getuid() or seen.st_mode & 0o022:
-        raise OSError(f"{folder}: not ours alone, so nothing is run from it. Set XDG_CACHE_HOME to a writable folder.")
-    return folder
+def whole(entry: Path) -> bool:
+    """Whether the entry is complete, and no other user made or may change what code is loaded from."""
+    try:
+        if others_may_change(os.fspath(entry)) or not (entry / LOCK).is_file():
+            return False
+        folders = [entry, *(folder for folder in (entry / "lib",) if folder.is_dir())]
+        paths = [item.path for folder in folders for item in os.scandir(folder)]
+        return not any(others_may_change(path) for path in paths)
+    except FileNotFoundError:
+        return False
 
 
 def publish(target: Path, make: Callable[[Path], object]) -> None:
@@ -86,19 +52,20 @@ def publish(target: Path, make: Callable[[Path], object]) -> None:
     try:
         make(partial)
         (partial / LOCK).write_text(f"{_share_equal_files(partial)}\n")
+        (partial / LOCK).chmod(0o644)
         partial.chmod(0o755)
-        if target.is_dir() and not (target / LOCK).exists():
-            _discard(target)  # of an earlier version, or damaged
+        if target.is_dir() and not whole(target):
+            _discard(target)  # of an earlier version, damaged, or of another user
         partial.rename(target)
     except OSError:
-        if not (target / LOCK).is_file():
+        if not whole(target):
             raise
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
 
 def use(entry: Path) -> int | None:
-    """Note a use of the entry and return a descriptor that keeps it until it is closed; None if there is no entry.
+    """Note a use of the entry and return a descriptor that keeps it until it is closed; None without a whole entry.
 
     Programs that take the place of this process inherit the descriptor; children do not.
     """
@@ -111,8 +78,10 @@ def use(entry: Path) -> int | None:
             fcntl.flock(held, fcntl.LOCK_SH)
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(held), (entry / LOCK).stat()):
-                with suppress(PermissionError):  # an entry of another user: its age then counts from its making
-                    os.utime(held)
+                if not whole(entry):
+                    os.close(held)
+                    return None
+                os.utime(held)
                 os.set_inheritable(held, True)
                 return held
         os.close(held)  # removed between the two: look again
@@ -225,10 +194,16 @@ def _share_equal_files(folder: Path) -> int:
     first: dict[tuple[int, bytes], str] = {}
     size = 0
     for above, _, files in os.walk(folder):
-        size += os.lstat(above).st_blocks * 512
+        own = os.lstat(above)
+        size += own.st_blocks * 512
+        if own.st_mode & 0o022:  # made under an umask that lets others write
+            os.chmod(above, own.st_mode & 0o755)  # noqa: PTH101
         for name in files:
             path = os.path.join(above, name)  # noqa: PTH118 - thousands of files: strings are faster
             seen = os.lstat(path)
+            if seen.st_mode & 0o022 and not os.path.islink(path):  # noqa: PTH114
+                os.chmod(path, seen.st_mode & 0o755)  # noqa: PTH101
+                seen = os.lstat(path)
             if not os.path.islink(path) and seen.st_size <= SMALL_BYTES:  # noqa: PTH114
                 with open(path, "rb") as file:  # noqa: PTH123
                     other = first.setdefault((seen.st_mode, file.read()), path)

@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from gpucheck.simulator.cache import cache_folder, publish, use
+from gpucheck.simulator.cache import publish, use
+from gpucheck.simulator.cache_place import cache_folder
 from gpucheck.simulator.exports import Export, exports, unsimulated_rows, version_script
 
 SOURCES = Path(__file__).parent / "nvml"

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from gpucheck.model import DriverState
-from gpucheck.simulator.cache import cache_folder
+from gpucheck.simulator.cache_place import cache_folder
 from gpucheck.simulator.profile import Profile
 from gpucheck.simulator.writer import RECIPE, Recipe, write_machine
 

@@ -122,6 +122,12 @@ SYMPTOMS = (
     ),
 )
 
+FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGXCPU", "SIGXFSZ")
+# What the kernel, Python and torch's allocator for CPUs say where a limit left nothing.
+NO_RESOURCES = (
+    r"[Cc]annot allocate memory|can't allocate memory|can't start new thread|Resource temporarily unavailable"
+    r"|Too many open files"
+)
 KILLED = Reading(
     "something outside the run killed the rank; when memory is short that is the kernel's OOM killer, in a container "
     "with a memory limit its cgroup's",
@@ -187,7 +193,7 @@ NOT_STARTED = Reading(
 
 
 def judge_failure(failure: SmokeFailure, gpus: int | None = None) -> Finding:
-    """One finding: SKIP for a missing package, UNKNOWN where the time was too short to know, else FAIL.
+    """One finding: SKIP for a missing package, UNKNOWN if the time or the host's resources were too short, else FAIL.
 
     gpus: how many real GPUs the host has, None if that is not known or the hardware is simulated.
     """
@@ -196,6 +202,8 @@ def judge_failure(failure: SmokeFailure, gpus: int | None = None) -> Finding:
     if failure.kind == "no-device":
         return _no_device(failure, gpus or 0)
     reading = _reading(failure)
+    # What the host lacked or did to a rank says nothing about its GPUs, their links or the framework.
+    unknown = failure.kind in ("timeout-start", "timeout") or reading in (KILLED, OUT_OF_MEMORY)
     where = (
         f"rank {failure.rank}" + (f" on {failure.device}" if failure.device else "") if failure.rank is not None else ""
     )
@@ -204,7 +212,7 @@ def judge_failure(failure: SmokeFailure, gpus: int | None = None) -> Finding:
     stack = tuple(f"stack: {frame}" for frame in failure.stack)
     return Finding(
         check=check_of(failure),
-        verdict=Verdict.UNKNOWN if failure.kind in ("timeout-start", "timeout") else Verdict.FAIL,
+        verdict=Verdict.UNKNOWN if unknown else Verdict.FAIL,
         subject=f"gpu:{failure.bus_id}" if failure.bus_id else "host",
         seen=f"{variant}{failure.kind}: {', '.join(part for part in (where, place) if part)}: {failure.detail}",
         wanted=f"{failure.world_size} ranks train {failure.steps} steps",
@@ -269,8 +277,8 @@ def _reading(failure: SmokeFailure) -> Reading:
     if failure.kind == "hang":
         return _hang(failure)
     if failure.kind == "died":
-        return KILLED if failure.signal == "SIGKILL" else CRASHED
-    if failure.error_type == "MemoryError":
+        return KILLED if failure.signal in FROM_OUTSIDE else CRASHED
+    if failure.error_type == "MemoryError" or re.search(NO_RESOURCES, text):
         return OUT_OF_MEMORY
     return GARBAGE if failure.kind == "garbage" else RAISED
 

@@ -29,7 +29,9 @@ def run_smoke(options: SmokeOptions, environment: Mapping[str, str] | None = Non
         ending = supervise(strategy.program, options, ranks, processes=processes(strategy, options))
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
-        return _not_run(options, "timeout-start", f"the ranks could not be started: {error.strerror}{place}", removed)
+        return _not_run(
+            options, "timeout-start", f"the ranks could not be started: {error.strerror or error}{place}", removed
+        )
     return conclude(ending, options, removed)
 
 

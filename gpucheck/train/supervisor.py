@@ -2,16 +2,15 @@
 
 import os
 import signal
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 import msgspec
 
 from gpucheck.processes.group import end
 from gpucheck.processes.signals import undisturbed
+from gpucheck.processes.temporary import private_environment, temporary_folder
 from gpucheck.train.outcome import RankReport
 from gpucheck.train.process import RankEnd, RankProcess, wait_for_stacks
 from gpucheck.train.spec import RankSpec, SmokeOptions
@@ -48,8 +47,9 @@ def supervise(
     When this returns or raises, no rank is left running (but for the unkillable) and no file. Raises OSError when
     there is no room for the private folder or no process can be started.
     """
-    with tempfile.TemporaryDirectory(prefix="gpucheck-smoke-", ignore_cleanup_errors=True) as folder:
-        place = Workplace(Path(folder))
+    with temporary_folder("smoke") as folder:
+        place = Workplace(folder)
+        environment = {**environment, **private_environment(folder, environment)}
         place.link_package()
         ranks: list[RankProcess] = []
         started = time.monotonic()

@@ -1,8 +1,10 @@
 """Batches for a rank: torch's own loader over the planned samples, with workers and pinned memory where asked for."""
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
+from gpucheck.processes.lifeline import end_with_parent
 from gpucheck.train.idx import DataSet
 from gpucheck.train.spec import SmokeOptions
 
@@ -37,6 +39,7 @@ def batches(
 ) -> Iterator[tuple[Any, Any]]:
     """(images, labels) on the device for each step of the plan, a list of arrays of sample numbers."""
     on_gpu = device.type == "cuda"
+    rank = os.getpid()
     loader = torch.utils.data.DataLoader(
         Samples(samples),
         batch_sampler=plan,
@@ -44,6 +47,7 @@ def batches(
         multiprocessing_context="fork" if options.workers else None,
         collate_fn=Together(torch),
         pin_memory=on_gpu,
+        worker_init_fn=lambda _number: end_with_parent(rank),
     )
     for images, labels in loader:
         yield images.to(device, non_blocking=on_gpu), labels.to(device, non_blocking=on_gpu)

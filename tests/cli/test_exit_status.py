@@ -223,3 +223,13 @@ def test_colors_can_be_turned_off(name, value):
     assert "\x1b[1m" in colored
     assert "\x1b[1m" not in plain
     assert ("\x1b" in plain) is (name == "NO_COLOR"), "on a dumb terminal no line can be taken away again"
+
+
+def test_a_broken_package_is_70_and_one_line(tmp_path):
+    """Also where the module that prints errors cannot be imported: Python's own 1 would be WARN."""
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['msgspec'] = None\n")
+    root = Path(__file__).parents[2]
+    status, out, err = shell(f"$G {shlex.join(QUICK)}", PYTHONPATH=f"{tmp_path}:{root}")
+
+    assert (status, out, err.count("\n")) == (70, "", 1)
+    assert err.startswith("Error: gpucheck failed: ModuleNotFoundError: import of msgspec halted")

@@ -249,4 +249,4 @@ def test_ctrl_c_ends_the_ranks_and_exits_with_130(tmp_path):
 
 
 def _ranks(folder: Path) -> list[Path]:
-    return [file for file in folder.glob("gpucheck-smoke-*/progress-*.json") if file.stat().st_size]
+    return [file for file in folder.glob("gpucheck-*/smoke-*/progress-*.json") if file.stat().st_size]

@@ -230,3 +230,9 @@ def test_the_child_finds_our_modules_without_site(monkeypatch):
 
     assert "-S" in command
     assert command[-1].split(os.pathsep)[0] == str(Path(__file__).parents[2])
+
+
+def test_a_child_without_memory_says_nothing_of_the_driver():
+    failure = failure_of(ask_child(10, script("raise MemoryError")))
+
+    assert (failure.name, failure.code) == ("ChildOutOfMemory", NOT_STARTED)

@@ -87,7 +87,7 @@ def test_a_program_that_does_not_exist_is_a_failure():
         answer = child.open()
 
     assert isinstance(answer, Failure)
-    assert answer.kind == "not-started"
+    assert answer.kind == "no-process"
 
 
 def test_a_stuck_copy_is_given_up_named_and_never_asked_for_again():

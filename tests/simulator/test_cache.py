@@ -2,18 +2,17 @@
 
 import fcntl
 import os
-import pwd
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
 
 import pytest
 
 from gpucheck import simulator
 from gpucheck.simulator import cache as cache_module
-from gpucheck.simulator.cache import LOCK, SMALL_BYTES, cache_folder, clear, evict, limit_bytes, publish, use
+from gpucheck.simulator.cache import LOCK, SMALL_BYTES, clear, evict, limit_bytes, publish, use
+from gpucheck.simulator.cache_place import cache_folder
 
 A, B, C = ("a" * 24, "b" * 24, "c" * 24)
 MIB = 1 << 20
@@ -177,71 +176,6 @@ def test_a_limit_that_is_not_a_number_is_an_error(monkeypatch, text):
     monkeypatch.setenv("GPUCHECK_CACHE_MIB", text)
     with pytest.raises(ValueError, match=r"GPUCHECK_CACHE_MIB=.*not a whole number of MiB"):
         simulator.activate("no-gpu")
-
-
-@pytest.fixture
-def homes(monkeypatch, tmp_path):
-    """Set HOME and the home of the user database; the temporary directory is a directory of its own."""
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-
-    def set_homes(home, database):
-        if home is None:
-            monkeypatch.delenv("HOME", raising=False)
-        else:
-            monkeypatch.setenv("HOME", str(home))
-
-        def getpwuid(uid):
-            if database is None:
-                raise KeyError(uid)
-            return SimpleNamespace(pw_dir=str(database))
-
-        monkeypatch.setattr(cache_module, "pwd", SimpleNamespace(getpwuid=getpwuid))
-
-    return set_homes
-
-
-@pytest.mark.parametrize(
-    ("home", "database", "expected"),
-    [
-        ("real", None, "real/.cache"),
-        ("real", "other", "real/.cache"),
-        (None, "real", "real/.cache"),
-        ("", "real", "real/.cache"),
-        ("absent", "real", "real/.cache"),
-        ("/", "real", "real/.cache"),
-        ("relative", "real", "real/.cache"),
-        ("file", "real", "real/.cache"),
-        (None, "absent", None),
-        (None, None, None),
-        ("/", "/", None),
-        ("absent", "absent", None),
-        ("/proc", None, None),
-    ],
-)
-def test_the_cache_is_in_a_home_that_exists_or_in_the_temporary_directory(homes, tmp_path, home, database, expected):
-    (tmp_path / "real").mkdir()
-    (tmp_path / "file").write_text("")
-
-    def place(word):
-        return str(tmp_path / word) if word in ("real", "other", "absent", "file") else word
-
-    homes(place(home) if home else home, place(database) if database else database)
-    made = cache_folder("machines")
-
-    base = tmp_path / expected if expected else tmp_path / "tmp" / f"gpucheck-{os.getuid()}"
-    assert made == base / ("gpucheck/machines" if expected else "machines")
-    assert made.is_dir()
-    assert not (tmp_path / "absent").exists()
-    assert not (tmp_path / "other").exists()
-
-
-def test_without_home_the_cache_is_in_the_home_of_the_user_database(monkeypatch):
-    """As in a systemd unit of root."""
-    monkeypatch.delenv("HOME", raising=False)
-    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    assert next(cache_module._bases()).parent == type(next(cache_module._bases()))(pwd.getpwuid(os.getuid()).pw_dir)
 
 
 COUNT = "import pynvml; pynvml.nvmlInit(); print(pynvml.nvmlDeviceGetCount(), flush=True)"

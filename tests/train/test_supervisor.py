@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gpucheck.processes import temporary
 from gpucheck.train import judge, run_smoke, smoke
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.spec import Fault, SmokeOptions
@@ -39,7 +40,7 @@ def test_a_rank_that_never_enters_the_collective_is_told_from_the_one_that_waits
     assert outcome.seconds < 15, "long before the deadline of the whole run"
     assert "in _act" in outcome.stack[0], "the stack shows the very call it hangs in"
     assert "faults.py" in outcome.stack[0]
-    assert "gpucheck-smoke-" not in outcome.stack[0], "the run's folder is gone: its path would lead nowhere"
+    assert "/smoke-" not in outcome.stack[0], "the run's folder is gone: its path would lead nowhere"
     assert any(line.startswith("rank 0 (toy:0): step 3 of 10, allreduce for") for line in outcome.evidence)
 
 
@@ -201,6 +202,7 @@ def test_a_missing_framework_is_found_before_any_process_is_started(monkeypatch)
 
 def test_no_room_for_the_run_is_said_and_not_raised(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    monkeypatch.setattr(temporary, "ELSEWHERE", ())
     _needs(monkeypatch, ())
     outcome = run_smoke(SmokeOptions())
 
@@ -245,4 +247,4 @@ def test_ranks_do_not_outlive_their_supervisor(tmp_path, number, status, cleans)
 
 
 def _hanging(folder: Path) -> int:
-    return sum('"step":3' in file.read_text() for file in folder.glob("gpucheck-smoke-*/progress-*.json"))
+    return sum('"step":3' in file.read_text() for file in folder.glob("gpucheck-*/smoke-*/progress-*.json"))

@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from gpucheck.processes.environment import nccl_files, rank_environment
 from gpucheck.processes.group import Group, end
 from gpucheck.processes.lifeline import stack_of
 from gpucheck.processes.signals import undisturbed
+from gpucheck.processes.temporary import private_environment, temporary_folder
 
 POLL_S = 0.05
 SETTLE_S = 2.0  # one rank's end makes the others raise: wait for what they have to say
@@ -62,12 +62,12 @@ def launch(spec: RankSpec, ranks: int, deadline_s: float, nodes: Nodes | None = 
 
     Nothing is left running or on disk. Raises OSError when no process can be started.
     """
-    with tempfile.TemporaryDirectory(prefix="gpucheck-collectives-", ignore_cleanup_errors=True) as path:
-        folder = Folder(Path(path))
+    with temporary_folder("collectives") as path:
+        folder = Folder(path)
         spec = msgspec.structs.replace(spec, file_store=nodes is None, parent_pid=os.getpid())
         folder.spec.write_bytes(msgspec.json.encode(spec))
         environment, removed = ranks_environment(os.environ, folder, nodes)
-        environment |= extra
+        environment |= extra | private_environment(path, environment)
         home = Path(environment.get("HOME", "/"))
         settings = nccl_files(home, several_hosts=_several(nodes)) if spec.backend == "nccl" else ()
         first = 0 if nodes is None else nodes.rank * ranks

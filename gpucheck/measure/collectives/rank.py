@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gpucheck.measure.collectives.definitions import elements
-from gpucheck.measure.collectives.values import ErrorKind, Folder, Measured, RankError, RankReport, RankSpec
+from gpucheck.measure.collectives.values import AGENT, ErrorKind, Folder, Measured, RankError, RankReport, RankSpec
 from gpucheck.measure.engine import MISTAKES
 from gpucheck.measure.torch_runtime import library, ordinal
 from gpucheck.measure.values import Device
@@ -186,7 +186,7 @@ def main(path: str) -> None:
     folder = Folder(Path(path))
     spec = msgspec.json.decode(folder.spec.read_bytes(), type=RankSpec)
     # torchrun is the parent where it started this rank.
-    end_with_parent(spec.parent_pid if spec.file_store else None)
+    end_with_parent(spec.parent_pid if spec.file_store else int(os.environ[AGENT]))
     number = int(os.environ["RANK"])
     with folder.stack(number).open("w") as stack:
         show_stacks(stack)

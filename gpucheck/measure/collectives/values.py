@@ -5,6 +5,8 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+# Environment variable of ranks that torchrun starts: the process that they end with.
+AGENT = "GPUCHECK_AGENT_PID"
 ErrorKind = Literal["collective", "defect", "no-resources", "no-device"]
 
 

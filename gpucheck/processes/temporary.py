@@ -1,0 +1,151 @@
+"""Private temporary folders of this run, in one folder that a later run removes if this one is killed."""
+
+import fcntl
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from gpucheck.processes.trust import distrust
+
+PREFIX = "gpucheck-"
+MARKER = ".gpucheck-run"  # without it a folder is not a run's, whatever its name is
+NAME = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
+ELSEWHERE = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - made there by mkdtemp, with mode 0700
+# The address of a socket has 107 characters, and multiprocessing makes one 32 characters below TMPDIR.
+LONGEST_TMPDIR = 75
+# Where a child's libraries keep what they compile, and load it from again.
+COMPILED = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_EXTENSIONS_DIR", "PYTORCH_KERNEL_CACHE_PATH")
+# Kept below HOME between runs, for compiling takes minutes: moved only if another user could have written there.
+KEPT = {"CUDA_CACHE_PATH": ".nv/ComputeCache", "CUPY_CACHE_DIR": ".cupy/kernel_cache"}
+
+
+class _Run:
+    """The folder of this run: there while a temporary folder is in use. Threads may use it at the same time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.users = self.made = 0
+        self.folder, self.descriptor = Path(), -1
+
+    def enter(self, name: str) -> Path:
+        with self.lock:
+            if self.users == 0:
+                self.folder, self.descriptor = _make()
+            self.users += 1
+            self.made += 1
+            made = self.folder / f"{name}-{self.made}"
+        try:
+            made.mkdir(mode=0o700)
+        except BaseException:
+            self.leave(made)
+            raise
+        return made
+
+    def leave(self, made: Path) -> None:
+        shutil.rmtree(made, ignore_errors=True)  # what a stuck child still writes is a later run's to remove
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                shutil.rmtree(self.folder, ignore_errors=True)
+                os.close(self.descriptor)
+
+
+_run = _Run()
+
+
+@contextmanager
+def temporary_folder(name: str) -> Iterator[Path]:
+    """A private folder, removed with all that is in it at the end of the block. Raises OSError if there is no place."""
+    folder = _run.enter(name)
+    try:
+        yield folder
+    finally:
+        _run.leave(folder)
+
+
+def private_environment(folder: Path, caller: Mapping[str, str]) -> dict[str, str]:
+    """Return variables with which a child's libraries write below this folder and load no code of another user."""
+    temporary = str(folder) if len(str(folder)) <= LONGEST_TMPDIR else None
+    ours = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary) if temporary else {}
+    ours |= {name: str(folder / "compiled" / name.lower()) for name in COMPILED}
+    for name, default in KEPT.items():
+        chosen = Path(caller.get(name) or Path(caller.get("HOME") or "/nonexistent") / default)
+        if _is_foreign(chosen):
+            ours[name] = str(folder / "compiled" / name.lower())
+    for name, path in ours.items():
+        if name not in ("TMPDIR", "TMP", "TEMP"):
+            Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
+    return ours
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether another user could have written there, or could make it first. Of no path: there is nothing to load."""
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    try:
+        return distrust(path, own=path != Path("/")) is not None
+    except OSError:
+        return True
+
+
+def _make() -> tuple[Path, int]:
+    """A fresh folder whose marker is locked while this process lives, after those of dead processes are removed."""
+    base = _base()
+    _remove_leftovers(base)
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=base))
+        with suppress(FileNotFoundError):  # another run took it for a leftover before it was locked
+            descriptor = os.open(folder / MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with suppress(OSError):  # a file system without locks: then no run removes it as a leftover either
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                if os.path.samestat(os.fstat(descriptor), (folder / MARKER).lstat()):
+                    return folder, os.dup(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+def _base() -> Path:
+    """TMPDIR, unless other users could replace our folder there; then the system's own place."""
+    chosen = Path(tempfile.gettempdir())
+    reasons: list[str] = []
+    for base in dict.fromkeys((chosen, *ELSEWHERE)):
+        try:
+            reason = distrust(base, own=False)
+        except OSError as error:
+            reason = f"{base}: {error.strerror or error}"
+        if reason is None and os.access(base, os.W_OK | os.X_OK):
+            if reasons:
+                line = f"gpucheck: {chosen} is not used for temporary files: {reasons[0]}; {base} is used\n"
+                sys.stderr.write(line)
+            return base
+        reasons.append(reason or f"{base} cannot be written")
+    raise OSError(f"no place for temporary files: {'; '.join(reasons)}. Set TMPDIR to a folder of your own.")
+
+
+def _remove_leftovers(base: Path) -> None:
+    """Remove folders of runs that were killed: their lock is free, whichever process has their number now."""
+    with os.scandir(base) as entries:
+        found = [Path(entry.path) for entry in entries if NAME.fullmatch(entry.name)]
+    for folder in found:
+        with suppress(OSError):  # another user's, no folder of a run, in use, or removed by another run
+            _remove_leftover(folder)
+
+
+def _remove_leftover(folder: Path) -> None:
+    seen = folder.lstat()
+    if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.geteuid():
+        return
+    descriptor = os.open(folder / MARKER, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,146 @@
+"""docs/integrations: whatever way gpucheck breaks, the node stays as it was, and what is logged is one short line."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.integrations.test_statuses import DRAINED, IDLE, PAGES, SCONTROL, whole
+
+ROOT = Path(__file__).parents[2]
+REAL = f"{sys.executable} -m gpucheck"
+# How gpucheck breaks: the body of the program of that name, None where there is none. $BROKEN is a folder.
+BROKEN = {
+    "missing": None,
+    "cannot be run": "#!/no/such/interpreter\n",
+    "broken import": f'PYTHONPATH=$BROKEN:{ROOT} exec {REAL} "$@" --simulate p100-pcie-x2',
+    "full disk": f'exec {REAL} "$@" --simulate p100-pcie-x2 >/dev/full',
+    "stdout closed": f'exec {REAL} "$@" --simulate p100-pcie-x2 >&-',
+    "no room for a process": f'ulimit -v 35000; exec {REAL} "$@" --simulate p100-pcie-x2',
+    "killed": "kill -KILL $$",
+    "killed after a whole line": f"printf '{whole(0)}'; kill -KILL $$",
+    "truncated": "printf 'GPUCHECK CRITICAL - pcie-li'; exit 2",
+    "empty, 0": "exit 0",
+    "empty, 2": "exit 2",
+    "garbage, 0": "head -c 3000 /dev/urandom; exit 0",
+    "garbage, 2": "printf '\\033[2J\\007 all is well\\n'; exit 2",
+    "traceback, 1": "echo 'Traceback (most recent call last):'; echo 'ImportError: x'; exit 1",
+    "two lines, 0": f"printf '{whole(2)}{whole(0)}'; exit 0",
+    "two lines, 2": f"printf '{whole(2)}{whole(2)}'; exit 2",
+    "another line's status": f"printf '{whole(2)}status 2'; exit 0",
+    "hangs": "trap '' TERM; sleep 30",
+    "endless": "yes 'GPUCHECK OK - '",
+}
+# In place of 50 s: the scripts' own words for timeout(1) but for the times.
+TIMEOUT = '#!/bin/sh\nshift 2\nexec /usr/bin/timeout --kill-after=0.3 {seconds} "$@"\n'
+
+
+@pytest.fixture
+def broken(tmp_path, request):
+    """Run a script with a gpucheck that breaks so; how it ended, and what was asked of the cluster."""
+    body = BROKEN[request.param]
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['msgspec'] = None\n")
+    seconds = "0.5" if request.param in ("hangs", "endless") else "30"
+    programs = {"scontrol": SCONTROL, "timeout": TIMEOUT.format(seconds=seconds)}
+    if body is not None:
+        programs["gpucheck"] = body if body.startswith("#!") else f"#!/bin/sh\n{body}\n"
+    for name, text in programs.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    notes = tmp_path / "notes"
+
+    def run(command, node=IDLE, **more):
+        environment = {key: text for key, text in os.environ.items() if key != "GPUCHECK_SIMULATOR"} | {
+            "PATH": f"{folder}:/usr/bin:/bin",
+            "LC_ALL": "C",
+            "PYTHONPATH": str(ROOT),
+            "BROKEN": str(tmp_path),
+            "NODE": node,
+            "NOTES": str(notes),
+            "SLURMD_NODENAME": "n1",
+            "GPUCHECK_NPD_STATE": str(tmp_path / "state"),
+            **more,
+        }
+        done = subprocess.run(command, env=environment, capture_output=True, check=False, timeout=60)
+        return done, notes.read_text() if notes.exists() else ""
+
+    return run
+
+
+every_way = pytest.mark.parametrize("broken", BROKEN, indirect=True)
+
+
+def tidy(text):
+    """Lines of printable ASCII, none of them long; the shell's own message of a killed child is among them."""
+    return all(len(line) <= 400 and re.fullmatch(rb"[ -~]*", line) for line in text.splitlines())
+
+
+@every_way
+def test_slurm_leaves_the_node_as_it_was(broken):
+    for node in (IDLE, DRAINED):
+        done, changes = broken([PAGES / "slurm/gpucheck-health"], node)
+
+        assert (done.returncode, changes) == (0, "")
+        assert b"n1 is left as it is: no verdict (exit status " in done.stderr
+        assert tidy(done.stderr)
+
+
+@every_way
+def test_slurm_starts_the_job(broken):
+    done, _ = broken([PAGES / "slurm/gpucheck-prolog"])
+
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert tidy(done.stderr)
+
+
+@every_way
+def test_the_problem_detector_gets_unknown_or_the_last_verdict(broken, tmp_path):
+    """NPD: 0 is healthy, 1 a problem, 2 unknown."""
+    plugin = [PAGES / "kubernetes/gpucheck-npd"]
+    done, _ = broken(plugin)
+    assert done.returncode == 2
+    assert done.stdout.startswith(b"no verdict from gpucheck (exit status ")
+
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/last").write_text("1 GPUCHECK CRITICAL - nvlink\n")
+    done, _ = broken(plugin)
+    assert done.returncode == 1
+    assert done.stdout.endswith(b"the last one was: GPUCHECK CRITICAL - nvlink\n")
+    assert done.stdout.count(b"\n") == 1
+    assert tidy(done.stdout + done.stderr)
+
+
+@every_way
+def test_the_daemon_set_keeps_the_last_report(broken, tmp_path):
+    pod = yaml.safe_load((PAGES / "kubernetes/daemonset.yaml").read_text(encoding="utf-8"))["spec"]["template"]
+    (container,) = pod["spec"]["containers"]
+    reports = tmp_path / "reports"
+    reports.mkdir()
+    once = container["args"][0].replace("/reports/", f"{reports}/").replace("sleep 3600", "exit 0")
+    (reports / "n1.json").write_text("old")
+    broken([*container["command"], once], NODE_NAME="n1")
+
+    # With -o the full disk and the closed stdout are not met: then it is a whole report.
+    text = (reports / "n1.json").read_text()
+    assert text == "old" or '"schema": "gpucheck.report/1"' in text
+    assert [path.name for path in reports.iterdir()] == ["n1.json"]
+
+
+@pytest.mark.parametrize("broken", ["empty, 0"], indirect=True)
+def test_a_verdict_with_a_hostile_message_is_one_short_printable_line(broken, tmp_path):
+    """The verdict counts; a name that a user chose cannot write to the terminal or the node's reason."""
+    text = r"GPUCHECK CRITICAL - \033[2J\r" + "a" * 5000 + r" | fail=1\n"
+    (tmp_path / "bin/gpucheck").write_text(f"#!/bin/sh\nprintf '{text}'\nexit 2\n")
+
+    done, changes = broken([PAGES / "slurm/gpucheck-health"])
+    assert changes.startswith("update NodeName=n1 State=DRAIN Reason=GPUCHECK CRITICAL - ?[2J?aaa")
+    assert (len(changes) < 300, changes.rstrip("\n").isprintable()) == (True, True)
+    for script, status in (("slurm/gpucheck-prolog", 1), ("kubernetes/gpucheck-npd", 1)):
+        done, _ = broken([PAGES / script])
+        assert (done.returncode, tidy(done.stdout + done.stderr)) == (status, True)

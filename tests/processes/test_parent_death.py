@@ -1,0 +1,77 @@
+"""However a command ends, what it started ends with it: also where it had no chance to end anything itself."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tests.train.conftest import end_processes_with, processes_with, wait_until
+
+pytestmark = pytest.mark.slow
+
+GPUCHECK = [sys.executable, "-m", "gpucheck"]
+QUICK = ["verify", "--simulate", "hgx-h100-x8", "--level", "quick", "--fault"]
+# What runs until it is ended, how many processes it has then, and what marks the last of them.
+AT_WORK = {
+    "nvml": ([*QUICK, "nvml-hang"], 2, b"nvml_child"),
+    "nvml in state D": ([*QUICK, "nvml-hang:state=uninterruptible"], 3, b"nvml_child"),
+    "copies": (
+        ["bandwidth", "--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1", "--timeout", "100"],
+        2,
+        b"gpucheck.measure.child",
+    ),
+    "copies on CPUs": (["bandwidth", "--engine", "cpu", "--timeout", "100"], 4, b"gpucheck.measure.child"),
+    "collectives": (["collectives", "--sizes", "64M", "--timeout", "600"], 3, b"gpucheck.measure.collectives.rank"),
+    "training": (["smoke", "--framework", "torch", "--steps", "1000000"], 3, b"gpucheck.train.rank"),
+    "training with loaders": (
+        ["smoke", "--framework", "torch", "--steps", "1000000", "--workers", "2"],
+        7,
+        b"gpucheck.train.rank",
+    ),
+}
+
+
+def command_line(process):
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGQUIT], ids=lambda number: number.name)
+@pytest.mark.parametrize("kind", AT_WORK)
+def test_no_child_outlives_a_killed_command(tmp_path, kind, number):
+    arguments, count, program = AT_WORK[kind]
+    name, _, value = (marker := f"GPUCHECK_TEST_RUN={uuid.uuid4()}").partition("=")
+    environment = {key: text for key, text in os.environ.items() if key != "GPUCHECK_SIMULATOR"}
+    environment |= {"TMPDIR": str(tmp_path), "CUDA_VISIBLE_DEVICES": "", name: value}
+    with (tmp_path / "said").open("wb") as said:
+        command = subprocess.Popen([*GPUCHECK, *arguments], env=environment, stdout=said, stderr=said)
+    try:
+        wait_until(
+            lambda: (
+                len(found := processes_with(marker)) >= count
+                and any(program in command_line(process) for process in found)
+            ),
+            60.0,
+        )
+        time.sleep(0.3)
+        command.send_signal(number)
+        assert command.wait(10) == -number
+        wait_until(lambda: processes_with(marker) == [], 3.0)
+    finally:
+        end_processes_with(marker)
+
+
+def test_a_child_whose_parent_is_gone_before_it_begins_ends_at_once():
+    """Between fork and prctl the parent may end: the kernel then sends nothing."""
+    code = "import os; from gpucheck.processes.lifeline import end_with_parent; end_with_parent(os.getppid() + 1)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 1
+    assert "ended before this process began" in done.stderr
