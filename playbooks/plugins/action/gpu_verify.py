@@ -10,7 +10,7 @@ from ansible.plugins.action import ActionBase
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "plugin_utils"))
 
-import node_result  # noqa: E402
+import node_result
 
 SCHEMA = "gpucheck.report/1"
 VERDICTS = ("pass", "warn", "fail", "unknown")

@@ -140,8 +140,11 @@ def shown(diff):
     if not all(isinstance(row, dict) and all(isinstance(part, str) for part in row.values()) for row in rows):
         raise Unfit("field diff: something else than texts")
     return [
-        {key: "\n".join(map(one_line, text.split("\n"))) if key in ("before", "after") else one_line(text)
-         for key, text in row.items() if key in ("before", "after", "before_header", "after_header", "prepared")}
+        {
+            key: "\n".join(map(one_line, text.split("\n"))) if key in ("before", "after") else one_line(text)
+            for key, text in row.items()
+            if key in ("before", "after", "before_header", "after_header", "prepared")
+        }
         for row in rows
     ]
 
