@@ -72,7 +72,8 @@ def order_command(
     """Write what has to be collected for each group, and which host does it."""
     from gpucheck.bundle import contents
     from gpucheck.bundle.making import refuse_other_folder
-    from gpucheck.stack import Refusal, read_facts
+    from gpucheck.stack import Refusal
+    from gpucheck.stack.facts import read_files
     from gpucheck.stack.lock import read_lock
     from gpucheck.stack.plan import Plan, plan
 
@@ -80,8 +81,7 @@ def order_command(
         if target is not None:
             refuse_other_folder(target)
         lock = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
-        hosts = [host for path in facts for host in read_facts(path.read_bytes(), str(path))]
-        answering = {host.host: contents.system_of_host(host) for host in hosts}
+        answering = {host.host: contents.system_of_host(host) for host in read_files(facts)[0]}
         orders = []
         for name in contents.chosen_groups(lock, patterns):
             found = plan(lock, group=name)
