@@ -43,8 +43,8 @@ facts:
   returned: success
   type: dict
   contains:
-    gpus: {description: GPUs on the PCI bus., type: list, elements: dict}
-    processes: {description: What holds a GPU open., type: list, elements: str}
+    gpus: {description: GPUs on the PCI bus., returned: always, type: list, elements: dict}
+    processes: {description: What holds a GPU open., returned: always, type: list, elements: str}
 recorded:
   description: SHA-256 of the plan recorded on the host, keys sorted; empty where there is none.
   returned: success

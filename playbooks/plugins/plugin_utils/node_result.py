@@ -65,9 +65,8 @@ def decoded(result, known):
     rows = None if known is None else {**ALWAYS, **known}
     bounded(result)
     ended = result.get("failed") is True or result.get("skipped") is True
-    for name, row in (known or {}).items():
-        if row["returned"] in ("success", "always") and name not in result and not ended:
-            raise Unfit(f"field {name} is missing")
+    if not ended:
+        complete(result, known or {})
     found = {}
     for name, value in result.items():
         if rows is not None and name not in rows and name != "diff" and not name.startswith("_ansible_"):
@@ -81,6 +80,16 @@ def decoded(result, known):
     if len(str(found.get("msg", ""))) > MOST_WORDS:
         found["msg"] = one_line(found["msg"])
     return found
+
+
+def complete(value, known, field=""):
+    """Raise Unfit for a field that is always returned, and is not there.
+
+    Ansible ends the run of all hosts where the condition of a meta task asks for a field that is missing.
+    """
+    for name, row in known.items():
+        if row.get("returned") in ("success", "always") and name not in value:
+            raise Unfit(f"field {field}{name} is missing")
 
 
 def bounded(value, most=MOST_BYTES):
@@ -116,6 +125,7 @@ def typed(value, row, field):
         for number, part in enumerate(value):
             typed(part, {"type": row["elements"], "contains": row.get("contains", {})}, f"{field}[{number}]")
     inner = row.get("contains", {}) if isinstance(value, dict) else {}
+    complete(value, inner, f"{field}.")
     for key, part in value.items() if inner else ():
         if not isinstance(key, str):
             raise Unfit(f"field {one_line(field, 120)}: a key that is no text")
@@ -173,7 +183,7 @@ def received(action, result, host):
     except Unfit as wrong:
         module = task.action.rpartition(".")[2]
         words = (
-            f"{host}: {module} returned what it never returns: {wrong}. Nothing of it was used. The host's Python is "
-            "damaged or somebody else answers for it: look at the host before it is used again."
+            f"{host}: the result of module {module} was refused: {wrong}. The host's Python interpreter is damaged, or "
+            "the host is compromised. Inspect the host, then run again."
         )
         return {"failed": True, "changed": False, "msg": words, **interpreter}
