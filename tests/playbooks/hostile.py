@@ -21,7 +21,7 @@ BIN = Path(sys.executable).parent
 # Another ansible-core: GPUCHECK_TEST_ANSIBLE=/path/to/ansible-playbook.
 ANSIBLE = os.environ.get("GPUCHECK_TEST_ANSIBLE", str(BIN / "ansible-playbook"))
 CALL_S = 280
-INTERPRETER = '''#!{python} -IS
+INTERPRETER = """#!{python} -IS
 import json, os, re, sys
 folder = os.path.dirname(os.path.realpath(__file__))
 source = sys.stdin.read()
@@ -33,7 +33,7 @@ with open(folder + "/answers.json") as file:
     answers = json.load(file)
 answer = answers.get(name, answers["*"])
 sys.stdout.write(answer if isinstance(answer, str) else json.dumps(answer))
-'''
+"""
 GPUCHECK = """#!/bin/sh
 # Everything but the making of a bundle, which would download.
 case "$1 $2" in "bundle make") echo made; exit 0;; esac
@@ -78,7 +78,7 @@ def plain_result(name: str) -> dict[str, Any]:
     return {"changed": False, **given}
 
 
-def honest(host: str, number: int, told: dict[str, Any]) -> dict[str, Any]:
+def honest(host: str, number: int, sound: dict[str, Any], there: str) -> dict[str, Any]:
     """What a host that is sound returns to each module. It lacks NCCL, and has it once it is installed."""
     names = [path.stem for path in (PLUGINS / "modules").glob("*.py") if "RETURN = r" in path.read_text()]
     back = {"schema": "gpucheck.plan/1", "group": "before", "package_manager": "apt", "repositories": [],
@@ -91,25 +91,42 @@ def honest(host: str, number: int, told: dict[str, Any]) -> dict[str, Any]:
     return {
         **known,
         "*": {"changed": False, "rc": 0, "stdout": "", "stderr": ""},
-        "gpu_facts": {"changed": False, "facts": fresh, "recorded": "", "requirements": "", "state": {},
-                      "clock_ahead_s": 0, "plan": {**back, "group": "now"}, "way_back": back},  # fmt: skip
+        "gpu_facts": {
+            "changed": False,
+            "facts": fresh,
+            "recorded": "",
+            "requirements": "",
+            "state": {},
+            "clock_ahead_s": 0,
+            "plan": {**back, "group": "now"},
+            "way_back": back,
+        },  # fmt: skip
         "plan_state": missing,
-        "planned_packages": {"changed": True, **state({}), "kernels_before": [],
-                             "host": {**missing["host"], "kernels": []}},  # fmt: skip
-        "gpu_verify": {"changed": False, "status": 0, "report": json.dumps({**told, "host": host})},
-        "bundle_packages": {"changed": False, "packages": packages, "not_offered": [], "modules": [],
-                            "python": {"version": "3.10.0", "glibc": "2.35", "machine": "x86_64"}},  # fmt: skip
+        "planned_packages": {
+            "changed": True,
+            **state({}),
+            "kernels_before": [],
+            "host": {**missing["host"], "kernels": []},
+        },  # fmt: skip
+        "gpu_verify": {"changed": False, "status": 0, "report": json.dumps({**sound, "host": host})},
+        "bundle_packages": {
+            "changed": False,
+            "packages": packages,
+            "not_offered": [],
+            "modules": [],
+            "python": {"version": "3.10.0", "glibc": "2.35", "machine": "x86_64"},
+        },  # fmt: skip
         "signing_key": {"changed": False, "fingerprint": "0" * 40},
-        "tempfile": {"changed": True, "path": told["$there"], "state": "directory"},
+        "tempfile": {"changed": True, "path": there, "state": "directory"},
     }
 
 
 class Site:
     """A controller with an inventory of hosts that say what they are given to say, in a folder of its own."""
 
-    def __init__(self, folder: Path, told: dict[str, Any], *, apart: bool = False) -> None:
-        """apart: every host has a group of its own, so that each collects for a bundle."""
-        self.folder, self.told, self.apart = folder, told, apart
+    def __init__(self, folder: Path, sound: dict[str, Any], *, apart: bool = False) -> None:
+        """sound: a report. apart: every host has a group of its own, so that each collects for a bundle."""
+        self.folder, self.sound, self.apart = folder, sound, apart
         for name in ("home", "tmp", "hosts", "out", "there/packages"):
             (folder / name).mkdir(parents=True)
         (folder / "there/packages/libnccl2.deb").write_text("deb")
@@ -133,8 +150,8 @@ class Site:
         """Add a host; answers: by module, what it returns in place of what a sound one does; text is printed as it is."""
         place = self.folder / "hosts" / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
         place.mkdir()
-        told = {**self.told, "$there": str(self.folder / "there")}
-        given = {**honest(name, len(self.hosts) if self.apart else 0, told), **answers}
+        number = len(self.hosts) if self.apart else 0
+        given = {**honest(name, number, self.sound, str(self.folder / "there")), **answers}
         (place / "answers.json").write_text(json.dumps(given))
         (place / "python").write_text(INTERPRETER.format(python=sys.executable))
         (place / "python").chmod(0o755)

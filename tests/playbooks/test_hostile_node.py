@@ -4,7 +4,6 @@ Each of these hosts returns what once ran a program on the controller, wrote a f
 """
 
 import json
-import os
 import re
 from typing import Any
 
@@ -95,6 +94,14 @@ def hostile(folder: str) -> dict[str, dict[str, Any]]:
 
 
 SAMPLE = ("c3-facts-of-first", "c1-facts-drain", "c5-up", "c6-neighbour", "h5-differences-text", "h5-facts-schema")
+# What each playbook has a host run, and the others do not.
+MODULES = {
+    "check": {"gpu_facts", "plan_state"},
+    "provision": {"install_record", "gpu_verify", "*"},
+    "verify": {"gpu_verify"},
+    "rollback": {"install_record"},
+    "bundle": {"bundle_packages"},
+}
 RUNS = {
     "check": ("provision.yml", "--check", "--diff"),
     "provision": ("provision.yml",),
@@ -126,7 +133,7 @@ def ran(folder, sound, kind, chosen, **environment):
 def outcome(site, kind):
     """What became of the honest host, as files say."""
     found = {}
-    for name in (f"build/plans/{'good'}.json", "build/way-back/good.json", "reports/good.json"):
+    for name in ("build/plans/good.json", "build/way-back/good.json", "reports/good.json"):
         if (site.folder / "out" / name).exists():
             found[name] = site.document(name)
     if (site.folder / "out/reports/provision.json").exists():
@@ -144,18 +151,17 @@ def held(both, kind):
     said = done.stdout + done.stderr
     assert not site.stray(), "written outside of the run's folders"
     assert not list(site.folder.rglob(CANARY)), "a program ran on the controller"
-
     assert not CONTROL.search(said), ascii(CONTROL.search(said))
     assert "Traceback" not in said
     assert single.returncode == 0, single.stdout + single.stderr
-    assert done.returncode == (0 if kind == "check" and not failures(site, said) else 2), said[-3000:]
+    assert done.returncode == (2 if failures(said) or kind in ("verify", "bundle") else 0), said[-3000:]
     assert outcome(site, kind) == outcome(alone, kind)
     rows(site, kind, said)
 
 
-def failures(site, said):
-    """Hosts that the recap says failed."""
-    return [name for name in site.hosts if re.search(rf"(?m)^{re.escape(name)} +: .*(failed|unreachable)=[1-9]", said)]
+def failures(said):
+    """Whether the table names a host that stopped."""
+    return re.search(rf"(?m)^[0-9]+ hosts: .*({'|'.join(BAD)})", said) is not None
 
 
 def rows(site, kind, said):
@@ -187,4 +193,11 @@ def test_a_sample_of_hostile_hosts_takes_nothing_with_it(tmp_path, sound):
 @pytest.mark.parametrize("kind", RUNS)
 def test_no_hostile_host_takes_anything_with_it(tmp_path, sound, kind):
     """Every takeover and every stop that was once seen, in one inventory, in every playbook."""
-    held(ran(tmp_path, sound, kind, hostile(str(tmp_path / "all"))), kind)
+    cases = hostile(str(tmp_path / "all"))
+    chosen = {
+        name: answers
+        for name, answers in cases.items()
+        if name in SAMPLE or (kind == "rollback" and "way-back" in name) or MODULES[kind] & set(answers)
+    }
+
+    held(ran(tmp_path, sound, kind, chosen), kind)
