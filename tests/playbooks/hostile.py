@@ -14,7 +14,6 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-
 from tests.playbooks.modules import PLAYBOOKS, PLUGINS, action, controller
 
 BIN = Path(sys.executable).parent
@@ -25,7 +24,7 @@ INTERPRETER = """#!{python} -IS
 import json, os, re, sys
 folder = os.path.dirname(os.path.realpath(__file__))
 source = sys.stdin.read()
-found = re.search(r"ansible[a-z_.]*\\.modules\\.([a-z_]+)", source) or re.search(r"module_fqn='[a-z_.]*?([a-z_]+)'", source)
+found = re.search(r"ansible[a-z_.]*\\.modules\\.([a-z_]+)", source)
 name = found.group(1) if found else "unknown"
 with open(folder + "/asked", "a") as file:
     file.write(name + "\\n")
@@ -100,14 +99,14 @@ def honest(host: str, number: int, sound: dict[str, Any], there: str) -> dict[st
             "clock_ahead_s": 0,
             "plan": {**back, "group": "now"},
             "way_back": back,
-        },  # fmt: skip
+        },
         "plan_state": missing,
         "planned_packages": {
             "changed": True,
             **state({}),
             "kernels_before": [],
             "host": {**missing["host"], "kernels": []},
-        },  # fmt: skip
+        },
         "gpu_verify": {"changed": False, "status": 0, "report": json.dumps({**sound, "host": host})},
         "bundle_packages": {
             "changed": False,
@@ -115,7 +114,7 @@ def honest(host: str, number: int, sound: dict[str, Any], there: str) -> dict[st
             "not_offered": [],
             "modules": [],
             "python": {"version": "3.10.0", "glibc": "2.35", "machine": "x86_64"},
-        },  # fmt: skip
+        },
         "signing_key": {"changed": False, "fingerprint": "0" * 40},
         "tempfile": {"changed": True, "path": there, "state": "directory"},
     }
@@ -147,7 +146,7 @@ class Site:
             archive.writestr("gpucheck-1.dist-info/METADATA", "Requires-Python: >=3.10\n")
 
     def host(self, name: str, **answers: Any) -> None:
-        """Add a host; answers: by module, what it returns in place of what a sound one does; text is printed as it is."""
+        """Add a host. answers: by module, what it returns in place of a sound result; text is printed as it is."""
         place = self.folder / "hosts" / hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:12]
         place.mkdir()
         number = len(self.hosts) if self.apart else 0

@@ -1,6 +1,6 @@
 """A hostile host takes nothing with it: not the controller, not its neighbours, not the run.
 
-Each of these hosts returns what once ran a program on the controller, wrote a file there, or took the other hosts along.
+Each of these hosts returns what once ran a program on the controller, wrote a file there, or stopped the other hosts.
 """
 
 import json
@@ -42,7 +42,7 @@ def run_this(folder: str) -> dict[str, Any]:
 
 
 def hostile(folder: str) -> dict[str, dict[str, Any]]:
-    """By name of the host, what it returns to single modules. Begins with the host that the site's values are asked of."""
+    """By host, what it returns to single modules. The first is the host that the site's values are read from."""
     evil, plan = run_this(folder), state({"driver": ["the driver is missing"]})
     tasks = json.dumps([{"hosts": "x"}, {"ansible.builtin.command": f"touch {folder}/{CANARY}"}])
     package = {"name": "a", "version": "1", "arch": "amd64", "file": "libnccl2.deb", "sha256": "0" * 64, "bytes": 3}
