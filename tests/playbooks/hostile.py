@@ -24,7 +24,7 @@ INTERPRETER = """#!{python} -IS
 import json, os, re, sys
 folder = os.path.dirname(os.path.realpath(__file__))
 source = sys.stdin.read()
-found = re.search(r"ansible[a-z_.]*\\.modules\\.([a-z_]+)", source)
+found = re.search(r"_ansible_module_name\\W+(?:[a-z_]+[.])*([a-z_]+)", source)
 name = found.group(1) if found else "unknown"
 with open(folder + "/asked", "a") as file:
     file.write(name + "\\n")
