@@ -125,7 +125,7 @@ def ran(folder, sound, kind, chosen, **environment):
         site = Site(folder / name, sound, apart=kind == "bundle")
         for host, answers in hosts.items():
             site.host(host, **answers)
-        site.host("good", **({"gpu_facts": read(facts=facts("good", 3))} if kind == "bundle" else {}))
+        site.host("good", **({"gpu_facts": read(facts=facts("good", 80))} if kind == "bundle" else {}))
         both.append((site, site.run(*RUNS[kind], **environment)))
     return both
 
