@@ -126,9 +126,10 @@ class Site:
     def __init__(self, folder: Path, sound: dict[str, Any], *, apart: bool = False) -> None:
         """sound: a report. apart: every host has a group of its own, so that each collects for a bundle."""
         self.folder, self.sound, self.apart = folder, sound, apart
-        for name in ("home", "tmp", "hosts", "out", "there/packages"):
+        for name in ("home", "tmp", "hosts", "out", "there/packages", "there/a/b/c/d/e"):
             (folder / name).mkdir(parents=True)
         (folder / "there/packages/libnccl2.deb").write_text("deb")
+        (folder / "there/PWNED").write_text("what a host sends in place of its lists")
         (folder / "stack.yml").write_text("schema: gpucheck.wish/1\n")
         self.gpucheck = folder / "gpucheck"
         self.gpucheck.write_text(GPUCHECK.format(gpucheck=BIN / "gpucheck"))

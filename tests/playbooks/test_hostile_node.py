@@ -56,7 +56,10 @@ def hostile(folder: str) -> dict[str, dict[str, Any]]:
         "c1-facts-list": {"gpu_facts": read(ansible_facts=["x"])},
         "c2-tasks-in-report": {"gpu_verify": {"changed": False, "status": 0, "report": tasks, "ansible_facts": evil}},
         "c3-stand-ins": {"gpu_facts": other(("stand_ins",), [KEY])},
-        "c4-modules": {"bundle_packages": {**bundled, "modules": ["../../../../evil/PWNED"]}},
+        "c4-modules": {
+            "bundle_packages": {**bundled, "modules": ["../../../../../PWNED"]},
+            "tempfile": {"changed": True, "path": f"{folder}/there/a/b/c/d/e"},
+        },
         "c4-absolute": {"bundle_packages": spoilt(bundled, ("packages", 0, "file"), f"{folder}/evil/PWNED")},
         "c5-up": {"gpu_facts": other(("host",), "../../../../evil/pwn")},
         "c5-absolute": {"gpu_facts": other(("host",), f"{folder}/evil/pwn")},
