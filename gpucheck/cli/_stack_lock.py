@@ -19,13 +19,23 @@ if TYPE_CHECKING:
 
 
 def made_lock(wish: Path, facts: tuple[Path, ...], previous: "Lock | None", *, common: bool) -> "Lock | Refusal":
-    """A lock from the files of wish and facts. Raises WishError, FactsError and LockError."""
+    """A lock from the files of wish and facts. Raises WishError, FactsError and LockError.
+
+    A file of facts that cannot be read refuses the host it is named after, and the others go on.
+    """
     from gpucheck import stack
     from gpucheck.stack.common import lock_common
+    from gpucheck.stack.facts import read_files
     from gpucheck.stack.lock import lock
+    from gpucheck.stack.refused import unreadable
 
-    hosts = [host for path in facts for host in stack.read_facts_file(path)]
-    return (lock_common if common else lock)(stack.read_wish(wish), hosts, previous)
+    hosts, bad = read_files(facts)
+    made = (lock_common if common else lock)(stack.read_wish(wish), hosts, previous)
+    if isinstance(made, stack.Refusal):
+        return made
+    known = {host.host for host in hosts}
+    refused = {name: unreadable(name, str(error)) for name, error in bad.items() if name not in known}
+    return msgspec.structs.replace(made, refused=dict(sorted({**made.refused, **refused}.items())))
 
 
 def planned(lock_file: Path, *, host: str | None = None, group: str | None = None) -> "tuple[Plan | Refusal, str]":
@@ -51,6 +61,7 @@ def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> li
     One process for the whole fleet: starting one a host costs the controller more than all the plans.
     """
     from gpucheck.cli._stack import as_json
+    from gpucheck.stack.facts import file_name
     from gpucheck.stack.lock import read_lock_file
     from gpucheck.stack.plan import plan
     from gpucheck.stack.text import group_line
@@ -58,8 +69,8 @@ def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> li
     lock = read_lock_file(lock_file)
     served = from_bundle(bundle) if bundle else lambda found: found
     for host in (*lock.refused, *(host for group in lock.groups.values() for host in group.hosts)):
-        found = served(plan(lock, host=host))
-        write_result(as_json(found), folder / f"{host}.json", mode=SHARED)
+        place = folder / f"{file_name(host)}.json"
+        write_result(as_json(served(plan(lock, host=host))), place, mode=SHARED)
     return [group_line(name, group) for name, group in lock.groups.items()]
 
 

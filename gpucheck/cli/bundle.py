@@ -73,7 +73,8 @@ def order_command(
     """Write what has to be collected for each group, and which host does it."""
     from gpucheck.bundle import contents
     from gpucheck.bundle.making import refuse_other_folder
-    from gpucheck.stack import Refusal, read_facts_file
+    from gpucheck.stack import Refusal
+    from gpucheck.stack.facts import read_files
     from gpucheck.stack.lock import read_lock_file
     from gpucheck.stack.plan import Plan, plan
 
@@ -81,8 +82,7 @@ def order_command(
         if target is not None:
             refuse_other_folder(target)
         lock = read_lock_file(lock_file)
-        hosts = [host for path in facts for host in read_facts_file(path)]
-        answering = {host.host: contents.system_of_host(host) for host in hosts}
+        answering = {host.host: contents.system_of_host(host) for host in read_files(facts)[0]}
         orders = []
         for name in contents.chosen_groups(lock, patterns):
             found = plan(lock, group=name)

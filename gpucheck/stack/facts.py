@@ -1,16 +1,20 @@
 """What is known of a host before anything is changed on it: from the playbooks' facts module, or from a host door."""
 
+import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
-from gpucheck.foreign import read_bytes
+from gpucheck.foreign import UnreadableInput, read_bytes
 from gpucheck.model import Host
+from gpucheck.printable import printable
 
 SCHEMA: Literal["gpucheck.facts/1"] = "gpucheck.facts/1"
 MOST_BYTES = 64 << 20
 """A fleet in one array; one host is about 20 kB."""
+MOST_HOST_BYTES, MOST_LETTERS, MOST_ROWS, MOST_GPUS, MOST_NAME = 1 << 20, 4096, 20_000, 256, 200
 
 
 class FactsError(Exception):
@@ -96,13 +100,69 @@ def read_facts_file(path: Path) -> tuple[HostFacts, ...]:
 
 
 def read_facts(text: bytes, name: str) -> tuple[HostFacts, ...]:
-    """The hosts of one facts file: a JSON object, or an array of them. Raises FactsError naming ``name``."""
-    type_ = tuple[HostFacts, ...] if text.lstrip()[:1] == b"[" else HostFacts
+    """The hosts of one facts file: a JSON object, or an array of them. Raises FactsError naming ``name``.
+
+    Control characters in its texts are written out: any user of a host can name a process.
+    """
     try:
-        facts = msgspec.json.decode(text, type=type_)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        parts = msgspec.json.decode(text, type=list[msgspec.Raw] | dict[str, Any])
+        rows = [bytes(part) for part in parts] if isinstance(parts, list) else [text]
+        return tuple(_host_facts(row) for row in rows)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise FactsError(f"{name}: {error}. It must hold {SCHEMA}, written by the gpu_facts module") from None
-    return facts if isinstance(facts, tuple) else (facts,)
+
+
+def read_files(paths: Iterable[Path]) -> tuple[list[HostFacts], dict[str, FactsError | UnreadableInput]]:
+    """The hosts of these facts files, and by name of file (a host's) those that cannot be read.
+
+    Raises FactsError or UnreadableInput where none can.
+    """
+    hosts: list[HostFacts] = []
+    bad: dict[str, FactsError | UnreadableInput] = {}
+    for path in paths:
+        try:
+            hosts += read_facts_file(path)
+        except (FactsError, UnreadableInput) as error:  # noqa: PERF203 - a bad file refuses one host
+            bad[file_name(path.stem)] = error
+    if bad and not hosts:
+        raise next(iter(bad.values()))
+    return hosts, bad
+
+
+def file_name(host: str) -> str:
+    """The name of a host as the name of a file. Raises FactsError for one that would leave its folder."""
+    wrong = not host.strip(".") or not host.isprintable() or re.search(r"[/\\]", host)
+    if wrong or len(host.encode("utf-8", "replace")) > MOST_NAME:
+        raise FactsError(
+            f"host name {host[:60]!a} cannot be the name of a file: it takes 1 to {MOST_NAME} bytes of printable "
+            "text without / and \\"
+        )
+    return host
+
+
+def _host_facts(text: bytes) -> HostFacts:
+    if len(text) > MOST_HOST_BYTES:
+        raise ValueError(f"{len(text)} bytes about one host, of {MOST_HOST_BYTES} at most")
+    facts = msgspec.convert(_plain(msgspec.json.decode(text)), HostFacts)
+    if len(facts.gpus) > MOST_GPUS:
+        raise ValueError(f"{len(facts.gpus)} GPUs, of {MOST_GPUS} at most")
+    try:
+        file_name(facts.host)
+    except FactsError as error:
+        raise ValueError(str(error)) from None
+    return facts
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, str):
+        if len(value) > MOST_LETTERS:
+            raise ValueError(f"a text of {len(value)} characters, of {MOST_LETTERS} at most")
+        return printable(value)
+    if isinstance(value, (list, dict)) and len(value) > MOST_ROWS:
+        raise ValueError(f"{len(value)} values in one place, of {MOST_ROWS} at most")
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return {_plain(key): _plain(part) for key, part in value.items()} if isinstance(value, dict) else value
 
 
 def facts_of(host: Host) -> HostFacts:

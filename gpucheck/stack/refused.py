@@ -39,6 +39,14 @@ def unknown(host: HostFacts, message: str) -> RefusedHost:
     return RefusedHost(kind="unknown", conflicts=(conflict,))
 
 
+def unreadable(host: str, message: str) -> RefusedHost:
+    """A host whose facts cannot be read."""
+    between = (Fact(f"{host} is to get an NVIDIA stack", "the inventory"), Fact(message, "its facts"))
+    try_ = "read the host again; if its facts stay like this, look at the host: they are written by it"
+    conflict = Conflict(between=between, because=f"the facts of {host} cannot be read", source="its facts", try_=try_)
+    return RefusedHost(kind="unknown", conflicts=(conflict,))
+
+
 def no_gpu(host: HostFacts) -> RefusedHost:
     """A host without an NVIDIA GPU."""
     because = f"no NVIDIA GPU found on {host.host}: its PCI bus shows no NVIDIA display or 3D controller"

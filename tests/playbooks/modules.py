@@ -1,6 +1,7 @@
 """Load our Ansible modules the way Ansible does on a host: their shared code appears as ansible.module_utils.<name>."""
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -75,6 +76,11 @@ def action(name: str) -> ModuleType:
     return _load(f"playbooks_action_{name}", PLUGINS / "action" / f"{name}.py")
 
 
+def controller() -> ModuleType:
+    """What all plugins on the controller share."""
+    return _load("node_result", PLUGINS / "plugin_utils/node_result.py")
+
+
 class Ended(BaseException):
     """The module has answered; like the end of its process, nothing of it catches this."""
 
@@ -112,5 +118,10 @@ def answer_of(code: ModuleType, params: dict[str, Any], check_mode: bool = False
         try:
             code.main()
         except Ended:
+            # Whatever a module of ours returns has to get through on the controller.
+            assert code.__file__ is not None
+            node = controller()
+            known = {name: {**row, "returned": ""} for name, row in node.fields(Path(code.__file__)).items()}
+            node.decoded(json.loads(json.dumps(given.answer)), known)
             return given.answer
     raise AssertionError(f"{code.__name__} ended without an answer")

@@ -1,6 +1,7 @@
 """What Ansible makes of a bundle: refusals before anything changes, and no other source in the environment."""
 
 import re
+import shutil
 
 import pytest
 import yaml
@@ -70,17 +71,17 @@ def test_package_managers_are_led_to_the_bundle_and_only_where_it_is_the_source(
     """Every command of the rollout, also in files that it includes."""
     change = [{"name": "Look", "ansible.builtin.command": {"argv": ["env"]}, "register": "looked"}]
     change.append({"name": "Say", "show_text": {"text": "ENV {{ looked.stdout }} END"}})
-    (tmp_path / "change.yml").write_text(yaml.safe_dump(change))
+    (tmp_path / "apply.yml").write_text(yaml.safe_dump(change))
+    shutil.copy(PLAYBOOKS / "tasks/rollout.yml", tmp_path)
     plan = {"package_manager": manager, "repositories": [{"name": name}]}
     variables = {
         **PYTHON,
         "host_plan": plan,
         "host_state": {"differences": {"nccl": ["x"]}},
-        "rollout_tasks": str(tmp_path / "change.yml"),
         "bundle_place": "/var/lib/gpucheck/bundle",
         "host_lock_folder": str(tmp_path / "lock"),
     }
-    tasks = [{"import_tasks": str(PLAYBOOKS / "tasks/rollout.yml")}]
+    tasks = [{"import_tasks": str(tmp_path / "rollout.yml")}]
     outcome = [str(PLAYBOOKS / "vars/outcome.yml")]
     status, words = play(tmp_path, {**LOCAL, "vars_files": outcome, "vars": variables, "tasks": tasks})
 
@@ -104,7 +105,7 @@ OFFLINE = "--no-index --find-links /var/lib/gpucheck/bundle/wheels"
 )
 def test_a_rollback_keeps_the_source_that_the_host_has_now(tmp_path, back, now, source, pip):
     read = {
-        "way_back": {"schema": "s", "stack": {"torch": None, "driver": "old"}, "repositories": [back]},
+        "way_back": {"schema": "s", "group": "g", "stack": {"torch": None, "driver": "old"}, "repositories": [back]},
         "plan": {"schema": "s", "stack": {"torch": None, "driver": "new"}, "repositories": [now]},
     }
     remember = {"hosts": "gpu", "gather_facts": False, "tasks": [{"set_fact": {"gpu_facts_read": read}}]}

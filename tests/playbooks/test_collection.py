@@ -1,6 +1,7 @@
 """The roles and modules as a collection, built, installed and used as somebody else would."""
 
 import subprocess
+import sys
 
 import pytest
 
@@ -30,15 +31,14 @@ PLAY = """
 """
 
 
-def test_the_collection_is_built_installed_and_used(tmp_path):
-    """The role finds the collection's modules, the modules their shared code; a refusal comes out in words."""
+def play(tmp_path, text, **environment):
+    """What a playbook of somebody else says, who has the collection installed and no configuration of ours."""
     built = run(str(PLAYBOOKS / "collection/build"), str(tmp_path))
     assert built.returncode == 0, built.stdout + built.stderr
     (archive,) = tmp_path.glob("gpucheck-provision-*.tar.gz")
     installed = run(str(BIN / "ansible-galaxy"), "collection", "install", str(archive), "-p", str(tmp_path / "here"))
     assert installed.returncode == 0, installed.stdout + installed.stderr
-    (tmp_path / "play.yml").write_text(PLAY)
-
+    (tmp_path / "play.yml").write_text(text)
     done: subprocess.CompletedProcess[str] = run(
         str(BIN / "ansible-playbook"),
         "-i",
@@ -47,8 +47,55 @@ def test_the_collection_is_built_installed_and_used(tmp_path):
         cwd=tmp_path,
         ANSIBLE_CONFIG=str(tmp_path / "none.cfg"),
         ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "here"),
+        **environment,
     )
-
-    words = " ".join(done.stdout.split())
     assert done.returncode == 2, done.stdout + done.stderr
+    return " ".join(done.stdout.split())
+
+
+def test_the_collection_is_built_installed_and_used(tmp_path):
+    """The role finds the collection's modules, the modules their shared code; a refusal comes out in words."""
+    words = play(tmp_path, PLAY)
+
     assert "driver packages of another source than NVIDIA's repository are installed: akmod-nvidia 1" in words
+
+
+HOSTILE = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  vars: {{ansible_python_interpreter: {folder}/python}}
+  tasks:
+    - {task}
+      ignore_errors: true
+    - ansible.builtin.include_role: {{name: gpucheck.provision.drain}}
+      vars: {{drain_action: drain}}
+"""
+EVIL = """#!{python}
+import json
+evil = {{"drain_with": "script", "drain_command": ["touch", "{folder}/CANARY"]}}
+print(json.dumps({{"changed": False, "missing": [], "unknown": "", "ansible_facts": evil}}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("task", "refusal"),
+    [
+        (
+            "gpucheck.provision.headers_available: {names: [x], package_manager: apt}",
+            "field ansible_facts is not one of",
+        ),
+        ("ansible.builtin.file: {path: /nowhere}", "its facts set drain_command, drain_with, which is for the site"),
+    ],
+)
+def test_facts_of_a_host_run_nothing_where_ansible_takes_them_for_variables(tmp_path, task, refusal):
+    """A module of ours lets none through; what another module let through is refused by the role that would act."""
+    (tmp_path / "python").write_text(EVIL.format(python=sys.executable, folder=tmp_path))
+    (tmp_path / "python").chmod(0o755)
+    hostile = HOSTILE.format(folder=tmp_path, task=task)
+    end = "    - ansible.builtin.fail: {msg: the end}\n"
+
+    words = play(tmp_path, hostile + end, ANSIBLE_INJECT_FACT_VARS="True")
+
+    assert refusal in words
+    assert not (tmp_path / "CANARY").exists()

@@ -18,10 +18,10 @@ _SPEC.loader.exec_module(summary)
 class Ended:
     """One task's end on one host, as Ansible hands it on."""
 
-    def __init__(self, host, result, task="a task"):
+    def __init__(self, host, result, task="a task", action="ansible.builtin.set_fact"):
         self._host = Thing(get_name=lambda: host)
         self._result = result
-        self._task = Thing(get_name=lambda: task, _uuid=f"{host}{task}")
+        self._task = Thing(get_name=lambda: task, _uuid=f"{host}{task}", action=action)
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def test_every_kind_of_end_is_told_apart(callback, tmp_path):
     planned(callback, "moved", {"driver": ["a", "b"], "nccl": ["c"]})
     callback.v2_runner_on_ok(Ended("moved", {"changed": True}, task="Install"))
     callback.v2_runner_on_ok(Ended("moved", {"changed": True, "rebooted": True}, task="Reboot"))
-    callback.v2_runner_on_ok(Ended("moved", {"rollout": "done"}))
+    callback.v2_runner_on_ok(Ended("moved", {"rollout": "done"}, action="rollout_mark"))
     planned(callback, "halfway", {"driver": ["a"]})
     callback.v2_runner_on_unreachable(Ended("dead", {"msg": "no route"}))
     callback.v2_runner_on_failed(Ended("unsafe", {"msg": "raw words"}))
@@ -119,7 +119,7 @@ def test_the_table_of_a_fleet_leaves_out_what_nothing_happened_to(callback):
     for number in range(25):
         planned(callback, f"same{number}", {})
     planned(callback, "moved", {"driver": ["a"]})
-    callback.v2_runner_on_ok(Ended("moved", {"rollout": "done"}))
+    callback.v2_runner_on_ok(Ended("moved", {"rollout": "done"}, action="rollout_mark"))
     callback.v2_runner_on_unreachable(Ended("dead", {"msg": "no route"}))
 
     lines = callback.table().splitlines()

@@ -1,6 +1,7 @@
 """The rollout over batches: failing hosts are passed over until they are too many, then no host is begun."""
 
 import re
+import shutil
 
 import pytest
 
@@ -22,10 +23,9 @@ PLAY = """
     ansible_python_interpreter: "{{{{ ansible_playbook_python }}}}"
     ansible_become: false
     host_lock_folder: "{folder}/locks/{{{{ inventory_hostname }}}}"
-    rollout_tasks: {folder}/change.yml
     host_state: {{differences: {{nccl: [x]}}}}
   tasks:
-    - import_tasks: {playbooks}/tasks/rollout.yml
+    - import_tasks: {folder}/rollout.yml
 - hosts: gpu
   gather_facts: false
   tasks:
@@ -47,7 +47,9 @@ CHANGE = """
 def roll_out(tmp_path, broken, serial=1, **variables):
     """What became of each of five hosts, and which of them were touched."""
     (tmp_path / "play.yml").write_text(PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path, serial=serial))
-    (tmp_path / "change.yml").write_text(CHANGE.format(folder=tmp_path))
+    # The tasks that it includes are those beside it, and no variable names others.
+    shutil.copy(PLAYBOOKS / "tasks/rollout.yml", tmp_path)
+    (tmp_path / "apply.yml").write_text(CHANGE.format(folder=tmp_path))
     (tmp_path / "hosts.yml").write_text(f"gpu: {{hosts: {{{', '.join(f'n{i}: ' for i in range(1, 6))}}}}}\n")
     words = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
     done = playbook(tmp_path / "hosts.yml", "-e", f"broken='{broken}'", *words, str(tmp_path / "play.yml"))

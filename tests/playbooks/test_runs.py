@@ -64,7 +64,30 @@ def test_a_controller_without_gpucheck_is_refused_in_words(tmp_path):
 
     assert done.returncode == 2
     assert "/nowhere/gpucheck: no such program" in done.stdout
-    assert "node01" not in done.stdout.split("and a controller without gpucheck]")[1].split("PLAY RECAP")[0]
+    assert "node01" not in done.stdout.split("and facts as variables]")[1].split("PLAY RECAP")[0]
+
+
+def test_facts_as_variables_are_refused_in_words(tmp_path):
+    """A host could set what is run on the controller."""
+    (tmp_path / "hosts.yml").write_text("gpu:\n  hosts:\n    node01: {}\n")
+    arguments = (str(BIN / "ansible-playbook"), "-i", str(tmp_path / "hosts.yml"), "playbooks/verify.yml")
+
+    done = run(*arguments, ANSIBLE_INJECT_FACT_VARS="True")
+
+    assert done.returncode == 2
+    assert "inject_facts_as_vars is on" in done.stdout
+    assert "Nothing was changed" in " ".join(done.stdout.split())
+
+
+def test_a_host_whose_name_is_no_file_name_is_refused_before_anything_is_read(tmp_path):
+    (tmp_path / "hosts.yml").write_text("gpu:\n  hosts:\n    ../node01: {}\n")
+    program = tmp_path / "gpucheck"
+    program.write_text("")
+
+    done = playbook(tmp_path / "hosts.yml", "-e", f"gpucheck_controller_executable={program}", "playbooks/verify.yml")
+
+    assert done.returncode == 2
+    assert "host name '../node01' cannot be the name of a file" in done.stdout
 
 
 def test_text_is_shown_as_it_is(tmp_path):

@@ -107,14 +107,14 @@ exit {status}
 """
 
 
-def compute(tmp_path, status, stderr=""):
+def compute(tmp_path, status, stderr="", program_text=GPUCHECK):
     """A playbook that computes plans with a stand-in for gpucheck; n2 gave no facts today, n3 never did."""
     program = tmp_path / "gpucheck"
-    program.write_text(GPUCHECK.format(folder=tmp_path, status=status, stderr=stderr))
+    program.write_text(program_text.format(folder=tmp_path, status=status, stderr=stderr))
     program.chmod(0o755)
     (tmp_path / "facts").mkdir()
     (tmp_path / "facts/n2.json").write_text("{}")
-    known = {"n1": {"gpu_facts_read": {"facts": {"gpus": []}}}, "n2": None, "n3": None}
+    known = {"n1": {"gpu_facts_read": {"facts": {"gpus": [], "host": "../n2"}}}, "n2": None, "n3": None}
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": known}}))
     words = {"gpucheck": str(program), "wish": "stack.yml", "lock": "lock.yml", "folder": str(tmp_path)}
     task = {"source": "wish", **words, "wheel": WHEEL, "bundle_place": PLACE, "torch_index": INDEX}
@@ -137,7 +137,45 @@ def test_one_call_resolves_all_hosts_that_ever_gave_facts(tmp_path, status):
     assert f"MADE ['n1'] gpucheck @ {FILE}" in done.stdout
     given = [word for word in (tmp_path / "words").read_text().split() if word.endswith(".json")]
     assert given == [f"{tmp_path}/facts/n1.json", f"{tmp_path}/facts/n2.json"]
-    assert json.loads((tmp_path / "facts/n1.json").read_text()) == {"gpus": []}
+    assert json.loads((tmp_path / "facts/n1.json").read_text()) == {"gpus": [], "host": "n1"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", [0, 2, 3])
+def test_a_plan_of_an_earlier_run_is_never_taken_for_one_of_this(tmp_path, status):
+    """Not even where gpucheck says that it refused single hosts."""
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans/n1.json").write_text('{"schema": "s", "stack": {"torch": null}}')
+
+    done = compute(tmp_path, status, "nothing fits", "#!/bin/sh\necho {stderr} >&2\nexit {status}\n")
+
+    assert done.returncode == 2
+    assert "could not be resolved into plans, no host was changed. nothing fits" in " ".join(done.stdout.split())
+    assert not (tmp_path / "plans/n1.json").exists()
+
+
+BACK = {"group": "g", "repositories": [], "stack": {}}
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        {"way_back": "x"},
+        {"way_back": [1]},
+        {"way_back": {"stack": {}}},
+        {"way_back": {**BACK, "group": 5}},
+        {"way_back": {**BACK, "group": "../../reports/n1"}},
+        {"way_back": {**BACK, "repositories": 3}},
+        {"way_back": BACK, "plan": [1]},
+    ],
+)
+def test_a_way_back_that_is_none_refuses_its_host_alone(tmp_path, read):
+    folder = {"folder": str(tmp_path)}
+    plans.ActionModule.record(None, folder, {"bad": read, "good": {"way_back": BACK}})
+
+    refused = json.loads((tmp_path / "way-back/bad.json").read_text())
+    assert "the set that is recorded on bad cannot be used" in refused["conflicts"][0]["because"]
+    assert json.loads((tmp_path / "way-back/good.json").read_text()) == BACK
 
 
 @pytest.mark.slow

@@ -1,10 +1,15 @@
 """Refuse variables that look like ours and are not: a mistyped name would silently leave its default in force."""
 
 import difflib
+import sys
 from pathlib import Path
 
 import yaml
 from ansible.plugins.action import ActionBase
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "plugin_utils"))
+
+import node_result
 
 NEAR = 0.88
 
@@ -45,13 +50,18 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp=None, task_vars=None):
-        """Look through the variables of every GPU host."""
+        """Look through the names and variables of every GPU host."""
         result = super().run(tmp, task_vars)
         spec = {"roles": {"type": "path", "required": True}, "site": {"type": "path", "required": True}}
         _, arguments = self.validate_argument_spec(spec)
         settable, needed = options(arguments["roles"])
         site = set(yaml.safe_load(Path(arguments["site"]).read_text(encoding="utf-8")))
         named = {}
+        try:
+            for host in task_vars["groups"].get("gpu", []):
+                node_result.file_name(host)
+        except ValueError as wrong:
+            return {**result, "failed": True, "msg": f"{wrong}. Rename it in the inventory. Nothing was changed."}
         for host in task_vars["groups"].get("gpu", []):
             variables = task_vars["hostvars"].raw_get(host)
             for name in set(variables) - set(variables.get("other_variables") or ()):

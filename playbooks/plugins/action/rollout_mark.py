@@ -4,10 +4,15 @@ The marks are files in the folder that Ansible itself makes for a run and remove
 of its own, and asked of hostvars the question would cost the square of the fleet.
 """
 
+import sys
 from pathlib import Path
 
 from ansible import constants
 from ansible.plugins.action import ActionBase
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "plugin_utils"))
+
+import node_result
 
 
 def failed_before(folder, active):
@@ -43,5 +48,5 @@ class ActionModule(ActionBase):
             )
             return {**result, "failed": True, "msg": words}
         (folder / state).mkdir(parents=True, exist_ok=True)
-        (folder / state / host).touch()
+        (folder / state / node_result.file_name(host)).touch()
         return {**result, "rollout": state}

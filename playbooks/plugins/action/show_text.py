@@ -1,7 +1,14 @@
 """Print text for people as it is: debug would wrap a table into one YAML or JSON value."""
 
+import sys
+from pathlib import Path
+
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "plugin_utils"))
+
+import node_result
 
 
 class ActionModule(ActionBase):
@@ -12,9 +19,10 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp=None, task_vars=None):
-        """Print ``text``, one line a line."""
+        """Print ``text``, one line a line; what a terminal would act on is written out."""
         result = super().run(tmp, task_vars)
         _, arguments = self.validate_argument_spec({"text": {"type": "str", "required": True}})
-        Display().display(arguments["text"].rstrip("\n"))
+        lines = arguments["text"].rstrip("\n").split("\n")
+        Display().display("\n".join(node_result.one_line(line, len(line)) for line in lines))
         result["changed"] = False
         return result

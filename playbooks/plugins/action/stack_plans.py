@@ -7,15 +7,22 @@ that is as planned, and a task of its own would be a process a host.
 import hashlib
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 from ansible.plugins.action import ActionBase
 from ansible.template import Templar
 from ansible.utils.display import Display
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "plugin_utils"))
+
+import node_result
+
 # 2 and 3: some host is refused, which is in the lock with its reason; its plan file says it for that host.
 RESOLVED = (0, 2, 3)
 BUNDLE = "gpucheck-bundle"
+# What a recorded plan that is no plan leads to.
+BAD_PLAN = (AttributeError, KeyError, TypeError, ValueError)
 # What a site may set for a host, see the options of role gpucheck.
 CHOICES = ("gpucheck_python", "gpucheck_image", "gpucheck_pip_args")
 WHEELS = "/opt/gpucheck/wheels"
@@ -30,7 +37,7 @@ class Unresolved(Exception):
 
 def put(path, content):
     """Write what differs, the file whole or not at all."""
-    if path.is_file() and path.read_text(encoding="utf-8") == content:
+    if path.is_file() and path.read_bytes() == content.encode("utf-8"):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
@@ -59,6 +66,9 @@ def way_back(read):
     The set goes back, the source stays what it is: a bundle may be gone since, and a network may be out of reach.
     """
     back, now = read.get("way_back") or {}, read.get("plan") or {}
+    if back:
+        # It becomes part of a path on the controller.
+        node_result.file_name(back["group"])
     if not back or (BUNDLE in sources(back)) == (BUNDLE in sources(now)):
         return back
     return {**back, "repositories": now.get("repositories")}
@@ -82,10 +92,19 @@ def origin(plan, wheel, choices, bundle_place, torch_index):
     return {"requirements": requirements, "pip_args": pip_args, "digest": decided}
 
 
+def refusal(host, words):
+    """In place of a plan: the host is refused by itself, and the others go on."""
+    fact = {"fact": f"what {host} returned", "source": "the host"}
+    because = f"the set that is recorded on {host} cannot be used: {node_result.one_line(words, 300)}"
+    try_ = "look at /etc/gpucheck on the host, or state the versions in stack.yml and run make provision"
+    return {"schema": "gpucheck.plan/1", "conflicts": [{"because": because, "between": [fact], "try": try_}]}
+
+
 def as_planned(read, plan, decided):
     """The host compared itself with its recorded plan when it was read. If that is this plan, its answer stands."""
     recorded = read.get("recorded") or ""
-    return bool(recorded and read.get("state") and recorded == digest(plan) and read.get("requirements") == decided)
+    compared = "differences" in (read.get("state") or {})
+    return bool(recorded and compared and recorded == digest(plan) and read.get("requirements") == decided)
 
 
 class ActionModule(ActionBase):
@@ -116,22 +135,28 @@ class ActionModule(ActionBase):
         try:
             files = getattr(self, arguments["source"])(arguments, reads)
             result["plans"] = {
-                host: self.told(path, arguments, reads[host], variables[host])
+                host: self.told(host, path, arguments, reads[host], variables[host])
                 for host, path in files.items()
                 if path.is_file()
             }
         except OSError as error:
             result.update(failed=True, msg=f"{error.filename}: {error.strerror}. No host was changed.")
-        except Unresolved as error:
+        except (Unresolved, ValueError) as error:
             result.update(failed=True, msg=str(error))
         return result
 
-    def told(self, path, arguments, read, variables):
+    def told(self, host, path, arguments, read, variables):
         """A host's row: its plan's file, what its gpucheck comes from, and whether all of that is there already."""
         plan = json.loads(path.read_text(encoding="utf-8"))
         templar = Templar(loader=self._loader, variables=variables)
         choices = {name: templar.template(variables[name]) for name in CHOICES if name in variables}
-        row = origin(plan, arguments["wheel"], choices, arguments["bundle_place"], arguments["torch_index"])
+        given = (arguments["wheel"], choices, arguments["bundle_place"], arguments["torch_index"])
+        try:
+            row = origin(plan, *given)
+        except BAD_PLAN as error:
+            plan = refusal(host, f"{type(error).__name__} {error}")
+            put(path, document(plan))
+            row = origin(plan, *given)
         return {"file": str(path), **row, "as_planned": as_planned(read, plan, row["digest"])}
 
     # Where plans come from
@@ -142,9 +167,14 @@ class ActionModule(ActionBase):
 
     def record(self, arguments, reads):
         """The way back of each host; a host without one gets an empty plan."""
-        files = {host: Path(arguments["folder"]) / "way-back" / f"{host}.json" for host in reads}
+        folder = Path(arguments["folder"]) / "way-back"
+        files = {host: folder / f"{node_result.file_name(host)}.json" for host in reads}
         for host, path in files.items():
-            put(path, document(way_back(reads[host])))
+            try:
+                back = way_back(reads[host])
+            except BAD_PLAN as error:
+                back = refusal(host, f"{type(error).__name__} {error}")
+            put(path, document(back))
         return files
 
     def wish(self, arguments, reads):
@@ -153,9 +183,13 @@ class ActionModule(ActionBase):
         A host that is down or outside the limit stays in the lock with the facts it gave last.
         """
         facts, plans = Path(arguments["folder"]) / "facts", Path(arguments["folder"]) / "plans"
+        files = {host: plans / f"{node_result.file_name(host)}.json" for host in reads}
         for host, read in reads.items():
+            # A plan of an earlier run is not taken for one of this.
+            files[host].unlink(missing_ok=True)
             if "facts" in read:
-                put(facts / f"{host}.json", document(read["facts"]))
+                # A host is who the inventory says, whatever it says itself.
+                put(facts / f"{host}.json", document({**read["facts"], "host": host}))
         words = [arguments["gpucheck"], "stack", "lock", "--wish", arguments["wish"], "-o", arguments["lock"]]
         words += ["--every", str(plans)] + (["--bundle", arguments["bundle"]] if arguments["bundle"] else [])
         given = [str(facts / f"{host}.json") for host in reads if (facts / f"{host}.json").is_file()]
@@ -163,8 +197,8 @@ class ActionModule(ActionBase):
             for path in given:
                 words += ["--facts", path]
             done = subprocess.run(words, capture_output=True, encoding="utf-8", errors="replace", check=False)
-            if done.returncode not in RESOLVED:
+            if done.returncode not in RESOLVED or not any(path.is_file() for path in files.values()):
                 raise Unresolved(arguments["wish"], (done.stderr + done.stdout).strip())
             if done.stdout.strip():
                 Display().display(done.stdout.rstrip("\n"))
-        return {host: plans / f"{host}.json" for host in reads}
+        return files

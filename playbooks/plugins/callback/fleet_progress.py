@@ -6,11 +6,19 @@ Failures, changes of a host's fate and everything said in words are shown as the
 
 from __future__ import annotations
 
+import re
+import sys
 import time
+from pathlib import Path
 
 from ansible import constants
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.callback.default import CallbackModule as Default
+from ansible.utils import color
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "plugin_utils"))
+
+import node_result
 
 DOCUMENTATION = """
 name: fleet_progress
@@ -28,7 +36,26 @@ author: gpucheck
 
 FEW = 20
 EVERY_S = 5.0
+# The colours that Ansible itself writes, where it does.
+COLOUR = re.compile("(\x1b\\[(?:0|[01];3[0-7]|38;5;[0-9]{1,3})m)")
 APART = ("free", "host_pinned", "ansible.builtin.free", "ansible.builtin.host_pinned")
+
+
+def plain(display):
+    """Write out what a terminal would act on in everything that Ansible prints: much of it is words of a host."""
+    written = display.display
+
+    def display_plain(msg, *arguments, **options):
+        written("\n".join(map(plain_line, str(msg).split("\n"))), *arguments, **options)
+
+    display.display = display_plain
+
+
+def plain_line(line):
+    """One line with Ansible's own colours as its only commands to the terminal."""
+    line = line.expandtabs()
+    parts = COLOUR.split(line) if color.ANSIBLE_COLOR else [line]
+    return "".join(part if number % 2 else node_result.one_line(part, len(part)) for number, part in enumerate(parts))
 
 
 class CallbackModule(Default):
@@ -44,6 +71,7 @@ class CallbackModule(Default):
         self.hosts = set()
         self.ended = {}
         self.spoke = time.monotonic()
+        plain(self._display)
 
     def v2_playbook_on_play_start(self, play):
         """How many hosts there are decides how much is said of each."""

@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from datetime import datetime, timezone
+from pathlib import Path
 
 from ansible.plugins.callback import CallbackBase
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "plugin_utils"))
+
+import node_result
 
 DOCUMENTATION = """
 name: host_summary
@@ -30,9 +36,19 @@ BAD = ("unreachable", "refused", "stopped", "failed")
 FEW = 20
 
 
+SETS = ("set_fact", "ansible.builtin.set_fact")
+
+
 def plain(value):
-    """The value without Ansible's own string and list types."""
-    return json.loads(json.dumps(value, default=str))
+    """The mapping without Ansible's own string and list types; empty where it is none."""
+    found = json.loads(json.dumps(value, default=str))
+    return found if isinstance(found, dict) else {}
+
+
+def sentences(differences):
+    """Sentences by role, each on one line; what is none is left out. A host may have said anything."""
+    rows = {role: words if isinstance(words, list) else [] for role, words in plain(differences).items()}
+    return {node_result.one_line(role): [node_result.one_line(word) for word in words] for role, words in rows.items()}
 
 
 class Host:
@@ -63,11 +79,15 @@ class Host:
 
     def reason(self):
         """Why it stopped, empty where it did not."""
-        return self.outcome.get("reason", "") or self.lost or self.failed
+        return node_result.one_line(self.outcome.get("reason", "") or self.lost or self.failed)
+
+    def group(self):
+        """The group that it belongs to."""
+        return node_result.one_line(self.plan.get("group") or "-", 80)
 
     def document(self, check_mode):
         """Its entry in provision.json."""
-        stack = self.plan.get("stack") or {}
+        stack = plain(self.plan.get("stack"))
         return {
             "state": self.state(check_mode),
             "group": self.plan.get("group"),
@@ -122,9 +142,10 @@ class CallbackModule(CallbackBase):
             return
         answer = result._result
         # Of a host that is as planned nothing but its reading is heard.
-        row.plan = row.plan or plain(answer.get("recorded_set")) or {}
-        row.done = answer.get("rollout") == "done" or row.done
-        self.take_facts(row, answer.get("ansible_facts") or {})
+        row.plan = row.plan or plain(answer.get("recorded_set"))
+        row.done = (result._task.action == "rollout_mark" and answer.get("rollout") == "done") or row.done
+        if result._task.action in SETS:
+            self.take_facts(row, answer.get("ansible_facts") or {})
         if answer.get("unreachable"):
             return
         if answer.get("changed") and not self.check_mode:
@@ -165,7 +186,7 @@ class CallbackModule(CallbackBase):
         """What read.yml, compare.yml and rollout.yml say of the host."""
         row.plan = plain(facts.get("host_plan")) or row.plan
         if "host_state" in facts:
-            row.differences = plain(facts["host_state"]).get("differences", {})
+            row.differences = sentences(plain(facts["host_state"]).get("differences"))
         if "host_outcome" in facts:
             row.outcome = plain(facts["host_outcome"])
             row.lost = row.failed = ""
@@ -199,8 +220,8 @@ class CallbackModule(CallbackBase):
         shown = [pair for pair in rows if len(rows) <= FEW or pair[1].state(self.check_mode) != "unchanged"]
         for name, row in shown:
             count = sum(len(words) for words in row.differences.values())
-            group = row.plan.get("group", "-")
-            lines.append((name, row.state(self.check_mode), str(count), str(row.reboots), f"{row.seconds:.0f}", group))
+            cells = (row.state(self.check_mode), str(count), str(row.reboots), f"{row.seconds:.0f}", row.group())
+            lines.append((name, *cells))
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
         text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
         text += [f"  {row.reason()}" for name, row in rows if row.state(self.check_mode) in BAD]

@@ -41,6 +41,7 @@ missing:
   description: Paths of files that are missing or different.
   returned: success
   type: list
+  elements: str
 missing_bytes:
   description: Their size.
   returned: success

@@ -81,10 +81,12 @@ not_offered:
   description: Optional packages that no source offers.
   returned: success
   type: list
+  elements: str
 modules:
   description: Files with the module metadata of the sources, relative to the folder.
   returned: success
   type: list
+  elements: str
 python:
   description: Version, glibc and machine of the interpreter.
   returned: success

@@ -41,6 +41,7 @@ written:
   description: The files that were, or would be, written or removed.
   returned: success
   type: list
+  elements: str
 services:
   description: Rows of service and action (reloaded or restarted), for the running engines whose files changed.
   returned: success
@@ -49,6 +50,7 @@ left:
   description: With absent, sentences for what a person has to take out, because the file changed since.
   returned: success
   type: list
+  elements: str
 """
 
 import base64  # noqa: E402

@@ -42,6 +42,9 @@ facts:
   description: The facts, schema gpucheck.facts/1.
   returned: success
   type: dict
+  contains:
+    gpus: {description: GPUs on the PCI bus., returned: always, type: list, elements: dict}
+    processes: {description: What holds a GPU open., returned: always, type: list, elements: str}
 recorded:
   description: SHA-256 of the plan recorded on the host, keys sorted; empty where there is none.
   returned: success
@@ -54,6 +57,13 @@ state:
   description: What C(plan_state) says for the recorded plan; empty where there is none.
   returned: success
   type: dict
+  contains:
+    differences:
+      description: Sentences by role.
+      type: dict
+      contains:
+        "*": {description: Sentences of one role., type: list, elements: str}
+    host: {description: What else the roles need., type: dict}
 clock_ahead_s:
   description: Seconds by which the host's clock is ahead of the controller's, negative where it is behind; the time
     that the question took on its way is in it.
@@ -63,6 +73,9 @@ recorded_set:
   description: Group and stack of the recorded plan.
   returned: where there is one
   type: dict
+  contains:
+    group: {description: Name of the group., type: str, nullable: true}
+    stack: {description: The set., type: dict, nullable: true}
 plan:
   description: The recorded plan, empty where there is none.
   returned: when asked for with record

@@ -49,9 +49,17 @@ status:
   description: gpucheck's exit status, 0 pass, 1 warn, 2 fail, 3 unknown.
   returned: success
   type: int
+report:
+  description: The report's text; the action plugin decodes it, writes it and passes it on to nobody.
+  returned: success
+  type: str
+hung:
+  description: That nothing was returned in time.
+  returned: where that is so
+  type: bool
 dest:
   description: The file on the controller.
-  returned: success
+  returned: by the action plugin
   type: str
 """
 

@@ -39,6 +39,7 @@ missing:
   description: Packages that no source offers.
   returned: success
   type: list
+  elements: str
 unknown:
   description: Why it could not be found out, empty where it could.
   returned: success

@@ -43,6 +43,7 @@ paths:
   description: The paths that were, or would be, changed.
   returned: always
   type: list
+  elements: str
 """
 
 from ansible.module_utils import gpu_place  # noqa: E402

@@ -36,14 +36,26 @@ differences:
   description: What still differs from the plan, sentences by role; see C(plan_state).
   returned: success
   type: dict
+  contains:
+    "*":
+      description: Sentences of one role.
+      type: list
+      elements: str
 components:
   description: What differs by package component; see C(plan_state).
   returned: success
   type: dict
+  contains:
+    "*":
+      description: What differs of one component.
+      type: dict
+      contains:
+        packages: {description: Sentences., type: list, elements: str}
 reboot:
   description: Why a reboot is due now.
   returned: success
   type: list
+  elements: str
 host:
   description: What else the roles need; see C(plan_state).
   returned: success

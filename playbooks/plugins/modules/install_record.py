@@ -49,38 +49,51 @@ differences:
   description: With finish, what still differs from the plan, words by role.
   returned: with finish
   type: dict
+  contains:
+    "*":
+      description: Sentences of one role.
+      type: list
+      elements: str
 packages:
   description: With leftovers, names of packages that nothing needs any more.
   returned: with leftovers
   type: list
+  elements: str
 held:
   description: With leftovers, those of the packages that are held.
   returned: with leftovers
   type: list
+  elements: str
 services:
   description: With leftovers, services of options that the plan no longer has and that are still there.
   returned: with leftovers
   type: list
+  elements: str
 paths:
   description: With leftovers, our files that the plan no longer has.
   returned: with leftovers
   type: list
+  elements: str
 engines:
   description: With leftovers, configurations of container engines that hold what the plan no longer has.
   returned: with leftovers
   type: list
+  elements: str
 locks:
   description: With leftovers, version locks of packages that are not planned any more.
   returned: with leftovers
   type: list
+  elements: str
 keys:
   description: With leftovers, imported rpm keys (eight hex digits) that were not there before us.
   returned: with leftovers
   type: list
+  elements: str
 kernel_holds:
   description: With leftovers, the holds of kernel packages that we set.
   returned: with leftovers
   type: list
+  elements: str
 stream:
   description: With leftovers, the dnf module stream that was enabled before us, empty for none.
   returned: with leftovers

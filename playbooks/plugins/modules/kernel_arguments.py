@@ -34,14 +34,17 @@ added:
   description: Arguments that an entry lacked.
   returned: success
   type: list
+  elements: str
 dropped:
   description: Arguments of ours that are planned no more.
   returned: success
   type: list
+  elements: str
 reboot:
   description: Why the running kernel has to be started anew now.
   returned: success
   type: list
+  elements: str
 """
 
 import json  # noqa: E402

@@ -33,14 +33,17 @@ missing:
   description: Package names (apt) or version lock entries (dnf) that were set.
   returned: success
   type: list
+  elements: str
 lifted:
   description: Those that were lifted.
   returned: success
   type: list
+  elements: str
 ours:
   description: Those that are ours now.
   returned: success
   type: list
+  elements: str
 """
 
 import os  # noqa: E402

@@ -33,6 +33,7 @@ written:
   description: The paths that were, or would be, written.
   returned: success
   type: list
+  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402

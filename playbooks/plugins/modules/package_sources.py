@@ -58,6 +58,7 @@ paths:
   description: The files that were, or would be, written or taken away; a key that was imported into rpm alone too.
   returned: success
   type: list
+  elements: str
 """
 
 import os  # noqa: E402

@@ -48,14 +48,26 @@ differences:
     kernel_arguments tuning kernel_lock gpucheck cleanup), sentences. Roles without one are left out.
   returned: success
   type: dict
+  contains:
+    "*":
+      description: Sentences of one role.
+      type: list
+      elements: str
 components:
   description: By package component, packages that differ, and holds to add (missing) or to remove first (stale).
   returned: success
   type: dict
+  contains:
+    "*":
+      description: What differs of one component.
+      type: dict
+      contains:
+        packages: {description: Sentences., type: list, elements: str}
 reboot:
   description: Why a reboot is due now, by the plan's rule.
   returned: success
   type: list
+  elements: str
 host:
   description: What else the roles need (driver, kernel, busy processes, rival sources, free space, tools, unfinished
     packages, enabled module stream, files and services that differ).

@@ -60,14 +60,26 @@ differences:
   description: What still differs from the plan, sentences by role; see C(plan_state).
   returned: success
   type: dict
+  contains:
+    "*":
+      description: Sentences of one role.
+      type: list
+      elements: str
 components:
   description: By package component, packages that still differ, and holds that are missing or stale.
   returned: success
   type: dict
+  contains:
+    "*":
+      description: What differs of one component.
+      type: dict
+      contains:
+        packages: {description: Sentences., type: list, elements: str}
 reboot:
   description: Why a reboot is due now.
   returned: success
   type: list
+  elements: str
 host:
   description: What else the roles need; see C(plan_state).
   returned: success
@@ -76,6 +88,7 @@ kernels_before:
   description: Releases of the kernels that were installed before.
   returned: success
   type: list
+  elements: str
 """
 
 from ansible.module_utils import gpu_apt, gpu_dnf, gpu_loader, gpu_place, gpu_plan  # noqa: E402

@@ -6,6 +6,7 @@ module: show_text
 short_description: Print text for people as it is
 description:
   - Prints the text line by line, without the quoting and wrapping of M(ansible.builtin.debug).
+  - What a terminal would act on is written out.
 options:
   text:
     description: What to print.

@@ -1,0 +1,120 @@
+"""What gets through of a host's result, and which names of hosts become names of files."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucheck.stack.facts import FactsError
+from gpucheck.stack.facts import file_name as facts_file_name
+from tests.playbooks.modules import PLUGINS, action, controller
+
+node = controller()
+KNOWN = {
+    "rows": {"type": "dict", "returned": "success", "contains": {"*": {"type": "list", "elements": "str"}}},
+    "count": {"type": "int", "returned": "sometimes"},
+    "plan": {"type": "dict", "returned": "sometimes"},
+}
+MODULES = sorted(path for path in (PLUGINS / "modules").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_every_module_that_runs_on_a_host_is_documented_field_by_field(path):
+    """Its documentation is what its results are decoded against; those of the controller alone need none."""
+    known = node.fields(path)
+    own = PLUGINS / f"action/{path.name}"
+
+    assert all(row["type"] in node.TYPES and row["returned"] for row in known.values())
+    # Whatever runs a module of ours on a host hands its result on through the one door.
+    runs = own.is_file() and "_execute_module" in own.read_text()
+    assert not runs or "node_result.received(" in own.read_text()
+    assert own.is_file() or known
+
+
+@pytest.mark.parametrize(
+    ("result", "field"),
+    [
+        ({}, "rows is missing"),
+        ({"rows": []}, "rows: a list in place of type dict"),
+        ({"rows": {"a": "x"}}, "rows.a: a text in place of type list"),
+        ({"rows": {"a": [1]}}, r"rows.a\[0\]: a number in place of type str"),
+        ({"rows": {}, "count": True}, "count: a truth value in place of type int"),
+        ({"rows": {}, "count": None}, "count: nothing in place of type int"),
+        ({"rows": {}, "ansible_stats": {}}, "ansible_stats is not one of its fields"),
+        ({"rows": {}, "a\x1b[2J": 1}, r"a\\x1b\[2J is not one of its fields"),
+        ({"rows": {}, "failed": "no"}, "failed: a text in place of type bool"),
+        ({"rows": {}, "plan": json.loads("[" * 40 + "]" * 40)}, "plan is nested deeper than 32 levels"),
+        ({"rows": {}, "plan": {"a": "x" * (5 << 20)}}, "plan: more than 4194304 characters"),
+        ({"rows": {"a": ["x"] * 300_000}}, "rows: more than .* or 262144 values"),
+        ({"rows": {}, "diff": ["x"]}, "diff: something else than texts"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_the_name_of_its_field(result, field):
+    with pytest.raises(node.Unfit, match=f"^field {field}"):
+        node.decoded(result, KNOWN)
+
+
+def test_a_failure_needs_no_field_and_says_why_on_one_line():
+    found = node.decoded({"failed": True, "msg": "a\nb\x1b[2J" + "x" * 9000}, KNOWN)
+
+    assert found["msg"].startswith(r"a\nb\x1b[2Jxxx")
+    assert len(found["msg"]) < 4100
+
+
+def test_words_are_put_on_one_line_and_contents_of_files_are_left_alone():
+    given_result = {"rows": {"a": ["x\ny"]}, "plan": {"content": "x\ny"}}
+
+    assert node.decoded(given_result, KNOWN) == {"rows": {"a": [r"x\ny"]}, "plan": {"content": "x\ny"}}
+
+
+@given(st.text())
+def test_one_line_is_one_line_that_a_terminal_only_shows(text):
+    assert node.one_line(text).isprintable()
+
+
+NAMES = st.text(max_size=5) | st.sampled_from(["..", ".", "", "a/b", "a\\b", "x" * 201, "\u00e4" * 101, "\ud800"])
+
+
+@given(NAMES)
+def test_both_sides_take_the_same_names_for_files_and_none_leaves_its_folder(name):
+    def taken(one, wrong):
+        try:
+            return one(name)
+        except wrong:
+            return None
+
+    found = taken(node.file_name, ValueError)
+
+    assert found == taken(facts_file_name, FactsError)
+    if found is not None:
+        assert not {"/", "\\", "\0", "\n"} & set(found)
+        assert found.strip(".")
+
+
+REPORT = {"schema": "gpucheck.report/1", "verdict": "pass", "host": "other", "findings": []}
+
+
+def test_a_report_is_the_one_of_the_host_that_the_inventory_names():
+    assert action("gpu_verify").report_of(json.dumps(REPORT), "node01") == {**REPORT, "host": "node01"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{}", "[" * 100_000, json.dumps({**REPORT, "schema": "x"}), json.dumps({**REPORT, "verdict": "PASS"}),
+        json.dumps({**REPORT, "findings": "x"}), json.dumps({**REPORT, "findings": [{"check": 1}]}),
+        json.dumps({**REPORT, "seconds": float("nan")}), '{"a": ' * 900 + "1" + "}" * 900,
+    ],
+    ids=range(10),
+)  # fmt: skip
+def test_what_is_no_report_is_none(text):
+    with pytest.raises(ValueError, match=r"."):
+        action("gpu_verify").report_of(text, "node01")
+
+
+def test_a_report_is_written_for_its_group_only_and_leaves_no_partial_file(tmp_path):
+    action("gpu_verify").write(tmp_path / "a/node01.json", "{}\n")
+
+    (file,) = (tmp_path / "a").iterdir()
+    assert (file.name, file.read_text(), file.stat().st_mode & 0o777) == ("node01.json", "{}\n", 0o640)
