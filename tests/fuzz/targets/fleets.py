@@ -1,0 +1,110 @@
+"""Many hosts' reports: one that is broken or hostile must not spoil the others."""
+
+from datetime import datetime, timezone
+
+from gpucheck import fleet
+from gpucheck.model import FleetReport, FleetRow
+from tests.fuzz import formats, product
+from tests.fuzz.oracles import Wrong, no_better, refusing, simulated, terminal
+from tests.fuzz.seeds import own
+from tests.fuzz.shown import CHECKS
+from tests.fuzz.target import target
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+GOOD = 3
+"""Reports of healthy hosts that stand beside the hostile one."""
+
+
+@target(seeds=own.reports, format="json", rate=60)
+def fleet_report(data: bytes) -> None:
+    """A folder of reports with a hostile one in it."""
+    _merged([*fleet.decode.rows_of(data, "hostile.json"), *_good()])
+
+
+@target(seeds=own.shards, format="json", rate=60)
+def fleet_shard(data: bytes) -> None:
+    """A shard, which is as good as reports."""
+    _merged([*fleet.decode.rows_of(data, "hostile.json"), *_good()])
+
+
+@target(seeds=own.streams, format="text", rate=60)
+def fleet_stream(data: bytes) -> None:
+    """What srun, kubectl or ansible printed."""
+    import io
+
+    _merged([*fleet.read_stream(io.BytesIO(data)), *_good()])
+
+
+@target(seeds=own.merges, format="json.gz", rate=200)
+def fleet_packed(data: bytes) -> None:
+    """A packed file in a folder of reports."""
+    rows = fleet.read_file(product.file(data, "hostile.json.gz"))
+    for row in rows:
+        _row(row)
+
+
+@target(seeds=own.merges, format="json.gz", rate=100)
+def fleet_previous(data: bytes) -> None:
+    """fleet report --previous, and fleet history of the same file."""
+    from gpucheck.fleet.compare import read_previous
+    from gpucheck.fleet.history import follow
+    from gpucheck.render import history
+
+    with refusing(ValueError, OSError):
+        previous = read_previous(product.file(data, "2026-11-20T12-00-00Z.json.gz"))
+        _shown(fleet.merge(_good(), previous=previous, now=NOW))
+        for name in ("node00", "p2p.unidirectional_gb_s"):
+            with refusing(LookupError):
+                found = follow([("2026-11-20T12-00-00Z", previous), ("2026-11-21T12-00-00Z", own.merged())], name)
+                terminal(history.to_text(found), "fleet history's text")
+                formats.strict_json(history.to_json(found), "fleet history's JSON")
+                formats.strict_xml(history.to_svg(found), "fleet history's drawing")
+
+
+def _good() -> list[FleetRow]:
+    return list(own.merged().hosts[:GOOD])
+
+
+def _merged(rows: list[FleetRow]) -> None:
+    for row in rows:
+        _row(row)
+    _shown(fleet.merge(rows, ["node99"], now=NOW))
+
+
+def _row(row: FleetRow) -> None:
+    no_better(row.verdict, row.problems, "a host's row")
+
+
+def _shown(merged: FleetReport) -> None:
+    from gpucheck.render import fleet as render
+
+    hosts = {row.host for row in merged.hosts}
+    for row in merged.hosts:
+        no_better(row.verdict, row.problems, "a host of the fleet")
+    if any(row.simulated for row in merged.hosts) and not merged.simulated:
+        raise Wrong("a fleet with simulated hosts that is not marked")
+    lost = {row.host for row in _good()} - hosts
+    if lost:
+        raise Wrong("hosts that a hostile report took away", ", ".join(sorted(lost)))
+    text = render.to_text(merged, verbose=True)
+    terminal(text, "fleet report's text")
+    if merged.simulated:
+        simulated(text, "fleet report's text")
+    for name, write in render.WRITERS.items():
+        CHECKS[name](write(merged), f"fleet report's {name}")
+    _selected(merged)
+
+
+def _selected(merged: FleetReport) -> None:
+    """--select: what a launcher reads are the chosen hosts and nothing more."""
+    from gpucheck.fleet.select import select, written
+
+    with refusing(LookupError, ValueError):
+        chosen = select(merged, 1, allow_warn=True)
+        hosts = [row.host for row in chosen.hosts]
+        forms = {form: written(chosen, form) for form in ("lines", "ansible", "slurm", "torchrun")}
+        if forms["lines"].splitlines() != hosts or forms["ansible"].split(",") != hosts:
+            raise Wrong("--select writes more than host names", ascii(forms["lines"][:120]))
+        if len(forms["torchrun"].split()) != 4:
+            raise Wrong("--select writes an option of the host's", ascii(forms["torchrun"][:120]))
+        terminal(forms["slurm"], "--select")
