@@ -16,10 +16,10 @@ SEPARATOR = b"\0"
 
 
 def made(target: Target, seed: int, case: int) -> bytes:
-    """The first cases are the seeds as they are."""
+    """The first cases are the seeds and the attacks as they are."""
     corpus = target.seeds()
-    if case < len(corpus):
-        return corpus[case]
+    if case < len(whole := as_they_are(target)):
+        return whole[case]
     random = Random(f"{seed} {target.name} {case}")
     number = random.randrange(len(corpus))
     if target.format == "values":
@@ -36,6 +36,11 @@ def made(target: Target, seed: int, case: int) -> bytes:
         plain = _unpacked(target) if packed else corpus
         data = mutated(plain[number], random, plain)
     return gzip.compress(data, 1, mtime=0) if packed else data
+
+
+def as_they_are(target: Target) -> tuple[bytes, ...]:
+    """What is run without a change before anything else."""
+    return (*target.seeds(), *target.attacks())
 
 
 @cache

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.fuzz import product
-from tests.fuzz.cases import made
+from tests.fuzz.cases import as_they_are, made
 from tests.fuzz.oracles import ROOT
 from tests.fuzz.outcome import Failure
 from tests.fuzz.worker import RESTART, Plan, Shared, work
 
-HANGS_S = 90.0
+HANGS_CPU_S, HANGS_S = 15.0, 90.0
 """Without a new case: bounded time ends in the worker itself, so this is C code, or a wait for something."""
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Found(NamedTuple):
@@ -52,14 +53,21 @@ class _Job:
         self.process: ForkProcess = context.Process(target=work, args=(self.plan, self.shared, sending, self.ends))
         self.process.start()
         sending.close()
-        self.seen, self.since = -2, time.monotonic()
+        self.seen, self.since, self.spent = -2, time.monotonic(), 0.0
 
     def hangs(self) -> bool:
         """Whether the same case has been running for too long."""
         current = sum(self.shared.next)
         if current != self.seen:
-            self.seen, self.since = current, time.monotonic()
-        return time.monotonic() - self.since > HANGS_S
+            self.seen, self.since, self.spent = current, time.monotonic(), self._cpu_s()
+        return time.monotonic() - self.since > HANGS_S or self._cpu_s() - self.spent > HANGS_CPU_S
+
+    def _cpu_s(self) -> float:
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:  # it has ended
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / TICKS
 
     def lost(self, kind: str) -> Found:
         """The failure of a worker that is dead."""
@@ -85,7 +93,7 @@ def run(plan: Plan) -> Result:
     plan.output.mkdir(parents=True, exist_ok=True)
     os.environ["GPUCHECK_FUZZ_RUN"] = str(os.getpid())
     for target in plan.targets:  # all seeds are made here, once
-        made(target, plan.seed, len(target.seeds()))
+        made(target, plan.seed, len(as_they_are(target)))
     ends = time.monotonic() + plan.seconds
     found: dict[tuple[str, str, str], Found] = {}
     jobs = [_Job(plan, number, ends) for number in range(plan.jobs)]

@@ -17,7 +17,7 @@ class Target(NamedTuple):
     """One reader and what follows it.
 
     run: returns for every input, or raises what is a defect. seeds: real inputs. format: how they are mutated.
-    rate: inputs a second on one core, measured; the slow test runs so many.
+    rate: inputs a second on one core, measured; the slow test runs so many. attacks: run as they are.
     """
 
     name: str
@@ -25,19 +25,27 @@ class Target(NamedTuple):
     seeds: Seeds
     format: Format
     rate: int
+    attacks: Seeds = tuple
 
 
 _found: dict[str, Target] = {}
 
 
-def target(*, seeds: Seeds, format: Format, rate: int, name: str = "") -> Callable[[Function], Function]:  # noqa: A002 - it is the field's name
+def target(
+    *,
+    seeds: Seeds,
+    format: Format,  # noqa: A002 - the field's name
+    rate: int,
+    name: str = "",
+    attacks: Seeds = tuple,
+) -> Callable[[Function], Function]:
     """Make a target of a function, under the function's name unless another is given."""
 
     def decorate(run: Function) -> Function:
         called = name or run.__name__.replace("_", "-")
         if called in _found:
             raise ValueError(f"two targets are called {called}")
-        _found[called] = Target(called, run, cache(seeds), format, rate)
+        _found[called] = Target(called, run, cache(seeds), format, rate, cache(attacks))
         return run
 
     return decorate

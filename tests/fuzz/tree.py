@@ -101,7 +101,7 @@ def _of_scalar(value: Any, random: Random) -> Any:
 
 def _of_string(value: str, random: Random) -> str:
     word = random.choice(STRINGS)
-    long = random.choice(hostile.LONG) * random.choice((10, 300, 300, 5000))
+    long = random.choice(hostile.LONG) * random.choice((10, 10, 70, 70, 300, 300, 300, 5000))
     return random.choice(
         (word, word, word, value + word, word + value, value[: len(value) // 2], value * 2, long, value.upper())
     )

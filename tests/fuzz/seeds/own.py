@@ -15,7 +15,7 @@ import msgspec
 from gpucheck import fleet, run
 from gpucheck.fleet.merge import shard
 from gpucheck.host.recording import Recording, RecordingHost, ReplayHost
-from gpucheck.model import FleetReport, NvmlReading, Report
+from gpucheck.model import FleetReport, FleetRow, NvmlReading, Report
 from gpucheck.stack.lock import Lock, lock, write_lock
 from gpucheck.stack.plan import plan
 from gpucheck.stack.wish import Wish
@@ -134,6 +134,15 @@ def merged() -> FleetReport:
     """fleet report --format json."""
     rows = [row for n, content in enumerate(reports()) for row in fleet.decode.rows_of(content, f"{n}.json")]
     return fleet.merge(rows, ["node99"])
+
+
+@cache
+def healthy_rows() -> tuple[FleetRow, ...]:
+    """Hosts that a hostile report must not take away."""
+    from tests.fleet.reports import encoded, report
+
+    hosts = encoded(*(report(f"good{n}") for n in range(1, 4)))
+    return tuple(row for n, content in enumerate(hosts, 1) for row in fleet.decode.rows_of(content, f"good{n}.json"))
 
 
 @cache

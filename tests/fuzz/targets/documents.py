@@ -10,12 +10,12 @@ from gpucheck.stack.facts import read_facts
 from gpucheck.stack.lock import LockError
 from tests.fuzz import product
 from tests.fuzz.oracles import Wrong, refusing, terminal
-from tests.fuzz.seeds import documents, own
+from tests.fuzz.seeds import attacks, documents, own
 from tests.fuzz.shown import shown_diagnosis
 from tests.fuzz.target import target
 
 
-@target(seeds=documents.observations, format="yaml", rate=500)
+@target(seeds=documents.observations, format="yaml", rate=500, attacks=attacks.observations)
 def observations(data: bytes) -> None:
     """diagnose --observations."""
     with refusing(ObservationProblem):
@@ -23,14 +23,14 @@ def observations(data: bytes) -> None:
         shown_diagnosis(diagnose(seen))
 
 
-@target(seeds=documents.expectations, format="yaml", rate=1000)
+@target(seeds=documents.expectations, format="yaml", rate=1000, attacks=attacks.yaml)
 def expectations(data: bytes) -> None:
     """verify --expect, compared with a report."""
     with refusing(InputProblem):
         shown_diagnosis(tuple(against.judge(own.a_report(), against.read(data, "site.yml"))))
 
 
-@target(seeds=documents.labels, format="yaml", rate=500)
+@target(seeds=documents.labels, format="yaml", rate=500, attacks=attacks.yaml)
 def labels_yaml(data: bytes) -> None:
     """fleet report --labels."""
     _labels(product.file(data, "labels.yml"))
@@ -49,14 +49,14 @@ def _labels(path: Path) -> None:
         labelled(own.merged().hosts, read_labels(path))
 
 
-@target(seeds=documents.wishes, format="yaml", rate=600)
+@target(seeds=documents.wishes, format="yaml", rate=600, attacks=attacks.yaml)
 def wish(data: bytes) -> None:
     """stack.yml."""
     with refusing(WishError):
         stack.read_wish(product.file(data, "stack.yml"))
 
 
-@target(seeds=own.locks, format="yaml", rate=200)
+@target(seeds=own.locks, format="yaml", rate=200, attacks=attacks.yaml)
 def lock_file(data: bytes) -> None:
     """stack plan --lock, of a host and of all."""
     path = product.file(data, "stack.lock.yml")
@@ -64,7 +64,7 @@ def lock_file(data: bytes) -> None:
     _accepted(ended, (0, 2, 3, 64))
 
 
-@target(seeds=own.facts, format="json", rate=300)
+@target(seeds=own.facts, format="json", rate=300, attacks=attacks.facts)
 def facts(data: bytes) -> None:
     """Facts of a host into a lock, a lock into a plan. One host's facts must not end it for the others."""
     from gpucheck.stack.lock import lock, read_lock, write_lock
@@ -86,7 +86,7 @@ def facts(data: bytes) -> None:
                 terminal(line, "stack lock's lines")
 
 
-@target(seeds=documents.profiles, format="yaml", rate=60)
+@target(seeds=documents.profiles, format="yaml", rate=60, attacks=attacks.yaml)
 def profile(data: bytes) -> None:
     """simulate FILE.yml: read and checked, not made."""
     from gpucheck.simulator.profile import load

@@ -3,19 +3,17 @@
 from datetime import datetime, timezone
 
 from gpucheck import fleet
-from gpucheck.model import FleetReport, FleetRow
+from gpucheck.model import FleetReport, FleetRow, Verdict
 from tests.fuzz import formats, product
 from tests.fuzz.oracles import Wrong, no_better, refusing, simulated, terminal
-from tests.fuzz.seeds import own
+from tests.fuzz.seeds import attacks, own
 from tests.fuzz.shown import CHECKS
 from tests.fuzz.target import target
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
-GOOD = 3
-"""Reports of healthy hosts that stand beside the hostile one."""
 
 
-@target(seeds=own.reports, format="json", rate=60)
+@target(seeds=own.reports, format="json", rate=60, attacks=attacks.reports)
 def fleet_report(data: bytes) -> None:
     """A folder of reports with a hostile one in it."""
     _merged([*fleet.decode.rows_of(data, "hostile.json"), *_good()])
@@ -62,13 +60,16 @@ def fleet_previous(data: bytes) -> None:
 
 
 def _good() -> list[FleetRow]:
-    return list(own.merged().hosts[:GOOD])
+    return list(own.healthy_rows())
 
 
 def _merged(rows: list[FleetRow]) -> None:
     for row in rows:
         _row(row)
-    _shown(fleet.merge(rows, ["node99"], now=NOW))
+    merged = fleet.merge(rows, now=NOW)
+    if merged.verdict is Verdict.PASS and any(row.verdict is Verdict.FAIL for row in rows):
+        raise Wrong("a fleet that passes though a report fails")
+    _shown(merged)
 
 
 def _row(row: FleetRow) -> None:

@@ -1,11 +1,11 @@
 """Signing keys of package sources, read as root on a host."""
 
 from tests.fuzz.oracles import refusing
-from tests.fuzz.seeds import documents
+from tests.fuzz.seeds import attacks, documents
 from tests.fuzz.target import target
 
 
-@target(seeds=documents.keys, format="bytes", rate=5000)
+@target(seeds=documents.keys, format="bytes", rate=5000, attacks=attacks.keys)
 def openpgp_key(data: bytes) -> None:
     """playbooks/plugins/module_utils/openpgp.py."""
     from tests.playbooks.modules import shared

@@ -7,19 +7,19 @@ from gpucheck.model import KernelLog, Topology
 from gpucheck.model.observations import Observations
 from gpucheck.topology import with_advice, with_expectations, with_sketch
 from tests.fuzz.oracles import refusing
-from tests.fuzz.seeds import pastes
+from tests.fuzz.seeds import attacks, pastes
 from tests.fuzz.shown import shown_diagnosis, shown_topology
 from tests.fuzz.target import Function, target
 
 
-@target(seeds=pastes.topologies, format="text", rate=600)
+@target(seeds=pastes.topologies, format="text", rate=600, attacks=attacks.pastes)
 def topology(data: bytes) -> None:
     """topo --import."""
     with refusing(ImportProblem):
         _judged(imports.read(data))
 
 
-@target(seeds=pastes.measurements, format="text", rate=400)
+@target(seeds=pastes.measurements, format="text", rate=400, attacks=attacks.pastes)
 def measurements(data: bytes) -> None:
     """diagnose --bandwidth and --nccl."""
     with refusing(ImportProblem, ValueError):
@@ -27,7 +27,7 @@ def measurements(data: bytes) -> None:
         shown_diagnosis(diagnose(seen))
 
 
-@target(seeds=pastes.kernel_logs, format="text", rate=200)
+@target(seeds=pastes.kernel_logs, format="text", rate=200, attacks=attacks.pastes)
 def pasted_kernel_log(data: bytes) -> None:
     """diagnose --kernel-log."""
     with refusing(ImportProblem):
@@ -68,4 +68,4 @@ def _forced(kind: imports.Kind) -> Function:
 
 for _kind in imports.all_kinds():
     _seeds = pastes.xml if "xml" in _kind.name else pastes.everything
-    target(name=f"import-{_kind.name}", seeds=_seeds, format="text", rate=800)(_forced(_kind))
+    target(name=f"import-{_kind.name}", seeds=_seeds, format="text", rate=800, attacks=attacks.pastes)(_forced(_kind))
