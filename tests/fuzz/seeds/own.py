@@ -99,12 +99,16 @@ def readings() -> tuple[bytes, ...]:
 
 
 @cache
-def _reports() -> tuple[Report, ...]:
-    from tests.fleet.reports import report
+def _verified() -> tuple[Report, ...]:
+    """Of recorded hosts, and of two that were measured."""
     from tests.render.reports import healthy, sick
 
     judged = (run.verify(ReplayHost(kept), run.all_steps()) for kept in _recordings())
-    own = (*judged, healthy(), sick(4), report("node01"), report("node02", pairs={"0-1": 200.0}))
+    return _told_apart((*judged, healthy(), sick(4)))
+
+
+def _told_apart(reports: tuple[Report, ...]) -> tuple[Report, ...]:
+    """Each of a host of its own, without times."""
     return tuple(
         msgspec.structs.replace(
             one,
@@ -113,20 +117,29 @@ def _reports() -> tuple[Report, ...]:
             seconds=1.5,
             findings=tuple(msgspec.structs.replace(finding, seconds=0.1) for finding in one.findings),
         )
-        for number, one in enumerate(own)
+        for number, one in enumerate(reports)
     )
 
 
 @cache
-def reports() -> tuple[bytes, ...]:
+def verified() -> tuple[bytes, ...]:
     """verify --format json."""
-    return tuple(msgspec.json.encode(one) for one in _reports())
+    return tuple(msgspec.json.encode(one) for one in _verified())
+
+
+@cache
+def reports() -> tuple[bytes, ...]:
+    """The same, and two hosts of a kind with numbers that can be compared."""
+    from tests.fleet.reports import report
+
+    compared = report("node01"), report("node02", pairs={"0-1": 200.0})
+    return tuple(msgspec.json.encode(one) for one in _told_apart((*_verified(), *compared)))
 
 
 @cache
 def a_report() -> Report:
     """Of two P100, for what is compared with a report."""
-    return _reports()[0]
+    return _verified()[0]
 
 
 @cache

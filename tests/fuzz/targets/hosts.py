@@ -52,7 +52,7 @@ def recorded_topology(data: bytes) -> None:
         shown_topology(topology)
 
 
-@target(seeds=own.reports, format="values", rate=80)
+@target(seeds=own.verified, format="values", rate=80)
 def report(data: bytes) -> None:
     """A report of verify's, with the texts and numbers of a hostile host, in every format."""
     try:
