@@ -32,9 +32,9 @@ def most_bytes(size: int) -> int:
 
 
 @contextmanager
-def bounded(size: int) -> Iterator[None]:
+def bounded(size: int, times: int = 1) -> Iterator[None]:
     """Raises TooSlow where processor time runs out, in the middle of the work, and again until it ends."""
-    limit = seconds(size)
+    limit = seconds(size) * times
     before = signal.signal(signal.SIGPROF, interrupt_slow_work)
     signal.setitimer(signal.ITIMER_PROF, limit, 1.0)
     started = time.process_time()

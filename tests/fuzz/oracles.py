@@ -6,14 +6,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpucheck.cli._output import Problem
+from gpucheck.knowledge import KnowledgeError
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.verdict import RANK
 from tests.fuzz import hostile
+from tests.fuzz.product import shown
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = (ROOT / "gpucheck", ROOT / "playbooks")
-LONGEST_MESSAGE = 1000
+SHORT, LONGEST_MESSAGE = 300, 1000
+OWN = ("gpucheck.", "ansible.module_utils.")
 INTERRUPT = "interrupt_slow_work"  # the handler in limits.py is where an input was interrupted, not why
 # Control characters, directional and invisible ones, lone surrogates. Line breaks and tabs are looked at apart.
 UNCLEAN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
@@ -31,32 +33,38 @@ class Wrong(AssertionError):
 
 @contextmanager
 def refusing(*expected: type[Exception]) -> Iterator[None]:
-    """Around a reader: it may raise these, with a message that can be shown. Of ValueError and the like no subclass."""
+    """Around a reader: it may raise its own errors and the named built-in ones, with a message that can be shown.
+
+    Its own are classes of the product, but for KnowledgeError: that is for damaged tables of gpucheck itself.
+    """
     try:
         yield
     except Wrong:
         raise
-    except expected as error:
-        builtin = {kind for kind in expected if kind.__module__ == "builtins" and kind is not OSError}
-        others = tuple(kind for kind in expected if kind not in builtin)
-        if type(error) not in builtin and not isinstance(error, others):
+    except Exception as error:
+        own = type(error).__module__.startswith(OWN) and not isinstance(error, KnowledgeError)
+        # No subclass of ValueError: int() and decode() raise those from anywhere.
+        if not own and type(error) not in expected and not (OSError in expected and isinstance(error, OSError)):
             raise
         message(error)
 
 
 def message(error: BaseException) -> None:
-    """One line, bounded, clean, as the command line shows it."""
-    if isinstance(error, OSError) and error.strerror:
-        return  # the caller shows the name that it knows and strerror
-    text = Problem(str(error.args[0] if error.args else error)).format_message()
+    """One line, bounded and clean, where it is shown to a person."""
+    text = str(error.args[0] if error.args else error)
+    if isinstance(error, OSError):
+        text = error.strerror or text  # a caller shows this and the name that it knows
     where = product_line(error)
     if not text.strip():
         raise Wrong("a message without words", where=where)
-    if "\n" in text:
-        raise Wrong("a message of several lines", repr(text[:120]), where)
-    if len(text) > LONGEST_MESSAGE:
-        raise Wrong(f"a message of more than {LONGEST_MESSAGE} characters", f"{len(text)}: {text[:80]!r}", where)
-    unclean(text, "a message", where)
+    if len(text) < SHORT and "\n" not in text and not UNCLEAN.search(text):
+        return  # it is fine however it is shown
+    line, _, more = shown(ValueError(text)).removesuffix("\n").partition("\n")
+    if more:
+        raise Wrong("a message of several lines", ascii(f"{line} / {more}")[:160], where)
+    if len(line) > LONGEST_MESSAGE:
+        raise Wrong(f"a message of more than {LONGEST_MESSAGE} characters", f"{len(line)}: {line[:80]!a}", where)
+    unclean(line, "a message", where)
 
 
 def unclean(text: str, what: str, where: str = "") -> None:

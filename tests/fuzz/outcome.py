@@ -9,6 +9,7 @@ from tests.fuzz.oracles import Wrong, product_function, product_line
 from tests.fuzz.target import Target
 
 QUOTE = 300
+PATIENCE = 6
 SLOW, LARGE = "slow", "large"
 
 
@@ -27,18 +28,22 @@ class Failure(NamedTuple):
 
 
 def outcome(target: Target, data: bytes, known: Collection[tuple[str, str, str]] = ()) -> Failure | None:
-    """None where all is well. What is slow is run again, and fails only if it is slow both times, or known to be."""
+    """None where all is well. What is slow is run again, and fails only if it is slow again, or known to be.
+
+    In between it may take its time: what was interrupted may have been the import of a module.
+    """
     failure = _once(target, data)
-    if failure is not None and failure.kind == SLOW and failure.key not in known:
-        gc.collect()
-        return _once(target, data)
-    return failure
+    if failure is None or failure.kind != SLOW or failure.key in known:
+        return failure
+    gc.collect()
+    patient = _once(target, data, PATIENCE)
+    return _once(target, data) if patient is None else patient
 
 
-def _once(target: Target, data: bytes) -> Failure | None:
+def _once(target: Target, data: bytes, times: int = 1) -> Failure | None:
     before = BASELINE.used()
     try:
-        with bounded(len(data)):
+        with bounded(len(data), times):
             target.run(data)
     except (KeyboardInterrupt, GeneratorExit):
         raise

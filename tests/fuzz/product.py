@@ -5,10 +5,13 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 from unittest.mock import patch
+
+import click
 
 # Below folders of its own: an input that says ../ stays inside.
 BELOW = "a/b/c/d/e/f/g/h"
@@ -73,29 +76,67 @@ def _no_host(*arguments: object, **more: object) -> NoReturn:
 
 
 def command(arguments: list[str], stdin: bytes = b"") -> Ended:
-    """Run gpucheck with these arguments in this process, as its main() does."""
-    from gpucheck import cli
+    """Run gpucheck with these arguments in this process, through its main(): what a person's terminal would get."""
+    from gpucheck.cli import main
+
+    return _ended(lambda: main(arguments), stdin)
+
+
+def shown(error: BaseException) -> str:
+    """The text on a person's terminal where a reader's error ends a command."""
     from gpucheck.cli._failure import failure
+    from gpucheck.cli._output import Problem
+    from gpucheck.processes.streams import standard_streams
 
-    out, err = _stream(), _stream("backslashreplace")
+    def print_it() -> None:
+        with standard_streams():
+            failure(Problem(str(error.args[0] if error.args else error)))
+            sys.stderr.flush()
+
+    return _ended(print_it).err
+
+
+def _ended(work: Callable[[], None], stdin: bytes = b"") -> Ended:
+    """With files in memory as the process's own stdout and stderr: gpucheck wraps those, and no others."""
+    from gpucheck.cli import _failure
+
+    raised: list[BaseException] = []
+    real = _failure.failure
+
+    def failure(error: BaseException) -> int:
+        raised.append(error)
+        return real(error)
+
+    files = _memory(os.getpid())
     before = sys.stdin, sys.stdout, sys.stderr
-    sys.stdin, sys.stdout, sys.stderr = io.TextIOWrapper(io.BytesIO(stdin), "utf-8"), out, err
-    error: BaseException | None = None
+    sys.stdin, sys.stdout, sys.stderr = io.TextIOWrapper(io.BytesIO(stdin), "utf-8"), sys.__stdout__, sys.__stderr__
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        stream.flush()
+    kept = [os.dup(number) for number in (1, 2)]
+    status: object = 0
     try:
-        status = cli._run(arguments)
-    except Exception as raised:
-        error, status = raised, failure(raised)
+        for file, number in zip(files, (1, 2), strict=True):
+            os.ftruncate(file, 0)
+            os.lseek(file, 0, os.SEEK_SET)
+            os.dup2(file, number)
+        # As to a terminal: click takes escapes out of what goes to a file, the foreign ones too.
+        with patch.object(_failure, "failure", failure), patch.object(click.utils, "should_strip_ansi", _keep):
+            work()
+    except SystemExit as end:
+        status = end.code
     finally:
+        for number, copy in zip((1, 2), kept, strict=True):
+            os.dup2(copy, number)
+            os.close(copy)
         sys.stdin, sys.stdout, sys.stderr = before
-    return Ended(int(status or 0), _text(out), _text(err), error)
+    out, err = (os.pread(file, os.fstat(file).st_size, 0).decode(errors="surrogateescape") for file in files)
+    return Ended(status if isinstance(status, int) else 0, out, err, raised[0] if raised else None)
 
 
-def _stream(errors: str = "strict") -> io.TextIOWrapper:
-    return io.TextIOWrapper(io.BytesIO(), "utf-8", errors=errors)
+def _keep(*arguments: object, **more: object) -> bool:
+    return False
 
 
-def _text(stream: io.TextIOWrapper) -> str:
-    stream.flush()
-    raw = stream.buffer
-    assert isinstance(raw, io.BytesIO)
-    return raw.getvalue().decode(errors="surrogateescape")
+@cache
+def _memory(pid: int) -> tuple[int, int]:
+    return os.memfd_create("stdout"), os.memfd_create("stderr")

@@ -1,6 +1,8 @@
 """Inputs made against what readers do: depth, references, repetition, names. They are run as they are, not mutated."""
 
 import json
+import re
+from collections.abc import Callable
 from functools import cache
 
 import msgspec
@@ -8,9 +10,8 @@ import msgspec
 from gpucheck.model import Verdict
 from tests.fuzz import hostile
 from tests.fuzz.seeds import documents, own
+from tests.fuzz.seeds import pastes as pasted
 
-RANK = "#  Rank  0 Group  0 Pid  28307 on      gpu59 device  0 [0x16] NVIDIA A100-SXM4-80GB\n"
-SUM = "  268435456  67108864  float  sum  -1  2193.1  122.40  229.50  0  2184.4  122.89  230.42  0\n"
 YEARS = ("2025", "2026")
 NAMES = (
     *(
@@ -68,6 +69,13 @@ def observations() -> tuple[bytes, ...]:
     return (*yaml(), tiny, json.dumps(large).encode())
 
 
+def _ranks(many: Callable[[str], str]) -> str:
+    """nccl-tests with other ranks in place of its first."""
+    lines = (pasted.DATA / "bandwidth" / "nccl-tests.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    first = next(number for number, line in enumerate(lines) if re.match(r"#\s+Rank\s+0 ", line))
+    return "".join([*lines[:first], many(re.sub(r"Rank\s+0", "Rank  0", lines[first])), *lines[first + 1 :]])
+
+
 @cache
 def pastes() -> tuple[bytes, ...]:
     """A long line of numbers, hundreds of ranks, as many GPUs as fit, the same header again and again."""
@@ -77,13 +85,11 @@ def pastes() -> tuple[bytes, ...]:
     return tuple(
         text.encode()
         for text in (
-            head + "0 " * 30_000 + "\nGPU1\tPIX\t X \t0-7\n",
+            head + "0 " * 30_000 + "a\nGPU1\tPIX\t X \t0-7\n",
             head + "0-" * 30_000,
             head * 2_000,
-            RANK * 400 + SUM,
-            "".join(RANK.replace("Rank  0", f"Rank {n:2}").replace("device  0", f"device {n:2}") for n in range(400))
-            + SUM,
-            RANK + SUM * 2_000,
+            _ranks(lambda line: line * 400),
+            _ranks(lambda line: "".join(line.replace("Rank  0", f"Rank {n:2}") for n in range(400))),
             f"\t{many}\n{rows}",
             "<system version='1'>" + "<cpu numaid='0'>" * 3_000,
             "\x1b[" * 30_000,

@@ -2,7 +2,7 @@
 
 from gpucheck import imports
 from gpucheck.diagnose import diagnose, together
-from gpucheck.imports import ImportProblem, kernel_log
+from gpucheck.imports import kernel_log
 from gpucheck.model import KernelLog, Topology
 from gpucheck.model.observations import Observations
 from gpucheck.topology import with_advice, with_expectations, with_sketch
@@ -15,14 +15,14 @@ from tests.fuzz.target import Function, target
 @target(seeds=pastes.topologies, format="text", rate=600, attacks=attacks.pastes)
 def topology(data: bytes) -> None:
     """topo --import."""
-    with refusing(ImportProblem):
+    with refusing():
         _judged(imports.read(data))
 
 
 @target(seeds=pastes.measurements, format="text", rate=400, attacks=attacks.pastes)
 def measurements(data: bytes) -> None:
     """diagnose --bandwidth and --nccl."""
-    with refusing(ImportProblem, ValueError):
+    with refusing(ValueError):
         seen = together(Observations(), imports.read_measured(data))
         shown_diagnosis(diagnose(seen))
 
@@ -30,7 +30,7 @@ def measurements(data: bytes) -> None:
 @target(seeds=pastes.kernel_logs, format="text", rate=200, attacks=attacks.pastes)
 def pasted_kernel_log(data: bytes) -> None:
     """diagnose --kernel-log."""
-    with refusing(ImportProblem):
+    with refusing():
         _logged(kernel_log.read(data))
 
 
@@ -57,7 +57,7 @@ def _logged(log: KernelLog) -> None:
 
 def _forced(kind: imports.Kind) -> Function:
     def run(data: bytes) -> None:
-        with refusing(ImportProblem):
+        with refusing():
             _, text = imports.recognise(data)
             found = kind.parse(text)
             if isinstance(found, Topology):
