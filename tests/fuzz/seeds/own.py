@@ -15,7 +15,7 @@ import msgspec
 from gpucheck import fleet, run
 from gpucheck.fleet.merge import shard
 from gpucheck.host.recording import Recording, RecordingHost, ReplayHost
-from gpucheck.model import FleetReport, FleetRow, NvmlReading, Report
+from gpucheck.model import FleetReport, NvmlReading, Report
 from gpucheck.stack.lock import Lock, lock, write_lock
 from gpucheck.stack.plan import plan
 from gpucheck.stack.wish import Wish
@@ -101,10 +101,11 @@ def readings() -> tuple[bytes, ...]:
 @cache
 def _verified() -> tuple[Report, ...]:
     """Of recorded hosts, and of two that were measured."""
-    from tests.render.reports import healthy, sick
+    from tests.render.reports import healthy as measured
+    from tests.render.reports import sick
 
     judged = (run.verify(ReplayHost(kept), run.all_steps()) for kept in _recordings())
-    return _told_apart((*judged, healthy(), sick(4)))
+    return _told_apart((*judged, measured(), sick(4)))
 
 
 def _told_apart(reports: tuple[Report, ...]) -> tuple[Report, ...]:
@@ -150,12 +151,11 @@ def merged() -> FleetReport:
 
 
 @cache
-def healthy_rows() -> tuple[FleetRow, ...]:
-    """Hosts that a hostile report must not take away."""
+def healthy() -> tuple[bytes, ...]:
+    """Reports of good1, good2 and good3."""
     from tests.fleet.reports import encoded, report
 
-    hosts = encoded(*(report(f"good{n}") for n in range(1, 4)))
-    return tuple(row for n, content in enumerate(hosts, 1) for row in fleet.decode.rows_of(content, f"good{n}.json"))
+    return tuple(encoded(*(report(f"good{n}") for n in range(1, 4))))
 
 
 @cache
@@ -173,11 +173,12 @@ def shards() -> tuple[bytes, ...]:
 @cache
 def streams() -> tuple[bytes, ...]:
     """Reports as srun, kubectl and ansible print them."""
-    content = [msgspec.json.format(one, indent=1) for one in reports()[:3]]
+    smallest = sorted(reports(), key=len)[:3]
+    content = [msgspec.json.format(one, indent=1) for one in smallest]
     tools = (b"12: ", b"[pod/gpucheck-x2x/gpucheck] ")
     labelled = [b"\n".join(tool + line for one in content for line in one.split(b"\n")) for tool in tools]
     ansible = b"\n".join(b"node0%d | CHANGED | rc=0 >>\n%s" % (n, one) for n, one in enumerate(content))
-    return (*labelled, ansible, b"\n".join(reports()[:3]))
+    return (*labelled, ansible, b"\n".join(smallest))
 
 
 @cache

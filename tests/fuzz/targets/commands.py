@@ -56,7 +56,7 @@ def _ready() -> None:
             product.file(seeds()[0], name)
 
 
-@target(seeds=_lines, format="arguments", rate=80)
+@target(seeds=_lines, format="arguments", rate=400)
 def arguments(data: bytes) -> None:
     """Hostile words on the command line."""
     words = [word.decode("utf-8", "surrogateescape") for word in data.split(SEPARATOR)][:64]
@@ -70,20 +70,20 @@ def arguments(data: bytes) -> None:
     _looked_at(product.command(words))
 
 
-@target(seeds=pastes.everything, format="text", rate=80)
+@target(seeds=pastes.everything, format="text", rate=130)
 def stdin(data: bytes) -> None:
     """A paste through a pipe, as topo and as diagnose see it."""
     for words in (["topo", "--import", "-"], ["diagnose", "--bandwidth", "-"], ["diagnose", "--kernel-log", "-"]):
         _looked_at(product.command(words, data))
 
 
-@target(seeds=documents.observations, format="yaml", rate=80)
+@target(seeds=documents.observations, format="yaml", rate=200)
 def diagnose_file(data: bytes) -> None:
     """diagnose --observations."""
     _looked_at(product.command(["diagnose", "--observations", str(product.file(data, "seen.yml"))]))
 
 
-@target(seeds=documents.expectations, format="yaml", rate=30)
+@target(seeds=documents.expectations, format="yaml", rate=200)
 def expect_file(data: bytes) -> None:
     """verify --expect against a recording."""
     _ready()
@@ -91,7 +91,7 @@ def expect_file(data: bytes) -> None:
     _looked_at(product.command(words))
 
 
-@target(seeds=own.reports, format="json", rate=30)
+@target(seeds=own.reports, format="json", rate=250)
 def baseline_file(data: bytes) -> None:
     """verify --baseline against a recording."""
     _ready()
@@ -99,7 +99,7 @@ def baseline_file(data: bytes) -> None:
     _looked_at(product.command(words))
 
 
-@target(seeds=own.recordings, format="json", rate=30)
+@target(seeds=own.recordings, format="json", rate=130)
 def from_file(data: bytes) -> None:
     """verify, topo and stack --from."""
     path = str(product.file(data, "hostile.rec"))
@@ -111,7 +111,7 @@ def from_file(data: bytes) -> None:
         _looked_at(product.command(words))
 
 
-@target(seeds=own.merges, format="json.gz", rate=60)
+@target(seeds=own.merges, format="json.gz", rate=250)
 def previous_file(data: bytes) -> None:
     """fleet report --previous and fleet history."""
     _ready()
@@ -122,7 +122,7 @@ def previous_file(data: bytes) -> None:
     _looked_at(product.command(["fleet", "history", "node00", "--keep", str(folder)]))
 
 
-@target(seeds=own.facts, format="json", rate=60)
+@target(seeds=own.facts, format="json", rate=120)
 def facts_file(data: bytes) -> None:
     """stack diff with hostile facts."""
     _ready()
@@ -139,7 +139,7 @@ def facts_file(data: bytes) -> None:
     _looked_at(product.command(words))
 
 
-@target(seeds=documents.wishes, format="yaml", rate=60)
+@target(seeds=documents.wishes, format="yaml", rate=150)
 def wish_file(data: bytes) -> None:
     """stack diff with a hostile wish."""
     _ready()

@@ -1,6 +1,7 @@
 """Many hosts' reports: one that is broken or hostile must not spoil the others."""
 
 from datetime import datetime, timezone
+from functools import cache
 
 from gpucheck import fleet
 from gpucheck.model import FleetReport, FleetRow, Verdict
@@ -13,16 +14,16 @@ from tests.fuzz.target import target
 NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 
 
-@target(seeds=own.reports, format="json", rate=60, attacks=attacks.reports)
+@target(seeds=own.reports, format="json", rate=200, attacks=attacks.reports)
 def fleet_report(data: bytes) -> None:
     """A folder of reports with a hostile one in it."""
-    _merged([*fleet.decode.rows_of(data, "hostile.json"), *_good()])
+    _merged([*fleet.read_file(product.file(data, "hostile.json")), *_good()])
 
 
-@target(seeds=own.shards, format="json", rate=60)
+@target(seeds=own.shards, format="json", rate=160)
 def fleet_shard(data: bytes) -> None:
     """A shard, which is as good as reports."""
-    _merged([*fleet.decode.rows_of(data, "hostile.json"), *_good()])
+    _merged([*fleet.read_file(product.file(data, "hostile.json")), *_good()])
 
 
 @target(seeds=own.streams, format="text", rate=60)
@@ -33,7 +34,7 @@ def fleet_stream(data: bytes) -> None:
     _merged([*fleet.read_stream(io.BytesIO(data)), *_good()])
 
 
-@target(seeds=own.merges, format="json.gz", rate=200)
+@target(seeds=own.merges, format="json.gz", rate=450)
 def fleet_packed(data: bytes) -> None:
     """A packed file in a folder of reports."""
     rows = fleet.read_file(product.file(data, "hostile.json.gz"))
@@ -41,7 +42,7 @@ def fleet_packed(data: bytes) -> None:
         _row(row)
 
 
-@target(seeds=own.merges, format="json.gz", rate=100)
+@target(seeds=own.merges, format="json.gz", rate=800)
 def fleet_previous(data: bytes) -> None:
     """fleet report --previous, and fleet history of the same file."""
     from gpucheck.fleet.compare import read_previous
@@ -59,8 +60,11 @@ def fleet_previous(data: bytes) -> None:
                 formats.strict_xml(history.to_svg(found), "fleet history's drawing")
 
 
-def _good() -> list[FleetRow]:
-    return list(own.healthy_rows())
+@cache
+def _good() -> tuple[FleetRow, ...]:
+    """Hosts that a hostile report must not take away."""
+    files = [product.file(content, f"good{n}.json") for n, content in enumerate(own.healthy(), 1)]
+    return tuple(row for file in files for row in fleet.read_file(file))
 
 
 def _merged(rows: list[FleetRow]) -> None:

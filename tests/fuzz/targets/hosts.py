@@ -19,7 +19,7 @@ def _steps() -> tuple[run.Step, ...]:
     return run.select(run.all_steps(), level="full", only=(), skip=())
 
 
-@target(seeds=own.recordings, format="json", rate=60)
+@target(seeds=own.recordings, format="json", rate=90)
 def recording(data: bytes) -> None:
     """verify --from: judged by every check, in every format."""
     with refusing():
@@ -30,14 +30,14 @@ def recording(data: bytes) -> None:
         shown_report(report)
 
 
-@target(seeds=own.packed_recordings, format="json.gz", rate=1500)
+@target(seeds=own.packed_recordings, format="json.gz", rate=2500)
 def packed_recording(data: bytes) -> None:
     """The file itself."""
     with refusing():
         decode(data, "host.rec")
 
 
-@target(seeds=own.recordings, format="json", rate=150)
+@target(seeds=own.recordings, format="json", rate=450)
 def recorded_topology(data: bytes) -> None:
     """topo --from and what stack reads of a recording."""
     from gpucheck.cli.topo import look
@@ -51,7 +51,7 @@ def recorded_topology(data: bytes) -> None:
         shown_topology(topology)
 
 
-@target(seeds=own.verified, format="values", rate=80)
+@target(seeds=own.verified, format="values", rate=130)
 def report(data: bytes) -> None:
     """A report of verify's, with the texts and numbers of a hostile host, in every format."""
     try:
@@ -61,7 +61,7 @@ def report(data: bytes) -> None:
     shown_report(run._report.judged(found, found.findings, strict=False))
 
 
-@target(seeds=own.reports, format="json", rate=300)
+@target(seeds=own.reports, format="json", rate=1500)
 def baseline(data: bytes) -> None:
     """verify --baseline."""
     from gpucheck import against
@@ -74,7 +74,7 @@ def baseline(data: bytes) -> None:
     shown_diagnosis(tuple(against.compare(own.a_report(), before)))
 
 
-@target(seeds=own.readings, format="text", rate=1500)
+@target(seeds=own.readings, format="text", rate=800)
 def nvml_child(data: bytes) -> None:
     """What the child process that asks NVML writes, and the topology of it."""
     from gpucheck.host import child
@@ -88,7 +88,7 @@ def nvml_child(data: bytes) -> None:
         shown_topology(build(answer, (), simulated=False))
 
 
-@target(seeds=own.plans, format="json", rate=500)
+@target(seeds=own.plans, format="json", rate=600)
 def plan(data: bytes) -> None:
     """The plan that provisioning left on a host, and its readers there."""
     from gpucheck.checks import stack
@@ -103,7 +103,7 @@ def plan(data: bytes) -> None:
     shared("gpu_record").read(path)
 
 
-@target(seeds=own.manifests, format="json", rate=1000)
+@target(seeds=own.manifests, format="json", rate=5000)
 def manifest(data: bytes) -> None:
     """bundle.json."""
     from gpucheck.bundle.manifest import read_manifest

@@ -12,14 +12,14 @@ from tests.fuzz.shown import shown_diagnosis, shown_topology
 from tests.fuzz.target import Function, target
 
 
-@target(seeds=pastes.topologies, format="text", rate=600, attacks=attacks.pastes)
+@target(seeds=pastes.topologies, format="text", rate=180, attacks=attacks.pastes)
 def topology(data: bytes) -> None:
     """topo --import."""
     with refusing():
         _judged(imports.read(data))
 
 
-@target(seeds=pastes.measurements, format="text", rate=400, attacks=attacks.pastes)
+@target(seeds=pastes.measurements, format="text", rate=500, attacks=attacks.pastes)
 def measurements(data: bytes) -> None:
     """diagnose --bandwidth and --nccl."""
     with refusing(ValueError):
@@ -27,14 +27,14 @@ def measurements(data: bytes) -> None:
         shown_diagnosis(diagnose(seen))
 
 
-@target(seeds=pastes.kernel_logs, format="text", rate=200, attacks=attacks.pastes)
+@target(seeds=pastes.kernel_logs, format="text", rate=700, attacks=attacks.pastes)
 def pasted_kernel_log(data: bytes) -> None:
     """diagnose --kernel-log."""
     with refusing():
         _logged(kernel_log.read(data))
 
 
-@target(seeds=pastes.kernel_messages, format="text", rate=300)
+@target(seeds=pastes.kernel_messages, format="text", rate=700)
 def kernel_ring(data: bytes) -> None:
     """What the host's own kernel log holds: any user's process can have its name in it."""
     from gpucheck.host.kernel_log import journal_lines, kmsg_lines
@@ -68,4 +68,4 @@ def _forced(kind: imports.Kind) -> Function:
 
 for _kind in imports.all_kinds():
     _seeds = pastes.xml if "xml" in _kind.name else pastes.everything
-    target(name=f"import-{_kind.name}", seeds=_seeds, format="text", rate=800, attacks=attacks.pastes)(_forced(_kind))
+    target(name=f"import-{_kind.name}", seeds=_seeds, format="text", rate=400, attacks=attacks.pastes)(_forced(_kind))
