@@ -2,6 +2,7 @@
 
 import argparse
 import random
+import signal
 import sys
 import time
 from pathlib import Path
@@ -75,6 +76,7 @@ def _one(target: Target, data: bytes, output: Path | None) -> int:
 
 def _fuzz(targets: tuple[Target, ...], options: argparse.Namespace) -> int:
     output = (options.output or runner.folder()).absolute()
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # workers and their files go with it
     print(f"fuzz: seed {options.seed}, {len(targets)} targets; failing inputs go to {output}", file=sys.stderr)
     plan = Plan(targets, options.seed, options.seconds, options.cases, options.jobs, output)
     result = runner.run(plan)

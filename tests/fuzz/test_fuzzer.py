@@ -2,9 +2,11 @@
 
 import ctypes
 import os
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -258,6 +260,26 @@ def test_every_target_has_seeds_of_which_the_command_line_can_make_inputs():
         chosen(["no-such-target"])
     assert [target.name for target in chosen(["topology"])] == ["topology"]
     assert len(chosen(["import-"])) > 4
+
+
+def test_a_run_that_is_terminated_leaves_no_process_and_no_file(tmp_path):
+    run = subprocess.Popen(
+        [sys.executable, "-m", "tests.fuzz", "--target", "labels-csv", "--seconds", "600", "-o", tmp_path], cwd=ROOT
+    )
+
+    def own() -> list[Path]:
+        return [entry for base in ("/dev/shm", "/tmp") for entry in Path(base).glob(f"gpucheck-fuzz-{run.pid}-*")]
+
+    until = time.monotonic() + 60
+    while not own() and time.monotonic() < until:
+        time.sleep(0.1)
+    (folder,) = own()
+    worker = int(folder.name.split("-")[3])
+    run.terminate()
+
+    assert run.wait(30) == 128 + signal.SIGTERM
+    assert not own()
+    assert not Path(f"/proc/{worker}").exists()
 
 
 def test_nothing_on_this_machine_is_measured_or_started(tmp_path, monkeypatch):

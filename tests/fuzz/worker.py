@@ -50,8 +50,8 @@ def work(plan: Plan, shared: Shared, report: Connection, ends: float) -> None:
     gc.freeze()  # seeds are not searched for garbage again and again in the time of an input
     start_counting_memory()
     found = set(plan.known)
-    left = list(range(len(plan.targets)))
-    while left and (plan.cases is not None or time.monotonic() < ends):
+    left, runner = list(range(len(plan.targets))), os.getppid()
+    while left and os.getppid() == runner and (plan.cases is not None or time.monotonic() < ends):
         for index in list(left):
             if not _turn(plan, shared, index, report, found):
                 left.remove(index)
