@@ -12,7 +12,7 @@ LAB ?= gpucheck-lab
 LAB_INVENTORY := .lab/$(LAB)/inventory.yml
 # Without INVENTORY everything happens in the embedded lab: two hosts in containers.
 INVENTORY ?=
-TARGET := $(or $(INVENTORY),$(LAB_INVENTORY))
+HOSTS := $(or $(INVENTORY),$(LAB_INVENTORY))
 REPORTS ?= reports
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 # Two tests a core: many wait for programs that they started.
@@ -20,7 +20,7 @@ PARALLEL = -n $(shell echo $$((2 * $$(nproc)))) --dist worksteal
 COMMA := ,
 # LIMIT=node07 or LIMIT=rack3: those hosts alone; the controller belongs to every run.
 # BATCH=10, 10% or [1,10,50]: so many hosts at a time.
-PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i $(TARGET) \
+PLAYBOOK = ANSIBLE_CONFIG=playbooks/ansible.cfg $(VENV)/bin/ansible-playbook -i $(HOSTS) \
 	-e reports_dir=$(abspath $(REPORTS)) $(if $(LIMIT),--limit '$(LIMIT)$(COMMA)localhost') \
 	$(if $(BATCH),-e '{"batch": $(BATCH)}') $(ARGS)
 
@@ -29,7 +29,7 @@ FROM_BUNDLE = $(if $(BUNDLE),-e bundle=$(abspath $(BUNDLE)) $(if $(BUNDLE_FINGER
 TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROUPS),-e '{"bundle_groups": "$(GROUPS)"}') \
 	$(if $(BUNDLE_KEY),-e bundle_key=$(if $(wildcard $(BUNDLE_KEY)),$(abspath $(BUNDLE_KEY)),$(BUNDLE_KEY)))
 
-.PHONY: help plan provision bundle verify rollback deprovision check lint test test-programs test-labs test-real-packages test-gpu collection images test-images lab-down clean
+.PHONY: help plan provision bundle verify rollback deprovision check lint test test-programs test-labs test-real-packages test-gpu fuzz collection images test-images lab-down clean
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -72,6 +72,11 @@ test-gpu: $(VENV)/.test ## tests on a real GPU: numbers against a second measure
 
 test-real-packages: $(VENV)/.test ## Debian's own driver packages on a Debian 12 lab host: DKMS compiles, NVML and nvcc are real (2 GB, 15 minutes)
 	@$(VENV)/bin/pytest -m real_packages tests/lab/test_real_packages.py
+
+# SECONDS=60. SEED=7 makes the same inputs again. TARGET=topology: that one, or all that start so. JOBS=4 processes.
+fuzz: $(VENV)/.test ## hostile input for every reader: SECONDS=60, SEED=number, TARGET=name, JOBS=processes; failing inputs go to build/fuzz
+	@$(VENV)/bin/python -m tests.fuzz --seconds $(or $(SECONDS),60) --jobs $(or $(JOBS),1) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(TARGET),--target $(TARGET))
 
 collection: $(VENV)/.provision ## build/gpucheck-provision-*.tar.gz: the roles and modules for your own playbooks
 	@PATH="$(abspath $(VENV))/bin:$$PATH" playbooks/collection/build build

@@ -1,0 +1,1 @@
+"""Real inputs to start from: pastes and cases of tests/data, and what gpucheck itself writes."""

@@ -1,0 +1,100 @@
+"""What a person writes in YAML or CSV, and keys."""
+
+import json
+from functools import cache
+from pathlib import Path
+
+import yaml
+
+from tests.diagnose import machines, perf_cases
+
+ROOT = Path(__file__).parents[3]
+EXPECTATIONS = b"""schema: gpucheck.expectations/1
+versions: {driver: '>=570,<590', cuda: '13', torch: '2.7', kernel_module: open}
+gpus:
+  count: 2
+  model: P100
+  models: {P100 PCIe 16GB: 2}
+  memory_mib: 16000
+  vbios: 96.00.AF.00.01
+  ecc: true
+  mig: false
+  persistence: true
+  compute_mode: default
+  power_limit_w: 250
+  nvlinks: 0
+  pcie_generation: 3
+  pcie_width: 16
+pairs: {PIX: 1}
+floors: {p2p_uni_gb_s: {PIX: 10}, p2p_bidir_gb_s: 18, h2d_gb_s: 10, d2h_gb_s: 10}
+ceilings: {p2p_latency_us: {PIX: 12}}
+"""
+LABELS = b"""node01: {rack: r01, switch: s1, room: '2'}
+node02:
+  rack: r01
+  switch: s1
+  size: 4
+node03: {rack: r02, spare: true, price: 1.5, owner: null}
+"""
+CSV = b'host,rack,switch\nnode01,r01,s1\nnode02,r01,s1\nnode03,r02,"s,2"\n'
+WISH = b"""schema: gpucheck.wish/1
+driver: '580'
+kernel_module: open
+module_options: {NVreg_RestrictProfilingToAdminUsers: 0, NVreg_CoherentGPUMemoryMode: driver}
+source: nvidia
+prefer: production
+cuda: '>=12.8,<13'
+cudnn: auto
+nccl: none
+torch: 2.7+cu128
+tensorflow: none
+kernel_lock: hold
+tuning: {numa_balancing: off, memlock: unlimited, sysctl: {vm.swappiness: 10}, iommu: leave}
+repositories:
+  gdrcopy: {url: 'https://packages.example/gdrcopy', key: 'https://packages.example/key.asc', signed: 'yes'}
+"""
+
+
+@cache
+def observations() -> tuple[bytes, ...]:
+    """Of real machines and of made ones, block YAML and JSON."""
+    made = [machines.healthy(machines.Shape()), machines.redirected(machines.Shape(), sockets=2)]
+    real = [perf_cases.observations(name) for name in perf_cases.ADD]
+    return (*(yaml.safe_dump(seen).encode() for seen in (*made, *real)), *(json.dumps(seen).encode() for seen in made))
+
+
+def expectations() -> tuple[bytes, ...]:
+    """verify --expect."""
+    return (EXPECTATIONS,)
+
+
+def labels() -> tuple[bytes, ...]:
+    """fleet report --labels, as YAML."""
+    return (LABELS,)
+
+
+def labels_csv() -> tuple[bytes, ...]:
+    """The same as CSV."""
+    return (CSV,)
+
+
+@cache
+def wishes() -> tuple[bytes, ...]:
+    """stack.yml as it is shipped, and one that states much."""
+    return ((ROOT / "stack.yml").read_bytes(), WISH)
+
+
+@cache
+def profiles() -> tuple[bytes, ...]:
+    """Simulated machines."""
+    return tuple(path.read_bytes() for path in sorted((ROOT / "gpucheck" / "simulator" / "profiles").glob("*.yml")))
+
+
+@cache
+def keys() -> tuple[bytes, ...]:
+    """OpenPGP, armored and binary."""
+    import base64
+
+    armored = [path.read_bytes() for path in sorted((ROOT / "tests" / "playbooks" / "data").glob("*.asc"))]
+    bodies = (key.partition(b"\n\n")[2].rpartition(b"\n=")[0] for key in armored)
+    return (*armored, *(base64.b64decode(body) for body in bodies))

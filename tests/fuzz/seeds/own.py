@@ -1,0 +1,215 @@
+"""What gpucheck itself writes, made at the start: recordings, reports, merges, facts, locks, plans, manifests.
+
+Recordings of simulated machines are made by the product in a process of its own, once a state of its sources.
+"""
+
+import gzip
+import hashlib
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from gpucheck import fleet, run
+from gpucheck.fleet.merge import shard
+from gpucheck.host.recording import Recording, RecordingHost, ReplayHost
+from gpucheck.model import FleetReport, NvmlReading, Report
+from gpucheck.stack.lock import Lock, lock, write_lock
+from gpucheck.stack.plan import plan
+from gpucheck.stack.wish import Wish
+from tests.machines import h100, p100, whole_host
+from tests.stack.hosts import host
+
+ROOT = Path(__file__).parents[3]
+NOW = "2026-11-21T12:00:00+00:00"
+# With a fault each: what is wrong has more to say.
+SIMULATED = (
+    ("p100-pcie-x2", "xid:gpu=0,code=79"),
+    ("rtx3090-x2-nvlink", "nvlink-down:gpu=0,link=1"),
+    ("h100-nvl-x2", ""),
+    ("t4-vm-x1", "driver-not-loaded"),
+    ("hgx-h100-x8", "pcie-width:gpu=1,width=8"),
+)
+MEASURING = run.NEEDS_HARDWARE
+
+
+def _same(kept: Recording) -> Recording:
+    """Without what differs from run to run and from machine to machine."""
+    system = msgspec.structs.replace(kept.system, hostname="node07", kernel="5.15.0-179-generic", arch="x86_64")
+    return msgspec.structs.replace(kept, recorded=NOW, gpucheck="0.1.0", system=system)
+
+
+def _of_values(*gpus: object) -> Recording:
+    """A healthy machine that is not simulated."""
+    machine = RecordingHost(whole_host(*gpus))  # type: ignore[arg-type]
+    run.verify(machine, [step for step in run.all_steps() if not step.tags & MEASURING])
+    for path in ("/proc/cpuinfo", "/proc/cmdline"):
+        machine.read_text(path)
+    return machine.recording(version="0.1.0", now=NOW)
+
+
+def _simulated(profile: str, fault: str) -> Recording:
+    """By the product's own command; kept until a source changes."""
+    from gpucheck.host.recording_file import read_recording
+
+    kept = ROOT / "build" / "fuzz" / "seeds" / _state() / f"{profile}.rec"
+    if not kept.exists():
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        words = ["record", "--simulate", profile, *(("--fault", fault) if fault else ()), "-o", str(kept)]
+        subprocess.run([sys.executable, "-m", "gpucheck", *words], check=True, capture_output=True, cwd=ROOT)
+    return read_recording(kept)
+
+
+@cache
+def _state() -> str:
+    digest = hashlib.sha256(repr(SIMULATED).encode())
+    for path in sorted((ROOT / "gpucheck").rglob("*.*")):
+        if path.suffix in (".py", ".yml", ".c", ".h") and path.is_file():
+            digest.update(f"{path}{path.stat().st_mtime_ns}".encode())
+    return digest.hexdigest()[:16]
+
+
+@cache
+def _recordings() -> tuple[Recording, ...]:
+    values = _of_values(p100(0), p100(1)), _of_values(h100(0), h100(1))
+    return tuple(_same(kept) for kept in (*values, *(_simulated(*one) for one in SIMULATED)))
+
+
+@cache
+def recordings() -> tuple[bytes, ...]:
+    """As JSON without their compression, which the reader takes too."""
+    return tuple(msgspec.json.encode(kept) for kept in _recordings())
+
+
+@cache
+def packed_recordings() -> tuple[bytes, ...]:
+    """As files have them."""
+    return tuple(gzip.compress(content, 6, mtime=0) for content in recordings()[:4])
+
+
+@cache
+def readings() -> tuple[bytes, ...]:
+    """NVML's answers, as the child that asks for them hands them on."""
+    kept = (one.nvml for one in _recordings())
+    return tuple(
+        b"> nvmlInit host\n= " + msgspec.json.encode(nvml) + b"\n" for nvml in kept if isinstance(nvml, NvmlReading)
+    )
+
+
+@cache
+def _verified() -> tuple[Report, ...]:
+    """Of recorded hosts, and of two that were measured."""
+    from tests.render.reports import healthy as measured
+    from tests.render.reports import sick
+
+    judged = (run.verify(ReplayHost(kept), run.all_steps()) for kept in _recordings())
+    return _told_apart((*judged, measured(), sick(4)))
+
+
+def _told_apart(reports: tuple[Report, ...]) -> tuple[Report, ...]:
+    """Each of a host of its own, without times."""
+    return tuple(
+        msgspec.structs.replace(
+            one,
+            host=f"node{number:02}",
+            started=NOW,
+            seconds=1.5,
+            findings=tuple(msgspec.structs.replace(finding, seconds=0.1) for finding in one.findings),
+        )
+        for number, one in enumerate(reports)
+    )
+
+
+@cache
+def verified() -> tuple[bytes, ...]:
+    """verify --format json."""
+    return tuple(msgspec.json.encode(one) for one in _verified())
+
+
+@cache
+def reports() -> tuple[bytes, ...]:
+    """The same, and two hosts of a kind with numbers that can be compared."""
+    from tests.fleet.reports import report
+
+    compared = report("node01"), report("node02", pairs={"0-1": 200.0})
+    return tuple(msgspec.json.encode(one) for one in _told_apart((*_verified(), *compared)))
+
+
+@cache
+def a_report() -> Report:
+    """Of two P100, for what is compared with a report."""
+    return _verified()[0]
+
+
+@cache
+def merged() -> FleetReport:
+    """fleet report --format json."""
+    rows = [row for n, content in enumerate(reports()) for row in fleet.decode.rows_of(content, f"{n}.json")]
+    return fleet.merge(rows, ["node99"])
+
+
+@cache
+def healthy() -> tuple[bytes, ...]:
+    """Reports of good1, good2 and good3."""
+    from tests.fleet.reports import encoded, report
+
+    return tuple(encoded(*(report(f"good{n}") for n in range(1, 4))))
+
+
+@cache
+def merges() -> tuple[bytes, ...]:
+    """As --keep writes them, packed."""
+    return (gzip.compress(msgspec.json.encode(merged()), 6, mtime=0),)
+
+
+@cache
+def shards() -> tuple[bytes, ...]:
+    """fleet report --shard."""
+    return (msgspec.json.encode(shard(merged().hosts)),)
+
+
+@cache
+def streams() -> tuple[bytes, ...]:
+    """Reports as srun, kubectl and ansible print them."""
+    smallest = sorted(reports(), key=len)[:3]
+    content = [msgspec.json.format(one, indent=1) for one in smallest]
+    tools = (b"12: ", b"[pod/gpucheck-x2x/gpucheck] ")
+    labelled = [b"\n".join(tool + line for one in content for line in one.split(b"\n")) for tool in tools]
+    ansible = b"\n".join(b"node0%d | CHANGED | rc=0 >>\n%s" % (n, one) for n, one in enumerate(content))
+    return (*labelled, ansible, b"\n".join(smallest))
+
+
+@cache
+def facts() -> tuple[bytes, ...]:
+    """Of one host, and of several in one file."""
+    kinds = (("ubuntu-22.04", "p100-pcie-x2"), ("rocky-9", "h100-sxm5-x8"), ("debian-13", "gb200-x4"))
+    hosts = [host(system, gpus, f"node{n:02}") for n, (system, gpus) in enumerate(kinds)]
+    return (*(msgspec.json.encode(one) for one in hosts), msgspec.json.encode(hosts))
+
+
+@cache
+def _lock() -> Lock:
+    return lock(Wish(), [host("ubuntu-22.04", "p100-pcie-x2", "node01"), host("rocky-9", "h100-sxm5-x8", "node02")])
+
+
+@cache
+def locks() -> tuple[bytes, ...]:
+    """stack.lock.yml."""
+    return (write_lock(_lock()).encode(),)
+
+
+@cache
+def plans() -> tuple[bytes, ...]:
+    """As the playbooks put them on hosts."""
+    return tuple(msgspec.json.encode(plan(_lock(), host=name)) for name in ("node01", "node02"))
+
+
+@cache
+def manifests() -> tuple[bytes, ...]:
+    """bundle.json."""
+    from gpucheck.bundle.manifest import write_manifest
+    from tests.bundle.site import manifest
+
+    return (write_manifest(manifest("lab-apt")), write_manifest(manifest("lab-apt", "lab-dnf")))

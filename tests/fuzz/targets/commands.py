@@ -1,0 +1,178 @@
+"""The command line itself: hostile arguments, and files through whole commands as a person sees them."""
+
+from tests.fuzz import product
+from tests.fuzz.cases import SEPARATOR
+from tests.fuzz.oracles import Wrong, terminal
+from tests.fuzz.seeds import documents, own, pastes
+from tests.fuzz.target import Seeds, target
+
+# Commands that only read. Others start programs, measure, or write in places that they are told.
+READ_ONLY = ("diagnose", "topo", "explain", "profiles", "stack", "fleet", "verify")
+NOT_THESE = ("simulate", "--keep", "--shard", "--write", "--every", "-o", "--output", "--svg")
+STATUSES = (0, 1, 2, 3, 64)
+FILES: dict[str, Seeds] = {
+    "topo.txt": pastes.matrices,
+    "p2p.txt": lambda: pastes.measurements()[-1:],
+    "dmesg.txt": pastes.kernel_logs,
+    "machine.yml": documents.observations,
+    "site.yml": documents.expectations,
+    "host.rec": own.packed_recordings,
+    "node01.json": own.reports,
+    "stack.yml": documents.wishes,
+    "stack.lock.yml": own.locks,
+    "facts.json": own.facts,
+    "labels.yml": documents.labels,
+}
+"""By the name in LINES: the first seed."""
+LINES = (
+    "diagnose --observations machine.yml --format json",
+    "diagnose --topo topo.txt --bandwidth p2p.txt --strict",
+    "diagnose --kernel-log dmesg.txt",
+    "topo --import topo.txt --best 2 --tree",
+    "topo --from host.rec --format json --timeout 5",
+    "explain acs-redirect",
+    "explain 79",
+    "profiles --format json",
+    "stack resolve --gpu 8xH200 --os ubuntu-22.04 --want torch=2.7 --want cuda<13 --format json",
+    "stack resolve --gpu 0x15f8 --os rocky-9 --prefer newest --arch x86_64 --nvswitches 4",
+    "stack explain cuda --lock stack.lock.yml --group ubuntu-22.04-x86_64-15f8x2",
+    "stack plan --lock stack.lock.yml --host node01",
+    "stack diff --wish stack.yml --facts facts.json --lock stack.lock.yml",
+    "fleet report node01.json --expect node02,node03 --labels labels.yml --format csv",
+    "fleet report node01.json --select 2 --model P100 --select-format slurm --allow-warn",
+    "fleet history node01 --keep .",
+    "verify --from host.rec --level quick --only driver --skip mig --expect site.yml --format nagios",
+    "verify --from host.rec --baseline node01.json --strict",
+)
+
+
+def _lines() -> tuple[bytes, ...]:
+    return tuple(line.encode().replace(b" ", SEPARATOR) for line in LINES)
+
+
+def _ready() -> None:
+    for name, seeds in FILES.items():
+        if not (product.scratch() / name).exists():
+            product.file(seeds()[0], name)
+
+
+@target(seeds=_lines, format="arguments", rate=400)
+def arguments(data: bytes) -> None:
+    """Hostile words on the command line."""
+    words = [word.decode("utf-8", "surrogateescape") for word in data.split(SEPARATOR)][:64]
+    if (
+        words[0] not in READ_ONLY
+        or any(part in word for word in words for part in NOT_THESE)
+        or "-o" in data.decode("latin-1")
+    ):
+        return
+    _ready()
+    _looked_at(product.command(words))
+
+
+@target(seeds=pastes.everything, format="text", rate=130)
+def stdin(data: bytes) -> None:
+    """A paste through a pipe, as topo and as diagnose see it."""
+    for words in (["topo", "--import", "-"], ["diagnose", "--bandwidth", "-"], ["diagnose", "--kernel-log", "-"]):
+        _looked_at(product.command(words, data))
+
+
+@target(seeds=documents.observations, format="yaml", rate=200)
+def diagnose_file(data: bytes) -> None:
+    """diagnose --observations."""
+    _looked_at(product.command(["diagnose", "--observations", str(product.file(data, "seen.yml"))]))
+
+
+@target(seeds=documents.expectations, format="yaml", rate=200)
+def expect_file(data: bytes) -> None:
+    """verify --expect against a recording."""
+    _ready()
+    words = ["verify", "--from", "host.rec", "--only", "driver", "--expect", str(product.file(data, "expect.yml"))]
+    _looked_at(product.command(words))
+
+
+@target(seeds=own.reports, format="json", rate=250)
+def baseline_file(data: bytes) -> None:
+    """verify --baseline against a recording."""
+    _ready()
+    words = ["verify", "--from", "host.rec", "--only", "driver", "--baseline", str(product.file(data, "before.json"))]
+    _looked_at(product.command(words))
+
+
+@target(seeds=own.recordings, format="json", rate=130)
+def from_file(data: bytes) -> None:
+    """verify, topo and stack --from."""
+    path = str(product.file(data, "hostile.rec"))
+    for words in (
+        ["verify", "--from", path, "--only", "driver"],
+        ["topo", "--from", path],
+        ["stack", "resolve", "--from", path],
+    ):
+        _looked_at(product.command(words))
+
+
+@target(seeds=own.merges, format="json.gz", rate=250)
+def previous_file(data: bytes) -> None:
+    """fleet report --previous and fleet history."""
+    _ready()
+    folder = product.scratch() / "kept"
+    folder.mkdir(exist_ok=True)
+    path = product.file(data, "kept/2026-11-20T12-00-00Z.json.gz")
+    _looked_at(product.command(["fleet", "report", "node01.json", "--previous", str(path)]))
+    _looked_at(product.command(["fleet", "history", "node00", "--keep", str(folder)]))
+
+
+@target(seeds=own.facts, format="json", rate=120)
+def facts_file(data: bytes) -> None:
+    """stack diff with hostile facts."""
+    _ready()
+    words = [
+        "stack",
+        "diff",
+        "--wish",
+        "stack.yml",
+        "--lock",
+        "stack.lock.yml",
+        "--facts",
+        str(product.file(data, "f.json")),
+    ]
+    _looked_at(product.command(words))
+
+
+@target(seeds=documents.wishes, format="yaml", rate=150)
+def wish_file(data: bytes) -> None:
+    """stack diff with a hostile wish."""
+    _ready()
+    words = [
+        "stack",
+        "diff",
+        "--lock",
+        "stack.lock.yml",
+        "--facts",
+        "facts.json",
+        "--wish",
+        str(product.file(data, "w.yml")),
+    ]
+    _looked_at(product.command(words))
+
+
+def _looked_at(ended: product.Ended) -> None:
+    """A documented status, clean text on both streams, and one Error line at most."""
+    if ended.status not in STATUSES:
+        if ended.error is not None:
+            raise ended.error
+        raise Wrong(f"exit status {ended.status}", ended.err[:200])
+    terminal(ended.out, "stdout")
+    terminal(ended.err, "stderr")
+    errors = [line for line in ended.err.splitlines() if line.startswith("Error: ")]
+    if len(errors) > 1:
+        raise Wrong("several Error lines", ascii(ended.err[:200]))
+    if (
+        errors
+        and ended.status != 64
+        and not ended.err.rstrip().startswith("Usage")
+        and len(ended.err.rstrip().splitlines()) > 1
+    ):
+        raise Wrong("an error of several lines", ascii(ended.err[:200]))
+    if len(ended.err) > 20_000:
+        raise Wrong("messages without bound", f"{len(ended.err)} characters")

@@ -1,0 +1,102 @@
+"""What is written for gpucheck: observations, expectations, labels, stack.yml, lock, facts, machine profiles."""
+
+from pathlib import Path
+
+from gpucheck import against, stack
+from gpucheck.diagnose import diagnose, read
+from gpucheck.stack.facts import read_facts
+from tests.fuzz import product
+from tests.fuzz.oracles import Wrong, refusing, terminal
+from tests.fuzz.seeds import attacks, documents, own
+from tests.fuzz.shown import shown_diagnosis
+from tests.fuzz.target import target
+
+
+@target(seeds=documents.observations, format="yaml", rate=300, attacks=attacks.observations)
+def observations(data: bytes) -> None:
+    """diagnose --observations."""
+    with refusing():
+        seen = read(data)
+        shown_diagnosis(diagnose(seen))
+
+
+@target(seeds=documents.expectations, format="yaml", rate=600, attacks=attacks.yaml)
+def expectations(data: bytes) -> None:
+    """verify --expect, compared with a report."""
+    with refusing():
+        shown_diagnosis(tuple(against.judge(own.a_report(), against.read(data, "site.yml"))))
+
+
+@target(seeds=documents.labels, format="yaml", rate=500, attacks=attacks.yaml)
+def labels_yaml(data: bytes) -> None:
+    """fleet report --labels."""
+    _labels(product.file(data, "labels.yml"))
+
+
+@target(seeds=documents.labels_csv, format="text", rate=3000)
+def labels_csv(data: bytes) -> None:
+    """fleet report --labels."""
+    _labels(product.file(data, "labels.csv"))
+
+
+def _labels(path: Path) -> None:
+    from gpucheck.fleet.labels import labelled, read_labels
+
+    with refusing(ValueError, OSError):
+        labelled(own.merged().hosts, read_labels(path))
+
+
+@target(seeds=documents.wishes, format="yaml", rate=1500, attacks=attacks.yaml)
+def wish(data: bytes) -> None:
+    """stack.yml."""
+    with refusing():
+        stack.read_wish(product.file(data, "stack.yml"))
+
+
+@target(seeds=own.locks, format="yaml", rate=150, attacks=attacks.yaml)
+def lock_file(data: bytes) -> None:
+    """stack plan --lock, of a host and of all."""
+    path = product.file(data, "stack.lock.yml")
+    ended = product.command(["stack", "plan", "--lock", str(path), "--host", "node01"])
+    _accepted(ended, (0, 2, 3, 64))
+
+
+@target(seeds=own.facts, format="json", rate=600, attacks=attacks.facts)
+def facts(data: bytes) -> None:
+    """Facts of a host into a lock, a lock into a plan. One host's facts must not end it for the others."""
+    from gpucheck.stack.lock import lock, read_lock, write_lock
+    from gpucheck.stack.plan import plan
+    from gpucheck.stack.text import group_line, refused_text
+
+    with refusing():
+        hosts = read_facts(data, "facts.json")
+        if len({one.host for one in hosts}) != len(hosts) or len(hosts) > 8:
+            return
+        with refusing():
+            made = lock(stack.Wish(), list(hosts))
+            again = read_lock(write_lock(made), "stack.lock.yml")
+            for name in [*again.refused, *(name for group in again.groups.values() for name in group.hosts)]:
+                if Path(name).name != name or name in (".", ".."):
+                    raise Wrong("a host name that is a path", ascii(name[:60]))
+                plan(again, host=name)
+            for line in (*refused_text(made), *(group_line(name, group) for name, group in made.groups.items())):
+                terminal(line, "stack lock's lines")
+
+
+@target(seeds=documents.profiles, format="yaml", rate=180, attacks=attacks.yaml)
+def profile(data: bytes) -> None:
+    """simulate FILE.yml: read and checked, not made."""
+    from gpucheck.simulator.profile import load
+
+    with refusing(ValueError, LookupError, OSError):
+        load(str(product.file(data, "machine.yml")))
+
+
+def _accepted(ended: product.Ended, statuses: tuple[int, ...]) -> None:
+    """How a command may end, and what it may say."""
+    if ended.status not in statuses and ended.error is not None:
+        raise ended.error
+    if ended.status not in statuses:
+        raise Wrong(f"exit status {ended.status}", ended.err[:200])
+    terminal(ended.err, "stderr")
+    terminal(ended.out, "stdout")

@@ -1,0 +1,115 @@
+"""Many hosts' reports: one that is broken or hostile must not spoil the others."""
+
+from datetime import datetime, timezone
+from functools import cache
+
+from gpucheck import fleet
+from gpucheck.model import FleetReport, FleetRow, Verdict
+from tests.fuzz import formats, product
+from tests.fuzz.oracles import Wrong, no_better, refusing, simulated, terminal
+from tests.fuzz.seeds import attacks, own
+from tests.fuzz.shown import CHECKS
+from tests.fuzz.target import target
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
+
+
+@target(seeds=own.reports, format="json", rate=200, attacks=attacks.reports)
+def fleet_report(data: bytes) -> None:
+    """A folder of reports with a hostile one in it."""
+    _merged([*fleet.read_file(product.file(data, "hostile.json")), *_good()])
+
+
+@target(seeds=own.shards, format="json", rate=160)
+def fleet_shard(data: bytes) -> None:
+    """A shard, which is as good as reports."""
+    _merged([*fleet.read_file(product.file(data, "hostile.json")), *_good()])
+
+
+@target(seeds=own.streams, format="text", rate=60)
+def fleet_stream(data: bytes) -> None:
+    """What srun, kubectl or ansible printed."""
+    import io
+
+    _merged([*fleet.read_stream(io.BytesIO(data)), *_good()])
+
+
+@target(seeds=own.merges, format="json.gz", rate=450)
+def fleet_packed(data: bytes) -> None:
+    """A packed file in a folder of reports."""
+    rows = fleet.read_file(product.file(data, "hostile.json.gz"))
+    for row in rows:
+        _row(row)
+
+
+@target(seeds=own.merges, format="json.gz", rate=800)
+def fleet_previous(data: bytes) -> None:
+    """fleet report --previous, and fleet history of the same file."""
+    from gpucheck.fleet.compare import read_previous
+    from gpucheck.fleet.history import follow
+    from gpucheck.render import history
+
+    with refusing(ValueError, OSError):
+        previous = read_previous(product.file(data, "2026-11-20T12-00-00Z.json.gz"))
+        _shown(fleet.merge(_good(), previous=previous, now=NOW))
+        for name in ("node00", "p2p.unidirectional_gb_s"):
+            with refusing(LookupError):
+                found = follow([("2026-11-20T12-00-00Z", previous), ("2026-11-21T12-00-00Z", own.merged())], name)
+                terminal(history.to_text(found), "fleet history's text")
+                formats.strict_json(history.to_json(found), "fleet history's JSON")
+                formats.strict_xml(history.to_svg(found), "fleet history's drawing")
+
+
+@cache
+def _good() -> tuple[FleetRow, ...]:
+    """Hosts that a hostile report must not take away."""
+    files = [product.file(content, f"good{n}.json") for n, content in enumerate(own.healthy(), 1)]
+    return tuple(row for file in files for row in fleet.read_file(file))
+
+
+def _merged(rows: list[FleetRow]) -> None:
+    for row in rows:
+        _row(row)
+    merged = fleet.merge(rows, now=NOW)
+    if merged.verdict is Verdict.PASS and any(row.verdict is Verdict.FAIL for row in rows):
+        raise Wrong("a fleet that passes though a report fails")
+    _shown(merged)
+
+
+def _row(row: FleetRow) -> None:
+    no_better(row.verdict, row.problems, "a host's row")
+
+
+def _shown(merged: FleetReport) -> None:
+    from gpucheck.render import fleet as render
+
+    hosts = {row.host for row in merged.hosts}
+    for row in merged.hosts:
+        no_better(row.verdict, row.problems, "a host of the fleet")
+    if any(row.simulated for row in merged.hosts) and not merged.simulated:
+        raise Wrong("a fleet with simulated hosts that is not marked")
+    lost = {row.host for row in _good()} - hosts
+    if lost:
+        raise Wrong("hosts that a hostile report took away", ", ".join(sorted(lost)))
+    text = render.to_text(merged, verbose=True)
+    terminal(text, "fleet report's text")
+    if merged.simulated:
+        simulated(text, "fleet report's text")
+    for name, write in render.WRITERS.items():
+        CHECKS[name](write(merged), f"fleet report's {name}")
+    _selected(merged)
+
+
+def _selected(merged: FleetReport) -> None:
+    """--select: what a launcher reads are the chosen hosts and nothing more."""
+    from gpucheck.fleet.select import select, written
+
+    with refusing(LookupError, ValueError):
+        chosen = select(merged, 1, allow_warn=True)
+        hosts = [row.host for row in chosen.hosts]
+        forms = {form: written(chosen, form) for form in ("lines", "ansible", "slurm", "torchrun")}
+        if forms["lines"].splitlines() != hosts or forms["ansible"].split(",") != hosts:
+            raise Wrong("--select writes more than host names", ascii(forms["lines"][:120]))
+        if len(forms["torchrun"].split()) != 4:
+            raise Wrong("--select writes an option of the host's", ascii(forms["torchrun"][:120]))
+        terminal(forms["slurm"], "--select")

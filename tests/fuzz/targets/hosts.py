@@ -1,0 +1,112 @@
+"""What comes from a host: recordings, reports, NVML's answers, plans."""
+
+from functools import cache
+
+import msgspec
+
+from gpucheck import run
+from gpucheck.host.recording import ReplayHost
+from gpucheck.host.recording_file import decode
+from gpucheck.model import NvmlReading, Report
+from tests.fuzz.oracles import Wrong, no_defect, refusing
+from tests.fuzz.seeds import own
+from tests.fuzz.shown import shown_diagnosis, shown_report, shown_topology
+from tests.fuzz.target import target
+
+
+@cache
+def _steps() -> tuple[run.Step, ...]:
+    return run.select(run.all_steps(), level="full", only=(), skip=())
+
+
+@target(seeds=own.recordings, format="json", rate=90)
+def recording(data: bytes) -> None:
+    """verify --from: judged by every check, in every format."""
+    with refusing():
+        kept = decode(data, "host.rec")
+        report = run.verify(ReplayHost(kept), _steps())
+        if kept.simulation is not None and not report.simulated:
+            raise Wrong("a report of simulated hardware that is not marked")
+        shown_report(report)
+
+
+@target(seeds=own.packed_recordings, format="json.gz", rate=2500)
+def packed_recording(data: bytes) -> None:
+    """The file itself."""
+    with refusing():
+        decode(data, "host.rec")
+
+
+@target(seeds=own.recordings, format="json", rate=450)
+def recorded_topology(data: bytes) -> None:
+    """topo --from and what stack reads of a recording."""
+    from gpucheck.cli.topo import look
+    from gpucheck.stack.facts import facts_of
+
+    with refusing():
+        host = ReplayHost(decode(data, "host.rec"))
+        facts_of(host)
+        topology, _ = look(host)
+        no_defect(topology.findings)
+        shown_topology(topology)
+
+
+@target(seeds=own.verified, format="values", rate=130)
+def report(data: bytes) -> None:
+    """A report of verify's, with the texts and numbers of a hostile host, in every format."""
+    try:
+        found = msgspec.json.decode(data, type=Report)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return
+    shown_report(run._report.judged(found, found.findings, strict=False))
+
+
+@target(seeds=own.reports, format="json", rate=1500)
+def baseline(data: bytes) -> None:
+    """verify --baseline."""
+    from gpucheck import against
+
+    try:
+        before = msgspec.json.decode(data, type=Report)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    shown_diagnosis(tuple(against.compare(before, own.a_report())))
+    shown_diagnosis(tuple(against.compare(own.a_report(), before)))
+
+
+@target(seeds=own.readings, format="text", rate=800)
+def nvml_child(data: bytes) -> None:
+    """What the child process that asks NVML writes, and the topology of it."""
+    from gpucheck.host import child
+    from gpucheck.topology import build
+
+    seen = child._Transcript()
+    for start in range(0, len(data), 4096):
+        seen.take(data[start : start + 4096])
+    answer = child._decode(seen)
+    if isinstance(answer, NvmlReading) and len(answer.gpus) <= 16:
+        shown_topology(build(answer, (), simulated=False))
+
+
+@target(seeds=own.plans, format="json", rate=600)
+def plan(data: bytes) -> None:
+    """The plan that provisioning left on a host, and its readers there."""
+    from gpucheck.checks import stack
+    from tests.fuzz import product
+    from tests.machines import p100, whole_host
+    from tests.playbooks.modules import shared
+
+    text = data.decode(errors="replace")
+    shown_diagnosis(tuple(stack.evaluate(stack.probe(whole_host(p100(0), p100(1)), plan=text, where="stack.json"))))
+    path = str(product.file(data, "stack.json"))
+    shared("gpu_plan").recorded_plan(path)
+    shared("gpu_record").read(path)
+
+
+@target(seeds=own.manifests, format="json", rate=5000)
+def manifest(data: bytes) -> None:
+    """bundle.json."""
+    from gpucheck.bundle.manifest import read_manifest
+
+    with refusing():
+        read_manifest(data, "bundle.json")

@@ -1,0 +1,19 @@
+"""Signing keys of package sources, read as root on a host."""
+
+from tests.fuzz.oracles import refusing
+from tests.fuzz.seeds import attacks, documents
+from tests.fuzz.target import target
+
+
+@target(seeds=documents.keys, format="bytes", rate=2000, attacks=attacks.keys)
+def openpgp_key(data: bytes) -> None:
+    """playbooks/plugins/module_utils/openpgp.py."""
+    from tests.playbooks.modules import shared
+
+    openpgp = shared("openpgp")
+    with refusing():
+        key = openpgp.read_key(data)
+        # fingerprint: before a key file was refused that holds several.
+        found = openpgp.fingerprints(key) if hasattr(openpgp, "fingerprints") else [openpgp.fingerprint(key)]
+        assert found
+        assert all(len(one) in (40, 64) for one in found)

@@ -1,0 +1,71 @@
+"""What people paste: recognised, and each kind forced."""
+
+from gpucheck import imports
+from gpucheck.diagnose import diagnose, together
+from gpucheck.imports import kernel_log
+from gpucheck.model import KernelLog, Topology
+from gpucheck.model.observations import Observations
+from gpucheck.topology import with_advice, with_expectations, with_sketch
+from tests.fuzz.oracles import refusing
+from tests.fuzz.seeds import attacks, pastes
+from tests.fuzz.shown import shown_diagnosis, shown_topology
+from tests.fuzz.target import Function, target
+
+
+@target(seeds=pastes.topologies, format="text", rate=180, attacks=attacks.pastes)
+def topology(data: bytes) -> None:
+    """topo --import."""
+    with refusing():
+        _judged(imports.read(data))
+
+
+@target(seeds=pastes.measurements, format="text", rate=500, attacks=attacks.pastes)
+def measurements(data: bytes) -> None:
+    """diagnose --bandwidth and --nccl."""
+    with refusing(ValueError):
+        seen = together(Observations(), imports.read_measured(data))
+        shown_diagnosis(diagnose(seen))
+
+
+@target(seeds=pastes.kernel_logs, format="text", rate=700, attacks=attacks.pastes)
+def pasted_kernel_log(data: bytes) -> None:
+    """diagnose --kernel-log."""
+    with refusing():
+        _logged(kernel_log.read(data))
+
+
+@target(seeds=pastes.kernel_messages, format="text", rate=700)
+def kernel_ring(data: bytes) -> None:
+    """What the host's own kernel log holds: any user's process can have its name in it."""
+    from gpucheck.host.kernel_log import journal_lines, kmsg_lines
+
+    text = data.decode(errors="replace")
+    for lines in (kmsg_lines(text)[1], journal_lines(text)):
+        _logged(KernelLog(lines=lines, source="/dev/kmsg"))
+
+
+def _judged(found: Topology) -> None:
+    found = with_expectations(with_sketch(found))
+    shown_topology(with_advice(found) if found.gpus else found)
+
+
+def _logged(log: KernelLog) -> None:
+    from gpucheck.checks import kernel_log as check
+
+    shown_diagnosis(tuple(check.evaluate(check.Values(log=log))))
+
+
+def _forced(kind: imports.Kind) -> Function:
+    def run(data: bytes) -> None:
+        with refusing():
+            _, text = imports.recognise(data)
+            found = kind.parse(text)
+            if isinstance(found, Topology):
+                _judged(found)
+
+    return run
+
+
+for _kind in imports.all_kinds():
+    _seeds = pastes.xml if "xml" in _kind.name else pastes.everything
+    target(name=f"import-{_kind.name}", seeds=_seeds, format="text", rate=400, attacks=attacks.pastes)(_forced(_kind))

@@ -1,0 +1,27 @@
+"""A minute of fuzzing: the same inputs in every run of one tree, about two seconds of processor time a target.
+
+``make fuzz`` goes on with inputs that no run has seen before.
+"""
+
+import pytest
+
+from tests.fuzz import runner
+from tests.fuzz.cases import as_they_are
+from tests.fuzz.results import described
+from tests.fuzz.target import Target, all_targets
+from tests.fuzz.worker import Plan
+
+SEED = 1
+SECONDS = 1.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", all_targets(), ids=lambda target: target.name)
+def test_hostile_input_is_refused_or_read_cleanly_and_in_time(target: Target, tmp_path):
+    """Only documented errors, on one clean line; clean outputs of every format; bounded time and memory."""
+    cases = len(as_they_are(target)) + int(target.rate * SECONDS)
+
+    result = runner.run(Plan([target], SEED, 0.0, cases, 1, tmp_path))
+
+    assert result.inputs == {target.name: cases}
+    assert [described(found) for found in result.found] == []
