@@ -38,14 +38,14 @@ def decode(content: bytes, name: str) -> Recording:
     plain = _plain(content, name)
     try:
         kind = msgspec.json.decode(plain, type=_Kind).schema
-        if kind != SCHEMA:
-            raise UnreadableInput(name, *_other_kind(kind))
-        recording = msgspec.json.decode(plain, type=Recording)
-        datetime.fromisoformat(recording.recorded)
-    except UnreadableInput:
-        raise
+        recording = msgspec.json.decode(plain, type=Recording) if kind == SCHEMA else None
+        if recording is not None:
+            datetime.fromisoformat(recording.recorded)
     except (ValueError, RecursionError) as error:
         raise UnreadableInput(name, f"damaged: {bounded(str(error))}", ADVICE) from error
+    if recording is None:
+        raise UnreadableInput(name, *_other_kind(kind))
+    return recording
 
 
 def _plain(content: bytes, name: str) -> bytes:
