@@ -1,11 +1,13 @@
 """Recordings as files: gzip around JSON. Reading takes any bytes and ends in a recording or in one clear sentence."""
 
 import gzip
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from gpucheck.foreign import UnreadableInput, read_bytes, unpacked
+from gpucheck.foreign.documents import bounded
 from gpucheck.foreign.packed import GZIP
 from gpucheck.host.recording import SCHEMA, Recording
 
@@ -36,11 +38,14 @@ def decode(content: bytes, name: str) -> Recording:
     plain = _plain(content, name)
     try:
         kind = msgspec.json.decode(plain, type=_Kind).schema
-        if kind != SCHEMA:
-            raise UnreadableInput(name, *_other_kind(kind))
-        return msgspec.json.decode(plain, type=Recording)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise UnreadableInput(name, f"damaged: {error}", ADVICE) from error
+        recording = msgspec.json.decode(plain, type=Recording) if kind == SCHEMA else None
+        if recording is not None:
+            datetime.fromisoformat(recording.recorded)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableInput(name, f"damaged: {bounded(str(error))}", ADVICE) from error
+    if recording is None:
+        raise UnreadableInput(name, *_other_kind(kind))
+    return recording
 
 
 def _plain(content: bytes, name: str) -> bytes:

@@ -59,8 +59,9 @@ def test_a_recording_that_someone_unpacked_is_read():
         (document(schema="gpucheck.recording/2"), "a gpucheck.recording/2, and this gpucheck reads gpucheck.reco"),
         (document(pci="none"), "damaged: Expected `array`, got `str` - at `$.pci`"),
         (document(nvml={"type": "rumour"}), "damaged"),
+        (document(recorded="yesterday"), "damaged: Invalid isoformat string: 'yesterday'"),
     ],
-    ids=range(17),
+    ids=range(18),
 )
 def test_what_is_no_recording_is_told_in_one_sentence(content, why):
     with pytest.raises(UnreadableInput) as problem:

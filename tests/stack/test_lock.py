@@ -176,7 +176,7 @@ def with_stack(made, name, *, version=None, kernel_module=None, **changes):
     ("old", "new"), [("cuda: 12.9.1", "cuda: 12.9.-1"), ("branch: '580'", "branch: x"), ("15f8: 2", "15f8: 999999999")]
 )
 def test_an_edited_version_or_count_is_refused_with_its_group(old, new):
-    text = write_lock(lock(Wish(), [host("a")]))
+    text = write_lock(lock(Wish(), LAB[:1]))
     assert old in text
     with pytest.raises(LockError, match=r"^lock:\d+: \S+: .*Make it anew"):
         read_lock(text.replace(old, new), "lock")
