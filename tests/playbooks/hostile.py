@@ -56,9 +56,8 @@ def state(differences: dict[str, list[str]]) -> dict[str, Any]:
     host = {"busy": [], "secure_boot": False, "rivals": [], "archive": None, "foreign": [], "free_bytes": {},
             "headers_missing": [], "refusals": [], "kernel": "5.15", "driver": {}, "bundle_there": False,
             "module_stream_planned": True, "requirements_current": True}  # fmt: skip
-    components: dict[str, dict[str, list[str]]] = {
-        name: {"packages": [], "missing": [], "stale": []} for name in ("driver", "cuda", "nccl")
-    }
+    nothing: dict[str, list[str]] = {"packages": [], "missing": [], "stale": []}
+    components = dict.fromkeys(("driver", "cuda", "nccl"), nothing)
     return {"differences": differences, "components": components, "reboot": [], "host": host}
 
 
