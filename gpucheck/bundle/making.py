@@ -7,9 +7,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from gpucheck.bundle import contents, indexes, wheels
+from gpucheck.bundle.collected import Collected, CollectedPackage, read_collected, regular_file
 from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.folder import described, inventory
 from gpucheck.bundle.manifest import (
@@ -28,38 +27,13 @@ from gpucheck.stack.lock import Lock, read_lock
 from gpucheck.stack.plan import Plan, plan
 
 
-class CollectedPackage(msgspec.Struct, frozen=True, kw_only=True):
-    """A package file as its host described it."""
-
-    name: str
-    version: str
-    file: str
-    sha256: str
-    bytes: int
-
-
-class Collected(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host collected for a group: GROUP.json, with the files in the folder GROUP beside it.
-
-    requirements, pip_args: what pip is told on the host, gpucheck's wheel by its path here.
-    """
-
-    order: contents.Order
-    packages: tuple[CollectedPackage, ...]
-    not_offered: tuple[str, ...]
-    modules: tuple[str, ...]
-    python: wheels.Interpreter
-    requirements: str
-    pip_args: tuple[str, ...]
-
-
 def make(
     target: Path, lock_file: Path, collected: Path, wheel: OwnWheel, key: str, say: Callable[[str], None]
 ) -> Manifest:
     """Make the bundle; it appears whole or not at all. Raises BundleError and LockError. say: told every step."""
     refuse_other_folder(target)
     lock = read_lock(lock_file.read_text(encoding="utf-8"), str(lock_file))
-    answers = [_answer(path) for path in sorted(collected.glob("*.json"))]
+    answers = [read_collected(path) for path in sorted(collected.glob("*.json"))]
     if not answers:
         raise BundleError(f"{collected}: no host has collected anything")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -112,13 +86,6 @@ def refuse_other_folder(target: Path) -> None:
         raise BundleError(f"{target}: is a file, and a bundle is a folder. Name a new one: BUNDLE=PATH")
 
 
-def _answer(path: Path) -> Collected:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Collected)
-    except msgspec.MsgspecError as error:
-        raise BundleError(f"{path}: not what bundle_packages answers: {error}. Run make bundle again.") from error
-
-
 def _by_system(answers: Sequence[Collected]) -> list[tuple[str, list[Collected]]]:
     names = sorted({answer.order.system for answer in answers})
     return [(name, [answer for answer in answers if answer.order.system == name]) for name in names]
@@ -142,9 +109,9 @@ def _system(
     for answer in answers:
         source = collected / answer.order.group
         for package in answer.packages:
-            _take(source / "packages" / package.file, packages / package.file, package)
+            _take(regular_file(source / "packages", package.file), packages / package.file, package)
             versions.setdefault(package.name, set()).add(package.version)
-        modules |= {module: source / module for module in answer.modules}
+        modules |= {module: regular_file(source, module) for module in answer.modules}
     say(f"{name}: {sum(map(len, versions.values()))} packages; writing and signing their list")
     if order.package_manager == "apt":
         indexes.index_apt(packages, signing)
@@ -170,7 +137,7 @@ def _system(
 
 def _take(source: Path, target: Path, package: CollectedPackage) -> None:
     """Take a package over, if it arrived as its host described it."""
-    if not source.is_file() or described(source).sha256 != package.sha256:
+    if source.stat().st_size != package.bytes or described(source).sha256 != package.sha256:
         raise BundleError(f"{source}: did not arrive as the host collected it. Run make bundle again.")
     # A second host of the same system may bring the same file.
     if target.exists() and described(target).sha256 != package.sha256:

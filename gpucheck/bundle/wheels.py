@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -19,9 +20,9 @@ OLD_PLATFORMS = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
     """A host's Python: ``3.11``, C library ``2.36``, ``x86_64``."""
 
-    version: str
-    glibc: str
-    machine: str
+    version: Annotated[str, msgspec.Meta(pattern=r"^3\.[0-9]{1,2}\Z")]
+    glibc: Annotated[str, msgspec.Meta(pattern=r"^[0-9]\.[0-9]{1,2}\Z")]
+    machine: Literal["x86_64", "aarch64"]
 
 
 def download(requirements: str, python: Interpreter, pip_args: Sequence[str], folder: Path) -> None:

@@ -29,8 +29,8 @@ def shared(name: str) -> ModuleType:
         "gpu_files",
         "gpu_safety",
         "gpu_rdma",
-        "gpu_host",
         "openpgp",
+        "gpu_host",
         "gpu_module_options",
         "gpu_plan",
         "gpu_repository",
@@ -53,6 +53,7 @@ def shared(name: str) -> ModuleType:
         "gpu_explain",
         "gpu_apt",
         "gpu_dnf",
+        "gpu_inside",
         "gpu_bundle",
         "gpu_bundle_apt",
         "gpu_bundle_dnf",
@@ -70,6 +71,7 @@ def module(name: str) -> ModuleType:
 
 def action(name: str) -> ModuleType:
     """One file of plugins/action."""
+    shared("gpu_host")
     return _load(f"playbooks_action_{name}", PLUGINS / "action" / f"{name}.py")
 
 
