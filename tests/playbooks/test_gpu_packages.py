@@ -109,7 +109,9 @@ RSA, EDDSA = "signing-key-rsa2048.asc", "signing-key-ed25519.asc"
 def rpm_trusts(tools, *descriptions):
     """An rpm that has imported these keys, and prints a key with its own armor header."""
     (tools / "keys").write_text("\n".join(descriptions) + "\n")
-    script = f"#!/bin/sh\ncase \"$*\" in '-qa gpg-pubkey --qf %{{DESCRIPTION}}'*) cat {tools}/keys;; *) exit 1;; esac\n"
+    script = (
+        f"#!/bin/sh\ncase \"$*\" in '-qa gpg-pubkey --qf %{{DESCRIPTION}}'*) /bin/cat {tools}/keys;; *) exit 1;; esac\n"
+    )
     (tools / "rpm").write_text(script)
     (tools / "rpm").chmod(0o755)
 

@@ -1,5 +1,6 @@
-"""Signing keys: fingerprints without gpg, and a file with any key that is not pinned is refused before it is written."""
+"""Signing keys: fingerprints without gpg; a file with any key that is not pinned is refused before it is written."""
 
+import contextlib
 import http.server
 import json
 import os
@@ -265,11 +266,10 @@ PIECES = st.sampled_from([BEGIN, END, b"\n", b"\n\n", b"=AAAA\n", b"-----BEGIN P
 def test_garbage_is_a_key_or_one_message(content):
     try:
         key = openpgp.read_key(content)
-    except openpgp.NotAKey as error:
-        assert str(error)
-    else:
-        assert openpgp.read_key(openpgp.armor(key)) == key
-        assert set(openpgp.fingerprints(key)) <= set(KEYS.values())
+    except openpgp.NotAKey:
+        return
+    assert openpgp.read_key(openpgp.armor(key)) == key
+    assert set(openpgp.fingerprints(key)) <= set(KEYS.values())
 
 
 @given(place=st.integers(0, len(RSA_PACKETS) - 1), bit=st.integers(0, 7), put=st.binary(max_size=3))
@@ -293,10 +293,8 @@ def test_a_changed_key_never_has_the_pinned_fingerprint_with_other_key_material(
 def test_a_mebibyte_of_anything_takes_less_than_a_second(unit, head):
     content = (head + unit * (openpgp.LARGEST_KEY_BYTES // len(unit)))[: openpgp.LARGEST_KEY_BYTES]
     before = time.process_time()
-    try:
+    with contextlib.suppress(openpgp.NotAKey):
         openpgp.read_key(content)
-    except openpgp.NotAKey:
-        pass
     assert time.process_time() - before < 1
 
 

@@ -43,7 +43,7 @@ def dearmored(content):
     block, end, after = rest.partition(END)
     if not begin or not end:
         raise NotAKey("its armored block is not a complete public key block")
-    if any(byte > 0x7E or byte < 0x20 and byte not in b"\t\r\n" for byte in before + after):
+    if any(byte > 0x7E or (byte < 0x20 and byte not in b"\t\r\n") for byte in before + after):
         raise NotAKey("it holds binary data next to its armored block")
     lines = [line.strip() for line in block.split(b"\n")]
     if lines[0] or b"" not in lines[1:]:
@@ -162,8 +162,12 @@ def rpm_fingerprints(descriptions):
     """
     found = set()
     for block in descriptions.encode("ascii", "replace").split(END)[:-1]:
-        try:
-            found.update(fingerprints(read_key(block + END)))
-        except NotAKey:
-            continue  # in a form that no planned repository may have, so none of them looks for it
+        found.update(_fingerprints_or_none(block + END))
     return found
+
+
+def _fingerprints_or_none(block):
+    try:
+        return fingerprints(read_key(block))
+    except NotAKey:
+        return []  # in a form that no planned repository may have, so none of them looks for it
