@@ -36,7 +36,7 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
     """GROUP.json, with the files in the directory GROUP next to it.
 
     metadata: the sources' own signed lists, and the keys that they are signed with.
-    requirements, pip_args: what pip gets on the host, gpucheck's wheel by its path here.
+    requirements, torch, pip_args: what pip gets on the host, gpucheck's wheel by its path here.
     """
 
     order: contents.Order
@@ -46,6 +46,7 @@ class Collected(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Annotated[tuple[MetadataFile, ...], msgspec.Meta(max_length=1000)] = ()
     python: wheels.Interpreter
     requirements: str
+    torch: str = ""
     pip_args: tuple[str, ...]
 
 

@@ -7,6 +7,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gpucheck.bundle import contents, indexes, wheels
 from gpucheck.bundle.collected import Collected, CollectedPackage, read_collected, regular_file
 from gpucheck.bundle.errors import BundleError
@@ -15,6 +17,7 @@ from gpucheck.bundle.manifest import (
     KEY,
     LOCK,
     MANIFEST,
+    PIP_LOCK,
     SIGNATURE,
     BundledSystem,
     Manifest,
@@ -67,11 +70,12 @@ def _manifest(
     """What the finished folder holds."""
     plans = [_group_plan(plan(lock, group=answer.order.group), answer) for answer in answers]
     groups = {p.group: contents.bundled_group(p, systems[contents.system_of(p)].versions) for p in plans}
+    own = msgspec.structs.replace(wheel, sha256=described(next(staged.glob(f"*/wheels/{wheel.name}"))).sha256)
     return Manifest(
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         key=fingerprint,
         simulated=any(host.simulated for name in groups for host in lock.groups[name].hosts.values()),
-        wheel=wheel,
+        wheel=own,
         groups={name: groups[name] for name in sorted(groups)},
         systems=systems,
         files=inventory(staged),
@@ -119,7 +123,8 @@ def _system(
         indexes.index_dnf(packages, signing, modules.values())
     for answer in answers:
         say(f"{name}: downloading the wheels for Python {answer.python.version}")
-        wheels.download(answer.requirements, answer.python, answer.pip_args, wheel_folder)
+        lock = wheels.download(answer.requirements, answer.torch, answer.python, answer.pip_args, wheel_folder)
+        shutil.copy(lock, staged / PIP_LOCK)
     sources = {repository["name"]: repository for answer in answers for repository in answer.order.repositories}
     return BundledSystem(
         package_manager="apt" if order.package_manager == "apt" else "dnf",

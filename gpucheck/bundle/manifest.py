@@ -11,6 +11,8 @@ MANIFEST = "bundle.json"
 SIGNATURE = "bundle.json.asc"
 KEY = "key.asc"
 LOCK = "stack.lock.yml"
+# Versions and hashes of what pip installs next to torch; it came with gpucheck's wheel.
+PIP_LOCK = "requirements.lock"
 
 
 class BundledFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,11 +59,12 @@ class BundledSystem(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnWheel(msgspec.Struct, frozen=True, kw_only=True):
-    """gpucheck's wheel: its file name, the digest of its sources, the oldest Python it runs on."""
+    """gpucheck's wheel: its file name, the digest of its sources, the oldest Python it runs on, its own SHA-256."""
 
     name: str
     digest: str
     python_minimum: str
+    sha256: str = ""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):

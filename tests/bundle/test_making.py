@@ -64,9 +64,11 @@ def site(tmp_path_factory):
 def made(site, tmp_path, monkeypatch):
     """A copy of the site's collection, and the bundle made from it; pip is not asked."""
 
-    def some(_requirements, _python, _pip_args, folder):
+    def some(_requirements, _torch, _python, _pip_args, folder):
         folder.mkdir(exist_ok=True)
         (folder / WHEEL.name).write_bytes(b"wheel")
+        (tmp_path / "requirements.lock").write_text("click==8.5.1\n")
+        return tmp_path / "requirements.lock"
 
     monkeypatch.setattr(wheels, "download", some)
     shutil.copytree(site, tmp_path, dirs_exist_ok=True)
@@ -127,7 +129,7 @@ def test_a_bundle_replaces_a_bundle_and_nothing_else(made):
     [
         (lambda r: next((r / f"collected/{GROUP}/packages").glob("libnccl2_*")).write_bytes(b"half"), "did not arrive"),
         (lambda r: next((r / f"collected/{GROUP}/packages").glob("libnccl2_*")).unlink(), "did not arrive"),
-        (lambda r: (r / f"collected/{GROUP}.json").write_text("{}"), "not what bundle_packages answers"),
+        (lambda r: (r / f"collected/{GROUP}.json").write_text("{}"), "not a response of bundle_packages"),
         (lambda r: (r / f"collected/{GROUP}.json").unlink(), "no host has collected anything"),
     ],
 )
@@ -158,3 +160,73 @@ def test_module_metadata_goes_into_a_dnf_repository(tmp_path):
     assert written.name in (folder / "repodata/repomd.xml").read_text()
     assert (folder / "repodata/repomd.xml.asc").read_text().startswith("-----BEGIN PGP SIGNATURE-----")
     assert not (folder / "modules.yaml").exists()
+
+
+HOSTILE_NAMES = [
+    "../../../evil",
+    "/etc/cron.d/x",
+    "a/b.deb",
+    "..",
+    "",
+    "a\0.deb",
+    "a\n.deb",
+    "-x.deb",
+    "x" * 300 + ".deb",
+]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"file": name} for name in HOSTILE_NAMES),
+        *({"name": name} for name in ("a b", "x\n", "../x")),
+        {"version": "1\x1b[2J"},
+        {"sha256": "../x"},
+        {"bytes": -1},
+        {"bytes": 1 << 60},
+    ],
+    ids=lambda change: repr(change)[:40],
+)
+def test_a_package_row_of_a_hostile_host_is_refused(made, change):
+    path = made / f"collected/{GROUP}.json"
+    answer = json.loads(path.read_text())
+    answer["packages"][0].update(change)
+    path.write_text(json.dumps(answer))
+
+    with pytest.raises(BundleError, match="not a response of bundle_packages"):
+        make(made)
+    assert not (made / "bundle").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"modules": ["../../../../../../evil/PWNED-fetch"]},
+        {"modules": ["modules/../../x-modules.yaml"]},
+        {"metadata": ["/etc/passwd"]},
+        {"not_offered": ["x\n99 packages verified"]},
+        {"python": {"version": "3.11", "glibc": "2.99999999999", "machine": "x86_64"}},
+        {"python": {"version": "--index-url", "glibc": "2.36", "machine": "x86_64"}},
+        {"python": {"version": "3.11", "glibc": "2.36", "machine": "../x"}},
+    ],
+    ids=lambda change: repr(change)[:40],
+)
+def test_another_value_of_a_hostile_host_is_refused(made, change):
+    path = made / f"collected/{GROUP}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+
+    with pytest.raises(BundleError, match="not a response of bundle_packages"):
+        make(made)
+
+
+def test_a_response_for_another_group_and_a_link_in_place_of_a_package_are_refused(made):
+    path = made / f"collected/{GROUP}.json"
+    package = next((made / f"collected/{GROUP}/packages").glob("libnccl2_*"))
+    package.rename(made / "elsewhere.deb")
+    package.symlink_to(made / "elsewhere.deb")
+    with pytest.raises(BundleError, match="not a regular file"):
+        make(made)
+
+    path.rename(path.with_name("other.json"))
+    with pytest.raises(BundleError, match="holds group"):
+        make(made)
