@@ -4,12 +4,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from gpucheck.bundle import contents, indexes, wheels
+from gpucheck.bundle import contents, indexes, publisher, wheels
 from gpucheck.bundle.collected import Collected, CollectedPackage, read_collected, regular_file
 from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.folder import described, inventory
@@ -23,15 +24,31 @@ from gpucheck.bundle.manifest import (
     Manifest,
     OwnWheel,
     Source,
+    Verified,
     write_manifest,
 )
-from gpucheck.bundle.signing import Signer, signer
+from gpucheck.bundle.signing import Signer, homes, signer
 from gpucheck.stack.lock import Lock, read_lock
 from gpucheck.stack.plan import Plan, plan
 
+FEW = 5
+
+
+class Trust(msgspec.Struct, frozen=True, kw_only=True):
+    """What the site trusts besides the pinned keys: key files of this machine, and packages (patterns) as they come."""
+
+    keys: tuple[Path, ...] = ()
+    unverified: tuple[str, ...] = ()
+
 
 def make(
-    target: Path, lock_file: Path, collected: Path, wheel: OwnWheel, key: str, say: Callable[[str], None]
+    target: Path,
+    lock_file: Path,
+    collected: Path,
+    wheel: OwnWheel,
+    key: str,
+    say: Callable[[str], None],
+    trust: Trust | None = None,
 ) -> Manifest:
     """Make the bundle; it appears whole or not at all. Raises BundleError and LockError. say: told every step."""
     refuse_other_folder(target)
@@ -43,7 +60,10 @@ def make(
     staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         with signer(key) as signing:
-            systems = {name: _system(name, some, collected, staged, signing, say) for name, some in _by_system(answers)}
+            systems = {
+                name: _system(name, some, collected, staged, signing, say, trust or Trust())
+                for name, some in _by_system(answers)
+            }
             shutil.copy(lock_file, staged / LOCK)
             signing.public(staged / KEY)
             manifest = _manifest(lock, answers, systems, wheel, signing.fingerprint, staged)
@@ -102,7 +122,13 @@ def _group_plan(found: Any, answer: Collected) -> Plan:
 
 
 def _system(
-    name: str, answers: list[Collected], collected: Path, staged: Path, signing: Signer, say: Callable[[str], None]
+    name: str,
+    answers: list[Collected],
+    collected: Path,
+    staged: Path,
+    signing: Signer,
+    say: Callable[[str], None],
+    trust: Trust,
 ) -> BundledSystem:
     """Packages, metadata and wheels of one system, put into the staged folder."""
     order = answers[0].order
@@ -116,6 +142,8 @@ def _system(
             _take(regular_file(source / "packages", package.file), packages / package.file, package)
             versions.setdefault(package.name, set()).add(package.version)
         modules |= {module: regular_file(source, module) for module in answer.modules}
+    say(f"{name}: checking the packages against the signed indexes of their publishers")
+    verified = verify_packages(answers, [collected / answer.order.group for answer in answers], trust)
     say(f"{name}: {sum(map(len, versions.values()))} packages; writing and signing their list")
     if order.package_manager == "apt":
         indexes.index_apt(packages, signing)
@@ -137,7 +165,41 @@ def _system(
             Source(name=str(row["name"]), url=str(row["url"]), key_fingerprint=row["key_fingerprint"])
             for row in sources.values()
         ),
+        verified=verified,
     )
+
+
+def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], trust: Trust) -> Verified:
+    """What vouches for each package. Raises BundleError for one that nothing does, unless the site accepts it.
+
+    The digests of the rows are those of the files: they were compared when the files were taken.
+    """
+    by_key: dict[str, int] = {}
+    unverified: set[str] = set()
+    with homes() as home:
+        keys = publisher.keyring(home, answers, folders, trust.keys)
+        found: dict[str, publisher.Published] = {}
+        for answer, folder in zip(answers, folders, strict=True):
+            found |= publisher.published(keys, folder, answer.metadata)
+    for package in {package.sha256: package for answer in answers for package in answer.packages}.values():
+        row = found.get(package.sha256)
+        if row is None:
+            unverified.add(package.name)
+        elif (row.name, row.version, row.arch) != (package.name, package.version.removeprefix("0:"), package.arch):
+            raise BundleError(
+                f"{package.file}: the collecting host calls it {package.name} {package.version} {package.arch}, "
+                f"its publisher {row.name} {row.version} {row.arch}. Do not trust that host until you know why."
+            )
+        else:
+            by_key[row.key] = by_key.get(row.key, 0) + 1
+    refused = sorted(name for name in unverified if not any(fnmatchcase(name, one) for one in trust.unverified))
+    if refused:
+        raise BundleError(
+            f"{len(refused)} packages are in no index that a trusted key signed: {', '.join(refused[:FEW])}"
+            f"{f' and {len(refused) - FEW} more' if len(refused) > FEW else ''}. Name the keyring of their publisher on "
+            "this machine in bundle_trusted_keys, or set bundle_accept_unverified."
+        )
+    return Verified(by_key={key: by_key[key] for key in sorted(by_key)}, unverified=tuple(sorted(unverified)))
 
 
 def _take(source: Path, target: Path, package: CollectedPackage) -> None:

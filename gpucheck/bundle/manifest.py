@@ -43,6 +43,13 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     key_fingerprint: str | None
 
 
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """What vouches for the packages. by_key: fingerprint -> how many; unverified: names that no trusted key signed."""
+
+    by_key: dict[str, int] = {}
+    unverified: tuple[str, ...] = ()
+
+
 class BundledSystem(msgspec.Struct, frozen=True, kw_only=True):
     """What all groups of one operating system share. packages and wheels: folders of the bundle.
 
@@ -56,6 +63,7 @@ class BundledSystem(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, tuple[str, ...]]
     not_offered: tuple[str, ...]
     sources: tuple[Source, ...]
+    verified: Verified | None = None
 
 
 class OwnWheel(msgspec.Struct, frozen=True, kw_only=True):

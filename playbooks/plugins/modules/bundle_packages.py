@@ -85,6 +85,10 @@ modules:
   description: Files with the module metadata of the sources, relative to the folder.
   returned: success
   type: list
+metadata:
+  description: The sources' signed lists and keys, relative to the folder; the controller checks the packages with them.
+  returned: success
+  type: list
 python:
   description: Version, glibc and machine of the interpreter.
   returned: success
