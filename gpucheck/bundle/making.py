@@ -196,8 +196,8 @@ def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], trust
     if refused:
         raise BundleError(
             f"{len(refused)} packages are in no index that a trusted key signed: {', '.join(refused[:FEW])}"
-            f"{f' and {len(refused) - FEW} more' if len(refused) > FEW else ''}. Name the keyring of their publisher on "
-            "this machine in bundle_trusted_keys, or set bundle_accept_unverified."
+            f"{f' and {len(refused) - FEW} more' if len(refused) > FEW else ''}. Name the keyring of their publisher "
+            "on this machine in bundle_trusted_keys, or set bundle_accept_unverified."
         )
     return Verified(by_key={key: by_key[key] for key in sorted(by_key)}, unverified=tuple(sorted(unverified)))
 

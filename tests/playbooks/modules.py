@@ -53,7 +53,6 @@ def shared(name: str) -> ModuleType:
         "gpu_explain",
         "gpu_apt",
         "gpu_dnf",
-        "gpu_inside",
         "gpu_bundle",
         "gpu_bundle_apt",
         "gpu_bundle_dnf",

@@ -3,6 +3,7 @@
 import os
 import resource
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,10 +12,10 @@ from ansible.errors import AnsibleError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.playbooks.modules import action, shared
+from tests.playbooks.modules import action
 
 plugin = action("fetch_files")
-names = shared("gpu_inside")
+names = sys.modules["inside_folder"]
 
 HOSTILE = [
     "../../../../../../evil/PWNED-fetch",
@@ -131,7 +132,7 @@ def test_a_transfer_that_fails_is_one_message(fetch, monkeypatch):
         def fetch_file(self, source, target):
             raise AnsibleError("connection lost")
 
-    assert fetch(["a.deb"], Broken())[0]["msg"] == "cannot be fetched: a.deb: connection lost"
+    assert fetch(["a.deb"], Broken())[0]["msg"] == "a.deb cannot be fetched: connection lost"
     monkeypatch.setattr(plugin.os, "makedirs", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left")))
     assert "No space left" in fetch(["a.deb"])[0]["msg"]
 

@@ -2,11 +2,16 @@
 
 import os
 import resource
+import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 from ansible.errors import AnsibleError
-from ansible.module_utils.gpu_inside import Outside, inside
 from ansible.plugins.action import ActionBase
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "plugin_utils"))
+
+from inside_folder import Outside, inside
 
 MOST_FILES = 20_000
 LARGEST_BYTES = 64 << 30
@@ -52,7 +57,7 @@ class ActionModule(ActionBase):
             result.update(failed=True, msg=f"{error}. {hint}")
             return result
         except (AnsibleError, OSError) as error:
-            result.update(failed=True, msg=f"cannot be fetched: {error}")
+            result.update(failed=True, msg=str(error))
             return result
         result["changed"] = False
         return result
@@ -67,5 +72,5 @@ class ActionModule(ActionBase):
                 except (AnsibleError, OSError) as error:
                     there = os.path.getsize(target) if os.path.isfile(target) else 0
                     why = f"more than {there} bytes would pass the limit" if there >= left else error
-                    raise AnsibleError(f"{name}: {why}") from error
+                    raise AnsibleError(f"{name} cannot be fetched: {why}") from error
             left -= os.path.getsize(target)
