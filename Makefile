@@ -128,12 +128,19 @@ target: $(VENV)/.provision
 	@$(VENV)/bin/gpucheck lab up --name $(LAB)
 endif
 
+# What hosts install next to torch: every version of constraints.txt with its hashes, for all supported Pythons.
+requirements.lock: pyproject.toml constraints.txt | $(VENV)/.provision
+	@{ sed -n '/^#/p' $@; printf '%s\n' 'numpy>=1.26' filelock fsspec networkx setuptools sympy typing-extensions \
+	  | $(VENV)/bin/python -m uv pip compile --quiet pyproject.toml - -c constraints.txt --universal --python-version 3.10 \
+	    --generate-hashes --only-binary :all: --no-header --no-annotate --no-config; } >$@.partial && mv $@.partial $@
+
 # A stamp for each set of extras: nothing is installed twice, and a change of the pins installs again.
 $(VENV)/.provision: EXTRAS := provision
 $(VENV)/.test: EXTRAS := provision,torch,dev
 $(VENV)/.provision $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "gpucheck: installing its Python packages ($(EXTRAS)) into $(VENV), at the versions of constraints.txt" >&2
-	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[$(EXTRAS)]'
+	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt setuptools
+	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
 	@touch $@
 
 $(VENV)/bin/python:

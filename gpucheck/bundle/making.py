@@ -4,69 +4,66 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from gpucheck.bundle import contents, indexes, wheels
+from gpucheck.bundle import contents, indexes, publisher, wheels
+from gpucheck.bundle.collected import Collected, CollectedPackage, read_collected, regular_file
 from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.folder import described, inventory
 from gpucheck.bundle.manifest import (
     KEY,
     LOCK,
     MANIFEST,
+    PIP_LOCK,
     SIGNATURE,
     BundledSystem,
     Manifest,
     OwnWheel,
     Source,
+    Verified,
     write_manifest,
 )
-from gpucheck.bundle.signing import Signer, signer
+from gpucheck.bundle.signing import Signer, homes, signer
 from gpucheck.stack.lock import Lock, read_lock_file
 from gpucheck.stack.plan import Plan, plan
 
-
-class CollectedPackage(msgspec.Struct, frozen=True, kw_only=True):
-    """A package file as its host described it."""
-
-    name: str
-    version: str
-    file: str
-    sha256: str
-    bytes: int
+FEW = 5
 
 
-class Collected(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host collected for a group: GROUP.json, with the files in the folder GROUP beside it.
+class Trust(msgspec.Struct, frozen=True, kw_only=True):
+    """What the site trusts besides the pinned keys: key files of this machine, and packages (patterns) as they come."""
 
-    requirements, pip_args: what pip is told on the host, gpucheck's wheel by its path here.
-    """
-
-    order: contents.Order
-    packages: tuple[CollectedPackage, ...]
-    not_offered: tuple[str, ...]
-    modules: tuple[str, ...]
-    python: wheels.Interpreter
-    requirements: str
-    pip_args: tuple[str, ...]
+    keys: tuple[Path, ...] = ()
+    unverified: tuple[str, ...] = ()
 
 
 def make(
-    target: Path, lock_file: Path, collected: Path, wheel: OwnWheel, key: str, say: Callable[[str], None]
+    target: Path,
+    lock_file: Path,
+    collected: Path,
+    wheel: OwnWheel,
+    key: str,
+    say: Callable[[str], None],
+    trust: Trust | None = None,
 ) -> Manifest:
     """Make the bundle; it appears whole or not at all. Raises BundleError and LockError. say: told every step."""
     refuse_other_folder(target)
     lock = read_lock_file(lock_file)
-    answers = [_answer(path) for path in sorted(collected.glob("*.json"))]
+    answers = [read_collected(path) for path in sorted(collected.glob("*.json"))]
     if not answers:
         raise BundleError(f"{collected}: no host has collected anything")
     target.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         with signer(key) as signing:
-            systems = {name: _system(name, some, collected, staged, signing, say) for name, some in _by_system(answers)}
+            systems = {
+                name: _system(name, some, collected, staged, signing, say, trust or Trust())
+                for name, some in _by_system(answers)
+            }
             shutil.copy(lock_file, staged / LOCK)
             signing.public(staged / KEY)
             manifest = _manifest(lock, answers, systems, wheel, signing.fingerprint, staged)
@@ -93,11 +90,12 @@ def _manifest(
     """What the finished folder holds."""
     plans = [_group_plan(plan(lock, group=answer.order.group), answer) for answer in answers]
     groups = {p.group: contents.bundled_group(p, systems[contents.system_of(p)].versions) for p in plans}
+    own = msgspec.structs.replace(wheel, sha256=described(next(staged.glob(f"*/wheels/{wheel.name}"))).sha256)
     return Manifest(
         made=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         key=fingerprint,
         simulated=any(host.simulated for name in groups for host in lock.groups[name].hosts.values()),
-        wheel=wheel,
+        wheel=own,
         groups={name: groups[name] for name in sorted(groups)},
         systems=systems,
         files=inventory(staged),
@@ -112,13 +110,6 @@ def refuse_other_folder(target: Path) -> None:
         raise BundleError(f"{target}: is a file, and a bundle is a folder. Name a new one: BUNDLE=PATH")
 
 
-def _answer(path: Path) -> Collected:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Collected)
-    except msgspec.MsgspecError as error:
-        raise BundleError(f"{path}: not what bundle_packages answers: {error}. Run make bundle again.") from error
-
-
 def _by_system(answers: Sequence[Collected]) -> list[tuple[str, list[Collected]]]:
     names = sorted({answer.order.system for answer in answers})
     return [(name, [answer for answer in answers if answer.order.system == name]) for name in names]
@@ -131,7 +122,13 @@ def _group_plan(found: Any, answer: Collected) -> Plan:
 
 
 def _system(
-    name: str, answers: list[Collected], collected: Path, staged: Path, signing: Signer, say: Callable[[str], None]
+    name: str,
+    answers: list[Collected],
+    collected: Path,
+    staged: Path,
+    signing: Signer,
+    say: Callable[[str], None],
+    trust: Trust,
 ) -> BundledSystem:
     """Packages, metadata and wheels of one system, put into the staged folder."""
     order = answers[0].order
@@ -142,9 +139,11 @@ def _system(
     for answer in answers:
         source = collected / answer.order.group
         for package in answer.packages:
-            _take(source / "packages" / package.file, packages / package.file, package)
+            _take(regular_file(source / "packages", package.file), packages / package.file, package)
             versions.setdefault(package.name, set()).add(package.version)
-        modules |= {module: source / module for module in answer.modules}
+        modules |= {module: regular_file(source, module) for module in answer.modules}
+    say(f"{name}: checking the packages against the signed indexes of their publishers")
+    verified = verify_packages(answers, [collected / answer.order.group for answer in answers], trust)
     say(f"{name}: {sum(map(len, versions.values()))} packages; writing and signing their list")
     if order.package_manager == "apt":
         indexes.index_apt(packages, signing)
@@ -152,7 +151,8 @@ def _system(
         indexes.index_dnf(packages, signing, modules.values())
     for answer in answers:
         say(f"{name}: downloading the wheels for Python {answer.python.version}")
-        wheels.download(answer.requirements, answer.python, answer.pip_args, wheel_folder)
+        lock = wheels.download(answer.requirements, answer.torch, answer.python, answer.pip_args, wheel_folder)
+        shutil.copy(lock, staged / PIP_LOCK)
     sources = {repository["name"]: repository for answer in answers for repository in answer.order.repositories}
     return BundledSystem(
         package_manager="apt" if order.package_manager == "apt" else "dnf",
@@ -165,12 +165,46 @@ def _system(
             Source(name=str(row["name"]), url=str(row["url"]), key_fingerprint=row["key_fingerprint"])
             for row in sources.values()
         ),
+        verified=verified,
     )
+
+
+def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], trust: Trust) -> Verified:
+    """What vouches for each package. Raises BundleError for one that nothing does, unless the site accepts it.
+
+    The digests of the rows are those of the files: they were compared when the files were taken.
+    """
+    by_key: dict[str, int] = {}
+    unverified: set[str] = set()
+    with homes() as home:
+        keys = publisher.keyring(home, answers, folders, trust.keys)
+        found: dict[str, publisher.Published] = {}
+        for answer, folder in zip(answers, folders, strict=True):
+            found |= publisher.published(keys, folder, answer.metadata)
+    for package in {package.sha256: package for answer in answers for package in answer.packages}.values():
+        row = found.get(package.sha256)
+        if row is None:
+            unverified.add(package.name)
+        elif (row.name, row.version, row.arch) != (package.name, package.version.removeprefix("0:"), package.arch):
+            raise BundleError(
+                f"{package.file}: the collecting host calls it {package.name} {package.version} {package.arch}, "
+                f"its publisher {row.name} {row.version} {row.arch}. Do not trust that host until you know why."
+            )
+        else:
+            by_key[row.key] = by_key.get(row.key, 0) + 1
+    refused = sorted(name for name in unverified if not any(fnmatchcase(name, one) for one in trust.unverified))
+    if refused:
+        raise BundleError(
+            f"{len(refused)} packages are in no index that a trusted key signed: {', '.join(refused[:FEW])}"
+            f"{f' and {len(refused) - FEW} more' if len(refused) > FEW else ''}. Name the keyring of their publisher "
+            "on this machine in bundle_trusted_keys, or set bundle_accept_unverified."
+        )
+    return Verified(by_key={key: by_key[key] for key in sorted(by_key)}, unverified=tuple(sorted(unverified)))
 
 
 def _take(source: Path, target: Path, package: CollectedPackage) -> None:
     """Take a package over, if it arrived as its host described it."""
-    if not source.is_file() or described(source).sha256 != package.sha256:
+    if source.stat().st_size != package.bytes or described(source).sha256 != package.sha256:
         raise BundleError(f"{source}: did not arrive as the host collected it. Run make bundle again.")
     # A second host of the same system may bring the same file.
     if target.exists() and described(target).sha256 != package.sha256:

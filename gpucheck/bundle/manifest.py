@@ -11,6 +11,8 @@ MANIFEST = "bundle.json"
 SIGNATURE = "bundle.json.asc"
 KEY = "key.asc"
 LOCK = "stack.lock.yml"
+# Versions and hashes of what pip installs next to torch; it came with gpucheck's wheel.
+PIP_LOCK = "requirements.lock"
 
 
 class BundledFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,6 +43,13 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     key_fingerprint: str | None
 
 
+class Verified(msgspec.Struct, frozen=True, kw_only=True):
+    """What vouches for the packages. by_key: fingerprint -> how many; unverified: names that no trusted key signed."""
+
+    by_key: dict[str, int] = {}
+    unverified: tuple[str, ...] = ()
+
+
 class BundledSystem(msgspec.Struct, frozen=True, kw_only=True):
     """What all groups of one operating system share. packages and wheels: folders of the bundle.
 
@@ -54,14 +63,16 @@ class BundledSystem(msgspec.Struct, frozen=True, kw_only=True):
     versions: dict[str, tuple[str, ...]]
     not_offered: tuple[str, ...]
     sources: tuple[Source, ...]
+    verified: Verified | None = None
 
 
 class OwnWheel(msgspec.Struct, frozen=True, kw_only=True):
-    """gpucheck's wheel: its file name, the digest of its sources, the oldest Python it runs on."""
+    """gpucheck's wheel: its file name, the digest of its sources, the oldest Python it runs on, its own SHA-256."""
 
     name: str
     digest: str
     python_minimum: str
+    sha256: str = ""
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):

@@ -12,6 +12,7 @@ TAIL_LINES = 12
 COMES_WITH = {
     "apt-ftparchive": ("apt-utils", "apt (EPEL)"),
     "createrepo_c": ("createrepo-c", "createrepo_c"),
+    "gpgv": ("gpgv", "gnupg2"),
     "modifyrepo_c": ("createrepo-c", "createrepo_c"),
 }
 
@@ -20,9 +21,25 @@ def run(
     words: Sequence[str | Path], *, what: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> bytes:
     """stdout of a program. what: the step in words, for the message. Raises BundleError with the end of its output."""
+    done = _finished(words, what, cwd, environment)
+    if done.returncode:
+        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()[-TAIL_LINES:]
+        raise BundleError(f"{what}: {words[0]} exited {done.returncode}: {' | '.join(said)}")
+    return done.stdout
+
+
+def run_with_status(words: Sequence[str | Path], *, what: str) -> tuple[bytes, str]:
+    """stdout and stderr of a program that reports in them whether it succeeded. Raises BundleError if it is missing."""
+    done = _finished(words, what, None, None)
+    return done.stdout, done.stderr.decode("utf-8", "replace")
+
+
+def _finished(
+    words: Sequence[str | Path], what: str, cwd: Path | None, environment: Mapping[str, str] | None
+) -> subprocess.CompletedProcess[bytes]:
     program = str(words[0])
     try:
-        done = subprocess.run(
+        return subprocess.run(
             words,
             check=False,
             cwd=cwd,
@@ -35,7 +52,3 @@ def run(
         raise BundleError(
             f"{what}: {program} is not installed on this machine. Install {debian} (Debian, Ubuntu) or {redhat} (EL)."
         ) from error
-    if done.returncode:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()[-TAIL_LINES:]
-        raise BundleError(f"{what}: {program} exited {done.returncode}: {' | '.join(said)}")
-    return done.stdout

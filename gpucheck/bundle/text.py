@@ -24,6 +24,11 @@ def manifest_text(manifest: Manifest) -> str:
             f"{wheels} wheels for Python {system.python} ({size(each[1])})"
         )
         lines += [f"  for group {group}" for group, row in manifest.groups.items() if row.system == name]
+        if system.verified is not None:
+            lines += [f"  {n} verified with key {key}" for key, n in system.verified.by_key.items()]
+        if system.verified is not None and system.verified.unverified:
+            names = ", ".join(system.verified.unverified)
+            lines.append(f"  unverified, taken because the site accepts it: {names}")
         if system.not_offered:
             lines.append(f"  no source offered {', '.join(system.not_offered)}: hosts need to have it already")
     return "\n".join(lines)

@@ -1,45 +1,93 @@
 """The wheels that pip needs on a host, for the host's Python and C library, downloaded on this machine."""
 
 import os
+import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Literal
 
 import msgspec
 
 from gpucheck.bundle.errors import BundleError
+from gpucheck.bundle.folder import described
+from gpucheck.bundle.manifest import PIP_LOCK
 from gpucheck.bundle.programs import run
 
 # The C libraries that uv can be told of; the newest that is not newer than the host's is taken.
 KNOWN_GLIBC = (17, 28, *range(31, 41))
+OWN = re.compile(r"@ file://(?P<path>/\S+\.whl) --hash=sha256:(?P<sha256>[0-9a-f]{64})")
 OLD_PLATFORMS = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
 
 
 class Interpreter(msgspec.Struct, frozen=True, kw_only=True):
     """A host's Python: ``3.11``, C library ``2.36``, ``x86_64``."""
 
-    version: str
-    glibc: str
-    machine: str
+    version: Annotated[str, msgspec.Meta(pattern=r"^3\.[0-9]{1,2}\Z")]
+    glibc: Annotated[str, msgspec.Meta(pattern=r"^[0-9]\.[0-9]{1,2}\Z")]
+    machine: Literal["x86_64", "aarch64"]
 
 
-def download(requirements: str, python: Interpreter, pip_args: Sequence[str], folder: Path) -> None:
-    """Put every wheel into the folder. requirements: as pip reads them; pip_args: as on the host (indexes, proxies).
+def download(requirements: str, torch: str, python: Interpreter, pip_args: Sequence[str], folder: Path) -> Path:
+    """Put every wheel into the directory; the lock that the hashes came from. Raises BundleError.
 
-    uv decides, because pip would judge environment markers by the Python that it runs on. Raises BundleError.
+    requirements: gpucheck's wheel by its path and hash, the lock lies next to it. torch: empty for none; uv chooses
+    what it needs besides, as pip would evaluate environment markers for the Python that it runs on.
+    pip_args: as on the host (indexes, proxies).
     """
+    own = OWN.search(requirements)
+    if own is None:
+        raise BundleError(f"{requirements!r}: names no wheel with its hash. Run make bundle again.")
+    wheel, lock = Path(own["path"]), Path(own["path"]).parent / PIP_LOCK
     folder.mkdir(parents=True, exist_ok=True)
+    if described(wheel).sha256 != own["sha256"]:
+        raise BundleError(f"{wheel}: is not the wheel that was built. Run make bundle again.")
+    shutil.copy(wheel, folder)
+    locked = fitting(lock.read_text(encoding="utf-8"), python)
     with tempfile.TemporaryDirectory(prefix="gpucheck-wheels-") as temporary:
-        wanted, exact = Path(temporary, "requirements.in"), Path(temporary, "requirements.txt")
-        wanted.write_text(requirements, encoding="utf-8")
-        run(
-            [*compile_words(python, pip_args), "--output-file", exact, wanted],
-            what=f"choosing the wheels for Python {python.version}",
-            environment=_index(),
+        exact, wanted, held, chosen = (
+            Path(temporary, name) for name in ("locked.txt", "in.txt", "held.txt", "chosen.txt")
         )
-        words = [*download_words(python, pip_args), "--dest", folder, "--requirement", exact]
-        run(words, what=f"downloading the wheels for Python {python.version}")
+        exact.write_text("\n".join(locked.values()) + "\n", encoding="utf-8")
+        words = [*download_words(python, pip_args), "--require-hashes", "--dest", folder, "--requirement", exact]
+        run(words, what=f"downloading the locked wheels for Python {python.version}")
+        if torch:
+            wanted.write_text(torch + "\n", encoding="utf-8")
+            held.write_text("\n".join(row.partition(" ")[0] for row in locked.values()) + "\n", encoding="utf-8")
+            words = [*compile_words(python, pip_args), "--constraint", held, "--output-file", chosen, wanted]
+            run(words, what=f"choosing the wheels of torch for Python {python.version}", environment=_index())
+            rows = [row for row in chosen.read_text(encoding="utf-8").splitlines() if _name(row) not in locked]
+            chosen.write_text("\n".join(rows) + "\n", encoding="utf-8")
+            words = [*download_words(python, pip_args), "--dest", folder, "--requirement", chosen]
+            run(words, what=f"downloading the wheels of torch for Python {python.version}")
+    return lock
+
+
+def fitting(lock: str, python: Interpreter) -> dict[str, str]:
+    """name -> ``name==version --hash=...`` for the rows of a lock whose markers fit the host's Python."""
+    from packaging.requirements import Requirement
+
+    full = f"{python.version}.0"
+    environment = {"python_version": python.version, "python_full_version": full, "implementation_version": full}
+    environment |= {"implementation_name": "cpython", "platform_python_implementation": "CPython", "os_name": "posix"}
+    environment |= {"sys_platform": "linux", "platform_system": "Linux", "platform_machine": python.machine}
+    found = {}
+    for row in lock.replace("\\\n", " ").splitlines():
+        if not row.strip() or row.startswith("#"):
+            continue
+        words, *hashes = row.split("--hash=")
+        one = Requirement(words)
+        if one.marker is None or one.marker.evaluate(environment):
+            exact = f"{one.name}{one.specifier}"
+            found[_name(exact)] = " ".join([exact, *(f"--hash={digest.strip()}" for digest in hashes)])
+    return found
+
+
+def _name(row: str) -> str:
+    """The normalized name in ``name==version``."""
+    return re.sub(r"[-_.]+", "-", row.partition("==")[0].strip().lower())
 
 
 def compile_words(python: Interpreter, pip_args: Sequence[str]) -> list[str | Path]:

@@ -112,12 +112,26 @@ def order_command(
 @click.option("--wheel-digest", required=True, help="Digest of the sources it was built from.")
 @click.option("--python-minimum", default="", help="The oldest Python it runs on.")
 @click.option("--key", default="", help="What signs: a file with a secret key, or a key of your keyring. Default: new.")
+@click.option(
+    "--trusted-keys", multiple=True, type=ExistingFile, help="Keys of further publishers, on this machine. Repeatable."
+)
+@click.option(
+    "--accept-unverified", multiple=True, metavar="PATTERN", help="Packages that need no signed index. Repeatable."
+)
 @click.option("-o", "--output", type=Folder, default=Path("build/bundle"), show_default=True)
 def make_command(
-    lock_file: Path, collected: Path, wheel_name: str, wheel_digest: str, python_minimum: str, key: str, output: Path
+    lock_file: Path,
+    collected: Path,
+    wheel_name: str,
+    wheel_digest: str,
+    python_minimum: str,
+    key: str,
+    trusted_keys: tuple[Path, ...],
+    accept_unverified: tuple[str, ...],
+    output: Path,
 ) -> None:
     """Make the folder out of what the hosts collected: metadata, wheels, manifest, signature."""
-    from gpucheck.bundle.making import make
+    from gpucheck.bundle.making import Trust, make
     from gpucheck.bundle.manifest import OwnWheel
     from gpucheck.bundle.text import manifest_text
 
@@ -126,7 +140,8 @@ def make_command(
     def say(line: str) -> None:
         note(f"gpucheck: {line}")
 
-    manifest = bundled(lambda: make(output, lock_file, collected, wheel, key, say))
+    trust = Trust(keys=trusted_keys, unverified=accept_unverified)
+    manifest = bundled(lambda: make(output, lock_file, collected, wheel, key, say, trust))
     click.echo(f"{output}:\n{manifest_text(manifest)}")
 
 

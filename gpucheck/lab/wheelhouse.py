@@ -60,7 +60,11 @@ def own_wheel(root: Path, folder: Path) -> Path:
                 shutil.copytree(part, copy / part.name, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 shutil.copy(part, copy)
-        run(pip("wheel", "--no-deps", "--wheel-dir", out, copy), what="building gpucheck's wheel", hint=HINT)
+        run(
+            pip("wheel", "--no-deps", "--no-index", "--no-build-isolation", "--wheel-dir", out, copy),
+            what="building gpucheck's wheel",
+            hint=HINT,
+        )
         (built,) = out.glob("*.whl")
         stamp_file.unlink(missing_ok=True)
         for old in wheels:

@@ -224,6 +224,10 @@ def _mirrored(
             value = getattr(override, field)
             if value:
                 result[field] = value.replace("{distro}", distro).replace("{arch}", arch)
+    if not result["key_fingerprint"]:
+        message = f"no fingerprint of the signing key {result['key_url']} is known, so any key would be trusted"
+        advice = f"compare it with its publisher's, and set repositories.{names[0]}.key_fingerprint in stack.yml"
+        raise PlanGap(message, "cuda-repo", advice)
     return result
 
 

@@ -1,6 +1,7 @@
 """stack.yml: the site's wish. Every value may be ``auto``; a mistake is one message with file, line and key."""
 
 import difflib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -22,11 +23,14 @@ class WishError(Exception):
 
 
 SIGNED = ("packages", "metadata", "both")
+_ONE = "(?:[0-9A-Fa-f]{40}|[0-9A-Fa-f]{64})"
+FINGERPRINTS = re.compile(f"{_ONE}(?:,{_ONE})*")
 
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A site's own mirror. url and key_url may hold ``{distro}`` (rhel9) and ``{arch}`` (x86_64 or sbsa).
 
+    key_fingerprint: of the signing key; several, separated by commas, if the key file holds several keys.
     signed: what of an rpm repository carries the mirror's signature: packages, metadata or both.
     """
 
@@ -200,4 +204,8 @@ def _repository(value: Value) -> Repository:
         fields[field] = inner.text()
         if field == "signed" and fields[field] not in SIGNED:
             raise inner.problem(f"{fields[field]!r} is none of {', '.join(SIGNED)}")
+        if field == "key_fingerprint" and not FINGERPRINTS.fullmatch(re.sub(r"\s", "", fields[field])):
+            raise inner.problem(
+                f"{fields[field]!r} is not a fingerprint of 40 or 64 hex digits; several are separated by commas"
+            )
     return msgspec.convert(fields, Repository)

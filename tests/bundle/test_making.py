@@ -8,18 +8,21 @@ import subprocess
 import msgspec
 import pytest
 
-from gpucheck.bundle import contents, making, wheels
+from gpucheck.bundle import contents, making, publisher, wheels
 from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.folder import described, verify
+from gpucheck.bundle.signing import Signer, gpg
 from gpucheck.bundle.text import manifest_text
 from gpucheck.stack.lock import write_lock
 from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.wish import Repository
 from tests.bundle.site import WHEEL, site_lock
 
 pytestmark = pytest.mark.skipif(
     not all(map(shutil.which, ("apt-ftparchive", "dpkg-deb"))), reason="apt-ftparchive and dpkg-deb are not installed"
 )
 GROUP = "ubuntu-22.04-x86_64-15f8x2"
+SOURCES = ("nvidia-cuda", "nvidia-container-toolkit")
 
 
 def deb(folder, name, version):
@@ -34,11 +37,53 @@ def deb(folder, name, version):
     return path
 
 
+HOMES: list[Path] = []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def agents():
+    """No agent of gpg stays behind."""
+    yield
+    for home in HOMES:
+        subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False, capture_output=True)
+
+
+def publishers_key(home):
+    """A publisher's key, in a gpg home of its own."""
+    home.mkdir(mode=0o700)
+    HOMES.append(home)
+    gpg(home, "--passphrase", "", "--quick-gen-key", "publisher", "rsa2048", "sign", "never")
+    listed = gpg(home, "--with-colons", "--list-keys").splitlines()
+    return Signer(home, next(row.split(":")[9] for row in listed if row.startswith("fpr")))
+
+
+def publish_apt(folder, signing):
+    """The signed lists of a repository with the collected packages, as the host brings them; returns their names."""
+    for name in ("metadata", "keys"):
+        (folder / name).mkdir(exist_ok=True)
+    listing = subprocess.run(
+        ["apt-ftparchive", "packages", "."], cwd=folder / "packages", check=True, capture_output=True
+    )
+    (folder / "metadata/0001.Packages").write_bytes(listing.stdout)
+    served = folder.parent.parent / "served"
+    served.mkdir(exist_ok=True)
+    (served / "Packages").write_bytes(listing.stdout)
+    release = subprocess.run(["apt-ftparchive", "release", "."], cwd=served, check=True, capture_output=True).stdout
+    (folder.parent.parent / "Release").write_bytes(release)
+    signing.sign("--clearsign", "--output", folder / "metadata/0000.InRelease", folder.parent.parent / "Release")
+    for name in SOURCES:
+        (folder / f"keys/{name}.gpg").write_bytes(b"")
+        signing.sign("--output", folder / f"keys/{name}.gpg", "--export", signing.fingerprint)
+    return ["metadata/0000.InRelease", "metadata/0001.Packages", *(f"keys/{name}.gpg" for name in SOURCES)]
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     """(lock file, what a host collected): as the playbook leaves them."""
     root = tmp_path_factory.mktemp("site")
-    lock = site_lock()
+    signing = publishers_key(root / "gpg")
+    pins = {name: Repository(key_fingerprint=signing.fingerprint) for name in SOURCES}
+    lock = site_lock(repositories=pins)
     (root / "stack.lock.yml").write_text(write_lock(lock))
     found = plan(lock, group=GROUP)
     assert isinstance(found, Plan)
@@ -52,6 +97,7 @@ def site(tmp_path_factory):
         "packages": rows,
         "not_offered": ["python3-apt"],
         "modules": [],
+        "metadata": publish_apt(root / f"collected/{GROUP}", signing),
         "python": {"version": "3.11", "glibc": "2.36", "machine": "x86_64"},
         "requirements": "gpucheck\n",
         "pip_args": [],
@@ -64,12 +110,14 @@ def site(tmp_path_factory):
 def made(site, tmp_path, monkeypatch):
     """A copy of the site's collection, and the bundle made from it; pip is not asked."""
 
-    def some(_requirements, _python, _pip_args, folder):
+    def some(_requirements, _torch, _python, _pip_args, folder):
         folder.mkdir(exist_ok=True)
         (folder / WHEEL.name).write_bytes(b"wheel")
+        (tmp_path / "requirements.lock").write_text("click==8.5.1\n")
+        return tmp_path / "requirements.lock"
 
     monkeypatch.setattr(wheels, "download", some)
-    shutil.copytree(site, tmp_path, dirs_exist_ok=True)
+    shutil.copytree(site, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("gpg"))
     return tmp_path
 
 
@@ -127,7 +175,7 @@ def test_a_bundle_replaces_a_bundle_and_nothing_else(made):
     [
         (lambda r: next((r / f"collected/{GROUP}/packages").glob("libnccl2_*")).write_bytes(b"half"), "did not arrive"),
         (lambda r: next((r / f"collected/{GROUP}/packages").glob("libnccl2_*")).unlink(), "did not arrive"),
-        (lambda r: (r / f"collected/{GROUP}.json").write_text("{}"), "not what bundle_packages answers"),
+        (lambda r: (r / f"collected/{GROUP}.json").write_text("{}"), "not a response of bundle_packages"),
         (lambda r: (r / f"collected/{GROUP}.json").unlink(), "no host has collected anything"),
     ],
 )
@@ -158,3 +206,210 @@ def test_module_metadata_goes_into_a_dnf_repository(tmp_path):
     assert written.name in (folder / "repodata/repomd.xml").read_text()
     assert (folder / "repodata/repomd.xml.asc").read_text().startswith("-----BEGIN PGP SIGNATURE-----")
     assert not (folder / "modules.yaml").exists()
+
+
+HOSTILE_NAMES = [
+    "../../../evil",
+    "/etc/cron.d/x",
+    "a/b.deb",
+    "..",
+    "",
+    "a\0.deb",
+    "a\n.deb",
+    "-x.deb",
+    "x" * 300 + ".deb",
+]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"file": name} for name in HOSTILE_NAMES),
+        *({"name": name} for name in ("a b", "x\n", "../x")),
+        {"version": "1\x1b[2J"},
+        {"sha256": "../x"},
+        {"bytes": -1},
+        {"bytes": 1 << 60},
+    ],
+    ids=lambda change: repr(change)[:40],
+)
+def test_a_package_row_of_a_hostile_host_is_refused(made, change):
+    path = made / f"collected/{GROUP}.json"
+    answer = json.loads(path.read_text())
+    answer["packages"][0].update(change)
+    path.write_text(json.dumps(answer))
+
+    with pytest.raises(BundleError, match="not a response of bundle_packages"):
+        make(made)
+    assert not (made / "bundle").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"modules": ["../../../../../../evil/PWNED-fetch"]},
+        {"modules": ["modules/../../x-modules.yaml"]},
+        {"metadata": ["/etc/passwd"]},
+        {"not_offered": ["x\n99 packages verified"]},
+        {"python": {"version": "3.11", "glibc": "2.99999999999", "machine": "x86_64"}},
+        {"python": {"version": "--index-url", "glibc": "2.36", "machine": "x86_64"}},
+        {"python": {"version": "3.11", "glibc": "2.36", "machine": "../x"}},
+    ],
+    ids=lambda change: repr(change)[:40],
+)
+def test_another_value_of_a_hostile_host_is_refused(made, change):
+    path = made / f"collected/{GROUP}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+
+    with pytest.raises(BundleError, match="not a response of bundle_packages"):
+        make(made)
+
+
+def test_a_response_for_another_group_and_a_link_in_place_of_a_package_are_refused(made):
+    path = made / f"collected/{GROUP}.json"
+    package = next((made / f"collected/{GROUP}/packages").glob("libnccl2_*"))
+    package.rename(made / "elsewhere.deb")
+    package.symlink_to(made / "elsewhere.deb")
+    with pytest.raises(BundleError, match="not a regular file"):
+        make(made)
+
+    path.rename(path.with_name("other.json"))
+    with pytest.raises(BundleError, match="holds group"):
+        make(made)
+
+
+# Packages against the indexes that their publisher signed
+
+
+def sign_again(root, home, text=None):
+    """InRelease of the served lists, by the key in this gpg home."""
+    fingerprint = next(
+        r.split(":")[9] for r in gpg(home, "--with-colons", "--list-keys").splitlines() if r[:3] == "fpr"
+    )
+    if text is not None:
+        (root / "Release").write_bytes(text)
+    target = root / f"collected/{GROUP}/metadata/0000.InRelease"
+    Signer(home, fingerprint).sign("--clearsign", "--output", target, root / "Release")
+
+
+def test_the_manifest_says_which_key_vouches_for_the_packages(made):
+    manifest = make(made)
+
+    (verified,) = [system.verified for system in manifest.systems.values()]
+    (key,) = verified.by_key
+    assert verified.by_key[key] == sum(map(len, manifest.systems["ubuntu-22.04-x86_64"].versions.values()))
+    assert verified.unverified == ()
+    assert f"verified with key {key}" in manifest_text(manifest)
+
+
+def unsigned_package(root):
+    """The collecting host exchanges a package and describes the new one well."""
+    path = root / f"collected/{GROUP}.json"
+    answer = json.loads(path.read_text())
+    row = next(row for row in answer["packages"] if row["name"] == "libdependency1")
+    file = root / f"collected/{GROUP}/packages/{row['file']}"
+    file.write_bytes(file.read_bytes() + b"trojan")
+    row.update(msgspec.to_builtins(described(file)))
+    path.write_text(json.dumps(answer))
+
+
+def other_key(root):
+    publishers_key(root / "other")
+    sign_again(root, root / "other")
+
+
+def changed_index(root):
+    path = root / f"collected/{GROUP}/metadata/0001.Packages"
+    path.write_text(path.read_text() + "\n")
+
+
+def unsigned_release(root):
+    (root / f"collected/{GROUP}/metadata/0000.InRelease").write_bytes((root / "Release").read_bytes())
+
+
+def text_around_the_release(root):
+    path = root / f"collected/{GROUP}/metadata/0000.InRelease"
+    path.write_bytes(b"SHA256:\n 00 1 Packages\n" + path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "attack", [unsigned_package, other_key, changed_index, unsigned_release, text_around_the_release]
+)
+def test_a_package_that_no_trusted_key_vouches_for_makes_no_bundle(made, attack):
+    attack(made)
+
+    with pytest.raises(BundleError, match=r"in no index that a trusted key signed: .*bundle_accept_unverified"):
+        make(made)
+    assert not (made / "bundle").exists()
+
+
+def test_a_site_may_accept_packages_or_trust_a_further_key(made):
+    unsigned_package(made)
+    manifest = make(made, trust=making.Trust(unverified=("libdependency*",)))
+    (verified,) = [system.verified for system in manifest.systems.values()]
+    assert verified.unverified == ("libdependency1",)
+    assert "unverified, taken because the site accepts it: libdependency1" in manifest_text(manifest)
+
+
+def test_an_index_of_a_further_publisher_needs_its_key_on_this_machine(made):
+    signing = publishers_key(made / "other")
+    sign_again(made, made / "other")
+    signing.public(made / "distribution.asc")
+
+    manifest = make(made, trust=making.Trust(keys=(made / "distribution.asc",)))
+    assert list(manifest.systems["ubuntu-22.04-x86_64"].verified.by_key) == [signing.fingerprint]
+
+
+def test_a_key_that_is_not_the_pinned_one_ends_the_bundle(made):
+    signing = publishers_key(made / "other")
+    signing.sign("--output", made / f"collected/{GROUP}/keys/nvidia-cuda.gpg", "--export", signing.fingerprint)
+
+    with pytest.raises(BundleError, match=f"holds key {signing.fingerprint}, pinned is"):
+        make(made)
+
+
+def test_a_genuine_package_under_another_name_or_version_is_refused(made):
+    """An old, vulnerable version is as well signed as the planned one."""
+    path = made / f"collected/{GROUP}.json"
+    answer = json.loads(path.read_text())
+    next(row for row in answer["packages"] if row["name"] == "libdependency1")["version"] = "1:3-1"
+    path.write_text(json.dumps(answer))
+
+    with pytest.raises(BundleError, match=r"calls it libdependency1 1:3-1 all, its publisher libdependency1 1:2-1 all"):
+        make(made)
+
+
+PRIMARY = """<?xml version="1.0" encoding="UTF-8"?>
+<metadata xmlns="http://linux.duke.edu/metadata/common" packages="1"><package type="rpm"><name>libnccl</name>
+<arch>x86_64</arch><version epoch="{epoch}" ver="2.30.7" rel="1+cuda13.0"/>
+<checksum type="sha256" pkgid="YES">{digest}</checksum></package></metadata>
+"""
+
+
+@pytest.mark.skipif(not shutil.which("modifyrepo_c"), reason="createrepo_c is not installed")
+@pytest.mark.parametrize(("epoch", "version"), [("0", "2.30.7-1+cuda13.0"), ("3", "3:2.30.7-1+cuda13.0")])
+def test_an_index_of_rpm_packages_counts_with_its_signature_alone(tmp_path, epoch, version):
+    """repomd.xml as createrepo_c writes it."""
+    signing = publishers_key(tmp_path / "gpg")
+    repository, folder = tmp_path / "repository", tmp_path / "collected"
+    (folder / "metadata").mkdir(parents=True)
+    repository.mkdir()
+    run = {"check": True, "capture_output": True}
+    subprocess.run(["createrepo_c", "--quiet", "--general-compress-type=gz", repository], **run)
+    (tmp_path / "primary.xml").write_text(PRIMARY.format(digest="ab" * 32, epoch=epoch))
+    words = ["modifyrepo_c", "--compress-type=gz", "--mdtype=primary", tmp_path / "primary.xml"]
+    subprocess.run([*words, repository / "repodata"], **run)
+    repomd = folder / "metadata/0000.repomd.xml"
+    shutil.copy(repository / "repodata/repomd.xml", repomd)
+    for number, path in enumerate((repository / "repodata").glob("*primary.xml.gz")):
+        shutil.copy(path, folder / f"metadata/{number:04}.primary.xml.gz")
+    signing.detached(repomd, repomd.with_name("0000.repomd.xml.asc"))
+    signing.sign("--output", tmp_path / "gpg/trusted.gpg", "--export")
+    names = [f"metadata/{path.name}" for path in (folder / "metadata").iterdir()]
+
+    found = publisher.published(tmp_path / "gpg/trusted.gpg", folder, names)
+    wanted = publisher.Published(name="libnccl", version=version, arch="x86_64", key=signing.fingerprint)
+    assert found == {"ab" * 32: wanted}
+
+    repomd.write_bytes(repomd.read_bytes() + b"<!-- -->")
+    assert publisher.published(tmp_path / "gpg/trusted.gpg", folder, names) == {}

@@ -1,10 +1,20 @@
 """The wheels are those for the host's Python and C library, not for the controller's."""
 
+import hashlib
+import sys
+from pathlib import Path
+
 import pytest
+from packaging.requirements import Requirement
 
 from gpucheck.bundle import wheels
 from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.wheels import Interpreter, compile_words, download_words
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # type: ignore[import-not-found,unused-ignore]
 
 
 def python(glibc="2.36", version="3.10", machine="x86_64"):
@@ -63,3 +73,71 @@ def test_uv_asks_the_index_that_pip_is_configured_for(monkeypatch, told, environ
         monkeypatch.delenv(name, raising=False)
 
     assert {name: value.strip() for name, value in wheels._index().items()} == environment
+
+
+LOCK = Path(__file__).parents[2] / "requirements.lock"
+
+
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13", "3.14"])
+@pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
+def test_the_lock_has_one_version_with_hashes_of_everything_that_gpucheck_needs(version, machine):
+    """The versions are those that are tested together."""
+    found = wheels.fitting(LOCK.read_text(), python(version=version, machine=machine))
+    project = tomllib.loads((LOCK.parent / "pyproject.toml").read_text())["project"]
+
+    needed = [*project["dependencies"], "numpy", "filelock", "fsspec", "sympy", "networkx", "setuptools"]
+    assert {wheels._name(Requirement(one).name) for one in needed} <= set(found)
+    tested = {}
+    for row in (LOCK.parent / "constraints.txt").read_text().splitlines():
+        if row and not row.startswith("#"):
+            one = Requirement(row)
+            if one.marker is None or one.marker.evaluate({"python_version": version}):
+                tested[wheels._name(one.name)] = str(one.specifier)
+    for name, row in found.items():
+        assert row.count("--hash=sha256:") >= 1
+        assert row.partition(" ")[0].endswith(tested[name])
+
+
+def test_a_marker_counts_for_the_hosts_python_and_not_for_this_one():
+    hashes = [f" \\\n    --hash=sha256:{digest}" for digest in ("aa", "bb")]
+    lock = "numpy==2.2.6 ; python_full_version < '3.11'" + "".join(hashes) + "\nclick==8.1" + hashes[0] + "\n"
+
+    assert wheels.fitting(lock, python(version="3.10")) == {
+        "numpy": "numpy==2.2.6 --hash=sha256:aa --hash=sha256:bb",
+        "click": "click==8.1 --hash=sha256:aa",
+    }
+    assert list(wheels.fitting(lock, python(version="3.12"))) == ["click"]
+
+
+def test_locked_wheels_are_downloaded_with_their_hashes_and_torch_without(tmp_path, monkeypatch):
+    wheel = tmp_path / "gpucheck-1-py3-none-any.whl"
+    wheel.write_bytes(b"wheel")
+    (tmp_path / "requirements.lock").write_text("click==8.1 --hash=sha256:cc\n")
+    calls = []
+
+    def run(words, **_):
+        given = {
+            Path(word).name: Path(word).read_text()
+            for word in words
+            if str(word).endswith(".txt") and Path(word).exists()
+        }
+        if "--output-file" in words:
+            Path(words[words.index("--output-file") + 1]).write_text("click==8.1\ntorch==2.8\nnvidia-nccl-cu12==2.27\n")
+        calls.append((words, given))
+        return b""
+
+    monkeypatch.setattr(wheels, "run", run)
+    digest = hashlib.sha256(b"wheel").hexdigest()
+    text = f"--requirement requirements.lock\ngpucheck @ file://{wheel} --hash=sha256:{digest}\n"
+    lock = wheels.download(text, "torch==2.8", python(), [], tmp_path / "out")
+
+    assert lock.read_text().startswith("click")
+    assert (tmp_path / "out" / wheel.name).read_bytes() == b"wheel"
+    locked, *_, torch = calls
+    assert "--require-hashes" in locked[0]
+    assert locked[1]["locked.txt"] == "click==8.1 --hash=sha256:cc\n"
+    assert torch[1]["chosen.txt"] == "torch==2.8\nnvidia-nccl-cu12==2.27\n"
+
+    wheel.write_bytes(b"another")
+    with pytest.raises(BundleError, match="is not the wheel that was built"):
+        wheels.download(text, "", python(), [], tmp_path / "out")

@@ -32,8 +32,8 @@ def shared(name: str) -> ModuleType:
         "gpu_lock",
         "gpu_safety",
         "gpu_rdma",
-        "gpu_host",
         "openpgp",
+        "gpu_host",
         "gpu_module_options",
         "gpu_plan",
         "gpu_repository",
@@ -73,6 +73,7 @@ def module(name: str) -> ModuleType:
 
 def action(name: str) -> ModuleType:
     """One file of plugins/action."""
+    shared("gpu_host")
     return _load(f"playbooks_action_{name}", PLUGINS / "action" / f"{name}.py")
 
 

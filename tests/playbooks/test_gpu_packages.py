@@ -3,6 +3,7 @@
 import pytest
 
 from tests.playbooks.modules import shared
+from tests.playbooks.planned import DATA
 from tests.playbooks.stand_ins import program
 
 host = shared("gpu_host")
@@ -25,10 +26,9 @@ def test_rpm_versions_carry_the_epoch_where_there_is_one(tools):
         "gpg-pubkey\\td42d0685-62589a51\\t5\\t(none)",
     )
 
-    packages, keys, doubled, _ = host.rpm_packages()
+    packages, doubled, _ = host.rpm_packages()
 
     assert packages == {"nvidia-driver-cuda": "3:580.178.04-1.el9", "libnccl": "2.30.7-1+cuda13.0"}
-    assert keys == ["d42d0685"]
     assert doubled == {}
 
 
@@ -44,7 +44,7 @@ def test_a_package_that_is_there_twice_is_noticed_kernels_and_other_architecture
         "glibc\\t2.34-1\\t5\\ti686",
     )
 
-    packages, _, doubled, kernels = host.rpm_packages()
+    packages, doubled, kernels = host.rpm_packages()
 
     assert doubled == {"libnvidia-ml": ["3:580.178.04-1.el9", "3:580.95.05-1.el9"]}
     assert packages["libnvidia-ml"] == "3:580.95.05-1.el9"
@@ -101,3 +101,32 @@ def test_a_package_manager_that_fails_is_said_not_read_as_empty(tools):
     (tools / "dpkg-query").unlink()
     with pytest.raises(host.Unreadable, match="dpkg-query"):
         host.dpkg_packages()
+
+
+RSA, EDDSA = "signing-key-rsa2048.asc", "signing-key-ed25519.asc"
+
+
+def rpm_trusts(tools, *descriptions):
+    """An rpm that has imported these keys, and prints a key with its own armor header."""
+    (tools / "keys").write_text("\n".join(descriptions) + "\n")
+    script = (
+        f"#!/bin/sh\ncase \"$*\" in '-qa gpg-pubkey --qf %{{DESCRIPTION}}'*) /bin/cat {tools}/keys;; *) exit 1;; esac\n"
+    )
+    (tools / "rpm").write_text(script)
+    (tools / "rpm").chmod(0o755)
+
+
+def test_keys_that_rpm_trusts_are_known_by_their_whole_fingerprint(tools):
+    """Two keys may share the eight hex digits that rpm names them by."""
+    header = "-----BEGIN PGP PUBLIC KEY BLOCK-----\nVersion: rpm-4.16.1.3"
+    described = [
+        (DATA / name).read_text().replace("-----BEGIN PGP PUBLIC KEY BLOCK-----", header) for name in (RSA, EDDSA)
+    ]
+    rpm_trusts(tools, described[0], "(none)", "damaged -----END PGP PUBLIC KEY BLOCK-----", described[1])
+
+    assert host.rpm_keys() == [
+        "E330F152D648B8AD42B0AF30D384DE7990FFEED0",
+        "FDEE779FA5C8D8701EE58DB39E5FF66A7905B8FB",
+    ]
+    rpm_trusts(tools)
+    assert host.rpm_keys() == []

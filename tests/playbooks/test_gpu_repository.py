@@ -4,6 +4,8 @@ import pytest
 
 from tests.playbooks.planned import DATA, repository_code
 
+RSA = "E330F152D648B8AD42B0AF30D384DE7990FFEED0"
+
 
 @pytest.mark.parametrize(
     ("name", "line", "rival"),
@@ -33,7 +35,7 @@ def test_a_dnf_repository_checks_what_its_publisher_signs(tmp_path, monkeypatch,
                 "name": "cuda",
                 "kind": "dnf",
                 "url": "https://m/",
-                "key_fingerprint": None,
+                "key_fingerprint": RSA,
                 "key_url": "https://m/k",
                 "signed": signed,
             }
@@ -43,11 +45,13 @@ def test_a_dnf_repository_checks_what_its_publisher_signs(tmp_path, monkeypatch,
     settings = f"[cuda]\nbaseurl = https://m/\nenabled = 1\ngpgcheck = {checks[0]}\nrepo_gpgcheck = {checks[1]}\n"
     good = f"{settings}gpgkey = file://{tmp_path}/RPM-GPG-KEY-cuda\n"
     path.write_text(good)
-    assert repository_code.differences(plan, ["90ffeed0"]) == []
-    assert repository_code.differences(plan, []) == ["cuda: its key is not imported into rpm"]
+    assert repository_code.differences(plan, [RSA]) == []
+    # Another key with the same last eight digits is another key.
+    for trusted in ([], ["0" * 32 + RSA[-8:]]):
+        assert repository_code.differences(plan, trusted) == ["cuda: its key is not imported into rpm"]
 
     path.write_text(good.replace(f"repo_gpgcheck = {checks[1]}", f"repo_gpgcheck = {1 - checks[1]}"))
-    assert repository_code.differences(plan, ["90ffeed0"]) == [f"cuda: {path} is missing or different"]
+    assert repository_code.differences(plan, [RSA]) == [f"cuda: {path} is missing or different"]
 
 
 def test_a_key_other_than_the_pinned_one_is_a_difference(machine):

@@ -20,7 +20,7 @@ CONFLICT = {
 def taken(tmp_path, plan, wheel):
     """What a playbook says that takes the plan of one host; plan is None where none was computed."""
     told = (
-        {"file": f"{tmp_path}/plan.json", "requirements": "r", "pip_args": [], "digest": "d"}
+        {"file": f"{tmp_path}/plan.json", "requirements": "r", "torch": "", "pip_args": [], "digest": "d"}
         if plan is not None
         else {}
     )

@@ -26,25 +26,27 @@ def host(tmp_path, monkeypatch):
         rpm: list[list[str]] = []  # noqa: RUF012
         read: list[list[str]] = []  # noqa: RUF012
         answer = (0, "", "")
-        trusted = ""
+        trusted: list[str] = []  # noqa: RUF012
         folder = tmp_path
 
     def fetch(_, url):
         Host.fetched.append(url)
-        return keys.read_key((DATA / url).read_bytes())
+        return shared("openpgp").read_key((DATA / url).read_bytes())
 
     def run_command(_, argv, **__):
         if argv[0] != "rpm":
             Host.read.append(argv)
             return Host.answer
         Host.rpm.append(argv)
-        return (0, Host.trusted, "") if "-q" in argv else (0, "", "")
+        return (0, "", "")
 
     Host.fetched, Host.rpm, Host.read = [], [], []
     monkeypatch.setattr(shared("gpu_call"), "package_locks", lambda _: [])
     for name in ("APT_LISTS", "YUM_REPOS", "RPM_KEYS"):
         monkeypatch.setattr(repository_code, name, str(tmp_path / name))
     monkeypatch.setattr(keys, "fetch", fetch)
+    Host.trusted = []
+    monkeypatch.setattr(shared("gpu_host"), "rpm_keys", lambda: Host.trusted)
     monkeypatch.setattr("tests.playbooks.modules._Module.run_command", run_command, raising=False)
     return Host
 
@@ -72,8 +74,8 @@ def test_what_it_writes_is_what_the_comparison_wants_and_a_second_run_asks_nobod
     rows = [repository(host, kind), repository(host, kind, "toolkit", EDDSA)]
 
     assert go(*rows)["changed"] is True
-    host.trusted = f"{RSA[-8:].lower()}\n{EDDSA[-8:].lower()}\n"
-    assert repository_code.differences({"repositories": rows}, host.trusted.split()) == []
+    host.trusted = [RSA, EDDSA]
+    assert repository_code.differences({"repositories": rows}, host.trusted) == []
     asked = list(host.fetched)
 
     assert go(*rows)["changed"] is False
@@ -95,7 +97,9 @@ def test_a_key_is_imported_into_rpm_only_where_it_is_not_trusted_yet(host):
 
     host.rpm.clear()
     assert go(row)["paths"] == [path]
-    host.trusted, host.rpm[:] = RSA[-8:].lower() + "\n", []
+    host.trusted = ["0" * 32 + RSA[-8:]]
+    assert go(row)["paths"] == [path]
+    host.trusted, host.rpm[:] = [RSA], []
     assert go(row)["paths"] == []
     assert all("--import" not in argv for argv in host.rpm)
 
@@ -131,7 +135,7 @@ def test_components_of_the_archive_are_named_and_taken_away_again(host):
 def test_the_lists_are_read_also_where_the_sources_were_there(host, kind, words):
     rows = [repository(host, kind), repository(host, kind, "toolkit", EDDSA)]
     go(*rows)
-    host.trusted = f"{RSA[-8:].lower()}\n{EDDSA[-8:].lower()}\n"
+    host.trusted = [RSA, EDDSA]
 
     assert go(*rows)["changed"] is False
     assert host.read == [words, words]
@@ -200,3 +204,24 @@ def test_check_mode_says_the_same_fetches_nothing_and_writes_nothing(host, kind)
     assert set(repository_code.paths(repository(host, kind))) <= set(said["paths"])
     assert (host.fetched, host.read, left(host)) == ([], [], [])
     assert all("--import" not in argv for argv in host.rpm)
+
+
+def test_a_planted_second_key_is_a_difference_and_is_replaced(host):
+    row = repository(host)
+    go(row)
+    key = host.folder / "keyrings/cuda.gpg"
+    good = key.read_bytes()
+    key.write_bytes(good + shared("openpgp").read_key((DATA / FILES[EDDSA]).read_bytes()))
+
+    assert repository_code.differences({"repositories": [row]}, []) == [
+        f"cuda: {key} holds key {RSA}, {EDDSA}, planned {RSA}"
+    ]
+    assert go(row)["paths"] == [str(key)]
+    assert key.read_bytes() == good
+
+
+def test_a_repository_without_a_pinned_key_is_refused(host):
+    said = go(repository(host, key_fingerprint=None))
+
+    assert "no fingerprint is pinned" in said["msg"]
+    assert left(host) == []

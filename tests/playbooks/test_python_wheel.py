@@ -1,5 +1,6 @@
 """The wheel for the hosts: built once for each state of the sources, and from nothing else."""
 
+import hashlib
 import zipfile
 from pathlib import Path
 
@@ -112,3 +113,19 @@ def test_a_playbook_says_why_there_is_no_wheel(tmp_path):
     assert done.returncode == 2
     assert "holds no pyproject.toml: it is no Python project" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_a_real_wheel_is_built_with_no_index_to_ask(project, tmp_path, monkeypatch):
+    """An isolated build would fetch a setuptools that nobody pinned, and run it."""
+    lines = ["[build-system]", 'requires = ["setuptools>=77"]', 'build-backend = "setuptools.build_meta"', "[project]"]
+    lines += ['name = "tool"', 'version = "1"', "[tool.setuptools]", 'packages = ["tool"]']
+    (project / "pyproject.toml").write_text("\n".join(lines) + "\n")
+    (project / "requirements.lock").write_text("click==8.1\n")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_FIND_LINKS", "")
+
+    found = wheel.wheel_of(str(project), "tool", str(tmp_path / "wheels"))
+
+    assert hashlib.sha256(Path(found["path"]).read_bytes()).hexdigest() == found["sha256"]
+    assert Path(found["lock"]).read_text() == "click==8.1\n"
+    assert "tool/__init__.py" in zipfile.ZipFile(found["path"]).namelist()

@@ -13,7 +13,7 @@ from tests.playbooks.test_runs import playbook
 plans = action("stack_plans")
 record = shared("gpu_record")
 
-WHEEL = {"path": "/build/wheels/0123/gpucheck-1-py3-none-any.whl", "digest": "d"}
+WHEEL = {"path": "/build/wheels/0123/gpucheck-1-py3-none-any.whl", "digest": "d", "sha256": "ab" * 32}
 PLACE, INDEX = "/var/lib/gpucheck/bundle", "https://torch.example/"
 BUNDLED = [{"name": "gpucheck-bundle"}]
 FILE = "file:///opt/gpucheck/wheels/gpucheck-1-py3-none-any.whl"
@@ -26,14 +26,15 @@ def origin(torch=None, repositories=(), **choices):
 def test_torch_comes_from_its_own_index_where_the_plan_says_so():
     found = origin({"version": "2.8.0", "build": "cu128", "origin": "index"})
 
-    assert found["requirements"] == f"gpucheck[torch] @ {FILE}\ntorch==2.8.0+cu128"
+    assert found["requirements"] == f"--requirement requirements.lock\ngpucheck @ {FILE} --hash=sha256:{'ab' * 32}\n"
+    assert found["torch"] == "torch==2.8.0+cu128"
     assert found["pip_args"] == ["--extra-index-url", "https://torch.example/cu128"]
 
 
 def test_without_torch_nothing_is_pinned():
     found = origin()
 
-    assert found["requirements"] == f"gpucheck @ {FILE}\n"
+    assert found["torch"] == ""
     assert found["pip_args"] == []
 
 
@@ -134,7 +135,7 @@ def test_one_call_resolves_all_hosts_that_ever_gave_facts(tmp_path, status):
 
     assert done.returncode == 0, done.stdout
     assert "\ngroup one\n" in done.stdout
-    assert f"MADE ['n1'] gpucheck @ {FILE}" in done.stdout
+    assert "MADE ['n1'] --requirement requirements.lock" in done.stdout
     given = [word for word in (tmp_path / "words").read_text().split() if word.endswith(".json")]
     assert given == [f"{tmp_path}/facts/n1.json", f"{tmp_path}/facts/n2.json"]
     assert json.loads((tmp_path / "facts/n1.json").read_text()) == {"gpus": [], "host": "n1"}

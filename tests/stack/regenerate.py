@@ -16,8 +16,13 @@ from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
 FOLDER = Path(__file__).parent / "golden"
 PAGE = Path(__file__).parent.parent.parent / "docs" / "stack-rules.md"
-# Ubuntu 20.04 is planned only for a site that states driver and CUDA itself.
-WISHES = {"ubuntu-20.04": Wish(driver="580", cuda="12.9")}
+# Ubuntu 20.04 is planned only for a site that states driver and CUDA itself, EL 10 for one that states the fingerprint
+# of NVIDIA's key.
+STATED_KEY = Wish(repositories={"nvidia-cuda": Repository(key_fingerprint="0123456789" * 4)})
+WISHES = {
+    "ubuntu-20.04": Wish(driver="580", cuda="12.9"),
+    **dict.fromkeys(("rhel-10", "centos-stream-10", "rocky-10", "almalinux-10"), STATED_KEY),
+}
 # A distribution's own archive: the same hosts under another name, with the wish for it.
 ARCHIVES = {"debian-12-archive": ("debian-12", Wish(source="debian"))}
 # What is in a plan only where it is asked for: a system, a GPU set, and the wish.

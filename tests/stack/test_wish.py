@@ -20,6 +20,10 @@ from gpucheck.stack import Wish, WishError, parse_wish, read_wish, wants
         ("cuda: 'auto\n", "stack.yml:2: not YAML"),
         ("kernel_module: opne\n", "stack.yml:1: kernel_module: 'opne' is not possible. Did you mean 'open'?"),
         (
+            "repositories:\n  nvidia-cuda:\n    key_fingerprint: 3BF863CC\n",
+            "stack.yml:3: repositories.nvidia-cuda.key_fingerprint: '3BF863CC' is not a fingerprint of 40 or 64 hex",
+        ),
+        (
             "repositories:\n  nvidia-cuda:\n    signed: all\n",
             "stack.yml:3: repositories.nvidia-cuda.signed: 'all' is none of packages, metadata, both",
         ),

@@ -12,7 +12,8 @@ import zipfile
 
 from ansible.plugins.action import ActionBase
 
-BESIDE = ("pyproject.toml", "README.md", "LICENSE")
+LOCK = "requirements.lock"
+BESIDE = ("pyproject.toml", "README.md", "LICENSE", LOCK)
 
 
 def sources(source, package):
@@ -43,11 +44,15 @@ def build(source, names, folder):
             target = os.path.join(tree, name)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             shutil.copy2(os.path.join(source, name), target)
-        argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", out, tree]
+        # With the setuptools of this environment: an isolated build would fetch the newest one, and run it.
+        argv = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+        argv += ["--wheel-dir", out, tree]
         done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if done.returncode:
             raise RuntimeError(done.stdout.decode("utf-8", "replace").strip())
         os.makedirs(folder, exist_ok=True)
+        if LOCK in names:
+            shutil.copy2(os.path.join(tree, LOCK), os.path.join(folder, LOCK))
         for wheel in glob.glob(out + "/*.whl"):
             partial = os.path.join(folder, ".partial")
             shutil.copy2(wheel, partial)
@@ -64,7 +69,7 @@ def python_minimum(wheel):
 
 
 def wheel_of(source, package, dest):
-    """{path, digest, python_minimum} of these sources' wheel. Raises RuntimeError, OSError for what cannot be read."""
+    """{path, lock, digest, sha256, python_minimum} of these sources' wheel. Raises RuntimeError, OSError."""
     source = os.path.abspath(source)
     names = sources(source, package)
     if "pyproject.toml" not in names:
@@ -75,9 +80,13 @@ def wheel_of(source, package, dest):
         try:
             build(source, names, folder)
         except (OSError, RuntimeError) as error:
-            raise RuntimeError(f"the wheel of {source} cannot be built: {error}")
+            hint = "It needs setuptools 77 or newer in the environment of ansible-playbook; make installs it."
+            raise RuntimeError(f"the wheel of {source} cannot be built: {error}. {hint}") from error
     (wheel,) = glob.glob(folder + "/*.whl")
-    return {"path": wheel, "digest": digest, "python_minimum": python_minimum(wheel)}
+    with open(wheel, "rb") as file:
+        sha256 = hashlib.sha256(file.read()).hexdigest()
+    found = {"path": wheel, "lock": os.path.join(folder, LOCK), "digest": digest, "sha256": sha256}
+    return {**found, "python_minimum": python_minimum(wheel)}
 
 
 class ActionModule(ActionBase):

@@ -75,7 +75,10 @@ def way_back(read):
 
 
 def origin(plan, wheel, choices, bundle_place, torch_index):
-    """{requirements, pip_args, digest}: what pip is given on the host, and a digest of all that decides it."""
+    """{requirements, torch, pip_args, digest}: what pip is given on the host, and a digest of all that decides it.
+
+    requirements: all with hashes, the lock that lies next to them included. torch: its version alone is pinned.
+    """
     torch = (plan.get("stack") or {}).get("torch") or {}
     indexed = torch.get("origin") == "index"
     pip_args = ["--extra-index-url", torch_index + torch["build"]] if indexed else []
@@ -85,11 +88,11 @@ def origin(plan, wheel, choices, bundle_place, torch_index):
         pip_args = list(choices["gpucheck_pip_args"])
     pin = f"torch=={torch['version']}{'+' + torch['build'] if indexed else ''}" if torch else ""
     file = f"file://{WHEELS}/{Path(wheel.get('path', '')).name}"
-    requirements = f"gpucheck{'[torch]' if torch else ''} @ {file}\n{pin}"
+    requirements = f"--requirement requirements.lock\ngpucheck @ {file} --hash=sha256:{wheel.get('sha256', '')}\n"
     python, image = choices.get("gpucheck_python") or "python3", choices.get("gpucheck_image") or ""
-    words = " ".join([wheel.get("digest", ""), requirements, python, image, *pip_args])
+    words = " ".join([wheel.get("digest", ""), requirements, pin, python, image, *pip_args])
     decided = hashlib.sha256(words.encode("utf-8")).hexdigest()
-    return {"requirements": requirements, "pip_args": pip_args, "digest": decided}
+    return {"requirements": requirements, "torch": pin, "pip_args": pip_args, "digest": decided}
 
 
 def refusal(host, words):

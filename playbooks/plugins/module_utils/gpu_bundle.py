@@ -7,6 +7,7 @@ import hashlib
 import os
 import platform
 import re
+import shutil
 
 from ansible.module_utils import gpu_plan, gpu_record
 from ansible.module_utils.gpu_files import Unreadable, command
@@ -68,6 +69,22 @@ def collected(folder, ending, describe):
             os.chmod(path, 0o644)
             row = {"name": name, "version": version, "arch": arch, "file": file}
             found.append(dict(row, sha256=sha256(path), bytes=os.path.getsize(path)))
+    return found
+
+
+def bring(folder, groups):
+    """Copies of the sources' signed lists in the folder metadata; their paths, relative to folder.
+
+    groups: for each source {ending of the copy: the list's own path}; a signature goes with what it signs by its name.
+    """
+    found = ["keys/" + name for name in sorted(os.listdir(os.path.join(folder, "keys")))] if groups else []
+    os.makedirs(os.path.join(folder, "metadata"), exist_ok=True)
+    for number, group in enumerate(groups):
+        for ending, path in sorted(group.items()):
+            name = "metadata/{:04d}.{}".format(number, ending)
+            shutil.copyfile(path, os.path.join(folder, name))
+            os.chmod(os.path.join(folder, name), 0o644)
+            found.append(name)
     return found
 
 

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 
-from ansible.module_utils.gpu_bundle import DOWNLOAD_SECONDS, collected, not_there, source_files, write
+from ansible.module_utils.gpu_bundle import DOWNLOAD_SECONDS, bring, collected, not_there, source_files, write
 from ansible.module_utils.gpu_files import Unreadable, command, text
 
 STATUS = "/var/lib/dpkg/status"
@@ -35,7 +35,24 @@ def collect(folder, request, packages):
     archives = os.path.join(folder, "packages")
     without_epochs(archives)
     left = [name for name in request["optional"] if name not in optional]
-    return {"packages": collected(archives, ".deb", described), "not_offered": left, "modules": []}
+    rows = collected(archives, ".deb", described)
+    metadata = bring(folder, signed_lists(os.path.join(folder, "lists"), {row["sha256"] for row in rows}))
+    return {"packages": rows, "not_offered": left, "modules": [], "metadata": metadata}
+
+
+def signed_lists(folder, digests):
+    """For each source its release file, with its signature, and for each list that names a package the list."""
+    groups, lists = {}, []
+    for name in sorted(os.listdir(folder)):
+        path = os.path.join(folder, name)
+        found = re.search(r"(InRelease|Release|Release\.gpg)$", name)
+        if found:
+            groups.setdefault(name[: found.start()], {})[found.group(1)] = path
+        elif name.endswith("Packages"):
+            with open(path, encoding="utf-8", errors="replace") as file:
+                if any(line.startswith("SHA256:") and line[7:].strip() in digests for line in file):
+                    lists.append({"Packages": path})
+    return [groups[name] for name in sorted(groups)] + lists
 
 
 def prepare(folder, request, status):
@@ -70,7 +87,17 @@ def prepare(folder, request, status):
     options = ["-c", write(folder, "no-hooks.conf", NO_HOOKS)]
     for option, place in sorted(places.items()):
         options += ["-o", "{}={}".format(option, os.path.join(folder, place))]
-    return [*options, "-o", "APT::Sandbox::User=root", "-o", "APT::Install-Recommends=no", "-o", "Debug::NoLocking=1"]
+    return [
+        *options,
+        "-o",
+        "APT::Sandbox::User=root",
+        "-o",
+        "APT::Install-Recommends=no",
+        "-o",
+        "Debug::NoLocking=1",
+        "-o",
+        "Acquire::GzipIndexes=false",
+    ]
 
 
 def status_without(names):

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 
-from ansible.module_utils.gpu_bundle import DOWNLOAD_SECONDS, collected, not_there, source_files, write
+from ansible.module_utils.gpu_bundle import DOWNLOAD_SECONDS, bring, collected, not_there, source_files, write
 from ansible.module_utils.gpu_files import Unreadable, command
 from ansible.module_utils.gpu_plan import MODULES_D
 from ansible.module_utils.gpu_repository import YUM_REPOS, yum_file
@@ -40,7 +40,20 @@ def collect(folder, request, packages):
     download(dnf, place, [*request["wanted"], *optional])
     left = [name for name in request["optional"] if name not in optional]
     modules = module_documents(folder)
-    return {"packages": collected(place, ".rpm", described), "not_offered": left, "modules": modules}
+    rows = collected(place, ".rpm", described)
+    return {"packages": rows, "not_offered": left, "modules": modules, "metadata": bring(folder, signed_lists(folder))}
+
+
+def signed_lists(folder):
+    """For each source its repomd.xml, with its signature, and its list of packages; without a signature nothing."""
+    groups = []
+    for path in sorted(glob.glob(os.path.join(folder, "cache", "*", "repodata", "repomd.xml"))):
+        if os.path.isfile(path + ".asc"):
+            group = {"repomd.xml": path, "repomd.xml.asc": path + ".asc"}
+            for primary in glob.glob(os.path.join(os.path.dirname(path), "*primary.xml*")):
+                group["primary.xml" + primary.rpartition("primary.xml")[2]] = primary
+            groups.append(group)
+    return groups
 
 
 def prepare_root(root, request, packages):

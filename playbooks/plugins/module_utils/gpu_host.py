@@ -13,6 +13,7 @@ import sys
 
 from ansible.module_utils import gpu_rdma, gpu_safety
 from ansible.module_utils.gpu_files import Unreadable, command, text
+from ansible.module_utils.openpgp import rpm_fingerprints
 
 SIMULATOR = "/run/gpucheck-simulator"
 NVIDIA = "10de"
@@ -83,19 +84,17 @@ def dpkg_packages():
 
 
 def rpm_packages():
-    """(packages, keys, doubled, kernels): name -> [epoch:]version-release; the last eight hex digits of every imported
-    key; name -> versions of packages that are there twice, and of all kernel packages, oldest installation first.
+    """(packages, doubled, kernels): name -> [epoch:]version-release; name -> versions of packages that are there twice,
+    and of all kernel packages, oldest installation first.
 
     A transaction that was cut off leaves the old version in the database beside the new one. Kernels are meant to be
     there in several versions.
     """
     layout = "%{NAME}\t%|EPOCH?{%{EPOCH}:}:{}|%{VERSION}-%{RELEASE}\t%{INSTALLTIME}\t%{ARCH}\n"
-    seen, keys = {}, set()
+    seen = {}
     for line in command(["rpm", "-qa", "--qf", layout]).splitlines():
         name, version, time, arch = line.split("\t")
-        if name == "gpg-pubkey":
-            keys.add(version.split("-")[0])
-        else:
+        if name != "gpg-pubkey":
             seen.setdefault((name, arch), []).append((int(time), version))
     packages, doubled, kernels = {}, {}, {}
     for (name, _), found in sorted(seen.items()):
@@ -105,7 +104,12 @@ def rpm_packages():
             kernels[name] = versions
         elif len(versions) > 1:
             doubled[name] = versions
-    return packages, sorted(keys), doubled, kernels
+    return packages, doubled, kernels
+
+
+def rpm_keys():
+    """Fingerprints of the keys that rpm trusts."""
+    return sorted(rpm_fingerprints(command(["rpm", "-qa", "gpg-pubkey", "--qf", "%{DESCRIPTION}\n"])))
 
 
 def lock_name(entry):
@@ -221,7 +225,7 @@ def read_facts(host, simulator=SIMULATOR):
     if family == "dpkg":
         everything, holds, unfinished = dpkg_packages()
     else:
-        everything, keys, doubled, kernels = rpm_packages()
+        (everything, doubled, kernels), keys = rpm_packages(), rpm_keys()
         unfinished = sorted(doubled)
         locks = version_locks()
         holds = sorted({lock_name(entry) for entry in locks})

@@ -1,61 +1,52 @@
-"""Signing keys of repositories: fetched, held against the pinned fingerprint, and in the form that each package manager
-wants. Runs on the managed host: standard library only, Python 3.6 or newer.
+"""Signing keys of repositories: fetched and compared with the pinned fingerprints, all of them.
+
+Runs on the managed host: standard library only, Python 3.6 or newer.
 """
 
-import base64
+import re
 
 from ansible.module_utils.gpu_credentials import masked
-from ansible.module_utils.openpgp import NotAKey, fingerprint, read_key
+from ansible.module_utils.openpgp import LARGEST_KEY_BYTES, NotAKey, fingerprints, read_key
 from ansible.module_utils.urls import fetch_url
 
-LARGEST_KEY_BYTES = 1 << 20
-
-
-def crc24(content):
-    """The armor checksum of RFC 9580, 6.1: optional there, but the gpg that rpm runs wants it."""
-    crc = 0xB704CE
-    for byte in content:
-        crc ^= byte << 16
-        for _ in range(8):
-            crc = (crc << 1) ^ (0x1864CFB if crc & 0x800000 else 0)
-    return crc & 0xFFFFFF
-
-
-def armor(key):
-    """The key in ASCII armor, as rpm wants it; apt wants it binary."""
-    body = base64.b64encode(key).decode("ascii")
-    lines = [body[start : start + 64] for start in range(0, len(body), 64)]
-    checksum = "=" + base64.b64encode(crc24(key).to_bytes(3, "big")).decode("ascii")
-    head, tail = "-----BEGIN PGP PUBLIC KEY BLOCK-----", "-----END PGP PUBLIC KEY BLOCK-----"
-    return "\n".join([head, "", *lines, checksum, tail, ""]).encode("ascii")
+FINGERPRINT = re.compile(r"([0-9A-F]{40}|[0-9A-F]{64})\Z")
 
 
 def fetch(module, url):
-    """The key's bytes, or the task fails with what to do."""
-    answer, info = fetch_url(module, url, timeout=30)
+    """The key's binary packets, or the task fails with what to do."""
+    response, info = fetch_url(module, url, timeout=30)
     # A local file has no status: a bundle brings its key along.
-    if answer is None or (info["status"] != 200 and not url.startswith("file:")):
+    if response is None or (info["status"] != 200 and not url.startswith("file:")):
         hint = "Check that the host reaches this address, or name a mirror under repositories in stack.yml."
         module.fail_json(msg="key {} cannot be fetched: {}. {}".format(masked(url), masked(info["msg"]), hint))
     try:
-        return read_key(answer.read(LARGEST_KEY_BYTES))
+        return read_key(response.read(LARGEST_KEY_BYTES + 1))
     except NotAKey as error:
-        module.fail_json(msg="{} is not a signing key: {}".format(masked(url), error))
+        module.fail_json(msg="{} is not a signing key: {}. Nothing was written.".format(masked(url), error))
 
 
-def pinned(module, url, pin):
-    """(key, its fingerprint) from this address; the task fails where it is another key than the pinned one.
+def pinned(module, url, allowed):
+    """(key, its fingerprints) from this address; the task fails unless every key in the file is a pinned one.
 
-    pin: in capitals and without spaces; "" takes any key.
+    allowed: the pinned fingerprints, in capitals and without spaces.
     """
-    key = fetch(module, url)
-    try:
-        seen = fingerprint(key)
-    except NotAKey as error:
-        module.fail_json(msg="{} is not a signing key: {}".format(masked(url), error))
-    if pin and seen != pin:
+    short = [one for one in allowed if not FINGERPRINT.match(one)]
+    if short:
+        # Eight hex digits can be forged in minutes.
+        hint = "State all 40 or 64 hex digits in key_fingerprint, several fingerprints separated by commas."
+        module.fail_json(msg="{}: {} is not a fingerprint. {}".format(masked(url), ", ".join(short), hint))
+    if not allowed:
         module.fail_json(
-            msg="{} has fingerprint {}, pinned is {}: refused, nothing was written. If the publisher changed its key, "
-            "confirm the new fingerprint there and put it into stack.yml.".format(masked(url), seen, pin)
+            msg="{}: no fingerprint is pinned, so any key would be taken: rejected, nothing was written. Compare the "
+            "key with what its publisher states and set key_fingerprint in stack.yml.".format(masked(url))
         )
-    return key, seen
+    key = fetch(module, url)
+    present = fingerprints(key)
+    foreign = [one for one in present if one not in allowed]
+    if foreign:
+        module.fail_json(
+            msg="{} has fingerprint {}, pinned is {}: refused, nothing was written. Each key in the file would be "
+            "trusted. If the publisher changed or added a key, confirm the fingerprint there and put it into "
+            "stack.yml; several are separated by commas.".format(masked(url), ", ".join(foreign), ", ".join(allowed))
+        )
+    return key, present

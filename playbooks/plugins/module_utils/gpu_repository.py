@@ -6,7 +6,7 @@ import re
 
 from ansible.module_utils.gpu_credentials import APT_AUTH, SECRET_MODE, auth_line, login, masked, public
 from ansible.module_utils.gpu_host import text
-from ansible.module_utils.openpgp import NotAKey, fingerprint, read_key
+from ansible.module_utils.openpgp import LARGEST_KEY_BYTES, NotAKey, fingerprints, read_key
 
 APT_LISTS = "/etc/apt/sources.list.d"
 YUM_REPOS = "/etc/yum.repos.d"
@@ -70,41 +70,42 @@ def source_text(repository):
     return "\n".join(["[{}]".format(repository["name"]), *lines, "", ""])
 
 
-def pin(repository):
-    """The pinned fingerprint in capitals and without spaces, "" where nothing is pinned."""
-    return (repository["key_fingerprint"] or "").replace(" ", "").upper()
+def pins(stated):
+    """Pinned fingerprints, ``EB69 3B30 ..., 610C...``: in capitals and without spaces; [] if nothing is pinned."""
+    return [part for part in re.sub(r"\s", "", stated or "").upper().split(",") if part]
 
 
 def key_as_planned(repository):
-    """True where the key file holds the pinned key; without a pin, where it holds one."""
-    seen = key_fingerprint(paths(repository)[1])
-    return seen is not None and seen == (pin(repository) or seen)
+    """True if the key file holds pinned keys and no other."""
+    present = key_fingerprints(paths(repository)[1])
+    return bool(present) and set(present) <= set(pins(repository["key_fingerprint"]))
 
 
 def differences(plan, keys):
-    """Words for every repository whose source or key is not as planned. keys: imported rpm keys, eight hex digits."""
+    """A message for each repository whose source or key is not as planned. keys: fingerprints that rpm trusts."""
     words = []
     for repository in plan["repositories"]:
         source, key_file = paths(repository)
-        seen, wanted = key_fingerprint(key_file), pin(repository)
-        if seen is None:
+        present, wanted = key_fingerprints(key_file), pins(repository["key_fingerprint"])
+        if not present:
             words.append("{}: its key {} is missing".format(repository["name"], key_file))
-        elif wanted and seen != wanted:
-            words.append("{}: {} holds key {}, planned {}".format(repository["name"], key_file, seen, wanted))
-        elif repository["kind"] == "dnf" and seen[-8:].lower() not in keys:
+        elif not set(present) <= set(wanted):
+            told = [repository["name"], key_file, ", ".join(present), ", ".join(wanted) or "none"]
+            words.append("{}: {} holds key {}, planned {}".format(*told))
+        elif repository["kind"] == "dnf" and not set(present) <= set(keys):
             words.append("{}: its key is not imported into rpm".format(repository["name"]))
         if not source_as_planned(repository, source):
             words.append("{}: {} is missing or different".format(repository["name"], source))
     return words
 
 
-def key_fingerprint(path):
-    """Fingerprint of the key in a file, None where there is no readable key."""
+def key_fingerprints(path):
+    """Fingerprints of all keys in a file, [] if it is missing or not a key file."""
     try:
         with open(path, "rb") as file:
-            return fingerprint(read_key(file.read()))
+            return fingerprints(read_key(file.read(LARGEST_KEY_BYTES + 1)))
     except (OSError, NotAKey):
-        return None
+        return []
 
 
 def source_as_planned(repository, path):

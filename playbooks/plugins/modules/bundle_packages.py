@@ -87,6 +87,11 @@ modules:
   returned: success
   type: list
   elements: str
+metadata:
+  description: The sources' signed lists and keys, relative to the folder; the controller checks the packages with them.
+  returned: success
+  type: list
+  elements: str
 python:
   description: Version, glibc and machine of the interpreter.
   returned: success

@@ -6,7 +6,9 @@ module: fetch_files
 short_description: Copy many and large files from a host, each in one transfer
 description:
   - Copies as the login user, and never reads a file whole into memory, as M(ansible.builtin.fetch) does for root.
-    Nothing is compared; who uses them has to look whether they are what was there.
+    The contents are not compared with anything.
+  - The names may come from the host. Absolute names, C(..), control characters, and symbolic links in the way are
+    rejected before the first file is fetched.
 options:
   src:
     description: The folder there.
@@ -17,10 +19,14 @@ options:
     type: str
     required: true
   files:
-    description: Paths relative to both folders.
+    description: Paths relative to both folders, at most 20000.
     type: list
     elements: str
     required: true
+  largest_bytes:
+    description: Size in bytes that all files together may have. The default is 64 GiB.
+    type: int
+    default: 68719476736
 attributes:
   check_mode:
     description: Does nothing in check mode.

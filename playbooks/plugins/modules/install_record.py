@@ -110,7 +110,7 @@ from ansible.module_utils.gpu_credentials import SECRET_MODE, mode_for  # noqa: 
 from ansible.module_utils.gpu_files import Unreadable  # noqa: E402
 from ansible.module_utils.gpu_host import lock_name, read_facts  # noqa: E402
 from ansible.module_utils.gpu_note import as_bytes, write  # noqa: E402
-from ansible.module_utils.gpu_repository import key_fingerprint, paths  # noqa: E402
+from ansible.module_utils.gpu_repository import key_fingerprints, paths  # noqa: E402
 
 
 def begin(module, plan, beside):
@@ -153,17 +153,20 @@ def leftovers(plan, holds, beside):
         "paths": gpu_record.left_files(plan),
         "engines": gpu_engines.to_undo(plan),
         "locks": gpu_record.left_locks(plan, beside["locks"], lock_name),
-        "keys": sorted(our_keys(recorded) - set(baseline.get("keys", []))),
+        "keys": our_keys(recorded, baseline.get("keys", [])),
         "stream": baseline.get("stream", ""),
         "kernel_holds": gpu_kernel.noted(),
     }
 
 
-def our_keys(plan):
-    """The last eight hex digits of the keys that the recorded plan's repositories are signed with."""
+def our_keys(plan, before):
+    """The last eight hex digits, as rpm names keys, of those that the recorded plan's repositories are signed with.
+
+    before: fingerprints of the keys that rpm trusted earlier; an older record holds their last eight digits.
+    """
     rows = [paths(repository)[1] for repository in plan["repositories"]] if plan else []
-    seen = [key_fingerprint(path) for path in rows]
-    return {fingerprint[-8:].lower() for fingerprint in seen if fingerprint}
+    present = {fingerprint for path in rows for fingerprint in key_fingerprints(path)}
+    return sorted({one[-8:].lower() for one in present if not {one, one[-8:].lower()} & set(before)})
 
 
 def restore(module, names):

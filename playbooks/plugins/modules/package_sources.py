@@ -5,8 +5,8 @@ DOCUMENTATION = r"""
 module: package_sources
 short_description: Name the planned package repositories on a host, each with its own pinned key, and read their lists
 description:
-  - Fetches the keys that are not there yet and holds them against their pinned fingerprints, all of them before
-    anything is written, so that one wrong key leaves the host as it was.
+  - Fetches missing keys and compares every key in their files with the pinned fingerprints, before anything is
+    written, so that one wrong key leaves the host as it was.
   - Writes keys and source files for apt or dnf; for dnf the keys are imported into rpm as well. What is there already
     is left alone, without any network access.
   - Reads the package lists then. A wrong signature shows there, before any package is installed. Where the package
@@ -63,11 +63,12 @@ paths:
 
 import os  # noqa: E402
 
-from ansible.module_utils import gpu_apt, gpu_dnf, gpu_keys, gpu_place, gpu_repository  # noqa: E402
+from ansible.module_utils import gpu_apt, gpu_dnf, gpu_host, gpu_keys, gpu_place, gpu_repository  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.gpu_call import Refused  # noqa: E402
 from ansible.module_utils.gpu_credentials import masked  # noqa: E402
-from ansible.module_utils.gpu_files import text  # noqa: E402
+from ansible.module_utils.gpu_files import Unreadable, text  # noqa: E402
+from ansible.module_utils.openpgp import armor  # noqa: E402
 
 LISTS = {"apt": gpu_apt.read_lists, "dnf": gpu_dnf.read_lists}
 
@@ -86,24 +87,18 @@ def take_out(module, paths):
     return there
 
 
-def imported(module):
-    """The last eight hex digits of every key that rpm trusts."""
-    done = module.run_command(["rpm", "-q", "gpg-pubkey", "--qf", "%{VERSION}\n"])
-    return set(done[1].lower().split()) if done[0] == 0 else set()
-
-
 def trust(module, repositories):
-    """Import keys into rpm that it has not; the key files."""
+    """Import keys into rpm that it does not trust yet; the key files."""
     rows = [repository for repository in repositories if repository["kind"] == "dnf"]
-    known, done = imported(module) if rows else set(), []
+    known, done = set(gpu_host.rpm_keys() if rows else ()), []
     for repository in rows:
         path = gpu_repository.paths(repository)[1]
-        short = (gpu_repository.key_fingerprint(path) or "")[-8:].lower()
-        if short in known:
+        wanted = set(gpu_repository.key_fingerprints(path))
+        if wanted and wanted <= known:
             continue
         if not module.check_mode:
             module.run_command(["rpm", "--import", path], check_rc=True)
-        known.add(short)
+        known |= wanted
         done.append(path)
     return done
 
@@ -114,9 +109,9 @@ def write_keys(module, repositories):
     paths = [gpu_repository.paths(repository)[1] for repository in missing]
     if module.check_mode:
         return paths
-    keys = [gpu_keys.pinned(module, row["key_url"], gpu_repository.pin(row))[0] for row in missing]
+    keys = [gpu_keys.pinned(module, row["key_url"], gpu_repository.pins(row["key_fingerprint"]))[0] for row in missing]
     for repository, path, key in zip(missing, paths, keys):
-        gpu_place.put(module, path, gpu_keys.armor(key) if repository["kind"] == "dnf" else key)
+        gpu_place.put(module, path, armor(key) if repository["kind"] == "dnf" else key)
     return paths
 
 
@@ -170,6 +165,10 @@ def main():
         paths += write_sources(module, repositories, archive)
         if not module.check_mode:
             LISTS[manager](module, repositories, seconds)
+    except Unreadable as error:
+        module.fail_json(
+            msg="{}: the keys that rpm trusts cannot be read: {}. No source was named.".format(host, error)
+        )
     except Refused as error:
         take_out(module, source_files(repositories, archive))
         module.fail_json(msg="{}: {}".format(host, refused(manager, repositories, archive, error)))

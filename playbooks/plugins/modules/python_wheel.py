@@ -6,6 +6,7 @@ module: python_wheel
 short_description: Build a Python project's wheel once for each state of its sources
 description:
   - Runs on the controller, whatever host the task is for, and builds with the interpreter that Ansible runs on.
+  - Nothing is fetched, setuptools has to be installed there. The project's requirements.lock is copied next to it.
   - The wheel is kept in a folder named by the digest of the sources; the same sources are never built twice, and then
     need no network.
 options:
@@ -41,8 +42,16 @@ path:
   description: The wheel.
   returned: success
   type: str
+lock:
+  description: The project's requirements.lock, next to the wheel.
+  returned: success
+  type: str
 digest:
   description: SHA-256 of the sources it was built from.
+  returned: success
+  type: str
+sha256:
+  description: SHA-256 of the wheel itself.
   returned: success
   type: str
 python_minimum:

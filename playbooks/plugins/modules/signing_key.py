@@ -5,10 +5,9 @@ DOCUMENTATION = r"""
 module: signing_key
 short_description: Install a repository signing key that is pinned by its fingerprint
 description:
-  - Fetches an OpenPGP public key, compares its fingerprint with the pinned one, and writes it. A key with another
-    fingerprint is refused and nothing is written.
-  - A key file that already holds the pinned key is left alone without any network access. Without a pin an existing
-    key file is kept.
+  - Fetches an OpenPGP public key file, compares the fingerprint of every key in it with the pinned ones, and writes it.
+    A file with any other key, or with anything but public keys, is refused and nothing is written.
+  - A key file that already holds pinned keys and no other is kept without any network access.
   - Needs no gpg on the host.
 options:
   url:
@@ -20,9 +19,9 @@ options:
     type: path
     required: true
   fingerprint:
-    description: The pinned fingerprint in hex, with or without spaces; empty pins nothing.
+    description: The pinned fingerprints in hex, with or without spaces, separated by commas.
     type: str
-    default: ""
+    required: true
   armored:
     description: Write the key in ASCII armor, as rpm wants it, instead of binary as apt wants it.
     type: bool
@@ -43,16 +42,17 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-fingerprint:
-  description: The fingerprint of the key in dest, empty in check mode before it exists.
+fingerprints:
+  description: The fingerprints of all keys in dest, empty in check mode before it exists.
   returned: success
-  type: str
+  type: list
 """
 
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
-from ansible.module_utils.gpu_keys import armor, pinned  # noqa: E402
+from ansible.module_utils.gpu_keys import pinned  # noqa: E402
 from ansible.module_utils.gpu_place import put  # noqa: E402
-from ansible.module_utils.gpu_repository import key_fingerprint  # noqa: E402
+from ansible.module_utils.gpu_repository import key_fingerprints, pins  # noqa: E402
+from ansible.module_utils.openpgp import armor  # noqa: E402
 
 
 def main():
@@ -61,24 +61,23 @@ def main():
         argument_spec={
             "url": {"type": "str", "required": True},
             "dest": {"type": "path", "required": True},
-            "fingerprint": {"type": "str", "default": ""},
+            "fingerprint": {"type": "str", "required": True},
             "armored": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     url, dest = module.params["url"], module.params["dest"]
-    wanted = module.params["fingerprint"].replace(" ", "").upper()
-    present = key_fingerprint(dest)
-    if present is not None and present == (wanted or present):
-        module.exit_json(changed=False, fingerprint=present)
+    allowed, present = pins(module.params["fingerprint"]), key_fingerprints(dest)
+    if present and set(present) <= set(allowed):
+        module.exit_json(changed=False, fingerprints=present)
     if module.check_mode:
-        module.exit_json(changed=True, fingerprint=present or "")
-    key, seen = pinned(module, url, wanted)
+        module.exit_json(changed=True, fingerprints=present)
+    key, installed = pinned(module, url, allowed)
     try:
         put(module, dest, armor(key) if module.params["armored"] else key)
     except OSError as error:
         module.fail_json(msg="{} cannot be written: {}".format(dest, error))
-    module.exit_json(changed=True, fingerprint=seen)
+    module.exit_json(changed=True, fingerprints=installed)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,176 @@
+"""Packages of a bundle against the signed indexes of their publishers: a collecting host's word counts for nothing.
+
+Trusted are the keys that the plan pins, and keys that the site names on this machine. Each index is taken only if its
+hash is in a release file that such a key signed; each package only if its hash is in such an index.
+"""
+
+import bz2
+import gzip
+import lzma
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from gpucheck.bundle.collected import Collected, regular_file
+from gpucheck.bundle.errors import BundleError
+from gpucheck.bundle.folder import described
+from gpucheck.bundle.programs import run_with_status
+from gpucheck.bundle.signing import gpg
+
+LARGEST_RELEASE_BYTES = 16 << 20
+LARGEST_INDEX_BYTES = 1 << 30
+OPENERS: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".xml": open, ".Packages": open}
+BEGIN, SIGNATURE = b"-----BEGIN PGP SIGNED MESSAGE-----", b"-----BEGIN PGP SIGNATURE-----"
+BAD = ("BADSIG", "EXPSIG", "EXPKEYSIG", "REVKEYSIG")
+SPACE = "{http://linux.duke.edu/metadata/%s}"
+
+
+class Published(msgspec.Struct, frozen=True, kw_only=True):
+    """A package as a signed index describes it. key: fingerprint of what signed it."""
+
+    name: str
+    version: str
+    arch: str
+    key: str
+
+
+def keyring(home: Path, answers: Sequence[Collected], folders: Sequence[Path], site_keys: Iterable[Path]) -> Path:
+    """A keyring with the pinned keys and the site's. home: gpg's, empty. Raises BundleError for any other key."""
+    for answer, folder in zip(answers, folders, strict=True):
+        for row in answer.order.repositories:
+            name = f"keys/{row['name']}.{'gpg' if row['kind'] == 'apt' else 'asc'}"
+            if name not in answer.metadata:
+                continue
+            pins = re.sub(r"\s", "", row["key_fingerprint"] or "").upper().split(",")
+            foreign = [key for key in _primary_keys(home, regular_file(folder, name)) if key not in pins]
+            if foreign:
+                raise BundleError(
+                    f"{folder / name}: holds key {', '.join(foreign)}, pinned is {', '.join(pins)}. "
+                    "Do not trust the host that collected it until you know why."
+                )
+            gpg(home, "--import", folder / name)
+    for path in site_keys:
+        gpg(home, "--import", path)
+    target = home / "trusted.gpg"
+    target.touch()
+    gpg(home, "--output", target, "--export")
+    return target
+
+
+def _primary_keys(home: Path, path: Path) -> list[str]:
+    rows = [row.split(":") for row in gpg(home, "--with-colons", "--show-keys", path).splitlines()]
+    return [rows[number + 1][9] for number, row in enumerate(rows) if row[0] in ("pub", "sec")]
+
+
+def published(keys: Path, folder: Path, metadata: Iterable[str]) -> dict[str, Published]:
+    """SHA-256 of a package -> its row in an index that a trusted key vouches for. keys: keyring."""
+    files = {name: regular_file(folder, name) for name in metadata if name.startswith("metadata/")}
+    digests: dict[str, str] = {}
+    for name, path in files.items():
+        if name.endswith((".InRelease", ".Release", ".repomd.xml")):
+            digests |= _vouched(keys, path)
+    found: dict[str, Published] = {}
+    for name, path in files.items():
+        key = digests.get(described(path).sha256) if ".Packages" in name or ".primary.xml" in name else None
+        if key is not None:
+            found |= dict(_apt_rows(path, key) if name.endswith(".Packages") else _dnf_rows(path, key))
+    return found
+
+
+def _vouched(keys: Path, path: Path) -> dict[str, str]:
+    """SHA-256 of an index -> the key, for every index that this release file names; {} without a good signature."""
+    if path.stat().st_size > LARGEST_RELEASE_BYTES:
+        return {}
+    signature = next((s for s in (path.with_name(f"{path.name}{e}") for e in (".gpg", ".asc")) if s.is_file()), None)
+    if path.suffix == ".InRelease":
+        content = path.read_bytes()
+        # One message and nothing around it: what stands outside is not signed.
+        single = content.startswith(BEGIN) and content.count(BEGIN) == content.count(SIGNATURE) == 1
+        key, text = _signer(keys, "--output", "-", path) if single else (None, b"")
+    elif signature is None:
+        return {}
+    else:
+        (key, _), text = _signer(keys, signature, path), path.read_bytes()
+    if key is None:
+        return {}
+    if path.suffix == ".xml":
+        digests = _primary_digests(text)
+    else:
+        section = re.search(rb"(?m)^SHA256:[^\n]*\n((?: [^\n]*\n?)*)", text)
+        digests = (
+            [row.split()[0].decode("ascii", "replace") for row in section.group(1).splitlines()] if section else []
+        )
+    return dict.fromkeys(digests, key)
+
+
+def _signer(keys: Path, *arguments: str | Path) -> tuple[str | None, bytes]:
+    """(fingerprint of the primary key of a good signature, the signed text if it is asked for)."""
+    words: list[str | Path] = ["gpgv", "--homedir", keys.parent, "--keyring", keys, "--status-fd", "2", *arguments]
+    output, status = run_with_status(words, what="checking the signature of an index")
+    rows = [row.split() for row in status.splitlines() if row.startswith("[GNUPG:] ")]
+    seen = {row[1] for row in rows if len(row) > 1}
+    valid = [row[-1] for row in rows if row[1:2] == ["VALIDSIG"]]
+    good = bool(valid) and "GOODSIG" in seen and not seen & set(BAD)
+    return (valid[0] if good else None), output
+
+
+def _primary_digests(text: bytes) -> list[str]:
+    from xml.etree import ElementTree
+
+    found = []
+    for row in ElementTree.fromstring(text).iter(SPACE % "repo" + "data"):  # noqa: S314 - a trusted key signed it
+        checksum = row.find(SPACE % "repo" + "checksum")
+        if row.get("type") == "primary" and checksum is not None and checksum.get("type") == "sha256":
+            found.append((checksum.text or "").strip())
+    return found
+
+
+def _apt_rows(path: Path, key: str) -> Iterator[tuple[str, Published]]:
+    fields: dict[str, str] = {}
+    with path.open(encoding="utf-8", errors="replace") as file:
+        for line in (*file, "\n"):
+            name, colon, value = line.partition(":")
+            if colon and not line.startswith((" ", "\t")):
+                fields[name] = value.strip()
+            elif not line.strip():
+                if {"Package", "Version", "Architecture", "SHA256"} <= set(fields):
+                    row = (fields["Package"], fields["Version"], fields["Architecture"])
+                    yield fields["SHA256"], Published(name=row[0], version=row[1], arch=row[2], key=key)
+                fields = {}
+
+
+def _dnf_rows(path: Path, key: str) -> Iterator[tuple[str, Published]]:
+    from xml.etree import ElementTree
+
+    opener = OPENERS.get(path.suffix)
+    if opener is None:
+        raise BundleError(f"{path}: an index in a compression that is not known here ({', '.join(OPENERS)})")
+    common = SPACE % "common"
+    with opener(path, "rb") as file:
+        for _, row in ElementTree.iterparse(_Bounded(file)):  # noqa: S314 - a trusted key vouches for it
+            if row.tag != common + "package":
+                continue
+            version, checksum = row.find(common + "version"), row.find(common + "checksum")
+            if version is not None and checksum is not None and checksum.get("type") == "sha256":
+                epoch = version.get("epoch") or "0"
+                text = f"{'' if epoch == '0' else epoch + ':'}{version.get('ver')}-{version.get('rel')}"
+                name, arch = row.findtext(common + "name") or "", row.findtext(common + "arch") or ""
+                yield (checksum.text or "").strip(), Published(name=name, version=text, arch=arch, key=key)
+            row.clear()
+
+
+class _Bounded:
+    """A file of which no more than an index may have is read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.left = file, LARGEST_INDEX_BYTES
+
+    def read(self, size: int = -1) -> bytes:
+        content = self.file.read(size)
+        self.left -= len(content)
+        if self.left < 0:
+            raise BundleError(f"an index is larger than {LARGEST_INDEX_BYTES} bytes")
+        return content

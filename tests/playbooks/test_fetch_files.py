@@ -1,0 +1,157 @@
+"""Files fetched from a host that chose their names and sends what it likes: nothing leaves the directory here."""
+
+import os
+import resource
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from ansible.errors import AnsibleError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.playbooks.modules import action
+
+plugin = action("fetch_files")
+names = sys.modules["inside_folder"]
+
+HOSTILE = [
+    "../../../../../../evil/PWNED-fetch",
+    "/etc/cron.d/PWNED",
+    "..",
+    ".",
+    "",
+    "packages/../../x",
+    "packages/..",
+    "packages//x",
+    "packages/",
+    "/",
+    "a\0b",
+    "a\nb",
+    "a\x1b[2Jb",
+    "a b",
+    "-oProxyCommand=x",
+    "packages/-x",
+    ".ssh/authorized_keys2",
+    "x\\..\\y",
+    "\u202ecod.deb",
+    "x" * 256,
+    "/".join("x" * 9),
+    "~/x",
+    "$(id)",
+]
+
+
+class Connection:
+    """A host that sends one byte for each file, or .content."""
+
+    content = b"x"
+    _shell = SimpleNamespace(join_path=os.path.join)
+
+    def __init__(self):
+        self.fetched = []
+
+    def fetch_file(self, source, target):
+        self.fetched.append(target)
+        Path(target).write_bytes(self.content)
+
+
+@pytest.fixture
+def fetch(tmp_path, monkeypatch):
+    """Run the action; returns (answer, connection)."""
+    monkeypatch.setattr(plugin.ActionBase, "run", lambda *_, **__: {})
+
+    def run(files, connection=None, **more):
+        one = object.__new__(plugin.ActionModule)
+        one._connection = connection or Connection()
+        arguments = {"src": "/var/tmp/x", "dest": str(tmp_path / "dest"), "files": files, "largest_bytes": 1 << 20}
+        one.validate_argument_spec = lambda spec: (None, {**arguments, **more})
+        return one.run(), one._connection
+
+    return run
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_that_leads_out_is_refused_before_anything_is_fetched(fetch, tmp_path, name):
+    answer, connection = fetch(["packages/good.deb", name])
+
+    assert answer["failed"] is True
+    assert "nothing was fetched" in answer["msg"]
+    assert "\n" not in answer["msg"]
+    assert "\x1b" not in answer["msg"]
+    assert connection.fetched == []
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["libc6_2.36-9+deb12u9_amd64.deb", "a-3:1.0~rc1^2.el9.rpm", "modules/cuda-modules.yaml"]
+)
+def test_names_of_packages_and_modules_are_fetched(fetch, tmp_path, name):
+    answer, _ = fetch([f"packages/{name}"])
+
+    assert answer == {"changed": False}
+    assert (tmp_path / "dest/packages" / name).read_bytes() == b"x"
+
+
+def test_a_symbolic_link_in_the_way_is_refused(fetch, tmp_path):
+    (tmp_path / "dest").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "dest/packages").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "dest/file.deb").symlink_to(tmp_path / "elsewhere/file")
+
+    for name in ("packages/x.deb", "file.deb"):
+        answer, connection = fetch([name])
+        assert "symbolic link" in answer["msg"]
+        assert connection.fetched == []
+
+
+def test_a_host_that_sends_too_much_is_cut_off_and_the_limit_goes_again(fetch, tmp_path):
+    connection = Connection()
+    connection.content = b"x" * 700
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    answer, _ = fetch(["a.deb", "b.deb"], connection, largest_bytes=1000)
+
+    assert answer["failed"] is True
+    assert "b.deb" in answer["msg"]
+    assert sum(path.stat().st_size for path in (tmp_path / "dest").iterdir()) <= 1000
+    assert resource.getrlimit(resource.RLIMIT_FSIZE) == before
+
+
+def test_too_many_names_are_refused(fetch):
+    answer, connection = fetch([f"{number}.deb" for number in range(plugin.MOST_FILES + 1)])
+
+    assert "at most" in answer["msg"]
+    assert connection.fetched == []
+
+
+def test_a_transfer_that_fails_is_one_message(fetch, monkeypatch):
+    class Broken(Connection):
+        def fetch_file(self, source, target):
+            raise AnsibleError("connection lost")
+
+    assert fetch(["a.deb"], Broken())[0]["msg"] == "a.deb cannot be fetched: connection lost"
+    monkeypatch.setattr(plugin.os, "makedirs", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left")))
+    assert "No space left" in fetch(["a.deb"])[0]["msg"]
+
+
+@given(st.text(st.sampled_from("./\\\0\na-~"), max_size=30))
+def test_no_name_resolves_outside(tmp_path_factory, name):
+    top = tmp_path_factory.getbasetemp() / "top"
+    top.mkdir(exist_ok=True)
+    try:
+        path = names.inside(str(top), name)
+    except names.Outside:
+        return
+    assert Path(path).resolve().is_relative_to(top.resolve())
+    assert path != str(top.resolve())
+
+
+def test_the_local_connection_of_ansible_is_held_to_the_limit_too(tmp_path):
+    """It copies in this process; the limit of the operating system holds there as well."""
+    (tmp_path / "big").write_bytes(b"x" * 5000)
+    with plugin.no_file_beyond(1000), pytest.raises(OSError, match="File too large"):
+        shutil.copyfile(tmp_path / "big", tmp_path / "copy")
+    assert (tmp_path / "copy").stat().st_size <= 1000
