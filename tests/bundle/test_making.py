@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import pathlib
 import shutil
 import subprocess
 
@@ -37,7 +38,7 @@ def deb(folder, name, version):
     return path
 
 
-HOMES: list[Path] = []
+HOMES: list[pathlib.Path] = []
 
 
 @pytest.fixture(scope="module", autouse=True)

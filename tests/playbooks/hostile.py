@@ -114,9 +114,10 @@ def honest(host: str, number: int, sound: dict[str, Any], there: str) -> dict[st
             "packages": packages,
             "not_offered": [],
             "modules": [],
+            "metadata": [],
             "python": {"version": "3.10.0", "glibc": "2.35", "machine": "x86_64"},
         },
-        "signing_key": {"changed": False, "fingerprint": "0" * 40},
+        "signing_key": {"changed": False, "fingerprints": ["0" * 40]},
         "tempfile": {"changed": True, "path": there, "state": "directory"},
     }
 

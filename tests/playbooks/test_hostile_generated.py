@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 ASKED = {
     "check": (("gpu_facts", "plan_state"), 60),
     "verify": (("gpu_verify",), 60),
-    "provision": (("plan_state", "install_record", "planned_packages", "gpu_verify", "*"), 30),
+    "provision": (("plan_state", "host_lock", "install_record", "planned_packages", "gpu_verify", "*"), 30),
     "rollback": (("gpu_facts", "plan_state", "install_record"), 30),
     "bundle": (("gpu_facts", "tempfile", "signing_key", "bundle_packages", "*"), 30),
 }

@@ -16,6 +16,9 @@ CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u20
 CANARY = "CANARY"
 ESCAPES = "\x1b[2J\x1b]0;title\x07\x1b[31mFAKE\ngood  unchanged  0\u202e"
 KEY = "x\nssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFake attacker\ny"
+PIPE = "{{ lookup('pipe', 'touch CANARY') }}"
+HOLDER = {"id": "a", "controller": "ctl", "user": "u", "pid": 1, "ticks": "1", "place": "", "started": "now",
+          "playbook": "provision.yml"}  # fmt: skip
 BAD = ("unreachable", "refused", "stopped", "failed")
 
 
@@ -46,7 +49,7 @@ def hostile(folder: str) -> dict[str, dict[str, Any]]:
     evil, plan = run_this(folder), state({"driver": ["the driver is missing"]})
     tasks = json.dumps([{"hosts": "x"}, {"ansible.builtin.command": f"touch {folder}/{CANARY}"}])
     package = {"name": "a", "version": "1", "arch": "amd64", "file": "libnccl2.deb", "sha256": "0" * 64, "bytes": 3}
-    bundled = {"changed": False, "packages": [package], "not_offered": [], "modules": [], "python": {}}
+    bundled = {"changed": False, "packages": [package], "not_offered": [], "modules": [], "metadata": [], "python": {}}
     cases: dict[str, dict[str, Any]] = {
         "c3-facts-of-first": {"gpu_facts": {**other(("stand_ins",), [KEY]), "ansible_facts": evil}},
         "c1-facts-drain": {"gpu_facts": read(ansible_facts=evil)},
@@ -60,6 +63,7 @@ def hostile(folder: str) -> dict[str, dict[str, Any]]:
             "bundle_packages": {**bundled, "modules": ["../../../../../PWNED"]},
             "tempfile": {"changed": True, "path": f"{folder}/there/a/b/c/d/e"},
         },
+        "c4-metadata": {"bundle_packages": {**bundled, "metadata": ["../../../../../PWNED", f"{folder}/evil/PWNED"]}},
         "c4-absolute": {"bundle_packages": spoilt(bundled, ("packages", 0, "file"), f"{folder}/evil/PWNED")},
         "c5-up": {"gpu_facts": other(("host",), "../../../../evil/pwn")},
         "c5-absolute": {"gpu_facts": other(("host",), f"{folder}/evil/pwn")},
@@ -75,6 +79,10 @@ def hostile(folder: str) -> dict[str, dict[str, Any]]:
         "h5-words-escapes": {"plan_state": state({"driver": [ESCAPES], "x": ["{{ 1 }}"]})},
         "h5-template": {"plan_state": state({"nccl": ["{{ lookup('pipe', 'touch " + folder + "/CANARY') }}"]})},
         "h5-no-json": {"gpu_facts": f"no JSON {ESCAPES}"},
+        "m12-holder-words": {"host_lock": {"changed": False, "run": "x", "holder": dict.fromkeys(HOLDER, ESCAPES)}},
+        "m12-holder-part": {"host_lock": {"changed": False, "run": "x", "holder": {"id": "x"}}},
+        "m12-holder-lives": {"host_lock": {"changed": False, "run": "x", "holder": {**HOLDER, "user": ESCAPES}}},
+        "m12-holder-facts": {"host_lock": {"changed": False, "run": PIPE, "holder": None, "ansible_facts": evil}},
         "h5-way-back-tree": {"gpu_facts": read(way_back={**read()["way_back"], "group": "../../reports/good"})},
     }
     for name, value in {"text": "x", "number": 5, "list": ["x"], "group": {"group": 5, "stack": {}}}.items():
@@ -100,7 +108,7 @@ SAMPLE = ("c3-facts-of-first", "c1-facts-drain", "c5-up", "c6-neighbour", "h5-di
 # What each playbook has a host run, and the others do not.
 MODULES = {
     "check": {"gpu_facts", "plan_state"},
-    "provision": {"install_record", "gpu_verify", "*"},
+    "provision": {"host_lock", "install_record", "gpu_verify", "*"},
     "verify": {"gpu_verify"},
     "rollback": {"install_record"},
     "bundle": {"bundle_packages"},

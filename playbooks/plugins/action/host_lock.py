@@ -3,12 +3,17 @@
 import getpass
 import hashlib
 import os
+import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
 
 from ansible import context
 from ansible.plugins.action import ActionBase
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "plugin_utils"))
+
+import node_result
 
 POLL_S = 5
 BOOT_ID, PROCESSES = Path("/proc/sys/kernel/random/boot_id"), Path("/proc/self/ns/pid")
@@ -82,8 +87,10 @@ class ActionModule(ActionBase):
         playbooks = context.CLIARGS.get("args") or ("a playbook",)
         arguments["run"] = this_run(Path(playbooks[0]).name)
         timeout, begun = int(arguments.get("timeout_s", 0)), time.monotonic()
+        host = task_vars["inventory_hostname"]
         while True:
             answer = self._execute_module("host_lock", module_args=arguments, task_vars=task_vars)
+            answer = node_result.received(self, answer, host)
             holder = answer.get("holder")
             if answer.get("failed") or not holder:
                 return {**result, **answer}
@@ -92,6 +99,6 @@ class ActionModule(ActionBase):
                 continue
             left = timeout - (time.monotonic() - begun)
             if left <= 0:
-                words = refusal(task_vars["inventory_hostname"], holder, timeout, arguments.get("lease_s", 3600))
+                words = refusal(host, holder, timeout, arguments.get("lease_s", 3600))
                 return {**result, "failed": True, "msg": words}
             time.sleep(min(POLL_S, left))

@@ -77,6 +77,7 @@ packages:
   description: Name, version, arch, file, sha256 and bytes of every package; the files are in the folder packages.
   returned: success
   type: list
+  elements: dict
 not_offered:
   description: Optional packages that no source offers.
   returned: success

@@ -61,6 +61,16 @@ holder:
   description: The run that has the lease, if it is another one.
   returned: with taken
   type: dict
+  nullable: true
+  contains:
+    id: {description: What is unique to it., type: str, returned: always}
+    controller: {description: Name of its controller., type: str, returned: always}
+    user: {description: Who started it there., type: str, returned: always}
+    pid: {description: Its process there., type: int, returned: always}
+    ticks: {description: When that process started., type: str, returned: always}
+    place: {description: Boot and process namespace of that process., type: str, returned: always}
+    started: {description: When it started., type: str, returned: always}
+    playbook: {description: Its playbook., type: str, returned: always}
 """
 
 from ansible.module_utils import gpu_lock  # noqa: E402

@@ -46,6 +46,7 @@ fingerprints:
   description: The fingerprints of all keys in dest, empty in check mode before it exists.
   returned: success
   type: list
+  elements: str
 """
 
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
