@@ -42,7 +42,7 @@ def failure(error: BaseException) -> int:
         # click's own 2 of wrong usage would be read as FAIL.
         return EXIT_USAGE if isinstance(error, click.UsageError) else error.exit_code
     if isinstance(error, UnreadableInput):
-        click.echo(f"Error: {error}", err=True)
+        _print_error(str(error))
         return EXIT_USAGE
     if isinstance(error, NotRecorded):
         _print_error(f"{error.args[0]}. Record the host again with this gpucheck.")

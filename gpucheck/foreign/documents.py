@@ -53,8 +53,10 @@ def parse(text: str, name: str, type_: type[T], *, trusted: bool = False) -> T:
     try:
         return msgspec.convert(_load(text) if trusted else load(text), type_)
     except msgspec.ValidationError as error:
-        what, _, path = str(error).partition(" - at `")
-        problem = DocumentProblem(what, _line_of(yaml.compose(text, Loader=Loader), path.rstrip("`") or "$"))
+        what, _, path = str(error).partition(" - at `$")
+        where = path.rstrip("`").strip(".")
+        line = _line_of(yaml.compose(text, Loader=Loader), where)
+        problem = DocumentProblem(f"{where}: {what}" if where else what, line)
     except yaml.YAMLError as error:
         problem = _not_yaml(error)
     except DocumentProblem as found:

@@ -1,7 +1,8 @@
 """Every real machine comes out as its owner concluded, and never as the tempting wrong answer."""
 
+import json
+
 import pytest
-import yaml
 
 from gpucheck.diagnose import diagnose, read
 from gpucheck.model import Verdict, worst
@@ -47,7 +48,7 @@ def test_every_case_has_an_answer():
 @pytest.mark.parametrize("name", sorted(ANSWERS))
 def test_a_real_machine_is_diagnosed_as_its_owner_found(name):
     verdict, said, unsaid, words = ANSWERS[name]
-    findings = diagnose(read(yaml.safe_dump(observations(name))))
+    findings = diagnose(read(json.dumps(observations(name))))
     causes = {finding.cause for finding in findings}
     text = " ".join(f"{f.subject} {f.seen} {f.why}" for f in findings)
 
@@ -59,6 +60,6 @@ def test_a_real_machine_is_diagnosed_as_its_owner_found(name):
 
 @pytest.mark.parametrize("name", [name for name, answer in ANSWERS.items() if answer[0] == "pass"])
 def test_a_healthy_machine_hears_no_warning(name):
-    findings = diagnose(read(yaml.safe_dump(observations(name))))
+    findings = diagnose(read(json.dumps(observations(name))))
 
     assert {finding.verdict for finding in findings} == {Verdict.PASS}

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from gpucheck.model import Finding, Verdict
-from tests.fuzz import formats, hostile, limits, runner
+from tests.fuzz import formats, hostile, limits, oracles, runner
 from tests.fuzz.cases import made
 from tests.fuzz.minimise import minimised
 from tests.fuzz.oracles import ROOT, Wrong, message, no_better, no_defect, refusing, simulated, terminal
@@ -180,7 +180,8 @@ def test_shorter_inputs_keep_what_fails():
 
 
 @pytest.mark.parametrize("text", ["", "two\nlines", "\x1b[2J", "a\u202eb"], ids=["empty", *"123"])
-def test_messages_that_cannot_be_shown_are_wrong(text):
+def test_messages_that_cannot_be_shown_are_wrong(monkeypatch, text):
+    monkeypatch.setattr(oracles, "shown", lambda error: f"Error: {error}\n")  # a product that prints what it is given
     with pytest.raises(Wrong):
         message(ValueError(text))
 

@@ -71,7 +71,7 @@ def test_apt_credentials_that_others_can_read_are_no_planned_state(site, tmp_pat
 
 def test_dnf_has_the_credentials_in_a_file_of_roots_own(site, tmp_path):
     row = repository(site, kind="dnf", url=SITE)
-    site.trusted = row["key_fingerprint"][-8:].lower()
+    site.trusted = [row["key_fingerprint"]]
     sources(site, row)
     source = tmp_path / "YUM_REPOS/cuda.repo"
     lines = source.read_text().splitlines()

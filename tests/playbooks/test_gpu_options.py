@@ -75,7 +75,7 @@ def test_the_service_of_an_option_that_goes_is_stopped_first(machine, monkeypatc
     del now["components"]["dcgm"]
     monkeypatch.setattr(record.gpu_plan, "recorded_plan", lambda: recorded)
     monkeypatch.setattr(record.gpu_record, "leftovers", lambda *_: [NAME])
-    monkeypatch.setattr(record, "our_keys", lambda _: set())
+    monkeypatch.setattr(record, "our_keys", lambda *_: set())
 
     assert record.leftovers(now, [NAME], machine.beside)["services"] == ["nvidia-dcgm"]
     assert record.leftovers(recorded, [NAME], machine.beside)["services"] == []

@@ -93,5 +93,5 @@ def test_an_ok_says_what_it_does_not_cover():
 
     line = to_nagios(made)
 
-    assert "(not proven: training, torch is not installed; x/y=1 z) | " in line
+    assert r"(not proven: training, torch is not installed; x/y=1\nz) | " in line
     assert line.count("\n") == line.count("|") == 1

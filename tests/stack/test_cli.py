@@ -122,7 +122,7 @@ def test_a_damaged_table_is_one_message_with_its_line(monkeypatch, tmp_path):
     result = run("resolve", "--gpu", "H100 SXM", "--os", "ubuntu-24.04")
 
     assert (result.exit_code, result.stdout) == (3, "")
-    assert f"cuda.yml:{line}: Expected `str`" in result.stderr
+    assert f"cuda.yml:{line}: toolkits[3].version: Expected `str`" in result.stderr
 
 
 def test_lock_writes_once_and_then_leaves_the_file_alone(site):
@@ -205,7 +205,6 @@ def test_a_plan_for_nobody_is_wrong_usage(site, words, says):
     ("name", "text", "says"),
     [
         ("stack.yml", "cudn: auto\n", "stack.yml:1: cudn: no such key. Did you mean 'cudnn'?"),
-        ("lab-apt.json", "{", "lab-apt.json: "),
         ("stack.lock.yml", "groups: 5\n", "stack.lock.yml:1: "),
     ],
 )
@@ -218,6 +217,15 @@ def test_a_damaged_file_is_exit_64_with_its_place(site, name, text, says):
     assert result.exit_code == 64
     assert says in result.stderr
     assert sorted(path.name for path in site.iterdir()) == before
+
+
+def test_damaged_facts_refuse_one_host_and_no_other(site):
+    (site / "lab-apt.json").write_text("{")
+    result = run(*lock_words(site))
+
+    assert result.exit_code == 3
+    assert "the facts of lab-apt cannot be read" in " ".join(result.stderr.split())
+    assert "lab-dnf" in (site / "stack.lock.yml").read_text().partition("refused:")[0]
 
 
 def test_a_lock_that_cannot_be_written_leaves_nothing_behind(site):

@@ -285,7 +285,7 @@ def test_torch_is_asked_below_its_own_gpu_check(tmp_path, monkeypatch):
     ("source", "says"),
     [
         ("raise ImportError('libcudnn.so.9: cannot open shared object file')", "cannot open shared object file"),
-        ("import time; time.sleep(60)", "no answer in 1 s"),
+        ("import time; time.sleep(60)", "no response in 1 s"),
         ("import os; os._exit(7)", "exit status 7"),
     ],
 )

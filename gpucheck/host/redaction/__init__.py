@@ -31,10 +31,11 @@ __all__ = [
 
 FREE = ("kernel_log", "environment", "texts", "libraries", "simulation")
 # Versions with four numbers are in them, and no addresses.
-VERSIONS = re.compile(r"/sys/|/proc/(?!cmdline$)|\{purelib\}|/etc/gpucheck/stack\.json$|/etc/os-release$")
+VERSIONS = re.compile(r"/sys/|/proc/(?!cmdline$)|/etc/gpucheck/stack\.json$|/etc/os-release$")
 VERSION_VARIABLE = re.compile(r"VERSION|PACKAGE|REQUIRE|_LIB", re.IGNORECASE)
-# Nothing in them has a name: hundreds of processors would be searched for nothing.
-PLAIN = re.compile(r"/proc/(?!cmdline$)|/sys/")
+# Nothing in them is a name of the site: hundreds of processors would be searched for nothing, and the hosts and
+# authors that a Python package names are published.
+PLAIN = re.compile(r"/proc/(?!cmdline$)|/sys/|\{purelib\}")
 KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY")
 KEY_ENDS = re.compile(r"-----END [A-Z ]{0,30}PRIVATE KEY")
 

@@ -16,7 +16,7 @@ TOP = (
     r"|COM|NET|ORG|EDU|GOV|LOCAL|INTERNAL|CORP|io|ai|de|fr|uk|ch|nl|se|fi|dk|cz|ie|pt|eu|us|ca|au|nz|jp|cn|kr|tw|sg|br|za|ru|ua|il|es)"
 )
 COUNTRY = r"(?!so\b|py\b|sh\b|ko\b|js\b|ts\b|gz\b|xz\b|rc\b|cc\b|hs\b|go\b|fw\b|db\b)[a-z]{2}"
-FULL_NAME = rule(".", rf"(?<![\w.\\@%-])(?:(?:{LABEL}\.)+{TOP}|(?:{LABEL}\.){{2,}}{COUNTRY})(?![\w-]|\.[A-Za-z0-9]|\()")
+FULL_NAME = rule(".", rf"(?<![\w.\\@%-])(?:(?:{LABEL}\.)+{TOP}|(?:{LABEL}\.){{2,}}{COUNTRY})(?![\w-]|\.[A-Za-z0-9])")
 URL_HOST = rule("://", rf"://(?:[^\s/@]*@)?(?P<n>{NAME})")
 SET_IN_TEXT = rule("=", rf"(?<![\w])((?:[A-Z][A-Z0-9]*_)*{OF_HOSTS})=([^\s;\"']+)")
 IN_PLACE = (
