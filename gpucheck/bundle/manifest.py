@@ -100,7 +100,7 @@ def read_manifest(content: bytes, name: str) -> Manifest:
     """The manifest in JSON text. Raises BundleError naming ``name``."""
     try:
         return msgspec.json.decode(content, type=Manifest)
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BundleError(
             f"{name}: this is no manifest of a bundle: {error}. Make the bundle anew: make bundle"
         ) from error

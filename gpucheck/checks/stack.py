@@ -6,7 +6,7 @@ unpinned NCCL) shows here first.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Literal
 
 import msgspec
 
@@ -42,6 +42,45 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     imported: Imported | None = None
 
 
+class Package(msgspec.Struct, frozen=True):
+    """A planned package. version: None for the newest of its repository."""
+
+    name: str
+    version: str | None
+
+
+class Component(msgspec.Struct, frozen=True):
+    """The packages of a component, and the names of those that are held."""
+
+    packages: tuple[Package, ...]
+    holds: tuple[str, ...] = ()
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """What runs once the plan is carried out; None where the plan leaves it open."""
+
+    driver_version: str | None = None
+    kernel_module: str | None = None
+    fabric_manager_version: str | None = None
+
+
+class Framework(msgspec.Struct, frozen=True):
+    """A planned framework. origin: ``index`` for wheels of its own index, which carry the build in their version."""
+
+    version: str | None = None
+    origin: str | None = None
+    build: str | None = None
+
+
+class Plan(msgspec.Struct, frozen=True, rename={"schema_": "schema"}):
+    """The parts of a host's plan that are compared here."""
+
+    schema_: Literal["gpucheck.plan/1"]
+    components: dict[str, Component]
+    expected: Expected | None = None
+    stack: dict[str, Framework | str | None] | None = None
+
+
 class Unreadable(ValueError):
     """The plan on the host is not a plan."""
 
@@ -53,7 +92,8 @@ def probe(host: Host, plan: str | None = None, where: str = PLAN, imported: Impo
     """
     text = host.read_text(PLAN) if plan is None else plan
     try:
-        names = [package["name"] for _, package in _packages(_decode(text))] if text is not None else []
+        plan_ = _decode(text) if text is not None else None
+        names = [package.name for part in plan_.components.values() for package in part.packages] if plan_ else []
     except Unreadable:
         names = []
     wheels, libraries = read_wheels(host)
@@ -101,7 +141,6 @@ def _planned(values: Values) -> Iterator[Finding]:
         return
     try:
         plan = _decode(values.plan)
-        wanted = list(_packages(plan))
     except Unreadable as problem:
         why = f"{values.where} cannot be read as a gpucheck.plan/1 document: {problem}"
         yield HOST.unknown(why, f"write it again: {PROVISION}")
@@ -110,51 +149,37 @@ def _planned(values: Values) -> Iterator[Finding]:
         why = "installed packages unknown: the package database cannot be read"
         yield HOST.unknown(why, "dpkg-query --list or rpm --query --all shows the error")
     else:
-        yield from _components(wanted, plan, values.packages)
+        yield from _components(plan, values.packages)
     yield from _module(plan, values.driver)
     yield from _fabric_manager(plan, values)
     yield from _frameworks(plan, {wheel.name: wheel.version for wheel in values.wheels})
 
 
-def _decode(text: str) -> dict[str, Any]:
+def _decode(text: str) -> Plan:
     try:
-        plan = msgspec.json.decode(text, type=dict[str, Any])
-    except msgspec.DecodeError as error:
-        raise Unreadable(f"not JSON: {error}") from error
-    if plan.get("schema") != "gpucheck.plan/1" or not isinstance(plan.get("components"), dict):
-        raise Unreadable(f"schema {plan.get('schema')!r}, wanted 'gpucheck.plan/1'")
-    return plan
+        return msgspec.json.decode(text, type=Plan)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise Unreadable(str(error)) from error
 
 
-def _packages(plan: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    try:
-        for component, content in plan["components"].items():
-            for package in content["packages"]:
-                yield component, {"name": str(package["name"]), "version": package["version"]}
-    except (KeyError, TypeError, AttributeError) as error:
-        raise Unreadable(f"components: {error!r}") from error
-
-
-def _components(
-    wanted: list[tuple[str, dict[str, Any]]], plan: dict[str, Any], packages: tuple[PackageVersion, ...]
-) -> Iterator[Finding]:
+def _components(plan: Plan, packages: tuple[PackageVersion, ...]) -> Iterator[Finding]:
     installed = {package.name: package for package in packages}
-    for component in dict.fromkeys(name for name, _ in wanted):
-        rows = [package for name, package in wanted if name == component]
-        holds = set(plan["components"][component].get("holds", ()))
+    for name, component in plan.components.items():
+        if not component.packages:
+            continue
         wrong, loose = [], []
-        for row in rows:
-            found = installed.get(row["name"])
+        for row in component.packages:
+            found = installed.get(row.name)
             # A plan without a version takes the newest of its repository and holds it.
-            if found is None or row["version"] not in (None, found.version):
-                planned = row["version"] or "any version"
-                wrong.append(f"{row['name']}: {found.version if found else 'not installed'}, planned {planned}")
-            elif row["name"] in holds and not found.held:
-                loose.append(f"{row['name']} {found.version} is not held")
-        yield _component(component, rows, wrong, loose)
+            if found is None or row.version not in (None, found.version):
+                planned = row.version or "any version"
+                wrong.append(f"{row.name}: {found.version if found else 'not installed'}, planned {planned}")
+            elif row.name in component.holds and not found.held:
+                loose.append(f"{row.name} {found.version} is not held")
+        yield _component(name, component.packages, wrong, loose)
 
 
-def _component(component: str, rows: list[dict[str, Any]], wrong: list[str], loose: list[str]) -> Finding:
+def _component(component: str, rows: tuple[Package, ...], wrong: list[str], loose: list[str]) -> Finding:
     wanted = f"{len(rows)} packages as planned, held"
     if wrong:
         return Finding(
@@ -184,15 +209,15 @@ def _component(component: str, rows: list[dict[str, Any]], wrong: list[str], loo
         check=NAME,
         verdict=Verdict.PASS,
         subject="host",
-        seen=f"{component}: {', '.join(sorted({row['version'] or 'newest' for row in rows}))}",
+        seen=f"{component}: {', '.join(sorted({row.version or 'newest' for row in rows}))}",
         wanted=wanted,
-        evidence=tuple(f"{row['name']} {row['version']}" for row in rows),
+        evidence=tuple(f"{row.name} {row.version}" for row in rows),
     )
 
 
-def _module(plan: dict[str, Any], driver: DriverState) -> Iterator[Finding]:
-    expected = plan.get("expected") or {}
-    version, flavour = expected.get("driver_version"), expected.get("kernel_module")
+def _module(plan: Plan, driver: DriverState) -> Iterator[Finding]:
+    expected = plan.expected or Expected()
+    version, flavour = expected.driver_version, expected.kernel_module
     if version is None:
         return
     seen = f"kernel module {driver.loaded_version or 'not loaded'} {driver.loaded_flavour or ''}".rstrip()
@@ -217,12 +242,12 @@ def _module(plan: dict[str, Any], driver: DriverState) -> Iterator[Finding]:
     yield about.fails(seen, wanted, why, fix, cause)
 
 
-def _fabric_manager(plan: dict[str, Any], values: Values) -> Iterator[Finding]:
+def _fabric_manager(plan: Plan, values: Values) -> Iterator[Finding]:
     """Compared with the loaded module, not with the plan: it does not start at any other version."""
     if values.packages is None:
         return  # reported with the packages
     installed = next((p.version for p in values.packages if p.name == FABRIC_MANAGER), None)
-    planned = (plan.get("expected") or {}).get("fabric_manager_version")
+    planned = (plan.expected or Expected()).fabric_manager_version
     loaded = values.driver.loaded_version
     if (installed is None and planned is None) or loaded is None:
         return  # a missing package is reported with its component, a missing module by itself
@@ -245,16 +270,15 @@ def _fabric_manager(plan: dict[str, Any], values: Values) -> Iterator[Finding]:
     )
 
 
-def _frameworks(plan: dict[str, Any], python: dict[str, str]) -> Iterator[Finding]:
-    stack = plan.get("stack") or {}
+def _frameworks(plan: Plan, python: dict[str, str]) -> Iterator[Finding]:
     for name in FRAMEWORKS:
-        planned = stack.get(name) or {}
-        wanted = planned.get("version")
-        if wanted is None:
+        planned = (plan.stack or {}).get(name)
+        if not isinstance(planned, Framework) or planned.version is None:
             continue
+        wanted = planned.version
         # Only wheels of PyTorch's own index carry the build in their version.
-        if planned.get("origin") == "index" and "+" not in wanted:
-            wanted = f"{wanted}+{planned.get('build')}"
+        if planned.origin == "index" and "+" not in wanted:
+            wanted = f"{wanted}+{planned.build}"
         seen = python.get(name)
         if seen is None:
             yield Finding(

@@ -62,10 +62,10 @@ def _name_parts(host: str, telling: list[dict[str, tuple[str]]]) -> dict[str, tu
 
 def _from_csv(path: Path, text: str) -> Labels:
     reader = csv.DictReader(io.StringIO(text))
-    column = next((name for name in reader.fieldnames or () if name.strip().lower() in HOST_COLUMNS), None)
-    if column is None:
-        raise ValueError(f"{path}: its first line names no column 'host'. Write for example: host,rack")
     try:
+        column = next((name for name in reader.fieldnames or () if name.strip().lower() in HOST_COLUMNS), None)
+        if column is None:
+            raise ValueError(f"{path}: its first line names no column 'host'. Write for example: host,rack")
         return {
             line[column].strip(): {k.strip(): (v or "").strip() for k, v in line.items() if k and k != column}
             for line in reader

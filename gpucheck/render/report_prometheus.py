@@ -54,8 +54,16 @@ def _verdicts(report: Report) -> Iterator[Family]:
     yield Family(
         "gpucheck_last_run_timestamp_seconds",
         "When the run was started.",
-        [({}, datetime.fromisoformat(report.started).timestamp())],
+        _started(report),
     )
+
+
+def _started(report: Report) -> list[Sample]:
+    """No sample where the report does not hold a date."""
+    try:
+        return [({}, datetime.fromisoformat(report.started).timestamp())]
+    except (ValueError, OverflowError, OSError):
+        return []
 
 
 def _statuses(report: Report) -> list[Sample]:
