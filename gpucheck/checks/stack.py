@@ -72,13 +72,20 @@ class Framework(msgspec.Struct, frozen=True):
     build: str | None = None
 
 
+class Stack(msgspec.Struct, frozen=True):
+    """The planned frameworks."""
+
+    torch: Framework | None = None
+    tensorflow: Framework | None = None
+
+
 class Plan(msgspec.Struct, frozen=True, rename={"schema_": "schema"}):
     """The parts of a host's plan that are compared here."""
 
     schema_: Literal["gpucheck.plan/1"]
     components: dict[str, Component]
     expected: Expected | None = None
-    stack: dict[str, Framework | str | None] | None = None
+    stack: Stack | None = None
 
 
 class Unreadable(ValueError):
@@ -272,8 +279,8 @@ def _fabric_manager(plan: Plan, values: Values) -> Iterator[Finding]:
 
 def _frameworks(plan: Plan, python: dict[str, str]) -> Iterator[Finding]:
     for name in FRAMEWORKS:
-        planned = (plan.stack or {}).get(name)
-        if not isinstance(planned, Framework) or planned.version is None:
+        planned: Framework | None = getattr(plan.stack, name, None)
+        if planned is None or planned.version is None:
             continue
         wanted = planned.version
         # Only wheels of PyTorch's own index carry the build in their version.

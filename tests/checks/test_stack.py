@@ -5,9 +5,11 @@ import msgspec
 import pytest
 
 from gpucheck.checks import stack
+from gpucheck.cli._stack import as_json
 from gpucheck.model import DriverState, PackageVersion, Verdict
 from tests.fakes import FakeHost
 from tests.machines import LOADED
+from tests.stack.test_plan import planned
 
 PLAN: dict[str, Any] = {
     "schema": "gpucheck.plan/1",
@@ -29,6 +31,25 @@ def judge(plan=PLAN, *, packages=(DRIVER_PACKAGE, NCCL_PACKAGE), driver=LOADED, 
         files={stack.PLAN: text}, packages_=packages, driver_=driver, python_={"torch": torch} if torch else {}
     )
     return {str(finding.seen).split(":")[0]: finding for finding in stack.evaluate(stack.probe(host))}
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [{"stack": {"torch": ["2"]}}, {"expected": [1]}, {"components": {"nccl": {"packages": [{"name": 5}]}}},
+     {"components": {"nccl": {"packages": [{"name": "x", "version": ["1"]}], "holds": 3}}}],
+)  # fmt: skip
+def test_a_damaged_plan_is_unknown(spoilt):
+    (found,) = judge({**PLAN, **spoilt}, torch=None).values()
+
+    assert found.verdict is Verdict.UNKNOWN
+    assert "cannot be read as a gpucheck.plan/1 document" in found.why
+
+
+@pytest.mark.parametrize("system", ["ubuntu-22.04", "rocky-9"])
+def test_a_plan_as_provisioning_writes_it_is_read(system):
+    found = judge(as_json(planned(system, "h100-sxm5-x8")), packages=(), torch=None)
+
+    assert {"driver", "nccl", "fabric_manager"} <= set(found)
 
 
 def test_a_host_as_planned_passes_everywhere():
