@@ -29,7 +29,7 @@ FROM_BUNDLE = $(if $(BUNDLE),-e bundle=$(abspath $(BUNDLE)) $(if $(BUNDLE_FINGER
 TO_BUNDLE = -e bundle_output=$(abspath $(or $(BUNDLE),build/bundle)) $(if $(GROUPS),-e '{"bundle_groups": "$(GROUPS)"}') \
 	$(if $(BUNDLE_KEY),-e bundle_key=$(if $(wildcard $(BUNDLE_KEY)),$(abspath $(BUNDLE_KEY)),$(BUNDLE_KEY)))
 
-.PHONY: help plan provision bundle verify rollback deprovision check lint test test-programs test-labs test-real-packages test-gpu fuzz collection images test-images lab-down clean
+.PHONY: help plan provision bundle verify rollback deprovision check lint test test-programs test-labs test-real-packages test-gpu fuzz collection images test-images lab-down clean release
 
 help: ## this list
 	@echo "gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness"
@@ -80,6 +80,9 @@ fuzz: $(VENV)/.test ## hostile input for every reader: SECONDS=60, SEED=number, 
 
 collection: $(VENV)/.provision ## build/gpucheck-provision-*.tar.gz: the roles and modules for your own playbooks
 	@PATH="$(abspath $(VENV))/bin:$$PATH" playbooks/collection/build build
+
+release: $(VENV)/.provision ## build/release: wheel, collection, hashed requirements and their checksums; KEY=... signs them with gpg
+	@PATH="$(abspath $(VENV))/bin:$$PATH" playbooks/collection/release build/release $(KEY)
 
 images: $(VENV)/.provision ## build the container images (IMAGE=torch-cpu for one)
 	@$(VENV)/bin/gpucheck image build $(IMAGE)

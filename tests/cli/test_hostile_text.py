@@ -129,6 +129,7 @@ fleet report {hostile} --format junit
 fleet report {hostile} --format html
 fleet report {hostile} --format csv
 fleet report {hostile} --select 1
+fleet report {hostile} --select 1 --select-format slurm
 fleet report {reports} --labels {broken}
 fleet report {reports} --labels {labels}
 fleet report {reports} --previous {broken}

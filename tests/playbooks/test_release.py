@@ -1,0 +1,79 @@
+"""A release as its recipient verifies it: with gpg, sha256sum and ansible-galaxy, and a key made for the test."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from gpucheck.bundle.signing import gpg, homes
+from tests.playbooks.modules import PLAYBOOKS
+from tests.playbooks.test_runs import BIN
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(shutil.which("gpg") is None, reason="gpg is not installed: make bundle-tools"),
+]
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory):
+    """A signed release, and a function that runs a command of its recipient there."""
+    folder = tmp_path_factory.mktemp("release")
+    path = f"{BIN}:{os.environ['PATH']}"
+    with homes() as home:
+        gpg(home, "--passphrase", "", "--quick-gen-key", "release test", "rsa3072", "sign", "never")
+        script = [PLAYBOOKS / "collection/release", folder / "out", "release test"]
+        env = {**os.environ, "GNUPGHOME": str(home), "PATH": path}
+        subprocess.run(script, check=True, capture_output=True, env=env)
+        (folder / "publisher.gpg").write_bytes(
+            subprocess.run(["gpg", "--homedir", home, "--export"], check=True, capture_output=True).stdout
+        )
+
+    def recipient(command, place):
+        env = {"PATH": path, "HOME": str(folder), "GNUPGHOME": str(folder)}
+        return subprocess.run(["sh", "-c", command], cwd=place, capture_output=True, text=True, check=False, env=env)
+
+    folder.chmod(0o700)
+    assert recipient("gpg --import publisher.gpg", folder).returncode == 0
+    return folder, recipient
+
+
+CHECKSUMS = "gpg --verify SHA256SUMS.asc SHA256SUMS && sha256sum --check SHA256SUMS"
+INSTALL = (
+    "ansible-galaxy collection install gpucheck-provision-*.tar.gz -p installed --offline && "
+    "ANSIBLE_COLLECTIONS_PATH=installed ansible-galaxy collection verify gpucheck.provision --offline "
+    '--keyring ../publisher.gpg --signature "file://$(echo "$PWD"/gpucheck-provision-*.asc)" '
+    "--required-valid-signature-count +1"
+)
+
+
+@pytest.mark.parametrize("command", [CHECKSUMS, INSTALL], ids=["checksums", "galaxy"])
+def test_a_release_verifies(release, command):
+    folder, recipient = release
+    done = recipient(command, folder / "out")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "spoil"),
+    [
+        (CHECKSUMS, "echo x >> requirements.lock"),
+        (CHECKSUMS, "sed -i s/^./0/ SHA256SUMS"),
+        (INSTALL, "rm gpucheck-provision-*.asc"),
+        (
+            INSTALL,
+            "mkdir t && tar -xzf *.tar.gz -C t && echo x >> t/README.md && sed -i s/gpucheck/GPUCHECK/ t/MANIFEST.json"
+            " && tar -czf $(ls *.tar.gz) -C t .",
+        ),
+    ],
+    ids=["file", "sums", "unsigned", "collection"],
+)
+def test_a_changed_release_is_refused(release, command, spoil):
+    folder, recipient = release
+    shutil.rmtree(folder / "spoilt", ignore_errors=True)
+    shutil.copytree(folder / "out", folder / "spoilt")
+    assert recipient(spoil, folder / "spoilt").returncode == 0
+
+    assert recipient(command, folder / "spoilt").returncode != 0
