@@ -233,3 +233,12 @@ def test_a_broken_package_is_70_and_one_line(tmp_path):
 
     assert (status, out, err.count("\n")) == (70, "", 1)
     assert err.startswith("Error: gpucheck failed: ModuleNotFoundError: import of msgspec halted")
+
+
+def test_without_file_descriptors_nothing_is_known_and_nothing_is_said_of_the_driver():
+    shell("$G verify --simulate h200-x1 --only driver")  # the simulated machine is built once
+    status, out, _ = shell("ulimit -n 8; $G verify --simulate h200-x1 --level quick")
+
+    assert status == 3
+    assert "wedged-driver" not in out
+    assert "this is not the driver's doing" in out

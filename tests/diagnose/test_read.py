@@ -80,6 +80,7 @@ def test_unknown_is_not_no(word):
         ("measured: {p2p_uni_gb_s: [[X, -1], [1, X]]}", "negative"),
         ("measured: {p2p_uni_gb_s: [[X, .inf], [1, X]]}", "no measurement"),
         ("measured: {p2p_uni_gb_s: [[X, 1e999], [1, X]]}", "out of any range"),
+        ("measured: {p2p_uni_gb_s: [[X, 1e-320], [1, X]]}", "out of any range"),
         ("measured: {p2p_uni_gb_s: [[X, fast], [1, X]]}", "is not a number"),
         ("measured: {p2p_uni_gb_s: [[X, 12 GB/s], [1, X]]}", "has a unit"),
         ("measured: {p2p_uni_gib_s: [[X, 12], [1, X]]}", "multiply GiB/s by 1.0737"),
