@@ -82,4 +82,7 @@ def _from_yaml(path: Path, text: str) -> Labels:
         found = parse(text, str(path), dict[str, dict[str, str | int | float | bool | None]])
     except DocumentProblem as error:
         raise ValueError(f"{error}. Write for example: node07: {{rack: r12}}") from error
-    return {host: {k: str(v) for k, v in more.items() if v is not None} for host, more in found.items()}
+    try:
+        return {host: {k: str(v) for k, v in more.items() if v is not None} for host, more in found.items()}
+    except ValueError as error:  # Python writes no integer of more than 4300 digits
+        raise ValueError(f"{path}: a label is a number of thousands of digits. Put it in quotes.") from error

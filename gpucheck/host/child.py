@@ -191,7 +191,7 @@ def _end(child: subprocess.Popen[bytes], *, patient: bool) -> int | None:
 def _decode(seen: _Transcript) -> NvmlReading | NvmlFailure:
     try:
         answer: NvmlReading | NvmlFailure = msgspec.json.decode(seen.answer or b"", type=NvmlReading | NvmlFailure)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         return NvmlFailure(call=seen.call, code=DEFECT, name="ChildAnswerUnreadable", detail=str(error))
     return answer
 

@@ -24,7 +24,7 @@ ABOUT_GPUS = re.compile(
     r"|Loading of .{1,40} rejected|Lockdown|Secure boot|power cables",
     re.IGNORECASE,
 )
-RECORD = re.compile(r"\d+,(?P<sequence>\d+),(?P<microseconds>\d+),[^;]*;(?P<text>.*)")
+RECORD = re.compile(r"\d{1,20},(?P<sequence>\d{1,20}),(?P<microseconds>\d{1,20}),[^;]*;(?P<text>.*)")
 ESCAPED = re.compile(r"(?:\\x[0-9a-f]{2})+")
 # A message of several lines names the driver on each.
 DRIVER_LINE = re.compile(r"\\x0a(?=NVRM: )")

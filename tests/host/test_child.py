@@ -236,3 +236,9 @@ def test_a_child_without_memory_says_nothing_of_the_driver():
     failure = failure_of(ask_child(10, script("raise MemoryError")))
 
     assert (failure.name, failure.code) == ("ChildOutOfMemory", NOT_STARTED)
+
+
+def test_a_child_whose_result_is_nested_without_end_is_a_defect_of_gpucheck():
+    failure = failure_of(ask_child(10, script("os.write(pipe, b'= ' + b'[' * 50000 + b'\\n')")))
+
+    assert (failure.name, failure.code) == ("ChildAnswerUnreadable", DEFECT)

@@ -195,3 +195,10 @@ def test_ring_of_this_machine_is_read_to_its_end():
     seen = read_kernel_log(Path("/"), simulated=False)
 
     assert (seen.source is None) == (seen.denied is not None)
+
+
+def test_a_record_with_numbers_of_thousands_of_digits_is_no_record():
+    record = f"6,{'9' * 5000},1,-;NVRM: Xid (PCI:0000:01:00): 79\n"
+
+    assert kmsg_lines(record)[1] == ()
+    assert len(kmsg_lines("6,9,1,-;NVRM: Xid (PCI:0000:01:00): 79\n")[1]) == 1
