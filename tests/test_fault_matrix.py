@@ -3,6 +3,7 @@
 The expectations are data/fault_matrix.yml. The two figures stand at the end of the test run.
 """
 
+import json
 import os
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager
@@ -287,7 +288,7 @@ REAL = sorted(name for name, case in perf_cases.CASES.items() if case["verdict"]
 
 @pytest.mark.parametrize("name", REAL)
 def test_a_real_machine_that_its_owner_calls_healthy_raises_no_voice(name, figures: Figures):
-    findings = diagnose(read(yaml.safe_dump(perf_cases.observations(name))))
+    findings = diagnose(read(json.dumps(perf_cases.observations(name))))
     with figures.healthy():
         assert {finding.verdict for finding in findings} == {Verdict.PASS}
 

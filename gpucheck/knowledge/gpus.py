@@ -1,5 +1,6 @@
 """Every GPU that is known: the rows of gpus.yml, and the boards of boards.yml, which share the facts of their chip."""
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from typing import Literal
@@ -184,8 +185,9 @@ def _first_driver(family: Family, board: Board) -> FirstDriver:
 
 
 def generation_of(device_id: str) -> Generation | None:
-    """The generation a device id falls in by its range alone, for an id that no row names."""
-    value = int(device_id.lower().removeprefix("10de:").removeprefix("0x"), 16)
+    """The generation a device id falls in by its range alone, for an id that no row names; None for what is no id."""
+    digits = device_id.lower().removeprefix("10de:").removeprefix("0x")
+    value = int(digits, 16) if re.fullmatch("[0-9a-f]{1,8}", digits) else -1
     for generation in gpu_table().generations.ranges:
         if int(generation.first, 16) <= value <= int(generation.last, 16):
             return generation

@@ -151,3 +151,8 @@ def test_driver_package_rows_name_both_flavours_for_every_system():
             if system in row.os and int(row.branches.first) <= 580 <= int(row.branches.last)
         }
         assert flavours == {"open", "proprietary"}
+
+
+@pytest.mark.parametrize("device_id", ["", "a b", "0x", "15f8 ", "zz", "1" * 5000])
+def test_what_is_no_device_id_has_no_generation(device_id):
+    assert generation_of(device_id) is None

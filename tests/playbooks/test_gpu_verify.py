@@ -114,13 +114,14 @@ def test_a_program_that_hangs_is_ended_with_what_it_started(program, tmp_path):
 
 @pytest.mark.slow
 def test_the_report_arrives_as_a_file_and_does_not_stay_in_memory(program, tmp_path):
-    program('printf \'{"verdict": "warn"}\' > "$5"; exit 1')
+    report = {"schema": "gpucheck.report/1", "host": "who-knows", "verdict": "warn", "findings": []}
+    program(f"printf '%s' '{json.dumps(report)}' > \"$5\"; exit 1")
     (tmp_path / "hosts.yml").write_text("gpu: {hosts: {n1: }}\n")
     (tmp_path / "play.yml").write_text(PLAY.format(folder=tmp_path))
 
     done = playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
 
     assert done.returncode == 0, done.stdout + done.stderr
-    assert json.loads((tmp_path / "reports/n1.json").read_text()) == {"verdict": "warn"}
+    assert json.loads((tmp_path / "reports/n1.json").read_text()) == {**report, "host": "n1"}
     assert "STATUS 1" in done.stdout
     assert "report" not in done.stdout.split("KEYS ")[1].split(" STATUS")[0].split()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -135,7 +136,8 @@ class Site:
     def __init__(self, folder):
         self.folder, self.lease = folder, folder / "locks/n1/run.lock"
         (folder / "provision.yml").write_text(PLAY.format(playbooks=PLAYBOOKS, folder=folder, serial=1))
-        (folder / "change.yml").write_text(CHANGE.format(folder=folder))
+        shutil.copy(PLAYBOOKS / "tasks/rollout.yml", folder)
+        (folder / "apply.yml").write_text(CHANGE.format(folder=folder))
         (folder / "hosts.yml").write_text("gpu: {hosts: {n1: }}\n")
 
     def start(self, who, seconds, *more):
@@ -223,7 +225,7 @@ def test_the_lock_of_a_run_elsewhere_lapses_after_its_lease(site):
 
 @pytest.mark.slow
 def test_a_run_that_fails_releases_the_host(site):
-    (site.folder / "change.yml").write_text("- name: Break down\n  ansible.builtin.fail: {msg: no more space}\n")
+    (site.folder / "apply.yml").write_text("- name: Break down\n  ansible.builtin.fail: {msg: no more space}\n")
 
     assert "END n1 failed: n1: Break down: no more space" in ended(site.start("first", 0))
     assert not site.lease.exists()

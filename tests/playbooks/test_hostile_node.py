@@ -115,9 +115,10 @@ MODULES = {
 }
 RUNS = {
     "check": ("provision.yml", "--check", "--diff"),
-    "provision": ("provision.yml",),
+    # The hostile hosts fail, all of them: that is no reason to leave out the honest one.
+    "provision": ("provision.yml", "-e", "max_failing_percent=100"),
     "verify": ("verify.yml",),
-    "rollback": ("rollback.yml",),
+    "rollback": ("rollback.yml", "-e", "max_failing_percent=100"),
     "bundle": ("bundle.yml", "-e", "bundle_output=bundle"),
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.conftest import end_processes_with, processes_with, wait_until
+from tests.train.conftest import end_processes_with, heed_interrupts, processes_with, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +51,9 @@ def test_no_child_outlives_a_killed_command(tmp_path, kind, number):
     environment = {key: text for key, text in os.environ.items() if key != "GPUCHECK_SIMULATOR"}
     environment |= {"TMPDIR": str(tmp_path), "CUDA_VISIBLE_DEVICES": "", name: value}
     with (tmp_path / "said").open("wb") as said:
-        command = subprocess.Popen([*GPUCHECK, *arguments], env=environment, stdout=said, stderr=said)
+        command = subprocess.Popen(
+            [*GPUCHECK, *arguments], env=environment, stdout=said, stderr=said, preexec_fn=heed_interrupts
+        )
     try:
         wait_until(
             lambda: (

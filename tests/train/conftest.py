@@ -23,8 +23,8 @@ Run = Callable[..., SmokeResult | SmokeFailure]
 
 
 def heed_interrupts() -> None:
-    """For a child to be interrupted: a background job ignores SIGINT, one of nohup SIGHUP, and hands that on."""
-    for number in (signal.SIGINT, signal.SIGHUP):
+    """For a child to be interrupted: a background job ignores SIGINT and SIGQUIT, one of nohup SIGHUP."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
 
