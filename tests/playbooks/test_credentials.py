@@ -163,7 +163,7 @@ def test_a_run_shows_no_credentials_however_much_it_shows(tmp_path):
     failed = playbook("node17,", "-vvv", str(tmp_path / "pip-only.yml"))
 
     assert "Name the repositories" in checked.stdout, checked.stdout[-3000:]
-    assert len(tasks) == 2
+    assert len(tasks) == 3
     assert "ENDED node17: Install gpucheck and what it needs: " in failed.stdout, failed.stdout
     assert "ERROR: 401" in failed.stdout
     assert "https://***@mirror.example.org/cuda" in failed.stdout
