@@ -10,14 +10,18 @@ from gpucheck.model.topology import Topology
 
 Found = Topology | Import
 
+MOST_GPUS = 128  # the time that rules take grows with its cube
+
 
 def together(seen: Observations, found: Found) -> Observations:
     """Observations with another tool's answer added; what was told already stays.
 
-    Raises ObservationProblem where the two speak of different numbers of GPUs.
+    Raises ObservationProblem where the two speak of different numbers of GPUs, or of more than one machine has.
     """
     told = _from_topology(found) if isinstance(found, Topology) else _from_import(found)
     count, other = len(seen.gpus), len(told.gpus)
+    if max(other, len(told.matrix or ())) > MOST_GPUS:
+        raise ObservationProblem(f"more than {MOST_GPUS} GPUs, which no machine has. Give the matrix of one machine")
     if count and other and count != other:
         raise ObservationProblem(
             f"{other} GPUs here, {count} in what was read before: these are not of one machine. "

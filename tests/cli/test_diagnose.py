@@ -126,6 +126,18 @@ def test_machines_of_different_size_are_refused(tmp_path):
     assert "3 GPUs here, 2 in what was read before" in message
 
 
+def test_more_gpus_than_a_machine_has_are_refused(tmp_path):
+    """Each rule would take time that grows with the cube."""
+    count = 129
+    rows = ["\t".join(["", *(f"GPU{gpu}" for gpu in range(count))])]
+    rows += ["\t".join([f"GPU{a}", *("X" if a == b else "SYS" for b in range(count))]) for a in range(count)]
+    (tmp_path / "topo.txt").write_text("\n".join(rows) + "\n")
+    code, message = run("--topo", tmp_path / "topo.txt")
+
+    assert code == 64
+    assert "more than 128 GPUs, which no machine has" in message
+
+
 def test_a_missing_file_and_no_input_say_so():
     assert run("--observations", "/nonexistent.yml") == (
         64, "/nonexistent.yml: cannot be read: No such file or directory. Give a file, or - for stdin.",

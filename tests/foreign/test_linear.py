@@ -7,12 +7,23 @@ import time
 import pytest
 
 from gpucheck import imports
+from gpucheck.diagnose import diagnose
+from gpucheck.diagnose.combine import together
 from gpucheck.foreign.documents import DocumentProblem, load
 from gpucheck.imports import ImportProblem, kernel_log
+from gpucheck.model.observations import Observations
 
 PAIR = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n"
 NCCL = "#  size  count  type  redop  root  time  algbw  busbw  #wrong\n"
 RANK = "#  Rank  0 Group  0 Pid  28307 on  gpu59 device  0 [0x16] NVIDIA A100-SXM4-80GB\n"
+SUM = "    1048576  262144  float  sum  -1  90.5  11.6  23.1  0\n"
+
+
+def judged(content):
+    """Read and judged, as gpucheck diagnose does."""
+    return diagnose(together(Observations(), imports.read_measured(content + SUM.encode())))
+
+
 SIZE = 1 << 16
 NOISE_S = 0.02
 SHAPES = {
@@ -23,6 +34,7 @@ SHAPES = {
     "spaces": (imports.read, "<system>", " "),
     "headers": (imports.read, "", "\tGPU0\tGPU1\nGPU0\tX\tPIX\n"),
     "ranks": (imports.read_measured, NCCL, RANK),
+    "judged ranks": (judged, NCCL, RANK),
     "settings": (imports.read_measured, NCCL, "NCCL_A set by environment to " + " " * 600 + "x\n"),
     "devices": (imports.read_measured, "memcpy CE GPU(row) -> GPU(column)\n", "Device 0: a" + " " * 60_000 + "x\n"),
     "priorities": (kernel_log.read, "[    1.0] NVRM: x\n", "<6>"),
