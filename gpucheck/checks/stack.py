@@ -99,7 +99,7 @@ def probe(host: Host, plan: str | None = None, where: str = PLAN, imported: Impo
     """
     text = host.read_text(PLAN) if plan is None else plan
     try:
-        plan_ = _decode(text) if text is not None else None
+        plan_ = read_plan(text) if text is not None else None
         names = [package.name for part in plan_.components.values() for package in part.packages] if plan_ else []
     except Unreadable:
         names = []
@@ -147,7 +147,7 @@ def _planned(values: Values) -> Iterator[Finding]:
         yield HOST.skips(why, "no plan")
         return
     try:
-        plan = _decode(values.plan)
+        plan = read_plan(values.plan)
     except Unreadable as problem:
         why = f"{values.where} cannot be read as a gpucheck.plan/1 document: {problem}"
         yield HOST.unknown(why, f"write it again: {PROVISION}")
@@ -162,7 +162,8 @@ def _planned(values: Values) -> Iterator[Finding]:
     yield from _frameworks(plan, {wheel.name: wheel.version for wheel in values.wheels})
 
 
-def _decode(text: str) -> Plan:
+def read_plan(text: str) -> Plan:
+    """Return the plan that provisioning recorded. Raises Unreadable."""
     try:
         return msgspec.json.decode(text, type=Plan)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:

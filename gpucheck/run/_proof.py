@@ -1,20 +1,14 @@
 """What a level has to prove on this host, and what a selection of steps leaves unproven."""
 
 from collections.abc import Iterable
-from typing import Any
 
-import msgspec
-
-from gpucheck.checks.stack import PLAN
+from gpucheck.checks._wheels import FRAMEWORKS
+from gpucheck.checks.stack import PLAN, Unreadable, read_plan
 from gpucheck.model import Host
 from gpucheck.run._step import Step
 
 # What every level above quick trains with, unless the plan of the host names no framework.
 REQUIRED = "torch"
-
-
-class _Plan(msgspec.Struct, frozen=True):
-    stack: dict[str, dict[str, Any] | None]
 
 
 def planned_frameworks(host: Host) -> frozenset[str] | None:
@@ -23,10 +17,10 @@ def planned_frameworks(host: Host) -> frozenset[str] | None:
     The ``stack`` check reports a plan that is missing or damaged.
     """
     try:
-        plan = msgspec.json.decode(host.read_text(PLAN) or "", type=_Plan)
-    except msgspec.DecodeError:
+        stack = read_plan(host.read_text(PLAN) or "").stack
+    except Unreadable:
         return None
-    return frozenset(name for name, choice in plan.stack.items() if choice)
+    return None if stack is None else frozenset(name for name in FRAMEWORKS if getattr(stack, name))
 
 
 def not_required(host: Host, framework: str, gpus: int) -> str | None:
