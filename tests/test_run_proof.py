@@ -29,12 +29,12 @@ TWO, ONE = (p100(0), p100(1)), (p100(0),)
 
 def test_a_plan_as_provisioning_writes_it_names_its_frameworks():
     """Its stack holds versions, lists and texts side by side."""
-    text = as_json(planned("ubuntu-22.04", "p100-pcie-x2", Wish(torch="none")))
+    text = as_json(planned("ubuntu-22.04", "p100-pcie-x2", Wish(torch="none", tensorflow="none")))
 
     assert planned_frameworks(FakeHost(files={PLAN: text})) == frozenset()
     assert not_required(FakeHost(files={PLAN: text}), "torch", gpus=2) == "the plan of this host names no torch"
     with_torch = as_json(planned("ubuntu-22.04", "p100-pcie-x2"))
-    assert planned_frameworks(FakeHost(files={PLAN: with_torch})) == {"torch"}
+    assert planned_frameworks(FakeHost(files={PLAN: with_torch})) == {"torch", "tensorflow"}
 
 
 def plan(**stack: str) -> str:
