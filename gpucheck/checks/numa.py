@@ -4,6 +4,7 @@ Sources: numa_node of the PCI function in sysfs (-1 = the firmware did not repor
 nodes below /sys/devices/system/node. Ranks that run on the wrong node copy through the socket link.
 """
 
+import re
 from collections.abc import Iterator
 
 import msgspec
@@ -93,8 +94,8 @@ def _judge(values: Values, gpu: Gpu) -> Finding:
 
 def _cpus(text: str) -> set[int]:
     """The numbers of a Linux CPU list, ``0-15,32-47``."""
-    ranges = (part.partition("-") for part in text.split(",") if part.strip())
-    return {cpu for first, _, last in ranges for cpu in range(int(first), int(last or first) + 1)}
+    ranges = re.findall(r"(\d{1,6})(?:-(\d{1,6}))?", text)
+    return {cpu for first, last in ranges for cpu in range(int(first), int(last or first) + 1)}
 
 
 CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)

@@ -26,6 +26,7 @@ T = TypeVar("T")
 MAX_BYTES = 1 << 20
 """Six matrices of 64 GPUs are 150 kB; anything larger is no set of observations."""
 MOST_GPUS = 64
+MOST_NAME = 200
 MOST_ROWS = 1024
 CLASS = re.compile(r"X|PIX|PXB|PHB|NODE|SYS|SOC|NV\d{1,2}")
 STATUS = ("OK", "CNS", "GNS", "TNS", "DR", "NS", "U")
@@ -65,6 +66,8 @@ def _matrix(cell: Callable[[Value], Any]) -> Callable[[Value], tuple[tuple[Any, 
 
     def read_matrix(value: Value) -> tuple[tuple[Any, ...], ...]:
         rows = [row.items(MOST_GPUS) for row in value.items(MOST_GPUS)]
+        if not rows:
+            raise value.problem("is empty. Write null for not measured")
         for i, row in enumerate(rows):
             if len(row) != len(rows):
                 raise Value(value.node.value[i], f"{value.path}[{i}]").problem(
@@ -76,6 +79,13 @@ def _matrix(cell: Callable[[Value], Any]) -> Callable[[Value], tuple[tuple[Any, 
         )
 
     return read_matrix
+
+
+def _name(value: Value) -> str:
+    """A product's name; patterns are searched in it."""
+    if len(name := value.text()) > MOST_NAME:
+        raise value.problem(f"has {len(name)} characters, more than the {MOST_NAME} of a name")
+    return name
 
 
 def _measured_cell(value: Value) -> float | None:
@@ -115,7 +125,7 @@ def _bit(value: Value) -> bool:
 def _gpus(value: Value) -> tuple[ObservedGpu, ...]:
     if value.is_list:
         return tuple(GPU(item) if item.told else ObservedGpu() for item in value.items(MOST_GPUS))
-    fields = value.fields({"count": _whole(0, MOST_GPUS), "model": Value.text})
+    fields = value.fields({"count": _whole(0, MOST_GPUS), "model": _name})
     return tuple(ObservedGpu(model=fields.get("model")) for _ in range(fields.get("count", 0)))
 
 
@@ -217,7 +227,7 @@ RATES: dict[str, Callable[[Value], Any]] = {
 HANG = _struct(Hang, op=Value.text, gpus=_list_of(INDEX, MOST_GPUS), with_p2p_off=Value.flag)
 GPU = _struct(
     ObservedGpu,
-    model=Value.text,
+    model=_name,
     bus_id=Value.text,
     numa_node=_node,
     pcie=_struct(Port, **RATES),
@@ -232,7 +242,7 @@ HOST = _struct(
     acs_redirect=_redirect,
     acs=_list_of(_acs),
     sockets=_whole(1, 64),
-    cpu=Value.text,
+    cpu=_name,
     rebar=Value.flag,
     driver=Value.text,
 )

@@ -30,7 +30,7 @@ def advised(finding: Finding) -> Finding:
     remedy = cause.remedy if cause is not None else ""
     own = finding.fix.removeprefix(remedy).strip()
     if not own or own in OURS:
-        fix = remedy or own
+        fix = remedy or own or (OWN_REPORT if finding.fix else "")
     else:
         again = QUOTATION.fullmatch(own)
         quoted = f'{QUOTED}"{_quotable(again[1] if again else own)}"'

@@ -6,6 +6,8 @@ Readable on light and dark paper, by link width and words as well as by colour.
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from gpucheck.model import Topology, Wiring
 from gpucheck.printable import of_printable
 from gpucheck.render._matrix import ranges
@@ -132,6 +134,9 @@ def _words(box: Box) -> Iterator[tuple[str, str, int]]:
 
 def _nvlinks(wiring: Wiring, indexes: list[int], at: Point, room: float) -> tuple[str, float]:
     """GPUs on a circle; direct links as chords, links to switches as spokes. Returns what is drawn and its height."""
+    known = {f"GPU{i}" for i in indexes}  # a report of another host may name others
+    links = (b for b in wiring.nvlinks if b.a in known and (b.b in known or not b.b.startswith("GPU")))
+    wiring = msgspec.structs.replace(wiring, nvlinks=tuple(links))
     totals, direct, many = switch_links(wiring), direct_links(wiring), len(indexes) > MANY
     legend = _legend(wiring, Point(at.x, at.y + ROW + NORMAL), room)
     radius = max(60.0 + 11.0 * min(len(indexes), 16), 4.2 * len(indexes))

@@ -56,7 +56,7 @@ class _Table:
         self.rates = {(pair.a, pair.b): pair.expected for pair in topology.pairs if pair.expected}
         self.known = len(self.rates) == len(topology.pairs)
         place = {gpu.index: i for i, gpu in enumerate(topology.gpus)}
-        self.weight = [[0.0] * len(place) for _ in place]
+        self.weight = [[0.0] * len(topology.gpus) for _ in topology.gpus]
         for pair in topology.pairs:
             i, j = place[pair.a], place[pair.b]
             value = self.rates[pair.a, pair.b].low_gb_s if self.known else nearness(pair.cls)

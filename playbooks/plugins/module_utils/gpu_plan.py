@@ -267,7 +267,7 @@ def recorded_plan(path=STACK_FILE):
     """The plan that an earlier run left on the host, None where there is none that can be read."""
     try:
         return json.loads(text(path) or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -31,7 +31,7 @@ def read(path):
     """A JSON object from a file, {} where there is none that can be read."""
     try:
         content = json.loads(text(path) or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         content = None
     return content if isinstance(content, dict) else {}
 
