@@ -61,7 +61,7 @@ def test_a_signal_at_any_moment_leaves_nothing(tmp_path, monkeypatch, command, n
     # Python's own start and end cannot be interrupted cleanly, and have nothing of ours yet or any more.
     assert process.returncode in (-number, 128 + number, 0, 1, 2, 3), said
     if command != "simulate" and process.returncode not in (0, 1, 2, 3):
-        assert output.read_text() == OLD or output.stat().st_size > len(OLD)
+        assert output.read_bytes() == OLD.encode() or output.stat().st_size > len(OLD)
     leftovers = list(temporary.iterdir())
     if number not in AT_ONCE and process.returncode != -number:
         assert leftovers == []
