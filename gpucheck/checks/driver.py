@@ -13,6 +13,7 @@ from gpucheck.checks._nvml import WITHOUT_A_GPU, reason
 from gpucheck.checks.module_flavour import needed_flavour
 from gpucheck.model import (
     CRASHED,
+    DEFECT,
     LATE,
     NOT_STARTED,
     Check,
@@ -219,6 +220,9 @@ def _without_a_code(failure: NvmlFailure) -> Meaning:
         return Meaning(
             Verdict.UNKNOWN, why, "check memory and process limits (free -h; ulimit -a; dmesg for oom), try again"
         )
+    if failure.code != DEFECT:
+        why = f"NVML unknown: the failure has code {failure.code}, which neither NVML nor gpucheck defines."
+        return Meaning(Verdict.UNKNOWN, why, "query the host again: gpucheck verify --only driver")
     why = "gpucheck failed while it read NVML. This is a defect of gpucheck and says nothing about the driver."
     return Meaning(Verdict.UNKNOWN, why, "report it with the output of: gpucheck verify --only driver --format json")
 
