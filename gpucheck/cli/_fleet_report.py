@@ -143,8 +143,7 @@ def _select(merged: FleetReport, options: Options) -> int:
     mark = "SIMULATED " if merged.simulated else ""
     if chosen.refused:
         note(f"gpucheck: {about_refused(chosen.refused)}")
-    told = f"gpucheck: {mark}{chosen.gpus} GPUs on {len(chosen.hosts)} hosts, all {chosen.group}"
-    note(told)
+    note(f"gpucheck: {mark}{chosen.gpus} GPUs on {len(chosen.hosts)} hosts, all {chosen.group}")
     return 0
 
 

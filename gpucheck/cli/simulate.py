@@ -80,8 +80,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         if printable(directory) != directory:
             raise Problem(f"-o {directory}: the name holds characters that cannot be printed. Choose another folder.")
         _make(profile, chosen, Path(directory))
-    told = f" with {', '.join(chosen)}" if chosen else ""
-    note(f"gpucheck: SIMULATED hardware: {profile}{told}")
+    with_faults = f" with {', '.join(chosen)}" if chosen else ""
+    note(f"gpucheck: SIMULATED hardware: {profile}{with_faults}")
     if words:
         _run(words)
     click.echo(f"GPUCHECK_SIMULATOR={shlex.quote(str(directory))}")

@@ -18,8 +18,8 @@ from gpucheck.model.fleet import SHARD_SCHEMA
 from gpucheck.model.report import SCHEMA as REPORT_SCHEMA
 
 # What provisioning writes beside the reports: what it did to each host, and no verdict on any.
-BESIDE_SCHEMA = "gpucheck.provision/1"
-BESIDE = "provision"
+PROVISION_SCHEMA = "gpucheck.provision/1"
+PROVISION = "provision"
 # A shard holds thousands of hosts.
 MAX_SHARD_BYTES = 1024 * 1024 * 1024
 # 72 GPUs with a finding a pair have 3,000; beyond this a document only costs time.
@@ -100,7 +100,7 @@ def _no_report(document: bytes, name: str, names: Sequence[str], error: Exceptio
         return (unreadable(name, f"not a host report: {_words(broken)}", host=_host(names)),)
     if head.schema == SHARD_SCHEMA:
         return _shard(document, name)
-    if head.schema == BESIDE_SCHEMA and bare(name) == BESIDE:
+    if head.schema == PROVISION_SCHEMA and bare(name) == PROVISION:
         return ()
     host = _host(names, head.host or None)
     if len(document) > MAX_BYTES:

@@ -156,8 +156,8 @@ def _one_name(host: str, machines: list[list[FleetRow]]) -> FleetProblem:
 
 
 def _two_machines(row: FleetRow) -> FleetProblem:
-    told = f"{row.source or 'a report'} (started {row.started})"
-    text = f"{row.host}: {told} is of another machine: two hosts have this name."
+    report = f"{row.source or 'a report'} (started {row.started})"
+    text = f"{row.host}: {report} is of another machine: two hosts have this name."
     return FleetProblem(kind="conflict", subject=row.host, text=text)
 
 
@@ -206,21 +206,21 @@ def _about_others(
     for other in reports:
         if other is winner or other.digest is None:
             continue
-        told = f"{other.source or 'another report'} (started {other.started}, {other.verdict.name})"
+        report = f"{other.source or 'another report'} (started {other.started}, {other.verdict.name})"
         time = _time(other)
         unordered = time is None or _is_future(time, now)
         if other.digest == winner.digest:
             kind, text = "duplicate", f"the same report again: {other.source}."
         elif other.started == winner.started:
-            kind, text = "conflict", f"{told} says it started at the same time and differs: which is right?"
+            kind, text = "conflict", f"{report} says it started at the same time and differs: which is right?"
         elif _other_machine(other, winner):
-            kind, text = "conflict", f"{told} is of another machine: two hosts have this name."
+            kind, text = "conflict", f"{report} is of another machine: two hosts have this name."
         elif unordered and worst([winner.verdict, other.verdict]) is not winner.verdict:
-            kind, text = "conflict", f"{told} has no time that can be believed, and is worse than {winner.source}."
+            kind, text = "conflict", f"{report} has no time that can be believed, and is worse than {winner.source}."
         elif unordered:
-            kind, text = "duplicate", f"{told} has no time that can be believed and does not count."
+            kind, text = "duplicate", f"{report} has no time that can be believed and does not count."
         else:
-            kind, text = "duplicate", f"{told} is older than {winner.source or 'the newest'} and does not count."
+            kind, text = "duplicate", f"{report} is older than {winner.source or 'the newest'} and does not count."
         if kind == "conflict":
             floor.append(other.verdict)
         found.append(FleetProblem(kind=kind, subject=winner.host, text=f"{winner.host}: {text}"))
