@@ -27,6 +27,7 @@ def test_the_inventory_reaches_both_hosts_and_trusts_only_the_labs_own_keys():
     assert "StrictHostKeyChecking=yes" in arguments
     assert "UserKnownHostsFile=/src/gpucheck/.lab/unit/known_hosts" in arguments
     assert group["vars"]["stack_wish"] == "/src/gpucheck/.lab/unit/stack.yml"
+    assert group["vars"]["preflight_minimum_free_gib"] == 2
     assert group["vars"]["gpucheck_pip_args"][:3] == ["--no-index", "--find-links", "http://10.99.7.10/wheels/"]
 
 
