@@ -2,7 +2,7 @@
 
 from gpucheck.model.advice import Advice, Choice, Pinning
 from gpucheck.model.check import AnyCheck, Check
-from gpucheck.model.finding import Finding
+from gpucheck.model.finding import Alternative, Finding
 from gpucheck.model.fleet import (
     Change,
     CommonCause,
@@ -75,6 +75,7 @@ __all__ = [
     "AcsControl",
     "Advice",
     "AerCounts",
+    "Alternative",
     "AnyCheck",
     "Change",
     "Check",

@@ -9,6 +9,14 @@ from gpucheck.model.verdict import Verdict
 Value = str | int | float | bool | None
 
 
+class Alternative(msgspec.Struct, frozen=True, kw_only=True):
+    """Another cause that fits what was seen. would_show: the reading that tells the two apart, and how to take it."""
+
+    cause: str
+    probability: float
+    would_show: str
+
+
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """A judgement about one subject.
 
@@ -19,7 +27,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     because_of: name of the check whose finding is the root cause of this one; the finding adds nothing of its own.
     unit: unit of seen and wanted when they are numbers.
     cause: a key of the knowledge room's causes, or None.
-    confidence: how sure the cause is.
+    confidence: how sure the cause is. probability: of the cause, 0 to 1, where it was weighed against others;
+    alternatives: those others, the most probable first.
     evidence: which call or file said what, one raw value a line.
     seconds: what the check took, shared by all its findings.
     because_of: the check whose finding is the root cause of this one, which then adds nothing of its own.
@@ -40,6 +49,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     unit: str | None = None
     cause: str | None = None
     confidence: Literal["certain", "likely", "possible"] | None = None
+    probability: float | None = None
+    alternatives: tuple[Alternative, ...] = ()
     why: str = ""
     fix: str = ""
     evidence: tuple[str, ...] = ()

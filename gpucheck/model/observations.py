@@ -111,10 +111,58 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True):
     wrong: int | None = None
 
 
+class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """What one GPU reported while copies ran: the best link state seen, why it was throttled, error counters that rose.
+
+    throttled: names of clock event reasons, empty = asked and none, None = not known. errors: counter -> how much it
+    rose, None = not known. readings: how many readings there were.
+    """
+
+    gpu: int
+    gen: int | None = None
+    width: int | None = None
+    max_gen: int | None = None
+    max_width: int | None = None
+    throttled: tuple[str, ...] | None = None
+    errors: dict[str, int] | None = None
+    readings: int = 1
+
+
+class Damaged(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies that arrived wrong, all in the same way. pairs: [source, destination].
+
+    words: 8-byte words compared, wrong: of them. host_only: the destination GPU found them right, the host did not.
+    """
+
+    pairs: tuple[tuple[int, int], ...]
+    damage: Damage | Literal["mixed"] | None = None
+    wrong: int | None = None
+    words: int | None = None
+    loaded_only: bool = False
+    host_only: bool = False
+    evidence: tuple[str, ...] = ()
+
+
+CopyFailureKind = Literal["stuck", "crashed", "error"]
+
+
+class CopyFailure(msgspec.Struct, frozen=True, kw_only=True):
+    """A copy that ended without a result: it hung, its process crashed, or CUDA refused it with a code."""
+
+    kind: CopyFailureKind
+    step: str
+    pairs: tuple[tuple[int, int], ...] = ()
+    code: int | None = None
+    detail: str = ""
+
+
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """All numbers. p2p: with peer-to-peer asked for; staged: with it switched off. hang None = not told, () = none.
 
     integrity_bad_pairs: pairs whose data was wrong; an empty tuple says that it was looked at and was right.
+    damaged: the same in detail. bytes_compared: how much data was checked.
+    p2p_uni_error, p2p_bidir_error: standard error of the number as a part of it. p2p_uni_alone, p2p_bidir_alone:
+    whether nothing else was copied meanwhile; None = not known.
     """
 
     p2p_uni_gb_s: Matrix | None = None
@@ -127,8 +175,16 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     method: Method = Method()
     host_device: tuple[HostDevice, ...] = ()
     flows: tuple[Flow, ...] = ()
+    p2p_uni_error: Matrix | None = None
+    p2p_uni_alone: Flags | None = None
+    p2p_bidir_error: Matrix | None = None
+    p2p_bidir_alone: Flags | None = None
+    under_load: tuple[UnderLoad, ...] = ()
     integrity_bad_pairs: tuple[tuple[int, int], ...] | None = None
     damage: Damage | None = None
+    damaged: tuple[Damaged, ...] = ()
+    bytes_compared: int | None = None
+    failures: tuple[CopyFailure, ...] = ()
     hang: Hang | bool | None = None
     collectives: tuple[Collective, ...] = ()
 
