@@ -192,10 +192,10 @@ def test_gpus_are_those_of_nvml_and_those_of_the_bus_without_it():
 
 @pytest.fixture
 def nothing_copies(monkeypatch):
-    def measure(host, options):
+    def bandwidth(host, options):
         raise Unmeasurable("no engine is installed. python -m pip install torch")
 
-    monkeypatch.setattr("gpucheck.measure.bandwidth.measure", measure)
+    monkeypatch.setattr("gpucheck.run.links.bandwidth", bandwidth)
 
 
 @pytest.mark.usefixtures("nothing_copies")

@@ -121,12 +121,13 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 def _measured(options: "Options") -> "BandwidthReport":
     from gpucheck.cli._measuring import Display
     from gpucheck.host import live_host
-    from gpucheck.measure.bandwidth import Watch, measure
+    from gpucheck.measure.bandwidth import Watch
     from gpucheck.measure.selection import Unmeasurable
+    from gpucheck.run.links import bandwidth
 
     with Display(sys.stderr) as display:
         try:
-            return measure(live_host(isolated=True, deadline_s=20.0), options, Watch(display.planned, display.step))
+            return bandwidth(live_host(isolated=True, deadline_s=20.0), options, Watch(display.planned, display.step))
         except Unmeasurable as error:
             raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_NOTHING)) from error
 

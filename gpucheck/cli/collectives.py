@@ -63,9 +63,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     start_simulation(profile, faults)
     from gpucheck.host import live_host
     from gpucheck.measure.collectives.definitions import ALL
-    from gpucheck.measure.collectives.run import Options, measure
+    from gpucheck.measure.collectives.run import Options
     from gpucheck.measure.selection import Unmeasurable
     from gpucheck.render import collectives as render
+    from gpucheck.run.links import collectives
 
     for name in only:
         if name not in ALL:
@@ -87,7 +88,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if sys.stderr.isatty():
         note(f"gpucheck: collectives, {timeout:g} s at most once the ranks have started ...")
     try:
-        report = measure(live_host(isolated=True, deadline_s=20.0), options)
+        report = collectives(live_host(isolated=True, deadline_s=20.0), options)
     except Unmeasurable as error:
         raise (Problem(str(error)) if error.usage else Problem(str(error), EXIT_NOTHING)) from error
     text = render.to_json(report) if format_ == "json" else render.to_text(report)

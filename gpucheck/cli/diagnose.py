@@ -34,16 +34,27 @@ if TYPE_CHECKING:
     multiple=True,
     help="Pasted dmesg, journalctl -k or syslog, in any of their forms. Repeatable; - is stdin.",
 )
-@click.option("--rules", is_flag=True, help="Print the rules, what each looks at and rests on, as Markdown.")
+@click.option(
+    "--hypotheses", is_flag=True, help="Print what a diagnosis weighs, and what each hypothesis predicts, as Markdown."
+)
+@click.option("--rules", is_flag=True, hidden=True, help="The former name of --hypotheses.")
+@click.option(
+    "-v",
+    "--verbose",
+    count=True,
+    help="Add all evidence, the explanations by probability, and what the first two predicted; -vv: what all did.",
+)
 @click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
-@output_options("text", "json")
+@output_options("text", "json", "html", "markdown")
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     observations: str | None,
     topo: str | None,
     bandwidths: tuple[str, ...],
     collectives: tuple[str, ...],
     logs: tuple[str, ...],
+    hypotheses: bool,
     rules: bool,
+    verbose: int,
     strict: bool,
     format_: str,
     output: Path | None,
@@ -57,10 +68,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     Pasted output may add to --observations, which may hold what no tool prints (link widths, IOMMU, ACS).
     """
-    if rules:
-        from gpucheck.diagnose.page import rules_page
+    if hypotheses or rules:
+        from gpucheck.diagnose.page import hypotheses_page
 
-        write_result(rules_page(), output, mode=SHARED)
+        write_result(hypotheses_page(), output, mode=SHARED)
         return 0
     sources = tuple(name for name in (observations, topo, *bandwidths, *collectives, *logs) if name is not None)
     if not sources:
@@ -73,11 +84,18 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     of_logs, gpus_named = _of_logs(logs)
     seen = _seen(observations, topo, bandwidths, collectives) if len(sources) > len(logs) else None
     diagnosis = _diagnosis(seen, of_logs, gpus_named, tuple(shown(name) for name in sources), strict)
+    write_result(_rendered(diagnosis, format_, verbose, plain=output is not None), output)
+    return EXIT_STATUS[diagnosis.verdict]
+
+
+def _rendered(diagnosis: "Diagnosis", format_: str, verbose: int, *, plain: bool) -> str:
     from gpucheck.render import diagnosis as render
 
-    text = render.to_json(diagnosis) if format_ == "json" else render.to_text(diagnosis)
-    write_result(text if output is None else click.unstyle(text), output)
-    return EXIT_STATUS[diagnosis.verdict]
+    if format_ == "text":
+        text = render.to_text(diagnosis, verbose=verbose)
+        return click.unstyle(text) if plain else text
+    writers = {"json": render.to_json, "html": render.to_html, "markdown": render.to_markdown}
+    return writers[format_](diagnosis)
 
 
 def _diagnosis(
@@ -88,14 +106,16 @@ def _diagnosis(
     strict: bool,
 ) -> "Diagnosis":
     """seen: None if only logs were given: there are no numbers to judge."""
-    from gpucheck.diagnose import diagnose
+    from gpucheck.diagnose import judge
     from gpucheck.model import TopologyGpu, named
     from gpucheck.model.diagnosis import Diagnosis
+    from gpucheck.model.ranking import Judgement
 
     # Where no bus id was given, the subject is GPU and its position.
     gpus = seen.gpus if seen is not None else ()
     listed = [TopologyGpu(index=i, pci_bus_id=gpu.bus_id or f"GPU{i}") for i, gpu in enumerate(gpus)]
-    findings = (*named(diagnose(seen) if seen is not None else (), listed), *of_logs)
+    judgement = judge(seen) if seen is not None else Judgement(findings=())
+    findings = (*named(judgement.findings, listed), *of_logs)
     verdicts = [finding.verdict for finding in findings]
     return Diagnosis(
         verdict=worst(verdicts, strict=strict),
@@ -103,6 +123,9 @@ def _diagnosis(
         gpus=max(len(seen.gpus) if seen is not None else 0, gpus_named),
         findings=findings,
         counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
+        ranking=judgement.ranking,
+        gpu_names=judgement.gpus,
+        decided=judgement.decided,
     )
 
 

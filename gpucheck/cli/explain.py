@@ -10,6 +10,8 @@ import click
 from gpucheck.cli._common import Problem
 
 WIDTH = 100
+# Of the labels of what a diagnosis weighs: the longest is "never explains".
+LABEL = 14
 # 79, xid79, xid:79, "xid 79". A bare number of five digits is an SXid: Xids have three at most.
 CODE = re.compile(r"(?P<kind>s?xid)?[: ]?(?P<code>[0-9]{1,9})")
 SXID_DIGITS = 5
@@ -69,16 +71,33 @@ def _cause(name: str) -> Iterator[str]:
     yield from _part("confirm", cause.confirm)
     yield from _part("fix", cause.remedy)
     yield from _part("source", cause.source)
+    yield from _weighed(name)
+
+
+def _weighed(cause: str) -> Iterator[str]:
+    """What a diagnosis knows of the cause: the hypotheses that hold it."""
+    from gpucheck.diagnose.hypotheses import all_hypotheses
+    from gpucheck.diagnose.page import fields
+
+    for hypothesis in all_hypotheses():
+        if cause not in hypothesis.causes:
+            continue
+        yield ""
+        yield f"In a diagnosis: {hypothesis.title}"
+        for label, text in (*fields(hypothesis), ("Sources", "; ".join(hypothesis.sources))):
+            yield from _part(label.lower(), text, LABEL)
 
 
 def _checks() -> dict[str, list[str]]:
     """Whatever a finding may be named after, explained: the steps of a run, and what its report is held against."""
     from gpucheck import against, run
 
+    # A step's own name is its own, also where findings of another step may have it.
+    named = {name: step for step in run.all_steps() for name in step.also}
+    named |= {step.name: step for step in run.all_steps()}
     found = {
         name: list(_check(step.name, step.about, step.tags, f"gpucheck verify --only {step.name} -v"))
-        for step in run.all_steps()
-        for name in (step.name, *step.also)
+        for name, step in named.items()
     }
     for name, about in against.ABOUT.items():
         found[name] = list(_check(name, about, frozenset({"report"}), f"gpucheck verify {against.OPTION[name]} -v"))
@@ -140,6 +159,7 @@ def _sxid_verdict(verdict: str) -> str:
     )
 
 
-def _part(label: str, text: str) -> list[str]:
+def _part(label: str, text: str, width: int = 8) -> list[str]:
+    """width: of the label."""
     words = " ".join(text.split())
-    return textwrap.wrap(words, WIDTH, initial_indent=f"  {label:<8} ", subsequent_indent=" " * 11)
+    return textwrap.wrap(words, WIDTH, initial_indent=f"  {label:<{width}} ", subsequent_indent=" " * (width + 3))

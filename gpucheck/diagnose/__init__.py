@@ -1,8 +1,9 @@
 """From what was observed to cause and remedy: pure functions, no GPU needed."""
 
 from gpucheck.diagnose.combine import together
-from gpucheck.diagnose.judge import diagnose
+from gpucheck.diagnose.doubtful import Doubtful, doubtful
+from gpucheck.diagnose.judge import diagnose, judge
 from gpucheck.diagnose.read import MAX_BYTES, read
 from gpucheck.knowledge.strict import InputProblem as ObservationProblem
 
-__all__ = ["MAX_BYTES", "ObservationProblem", "diagnose", "read", "together"]
+__all__ = ["MAX_BYTES", "Doubtful", "ObservationProblem", "diagnose", "doubtful", "judge", "read", "together"]

@@ -28,17 +28,24 @@ def sized(seen: Observations, root: Value) -> Observations:
 
 
 MATRICES = (
-    "p2p_uni_gb_s", "p2p_bidir_gb_s", "staged_uni_gb_s", "staged_bidir_gb_s", "p2p_latency_us", "staged_latency_us"
+    "p2p_uni_gb_s", "p2p_bidir_gb_s", "staged_uni_gb_s", "staged_bidir_gb_s", "p2p_latency_us", "staged_latency_us",
+    "p2p_uni_error", "p2p_uni_alone", "p2p_bidir_error", "p2p_bidir_alone",
 )  # fmt: skip
 
 
 def _indexes(seen: Observations) -> list[int]:
     measured = seen.measured
-    pairs = [pair for flow in measured.flows for pair in flow.pairs] + list(measured.integrity_bad_pairs or ())
+    pairs = [
+        *(pair for flow in measured.flows for pair in flow.pairs),
+        *(pair for damaged in measured.damaged for pair in damaged.pairs),
+        *(pair for failure in measured.failures for pair in failure.pairs),
+        *(measured.integrity_bad_pairs or ()),
+    ]
     hang = measured.hang.gpus if isinstance(measured.hang, Hang) else ()
     return [
         *(index for pair in pairs for index in pair),
         *(row.gpu for row in measured.host_device),
+        *(row.gpu for row in measured.under_load),
         *(index for uplink in seen.uplinks for index in uplink.gpus),
         *hang,
     ]

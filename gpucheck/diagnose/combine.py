@@ -10,6 +10,7 @@ from gpucheck.model.topology import Topology
 
 Found = Topology | Import
 
+LISTS = ("collectives", "host_device", "flows", "under_load", "damaged", "failures")
 MOST_GPUS = 128  # the time that rules take grows with its cube
 
 
@@ -49,7 +50,7 @@ def _measured(one: Measured, other: Measured) -> Measured:
     filled: dict[str, Any] = {}
     for name in one.__struct_fields__:
         here, there = getattr(one, name), getattr(other, name)
-        if name in ("collectives", "host_device", "flows"):
+        if name in LISTS:
             filled[name] = here + there
         elif name == "method":
             method = {"engine": here.engine or there.engine, "direction": here.direction or there.direction}

@@ -1,24 +1,40 @@
-"""All rules over one machine: each sees what the earlier ones explained, so that a root cause is told once."""
+"""One machine's observations to its diagnosis: weigh the explanations, then say what needs no weighing."""
 
-from dataclasses import replace
-
-from gpucheck.diagnose._rule import Case
+from gpucheck.diagnose.findings import Findings
+from gpucheck.diagnose.hypotheses import all_hypotheses
 from gpucheck.diagnose.machine import Machine
-from gpucheck.diagnose.rates import Rates
-from gpucheck.diagnose.rules import all_rules
+from gpucheck.diagnose.ranking import decided, explanations
+from gpucheck.diagnose.search import Search
+from gpucheck.diagnose.statements import all_statements
+from gpucheck.diagnose.statements._case import Case
+from gpucheck.diagnose.statements.rates import nothing
+from gpucheck.diagnose.world import numbers
 from gpucheck.model.finding import Finding
 from gpucheck.model.observations import Observations
+from gpucheck.model.ranking import Judgement
+
+MOST_INSTANCES = 120  # the most probable first; a machine of 128 GPUs may have thousands
+
+
+def judge(seen: Observations) -> Judgement:
+    """Findings about one machine, causes first, and the ranking behind them."""
+    machine = Machine(seen)
+    every = (i for hypothesis in all_hypotheses() for i in hypothesis.instances(machine))
+    instances = tuple(sorted(every, key=lambda instance: -instance.prior)[:MOST_INSTANCES])
+    search = Search(machine, instances)
+    ranking = search.ranking()
+    weighed = Findings(machine, ranking).all()
+    top = ranking[0].world
+    fits = tuple((n, predicted) for n in numbers(machine) if (predicted := top.predict(n)) is not None)
+    stated = tuple(all_statements(Case(machine, top, fits, tuple(weighed))))
+    return Judgement(
+        findings=(*weighed, *stated) or (() if machine.count == 1 else (nothing(machine),)),
+        ranking=explanations(ranking, search.numbers),
+        gpus=tuple(machine.label(i) for i in range(machine.count)),
+        decided=decided(ranking, search.numbers),
+    )
 
 
 def diagnose(seen: Observations) -> tuple[Finding, ...]:
-    """Findings about one machine, in the order the rules look: integrity, then states, then bandwidth."""
-    machine = Machine(seen)
-    case = Case(machine, Rates(machine))
-    for rule in all_rules():
-        found = list(rule.judge(case))
-        case = replace(
-            case,
-            explained=case.explained.union(*(diagnosis.explains for diagnosis in found)),
-            earlier=(*case.earlier, *(diagnosis.finding for diagnosis in found)),
-        )
-    return case.earlier
+    """The findings alone."""
+    return judge(seen).findings

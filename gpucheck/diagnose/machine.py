@@ -4,19 +4,19 @@ from collections.abc import Iterable
 from functools import cached_property
 from itertools import combinations
 
-from gpucheck.diagnose._names import board_of, cpu_named, is_geforce_without_p2p, known_model
+from gpucheck.diagnose._names import board_of, cpu_named, known_model, nvlink_of
 from gpucheck.knowledge import GpuModel, pcie_gb_s
 from gpucheck.model.hardware import PcieLink
 from gpucheck.model.observations import Observations, ObservedGpu, Port
-from gpucheck.topology import Cpu, Hop
+from gpucheck.topology import Cpu
 
 Pair = tuple[int, int]
 NEAR = ("PIX", "PXB")
+DETOUR = 0.8  # of staged copies
+FASTEST_SLOT = 63.0  # GB/s raw of Gen5 x16: more is NVLink, whatever the product
 # Bits of the ACS control register that send peer traffic to the root complex: request and completion redirect, egress
 # control. Source validation (0x01) alone redirects nothing. Source: Linux drivers/pci/p2pdma.c.
 REDIRECTING = 0x04 | 0x08 | 0x20
-# A small copy takes 1 to 5 us from GPU to GPU and 11 to 21 us through host memory. Source: cuda-samples#230, nccl#1127.
-DIRECT_BELOW_US, STAGED_ABOVE_US = 6.0, 9.0
 
 
 class Machine:
@@ -27,6 +27,10 @@ class Machine:
         self.host = seen.host
         self.measured = seen.measured
         self.count = len(seen.gpus)
+        self._uplinks: dict[frozenset[int], float | None] = {}
+        self._unseen: dict[Pair, int] = {}
+        self._granted: dict[Pair, bool | None] = {}
+        self._alone: dict[tuple[Pair, bool], float | None] = {}
 
     @cached_property
     def pairs(self) -> tuple[Pair, ...]:
@@ -83,6 +87,39 @@ class Machine:
         cls = self.classes[pair] or ""
         return int(cls[2:]) if cls.startswith("NV") else 0
 
+    def unseen_links(self, pair: Pair) -> int:
+        """Links of a product that comes on a board with NVLink, where no matrix says how its GPUs are joined."""
+        if self.classes[pair] is not None:
+            return 0
+        if pair not in self._unseen:
+            self._unseen[pair] = self._unseen_links(pair)
+        return self._unseen[pair]
+
+    def _unseen_links(self, pair: Pair) -> int:
+        models = [model.nvlink for i in pair if (model := self.models[i]) and model.nvlink]
+        beyond = self._beyond_pcie(pair)
+        if len(models) < len(pair):
+            return self._links_by_number(pair) if beyond else 0
+        if any(link.bridge for link in models) and not beyond:
+            return 0
+        return min(link.links for link in models)
+
+    def _links_by_number(self, pair: Pair) -> int:
+        """As many links as the fastest number of the machine needs; 1 where their rate is not known."""
+        rate = nvlink_of(self.gpu(pair[0]).model)
+        seen = self.measured
+        best = max((v for m, part in ((seen.p2p_uni_gb_s, 1.0), (seen.p2p_bidir_gb_s, 0.5)) if m for row in m
+                    for cell in row if cell and (v := cell * part)), default=0.0)  # fmt: skip
+        return max(1, round(best / (rate.gb_s * 0.9))) if rate else 1
+
+    def _beyond_pcie(self, pair: Pair) -> bool:
+        """More was measured than a PCIe link carries."""
+        seen, (i, j) = self.measured, pair
+        rows = ((seen.p2p_uni_gb_s, 1.0), (seen.p2p_bidir_gb_s, 0.5))
+        best = max((part * (m[a][b] or 0.0) for m, part in rows if m for a, b in ((i, j), (j, i))), default=0.0)
+        raw = [rate for i in pair if (rate := self.raw(i)) is not None]
+        return best > 1.05 * (max(raw) if raw else FASTEST_SLOT)
+
     def crosses_nodes(self, pair: Pair) -> bool | None:
         """Whether the path leaves a NUMA node; None where neither class nor nodes tell."""
         one, other = self.gpu(pair[0]).numa_node, self.gpu(pair[1]).numa_node
@@ -93,7 +130,11 @@ class Machine:
 
     def shared_hops(self, i: int, j: int) -> frozenset[str]:
         """Bridges above both GPUs."""
-        return frozenset(_ids(self.gpu(i).path)) & frozenset(_ids(self.gpu(j).path))
+        return self._above[i] & self._above[j]
+
+    @cached_property
+    def _above(self) -> tuple[frozenset[str], ...]:
+        return tuple(frozenset(_ids(gpu.path)) for gpu in self.seen.gpus)
 
     def share_uplink(self, pair: Pair) -> bool | None:
         """Whether one link carries both GPUs' host traffic; None where the class does not tell."""
@@ -112,15 +153,22 @@ class Machine:
 
     def behind(self, port: Port) -> tuple[int, ...]:
         """The GPUs below a bridge or uplink."""
-        below = (i for i, gpu in enumerate(self.seen.gpus) if port.bus_id and port.bus_id in _ids(gpu.path))
+        below = (i for i, above in enumerate(self._above) if port.bus_id and port.bus_id in above)
         return tuple(sorted({*port.gpus, *below}))
 
     def link(self, i: int) -> PcieLink:
         """The most that a GPU's own link can do: device and slot as told, else what the board is made for."""
+        return self._links[i]
+
+    @cached_property
+    def _links(self) -> tuple[PcieLink, ...]:
+        return tuple(self._link(i) for i in range(self.count))
+
+    def _link(self, i: int) -> PcieLink:
         pcie, board = self.gpu(i).pcie, board_of(self.gpu(i).model)
         trained = pcie.gen if pcie.read == "load" else None
         return PcieLink(
-            max_generation=pcie.max_gen or (board[0] if board else None) or trained,
+            max_generation=pcie.max_gen or (board[0] if board else None) or trained or pcie.gen,
             max_width=pcie.width
             if self.is_narrow_by_design(i)
             else pcie.max_width or (board[1] if board else None) or pcie.width,
@@ -146,42 +194,75 @@ class Machine:
 
     def raw(self, i: int) -> float | None:
         """Raw rate of a GPU's own link at its best, GB/s; None where it is not known."""
-        return rate_of(self.link(i).max_generation, self.link(i).max_width)
-
-    def trained(self, i: int) -> float | None:
-        """Raw rate of a GPU's link as it was read, GB/s."""
-        pcie, most = self.gpu(i).pcie, self.link(i)
-        return rate_of(pcie.gen or most.max_generation, pcie.width or most.max_width)
-
-    def hops(self, pair: Pair) -> list[Hop]:
-        """Every link on the way at its best, as the topology room reckons with them."""
-        hops = [Hop(self.label(i), self.link(i)) for i in pair]
-        for port in self.crossed(pair):
-            link = PcieLink(max_generation=port.max_gen or port.gen, max_width=port.max_width or port.width)
-            if link.max_generation and link.max_width:
-                hops.append(Hop(port.bus_id or "uplink", link))
-        return hops
+        return self._raw[i]
 
     @cached_property
-    def direct(self) -> dict[Pair, bool | None]:
-        """Whether copies go straight from GPU to GPU: by what the driver says, else by latency, else by the product."""
-        return {pair: self._direct(pair) for pair in self.pairs}
+    def _raw(self) -> tuple[float | None, ...]:
+        return tuple(rate_of(link.max_generation, link.max_width) for link in self._links)
 
-    def _direct(self, pair: Pair) -> bool | None:
-        said = self.access(pair)
-        if said is not None:
-            return said
-        if self.is_nvlink(pair):
-            return True
-        latency = self.latency(pair)
-        if latency is not None and latency < DIRECT_BELOW_US:
-            return True
-        if latency is not None and latency > STAGED_ABOVE_US:
-            return False
-        return False if all(is_geforce_without_p2p(self.gpu(i).model) for i in pair) else None
+    @cached_property
+    def groups(self) -> tuple[frozenset[int], ...]:
+        """GPUs that share a way up: below one switch, or behind one uplink that was told."""
+        found = [frozenset(self.behind(port)) for port in self.shared_ports]
+        return tuple(dict.fromkeys([*found, *(group for group in self.switches if not set(found) & {group})]))
+
+    @cached_property
+    def switches(self) -> tuple[frozenset[int], ...]:
+        """Groups of two or more GPUs that PIX and PXB cells join."""
+        group = {i: frozenset([i]) for i in range(self.count)}
+        for i, j in self.pairs:
+            if self.classes[i, j] in NEAR:
+                whole = group[i] | group[j]
+                group.update(dict.fromkeys(whole, whole))
+        return tuple(sorted({g for g in group.values() if 1 < len(g) < self.count}, key=min))
+
+    @cached_property
+    def shared_ports(self) -> tuple[Port, ...]:
+        """Links above more than one GPU and not above all, each once."""
+        found = {str(p.bus_id): p for gpu in self.seen.gpus for p in gpu.path if 1 < len(self.behind(p)) < self.count}
+        named = {port.bus_id or f"uplink {i}": port for i, port in enumerate(self.seen.uplinks)}
+        return tuple(port for port in {**found, **named}.values() if port.kind != "chipset" and self.behind(port))
+
+    def uplink(self, group: frozenset[int]) -> float | None:
+        """Raw GB/s of a group's way up at its best; that of its GPUs' own links where its ports were not read."""
+        if group not in self._uplinks:
+            self._uplinks[group] = self._uplink(group)
+        return self._uplinks[group]
+
+    def _uplink(self, group: frozenset[int]) -> float | None:
+        ports = [port for port in self.shared_ports if frozenset(self.behind(port)) == group]
+        known = [rate for port in ports if (rate := rate_of(port.max_gen or port.gen, port.max_width or port.width))]
+        own = [rate for i in group if (rate := self.raw(i)) is not None]
+        return min(known) if known else max(own, default=None)
+
+    def alone(self, pair: Pair, staged: bool) -> float | None:
+        """The sum of both directions measured one at a time, GB/s; None where one of them was not."""
+        key = pair, staged
+        if key not in self._alone:
+            matrix = self.measured.staged_uni_gb_s if staged else self.measured.p2p_uni_gb_s
+            told = [matrix[i][j] for i, j in (pair, pair[::-1])] if matrix else [None]
+            self._alone[key] = None if None in told else sum(value or 0.0 for value in told)
+        return self._alone[key]
+
+    @cached_property
+    def detours(self) -> tuple[Pair, ...]:
+        """Pairs whose copies with peer-to-peer asked for are clearly slower than those through host memory."""
+        both = ((pair, self.alone(pair, staged=False), self.alone(pair, staged=True)) for pair in self.pairs)
+        return tuple(pair for pair, direct, staged in both if direct and staged and direct < DETOUR * staged)
+
+    @cached_property
+    def several_nodes(self) -> bool:
+        """Whether memory may be far from a GPU: several sockets, or GPUs at several NUMA nodes."""
+        nodes = {gpu.numa_node for gpu in self.seen.gpus} - {None}
+        return (self.host.sockets or 1) > 1 or len(nodes) > 1
 
     def access(self, pair: Pair) -> bool | None:
         """What the driver says: P2P status, then peer access. A refusal in one direction is a refusal."""
+        if pair not in self._granted:
+            self._granted[pair] = self._access(pair)
+        return self._granted[pair]
+
+    def _access(self, pair: Pair) -> bool | None:
         status, access = self.seen.p2p_status, self.seen.p2p_access
         ways = (pair, pair[::-1])
         told = [status[i][j] == "OK" for i, j in ways if status[i][j]] if status else []
@@ -196,12 +277,6 @@ class Machine:
         matrix = self.seen.p2p_status
         said = [matrix[i][j] for i, j in (pair, pair[::-1])] if matrix else []
         return next((word for word in said if word and word != "OK"), None)
-
-    def latency(self, pair: Pair) -> float | None:
-        """The higher of the two directions with P2P asked for, us."""
-        matrix = self.measured.p2p_latency_us
-        told = [matrix[i][j] for i, j in (pair, pair[::-1])] if matrix else []
-        return max((value for value in told if value), default=None)
 
     @cached_property
     def acs(self) -> bool | None:

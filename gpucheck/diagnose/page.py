@@ -1,16 +1,29 @@
-"""The rules as a page for people, from the rules themselves."""
+"""The hypotheses as a page for people, from the hypotheses themselves."""
 
 import re
 
-from gpucheck.diagnose.rules import all_rules
+from gpucheck.diagnose.hypotheses import Hypothesis, all_hypotheses
 
-HEAD = """<!-- Made by: gpucheck diagnose --rules -o docs/diagnose-rules.md -->
-# The rules of a diagnosis
+HEAD = """<!-- Made by: gpucheck diagnose --hypotheses -o docs/diagnose-hypotheses.md -->
+# What a diagnosis weighs
 
-`gpucheck diagnose` asks these in this order. What one rule explains, later ones leave alone, so that a root cause is
-told once; what none explains is reported without a cause. Link rates and path factors are those of
+`gpucheck diagnose`, `verify` and `bandwidth` explain the numbers of a machine in the same way:
+
+1. Each hypothesis below is a family of causes. It lists the ways in which it may be true on this machine, each with the
+   probability that it has before any number is seen (its prior).
+2. An explanation is one of these ways, several of them together, or none: a machine without a fault. It predicts every
+   number and every reading, as a range where the number is not exact.
+3. What was measured and read is compared with each prediction. The closer it comes to one explanation and the farther
+   it lies from the others, the more probable that explanation is.
+4. The findings name the most probable explanation, its probability, the other causes that fit, and the reading that
+   would tell them apart. A cause is "certain" only if a register, a return code, a counter or a byte compare names it.
+
+`gpucheck diagnose -v` prints the explanations with what the first two predicted, `--format html` draws it, and
+`gpucheck explain CAUSE` prints what is below for one cause. How often a stated probability was right, on machines with
+known faults: [calibration](diagnose-calibration.md). Link rates and path factors are those of
 `gpucheck/knowledge/links.yml`, meanings and remedies of the causes those of `gpucheck/knowledge/causes.yml`.
 """
+TABLE = "| hypothesis | causes |\n|---|---|"
 ISSUE = re.compile(r"^([\w.-]+)#(\d+)$")
 # Short names of issues, as the causes use them.
 OWNERS = {
@@ -29,18 +42,44 @@ OWNERS = {
 }
 
 
-def rules_page() -> str:
-    """The page as Markdown."""
-    lines = [HEAD]
-    for rule in all_rules():
-        lines += [f"## {rule.name}: {rule.title}", ""]
-        lines += [f"- Looks at: {rule.looks_at}", f"- Formula: {rule.formula}"]
-        lines += [f"- Read in: {'; '.join(map(_linked, rule.sources))}"]
+def hypotheses_page() -> str:
+    """The page as Markdown: how it works, a table of all hypotheses, then each."""
+    hypotheses = all_hypotheses()
+    rows = (f"| [{one.name}](#{_anchor(one)}): {one.title} | {_keys(one)} |" for one in hypotheses)
+    lines = [HEAD, *([TABLE, *rows, ""] if hypotheses else [])]
+    for one in hypotheses:
+        lines += [f"## {_heading(one)}", ""]
+        lines += [f"- Causes: {_keys(one)}"]
+        lines += [f"- {label}: {text}" for label, text in fields(one)]
         lines += [
-            f"- Real machines: {'; '.join(map(_linked, rule.cases)) or 'none published; simulated ones only'}",
+            f"- Sources: {'; '.join(map(_linked, one.sources))}",
+            f"- Real machines: {'; '.join(map(_linked, one.cases)) or 'none published; simulated ones only'}",
             "",
         ]
-    return "\n".join(lines)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def fields(hypothesis: Hypothesis) -> list[tuple[str, str]]:
+    """What a hypothesis says of itself, each as (label, text)."""
+    return [
+        ("Possible when", hypothesis.possible_when),
+        ("Predicts", hypothesis.predicts),
+        ("Prior", hypothesis.prior),
+        ("Never explains", hypothesis.never_explains),
+    ]
+
+
+def _keys(hypothesis: Hypothesis) -> str:
+    return ", ".join(f"`{cause}`" for cause in hypothesis.causes) or "none: a machine without a fault"
+
+
+def _heading(hypothesis: Hypothesis) -> str:
+    return f"{hypothesis.name}: {hypothesis.title}"
+
+
+def _anchor(hypothesis: Hypothesis) -> str:
+    """The heading's anchor as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", _heading(hypothesis).lower()).replace(" ", "-")
 
 
 def _linked(source: str) -> str:

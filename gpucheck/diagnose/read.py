@@ -1,14 +1,37 @@
 """Observations as YAML (or JSON, which is YAML) -> frozen values. Every key is optional; a mistake names its line."""
 
-import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
+from yaml.nodes import ScalarNode
+
+from gpucheck.diagnose._cells import (
+    CLASS,
+    MOST_COUNT,
+    MOST_GPUS,
+    MOST_ROWS,
+    class_cell,
+    counters,
+    flag_cell,
+    gpu_pair,
+    list_of,
+    matrix,
+    measured_cell,
+    one_of,
+    part_cell,
+    product_name,
+    required,
+    status_cell,
+    struct,
+    whole,
+)
 from gpucheck.diagnose._sizes import sized
 from gpucheck.knowledge.strict import FALSE, TRUE, Value, document
 from gpucheck.model.observations import (
     AcsReading,
     Collective,
+    CopyFailure,
+    Damaged,
     Flow,
     Hang,
     HostDevice,
@@ -19,113 +42,47 @@ from gpucheck.model.observations import (
     ObservedGpu,
     ObservedHost,
     Port,
+    UnderLoad,
 )
-
-T = TypeVar("T")
 
 MAX_BYTES = 1 << 20
 """Six matrices of 64 GPUs are 150 kB; anything larger is no set of observations."""
-MOST_GPUS = 64
-MOST_NAME = 200
-MOST_ROWS = 1024
-CLASS = re.compile(r"X|PIX|PXB|PHB|NODE|SYS|SOC|NV\d{1,2}")
-STATUS = ("OK", "CNS", "GNS", "TNS", "DR", "NS", "U")
-DIAGONAL = {"x", "-", ""}
 DAMAGE = ("untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip")
 
 
 def read(data: bytes | str) -> Observations:
-    """The observations in a YAML document. Raises ObservationProblem, and nothing else, for any input."""
-    root = document(
-        data, shape="Observations are a few levels deep", example="Write at least gpus, matrix and measured"
+    """The observations in a YAML document, or in a JSON report of gpucheck that carries them.
+
+    Raises ObservationProblem, and nothing else, for any input.
+    """
+    root = _inside_a_report(
+        document(data, shape="Observations are a few levels deep", example="Write at least gpus, matrix and measured")
     )
     return sized(Observations(**root.fields(OBSERVATIONS)), root)
 
 
-def _struct(type_: type[T], **readers: Callable[[Value], Any]) -> Callable[[Value], T]:
-    def build(value: Value) -> T:
-        return type_(**value.fields(readers))
-
-    return build
-
-
-def _whole(low: int, high: int) -> Callable[[Value], int]:
-    return lambda value: value.integer(low, high)
-
-
-def _one_of(*known: str) -> Callable[[Value], str]:
-    return lambda value: value.word(*known)
-
-
-def _list_of(reader: Callable[[Value], T], most: int = MOST_ROWS) -> Callable[[Value], tuple[T, ...]]:
-    return lambda value: tuple(reader(item) for item in value.items(most))
-
-
-def _matrix(cell: Callable[[Value], Any]) -> Callable[[Value], tuple[tuple[Any, ...], ...]]:
-    """n x n, the diagonal None whatever stands there."""
-
-    def read_matrix(value: Value) -> tuple[tuple[Any, ...], ...]:
-        rows = [row.items(MOST_GPUS) for row in value.items(MOST_GPUS)]
-        if not rows:
-            raise value.problem("is empty. Write null for not measured")
-        for i, row in enumerate(rows):
-            if len(row) != len(rows):
-                raise Value(value.node.value[i], f"{value.path}[{i}]").problem(
-                    f"has {len(row)} cells, but there are {len(rows)} rows: the matrix must be square"
-                )
-        return tuple(
-            tuple(None if i == j or not item.told else cell(item) for j, item in enumerate(row))
-            for i, row in enumerate(rows)
-        )
-
-    return read_matrix
-
-
-def _name(value: Value) -> str:
-    """A product's name; patterns are searched in it."""
-    if len(name := value.text()) > MOST_NAME:
-        raise value.problem(f"has {len(name)} characters, more than the {MOST_NAME} of a name")
-    return name
-
-
-def _measured_cell(value: Value) -> float | None:
-    """A tool prints 0.00 for a pair that it did not measure."""
-    if value.text().strip().lower() in DIAGONAL:
-        return None
-    return value.number() or None
-
-
-def _class_cell(value: Value) -> str | None:
-    word = value.text().strip().upper()
-    if not CLASS.fullmatch(word):
-        raise value.problem(f"{word[:20]} is no path class (NV#, PIX, PXB, PHB, NODE, SYS)")
-    return "SYS" if word == "SOC" else None if word == "X" else word
-
-
-def _status_cell(value: Value) -> str | None:
-    word = value.text().strip().upper()
-    if word in ("X", "U"):
-        return None
-    if word not in STATUS:
-        raise value.problem(f"{word[:20]} is no P2P status ({', '.join(STATUS)})")
-    return word
+def _inside_a_report(root: Value) -> Value:
+    """What stands under ``observations`` in a report of ``gpucheck bandwidth`` or ``collectives``."""
+    if not root.is_mapping:
+        return root
+    keys = {key.value: node for key, node in root.node.value if isinstance(key, ScalarNode)}
+    if "schema" not in keys:
+        return root
+    if "observations" not in keys:
+        raise root.problem("this report of gpucheck has no observations. Give that of bandwidth or collectives")
+    return Value(keys["observations"], "observations")
 
 
 def _access(value: Value) -> Any:
     if value.is_list:
-        return _matrix(lambda cell: None if cell.text().strip().lower() in DIAGONAL else _bit(cell))(value)
+        return matrix(flag_cell)(value)
     return value.word("all", "none") == "all"
-
-
-def _bit(value: Value) -> bool:
-    """Tools print 1 and 0."""
-    return value.text() == "1" if value.text() in ("0", "1") else value.flag()
 
 
 def _gpus(value: Value) -> tuple[ObservedGpu, ...]:
     if value.is_list:
         return tuple(GPU(item) if item.told else ObservedGpu() for item in value.items(MOST_GPUS))
-    fields = value.fields({"count": _whole(0, MOST_GPUS), "model": _name})
+    fields = value.fields({"count": whole(0, MOST_GPUS), "model": product_name})
     return tuple(ObservedGpu(model=fields.get("model")) for _ in range(fields.get("count", 0)))
 
 
@@ -155,17 +112,10 @@ def _redirect(value: Value) -> bool | tuple[str, ...]:
 
 
 def _acs(value: Value) -> AcsReading:
-    fields = value.fields({"bus_id": Value.text, "control": _whole(0, 0xFFFF)})
+    fields = value.fields({"bus_id": Value.text, "control": whole(0, 0xFFFF)})
     if len(fields) < 2:
         raise value.problem("needs both bus_id and control")
     return AcsReading(**fields)
-
-
-def _pair(value: Value) -> tuple[int, int]:
-    ends = [item.integer(0, MOST_GPUS - 1) for item in value.items(2)]
-    if len(ends) != 2 or ends[0] == ends[1]:
-        raise value.problem("must name two different GPUs: [source, destination]")
-    return ends[0], ends[1]
 
 
 def _range(value: Value) -> tuple[float, float]:
@@ -196,7 +146,7 @@ def _environment(value: Value) -> dict[str, str]:
 def _host_device(value: Value) -> HostDevice:
     fields = value.fields(
         {
-            "gpu": _whole(0, MOST_GPUS - 1),
+            "gpu": whole(0, MOST_GPUS - 1),
             "numa_node": _node,
             "h2d_gb_s": Value.number,
             "d2h_gb_s": Value.number,
@@ -213,69 +163,111 @@ def _host_device(value: Value) -> HostDevice:
 
 
 def _flow(value: Value) -> Flow:
-    fields = value.fields({"pairs": _list_of(_pair), "total_gb_s": Value.number})
+    fields = value.fields({"pairs": list_of(gpu_pair), "total_gb_s": Value.number})
     if not fields.get("pairs") or "total_gb_s" not in fields:
         raise value.problem("needs pairs and total_gb_s")
     return Flow(**fields)
 
 
-GENERATION, LANES, INDEX = _whole(1, 7), _whole(1, 32), _whole(0, MOST_GPUS - 1)
-READ, BRIDGE = _one_of("idle", "load"), _one_of("root-port", "switch", "chipset")
+GENERATION, LANES, INDEX = whole(1, 7), whole(1, 32), whole(0, MOST_GPUS - 1)
+READ, BRIDGE = one_of("idle", "load"), one_of("root-port", "switch", "chipset")
 RATES: dict[str, Callable[[Value], Any]] = {
     "gen": GENERATION, "width": LANES, "max_gen": GENERATION, "max_width": LANES, "read": READ
 }  # fmt: skip
-HANG = _struct(Hang, op=Value.text, gpus=_list_of(INDEX, MOST_GPUS), with_p2p_off=Value.flag)
-GPU = _struct(
+HANG = struct(Hang, op=Value.text, gpus=list_of(INDEX, MOST_GPUS), with_p2p_off=Value.flag)
+GPU = struct(
     ObservedGpu,
-    model=_name,
+    model=product_name,
     bus_id=Value.text,
     numa_node=_node,
-    pcie=_struct(Port, **RATES),
-    path=_list_of(_struct(Port, bus_id=Value.text, kind=BRIDGE, **RATES), 16),
+    pcie=struct(Port, **RATES),
+    path=list_of(struct(Port, bus_id=Value.text, kind=BRIDGE, **RATES), 16),
     bar1_mib=Value.number,
-    nvlinks=_struct(NvLinkCount, active=_whole(0, 64), total=_whole(0, 64)),
+    nvlinks=struct(NvLinkCount, active=whole(0, 64), total=whole(0, 64)),
 )
-HOST = _struct(
+HOST = struct(
     ObservedHost,
     virtual=_virtual,
     iommu=_iommu,
     acs_redirect=_redirect,
-    acs=_list_of(_acs),
-    sockets=_whole(1, 64),
-    cpu=_name,
+    acs=list_of(_acs),
+    sockets=whole(1, 64),
+    cpu=product_name,
     rebar=Value.flag,
     driver=Value.text,
 )
-MEASURED = _struct(
+UNDER_LOAD = required(
+    struct(
+        UnderLoad,
+        gpu=INDEX,
+        **{name: reader for name, reader in RATES.items() if name != "read"},
+        throttled=list_of(product_name, 32),
+        errors=counters,
+        readings=whole(1, MOST_COUNT),
+    ),
+    "gpu",
+)
+DAMAGED = required(
+    struct(
+        Damaged,
+        pairs=list_of(gpu_pair, MOST_GPUS * MOST_GPUS),
+        damage=one_of(*DAMAGE, "mixed"),
+        wrong=whole(0, MOST_COUNT),
+        words=whole(0, MOST_COUNT),
+        loaded_only=Value.flag,
+        host_only=Value.flag,
+        evidence=list_of(Value.text),
+    ),
+    "pairs",
+)
+FAILURE = required(
+    struct(
+        CopyFailure,
+        kind=one_of("stuck", "crashed", "error"),
+        step=Value.text,
+        pairs=list_of(gpu_pair, MOST_GPUS * MOST_GPUS),
+        code=whole(0, 1 << 31),
+        detail=Value.text,
+    ),
+    "kind",
+    "step",
+)
+MEASURED = struct(
     Measured,
-    **{f"{path}_{way}_gb_s": _matrix(_measured_cell) for path in ("p2p", "staged") for way in ("uni", "bidir")},
-    **{f"{path}_latency_us": _matrix(_measured_cell) for path in ("p2p", "staged")},
+    **{f"{path}_{way}_gb_s": matrix(measured_cell) for path in ("p2p", "staged") for way in ("uni", "bidir")},
+    **{f"{path}_latency_us": matrix(measured_cell) for path in ("p2p", "staged")},
+    **{f"p2p_{way}_error": matrix(part_cell) for way in ("uni", "bidir")},
+    **{f"p2p_{way}_alone": matrix(flag_cell) for way in ("uni", "bidir")},
     by_class=_by_class,
-    method=_struct(Method, engine=_one_of("ce", "sm"), direction=_one_of("write", "read")),
-    host_device=_list_of(_host_device),
-    flows=_list_of(_flow),
-    integrity_bad_pairs=_list_of(_pair, MOST_GPUS * MOST_GPUS),
-    damage=_one_of(*DAMAGE),
+    method=struct(Method, engine=one_of("ce", "sm"), direction=one_of("write", "read")),
+    host_device=list_of(_host_device),
+    flows=list_of(_flow),
+    integrity_bad_pairs=list_of(gpu_pair, MOST_GPUS * MOST_GPUS),
+    damage=one_of(*DAMAGE),
+    under_load=list_of(UNDER_LOAD, MOST_GPUS),
+    damaged=list_of(DAMAGED),
+    bytes_compared=whole(0, MOST_COUNT),
+    failures=list_of(FAILURE),
     hang=_hang,
-    collectives=_list_of(
-        _struct(
+    collectives=list_of(
+        struct(
             Collective,
             op=Value.text,
-            ranks=_whole(1, 1 << 20),
-            bytes=_whole(0, 1 << 50),
+            ranks=whole(1, 1 << 20),
+            bytes=whole(0, 1 << 50),
             busbw_gb_s=Value.number,
             transport=Value.text,
-            wrong=_whole(0, 1 << 50),
+            wrong=whole(0, 1 << 50),
         )
     ),
 )
 OBSERVATIONS: dict[str, Callable[[Value], Any]] = {
     "gpus": _gpus,
-    "matrix": _matrix(_class_cell),
+    "matrix": matrix(class_cell),
     "p2p_access": _access,
-    "p2p_status": _matrix(_status_cell),
+    "p2p_status": matrix(status_cell),
     "host": HOST,
-    "uplinks": _list_of(_struct(Port, bus_id=Value.text, gpus=_list_of(INDEX, MOST_GPUS), **RATES)),
+    "uplinks": list_of(struct(Port, bus_id=Value.text, gpus=list_of(INDEX, MOST_GPUS), **RATES)),
     "environment": _environment,
     "measured": MEASURED,
 }

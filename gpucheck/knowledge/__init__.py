@@ -27,6 +27,7 @@ from gpucheck.knowledge.links import (
     pcie_factor,
     pcie_gb_s,
     pcie_limits,
+    predictions,
     staged_paths,
 )
 from gpucheck.knowledge.names import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
@@ -56,6 +57,7 @@ __all__ = [
     "pcie_factor",
     "pcie_gb_s",
     "pcie_limits",
+    "predictions",
     "similar_gpus",
     "staged_paths",
 ]

@@ -70,6 +70,34 @@ class _NvLinkPaths(msgspec.Struct, frozen=True, kw_only=True):
     fail_below: float
 
 
+Spread = tuple[float, float, float]
+"""Median, spread between machines and spread between numbers of one machine (deviations of the natural logarithm)."""
+
+
+class Predictions(msgspec.Struct, frozen=True, kw_only=True):
+    """What each kind of copy reaches, as Spread: parts of the raw rate, microseconds for latency_us."""
+
+    source: str
+    status: str
+    direct: dict[str, Spread]
+    direct_both_ways: Spread
+    staged: Spread
+    staged_shared_uplink: Spread
+    staged_unknown_uplink: Spread
+    staged_across_sockets: Spread
+    staged_both_ways: Spread
+    redirected: Spread
+    translated: Spread
+    poor: Spread
+    slow_both_ways: Spread
+    nvlink: Spread
+    nvlink_unknown_engine: Spread
+    nvlink_both_ways: Spread
+    host_copy: Spread
+    host_copy_far: Spread
+    latency_us: dict[str, Spread]
+
+
 class _Links(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     schema_: Literal["gpucheck.knowledge.links/1"]
     as_of: str
@@ -80,6 +108,7 @@ class _Links(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sche
     cpu_links: _CpuLinks
     nvlink: _NvLink
     nvlink_paths: _NvLinkPaths
+    predictions: Predictions
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +120,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 def _links() -> _Links:
     return table("links.yml", _Links)
+
+
+def predictions() -> Predictions:
+    """Medians and spreads that a diagnosis predicts numbers with."""
+    return _links().predictions
 
 
 def pcie_gb_s(generation: int, width: int) -> float:

@@ -1,6 +1,5 @@
-"""One measuring run of a host: choose devices and engine, open the child, plan, run, judge, report."""
+"""One measuring run of a host: choose devices and engine, open the child, plan, run, report what was observed."""
 
-import importlib.util
 import os
 import secrets
 import time
@@ -14,30 +13,26 @@ import msgspec
 from gpucheck.host.child import ask_child, child_command
 from gpucheck.host.simulated import machine_directory
 from gpucheck.measure import report
-from gpucheck.measure.facts import Facts, iommu_translates, redirecting, refused
-from gpucheck.measure.judge import judge, repeat
+from gpucheck.measure.engine_choice import KIND, PATIENCE_S, EngineName, choose_engine
+from gpucheck.measure.gaps import gaps
+from gpucheck.measure.observed import observations
+from gpucheck.measure.observed_host import Scene
 from gpucheck.measure.paths import Path, paths, ports_to_host
 from gpucheck.measure.plan import Depth, Machine, Wish, buffer_bytes, plan
+from gpucheck.measure.repeats import Doubts, again
 from gpucheck.measure.results import Results
 from gpucheck.measure.runner import run
 from gpucheck.measure.sampler import Sampler
 from gpucheck.measure.selection import Unmeasurable, admit, choose, device, room
 from gpucheck.measure.simulated_machine import describe, read_faults
-from gpucheck.measure.subjects import count_text
 from gpucheck.measure.supervisor import Supervised
-from gpucheck.measure.values import Device, Failure, Setup, Simulated, Step
+from gpucheck.measure.values import Device, Failure, Flow, Setup, Simulated, Step
+from gpucheck.measure.words import count_text
 from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.observations import Observations
 from gpucheck.topology import build, identify
 
-EngineName = Literal["torch", "cupy", "cpu", "simulated"]
-PATIENCE_S: dict[EngineName, float] = {"torch": 20.0, "cupy": 20.0, "cpu": 20.0, "simulated": 3.0}
-KIND = {
-    "torch": "GPU copies by torch (CUDA)",
-    "cupy": "GPU copies by CuPy (CUDA)",
-    "cpu": "CPU processes through shared memory: no GPU was measured",
-    "simulated": "SIMULATED copies: no GPU was measured",
-}
 BUSY = "GPUCHECK_SIMULATOR_LOAD=1"
 SIMULATED_READING_S = 20.0
 CPU_BYTES, CPU_DEVICES = 16 << 20, 2
@@ -73,17 +68,26 @@ class Watch(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """The machine, what is known about it, and what its devices are."""
+    """The machine, what was read of it (None for CPU processes), and what its devices are."""
 
     machine: Machine
-    facts: Facts
+    scene: Scene | None
     local: bool
     notes: tuple[str, ...]
     simulated: Simulated | None = None
 
 
-def measure(host: Host, options: Options, watch: Watch = Watch()) -> BandwidthReport:  # noqa: B008 - immutable
-    """Measure the links of this host. Raises Unmeasurable when there is nothing to measure, or not as asked."""
+def measure(
+    host: Host,
+    options: Options,
+    watch: Watch = Watch(),  # noqa: B008 - immutable
+    doubts: Callable[[Observations], Doubts] | None = None,
+) -> BandwidthReport:
+    """Measure the links of this host. Its findings say what could not be looked at, and nothing about a link.
+
+    doubts: which pairs look low, to be measured again alone. Raises Unmeasurable when there is nothing to measure, or
+    not as asked.
+    """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     engine = choose_engine(host, options.engine)
     place = _cpu_place(options) if engine == "cpu" else _gpu_place(host, engine, options)
@@ -96,9 +100,8 @@ def measure(host: Host, options: Options, watch: Watch = Watch()) -> BandwidthRe
     )
     wanted = buffer_bytes(place.machine, wish) if engine != "cpu" else max(CPU_BYTES, options.tensor_bytes or 0)
     notes = place.notes
-    if place.facts.before is not None:
-        chosen = [g for g in place.facts.before.gpus if g.pci_bus_id in {d.bus_id for d in place.machine.devices}]
-        wanted, note = room(chosen, wanted)
+    if place.scene is not None:
+        wanted, note = room(place.scene.gpus, wanted)
         notes += (note,) if note else ()
     setup = Setup(
         engine=engine,
@@ -108,7 +111,7 @@ def measure(host: Host, options: Options, watch: Watch = Watch()) -> BandwidthRe
         simulated=place.simulated,
     )
     results = Results(devices=place.machine.devices)
-    planned_s, facts = 0.0, place.facts
+    planned_s, scene = 0.0, place.scene
     with Supervised(setup, options.timeout_s or PATIENCE_S[engine]) as child:
         notes += tuple(f"environment variable removed for the measurement: {pair}" for pair in child.removed)
         opened = child.open()
@@ -120,22 +123,27 @@ def measure(host: Host, options: Options, watch: Watch = Watch()) -> BandwidthRe
             steps = plan(place.machine, wish)
             planned_s = sum(step.planned_s for step in steps)
             watch.planned(_planned(engine, place.machine, steps))
-            low = (lambda r: repeat(r, place.machine)) if engine != "cpu" else (lambda _: [])
-            with _sampler(engine, facts, options) as sampler:
+
+            def low(so_far: Results) -> list[tuple[Flow, ...]]:
+                if doubts is None or scene is None:
+                    return []
+                return again(so_far, doubts(observations(so_far, place.machine, scene)))
+
+            with _sampler(engine, scene, options) as sampler:
                 run(steps, child, results, machine=place.machine, wish=wish, low=low, progress=watch.step)
-            during = sampler.readings()
-            facts = msgspec.structs.replace(facts, during=during, after=during[-1] if during else None)
+            if scene is not None:
+                scene = msgspec.structs.replace(scene, during=sampler.readings())
             notes += opened.notes
-    findings = named(judge(results, place.machine, facts), facts.before.gpus if facts.before else ())
-    if options.contended and any(note.startswith("contended") for note in notes):
-        findings = tuple(_cannot_fail(finding) for finding in findings)
+    seen = observations(results, place.machine, scene) if scene is not None else Observations()
+    findings = gaps(results, gpus=scene is not None, loaded=bool(seen.measured.under_load))
     return _report(
         host,
         options,
         engine,
         results,
         place.machine,
-        findings,
+        named(findings, scene.gpus if scene is not None else ()),
+        seen,
         notes,
         planned_s,
         started.isoformat(timespec="seconds"),
@@ -143,43 +151,17 @@ def measure(host: Host, options: Options, watch: Watch = Watch()) -> BandwidthRe
     )
 
 
-def _sampler(engine: EngineName, facts: Facts, options: Options) -> Sampler:
+def _sampler(engine: EngineName, scene: Scene | None, options: Options) -> Sampler:
     """NVML beside the copies. A simulated machine is told that it is busy, for nothing that copies shows it."""
-    if engine == "cpu":
+    if engine == "cpu" or scene is None:
         return Sampler(None)
     patience_s = options.timeout_s or PATIENCE_S[engine]
     if engine != "simulated":
         return Sampler(lambda: ask_child(patience_s))
     if machine_directory() is None:
-        return Sampler(None, facts.before)
+        return Sampler(None, scene.before)
     busy = ask_child(max(patience_s, SIMULATED_READING_S), ["env", BUSY, *child_command()])
     return Sampler(None, busy if isinstance(busy, NvmlReading) else None)
-
-
-def choose_engine(host: Host, wanted: str) -> EngineName:
-    """The engine of an ``auto``: simulated on a simulated machine, else torch, else CuPy. Raises Unmeasurable."""
-    simulated = host.simulation() is not None
-    if wanted == "simulated" and not simulated:
-        raise Unmeasurable(
-            "--engine simulated needs a simulated machine. Add --simulate PROFILE (gpucheck profiles lists them).",
-            usage=True,
-        )
-    if wanted in ("torch", "cupy") and simulated:
-        raise Unmeasurable(
-            f"--engine {wanted} copies on real GPUs, and this machine's are simulated. Leave --engine away.", usage=True
-        )
-    if wanted != "auto":
-        return wanted  # type: ignore[return-value]  # click allows no other words
-    if simulated:
-        return "simulated"
-    names: tuple[EngineName, ...] = ("torch", "cupy")
-    for name in names:
-        if importlib.util.find_spec(name) is not None:
-            return name
-    raise Unmeasurable(
-        "neither torch nor CuPy is installed, so nothing can copy between GPUs. python -m pip install torch numpy, or "
-        "--engine cpu for the same method between CPU processes."
-    )
 
 
 def _cpu_place(options: Options) -> _Place:
@@ -188,7 +170,7 @@ def _cpu_place(options: Options) -> _Place:
     devices = tuple(Device(index=i, name="CPU process") for i in range(CPU_DEVICES))
     between = {(a, b): Path(cls="CPU", resources=()) for a in range(CPU_DEVICES) for b in range(CPU_DEVICES) if a != b}
     machine = Machine(devices=devices, between=between, to_host=((),) * CPU_DEVICES)
-    return _Place(machine, Facts(kind="cpu"), local=False, notes=())
+    return _Place(machine, None, local=False, notes=())
 
 
 def _gpu_place(host: Host, engine: EngineName, options: Options) -> _Place:
@@ -198,19 +180,21 @@ def _gpu_place(host: Host, engine: EngineName, options: Options) -> _Place:
     chosen = choose(reading.gpus, options.devices)
     notes = admit(chosen.gpus, contended=options.contended)
     pci, simulation = host.pci(), host.simulation()
-    cpu = identify(host.read_text("/proc/cpuinfo"))
+    cpuinfo = host.read_text("/proc/cpuinfo")
+    cpu = identify(cpuinfo)
     topology = build(reading, pci, simulated=simulation is not None, cpu=cpu)
     machine = Machine(
         devices=tuple(device(gpu) for gpu in chosen.gpus),
         between=paths(chosen.gpus, pci, topology),
         to_host=ports_to_host(chosen.gpus, pci),
     )
-    facts = Facts(
-        virtual=host.system().virtual,
-        refused=refused(chosen.gpus, reading),
-        iommu_translates=iommu_translates(chosen.gpus, pci),
-        redirecting=redirecting(pci),
+    scene = Scene(
+        gpus=chosen.gpus,
         before=reading,
+        pci=pci,
+        topology=topology,
+        virtual=host.system().virtual,
+        cpuinfo=cpuinfo,
     )
     described = None
     if engine == "simulated":
@@ -218,7 +202,7 @@ def _gpu_place(host: Host, engine: EngineName, options: Options) -> _Place:
             described = describe(reading, pci, chosen.gpus, read_faults(machine_directory()), cpu)
         except ValueError as error:
             raise Unmeasurable(str(error)) from error
-    return _Place(machine, facts, chosen.local, notes, described)
+    return _Place(machine, scene, chosen.local, notes, described)
 
 
 def _no_gpus(host: Host, reading: NvmlReading | NvmlFailure) -> Unmeasurable:
@@ -245,13 +229,6 @@ def _planned(engine: str, machine: Machine, steps: tuple[Step, ...]) -> Planned:
     return Planned(engine, len(machine.devices), len(steps), one_way, sum(step.planned_s for step in steps))
 
 
-def _cannot_fail(finding: Finding) -> Finding:
-    if finding.verdict is Verdict.FAIL and finding.check != "p2p-integrity":
-        why = f"{finding.why} (or the process that used the GPU meanwhile)"
-        return msgspec.structs.replace(finding, verdict=Verdict.WARN, why=why, confidence="possible")
-    return finding
-
-
 def _report(
     host: Host,
     options: Options,
@@ -259,6 +236,7 @@ def _report(
     results: Results,
     machine: Machine,
     findings: tuple[Finding, ...],
+    seen: Observations,
     notes: tuple[str, ...],
     planned_s: float,
     started: str,
@@ -289,6 +267,7 @@ def _report(
         sizes=report.sizes(results, machine),
         tensor=report.tensor(results) if options.tensor_bytes is not None else None,
         integrity=report.integrity(results),
+        observations=seen,
         verdict=worst(counts),
         findings=findings,
         counts={verdict.value: counts[verdict] for verdict in Verdict},

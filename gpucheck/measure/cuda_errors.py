@@ -27,12 +27,6 @@ NAMES = {
     803: "cudaErrorSystemDriverMismatch",
     999: "cudaErrorUnknown",
 }
-# Cause and confidence where the code names what is broken.
-CAUSES = {
-    214: ("ecc-uncorrected", "certain"),
-    217: ("false-p2p-grant", "likely"),
-    220: ("nvlink-errors", "certain"),
-}
 
 
 def kind_of(code: int) -> FailureKind:

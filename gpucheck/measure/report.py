@@ -1,8 +1,8 @@
-"""From results and findings to the report: positions become rows and columns, seconds become rates."""
+"""From results to the report: positions become rows and columns, seconds become rates."""
 
 import msgspec
 
-from gpucheck.measure.judge_both_ways import goal
+from gpucheck.knowledge import both_ways_part
 from gpucheck.measure.plan import Machine, pairs
 from gpucheck.measure.results import Results
 from gpucheck.measure.runner import total
@@ -46,7 +46,8 @@ def _pair(src: int, dst: int, results: Results, machine: Machine, verified: int)
     latency = results.latency.get(Flow(src=src, dst=dst))
     both = results.both_ways().get((min(src, dst), max(src, dst)))
     both_gb_s = total(both) if both else None
-    both_goal = goal(path.cls, expected) if path and expected else None
+    both_goal = 2 * expected.unidirectional_gb_s if expected else None
+    both_low = 2 * both_ways_part() * expected.low_gb_s if expected else None
     others = {
         str(flow.method): round(t.gb_s, PLACES)
         for flow, t in results.together.items()
@@ -66,9 +67,9 @@ def _pair(src: int, dst: int, results: Results, machine: Machine, verified: int)
         latency_us=round(latency.median_s * 1e6, PLACES) if latency else None,
         staged_gb_s=round(staged.gb_s, PLACES) if staged else None,
         both_ways_gb_s=round(both_gb_s, PLACES) if both_gb_s else None,
-        both_ways_expected_gb_s=round(both_goal.gb_s, PLACES) if both_goal else None,
-        both_ways_low_gb_s=round(both_goal.low_gb_s, PLACES) if both_goal else None,
-        both_ways_ratio=round(both_gb_s / both_goal.gb_s, 3) if both_gb_s and both_goal else None,
+        both_ways_expected_gb_s=round(both_goal, PLACES) if both_goal else None,
+        both_ways_low_gb_s=round(both_low, PLACES) if both_low else None,
+        both_ways_ratio=round(both_gb_s / both_goal, 3) if both_gb_s and both_goal else None,
         by_method=others,
         bytes_verified=verified,
     )

@@ -1,4 +1,4 @@
-"""Everything one run measured, by what it was measured for. Filled by the runner, read by the judge and the report."""
+"""Everything one run measured, by what it was measured for. Filled by the runner, read by observations and report."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

@@ -12,11 +12,11 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.knowledge import pcie_gb_s
-from gpucheck.measure.facts import REDIRECTING
 from gpucheck.measure.paths import paths, ports_to_host
 from gpucheck.measure.values import Damage, Link, Simulated
 from gpucheck.model import Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.topology import Cpu, build
+from gpucheck.topology.acs import redirects
 
 # Parts of the raw rate, from published figures: staged copies 20-22 of 31.5 GB/s, host copies 25-26, peer copies that
 # bridges send up to the root complex 9.9-10.2.
@@ -148,7 +148,7 @@ def _host_gb_s(gpu: Gpu, ports: Sequence[str], devices: Mapping[str, PciDevice])
 
 def _redirected(resources: Sequence[str], devices: Mapping[str, PciDevice]) -> bool:
     ports = [devices.get(resource.partition(":")[2]) for resource in resources]
-    return any(port and port.acs and port.acs.control & REDIRECTING for port in ports)
+    return any(port is not None and redirects(port) for port in ports)
 
 
 def _translated(a: Gpu, b: Gpu, devices: Mapping[str, PciDevice]) -> bool:

@@ -3,6 +3,7 @@
 import msgspec
 
 from gpucheck.model.finding import Finding
+from gpucheck.model.observations import Observations
 from gpucheck.model.readings import Simulation
 from gpucheck.model.verdict import Verdict
 
@@ -90,6 +91,7 @@ class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):
     method: how the numbers were made, one sentence a line. rounds: how many rounds one direction took.
     planned_s, device_s: device time as planned and as taken; seconds: the whole run's.
     local_gb_s: copies inside each device. integrity: bytes and words of the data check.
+    observations: all of it as ``gpucheck diagnose --observations`` reads it.
     """
 
     schema: str = SCHEMA
@@ -116,6 +118,7 @@ class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):
     sizes: tuple[SizePoint, ...] = ()
     integrity: dict[str, int] = msgspec.field(default_factory=dict)
     tensor: dict[str, float] | None = None
+    observations: Observations = Observations()
     verdict: Verdict
     findings: tuple[Finding, ...]
     counts: dict[str, int]

@@ -3,6 +3,7 @@
 import msgspec
 
 from gpucheck.model.finding import Finding
+from gpucheck.model.observations import Observations
 from gpucheck.model.readings import Simulation
 from gpucheck.model.verdict import Verdict
 
@@ -29,7 +30,10 @@ class CollectiveResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CollectivesReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. devices: by rank. transports: NCCL's channels by kind; algorithms: by collective, as NCCL names both."""
+    """One run. devices: by rank. transports: NCCL's channels by kind; algorithms: by collective, as NCCL names both.
+
+    observations: the results as ``gpucheck diagnose --observations`` reads them.
+    """
 
     schema: str = SCHEMA
     host: str
@@ -47,6 +51,7 @@ class CollectivesReport(msgspec.Struct, frozen=True, kw_only=True):
     transports: dict[str, int] = msgspec.field(default_factory=dict)
     algorithms: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    observations: Observations = Observations()
     verdict: Verdict
     findings: tuple[Finding, ...]
     counts: dict[str, int]

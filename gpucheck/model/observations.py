@@ -1,7 +1,8 @@
 """What is known of a machine and measured on it, wherever that was done: the input of a diagnosis.
 
-Every field may be None or empty: it was not told. "Not told" is never "no". Bandwidth is in 10**9 bytes per second, per
-direction unless the name says bidirectional (then the sum). Matrices are n x n, row = source, None = not measured.
+Every field may be None or empty: it was not told. "Not told" is never "no", and is left out of JSON. Bandwidth
+is in 10**9 bytes per second, per direction unless the name says bidirectional (then the sum). Matrices are n x n,
+row = source, None = not measured.
 """
 
 from typing import Literal
@@ -14,7 +15,7 @@ Flags = tuple[tuple[bool | None, ...], ...]
 Damage = Literal["untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip"]
 
 
-class Port(msgspec.Struct, frozen=True, kw_only=True):
+class Port(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A PCIe link as trained and as it could be. read: whether it was read under load or idle.
 
     bus_id: of the device at its end; kind: of a bridge above a GPU. gpus: behind a shared uplink, by index.
@@ -30,14 +31,14 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     gpus: tuple[int, ...] = ()
 
 
-class NvLinkCount(msgspec.Struct, frozen=True, kw_only=True):
+class NvLinkCount(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many NVLinks of a GPU are up, of how many that exist."""
 
     active: int | None = None
     total: int | None = None
 
 
-class ObservedGpu(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedGpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One GPU. path: the bridges above it; bar1_mib: the window through which others see its memory, MiB."""
 
     model: str | None = None
@@ -49,14 +50,14 @@ class ObservedGpu(msgspec.Struct, frozen=True, kw_only=True):
     nvlinks: NvLinkCount = NvLinkCount()
 
 
-class AcsReading(msgspec.Struct, frozen=True, kw_only=True):
+class AcsReading(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The raw Access Control Services control register of a bridge."""
 
     bus_id: str
     control: int
 
 
-class ObservedHost(msgspec.Struct, frozen=True, kw_only=True):
+class ObservedHost(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The machine around the GPUs. acs_redirect: a tuple names the bridges that redirect."""
 
     virtual: bool | None = None
@@ -69,14 +70,14 @@ class ObservedHost(msgspec.Struct, frozen=True, kw_only=True):
     driver: str | None = None
 
 
-class Method(msgspec.Struct, frozen=True, kw_only=True):
+class Method(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How bandwidth was measured: copy engines or a kernel's loads and stores; who drives the copy."""
 
     engine: Literal["ce", "sm"] | None = None
     direction: Literal["write", "read"] | None = None
 
 
-class HostDevice(msgspec.Struct, frozen=True, kw_only=True):
+class HostDevice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Copies between host memory of a NUMA node and a GPU."""
 
     gpu: int
@@ -85,14 +86,14 @@ class HostDevice(msgspec.Struct, frozen=True, kw_only=True):
     d2h_gb_s: float | None = None
 
 
-class Flow(msgspec.Struct, frozen=True, kw_only=True):
+class Flow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Copies that ran at the same time (source, destination), and what they reached together."""
 
     pairs: tuple[tuple[int, int], ...]
     total_gb_s: float
 
 
-class Hang(msgspec.Struct, frozen=True, kw_only=True):
+class Hang(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Something never returned. with_p2p_off: whether it still hangs with peer-to-peer forbidden."""
 
     op: str | None = None
@@ -100,7 +101,7 @@ class Hang(msgspec.Struct, frozen=True, kw_only=True):
     with_p2p_off: bool | None = None
 
 
-class Collective(msgspec.Struct, frozen=True, kw_only=True):
+class Collective(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One collective's bus bandwidth as nccl-tests defines it. transport: as NCCL names it (``P2P SHM NET NVLS``)."""
 
     op: str | None = None
@@ -111,7 +112,7 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True):
     wrong: int | None = None
 
 
-class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
+class UnderLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What one GPU reported while copies ran: the best link state seen, why it was throttled, error counters that rose.
 
     throttled: names of clock event reasons, empty = asked and none, None = not known. errors: counter -> how much it
@@ -128,7 +129,7 @@ class UnderLoad(msgspec.Struct, frozen=True, kw_only=True):
     readings: int = 1
 
 
-class Damaged(msgspec.Struct, frozen=True, kw_only=True):
+class Damaged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Copies that arrived wrong, all in the same way. pairs: [source, destination].
 
     words: 8-byte words compared, wrong: of them. host_only: the destination GPU found them right, the host did not.
@@ -146,7 +147,7 @@ class Damaged(msgspec.Struct, frozen=True, kw_only=True):
 CopyFailureKind = Literal["stuck", "crashed", "error"]
 
 
-class CopyFailure(msgspec.Struct, frozen=True, kw_only=True):
+class CopyFailure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A copy that ended without a result: it hung, its process crashed, or CUDA refused it with a code."""
 
     kind: CopyFailureKind
@@ -156,7 +157,7 @@ class CopyFailure(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All numbers. p2p: with peer-to-peer asked for; staged: with it switched off. hang None = not told, () = none.
 
     integrity_bad_pairs: pairs whose data was wrong; an empty tuple says that it was looked at and was right.
@@ -189,7 +190,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     collectives: tuple[Collective, ...] = ()
 
 
-class Observations(msgspec.Struct, frozen=True, kw_only=True):
+class Observations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything told about one machine.
 
     matrix: path classes as nvidia-smi topo -m prints them.

@@ -1,18 +1,23 @@
 """Findings for a terminal, as every command prints them: worst first, a root cause with what follows from it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
 from gpucheck.model import Finding, Verdict, by_root
+from gpucheck.model.finding import Alternative
 from gpucheck.printable import indented
-from gpucheck.render.groups import Group, group_equal
+from gpucheck.render._predicted import percent
+from gpucheck.render.groups import Group, across_hosts, group_equal
 from gpucheck.render.words import WORST_FIRST, plural, verdict_word
 
 INDENT = " " * 8
 LABEL = 10
 # Lines of evidence of one block; -v shows all.
 EVIDENCE = 12
+# Of the other causes that fit: how many are named, and from which probability on.
+ALTERNATIVES = 3
+IMPROBABLE = 0.02
 TROUBLE = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
 
 
@@ -66,13 +71,43 @@ def block(group: Group, *, verbose: bool = False, check: bool = True) -> Iterato
     if group.fix and finding.verdict in TROUBLE:
         yield _line("fix", group.fix)
     if finding.cause:
-        yield _line("cause", f"{finding.cause} ({finding.confidence or 'possible'})")
+        yield _line("cause", f"{finding.cause} ({how_sure(group.findings)})")
+        yield from (_line("or", f"{one.cause} ({percent(one.probability)}): {one.would_show}") for one in others(group))
     if verbose:
         yield from (_line("evidence", line) for line in group.all_evidence)
     elif finding.verdict in TROUBLE:
         yield from (_line("evidence", line) for line in group.evidence[:EVIDENCE])
         if len(group.evidence) > EVIDENCE:
             yield _line("evidence", f"and {plural(len(group.evidence) - EVIDENCE, 'more line')}")
+
+
+def how_sure(findings: Sequence[Finding]) -> str:
+    """Return how sure the cause of findings with one text is: ``certain``, ``92 %``, ``90 to 92 %``, ``likely``."""
+    weighed = [finding.probability for finding in findings if finding.probability is not None]
+    if findings[0].confidence == "certain" or not weighed:
+        return findings[0].confidence or "possible"
+    ends = list(dict.fromkeys((percent(min(weighed)), percent(max(weighed)))))
+    return f"{ends[0].removesuffix(' %')} to {ends[1]}" if len(ends) > 1 else ends[0]
+
+
+def others(group: Group) -> list[Alternative]:
+    """Return the other causes that a block names: a few, none that is improbable, the most probable first."""
+    found: dict[str, list[tuple[Finding, Alternative]]] = {}
+    for finding in group.findings:
+        for one in finding.alternatives:
+            found.setdefault(one.cause, []).append((finding, one))
+    merged = [
+        Alternative(
+            cause=cause,
+            probability=max(one.probability for _, one in members),
+            would_show=across_hosts(
+                [finding for finding, _ in members], [one.would_show for _, one in members], is_all=False
+            ),
+        )
+        for cause, members in found.items()
+    ]
+    likely = (one for one in merged if one.probability >= IMPROBABLE)
+    return sorted(likely, key=lambda one: -one.probability)[:ALTERNATIVES]
 
 
 def not_run(checks: list[str]) -> str:

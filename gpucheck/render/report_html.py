@@ -8,13 +8,12 @@ from markupsafe import Markup
 from gpucheck.model import Report, Topology, Verdict, WiredFunction, where
 from gpucheck.printable import of_printable
 from gpucheck.render import html
-from gpucheck.render._commands import Part, parts
 from gpucheck.render._heat import SLOW_MARK, SLOW_MEANING, TITLES, below, is_sparse, low_ends, steps
 from gpucheck.render._matrix import kind_of
 from gpucheck.render._measured import Copies, by_class, copies, trainings
 from gpucheck.render._tree import direct_links, link_words, switch_count, switch_links
-from gpucheck.render.findings import TROUBLE, not_run, worst_first
-from gpucheck.render.groups import Group
+from gpucheck.render.findings import TROUBLE
+from gpucheck.render.findings_html import SHAPE, blocks
 from gpucheck.render.report import bus_ids
 from gpucheck.render.topology import MEANING
 from gpucheck.render.topology_svg import to_svg
@@ -22,7 +21,6 @@ from gpucheck.render.words import WORST_FIRST, observed
 
 STYLES = ("tokens.css", "parts.css", "drawing.css", "report.css")
 SCRIPTS = ("page.js", "report.js")
-SHAPE = {Verdict.PASS: "\u00b7", Verdict.WARN: "!", Verdict.FAIL: "\u00d7", Verdict.UNKNOWN: "?", Verdict.SKIP: "-"}
 KIND = {
     "gpu": "GPU",
     "nic": "network card",
@@ -31,21 +29,6 @@ KIND = {
     "switch-downstream": "switch, downstream port",
     "bridge": "bridge",
 }
-# Evidence of all subjects of a block; one fault of 72 GPUs must not fill the page.
-EVIDENCE = 40
-
-
-class Block(NamedTuple):
-    """A group of findings. advice: its fix, commands told apart. left: lines of evidence that are not shown.
-
-    follow: what was not run because of it.
-    """
-
-    group: Group
-    advice: tuple[Part, ...]
-    evidence: tuple[str, ...]
-    left: int
-    follow: str
 
 
 class Hop(NamedTuple):
@@ -73,10 +56,7 @@ class Heat(NamedTuple):
 def to_html(report: Report, *, mark: str = "") -> str:
     """The page. mark: where a replayed report comes from."""
     found, topology = copies(report), report.topology
-    blocks = {
-        verdict: list(_blocks(groups, follow))
-        for verdict, groups, follow in worst_first(report.findings, bus_ids(report))
-    }
+    of_verdict = blocks(report.findings, bus_ids(report))
     return html.page(
         "report.html.j2",
         data=_data(found),
@@ -87,8 +67,8 @@ def to_html(report: Report, *, mark: str = "") -> str:
         shape=SHAPE,
         verdicts=WORST_FIRST,
         facts=list(_facts(report)),
-        problems=[block for verdict in TROUBLE for block in blocks.get(verdict, ())],
-        skips=blocks.get(Verdict.SKIP, []),
+        problems=[block for verdict in TROUBLE for block in of_verdict.get(verdict, ())],
+        skips=of_verdict.get(Verdict.SKIP, []),
         passes=[finding for finding in report.findings if finding.verdict is Verdict.PASS],
         observed=observed,
         where=where,
@@ -102,18 +82,6 @@ def to_html(report: Report, *, mark: str = "") -> str:
         rates=by_class(found) if found else [],
         trainings=trainings(report),
     )
-
-
-def _blocks(groups: list[Group], follow: dict[str, list[str]]) -> Iterator[Block]:
-    for group in groups:
-        checks = [name for check in group.checks for name in follow.pop(check, [])]
-        yield Block(
-            group=group,
-            advice=tuple(parts(group.fix)),
-            evidence=group.all_evidence[:EVIDENCE],
-            left=max(0, len(group.all_evidence) - EVIDENCE),
-            follow=not_run(checks) if checks else "",
-        )
 
 
 def _facts(report: Report) -> Iterator[tuple[str, str]]:

@@ -12,14 +12,28 @@ from gpucheck.train import whole_gpus
 
 NAME = "p2p"
 CLAIM = "copies between GPUs"
+# Every name that a finding about links may have; some are also the names of checks, which explain themselves.
 FINDINGS = (
     "p2p-copies",
     "p2p-integrity",
     "p2p-bandwidth",
-    "p2p-latency",
-    "p2p-against-staged",
     "p2p-both-ways",
+    "p2p-latency",
+    "simultaneous-copies",
+    "host-copies",
     "links-under-load",
+    "p2p-status",
+    "nvlink-links",
+    "pcie-lanes",
+    "shared-uplink",
+    "cross-socket",
+    "bar1",
+    "iommu",
+    "acs",
+    "environment",
+    "collectives-bandwidth",
+    "collectives-results",
+    "collectives-transport",
 )
 # Around the deadlines of its children: four lost ones and the start of a fifth take less.
 DEADLINE_S = 600.0
@@ -28,8 +42,10 @@ TYPICAL_S = 10.0
 ABOUT = """Copies: does every GPU pair copy right, and as fast as its path allows?
 
 Source: copies in child processes, every byte of them compared; then timed, all directions, several sizes. The findings
-are named p2p-integrity, p2p-bandwidth, p2p-latency and so on. What a pair should reach comes from a model of its path:
-gpucheck topo shows it, gpucheck bandwidth measures by itself."""
+are named p2p-integrity, p2p-bandwidth, p2p-latency and so on. What a number should be comes from a model of its
+path; where it is not, every known cause is weighed with all numbers, and the finding names the most probable one.
+gpucheck topo shows the paths, gpucheck bandwidth and gpucheck collectives measure by themselves, gpucheck diagnose
+judges numbers of other tools, and gpucheck diagnose --hypotheses prints the causes."""
 
 
 def measurement_steps() -> tuple[Step, ...]:
@@ -38,11 +54,12 @@ def measurement_steps() -> tuple[Step, ...]:
 
 
 def _p2p(host: Host) -> Outcome:
-    from gpucheck.measure.bandwidth import Options, measure
+    from gpucheck.measure.bandwidth import Options
     from gpucheck.measure.selection import Unmeasurable
+    from gpucheck.run.links import bandwidth
 
     try:
-        report = measure(host, Options())
+        report = bandwidth(host, Options())
     except Unmeasurable as error:
         return _held_to_the_level(host, (error.finding or _nothing(str(error)),), {})
     numbers = msgspec.to_builtins(report)

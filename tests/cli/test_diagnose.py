@@ -7,9 +7,10 @@ import pytest
 from click.testing import CliRunner
 
 from gpucheck.cli.diagnose import COMMAND
-from gpucheck.diagnose.page import rules_page
+from gpucheck.diagnose import hypotheses, page
 from gpucheck.foreign import UnreadableInput
 from tests.diagnose.perf_cases import observations
+from tests.render import judgements
 
 ROOT = Path(__file__).parent.parent.parent
 PASTES = ROOT / "tests" / "data" / "bandwidth"
@@ -51,7 +52,7 @@ def test_the_text_names_cause_reason_and_remedy(tmp_path):
     assert code == 2
     assert "cause     uplink-downgraded (certain)" in text
     assert "20:01.1 at 5 GT/s" in text
-    assert "fix       lspci -vv -s 0000:20:01.1" in text
+    assert "fix       check: lspci -vv -s 0000:20:01.1" in text
 
 
 def test_pasted_output_of_three_tools_is_one_machine(tmp_path):
@@ -72,14 +73,18 @@ def test_pasted_output_of_three_tools_is_one_machine(tmp_path):
     assert code == 1  # NCCL_ALGO is set
     assert answer["gpus"] == 2
     assert {row["cause"] for row in answer["findings"]} == {"leftover-environment", None}
-    assert any("of 450 GB/s raw" in row["why"] for row in answer["findings"])
+    assert any("18 NVLinks x 25 GB/s" in row["why"] for row in answer["findings"])
 
 
 def test_p2p_below_staged_names_both_suspects():
     code, text = run("--bandwidth", PASTES / "p2p-bandwidth-latency.txt", "--format", "json")
 
+    found = json.loads(text)["findings"][0]
+
     assert code == 2
-    assert {row["cause"] for row in json.loads(text)["findings"]} == {"acs-redirect", "iommu-translation"}
+    assert found["cause"] == "acs-redirect"
+    assert "iommu-translation" in {other["cause"] for other in found["alternatives"]}
+    assert 0.5 < found["probability"] < 0.9
 
 
 def test_observations_add_what_no_tool_prints(tmp_path):
@@ -145,9 +150,74 @@ def test_a_missing_file_and_no_input_say_so():
     assert run()[0] == 64
 
 
-def test_the_rules_page_is_current():
-    """Made by: gpucheck diagnose --rules -o docs/diagnose-rules.md"""
-    assert (ROOT / "docs" / "diagnose-rules.md").read_text(encoding="utf-8") == rules_page().rstrip("\n") + "\n"
+@pytest.fixture
+def weighed(monkeypatch):
+    """The judge's answer is one narrow link and its runner-up."""
+    monkeypatch.setattr("gpucheck.diagnose.judge", lambda seen: judgements.winner())
+
+
+@pytest.mark.usefixtures("weighed")
+def test_json_carries_the_ranking_and_every_finding_its_alternatives():
+    code, text = run("--observations", "-", "--format", "json", stdin="gpus: {count: 8}\n")
+    answer = json.loads(text)
+    found, passed = answer["findings"]
+
+    assert code == 2
+    assert (found["probability"], passed["probability"], passed["alternatives"]) == (0.92, None, [])
+    assert set(found["alternatives"][0]) == {"cause", "probability", "would_show"}
+    assert [one["probability"] for one in answer["ranking"]] == [0.92, 0.06, 0.012, 0.004]
+    assert answer["ranking"][0]["causes"] == [["pcie-width-reduced", "gpu:0000:13:00.0"]]
+    assert answer["gpu_names"][3] == "0000:13:00.0"
+    assert answer["gpus"] == 8
+    assert answer["decided"]
+
+
+@pytest.mark.usefixtures("weighed")
+@pytest.mark.parametrize(("option", "tables"), [((), 0), (("-v",), 2), (("-vv",), 2)])
+def test_the_ranking_is_shown_when_asked_for(option, tables):
+    _, text = run("--observations", "-", *option, stdin="gpus: {count: 8}\n")
+
+    assert "cause     pcie-width-reduced (92 %)" in text
+    assert "or        uplink-downgraded (6 %): lspci" in text
+    assert text.count("If explanation") == tables
+    assert text.splitlines()[-1] == "FAIL  1 fail, 1 pass"
+
+
+@pytest.mark.usefixtures("weighed")
+@pytest.mark.parametrize(("form", "start"), [("html", "<!doctype html>"), ("markdown", "# FAIL: gpucheck diagnose")])
+def test_the_page_and_the_markdown_go_to_a_file(tmp_path, form, start):
+    name = tmp_path / "diagnosis"
+    code, text = run("--observations", "-", "--format", form, "-o", name, stdin="gpus: {count: 8}\n")
+
+    assert (code, text) == (2, "")
+    assert name.read_text(encoding="utf-8").startswith(start)
+
+
+def test_the_page_of_hypotheses_is_current():
+    """Made by: gpucheck diagnose --hypotheses -o docs/diagnose-hypotheses.md"""
+    assert (ROOT / "docs" / "diagnose-hypotheses.md").read_text(encoding="utf-8") == page.hypotheses_page()
+
+
+def test_the_former_name_of_the_option_still_works():
+    assert run("--rules") == run("--hypotheses") == (0, page.hypotheses_page())
+    assert "--rules" not in COMMAND.get_help(COMMAND.make_context("diagnose", [], resilient_parsing=True))
+
+
+def test_the_page_tells_each_hypothesis_with_its_sources(monkeypatch):
+    one = hypotheses.Hypothesis(
+        name="narrow-link", causes=("pcie-width-reduced",), title="Lanes that are missing",
+        possible_when="a GPU has a PCIe link", predicts="copies with it at the reduced width", prior="1 in 100",
+        never_explains="NVLink", sources=("jan#183", "a manual"), instances=lambda machine: iter(()),
+    )  # fmt: skip
+    monkeypatch.setattr(page, "all_hypotheses", lambda: (one,))
+    text = page.hypotheses_page()
+
+    assert (
+        "| [narrow-link](#narrow-link-lanes-that-are-missing): Lanes that are missing | `pcie-width-reduced` |" in text
+    )
+    assert "## narrow-link: Lanes that are missing\n\n- Causes: `pcie-width-reduced`\n- Possible when: a GPU" in text
+    assert "- Sources: [jan#183](https://github.com/janhq/jan/issues/183); a manual" in text
+    assert "- Real machines: none published; simulated ones only" in text
 
 
 XID = "[   12.345678] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.\n"

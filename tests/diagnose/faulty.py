@@ -14,6 +14,7 @@ from tests.diagnose.machines import (
     same_generation,
     slow_device,
     slow_uplink,
+    translated,
     without_p2p,
 )
 
@@ -57,9 +58,14 @@ def far_from_host(seen: dict[str, Any]) -> dict[str, Any]:
 
 
 def on_chipset(seen: dict[str, Any]) -> dict[str, Any]:
+    """Everything that GPU 1 sends or receives passes four lanes that it shares."""
     seen["gpus"][1]["path"] = [{"bus_id": "0000:00:1c.0", "kind": "chipset"}]
-    for i, row in enumerate(seen["measured"]["p2p_uni_gb_s"]):
-        seen["measured"]["p2p_uni_gb_s"][i] = [v and round(v / 2.2, 2) if 1 in (i, j) else v for j, v in enumerate(row)]
+    for name in ("p2p_uni_gb_s", "p2p_bidir_gb_s", "staged_uni_gb_s"):
+        for i, row in enumerate(seen["measured"][name]):
+            row[:] = [v and round(v / 4, 2) if 1 in (i, j) else v for j, v in enumerate(row)]
+    told_ = seen["measured"]["host_device"][1]
+    told_.update(h2d_gb_s=round(told_["h2d_gb_s"] / 4, 2), d2h_gb_s=round(told_["d2h_gb_s"] / 4, 2))
+    del seen["gpus"][1]["pcie"]
     return seen
 
 
@@ -85,7 +91,7 @@ FAULTS: dict[str, tuple[Callable[[], dict[str, Any]], set[str]]] = {
     "uplink told": (lambda: slow_uplink(shape((8, 4, 1, 4))), {"uplink-downgraded"}),
     "uplink untold": (lambda: slow_uplink(shape((6, 2, 1, 5)), told=False), {"uplink-downgraded"}),
     "acs": (lambda: redirected(shape((4, 2, 1, 4)), acs_redirect=True, iommu="off"), {"acs-redirect"}),
-    "iommu": (lambda: redirected(shape((8, 4, 1, 5)), acs_redirect=False, iommu="translating"), {"iommu-translation"}),
+    "iommu": (lambda: translated(shape((8, 4, 1, 5)), acs_redirect=False, iommu="translating"), {"iommu-translation"}),
     "acs or iommu": (lambda: redirected(shape((4, 4, 1, 4))), {"acs-redirect", "iommu-translation"}),
     "all generations": (lambda: same_generation(shape((8, 4, 1, 4))), {"pcie-link-downgraded"}),
     "all generations, idle": (lambda: same_generation(shape((4, 1, 1, 5)), "idle"), {"pcie-link-downgraded"}),
@@ -96,7 +102,8 @@ FAULTS: dict[str, tuple[Callable[[], dict[str, Any]], set[str]]] = {
     "fabric slow": (lambda: no_nvlink_in_use("all"), {"fabric-manager-down"}),
     "zeros": (
         lambda: with_host(
-            told(healthy(shape((4, 2, 1, 4))), integrity_bad_pairs=[[0, 1]], damage="zeros"), iommu="translating"
+            told(healthy(shape((4, 2, 1, 4))), integrity_bad_pairs=[[0, 2], [0, 3], [1, 2], [1, 3]], damage="zeros"),
+            iommu="translating",
         ),
         {"iommu-translation"},
     ),
@@ -109,8 +116,9 @@ FAULTS: dict[str, tuple[Callable[[], dict[str, Any]], set[str]]] = {
     ),
     "hang": (
         lambda: with_host(
-            told(healthy(shape((4, 2, 1, 3))), hang={"op": "all_reduce", "gpus": [0, 1], "with_p2p_off": False}),
+            told(redirected(shape((4, 2, 1, 3))), hang={"op": "all_reduce", "gpus": [0, 1], "with_p2p_off": False}),
             acs_redirect=True,
+            iommu="off",
         ),
         {"acs-redirect"},
     ),
@@ -134,3 +142,9 @@ FAULTS: dict[str, tuple[Callable[[], dict[str, Any]], set[str]]] = {
     ),
     "latent iommu": (lambda: with_host(healthy(shape((4, 2, 1, 4))), iommu="translating"), {"iommu-translation"}),
 }  # fmt: skip
+
+# What the same numbers mean as well: named instead or beside, where no reading tells them apart.
+ALIKE = {
+    "device untold": {"pcie-width-reduced"},
+    "acs or iommu": {"acs-redirect", "iommu-translation"},
+}

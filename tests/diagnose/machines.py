@@ -147,11 +147,28 @@ def slow_uplink(shape: Shape, told: bool = True) -> dict[str, Any]:
 
 
 def redirected(shape: Shape, **host: Any) -> dict[str, Any]:
-    """P2P at 0.31 of raw, staged copies as ever."""
+    """Pairs below a switch go up to the root complex and back: slower than staged. All others are as they should be."""
+    return _detour(shape, shape.pairs, 0.34, 2.5, host)
+
+
+def translated(shape: Shape, **host: Any) -> dict[str, Any]:
+    """Pairs that pass a host bridge are translated by the IOMMU; those below a switch never meet it."""
+    return _detour(shape, lambda i, j: not shape.pairs(i, j), 0.25, 4.5, host)
+
+
+def _detour(
+    shape: Shape, slow: Callable[[int, int], bool], part: float, latency: float, host: dict[str, Any]
+) -> dict[str, Any]:
     seen = healthy(shape)
     raw = RAW[shape.generation]
-    seen["measured"]["p2p_uni_gb_s"] = shape.rates(lambda i, j: 0.2 * raw if shape.pairs(i, j) else 0.31 * raw)
-    seen["measured"]["p2p_bidir_gb_s"] = shape.rates(lambda i, j: 0.3 * raw)
+    way = shape.rates(lambda i, j: part * raw)
+    for name, values in (
+        ("p2p_uni_gb_s", way),
+        ("p2p_bidir_gb_s", shape.rates(lambda i, j: 1.5 * part * raw)),
+        ("p2p_latency_us", shape.rates(lambda i, j: latency)),
+    ):
+        for i, row in enumerate(seen["measured"][name]):
+            row[:] = [values[i][j] if v is not None and slow(i, j) else v for j, v in enumerate(row)]
     seen["host"].update({"iommu": "unknown", "acs_redirect": "unknown", **host})
     return seen
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.diagnose import ObservationProblem, diagnose, read
-from gpucheck.model.observations import Hang, Observations
+from gpucheck.model.observations import CopyFailure, Damaged, Hang, Observations, UnderLoad
 from tests.diagnose.machines import Shape, healthy, slow_uplink
 
 WHOLE = """
@@ -30,6 +30,16 @@ measured:
   p2p_latency_us: [[null, 2], [3, null]]
   staged_latency_us: [[null, 2], [3, null]]
   by_class: {SYS: [2, 1], NODE: 3}
+  p2p_uni_error: [[null, 0.03], [1, X]]
+  p2p_uni_alone: [[null, true], [0, X]]
+  p2p_bidir_error: [[null, 0], [unknown, X]]
+  p2p_bidir_alone: [[null, no], [-, X]]
+  under_load:
+  - {gpu: 0, gen: 4, width: 16, max_gen: 5, max_width: 16, throttled: [hw-thermal], errors: {NVLink 3 replays: 7}}
+  - {gpu: 1, throttled: [], errors: {}, readings: 3}
+  damaged: [{pairs: [[0, 1]], damage: mixed, wrong: 3, words: 800, loaded_only: true, host_only: no, evidence: [a, b]}]
+  bytes_compared: 6400
+  failures: [{kind: error, step: one direction, pairs: [[1, 0]], code: 217, detail: said}, {kind: stuck, step: open}]
   method: {engine: sm, direction: read}
   host_device: [{gpu: 1, numa_node: 0, h2d_gb_s: 20, d2h_gb_s: 21}]
   flows: [{pairs: [[0, 1], [1, 0]], total_gb_s: 30}]
@@ -56,6 +66,20 @@ def test_every_key_of_the_contract_is_read():
     assert seen.measured.flows[0].pairs == ((0, 1), (1, 0))
     assert seen.measured.hang == Hang(op="all_reduce", gpus=(0, 1), with_p2p_off=False)
     assert seen.measured.collectives[0].busbw_gb_s == 12.0
+    assert seen.measured.p2p_uni_error == ((None, 0.03), (1.0, None))
+    assert seen.measured.p2p_uni_alone == ((None, True), (False, None))
+    assert seen.measured.p2p_bidir_error == ((None, 0.0), (None, None))
+    assert seen.measured.p2p_bidir_alone == ((None, False), (None, None))
+    assert seen.measured.under_load[0].errors == {"NVLink 3 replays": 7}
+    assert seen.measured.under_load[1] == UnderLoad(gpu=1, throttled=(), errors={}, readings=3)
+    assert seen.measured.damaged[0] == Damaged(
+        pairs=((0, 1),), damage="mixed", wrong=3, words=800, loaded_only=True, evidence=("a", "b")
+    )
+    assert seen.measured.bytes_compared == 6400
+    assert seen.measured.failures == (
+        CopyFailure(kind="error", step="one direction", pairs=((1, 0),), code=217, detail="said"),
+        CopyFailure(kind="stuck", step="open"),
+    )
 
 
 @pytest.mark.parametrize("word", ["unknown", "null", "~", ""])
@@ -86,6 +110,19 @@ def test_unknown_is_not_no(word):
         ("measured: {p2p_uni_gib_s: [[X, 12], [1, X]]}", "multiply GiB/s by 1.0737"),
         ("measured: {flows: [{pairs: [[0, 0]], total_gb_s: 3}]}", "two different GPUs"),
         ("measured: {host_device: [{gpu: 4}]}\ngpus: {count: 2}", "GPU 4 is named, but there are 2 GPUs"),
+        ("measured: {p2p_uni_error: [[X, 3], [0.1, X]]}", "p2p_uni_error[0][1]: is not between 0 and 1. Write 0.03"),
+        ("measured: {p2p_uni_alone: [[X, maybe], [0, X]]}", "maybe is neither true nor false"),
+        ("measured: {p2p_bidir_alone: [[X]]}\ngpus: {count: 2}", "measured.p2p_bidir_alone has 1"),
+        ("measured: {under_load: [{gen: 4}]}", "needs gpu"),
+        ("measured: {under_load: [{gpu: 4}]}\ngpus: {count: 2}", "GPU 4 is named, but there are 2 GPUs"),
+        ("measured:\n  under_load:\n  - {gpu: 0, errors: {replays: some}}", "line 3: measured.under_load[0].errors"),
+        ("measured: {damaged: [{damage: zeros}]}", "needs pairs"),
+        ("measured: {damaged: [{pairs: [[0, 1]], damage: rusty}]}", "rusty is not possible"),
+        ("measured: {failures: [{kind: stuck}]}", "needs step"),
+        ("measured: {failures: [{kind: slow, step: x}]}", "slow is not possible"),
+        ("measured: {failures: [{kind: stuck, step: x, pairs: [[3, 1]]}]}\ngpus: {count: 2}", "GPU 3 is named"),
+        ("measured: {bytes_compared: -1}", "is not between 0"),
+        ("{schema: gpucheck.report/1, host: a}", "has no observations. Give that of bandwidth or collectives"),
         ("gpus: {count: 2}\ngpus: {count: 3}", "stated twice"),
         ("[" * 20000, "nested more than 32 deep"),
         ("- " * 20000, "line 1"),

@@ -4,19 +4,23 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from gpucheck.diagnose import doubtful
 from gpucheck.measure.child import answer, open_engine
 from gpucheck.measure.engine import CopyEngine
-from gpucheck.measure.facts import Facts
-from gpucheck.measure.judge import judge, repeat
+from gpucheck.measure.gaps import gaps
+from gpucheck.measure.observed import observations
+from gpucheck.measure.observed_host import Scene
 from gpucheck.measure.paths import paths, ports_to_host
 from gpucheck.measure.plan import Depth, Machine, Wish, buffer_bytes, plan
+from gpucheck.measure.repeats import again
 from gpucheck.measure.results import Results
 from gpucheck.measure.runner import run
 from gpucheck.measure.selection import device
 from gpucheck.measure.simulated import SimulatedEngine
 from gpucheck.measure.simulated_machine import MeasurementFault, describe
 from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
-from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink, Verdict, worst
+from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
+from gpucheck.model.observations import Observations
 from gpucheck.topology import build
 from tests.machines import h100, on_bus, p100, reading
 
@@ -43,7 +47,7 @@ class Bench:
         if pci is not None:
             self.reading = replace(self.reading, ancestors=())  # the PCI tree alone says how they are connected
         self.pci = on_bus(*self.gpus) if pci is None else pci
-        topology = build(self.reading, self.pci, simulated=True)
+        self.topology = topology = build(self.reading, self.pci, simulated=True)
         self.machine = Machine(
             devices=tuple(device(gpu) for gpu in self.gpus),
             between=paths(self.gpus, self.pci, topology),
@@ -79,19 +83,25 @@ class Bench:
             results,
             machine=self.machine,
             wish=wish,
-            low=lambda r: repeat(r, self.machine),
+            low=lambda r: again(r, doubtful(self.observed(r))),
         )
         return results, here
 
-    def speed(self, *faults: MeasurementFault) -> Verdict:
-        """The verdict on one direction, without the other steps of a run."""
-        results, _ = self.measure(*faults, only="one direction")
-        findings = judge(results, self.machine, Facts(before=self.reading, during=(self.reading,)))
-        return worst(f.verdict for f in findings if f.check in ("p2p-bandwidth", "p2p-against-staged"))
+    def scene(self, **facts) -> Scene:
+        """The machine as it is read before the copies. facts: what else is known of it."""
+        known = Scene(gpus=self.gpus, before=self.reading, pci=self.pci, topology=self.topology)
+        return replace(known, **facts)
 
-    def findings(self, *faults: MeasurementFault, depth: Depth = "default", **facts) -> tuple[Finding, ...]:
+    def observed(self, results: Results, **facts) -> Observations:
+        return observations(results, self.machine, self.scene(**facts))
+
+    def seen(self, *faults: MeasurementFault, depth: Depth = "default", **facts) -> Observations:
+        """What a run of its own observes, NVML read as the bench has it while copies ran."""
         results, _ = self.measure(*faults, depth=depth)
-        return judge(results, self.machine, Facts(before=self.reading, during=(self.reading,), **facts))
+        return self.observed(results, **{"during": (self.reading,), **facts})
+
+    def gaps(self, results: Results, *, loaded: bool = True) -> tuple[Finding, ...]:
+        return gaps(results, gpus=True, loaded=loaded)
 
 
 TWO_PCIE = Bench([p100(0), p100(1)])

@@ -12,13 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.measure.collectives.definitions import ALL, bus_factor, elements
-from gpucheck.measure.collectives.judge import Expectation, judge
+from gpucheck.measure.collectives.gaps import gaps
 from gpucheck.measure.collectives.launch import Ended, Nodes, launch, ranks_environment
 from gpucheck.measure.collectives.nccl_log import Taken, error_text, parse
+from gpucheck.measure.collectives.observed import measured
 from gpucheck.measure.collectives.run import Options, measure
 from gpucheck.measure.collectives.values import Folder, RankError, RankSpec
 from gpucheck.model import EXIT_STATUS, Verdict
 from gpucheck.model.collectives import CollectiveResult
+from gpucheck.model.observations import Hang
 from tests.machines import h100, whole_host
 from tests.measure.benches import by_check
 from tests.train.conftest import end_processes_with, processes_with, wait_until
@@ -96,43 +98,76 @@ def result(operation="all_reduce", variant="as is", **values):
 
 
 FINISHED = Ended(reason="finished", seconds=1.0, ranks=8)
-H100_RING = Expectation(nvlink=True, ring_gb_s=382.5, basis="18 NVLinks", granted=True)
+NVLS = Ended(reason="finished", seconds=1.0, ranks=8, taken=Taken(algorithms={"AllReduce": ("NVLS",)}))
 
 
-@pytest.mark.parametrize(("busbw", "verdict"), [(367.0, Verdict.PASS), (300.0, Verdict.WARN), (200.0, Verdict.FAIL)])
-def test_a_ring_is_judged_by_its_links(busbw, verdict):
-    """Eight H100 reach 367 GB/s around a ring by published measurements."""
-    (finding,) = by_check(judge({"as is": FINISHED}, [result(busbw_gb_s=busbw)], H100_RING))["collectives-bandwidth"]
-
-    assert finding.verdict is verdict
+def stated(ended, results=(), *, gpus=True):
+    return by_check(gaps({"as is": ended}, results, gpus=gpus))
 
 
-def test_nvls_above_the_link_rate_is_shown_and_the_ring_is_judged():
-    results = [result(busbw_gb_s=480.0), result(busbw_gb_s=367.0, variant="ring")]
-    (finding,) = by_check(judge({"as is": FINISHED}, results, H100_RING))["collectives-bandwidth"]
+def test_the_ring_and_nvls_are_told_apart_and_only_the_largest_size_is_bandwidth():
+    """Through the switch an all_reduce may exceed the link rate."""
+    small = CollectiveResult(operation="all_gather", size_bytes=8192, variant="as is", busbw_gb_s=0.1, checked=7)
+    results = [result(busbw_gb_s=480.0, checked=7), result(busbw_gb_s=367.0, variant="ring", checked=7), small]
+    rows = measured({"as is": NVLS, "ring": FINISHED}, results, 8, several_hosts=False).collectives
 
-    assert (finding.verdict, finding.seen) == (Verdict.PASS, 367.0)
-    assert any("480.0 GB/s" in line for line in finding.evidence)
-
-
-def test_wrong_sums_are_corruption_however_fast():
-    (finding,) = by_check(judge({"as is": FINISHED}, [result(busbw_gb_s=400.0, checked=7, wrong=3)], H100_RING))[
-        "collectives-results"
+    assert [(row.op, row.ranks, row.busbw_gb_s, row.transport, row.wrong) for row in rows] == [
+        ("all_reduce", 8, 480.0, "NVLS", 0),
+        ("all_reduce", 8, 367.0, None, 0),
+        ("all_gather", 8, None, None, 0),
     ]
 
-    assert (finding.verdict, finding.cause) == (Verdict.FAIL, "data-corruption")
+
+def test_what_the_network_carried_too_is_no_number_of_links():
+    (row,) = measured({"as is": FINISHED}, [result(busbw_gb_s=40.0)], 8, several_hosts=True).collectives
+
+    assert (row.busbw_gb_s, row.wrong) == (None, None), "nothing was compared either"
+
+
+@pytest.mark.parametrize(
+    ("transports", "limiting"),
+    [
+        ({"P2P/CUMEM": 6, "SHM": 2}, "SHM"),
+        ({"P2P/direct": 6}, "P2P/direct"),
+        ({"SHM": 2, "NET/IB": 1}, "NET/IB"),
+        ({}, None),
+    ],
+)
+def test_the_transport_that_limits_is_observed(transports, limiting):
+    ended = Ended(reason="finished", seconds=1.0, ranks=8, taken=Taken(transports=transports))
+    (row,) = measured({"as is": ended}, [result(busbw_gb_s=40.0)], 8, several_hosts=False).collectives
+
+    assert row.transport == limiting
+
+
+def test_wrong_sums_are_observed_on_gpus_and_fail_on_cpus():
+    bad = [result(busbw_gb_s=400.0, checked=7, wrong=3)]
+    (row,) = measured({"as is": FINISHED}, bad, 8, several_hosts=False).collectives
+    (finding,) = stated(FINISHED, bad, gpus=False)["collectives-results"]
+
+    assert row.wrong == 3
+    assert stated(FINISHED, bad) == {}
+    assert (finding.verdict, finding.cause) == (Verdict.FAIL, None)
+
+
+def test_exact_results_are_counted():
+    (finding,) = stated(FINISHED, [result(checked=7), result(checked=7)])["collectives-results"]
+
+    assert (finding.verdict, finding.seen) == (Verdict.PASS, "14 collectives exact, every element of every rank")
 
 
 def test_nothing_checked_is_unknown():
-    assert by_check(judge({"as is": FINISHED}, [], H100_RING))["collectives-results"][0].verdict is Verdict.UNKNOWN
+    assert stated(FINISHED)["collectives-results"][0].verdict is Verdict.UNKNOWN
 
 
 def test_a_hang_says_where_every_rank_was():
     stuck = Ended(
         reason="deadline", seconds=60.0, ranks=2, where={0: "all_reduce of 8 bytes, round 2 of 7", 1: "rendezvous"}
     )
-    (finding,) = by_check(judge({"as is": stuck}, [], H100_RING))["collectives"]
+    (finding,) = stated(stuck)["collectives"]
 
+    assert finding.verdict is Verdict.UNKNOWN
+    assert measured({"as is": stuck}, [], 2, several_hosts=False).hang == Hang(op="all_reduce", gpus=(0, 1))
     assert "rank 0: all_reduce of 8 bytes, round 2 of 7; rank 1: rendezvous" in str(finding.seen)
 
 
@@ -144,13 +179,7 @@ def test_a_missing_torch_is_a_skip():
         errors={0: RankError(type="ModuleNotFoundError", message="x", missing="torch")},
     )
 
-    assert by_check(judge({"as is": ended}, [], H100_RING))["collectives"][0].verdict is Verdict.SKIP
-
-
-def test_shared_memory_beside_granted_peer_access_is_nccls_own_choice():
-    ended = Ended(reason="finished", seconds=1.0, ranks=2, taken=Taken(transports={"SHM": 4}))
-
-    assert by_check(judge({"as is": ended}, [], H100_RING))["collectives-transport"][0].cause == "nccl-policy"
+    assert stated(ended)["collectives"][0].verdict is Verdict.SKIP
 
 
 def test_leftovers_are_kept_from_the_ranks_and_told(tmp_path):
@@ -213,7 +242,7 @@ def broken_rank(tmp_path, call, error):
 def test_an_error_of_one_rank_fails_and_does_not_hang_the_others(tmp_path, call):
     """Whatever its text: "not supported" is how the most frequent errors of a first run begin."""
     ended = broken_rank(tmp_path, call, f"torch.distributed.DistBackendError({NCCL_ERROR!r})")
-    finding = by_check(judge({"as is": ended}, [], H100_RING))["collectives"][0]
+    finding = stated(ended)["collectives"][0]
 
     assert ended.reason == "failed"
     assert ended.seconds < 30, "nowhere near the deadline"
@@ -231,7 +260,7 @@ def test_an_error_of_one_rank_fails_and_does_not_hang_the_others(tmp_path, call)
     ],
 )
 def test_a_defect_of_ours_in_a_rank_is_unknown(tmp_path, error, words):
-    finding = by_check(judge({"as is": broken_rank(tmp_path, "all_reduce", error)}, [], H100_RING))["collectives"][0]
+    finding = stated(broken_rank(tmp_path, "all_reduce", error))["collectives"][0]
 
     assert (finding.verdict, finding.cause) == (Verdict.UNKNOWN, None)
     assert str(finding.seen).startswith("collectives unknown: rank 1 failed: ")
@@ -241,7 +270,7 @@ def test_a_defect_of_ours_in_a_rank_is_unknown(tmp_path, error, words):
 @pytest.mark.parametrize(("number", "verdict"), [(9, Verdict.UNKNOWN), (11, Verdict.FAIL)])
 def test_a_rank_that_a_signal_ends_is_named_before_those_that_lost_it(tmp_path, number, verdict):
     ended = broken_rank(tmp_path, "all_reduce", f"SystemExit(os.kill(os.getpid(), {number}))")
-    finding = by_check(judge({"as is": ended}, [], H100_RING))["collectives"][0]
+    finding = stated(ended)["collectives"][0]
 
     assert finding.verdict is verdict
     assert f"rank 1 was ended by {'SIGKILL' if number == 9 else 'SIGSEGV'}" in str(finding.seen)
@@ -250,7 +279,7 @@ def test_a_rank_that_a_signal_ends_is_named_before_those_that_lost_it(tmp_path, 
 def test_a_rank_that_does_not_reach_its_gpu_is_unknown():
     """A build of torch without CUDA, as here, or a GPU that CUDA_VISIBLE_DEVICES hides."""
     spec = RankSpec(backend="nccl", operations=("all_reduce",), sizes=(4096,), bus_ids=("0000:1b:00.0",) * 2)
-    finding = by_check(judge({"as is": launch(spec, 2, 60.0)}, [], H100_RING))["collectives"][0]
+    finding = stated(launch(spec, 2, 60.0))["collectives"][0]
 
     assert finding.verdict is Verdict.UNKNOWN
     assert "(0000:1b:00.0) is not among the 0 that torch sees" in str(finding.seen)
@@ -311,7 +340,7 @@ def test_ranks_that_do_not_end_in_time_show_the_calls_they_are_in():
     assert ended.reason == "deadline"
     assert ended.stacks.keys() == {0, 1}
     assert any("collectives/rank.py" in frame for frame in ended.stacks[0])
-    (stuck, _) = judge({"as is": ended}, (), Expectation())
+    (stuck,) = stated(ended, gpus=False)["collectives"]
     assert any(line.startswith("rank 0 is in ") for line in stuck.evidence)
 
 

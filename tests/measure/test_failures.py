@@ -3,23 +3,21 @@
 import os
 import sys
 
+import msgspec
 import pytest
-from msgspec.structs import replace
 
 from gpucheck.measure.bandwidth import Options, _cpu_place
-from gpucheck.measure.facts import Facts
-from gpucheck.measure.judge import judge
-from gpucheck.measure.judge_failures import judge_failures
-from gpucheck.measure.judge_load import judge_load
+from gpucheck.measure.gaps import gaps
 from gpucheck.measure.plan import Wish, plan
 from gpucheck.measure.report import measured_pairs
 from gpucheck.measure.results import Results
 from gpucheck.measure.runner import MOST_LOST, run
 from gpucheck.measure.simulated import SimulatedEngine
 from gpucheck.measure.supervisor import Supervised
-from gpucheck.measure.values import Failure, Flow, Opened, Setup
+from gpucheck.measure.values import HOST, Check, Failure, Flow, Opened, Setup
 from gpucheck.model import Verdict
-from tests.measure.benches import EIGHT_NVSWITCH, TWO_PCIE, Here, by_check, gen4
+from gpucheck.model.observations import Measured
+from tests.measure.benches import EIGHT_NVSWITCH, TWO_PCIE, Here, by_check
 
 pytestmark = pytest.mark.slow
 
@@ -62,8 +60,8 @@ def measured(error, place="Broken.time", depth="quick"):
     return results, machine, pids
 
 
-def judged(results, machine, **facts):
-    return by_check(judge(results, machine, Facts(kind="cpu", **facts)))
+def stated(results):
+    return by_check(gaps(results, gpus=False, loaded=False))
 
 
 @pytest.mark.parametrize(
@@ -77,8 +75,8 @@ def judged(results, machine, **facts):
     ],
 )
 def test_an_exception_in_the_child_is_unknown_and_no_pairs_fault(error, kind, words):
-    results, machine, _ = measured(error)
-    findings = judged(results, machine)
+    results, _, _ = measured(error)
+    findings = stated(results)
 
     assert {failure.kind for failure in results.failures} == {kind}
     assert results.broken == set()
@@ -100,8 +98,8 @@ def test_a_defect_is_placed_for_whoever_reports_it():
 @pytest.mark.parametrize("place", ["Broken.fill", "arrays.compare", "arrays.poison"])
 def test_an_exception_between_the_copies_is_no_corrupt_data(place):
     """Also one inside a device's own process, where its buffers are filled and compared."""
-    results, machine, _ = measured("MemoryError()", place)
-    findings = judged(results, machine)
+    results, _, _ = measured("MemoryError()", place)
+    findings = stated(results)
 
     assert (results.checks, results.broken) == ([], set())
     assert {finding.verdict for finding in findings["p2p-integrity"]} == {Verdict.UNKNOWN}
@@ -112,15 +110,15 @@ def test_an_exception_between_the_copies_is_no_corrupt_data(place):
     "error", ["AttributeError('x')", "ImportError('libcudnn.so.9')", "KeyError(0)", "OSError(5, 'x')"]
 )
 def test_an_engine_that_does_not_open_for_whatever_reason_is_unknown(error):
-    results, machine, _ = measured(error, "Broken.open")
-    (finding,) = judge(results, machine, Facts(kind="cpu"))
+    results, _, _ = measured(error, "Broken.open")
+    (finding,) = gaps(results, gpus=False, loaded=False)
 
     assert (finding.verdict, finding.cause) == (Verdict.UNKNOWN, None)
 
 
 def test_copies_that_cannot_be_timed_leave_the_pair_in_the_run():
     results, machine, pids = measured("NotTimed('1 copy was not queued before the first')", depth="default")
-    findings = judged(results, machine)
+    findings = stated(results)
     (finding,) = findings["p2p-copies"]
 
     assert results.broken == set()
@@ -132,42 +130,72 @@ def test_copies_that_cannot_be_timed_leave_the_pair_in_the_run():
     assert [pair.measured for pair in measured_pairs(results, machine)] == [None, None]
 
 
-def test_a_crash_of_native_code_is_a_failure_without_a_cause_and_a_kill_is_unknown():
-    crash, machine, _ = measured("os.kill(os.getpid(), 11)")
-    (finding, *_) = judged(crash, machine)["p2p-copies"]
-    killed, machine, _ = measured("os.kill(os.getpid(), 9)")
+def test_a_crash_of_native_code_breaks_the_pair_and_a_kill_does_not():
+    """Between CPU processes neither says anything about a link."""
+    crash, _, _ = measured("os.kill(os.getpid(), 11)")
+    (finding, *_) = stated(crash)["p2p-copies"]
+    killed, _, _ = measured("os.kill(os.getpid(), 9)")
 
-    assert (finding.verdict, finding.cause) == (Verdict.FAIL, None)
-    assert finding.seen == "the measuring process crashed in copy GPU 0 -> 1 (ended by SIGSEGV)"
+    assert (finding.verdict, finding.cause) == (Verdict.UNKNOWN, None)
+    assert str(finding.seen).endswith("the measuring process crashed")
+    assert finding.evidence[0].startswith("copy GPU 0 -> 1, ")
+    assert finding.evidence[0].endswith("ended by SIGSEGV")
     assert crash.broken == {frozenset((0, 1))}
-    assert {f.verdict for f in judged(killed, machine)["p2p-copies"]} == {Verdict.UNKNOWN}
+    assert {f.verdict for f in stated(killed)["p2p-copies"]} == {Verdict.UNKNOWN}
     assert killed.broken == set()
 
 
-def refused(code, detail="", **facts):
+def failed(*failures: Failure) -> Results:
     results = Results(devices=TWO_PCIE.machine.devices)
-    results.failures = [
-        Failure(kind="refused", purpose="one direction", flows=(Flow(src=0, dst=1),), code=code, detail=detail)
-    ]
-    (finding,) = judge_failures(results, Facts(**facts))
-    return finding
+    results.failures = list(failures)
+    return results
 
 
 @pytest.mark.parametrize(
-    ("code", "detail", "cause"),
+    ("failure", "kind", "pairs", "detail"),
     [
-        (217, "", "false-p2p-grant"),
-        (719, "GPU 0000:21:7.0, 2170 bytes, 217 words: peer access", None),
-        (220, "", "nvlink-errors"),
-        (214, "", "ecc-uncorrected"),
+        (
+            Failure(kind="refused", purpose="one direction", flows=(Flow(src=0, dst=1),), code=217, detail="at 0"),
+            "error",
+            ((0, 1),),
+            "CUDA error 217 (cudaErrorPeerAccessUnsupported): at 0",
+        ),
+        (
+            Failure(kind="stuck", purpose="integrity", flows=(Flow(src=1, dst=0),), detail="no progress for 3 s"),
+            "stuck",
+            ((1, 0),),
+            "no progress for 3 s",
+        ),
+        (
+            Failure(kind="crashed", purpose="host and device", flows=(Flow(src=HOST, dst=1),), detail="SIGSEGV"),
+            "crashed",
+            (),
+            "GPU 1: SIGSEGV",
+        ),
+        (
+            Failure(kind="crashed", purpose="all to all", flows=(Flow(src=0, dst=1), Flow(src=1, dst=0)), detail="x"),
+            "crashed",
+            (),
+            "x",
+        ),
+        (Failure(kind="stuck", purpose="open", detail="no answer"), "stuck", (), "no answer"),
     ],
+    ids=lambda value: value.purpose if isinstance(value, Failure) else "",
 )
-def test_the_code_decides_what_an_error_means_and_never_its_text(code, detail, cause):
-    assert refused(code, detail).cause == cause
+def test_copies_that_the_driver_or_a_link_failed_are_observed_and_no_gap(failure, kind, pairs, detail):
+    (seen,) = TWO_PCIE.observed(failed(failure)).measured.failures
+
+    assert (seen.kind, seen.step, seen.pairs, seen.detail) == (kind, failure.purpose, pairs, detail)
+    assert TWO_PCIE.gaps(failed(failure)) == ()
 
 
-def test_a_peer_error_of_a_pair_without_a_grant_is_no_false_grant():
-    assert refused(217, refused={(0, 1): "GNS"}).cause is None
+@pytest.mark.parametrize("kind", ["killed", "defect", "no-memory", "no-process", "not-timed", "not-started"])
+def test_what_is_not_the_copys_fault_is_a_gap_and_not_observed(kind):
+    failure = Failure(kind=kind, purpose="one direction", flows=(Flow(src=0, dst=1),), detail="for a reason")
+    (gap,) = TWO_PCIE.gaps(failed(failure))
+
+    assert (gap.check, gap.verdict, gap.cause) == ("p2p-copies", Verdict.UNKNOWN, None)
+    assert TWO_PCIE.observed(failed(failure)).measured == Measured()
 
 
 def test_what_the_program_did_wrong_is_no_pairs_fault():
@@ -185,7 +213,7 @@ def test_what_the_program_did_wrong_is_no_pairs_fault():
     results = Results(devices=TWO_PCIE.machine.devices, opened=here.opened)
     wish = TWO_PCIE.wish()
     run(plan(TWO_PCIE.machine, wish), here, results, machine=TWO_PCIE.machine, wish=wish, low=lambda _: ())
-    findings = by_check(judge(results, TWO_PCIE.machine, Facts()))["p2p-copies"]
+    findings = by_check(TWO_PCIE.gaps(results))["p2p-copies"]
 
     assert results.broken == set()
     assert {finding.verdict for finding in findings} == {Verdict.UNKNOWN}
@@ -211,9 +239,8 @@ def test_the_parts_of_a_crowd_are_not_reported_as_the_crowd():
 
 
 def test_more_than_eight_peers_are_a_step_not_run():
-    results = Results(devices=TWO_PCIE.machine.devices)
-    results.failures = [Failure(kind="no-peers-left", purpose="all to all", flows=(Flow(src=0, dst=1),), code=711)]
-    (finding,) = judge_failures(results, Facts())
+    failure = Failure(kind="no-peers-left", purpose="all to all", flows=(Flow(src=0, dst=1),), code=711)
+    (finding,) = TWO_PCIE.gaps(failed(failure))
 
     assert (finding.verdict, finding.seen) == (
         Verdict.SKIP,
@@ -221,32 +248,13 @@ def test_more_than_eight_peers_are_a_step_not_run():
     )
 
 
-def slow_link(**more):
-    gpus = [gen4(0), replace(gen4(1), pcie=replace(gen4(1).pcie, generation=3, width=8))]
-    reading = replace(TWO_PCIE.reading, gpus=tuple(gpus))
-    devices = tuple(replace(d, bus_id=g.pci_bus_id) for d, g in zip(TWO_PCIE.machine.devices, gpus, strict=True))
-    return list(judge_load(Results(devices=devices), Facts(during=(reading,), **more)))
+def test_data_that_a_gpu_changes_inside_itself_is_no_links_fault():
+    check = Check(flow=Flow(src=0, dst=0), bytes_verified=800, host_bytes_verified=8, rounds=1, bad_rounds=1)
+    bad = msgspec.structs.replace(check, mismatches=3, damage="bit-flip", evidence=("word 7: got 1, sent 0",))
+    results = Results(devices=TWO_PCIE.machine.devices, opened=Opened(buffer_bytes=1, methods=(), clock=""))
+    results.checks = [(False, bad)]
+    (finding,) = TWO_PCIE.gaps(results)
 
-
-def test_a_slow_link_under_load_fails_on_bare_metal_and_is_not_judged_in_a_virtual_machine():
-    """A guest is shown the card's maximum and the host's real link, as an L4 of Gen4 in a Gen3 host."""
-    (skipped, rest) = slow_link(virtual="kvm")
-
-    assert [f.cause for f in slow_link()] == ["pcie-link-downgraded", "pcie-width-reduced"]
-    assert (skipped.verdict, skipped.seen) == (
-        Verdict.SKIP,
-        "not applicable: PCIe generation and width in a virtual machine (kvm)",
-    )
-    assert (rest.verdict, rest.seen) == (Verdict.PASS, "2 GPUs not throttled"), "a pass claims what was judged"
-
-
-def test_links_that_nvml_says_nothing_about_are_not_passed():
-    gpu = gen4(0)
-    silent = replace(
-        gpu, pcie=replace(gpu.pcie, generation=None), health=replace(gpu.health, clocks_event_reasons=None)
-    )
-    reading = replace(TWO_PCIE.reading, gpus=(silent,))
-    devices = (replace(TWO_PCIE.machine.devices[0], bus_id=gpu.pci_bus_id),)
-    (finding,) = judge_load(Results(devices=devices), Facts(during=(reading,)))
-
-    assert finding.verdict is Verdict.UNKNOWN
+    assert (finding.check, finding.verdict, finding.cause) == ("p2p-integrity", Verdict.FAIL, "data-corruption")
+    assert finding.subject == "gpu:0000:03:00.0"
+    assert TWO_PCIE.observed(results).measured == Measured()

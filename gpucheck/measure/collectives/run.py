@@ -7,16 +7,19 @@ from datetime import datetime, timezone
 import msgspec
 
 from gpucheck.measure.collectives.definitions import ALL, bus_factor
-from gpucheck.measure.collectives.judge import Expectation, judge
+from gpucheck.measure.collectives.gaps import gaps
 from gpucheck.measure.collectives.launch import Ended, Nodes, launch
+from gpucheck.measure.collectives.observed import measured
 from gpucheck.measure.collectives.values import Measured, RankSpec
+from gpucheck.measure.observed_host import Scene, surroundings
 from gpucheck.measure.selection import Unmeasurable, admit, choose
 from gpucheck.measure.statistics import spread
-from gpucheck.measure.subjects import count_text
+from gpucheck.measure.words import count_text
 from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
 from gpucheck.model.about import About
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
-from gpucheck.topology import build
+from gpucheck.model.observations import Observations
+from gpucheck.topology import build, identify
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 # A large size shows bandwidth (below 1 GiB NVLink is not filled), a small one latency; their average shows nothing.
@@ -40,15 +43,21 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Ranks(msgspec.Struct, frozen=True, kw_only=True):
+    """scene: what was read of the host, None for CPU ranks. ring_gb_s: what a ring over NVLinks should reach."""
+
     gpus: tuple[Gpu, ...]
     count: int
     reason: str
     sizes: tuple[int, ...]
-    expectation: Expectation
+    scene: Scene | None = None
+    ring_gb_s: float | None = None
 
 
 def measure(host: Host, options: Options) -> CollectivesReport:
-    """Run every collective at every size. Raises Unmeasurable when the request cannot be met."""
+    """Run every collective at every size. Raises Unmeasurable when the request cannot be met.
+
+    The findings say what could not be run or compared, and nothing about a link.
+    """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     ranks = _ranks(host, options)
     spec = RankSpec(
@@ -62,8 +71,12 @@ def measure(host: Host, options: Options) -> CollectivesReport:
     alone = ranks.count == 1 and options.nodes is None
     runs = {"as is": Ended(reason="finished", seconds=0.0, ranks=1)} if alone else _runs(spec, ranks.count, options)
     ended = runs["as is"]
-    results = tuple(result for name, run in runs.items() for result in _results(run, name, ranks.expectation))
-    findings = (_one_rank(ranks),) if alone else judge(runs, results, ranks.expectation)
+    results = tuple(result for name, run in runs.items() for result in _results(run, name, ranks.ring_gb_s))
+    findings = (_one_rank(ranks),) if alone else gaps(runs, results, gpus=bool(ranks.gpus))
+    seen = Observations()
+    if ranks.scene is not None and not alone:
+        rows = measured(runs, results, len(ranks.gpus), several_hosts=options.nodes is not None)
+        seen = msgspec.structs.replace(surroundings(ranks.scene), measured=rows)
     counts = Counter(finding.verdict for finding in findings)
     first = ended.reports[0] if ended.reports else None
     simulation = host.simulation()
@@ -83,6 +96,7 @@ def measure(host: Host, options: Options) -> CollectivesReport:
         transports=ended.taken.transports,
         algorithms=ended.taken.algorithms,
         notes=ended.notes,
+        observations=seen,
         verdict=worst(counts),
         findings=findings,
         counts={verdict.value: counts[verdict] for verdict in Verdict},
@@ -122,7 +136,7 @@ def _ranks(host: Host, options: Options) -> _Ranks:
             raise Unmeasurable(f"--devices names GPUs, and {why}. Leave it away for CPU ranks.", usage=True)
         count = options.ranks or CPU_RANKS
         reason = f"{count} CPU ranks on this host, gloo: {why}; real traffic, and no GPU's"
-        return _Ranks(gpus=(), count=count, reason=reason, sizes=SIZES["cpu"], expectation=Expectation())
+        return _Ranks(gpus=(), count=count, reason=reason, sizes=SIZES["cpu"])
     gpus = choose(reading.gpus, options.devices).gpus
     admit(gpus, contended=options.contended)
     if options.ranks is not None and options.ranks > len(gpus):
@@ -131,36 +145,36 @@ def _ranks(host: Host, options: Options) -> _Ranks:
             usage=True,
         )
     gpus = gpus[: options.ranks]
-    expectation = _expectation(host, reading, gpus)
-    kind = "nvlink" if expectation.nvlink else "pcie"
+    scene = _scene(host, reading, gpus)
+    ring_gb_s = _ring_gb_s(scene)
     reason = f"{count_text(len(gpus), 'GPU')} on this host, NCCL"
-    return _Ranks(gpus=gpus, count=len(gpus), reason=reason, sizes=SIZES[kind], expectation=expectation)
+    sizes = SIZES["nvlink" if ring_gb_s is not None else "pcie"]
+    return _Ranks(gpus=gpus, count=len(gpus), reason=reason, sizes=sizes, scene=scene, ring_gb_s=ring_gb_s)
 
 
-def _expectation(host: Host, reading: NvmlReading, gpus: tuple[Gpu, ...]) -> Expectation:
-    """A ring is as fast as its slowest link; through NVSwitch every link of a GPU carries it."""
-    topology = build(reading, host.pci(), simulated=False)
-    chosen = {gpu.index for gpu in gpus}
-    pairs = [pair for pair in topology.pairs if pair.a in chosen and pair.b in chosen]
-    classes = {pair.cls for pair in pairs}
+def _scene(host: Host, reading: NvmlReading, gpus: tuple[Gpu, ...]) -> Scene:
+    pci, cpuinfo, virtual = host.pci(), host.read_text("/proc/cpuinfo"), host.system().virtual
+    topology = build(reading, pci, simulated=False, cpu=identify(cpuinfo), virtual=virtual)
+    return Scene(gpus=gpus, before=reading, pci=pci, topology=topology, virtual=virtual, cpuinfo=cpuinfo)
+
+
+def _ring_gb_s(scene: Scene) -> float | None:
+    """A ring is as fast as its slowest link; through NVSwitch every link of a GPU carries it. None without NVLink."""
+    chosen = {gpu.index for gpu in scene.gpus}
+    pairs = [pair for pair in scene.topology.pairs if pair.a in chosen and pair.b in chosen]
     rates = [pair.expected for pair in pairs]
-    granted = all(
-        word in ("OK", "X", None) for what in ("read", "write") for r in reading.p2p.get(what, ()) for word in r
-    )
-    if len(classes) == 1 and str(next(iter(classes))).startswith("NV") and all(rates):
-        expected = rates[0]
-        assert expected is not None  # noqa: S101 - all of them are there
-        # On a board of direct links a ring uses one neighbour's links each way, and other rings the others'.
-        return Expectation(nvlink=True, ring_gb_s=expected.unidirectional_gb_s, basis=expected.basis, granted=granted)
-    return Expectation(granted=granted)
+    if not rates or len({pair.cls for pair in pairs}) > 1 or not str(pairs[0].cls).startswith("NV"):
+        return None
+    # On a board of direct links a ring uses one neighbour's links each way, and other rings the others'.
+    return rates[0].unidirectional_gb_s if all(rates) and rates[0] is not None else None
 
 
-def _results(ended: Ended, variant: str, expectation: Expectation) -> list[CollectiveResult]:
+def _results(ended: Ended, variant: str, ring_gb_s: float | None) -> list[CollectiveResult]:
     measured = ended.reports[0].measured if ended.reports else ()
-    return [_result(one, ended.ranks, variant, expectation) for one in measured]
+    return [_result(one, ended.ranks, variant, ring_gb_s) for one in measured]
 
 
-def _result(one: Measured, ranks: int, variant: str, expectation: Expectation) -> CollectiveResult:
+def _result(one: Measured, ranks: int, variant: str, ring_gb_s: float | None) -> CollectiveResult:
     times = spread(one.seconds)
     algorithm = one.size / times.median / 1e9
     bus = algorithm * bus_factor(one.operation, ranks)
@@ -172,7 +186,7 @@ def _result(one: Measured, ranks: int, variant: str, expectation: Expectation) -
         mad_percent=round(100 * times.mad / times.median, 2),
         algbw_gb_s=round(algorithm, PLACES),
         busbw_gb_s=round(bus, PLACES),
-        expected_busbw_gb_s=expectation.ring_gb_s,
+        expected_busbw_gb_s=ring_gb_s,
         checked=one.checked,
         wrong=one.wrong,
     )

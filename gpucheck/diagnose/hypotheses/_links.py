@@ -1,0 +1,118 @@
+"""What hypotheses about PCIe links share: which links a GPU may have instead, and which GPUs look slow."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from gpucheck.diagnose.machine import NEAR, Machine, Pair, rate_of
+from gpucheck.model.observations import Port
+
+LANES = (8, 4, 2, 1)
+# A GPU whose best number is below this part of the others' is worth a closer look; healthy ones differ by less.
+LOOKS_SLOW = 0.94
+UNDER_LOAD = "nvidia-smi -q -d PCIE while copying"
+
+
+def narrowed(port: Port) -> bool:
+    """Fewer lanes than both ends have."""
+    return bool(port.width and port.max_width and port.width < port.max_width)
+
+
+def slowed(port: Port) -> bool:
+    """A lower generation than both ends can do; means nothing when it was read on an idle link."""
+    return bool(port.gen and port.max_gen and port.gen < port.max_gen)
+
+
+@lru_cache(maxsize=8)
+def best_numbers(m: Machine) -> dict[int, float]:
+    """The most that passed each GPU's own PCIe link in one direction, GB/s; 0.0 where nothing was measured."""
+    best = dict.fromkeys(range(m.count), 0.0)
+    seen = m.measured
+    matrices = [(seen.p2p_uni_gb_s, 1.0, True), (seen.p2p_bidir_gb_s, 0.5, True)]
+    matrices += [(seen.staged_uni_gb_s, 1.0, False), (seen.staged_bidir_gb_s, 0.5, False)]
+    for matrix, part, peer in matrices:
+        for i, j in m.pairs if matrix else ():
+            if peer and m.is_nvlink((i, j)) and m.access((i, j)) is not False:
+                continue
+            for a, b in ((i, j), (j, i)):
+                value = (matrix[a][b] or 0.0) * part  # type: ignore[index]
+                best[i], best[j] = max(best[i], value), max(best[j], value)
+    for row in seen.host_device:
+        best[row.gpu] = max(best[row.gpu], row.h2d_gb_s or 0.0, row.d2h_gb_s or 0.0)
+    return best
+
+
+def candidates(m: Machine) -> tuple[int, ...]:
+    """GPUs whose own link may be slow: by a reading, or by numbers below those of the others."""
+    return _candidates(m)
+
+
+@lru_cache(maxsize=8)
+def _candidates(m: Machine) -> tuple[int, ...]:
+    best = best_numbers(m)
+    most = max(best.values(), default=0.0)
+    read = {i for i, gpu in enumerate(m.seen.gpus) for p in _ports(m, i) if narrowed(p) or slowed(p)}
+    read |= {row.gpu for row in m.measured.under_load if _low(row.width, row.max_width) or _low(row.gen, row.max_gen)}
+    if m.count <= 3:
+        return tuple(range(m.count))
+    return tuple(i for i in range(m.count) if i in read or (best[i] and best[i] < LOOKS_SLOW * most))
+
+
+def _low(now: int | None, most: int | None) -> bool:
+    return bool(now and most and now < most)
+
+
+def _ports(m: Machine, i: int) -> Iterator[Port]:
+    yield m.gpu(i).pcie
+    yield from (port for port in m.gpu(i).path if port.kind != "chipset" and len(m.behind(port)) <= 1)
+
+
+def port_read(m: Machine, i: int, *, width: bool) -> Port | None:
+    """The reading under load, or of a port that serves this GPU alone, that shows fewer lanes or a lower generation."""
+    for row in m.measured.under_load:
+        if row.gpu == i and (_low(row.width, row.max_width) if width else _low(row.gen, row.max_gen)):
+            return Port(gen=row.gen, width=row.width, max_gen=row.max_gen, max_width=row.max_width, read="load")
+    return next((port for port in _ports(m, i) if (narrowed(port) if width else slowed(port))), None)
+
+
+def maybe_by_design(m: Machine, i: int) -> bool:
+    """Half of the card's lanes, and nothing says how many the slot has."""
+    pcie = m.gpu(i).pcie
+    own = (port for port in m.gpu(i).path if port.kind != "chipset" and len(m.behind(port)) <= 1)
+    return bool(pcie.width and pcie.max_width and pcie.width * 2 == pcie.max_width) and not any(
+        p.max_width for p in own
+    )
+
+
+def maybe_chipset(m: Machine, i: int) -> bool:
+    """A desktop whose paths were not read: a slot with four lanes or fewer is often the chipset's."""
+    small = m.count <= 6 and (m.host.sockets or 1) == 1 and not m.host.virtual
+    below_a_switch = any(m.classes[pair] in NEAR for pair in m.pairs if i in pair)
+    return small and not below_a_switch and not any(port.kind for port in m.gpu(i).path)
+
+
+def passed(m: Machine, i: int) -> float:
+    """The most that was seen to pass GPU i's link, GB/s."""
+    return best_numbers(m)[i]
+
+
+def impossible(m: Machine, i: int, generation: int | None, width: int | None) -> bool:
+    """More was seen to pass than such a link carries."""
+    raw = rate_of(generation, width)
+    return raw is not None and passed(m, i) > raw * 0.98
+
+
+def words(port: Port) -> str:
+    """``Gen3 x8 of Gen4 x16``."""
+    return f"Gen{port.gen or '?'} x{port.width or '?'} of Gen{port.max_gen or '?'} x{port.max_width or '?'}"
+
+
+def pairs_of(m: Machine, i: int) -> tuple[Pair, ...]:
+    """A GPU's pairs over PCIe."""
+    return tuple(pair for pair in m.pairs if i in pair and not m.is_nvlink(pair))
+
+
+def over_pcie(m: Machine) -> tuple[Pair, ...]:
+    """Pairs whose copies would go straight over PCIe: peer access not refused, no NVLink."""
+    return tuple(
+        pair for pair in m.pairs if not m.is_nvlink(pair) and not m.unseen_links(pair) and m.access(pair) is not False
+    )

@@ -1,0 +1,73 @@
+"""NVLink that is there and not in use: the fabric of an NVSwitch board is not up, or one GPU is not part of it."""
+
+from collections.abc import Iterator
+
+from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.world import Change, Instance
+from gpucheck.model.verdict import Verdict
+
+ALL, ONE, REFUSED = 0.03, 0.004, 20.0
+LOOK = "systemctl status nvidia-fabricmanager, and nvidia-smi -q | grep -A 2 Fabric shows whether it completed"
+
+
+def instances(m: Machine) -> Iterator[Instance]:
+    """All NVLink pairs staged, or those of one GPU."""
+    joined = tuple(pair for pair in m.pairs if m.is_nvlink(pair) or (m.is_nvswitch and m.seen.matrix))
+    if not joined:
+        return
+    refused = {pair for pair in joined if m.access(pair) is False or not m.is_nvlink(pair)}
+    everyone = len(refused) == len(joined)
+    yield _instance(m, joined, None, REFUSED if everyone else ALL)
+    for i in range(m.count) if m.count > 2 else ():
+        mine = tuple(pair for pair in joined if i in pair)
+        others = set(joined) - set(mine)
+        lost = bool(mine) and set(mine) <= refused and not others & refused
+        if mine and others and (lost or _slow(m, i)):
+            yield _instance(m, mine, i, REFUSED if lost else ONE)
+
+
+def _slow(m: Machine, i: int) -> bool:
+    """Its best number is below half of the others' best."""
+    matrix = m.measured.p2p_uni_gb_s or m.measured.p2p_bidir_gb_s
+    if not matrix:
+        return False
+    mine = max((matrix[i][j] or 0.0 for j in range(m.count) if j != i), default=0.0)
+    rest = max((matrix[a][b] or 0.0 for a in range(m.count) for b in range(m.count) if i not in (a, b)), default=0.0)
+    return mine < 0.5 * rest
+
+
+def _instance(m: Machine, pairs: tuple[Pair, ...], i: int | None, prior: float) -> Instance:
+    cause = "fabric-manager-down" if m.is_nvswitch else "nvlink-down"
+    words = "fabric manager is not running or did not finish" if m.is_nvswitch else "the links are not usable"
+    who = "these GPUs are joined by NVLink, and no copy goes over it"
+    if i is not None:
+        who = "all other GPUs use NVLink and this one does not: it did not register with the fabric"
+    return Instance(
+        cause=cause,
+        subject="host" if i is None else f"gpu:{m.label(i)}",
+        prior=prior,
+        change=Change(ways=dict.fromkeys(pairs, "staged"), says={"hang": 0.05}),
+        excludes=f"NVLink {'all' if i is None else i}",
+        verdict=Verdict.FAIL,
+        seen="",
+        wanted="copies over NVLink",
+        why=f"{who}: {words}",
+        decide=LOOK if m.is_nvswitch else "nvidia-smi nvlink -s; nvidia-smi topo -p2p n",
+        evidence=tuple(f"P2P status {word}" for word in sorted({m.status(pair) or "" for pair in pairs} - {""})),
+        pairs=pairs,
+        direct=prior == REFUSED and any(m.access(pair) is False for pair in pairs),
+    )
+
+
+HYPOTHESIS = Hypothesis(
+    name="fabric-manager-down",
+    causes=("fabric-manager-down", "nvlink-down"),
+    title="NVLink that cannot be used",
+    possible_when="the matrix shows NVLink, or the board is one with NVSwitch",
+    predicts="copies of these pairs at the rate and latency of staged ones; the driver refuses peer access",
+    prior="3 % the whole board, 0.4 % one GPU; 20 to 1 where the driver refuses exactly these pairs",
+    never_explains="one or two missing links, slow host copies, PCIe pairs",
+    sources=("gpu-operator#544", "azhpc-images#506", "gpud#1085", "CUDA error 802"),
+    instances=instances,
+)

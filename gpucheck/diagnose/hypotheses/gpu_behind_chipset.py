@@ -1,0 +1,62 @@
+"""A GPU on the chipset's lanes instead of the CPU's."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.hypotheses._links import candidates, impossible, maybe_chipset, pairs_of, port_read, words
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.world import Change, Instance
+from gpucheck.model.verdict import Verdict
+
+PRIOR, READ = 0.012, 30.0
+NARROW = {"load": 45.0, None: 2.0, "idle": 0.5}
+CHIPSET_LANES = ((4, 4), (3, 4), (3, 2))
+LOOK = "lspci -tv shows whether the GPU's path to the CPU crosses the chipset"
+
+
+def instances(m: Machine) -> Iterator[Instance]:
+    """Every GPU whose path crosses the chipset, and those as slow as if."""
+    for i, gpu in enumerate(m.seen.gpus):
+        bridge = next((port for port in gpu.path if port.kind == "chipset"), None)
+        if bridge is not None:
+            yield from (_instance(m, i, link, READ, f"path: {bridge.bus_id or 'chipset'}") for link in CHIPSET_LANES)
+        elif maybe_chipset(m, i) and i in candidates(m):
+            read = port_read(m, i, width=True)
+            if read is not None and read.width and read.width <= 4:
+                yield replace(
+                    _instance(m, i, (read.gen or 4, read.width), NARROW[read.read], words(read)), direct=False
+                )
+            elif read is None:
+                yield from (_instance(m, i, link, PRIOR, "") for link in CHIPSET_LANES if not impossible(m, i, *link))
+
+
+def _instance(m: Machine, i: int, link: tuple[int, int], prior: float, read: str) -> Instance:
+    return Instance(
+        cause="gpu-behind-chipset",
+        subject=f"gpu:{m.label(i)}",
+        prior=prior / len(CHIPSET_LANES),
+        change=Change(links={i: link}),
+        excludes=f"link {i}",
+        verdict=Verdict.FAIL if not read else Verdict.WARN,
+        seen="its path crosses the chipset" if read else f"as fast as Gen{link[0]} x{link[1]}",
+        wanted="lanes of the CPU",
+        why="this GPU hangs on the chipset's lanes, which disks and network share",
+        decide=LOOK,
+        evidence=(read,) if read else (),
+        pairs=pairs_of(m, i),
+        direct=bool(read),
+    )
+
+
+HYPOTHESIS = Hypothesis(
+    name="gpu-behind-chipset",
+    causes=("gpu-behind-chipset",),
+    title="A GPU on the chipset's lanes",
+    possible_when="one socket, at most six GPUs, not virtual, the path not read; certain where it crosses the chipset",
+    predicts="everything of this GPU at Gen4 x4 or less",
+    prior="1.2 % a GPU; 30 to 1 where the path crosses the chipset, 15 to 1 where the link was read at x4 or less",
+    never_explains="full host copies, slow pairs without this GPU",
+    sources=("club-3090#895",),
+    instances=instances,
+)

@@ -1,0 +1,106 @@
+"""A GPU, or every GPU, runs with fewer PCIe lanes than card and slot have."""
+
+from collections.abc import Iterator
+
+from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.hypotheses._links import (
+    LANES,
+    UNDER_LOAD,
+    candidates,
+    impossible,
+    maybe_by_design,
+    maybe_chipset,
+    pairs_of,
+    port_read,
+    words,
+)  # fmt: skip
+from gpucheck.diagnose.machine import Machine, rate_of
+from gpucheck.diagnose.world import Change, Instance
+from gpucheck.model.verdict import Verdict
+
+PRIOR, PRIOR_ALL = 0.012, 0.004
+ONE_WEIGHT = {8: 0.4, 4: 0.25, 2: 0.1, 1: 0.25}
+ALL_WEIGHT = {8: 0.6, 4: 0.3, 2: 0.05, 1: 0.05}
+READ_PRIOR = {"load": 20.0, None: 2.0, "idle": 0.5}
+
+
+def instances(m: Machine) -> Iterator[Instance]:
+    """Each width below the GPU's, or the very one that was read."""
+    for i in candidates(m):
+        yield from _of_gpu(m, i)
+    widths = {m.link(i).max_width for i in range(m.count)}
+    if m.count > 1 and len(widths) == 1 and not any(port_read(m, i, width=True) for i in range(m.count)):
+        for lanes in LANES:
+            if lanes < (widths.copy().pop() or 16) and not any(
+                impossible(m, i, m.link(i).max_generation, lanes) for i in range(m.count)
+            ):
+                yield _instance(m, tuple(range(m.count)), lanes, PRIOR_ALL * ALL_WEIGHT[lanes])
+
+
+def _of_gpu(m: Machine, i: int) -> Iterator[Instance]:
+    port = port_read(m, i, width=True)
+    if port is not None and port.width and not m.is_narrow_by_design(i):
+        if not impossible(m, i, m.link(i).max_generation, port.width):
+            prior = READ_PRIOR[port.read]
+            half = maybe_by_design(m, i)
+            prior *= 0.5 if half else 1.0
+            sure = not half and not (port.width <= 4 and maybe_chipset(m, i))
+            yield _instance(m, (i,), port.width, prior, read=words(port), direct=port.read == "load" and sure)
+        return
+    now = m.gpu(i).pcie
+    if now.width and now.max_width and now.read == "load":
+        return
+    if m.raw(i) is None and m.count < 3:
+        return  # nothing to compare with
+    for lanes in LANES:
+        if lanes < (m.link(i).max_width or 16) and not impossible(m, i, m.link(i).max_generation, lanes):
+            # Half the lanes is what boards do by design; a quarter or less is a fault or the wrong slot.
+            yield _instance(m, (i,), lanes, PRIOR * ONE_WEIGHT[lanes])
+
+
+def _alike(m: Machine, i: int) -> bool:
+    """All GPUs of this model were read at the same lower width: how the board connects them, not many faults."""
+    widths = [gpu.pcie.width for gpu in m.seen.gpus if gpu.model == m.gpu(i).model]
+    return len(widths) > 1 and len(set(widths)) == 1 and None not in widths
+
+
+def _instance(
+    m: Machine, gpus: tuple[int, ...], lanes: int, prior: float, *, read: str = "", direct: bool = False
+) -> Instance:
+    most = m.link(gpus[0])
+    raw = rate_of(most.max_generation, lanes)
+    every = len(gpus) > 1
+    subject = "host" if every else f"gpu:{m.label(gpus[0])}"
+    who = "every GPU" if every else "this GPU"
+    return Instance(
+        cause="pcie-width-reduced",
+        subject=subject,
+        prior=prior,
+        change=Change(links=dict.fromkeys(gpus, (None, lanes))),
+        excludes=f"link {'all' if every else gpus[0]}",
+        verdict=Verdict.WARN if _alike(m, gpus[0]) else Verdict.FAIL,
+        seen=f"x{lanes}",
+        wanted=f"x{most.max_width or 16}",
+        why=f"{who} runs at x{lanes}, so nothing of it can exceed {raw or 0:g} GB/s raw"
+        if raw
+        else f"{who} is slow with all peers, as x{lanes} of x{most.max_width or 16} would be",
+        decide=f"{UNDER_LOAD} shows Link Width Current {lanes}x",
+        evidence=(f"read: {read}",) if read else (),
+        pairs=tuple(pair for i in gpus for pair in pairs_of(m, i)),
+        direct=direct,
+    )
+
+
+HYPOTHESIS = Hypothesis(
+    name="pcie-width-reduced",
+    causes=("pcie-width-reduced",),
+    title="Fewer PCIe lanes",
+    possible_when="the link was not read at full width under load, and nothing faster was seen to pass it",
+    predicts="everything that passes the GPU's own link (peer copies one way and both ways, staged and host copies) at "
+    "the rate of x8, x4, x2 or x1, near and far alike; pairs without this GPU as usual",
+    prior="1.2 % a GPU, 0.4 % for all alike; 20 to 1 where it was read under load",
+    never_explains="copies slower than staged ones, one slow direction, latency, wrong data, NVLink pairs",
+    sources=("PCIe link rates in gpucheck/knowledge/links.yml", "aws-k8s-tester#806", "jan#183"),
+    cases=("keras-multi-gpu 7gforce-v2",),
+    instances=instances,
+)

@@ -1,0 +1,89 @@
+"""A CPU that is poor at peer traffic between its root ports, or between sockets: slow by design."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.hypotheses._links import over_pcie
+from gpucheck.diagnose.machine import NEAR, Machine, Pair
+from gpucheck.diagnose.world import Change, Instance, World
+from gpucheck.model.verdict import Verdict
+
+BETWEEN_PORTS, BETWEEN_SOCKETS, CLEAR, HARMFUL = 0.006, 0.03, 0.03, 0.70
+LOW, LOW_WHERE_CLEAR, MOST, SEVERAL = 0.8, 0.95, 0.5, 6
+REMEDY = "keep P2P off for this class where it is slower than host memory: NCCL_P2P_LEVEL=PXB"
+
+
+def instances(m: Machine) -> Iterator[Instance]:
+    """Pairs between host bridges, pairs between sockets; every pair where bridges and IOMMU are known to be clear."""
+    pairs = over_pcie(m)
+    clear = m.acs is False and m.translating is False
+    kinds: tuple[tuple[tuple[str, ...], str, float], ...] = (
+        (("PHB", "NODE"), "expected-limit", BETWEEN_PORTS),
+        (("SYS",), "cross-socket", BETWEEN_SOCKETS),
+    )
+    for names, cause, prior in kinds:
+        mine = tuple(pair for pair in pairs if m.classes[pair] in names)
+        if mine and _most_are_low(m, mine, LOW):
+            yield _instance(m, mine, cause, prior)
+    if (
+        clear
+        and len(pairs) >= SEVERAL
+        and any(m.classes[pair] in NEAR for pair in pairs)
+        and _most_are_low(m, pairs, LOW_WHERE_CLEAR)
+    ):
+        yield _instance(m, pairs, "expected-limit", CLEAR)
+
+
+def _instance(m: Machine, pairs: tuple[Pair, ...], cause: str, prior: float) -> Instance:
+    where = "between sockets" if cause == "cross-socket" else "between GPUs"
+    return Instance(
+        cause=cause,
+        subject="host",
+        prior=prior,
+        change=Change(ways=dict.fromkeys(pairs, "poor")),
+        excludes=f"root complex {cause}",
+        verdict=Verdict.WARN if _harmful(m, pairs) else Verdict.PASS,
+        seen="",
+        wanted=None,
+        why=f"this platform is poor at peer traffic {where}: such pairs are slow and their links are not",
+        fix=REMEDY,
+        decide="host copies are fast, lspci -vv shows each link complete under load, no bridge redirects and the IOMMU "
+        "does not translate",
+        pairs=pairs,
+    )
+
+
+def _most_are_low(m: Machine, pairs: tuple[Pair, ...], limit: float) -> bool:
+    """A platform is poor for all pairs of a kind; one slow pair among good ones is something else."""
+    healthy, matrix = World(m), m.measured.p2p_uni_gb_s or m.measured.p2p_bidir_gb_s
+    part = 1.0 if m.measured.p2p_uni_gb_s else 0.5
+    low = [
+        value * part < limit * usual
+        for i, j in pairs
+        if matrix and (value := matrix[i][j]) and (usual := healthy.usual((i, j))) is not None
+    ]
+    return not low or sum(low) > MOST * len(low)
+
+
+def _harmful(m: Machine, pairs: tuple[Pair, ...]) -> bool:
+    """Slower than through host memory by more than a third, or nothing says how fast that is."""
+    direct, staged = m.measured.p2p_uni_gb_s, m.measured.staged_uni_gb_s
+    if len(pairs) < SEVERAL or not direct or not staged or any(m.classes[pair] in NEAR for pair in pairs):
+        return True  # below a switch nothing is poor by design
+    ratios = [a / b for i, j in pairs if (a := direct[i][j]) and (b := staged[i][j])]
+    return not ratios or median(ratios) < HARMFUL
+
+
+HYPOTHESIS = Hypothesis(
+    name="root-complex",
+    causes=("expected-limit", "cross-socket"),
+    title="A CPU that is poor at peer traffic",
+    possible_when="pairs meet in a root complex (PHB, NODE) or cross sockets (SYS), and peer access is not refused",
+    predicts="those pairs at 0.3 to 0.8 of the raw rate, unevenly, staged and host copies as usual",
+    prior="0.6 % between root ports, 3 % between sockets, 3 % where neither bridges nor IOMMU can be it",
+    never_explains="slow pairs below one switch, slow staged copies",
+    sources=("NVIDIA/nccl src/graph/topo.h", "nccl#814", "rtx6kpro pcie-bandwidth", "BVLC/caffe#3319"),
+    cases=("rtx6kpro pcie-bandwidth",),
+    instances=instances,
+)

@@ -1,0 +1,67 @@
+"""A copy or collective that never returns, and not because of the peer path."""
+
+from collections.abc import Iterator
+
+from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.readings import hang_of
+from gpucheck.diagnose.world import Change, Instance
+from gpucheck.model.verdict import Verdict
+
+WEDGED, BUG, LOST = 0.01, 0.006, 0.02
+LOG = "dmesg | grep -e NVRM -e Xid -e SXid; df /dev/shm"
+
+
+def instances(m: Machine) -> Iterator[Instance]:
+    """Only where something hung."""
+    hang = hang_of(m)
+    if hang is None:
+        return
+    if len(hang.gpus) == 1:
+        words = "one GPU alone does not answer, so no path between GPUs is involved"
+        yield _instance(m, "gpu-lost", f"gpu:{m.label(hang.gpus[0])}", LOST, {"hang": 0.9}, words)
+        return
+    subject = m.pair_label((hang.gpus[0], hang.gpus[1])) if len(hang.gpus) == 2 else "host"
+    off = {"hang": 0.5, "hang with P2P off": 0.9}
+    words = "the driver, a GPU or shared memory does not answer, whatever path the copies take"
+    yield _instance(m, "wedged-driver", subject, WEDGED, off, words)
+    words = "a defect of driver or library: the links are as they should be, and the peer path hangs"
+    yield _instance(m, "driver-bug", subject, BUG, {"hang": 0.4, "hang with P2P off": 0.1}, words)
+
+
+def _instance(m: Machine, cause: str, subject: str, prior: float, says: dict[str, float], words: str) -> Instance:
+    return Instance(
+        cause=cause,
+        subject=subject,
+        prior=prior,
+        change=Change(says=says),
+        excludes="hang",
+        verdict=Verdict.FAIL,
+        seen=_seen(m),
+        wanted="it returns",
+        why=words,
+        decide=f"run it once more with P2P off (NCCL_P2P_DISABLE=1 for NCCL); {LOG}",
+        check="p2p-copies",
+    )
+
+
+def _seen(m: Machine) -> str:
+    stuck = next((failure for failure in m.measured.failures if failure.kind == "stuck"), None)
+    if stuck is not None:
+        copy = ", ".join(f"GPU {a} -> {b}" for a, b in stuck.pairs[:4]) or stuck.step
+        return f"copy {copy} hung ({stuck.detail})" if stuck.detail else f"copy {copy} hung"
+    hang = hang_of(m)
+    return f"{(hang.op if hang else None) or 'a copy'} hangs"
+
+
+HYPOTHESIS = Hypothesis(
+    name="stuck",
+    causes=("wedged-driver", "driver-bug", "gpu-lost"),
+    title="A hang that is not the peer path's",
+    possible_when="a copy or collective never returned",
+    predicts="a hang that stays with P2P off (driver, GPU, shared memory), or one on good links (driver defect)",
+    prior="1 % a driver that does not answer, 0.6 % a defect, 2 % a lost GPU where it hangs alone",
+    never_explains="numbers of any kind: they are judged as if nothing hung",
+    sources=("nccl#667", "xgboost#11242", "NVSentinel#1576", "NCCL user guide, GPU troubleshooting"),
+    instances=instances,
+)

@@ -1,0 +1,160 @@
+"""Collectives against the links below them, and the transport that NCCL chose."""
+
+from collections.abc import Iterator
+from statistics import median
+from typing import NamedTuple
+
+from gpucheck.diagnose._names import nvlink_of
+from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.readings import hang_of
+from gpucheck.diagnose.statements._case import Case, Confidence, finding
+from gpucheck.diagnose.statements.environment import slows_collectives
+from gpucheck.diagnose.words import counted, listed
+from gpucheck.knowledge import nvlink_factor
+from gpucheck.model.finding import Finding
+from gpucheck.model.observations import Collective
+from gpucheck.model.verdict import Verdict
+from gpucheck.topology.expected import slower
+
+CHECK = "collectives-bandwidth"
+# Smaller messages are ruled by latency. Source: nccl-tests doc/PERFORMANCE.md and published sweeps.
+NVLINK_BYTES, PCIE_BYTES = 1 << 28, 1 << 27
+# Part of the slowest link's raw rate that a ring over PCIe keeps: 22 to 41 of 63 (8 GPUs, Gen5), 20.6 of 31.5 (Gen4).
+PCIE_RING, PCIE_WARN, PCIE_FAIL = 0.60, 0.25, 0.15
+# Kernels carry 128-byte payloads and NCCL's protocol costs another tenth: 72 of 100 GB/s is right (nccl-tests#331).
+SM_WARN, SM_FAIL, NEAR_NORMAL = 0.82, 0.70, 0.95
+MOST_RANKS = 16  # of one host; what more ranks reach is the network's
+
+
+class Goal(NamedTuple):
+    """Bus bandwidth of a ring: expected, and below which it warns and fails, GB/s."""
+
+    gb_s: float
+    warn: float
+    fail: float
+    basis: str
+
+
+def state(case: Case) -> Iterator[Finding]:
+    """Policy first: the wrong transport explains the number. A hang leaves the numbers as they are."""
+    m = case.machine
+    if not m.measured.collectives:
+        return
+    checked = [row.wrong for row in m.measured.collectives if row.wrong is not None]
+    if checked and not any(checked):
+        yield finding("collectives-results", Verdict.PASS, seen=f"{counted(len(checked), 'collective')} exact")
+    policy = list(_policy(case))
+    yield from policy
+    for row in m.measured.collectives:
+        if row.busbw_gb_s:
+            yield _row(case, row, row.busbw_gb_s, explained=bool(policy) or slows_collectives(m))
+
+
+def _is_shm(row: Collective) -> bool:
+    word = (row.transport or "").upper()
+    return "SHM" in word or word.startswith("NET")
+
+
+def _policy(case: Case) -> Iterator[Finding]:
+    """NCCL copies through shared memory where plain copies go straight and fast."""
+    m = case.machine
+    rows = [row for row in m.measured.collectives if _is_shm(row)]
+    if not rows or slows_collectives(m) or case.failed() or hang_of(m):
+        return
+    pairs = [
+        pair for pair in m.pairs if case.world.way(pair) == "direct" and m.access(pair) and _worth_using(case, pair)
+    ]
+    if not pairs:
+        return
+    classes = sorted({str(m.classes[pair]) for pair in pairs} - {"None"})
+    level = "PHB" if classes == ["PHB"] else "SYS"
+    yield finding(
+        "collectives-transport",
+        Verdict.WARN,
+        "nccl-policy",
+        "likely",
+        seen=f"NCCL uses {rows[0].transport}",
+        wanted="P2P",
+        why="plain copies between these GPUs go straight and reach what they should, but NCCL uses P2P only up to PXB "
+        f"by its own rule (here {', '.join(classes) or 'the class is not known'})",
+        fix=f"NCCL_P2P_LEVEL={level}, measure both ways, and keep the faster one",
+        evidence=[f"direct pairs: {listed(pairs)}"],
+    )
+
+
+def _worth_using(case: Case, pair: Pair) -> bool:
+    rate, staged = case.one_way(pair), case.one_way(pair, "staged-one-way")
+    return rate is not None and not case.low(pair) and pair not in case.blamed and (staged is None or rate > staged)
+
+
+def _row(case: Case, row: Collective, value: float, *, explained: bool) -> Finding:
+    m, goal = case.machine, _goal(case.machine, row)
+    name = f"{row.op or 'collective'}{f' on {row.ranks} GPUs' if row.ranks else ''}"
+    if goal is None or _small(m, row):
+        why = "the message is too small to show bandwidth" if goal else "no link rate is known to compare it with"
+        fix = "measure 1 GiB, and name the GPU model and the matrix"
+        return finding(CHECK, Verdict.UNKNOWN, seen=value, why=f"{name}: {why}", fix=fix)
+    if value >= goal.warn:
+        limit: Confidence | None = "likely" if value < NEAR_NORMAL * goal.gb_s else None
+        cause = "expected-limit" if limit else None
+        words = f"{name}: near normal for {goal.basis}"
+        return finding(CHECK, Verdict.PASS, cause, limit, seen=value, wanted=goal.gb_s, why=words)
+    staged = " NCCL went through shared memory or the network stack." if _is_shm(row) else ""
+    explained = explained or case.failed()
+    verdict = Verdict.WARN if explained or value >= goal.fail else Verdict.FAIL
+    return finding(
+        CHECK,
+        verdict,
+        seen=value,
+        wanted=goal.gb_s,
+        why=f"{name}: below {goal.basis}.{staged}" + (" The cause is named above." if explained else ""),
+        fix="NCCL_DEBUG=INFO names the transport; measure the pairs: gpucheck bandwidth",
+    )
+
+
+def _small(m: Machine, row: Collective) -> bool:
+    joined = bool(m.pairs) and all(m.is_nvlink(pair) for pair in m.pairs)
+    return row.bytes is not None and row.bytes < (NVLINK_BYTES if joined else PCIE_BYTES)
+
+
+def _goal(m: Machine, row: Collective) -> Goal | None:
+    if (row.ranks or 0) > max(m.count, MOST_RANKS) or (m.host.virtual and not any(m.classes.values())):
+        return None
+    boards = [model and model.nvlink and not model.nvlink.bridge for model in m.models]
+    unknown = not any(m.classes.values())
+    if m.pairs and (all(m.is_nvlink(pair) for pair in m.pairs) or (unknown and all(boards))):
+        return _nvlink_goal(m, row)
+    refused = bool(m.pairs) and all(m.access(pair) is False for pair in m.pairs)
+    if unknown and not refused and any(model and model.nvlink for model in m.models):
+        return None
+    joined = [pair for pair in m.pairs if m.is_nvlink(pair)]
+    raw = [rate for i in range(m.count) if (rate := m.raw(i)) is not None]
+    if len(raw) < m.count or not raw or (joined and len(joined) * 2 > m.count):
+        return None
+    line = min(raw)
+    if joined and row.ranks == 2 and (row.busbw_gb_s or 0.0) > line:
+        return _nvlink_goal(m, row)
+    return Goal(line * PCIE_RING, line * PCIE_WARN, line * PCIE_FAIL, f"a ring over PCIe of {line:g} GB/s raw")
+
+
+def _nvlink_goal(m: Machine, row: Collective) -> Goal | None:
+    """A pair uses the links between the two; a ring over all GPUs uses all links of each."""
+    rates = [nvlink_of(gpu.model) for gpu in m.seen.gpus]
+    rate = slower(rates[0], rates[-1]) if len(set(rates)) == 1 else None
+    if rate is None:
+        return None
+    try:
+        factor = nvlink_factor(rate.generation, "sm")
+    except LookupError:
+        return None
+    links = int(median([m.links(pair) for pair in m.pairs if m.links(pair)] or [0]))
+    model = m.models[0]
+    board = model.nvlink.links if model and model.nvlink else links
+    one_pair = row.ranks == 2 or m.count == 2 or "send" in (row.op or "").lower()
+    # Without a matrix a pair may have any part of the links.
+    used = links if one_pair and m.count > 2 else max(links, board)
+    if not used:
+        return None
+    line = used * rate.gb_s
+    words = f"{used} NVLinks x {rate.gb_s:g} GB/s x {factor:.2f} as kernels reach"
+    return Goal(line * factor, line * factor * SM_WARN, line * factor * SM_FAIL, words)

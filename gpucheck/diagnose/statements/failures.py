@@ -1,0 +1,63 @@
+"""Copies that ended without a result: by the code that CUDA returned, or with their process."""
+
+from collections.abc import Iterator
+
+from gpucheck.diagnose.statements._case import Case, Confidence, finding
+from gpucheck.diagnose.words import group_label, listed
+from gpucheck.model.finding import Finding
+from gpucheck.model.observations import CopyFailure
+from gpucheck.model.verdict import Verdict
+
+CHECK = "p2p-copies"
+# cudaError_t -> cause. 217 names peer access only where the driver granted it. Source: CUDA runtime API, cudaError_t.
+CODES: dict[int, tuple[str, Confidence]] = {
+    214: ("ecc-uncorrected", "certain"), 217: ("false-p2p-grant", "likely"), 220: ("nvlink-errors", "certain")
+}  # fmt: skip
+AGAIN = "then: gpucheck bandwidth"
+
+
+def state(case: Case) -> Iterator[Finding]:
+    """One finding for each copy that crashed or was refused; what hung is weighed with everything else."""
+    for failure in case.machine.measured.failures:
+        if failure.kind != "stuck":
+            yield _failed(case, failure)
+        elif not failure.pairs:
+            yield finding(
+                CHECK,
+                Verdict.FAIL,
+                "wedged-driver",
+                "possible",
+                seen=f"copies ({failure.step}) hung ({failure.detail})",
+                why="The step started and did not end; no pair of GPUs was involved, and its process was abandoned.",
+                fix=f"dmesg | grep -e Xid -e NVRM; nvidia-smi; reboot, {AGAIN}",
+                evidence=(f"step: {failure.step}", failure.detail),
+            )
+
+
+def _failed(case: Case, failure: CopyFailure) -> Finding:
+    m = case.machine
+    pairs = sorted({(min(pair), max(pair)) for pair in failure.pairs})
+    copy = f"copy {listed(pairs)}" if pairs else f"copies ({failure.step})"
+    evidence = (f"step: {failure.step}", failure.detail)
+    subject = group_label(m, pairs) if pairs else "host"
+    if failure.kind == "crashed":
+        return finding(
+            CHECK,
+            Verdict.FAIL,
+            subject=subject,
+            seen=f"the measuring process crashed in {copy} ({failure.detail})",
+            why="Native code (the driver, CUDA or the copy engine's library) ended the process while it copied.",
+            fix=f"dmesg | grep -e Xid -e NVRM -e segfault; try another --engine; {AGAIN}",
+            evidence=evidence,
+        )
+    granted = bool(pairs) and not any(m.access(pair) is False for pair in pairs)
+    cause, sure = CODES.get(failure.code or 0, (None, None))
+    if cause == "false-p2p-grant" and not granted:
+        cause, sure = None, None
+    why = "CUDA ended the copy with an error."
+    if cause == "false-p2p-grant":
+        why = "The driver reports peer access for this pair, and the copy fails for lack of it."
+    return finding(
+        CHECK, Verdict.FAIL, cause, sure, subject=subject, seen=f"{copy} failed: {failure.detail}", why=why,
+        fix=f"dmesg | grep -e Xid; {'' if cause else 'update driver and BIOS; '}{AGAIN}", evidence=evidence,
+    )  # fmt: skip

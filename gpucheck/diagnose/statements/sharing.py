@@ -1,0 +1,140 @@
+"""Limits that show in healthy numbers: near pairs slower than far ones when staged, sockets, a slower card."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from gpucheck.diagnose.machine import NEAR, Machine, Pair
+from gpucheck.diagnose.statements._case import Case, finding
+from gpucheck.diagnose.words import listed, span
+from gpucheck.model.finding import Finding
+from gpucheck.model.verdict import Verdict
+
+SLIGHTLY = 0.8, 0.95
+NEAR_IS_SLOWER, LEAST, SLOWER, FAST = 0.85, 0.35, 0.93, 0.93
+
+
+def state(case: Case) -> Iterator[Finding]:
+    """Each a pass with its cause, so that nobody looks for a fault."""
+    m = case.machine
+    rates = {p: rate for p in m.pairs if p not in case.blamed and (rate := case.one_way(p)) is not None}
+    yield from _staged(m, {p: rate for p, rate in rates.items() if case.world.way(p) == "staged"})
+    yield from _slower_cards(m, rates)
+    yield from _sockets(m, {p: rate for p, rate in rates.items() if case.world.way(p) == "direct"}, case)
+
+
+def islands(m: Machine, joined: list[Pair]) -> list[frozenset[int]]:
+    """GPUs connected by these pairs, as sets; every GPU is in one."""
+    group = {i: frozenset([i]) for i in range(m.count)}
+    for i, j in joined:
+        whole = group[i] | group[j]
+        group.update(dict.fromkeys(whole, whole))
+    return sorted(set(group.values()), key=min)
+
+
+def _staged(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
+    """By class where told; else GPUs that are slow exactly among themselves are taken to share an uplink."""
+    near, told = [pair for pair in rates if m.classes[pair] in NEAR], True
+    if not any(m.classes[pair] for pair in rates):
+        near, told = _cliques(m, rates), False
+    far = [pair for pair in rates if pair not in near]
+    if not near or not far:
+        return
+    low, high = median(rates[pair] for pair in near), median(rates[pair] for pair in far)
+    if not LEAST * high <= low < NEAR_IS_SLOWER * high:
+        return
+    groups = [group for group in islands(m, near) if len(group) > 1]
+    names = ", ".join("{" + ", ".join(map(str, sorted(group))) + "}" for group in groups[:4])
+    yield finding(
+        "shared-uplink",
+        Verdict.PASS,
+        "shared-uplink",
+        "likely" if told else "possible",
+        seen=f"{span(rates[pair] for pair in near)} GB/s near, {span(rates[pair] for pair in far)} far",
+        why=f"near pairs are slower than far ones because both halves of a staged copy share the uplink of GPUs "
+        f"{names}: up to host memory and down again. P2P would keep them below the switch",
+        evidence=[f"near: {listed(near)}"],
+    )
+
+
+def _slower_cards(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
+    """A card a little slower with every peer, near and far, than the others are among themselves."""
+    slower = [i for i in range(m.count) if m.count > 2 and _is_slower(m, i, rates)]
+    for i in slower if len(slower) * 2 < m.count else ():
+        mine = max(rate for pair, rate in rates.items() if i in pair)
+        rest = max(rate for pair, rate in rates.items() if i not in pair)
+        yield finding(
+            "p2p-bandwidth",
+            Verdict.PASS,
+            "expected-limit",
+            "possible",
+            subject=f"gpu:{m.label(i)}",
+            seen=mine,
+            wanted=rest,
+            why=f"{1 - mine / rest:.0%} slower with every peer, near and far: a cause of this device (link, root port "
+            "or slot), not of the path; within what healthy cards of one machine differ by",
+        )
+
+
+def _is_slower(m: Machine, i: int, rates: dict[Pair, float]) -> bool:
+    """In every path class below the pairs that do without it, and not so far below that it is a fault."""
+    compared = []
+    for cls in {m.classes[pair] for pair in rates if i in pair}:
+        mine = max(rate for pair, rate in rates.items() if i in pair and m.classes[pair] == cls)
+        rest = max((rate for pair, rate in rates.items() if i not in pair and m.classes[pair] == cls), default=None)
+        if rest is not None:
+            compared.append(SLIGHTLY[0] * rest < mine < SLIGHTLY[1] * rest)
+    return bool(compared) and all(compared)
+
+
+def _cliques(m: Machine, rates: dict[Pair, float]) -> list[Pair]:
+    """The slow pairs, when they are exactly the pairs inside groups and the fast ones exactly those between."""
+    if not rates or len(rates) < len(m.pairs):
+        return []
+    most = max(rates.values())
+    slow = [pair for pair, rate in rates.items() if rate < NEAR_IS_SLOWER * most]
+    groups = islands(m, slow)
+    inside = [pair for pair in m.pairs if any(set(pair) <= group for group in groups)]
+    return slow if slow and set(inside) == set(slow) and len(groups) > 1 else []
+
+
+def _sockets(m: Machine, rates: dict[Pair, float], case: Case) -> Iterator[Finding]:
+    """By class or NUMA node; where every pair reads SYS, by two groups that are fast inside and alike between."""
+    if "cross-socket" in {f.cause for f in case.findings}:
+        return
+    far = [pair for pair in rates if m.crosses_nodes(pair)]
+    near = [pair for pair in rates if m.crosses_nodes(pair) is False]
+    groups: list[frozenset[int]] = []
+    if not near and len(far) in (0, len(rates)):
+        groups = _two_groups(m, rates)
+        far = [pair for pair in rates if groups and not any(set(pair) <= group for group in groups)]
+        near = [pair for pair in rates if groups and pair not in far]
+    if not far or not near:
+        return
+    usual, value = median(rates[p] for p in near), median(rates[p] for p in far)
+    if not value < SLOWER * usual:
+        return
+    names = " and ".join("{" + ", ".join(map(str, sorted(group))) + "}" for group in groups)
+    yield finding(
+        "cross-socket",
+        Verdict.PASS,
+        "cross-socket",
+        "possible" if groups else "likely",
+        seen=f"{span(rates[pair] for pair in far)} GB/s across, {span(rates[pair] for pair in near)} inside",
+        why="pairs that cross the link between sockets are slower than pairs on one socket"
+        + (f" (groups by speed: {names})" if names else "")
+        + ": the expected limit, not a fault",
+        evidence=[f"across: {listed(far)}"],
+    )
+
+
+def _two_groups(m: Machine, rates: dict[Pair, float]) -> list[frozenset[int]]:
+    """Two groups of at least two GPUs, every pair inside faster than every pair between."""
+    if m.host.sockets == 1 or not rates:
+        return []
+    most = max(rates.values())
+    groups = islands(m, [pair for pair, rate in rates.items() if rate >= FAST * most])
+    if len(groups) != 2 or min(map(len, groups)) < 2:
+        return []
+    inside = [rate for pair, rate in rates.items() if any(set(pair) <= group for group in groups)]
+    between = [rate for pair, rate in rates.items() if not any(set(pair) <= group for group in groups)]
+    return groups if between and min(inside) > max(between) else []

@@ -1,0 +1,46 @@
+"""How findings name pairs and numbers."""
+
+from collections.abc import Iterable
+
+from gpucheck.diagnose.machine import Machine, Pair
+
+NAMED = 6
+
+
+def group_label(machine: Machine, pairs: Iterable[Pair]) -> str:
+    """The subject for several pairs: the pair, the GPU they all share, else the host."""
+    pairs = list(pairs)
+    if len(pairs) == 1:
+        return machine.pair_label(pairs[0])
+    common = set.intersection(*(set(pair) for pair in pairs)) if pairs else set()
+    return f"gpu:{machine.label(common.pop())}" if len(common) == 1 else "host"
+
+
+def listed(pairs: Iterable[Pair]) -> str:
+    """``0-1, 0-2 and 4 more``."""
+    words = [f"{i}-{j}" for i, j in pairs]
+    more = f" and {len(words) - NAMED} more" if len(words) > NAMED else ""
+    return ", ".join(words[:NAMED]) + more
+
+
+def counted(count: int, what: str) -> str:
+    """``1 GPU pair``, ``3 GPU pairs``."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
+def percent(parts: Iterable[float]) -> str:
+    """``100 %`` or ``87 % to 101 %``."""
+    ordered = sorted(parts)
+    if not ordered:
+        return "nothing"
+    low, high = (f"{100 * part:.0f} %" for part in (ordered[0], ordered[-1]))
+    return low if low == high else f"{low} to {high}"
+
+
+def span(values: Iterable[float]) -> str:
+    """``9.5`` or ``9.5 to 12.1``."""
+    ordered = sorted(values)
+    if not ordered:
+        return "nothing"
+    low, high = f"{ordered[0]:.3g}", f"{ordered[-1]:.3g}"
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,107 @@
+"""What a run of collectives could not look at, and whether its results were exact. Links are judged elsewhere. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from gpucheck.measure.collectives.launch import Ended
+from gpucheck.measure.collectives.nccl_log import error_text
+from gpucheck.measure.collectives.values import ErrorKind
+from gpucheck.measure.words import count_text
+from gpucheck.model import Finding
+from gpucheck.model.about import About
+from gpucheck.model.collectives import CollectiveResult
+from gpucheck.processes.signals import FAULTS, signal_name
+
+# Why and fix of what says nothing about links or NCCL.
+UNKNOWN: dict[ErrorKind, tuple[str, str]] = {
+    "defect": (
+        "a defect of gpucheck or of a Python package that it uses; it says nothing about GPUs, links or NCCL",
+        "report it with the output of: gpucheck collectives --format json",
+    ),
+    "no-resources": (
+        "a GPU or the host had no memory, disk space or file handles left",
+        "nvidia-smi, free -h and df -h /tmp show what is used; smaller buffers: gpucheck collectives --sizes 8K,1M",
+    ),
+    "no-device": (
+        "torch in this rank does not reach the GPU, so no collective was tried",
+        "unset CUDA_VISIBLE_DEVICES; python -c 'import torch; torch.cuda.init()' shows more; gpucheck verify",
+    ),
+}
+PACKAGE_FIX = "python -m pip install torch numpy"
+
+
+def gaps(runs: Mapping[str, Ended], results: Sequence[CollectiveResult], *, gpus: bool) -> tuple[Finding, ...]:
+    """How ranks ended before they were done, and what was compared. gpus: False for ranks on CPUs."""
+    findings = [finding for ended in runs.values() for finding in _ending(ended)]
+    return (*findings, *_correctness(results, gpus=gpus))
+
+
+def _ending(ended: Ended) -> Iterator[Finding]:
+    missing = next((error.missing for error in ended.errors.values() if error.missing), None)
+    if missing is not None:
+        yield About(check="collectives").skips(
+            f"the ranks need it: {PACKAGE_FIX}", f"not run: Python package {missing} is not installed"
+        )
+    elif ended.reason == "deadline":
+        places = "; ".join(f"rank {rank}: {step}" for rank, step in sorted(ended.where.items()))
+        calls = (f"rank {rank} is in {frame}" for rank, stack in sorted(ended.stacks.items()) for frame in stack[:3])
+        yield About(check="collectives", evidence=(*calls, *([ended.said] if ended.said else []))).unknown(
+            "the ranks wait for each other: one of them, or the path between two, does not respond",
+            "gpucheck bandwidth finds a pair that does not copy; try again with NCCL_P2P_DISABLE=1",
+            f"the remaining collectives unknown: no end after {ended.seconds:.0f} s: {places}",
+        )
+    elif ended.reason == "failed":
+        yield _failed(ended)
+
+
+def _failed(ended: Ended) -> Finding:
+    """By the rank that failed first: what the others raise is that its end of a connection closed."""
+    errors = sorted(ended.errors.items(), key=lambda item: item[1].raised)
+    lines = [f"rank {rank} was ended by {signal_name(number)}" for rank, number in ended.signals.items()]
+    lines += [f"rank {rank} failed: {error_text(e.message)} [{e.type}]" for rank, e in errors]
+    places = tuple(f"rank {rank} was at: {at}" for rank, at in sorted(ended.where.items()))
+    about = About(
+        check="collectives",
+        evidence=(*lines[1:], *places, *ended.taken.warnings, *([ended.said] if ended.said else [])),
+    )
+    if any(number not in FAULTS for number in ended.signals.values()):
+        return about.unknown(
+            "something outside gpucheck sent it the signal; if host memory is short, that is the kernel's OOM killer",
+            "dmesg | grep -i -e oom -e 'killed process'; free -h; then: gpucheck collectives",
+            f"collectives unknown: {lines[0]}",
+        )
+    kind = errors[0][1].kind if errors and not ended.signals else "collective"
+    if kind in UNKNOWN:
+        return about.unknown(*UNKNOWN[kind], f"collectives unknown: {lines[0]}")
+    return about.fails(
+        lines[0] if lines else "a rank ended without reporting an error",
+        None,
+        "one rank failed, and a collective needs all of them",
+        "gpucheck bandwidth checks the links without NCCL; dmesg | grep -e Xid; the evidence has NCCL's warnings",
+        cause=None,
+    )
+
+
+def _correctness(results: Sequence[CollectiveResult], *, gpus: bool) -> Iterator[Finding]:
+    """Wrong elements of GPU ranks are left to the judge of links."""
+    wrong = [result for result in results if result.wrong]
+    checked = sum(result.checked for result in results)
+    about = About(
+        check="collectives-results",
+        evidence=tuple(f"{r.operation} {r.size_bytes} bytes ({r.variant}): {r.wrong} wrong" for r in wrong),
+    )
+    if wrong and not gpus:
+        yield about.fails(
+            f"{count_text(sum(result.wrong for result in wrong), 'element')} wrong between CPU ranks",
+            0,
+            "ranks ended with other numbers than were sent; no GPU was used, so it is the host's memory or network",
+            "dmesg | grep -e EDAC -e 'Hardware Error'; run gpucheck collectives again",
+            cause=None,
+        )
+    elif checked and not wrong:
+        yield about.passes(f"{count_text(checked, 'collective')} exact, every element of every rank")
+    elif not checked:
+        yield about.unknown(
+            "no collective completed",
+            "resolve the other findings, which name what prevented it, then: gpucheck collectives",
+            "results of collectives unknown: 0 checked",
+        )

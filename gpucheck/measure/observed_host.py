@@ -1,0 +1,297 @@
+"""The machine around the copies as observations: GPUs, paths, registers and grants, from what was read of the host.
+
+What was not read stays None. Positions are those of the GPUs that are measured.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar
+
+import msgspec
+
+from gpucheck.knowledge import find_gpu, gpu_by_pci_id
+from gpucheck.model import Gpu, NvmlReading, PciDevice, PcieLink, Topology
+from gpucheck.model.observations import (
+    AcsReading,
+    Flags,
+    NvLinkCount,
+    Observations,
+    ObservedGpu,
+    ObservedHost,
+    Port,
+    UnderLoad,
+    Words,
+)
+from gpucheck.topology.acs import redirects
+
+Cell = TypeVar("Cell")
+MIB = 1 << 20
+LARGEST_GENERATION, LARGEST_WIDTH, MOST_LINKS = 7, 32, 64
+STATUS = ("OK", "CNS", "GNS", "TNS", "DR", "NS")
+# Clock event reasons that slow copies down; the others are settings, or an idle GPU.
+SLOWDOWNS = ("hw-slowdown", "hw-thermal", "hw-power-brake")
+# The only PCIe switches of AMD are those inside its chipsets; its host bridges are root ports.
+CHIPSET_VENDOR = "1022"
+# What a reader of observations takes for "not known".
+NO_NAME = {"", "~", "null", "unknown", "n/a", "?"}
+LONGEST_NAME = 200
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """The host as it was read. gpus: those that are measured, by position. virtual: the hypervisor.
+
+    before: NVML before the copies; during: while copies ran, in order.
+    """
+
+    gpus: tuple[Gpu, ...]
+    before: NvmlReading
+    pci: tuple[PciDevice, ...]
+    topology: Topology
+    virtual: str | None = None
+    cpuinfo: str | None = None
+    during: tuple[NvmlReading, ...] = ()
+
+    def while_copying(self, gpu: Gpu) -> list[Gpu]:
+        """The GPU in every reading that was taken while copies ran."""
+        return [found for reading in self.during for found in reading.gpus if found.pci_bus_id == gpu.pci_bus_id]
+
+
+def surroundings(scene: Scene) -> Observations:
+    """Everything but the numbers."""
+    devices = {device.bus_id.lower(): device for device in scene.pci}
+    paths = [device.path if (device := devices.get(gpu.pci_bus_id.lower())) else () for gpu in scene.gpus]
+    ports = _ports(scene, devices)
+    return Observations(
+        gpus=tuple(_gpu(scene, gpu, devices, ports, path) for gpu, path in zip(scene.gpus, paths, strict=True)),
+        matrix=_classes(scene),
+        p2p_access=_access(scene),
+        p2p_status=_statuses(scene),
+        host=_host(scene, [devices[bus_id] for bus_id in dict.fromkeys(sum(paths, ())) if bus_id in devices], paths),
+        uplinks=tuple(
+            msgspec.structs.replace(port, kind=None, gpus=behind)
+            for bus_id, port in ports.items()
+            if _faces_up(scene, bus_id)
+            and len(behind := tuple(i for i, path in enumerate(paths) if bus_id in path)) > 1
+        ),
+    )
+
+
+def under_load(scene: Scene) -> tuple[UnderLoad, ...]:
+    """Each GPU that was read while copies ran: its best link state, slowdowns, and counters that rose."""
+    seen = {place: scene.while_copying(gpu) for place, gpu in enumerate(scene.gpus)}
+    return tuple(_loaded(scene, place, readings) for place, readings in seen.items() if readings)
+
+
+def square(count: int, cell: Callable[[int, int], Cell | None]) -> tuple[tuple[Cell | None, ...], ...] | None:
+    """An n x n matrix with an empty diagonal; None where every cell is."""
+    index = range(count)
+    rows = tuple(tuple(None if i == j else cell(i, j) for j in index) for i in index)
+    return rows if any(value is not None for row in rows for value in row) else None
+
+
+def _gpu(
+    scene: Scene, gpu: Gpu, devices: dict[str, PciDevice], ports: dict[str, Port], path: tuple[str, ...]
+) -> ObservedGpu:
+    device = devices.get(gpu.pci_bus_id.lower())
+    bar1 = gpu.bar1_bytes or (device.bar1_bytes if device else None)
+    node = gpu.numa_node if gpu.numa_node is not None else device.numa_node if device else None
+    return ObservedGpu(
+        model=_name(gpu.name),
+        bus_id=gpu.pci_bus_id,
+        numa_node=node,
+        pcie=_own_link(scene, gpu),
+        path=tuple(ports[bus_id] if bus_id in ports else Port(bus_id=bus_id) for bus_id in path),
+        bar1_mib=bar1 / MIB if bar1 else None,
+        nvlinks=_nvlinks((gpu, *scene.while_copying(gpu))[-1]),
+    )
+
+
+def _own_link(scene: Scene, gpu: Gpu) -> Port:
+    """As read while copies ran, the best of all readings: between two steps a link may rest already."""
+    functions = scene.topology.wiring.functions if scene.topology.wiring else ()
+    idle = next((f.link for f in functions if f.kind == "gpu" and f.bus_id == gpu.pci_bus_id), gpu.pcie)
+    generation, width = _best(scene.while_copying(gpu))
+    if generation and width:
+        return _port(msgspec.structs.replace(idle, generation=generation, width=width), "load")
+    return _port(idle, "idle")
+
+
+def _best(seen: Sequence[Gpu]) -> tuple[int | None, int | None]:
+    """Generation and width, each the highest of all readings."""
+    generations = [found.pcie.generation for found in seen if found.pcie.generation]
+    widths = [found.pcie.width for found in seen if found.pcie.width]
+    return max(generations, default=None), max(widths, default=None)
+
+
+def _port(
+    link: PcieLink,
+    read: Literal["idle", "load"],
+    bus_id: str | None = None,
+    kind: Literal["root-port", "switch", "chipset"] | None = None,
+) -> Port:
+    return Port(
+        bus_id=bus_id,
+        kind=kind,
+        gen=_within(link.generation, LARGEST_GENERATION),
+        width=_within(link.width, LARGEST_WIDTH),
+        max_gen=_within(link.max_generation, LARGEST_GENERATION),
+        max_width=_within(link.max_width, LARGEST_WIDTH),
+        read=read if link.generation or link.width else None,
+    )
+
+
+def _within(number: int | None, most: int) -> int | None:
+    """What no link can have was not read."""
+    return number if number is not None and 1 <= number <= most else None
+
+
+def _ports(scene: Scene, devices: dict[str, PciDevice]) -> dict[str, Port]:
+    """Every bridge above a GPU, by bus id. sysfs was read before the copies."""
+    found = {}
+    for function in scene.topology.wiring.functions if scene.topology.wiring else ():
+        if function.kind in ("gpu", "nic"):
+            continue
+        device = devices.get(function.bus_id.lower())
+        kind: Literal["root-port", "switch", "chipset"] | None = None
+        if function.kind == "root-port":
+            kind = "root-port"
+        elif device is not None:
+            kind = "chipset" if device.vendor_id == CHIPSET_VENDOR else "switch"
+        found[function.bus_id] = _port(function.link, "idle", function.bus_id, kind)
+    return found
+
+
+def _faces_up(scene: Scene, bus_id: str) -> bool:
+    functions = scene.topology.wiring.functions if scene.topology.wiring else ()
+    return any(f.bus_id == bus_id and f.kind == "switch-upstream" for f in functions)
+
+
+def _nvlinks(gpu: Gpu) -> NvLinkCount:
+    """total: as many as the product uses, where it is known; further ports are off by design."""
+    if not gpu.nvlinks:
+        return ObservedGpu().nvlinks
+    model = gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
+    total = model.nvlink.links if model and model.nvlink else len(gpu.nvlinks)
+    return NvLinkCount(active=min(gpu.active_nvlinks, MOST_LINKS), total=min(total, MOST_LINKS))
+
+
+def _classes(scene: Scene) -> Words | None:
+    place = {gpu.pci_bus_id: n for n, gpu in enumerate(scene.topology.gpus) if gpu.pci_bus_id}
+    rows = [place.get(gpu.pci_bus_id) for gpu in scene.gpus]
+
+    def cell(i: int, j: int) -> str | None:
+        a, b = rows[i], rows[j]
+        return None if a is None or b is None else scene.topology.matrix[a][b]
+
+    return square(len(scene.gpus), cell)
+
+
+def _statuses(scene: Scene) -> Words | None:
+    """NVML's word for reading and writing, the first that is not OK."""
+    place = {gpu.pci_bus_id: n for n, gpu in enumerate(scene.before.gpus)}
+    rows = [place[gpu.pci_bus_id] for gpu in scene.gpus]
+
+    def cell(i: int, j: int) -> str | None:
+        words = [_at(scene.before.p2p.get(what, ()), rows[i], rows[j]) for what in ("read", "write")]
+        known = [word for word in words if word in STATUS]
+        return next((word for word in known if word != "OK"), known[0] if known else None)
+
+    return square(len(scene.gpus), cell)
+
+
+def _access(scene: Scene) -> Flags | None:
+    """What the driver grants."""
+    words = _statuses(scene)
+    return square(len(scene.gpus), lambda i, j: words[i][j] == "OK" if words[i][j] else None) if words else None
+
+
+def _at(matrix: Sequence[Sequence[str | None]], i: int, j: int) -> str | None:
+    return matrix[i][j] if i < len(matrix) and j < len(matrix[i]) else None
+
+
+def _host(scene: Scene, bridges: list[PciDevice], paths: list[tuple[str, ...]]) -> ObservedHost:
+    """bridges: those above the GPUs."""
+    named = set(sum(paths, ()))
+    read = [bridge for bridge in bridges if bridge.config_readable]
+    redirecting = tuple(bridge.bus_id for bridge in read if redirects(bridge))
+    every = named == {bridge.bus_id for bridge in read}
+    sockets = set(re.findall(r"^physical id\s*:\s*(\d+)", scene.cpuinfo or "", re.MULTILINE))
+    name = re.search(r"^model name\s*:\s*(.+)$", scene.cpuinfo or "", re.MULTILINE)
+    return ObservedHost(
+        virtual=scene.virtual is not None,
+        iommu=_iommu(scene),
+        acs_redirect=redirecting or (False if named and every else None),
+        acs=tuple(AcsReading(bus_id=bridge.bus_id, control=bridge.acs.control) for bridge in read if bridge.acs),
+        sockets=min(len(sockets), 64) or None,
+        cpu=_name(name[1].strip()) if name else None,
+        rebar=_rebar(scene.gpus),
+        driver=_name(scene.before.driver_version or ""),
+    )
+
+
+def _iommu(scene: Scene) -> Literal["off", "identity", "translating"] | None:
+    """Of the GPUs' groups. A virtual machine without groups does not show the IOMMU of its host."""
+    ids = {gpu.pci_bus_id.lower() for gpu in scene.gpus}
+    own = [device for device in scene.pci if device.bus_id.lower() in ids]
+    types = [device.iommu_type or "" for device in own]
+    if any(kind.startswith("DMA") for kind in types):
+        return "translating"
+    if len(own) < len(scene.gpus) or not own:
+        return None
+    if all(kind == "identity" for kind in types):
+        return "identity"
+    if scene.virtual is None and all(device.iommu_group is None for device in own):
+        return "off"
+    return None
+
+
+def _rebar(gpus: Sequence[Gpu]) -> bool | None:
+    """True where the window to every GPU's memory holds all of it. A smaller one may be the card's own design."""
+    whole = [bool(gpu.bar1_bytes and gpu.memory_bytes and gpu.bar1_bytes >= gpu.memory_bytes) for gpu in gpus]
+    return True if whole and all(whole) else None
+
+
+def _name(text: str) -> str | None:
+    """None for what a reader takes for "not known"."""
+    text = " ".join(text[:LONGEST_NAME].split())
+    return None if text.lower() in NO_NAME or not text.isprintable() else text
+
+
+def _loaded(scene: Scene, place: int, seen: list[Gpu]) -> UnderLoad:
+    generation, width = _best(seen)
+    link = _port(msgspec.structs.replace(seen[-1].pcie, generation=generation, width=width), "load")
+    reasons = [found.health.clocks_event_reasons for found in seen if found.health.clocks_event_reasons is not None]
+    slowed = {reason for row in reasons for reason in row if reason in SLOWDOWNS}
+    before = next((gpu for gpu in scene.before.gpus if gpu.pci_bus_id == seen[-1].pci_bus_id), None)
+    return UnderLoad(
+        gpu=place,
+        gen=link.gen,
+        width=link.width,
+        max_gen=link.max_gen,
+        max_width=link.max_width,
+        throttled=tuple(sorted(slowed)) if reasons else None,
+        errors=risen(before, seen[-1]) if before else None,
+        readings=len(seen),
+    )
+
+
+def risen(before: Gpu, after: Gpu) -> dict[str, int] | None:
+    """The error counters that rose, and by how much; None where NVML reports none."""
+    old, now = _counters(before), _counters(after)
+    both = old.keys() & now.keys()
+    return {name: now[name] - old[name] for name in now if name in both and now[name] > old[name]} if both else None
+
+
+def _counters(gpu: Gpu) -> dict[str, int]:
+    errors = gpu.health.pcie_errors
+    counts = {
+        "PCIe replays": errors.replays,
+        "PCIe correctable errors": errors.correctable,
+        "PCIe non-fatal errors": errors.non_fatal,
+        "PCIe fatal errors": errors.fatal,
+    }
+    for link in gpu.nvlinks:
+        counts[f"NVLink {link.link} replays"] = link.replay_errors
+        counts[f"NVLink {link.link} recoveries"] = link.recovery_errors
+        counts[f"NVLink {link.link} CRC errors"] = link.crc_errors
+    return {name: count for name, count in counts.items() if count is not None}

@@ -1,0 +1,68 @@
+"""Links measured and judged: the measuring room says what was seen, the diagnosing room what that means."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpucheck.diagnose import diagnose, doubtful
+from gpucheck.model import Finding, Host, NvmlReading, TopologyGpu, Verdict, named, worst
+from gpucheck.model.observations import Measured, Observations
+
+if TYPE_CHECKING:
+    from gpucheck.measure.bandwidth import Options, Watch
+    from gpucheck.measure.collectives.run import Options as CollectiveOptions
+    from gpucheck.model.bandwidth import BandwidthReport
+    from gpucheck.model.collectives import CollectivesReport
+
+# What fails however busy the GPUs were.
+DATA = "p2p-integrity"
+
+
+def bandwidth(host: Host, options: "Options", watch: "Watch | None" = None) -> "BandwidthReport":
+    """Copies between the GPUs of this host, measured, low pairs once more alone, and judged.
+
+    Raises gpucheck.measure.selection.Unmeasurable when there is nothing to measure, or not as asked.
+    """
+    from gpucheck.measure.bandwidth import Watch, measure
+
+    report = measure(host, options, watch or Watch(), doubtful)
+    gpus = (TopologyGpu(index=d.index, uuid=d.uuid, pci_bus_id=d.bus_id) for d in report.devices)
+    found = named(judged(report.observations), gpus)
+    if options.contended and any(note.startswith("contended") for note in report.notes):
+        found = tuple(_cannot_fail(finding) for finding in found)
+    findings = (*report.findings, *found)
+    return replace(report, findings=findings, verdict=_verdict(findings), counts=_counts(findings))
+
+
+def collectives(host: Host, options: "CollectiveOptions") -> "CollectivesReport":
+    """Collectives between ranks, measured and judged. Raises Unmeasurable when the request cannot be met."""
+    from gpucheck.measure.collectives.run import measure
+
+    report = measure(host, options)
+    reading = host.nvml()
+    gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
+    findings = (*report.findings, *named(judged(report.observations), gpus))
+    return replace(report, findings=findings, verdict=_verdict(findings), counts=_counts(findings))
+
+
+def judged(seen: Observations) -> tuple[Finding, ...]:
+    """Findings about the links; none where nothing was measured, which the measuring room explains."""
+    return diagnose(seen) if seen.measured != Measured() else ()
+
+
+def _cannot_fail(finding: Finding) -> Finding:
+    if finding.verdict is Verdict.FAIL and finding.check != DATA:
+        why = f"{finding.why} (or the process that used the GPU meanwhile)"
+        return replace(finding, verdict=Verdict.WARN, why=why, confidence="possible")
+    return finding
+
+
+def _verdict(findings: Iterable[Finding]) -> Verdict:
+    return worst(finding.verdict for finding in findings)
+
+
+def _counts(findings: Iterable[Finding]) -> dict[str, int]:
+    counts = Counter(finding.verdict for finding in findings)
+    return {verdict.value: counts[verdict] for verdict in Verdict}

@@ -1,0 +1,62 @@
+"""Every real machine comes out as its owner found: verdict, causes that are said, and nothing falsely accused."""
+
+import pytest
+
+from gpucheck.knowledge import causes
+from gpucheck.model import Verdict
+from tests.diagnose.cases import NAMES, STATES, UNREAD, ImportProblem, answer, case, observed
+
+WHY_UNREAD = dict(UNREAD)
+READABLE = [name for name in NAMES if name not in WHY_UNREAD]
+RECALL = 0.95
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_real_machine_is_diagnosed_as_its_owner_found(name: str) -> None:
+    if name in WHY_UNREAD:
+        pytest.skip(f"cannot be read yet: {WHY_UNREAD[name]}")
+    said = answer(name)
+
+    assert said.verdict in case(name)["expect"]["verdict"], str(said)
+    assert not said.missed, str(said)
+    assert not said.accused, str(said)
+
+
+def test_causes_are_found_and_nothing_is_falsely_accused() -> None:
+    """Over all cases: the part of the expected causes that is said, and how many machines hear a wrong accusation."""
+    wanted = sum(len(case(name)["expect"]["causes_any"]) for name in READABLE)
+    missed = {name: said.missed for name in READABLE if (said := answer(name)).missed}
+    accused = {name: said.accused for name in READABLE if (said := answer(name)).accused}
+
+    assert 1 - sum(map(len, missed.values())) / wanted >= RECALL, missed
+    assert not accused
+
+
+@pytest.mark.parametrize("name", sorted(WHY_UNREAD))
+def test_what_is_skipped_cannot_be_read(name: str) -> None:
+    """The list of unread pastes shrinks when a reader learns."""
+    with pytest.raises(ImportProblem):
+        observed(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_case_is_complete(name: str) -> None:
+    found = case(name)
+    expect = found["expect"]
+
+    assert found["state"] in STATES
+    assert found["source"]
+    assert found.get("observations") or found.get("pastes")
+    assert {"verdict", "causes_any", "causes_never", "note"} <= set(expect)
+    assert set(expect["verdict"]) <= {verdict.value for verdict in Verdict}
+    assert expect["verdict"]
+    assert {cause for group in expect["causes_any"] for cause in group} <= set(causes())
+    assert set(expect["causes_never"]) <= set(causes())
+    assert not {cause for group in expect["causes_any"] for cause in group} & set(expect["causes_never"])
+
+
+def test_there_are_enough_cases_of_every_state() -> None:
+    states = [case(name)["state"] for name in NAMES]
+
+    assert all(states.count(state) >= 30 for state in STATES)
+    assert len({case(name)["id"] for name in NAMES}) == len(NAMES) >= 170

@@ -1,0 +1,59 @@
+"""Numbers that scatter as real ones do, measured by the simulated engine and judged: no false alarm, no loss hidden."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucheck.diagnose import diagnose
+from gpucheck.model import Verdict, worst
+from tests.measure.benches import EIGHT_NVSWITCH, TWO_PCIE, fault
+
+pytestmark = pytest.mark.slow
+BAD = (Verdict.WARN, Verdict.FAIL)
+
+
+def verdict(bench, *faults, depth="default"):
+    return worst(finding.verdict for finding in diagnose(bench.seen(*faults, depth=depth)))
+
+
+@pytest.mark.parametrize("bench", [TWO_PCIE, EIGHT_NVSWITCH], ids=["two PCIe", "eight NVSwitch"])
+@pytest.mark.parametrize("depth", ["quick", "default", "full"])
+def test_a_healthy_machine_passes(bench, depth):
+    assert verdict(bench, depth=depth) is Verdict.PASS
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_three_percent_noise_fails_nothing(seed):
+    for bench in (TWO_PCIE, EIGHT_NVSWITCH):
+        assert verdict(bench, fault("copy-noise", percent=3, seed=seed), depth="quick") is Verdict.PASS
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10_000), a=st.integers(0, 7), step=st.integers(1, 7))
+def test_three_percent_noise_hides_no_loss_of_thirty_percent(seed, a, step):
+    noise = fault("copy-noise", percent=3, seed=seed)
+
+    assert verdict(EIGHT_NVSWITCH, noise, fault("p2p-slow", a, (a + step) % 8, percent=30), depth="quick") in BAD
+    assert verdict(TWO_PCIE, noise, fault("p2p-slow-direction", percent=30), depth="quick") in BAD
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10_000))
+def test_three_percent_noise_hides_no_half_duplex(seed):
+    noise = fault("copy-noise", percent=3, seed=seed)
+
+    assert verdict(TWO_PCIE, noise) is Verdict.PASS
+    assert verdict(TWO_PCIE, noise, fault("p2p-half-duplex")) in BAD
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10_000), percent=st.integers(4, 20))
+def test_more_noise_never_fails_a_healthy_pair(seed, percent):
+    """A number that scatters so much may earn a warning, and is too uncertain to fail on."""
+    for bench in (TWO_PCIE, EIGHT_NVSWITCH):
+        assert verdict(bench, fault("copy-noise", percent=percent, seed=seed), depth="quick") is not Verdict.FAIL
+
+
+def test_drift_within_a_run_is_no_fault():
+    assert verdict(EIGHT_NVSWITCH, fault("copy-noise", percent=1, drift=5)) is Verdict.PASS

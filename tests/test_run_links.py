@@ -1,0 +1,83 @@
+"""Measuring and judging put together: what is judged, what is not, and what a busy GPU may not be blamed for."""
+
+import pytest
+from msgspec.structs import replace
+
+from gpucheck.measure.bandwidth import Options
+from gpucheck.measure.collectives.run import Options as CollectiveOptions
+from gpucheck.model import Finding, Verdict
+from gpucheck.model.bandwidth import BandwidthReport, MeasuredDevice
+from gpucheck.model.observations import CopyFailure, Measured, Observations, ObservedGpu
+from gpucheck.run import links
+from tests.machines import h100, whole_host
+
+SLOW = Finding(
+    check="p2p-bandwidth", verdict=Verdict.FAIL, subject="pair:0000:1b:00.0-0000:2b:00.0", why="slow", fix="look"
+)
+WRONG = replace(SLOW, check="p2p-integrity", why="wrong")
+GAP = Finding(check="p2p-copies", verdict=Verdict.SKIP, subject="host", why="no torch")
+BUSY = "contended: process 7 (job) ran beside the copies, so no number can fail"
+SEEN = Observations(
+    gpus=(ObservedGpu(bus_id="0000:1b:00.0"), ObservedGpu(bus_id="0000:2b:00.0")),
+    measured=Measured(failures=(CopyFailure(kind="stuck", step="one direction", pairs=((0, 1),)),)),
+)
+
+
+def measured(**values):
+    devices = tuple(MeasuredDevice(index=3 + i, name="H100", bus_id=gpu.bus_id) for i, gpu in enumerate(SEEN.gpus))
+    report = BandwidthReport(
+        host="node", simulated=False, engine="torch", kind="copies", depth="default", versions={}, started="",
+        seconds=1.0, planned_s=1.0, device_s=1.0, rounds=1, devices=devices, method=(), verdict=Verdict.SKIP,
+        findings=(GAP,), counts={"skip": 1}, observations=SEEN,
+    )  # fmt: skip
+    return replace(report, **values)
+
+
+@pytest.fixture
+def run(monkeypatch):
+    """The report of a run that measured this, with what was judged."""
+
+    def go(report, *, contended=False):
+        asked = []
+        monkeypatch.setattr("gpucheck.measure.bandwidth.measure", lambda *_: report)
+        monkeypatch.setattr(links, "diagnose", lambda seen: asked.append(seen) or (SLOW, WRONG))
+        return links.bandwidth(whole_host(h100(0)), Options(contended=contended)), asked
+
+    return go
+
+
+def test_the_judge_gets_the_observations_and_its_findings_follow_the_gaps(run):
+    report, asked = run(measured())
+
+    assert asked == [SEEN]
+    assert [finding.check for finding in report.findings] == ["p2p-copies", "p2p-bandwidth", "p2p-integrity"]
+    assert (report.findings[1].gpu_index, report.findings[1].peer_index) == (3, 4)
+    assert (report.verdict, report.counts["fail"], report.counts["skip"]) == (Verdict.FAIL, 2, 1)
+
+
+def test_where_nothing_was_measured_nothing_is_judged(run):
+    report, asked = run(measured(observations=replace(SEEN, measured=Measured())))
+
+    assert asked == []
+    assert (report.verdict, report.findings) == (Verdict.UNKNOWN, (GAP,))
+
+
+@pytest.mark.parametrize(
+    ("contended", "notes", "verdicts"),
+    [
+        (True, (BUSY,), [Verdict.WARN, Verdict.FAIL]),
+        (True, (), [Verdict.FAIL, Verdict.FAIL]),
+        (False, (), [Verdict.FAIL, Verdict.FAIL]),
+    ],
+)
+def test_a_gpu_in_use_fails_on_no_number_but_on_wrong_data(run, contended, notes, verdicts):
+    report, _ = run(measured(notes=notes), contended=contended)
+
+    assert [finding.verdict for finding in report.findings[1:]] == verdicts
+
+
+def test_collectives_of_one_gpu_are_not_judged():
+    report = links.collectives(whole_host(h100(0)), CollectiveOptions())
+
+    assert [finding.verdict for finding in report.findings] == [Verdict.SKIP]
+    assert report.observations == Observations()
