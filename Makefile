@@ -140,9 +140,11 @@ requirements.lock: pyproject.toml constraints.txt | $(VENV)/.provision
 # A stamp for each set of extras: nothing is installed twice, and a change of the pins installs again.
 $(VENV)/.provision: EXTRAS := provision
 $(VENV)/.test: EXTRAS := provision,torch,dev
+# gpustat is published as source only, and builds with setuptools-scm.
+$(VENV)/.test: BUILD_TOOLS := setuptools-scm
 $(VENV)/.provision $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "gpucheck: installing its Python packages ($(EXTRAS)) into $(VENV), at the versions of constraints.txt" >&2
-	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt setuptools
+	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt setuptools $(BUILD_TOOLS)
 	@$(VENV)/bin/python -m pip install -qq --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[$(EXTRAS)]'
 	@touch $@
 
