@@ -11,7 +11,7 @@ from gpucheck.knowledge.strict import Value
 
 T = TypeVar("T")
 
-MOST_GPUS = 64
+MOST_GPUS = 128  # of one NVLink domain there are 72; the time that rules take grows with the square
 MOST_NAME = 200
 MOST_ROWS = 1024
 MOST_COUNT = 1 << 60

@@ -1,6 +1,7 @@
 """What the names of CPUs and GPUs tell: a socket link to reckon with, and whether NVIDIA allows peers on PCIe."""
 
 import re
+from functools import lru_cache
 
 from gpucheck.knowledge import GpuModel, NvLinkRate, find_gpu
 from gpucheck.topology import Cpu
@@ -55,11 +56,13 @@ def cpu_named(name: str | None) -> Cpu | None:
     return Cpu(vendor=text.split()[0].lower()) if text.split() else None
 
 
+@lru_cache(maxsize=256)
 def known_model(name: str | None) -> GpuModel | None:
     """The GPU table's row, None where the name is not told or not known."""
     return find_gpu(name) if name else None
 
 
+@lru_cache(maxsize=256)
 def nvlink_of(name: str | None) -> NvLinkRate | None:
     """Generation and rate of a GPU's NVLinks; by family where the table lacks the very board (A100-SXM-64GB)."""
     if not name:
@@ -68,6 +71,7 @@ def nvlink_of(name: str | None) -> NvLinkRate | None:
     return gpu_nvlink(name) or gpu_nvlink(key)
 
 
+@lru_cache(maxsize=256)
 def board_of(name: str | None) -> tuple[int, int] | None:
     """PCIe generation and width that a board is made for; by family where the table lacks it."""
     model = known_model(name)

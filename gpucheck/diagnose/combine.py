@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gpucheck.diagnose._cells import MOST_GPUS
 from gpucheck.knowledge.strict import InputProblem as ObservationProblem
 from gpucheck.model.observations import Import, Measured, Observations, ObservedGpu
 from gpucheck.model.topology import Topology
@@ -11,7 +12,6 @@ from gpucheck.model.topology import Topology
 Found = Topology | Import
 
 LISTS = ("collectives", "host_device", "flows", "under_load", "damaged", "failures")
-MOST_GPUS = 128  # the time that rules take grows with its cube
 
 
 def together(seen: Observations, found: Found) -> Observations:

@@ -37,6 +37,10 @@ class Machine:
         """Every unordered pair."""
         return tuple(combinations(range(self.count), 2))
 
+    def pairs_with(self, i: int) -> tuple[Pair, ...]:
+        """The pairs of one GPU."""
+        return tuple((min(i, j), max(i, j)) for j in range(self.count) if j != i)
+
     def gpu(self, i: int) -> ObservedGpu:
         """What was told of one GPU."""
         return self.seen.gpus[i]

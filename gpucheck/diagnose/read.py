@@ -46,7 +46,7 @@ from gpucheck.model.observations import (
 )
 
 MAX_BYTES = 1 << 20
-"""Six matrices of 64 GPUs are 150 kB; anything larger is no set of observations."""
+"""Six matrices of 128 GPUs are 600 kB; anything larger is no set of observations."""
 DAMAGE = ("untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip")
 
 

@@ -86,7 +86,7 @@ def maybe_by_design(m: Machine, i: int) -> bool:
 def maybe_chipset(m: Machine, i: int) -> bool:
     """A desktop whose paths were not read: a slot with four lanes or fewer is often the chipset's."""
     small = m.count <= 6 and (m.host.sockets or 1) == 1 and not m.host.virtual
-    below_a_switch = any(m.classes[pair] in NEAR for pair in m.pairs if i in pair)
+    below_a_switch = any(m.classes[pair] in NEAR for pair in m.pairs_with(i))
     return small and not below_a_switch and not any(port.kind for port in m.gpu(i).path)
 
 
@@ -108,7 +108,7 @@ def words(port: Port) -> str:
 
 def pairs_of(m: Machine, i: int) -> tuple[Pair, ...]:
     """A GPU's pairs over PCIe."""
-    return tuple(pair for pair in m.pairs if i in pair and not m.is_nvlink(pair))
+    return tuple(pair for pair in m.pairs_with(i) if not m.is_nvlink(pair))
 
 
 def over_pcie(m: Machine) -> tuple[Pair, ...]:

@@ -17,24 +17,24 @@ def instances(m: Machine) -> Iterator[Instance]:
     if not joined:
         return
     refused = {pair for pair in joined if m.access(pair) is False or not m.is_nvlink(pair)}
-    everyone = len(refused) == len(joined)
-    yield _instance(m, joined, None, REFUSED if everyone else ALL)
+    yield _instance(m, joined, None, REFUSED if len(refused) == len(joined) else ALL)
+    every, slow = set(joined), _slow(m)
     for i in range(m.count) if m.count > 2 else ():
-        mine = tuple(pair for pair in joined if i in pair)
-        others = set(joined) - set(mine)
-        lost = bool(mine) and set(mine) <= refused and not others & refused
-        if mine and others and (lost or _slow(m, i)):
+        mine = tuple(pair for pair in m.pairs_with(i) if pair in every)
+        lost = bool(mine) and refused == set(mine)
+        if mine and len(mine) < len(joined) and (lost or i in slow):
             yield _instance(m, mine, i, REFUSED if lost else ONE)
 
 
-def _slow(m: Machine, i: int) -> bool:
-    """Its best number is below half of the others' best."""
-    matrix = m.measured.p2p_uni_gb_s or m.measured.p2p_bidir_gb_s
-    if not matrix:
-        return False
-    mine = max((matrix[i][j] or 0.0 for j in range(m.count) if j != i), default=0.0)
-    rest = max((matrix[a][b] or 0.0 for a in range(m.count) for b in range(m.count) if i not in (a, b)), default=0.0)
-    return mine < 0.5 * rest
+def _slow(m: Machine) -> set[int]:
+    """GPUs whose best number is below half of the best between two others."""
+    matrix = m.measured.p2p_uni_gb_s or m.measured.p2p_bidir_gb_s or ()
+    ordered = sorted(
+        ((value, a, b) for a, row in enumerate(matrix) for b, value in enumerate(row) if value), reverse=True
+    )
+    best = {i: max((value or 0.0 for value in row), default=0.0) for i, row in enumerate(matrix)}
+    others = {i: next((value for value, a, b in ordered if i not in (a, b)), 0.0) for i in best}
+    return {i for i in best if best[i] < 0.5 * others[i]}
 
 
 def _instance(m: Machine, pairs: tuple[Pair, ...], i: int | None, prior: float) -> Instance:

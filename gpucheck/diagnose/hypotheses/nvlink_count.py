@@ -88,7 +88,7 @@ def _counted(m: Machine, i: int) -> Instance:
         why=f"{lost} of {wanted} NVLinks are not up" + ("" if sure else "; the product is not known"),
         decide=STATES,
         evidence=(f"active {m.gpu(i).nvlinks.active}, ports {m.gpu(i).nvlinks.total}",),
-        pairs=tuple(pair for pair in m.pairs if i in pair and m.is_nvlink(pair)),
+        pairs=tuple(pair for pair in m.pairs_with(i) if m.is_nvlink(pair)),
         direct=sure,
         check="nvlink-links",
     )
@@ -145,7 +145,7 @@ def _on_a_board(m: Machine, joined: list[Pair]) -> Iterator[Instance]:
         short = without if m.count > 3 else []
     for i in short if len(short) * 2 < m.count else ():
         have = max((m.links(pair) for pair in joined if i in pair), default=0)
-        pairs = tuple(pair for pair in m.pairs if i in pair)
+        pairs = m.pairs_with(i)
         yield _told("nvlink-down", f"gpu:{m.label(i)}", have, most, pairs, Verdict.FAIL)
 
 

@@ -52,7 +52,7 @@ def instances(m: Machine) -> Iterator[Instance]:
             "this pair alone is slow, and nothing that is known of it says why",
         )
     for i in {i for pair in odd for i in pair}:
-        mine = tuple(pair for pair in m.pairs if i in pair)
+        mine = m.pairs_with(i)
         if len(set(odd) & set(mine)) > 1:
             yield _instance(
                 f"gpu:{m.label(i)}", GPU, frozenset({("gpu", i)}), mine, "this GPU's pairs fit no cause that is known"

@@ -30,7 +30,7 @@ def instances(m: Machine) -> Iterator[Instance]:
 
 def crossing(m: Machine, group: frozenset[int]) -> tuple[Pair, ...]:
     """PCIe pairs with one end in the group."""
-    return tuple(pair for pair in m.pairs if len(group & set(pair)) == 1 and not m.is_nvlink(pair))
+    return tuple(pair for pair in m.pairs if (pair[0] in group) != (pair[1] in group) and not m.is_nvlink(pair))
 
 
 def _instance(m: Machine, group: frozenset[int], raw: float, prior: float, port: Port | None) -> Instance:

@@ -23,17 +23,18 @@ def state(case: Case) -> Iterator[Finding]:
             direct[pair] = max(direct.get(pair, 0.0), exp(number.value))
     if not direct:
         return
-    usual: dict[str | None, list[float]] = {}
+    alike: dict[str | None, list[float]] = {}
     for pair, us in direct.items():
-        usual.setdefault(m.classes[pair], []).append(us)
-    odd = [pair for pair, us in direct.items() if us > ODD * median(usual[m.classes[pair]]) and pair not in case.blamed]
+        alike.setdefault(m.classes[pair], []).append(us)
+    most = {cls: ODD * median(values) for cls, values in alike.items()}
+    odd = [pair for pair, us in direct.items() if us > most[m.classes[pair]] and pair not in case.blamed]
     if odd:
         yield finding(
             CHECK,
             Verdict.WARN,
             subject=group_label(m, odd),
             seen=round(max(direct[pair] for pair in odd), 1),
-            wanted=round(ODD * max(median(usual[m.classes[pair]]) for pair in odd), 1),
+            wanted=round(max(most[m.classes[pair]] for pair in odd), 1),
             unit="us",
             why=f"{listed(odd)}: slower than the other pairs of the same class",
             fix="nvidia-smi topo -p2p r; compare with gpucheck topo; check power saving of CPU and PCIe in the BIOS",

@@ -58,7 +58,10 @@ def _staged(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
 
 def _slower_cards(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
     """A card a little slower with every peer, near and far, than the others are among themselves."""
-    slower = [i for i in range(m.count) if m.count > 2 and _is_slower(m, i, rates)]
+    fastest: dict[str | None, list[Pair]] = {}
+    for pair in sorted(rates, key=lambda pair: -rates[pair]):
+        fastest.setdefault(m.classes[pair], []).append(pair)
+    slower = [i for i in range(m.count) if m.count > 2 and _is_slower(i, rates, fastest)]
     for i in slower if len(slower) * 2 < m.count else ():
         mine = max(rate for pair, rate in rates.items() if i in pair)
         rest = max(rate for pair, rate in rates.items() if i not in pair)
@@ -75,13 +78,13 @@ def _slower_cards(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
         )
 
 
-def _is_slower(m: Machine, i: int, rates: dict[Pair, float]) -> bool:
+def _is_slower(i: int, rates: dict[Pair, float], fastest: dict[str | None, list[Pair]]) -> bool:
     """In every path class below the pairs that do without it, and not so far below that it is a fault."""
     compared = []
-    for cls in {m.classes[pair] for pair in rates if i in pair}:
-        mine = max(rate for pair, rate in rates.items() if i in pair and m.classes[pair] == cls)
-        rest = max((rate for pair, rate in rates.items() if i not in pair and m.classes[pair] == cls), default=None)
-        if rest is not None:
+    for pairs in fastest.values():
+        mine = next((rates[pair] for pair in pairs if i in pair), None)
+        rest = next((rates[pair] for pair in pairs if i not in pair), None)
+        if mine is not None and rest is not None:
             compared.append(SLIGHTLY[0] * rest < mine < SLIGHTLY[1] * rest)
     return bool(compared) and all(compared)
 
