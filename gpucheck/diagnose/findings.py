@@ -6,11 +6,13 @@ from statistics import median
 
 from msgspec.structs import replace
 
+from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.numbers import numbers
 from gpucheck.diagnose.readings import bad_pairs, hang_of
 from gpucheck.diagnose.search import Ranked
 from gpucheck.diagnose.words import listed, span
-from gpucheck.diagnose.world import Instance, World, numbers
+from gpucheck.diagnose.world import World
 from gpucheck.knowledge import causes, predictions
 from gpucheck.model.finding import Alternative, Finding
 from gpucheck.model.verdict import Verdict
@@ -83,8 +85,8 @@ class Findings:
             check=first.check,
             verdict=verdict,
             subject=subject,
-            seen=first.seen if first.seen not in (None, "") else seen,
-            wanted=first.wanted if first.wanted not in (None, "") else wanted,
+            seen=first.seen or seen,
+            wanted=first.wanted or wanted,
             cause=first.cause,
             confidence=confidence,  # type: ignore[arg-type]
             probability=chances[0] if first.cause else None,

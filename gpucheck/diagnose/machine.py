@@ -59,8 +59,12 @@ class Machine:
         """The bus id, or the index where none was told."""
         return self.gpu(i).bus_id or f"GPU{i}"
 
+    def gpu_label(self, i: int) -> str:
+        """A GPU as the subject of a finding."""
+        return f"gpu:{self.label(i)}"
+
     def pair_label(self, pair: Pair) -> str:
-        """A subject of a finding."""
+        """A pair as the subject of a finding."""
         return f"pair:{self.label(pair[0])}-{self.label(pair[1])}"
 
     @cached_property
@@ -192,8 +196,8 @@ class Machine:
         alike = {(gpu.model, gpu.pcie.width, gpu.pcie.max_width) for gpu in self.seen.gpus}
         return bool(self.host.virtual) or (self.count > 1 and len(alike) == 1 and pcie.width == 8)
 
-    def link_told(self, i: int) -> bool:
-        """Whether the slot's own limits were told, so that the board's data sheet need not stand in."""
+    def is_slot_known(self, i: int) -> bool:
+        """Whether the slot's own limits are known, so that the board's data sheet is not needed."""
         return bool(self.gpu(i).pcie.max_gen and self.gpu(i).pcie.max_width)
 
     def raw(self, i: int) -> float | None:

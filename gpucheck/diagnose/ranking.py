@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from math import exp, log
 
+from gpucheck.diagnose.numbers import Number
 from gpucheck.diagnose.readings import readings
 from gpucheck.diagnose.search import Ranked
-from gpucheck.diagnose.world import Number, World
+from gpucheck.diagnose.world import World
 from gpucheck.model.ranking import Explanation, Predicted
 
 MOST, IN_DETAIL, LEAST = 12, 2, 1e-4

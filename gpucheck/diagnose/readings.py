@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from math import log
 from typing import NamedTuple
 
-from gpucheck.diagnose.machine import Machine, Pair
-from gpucheck.diagnose.world import Link, World
+from gpucheck.diagnose.instance import Link
+from gpucheck.diagnose.machine import Machine, Pair, rate_of
+from gpucheck.diagnose.world import World
 from gpucheck.model.observations import Hang, Port
 
 # A register read under load is right but for a read between two copies; an idle link shows a lower generation as often
@@ -77,7 +78,7 @@ def _uplinks(world: World) -> Iterator[Reading]:
         group = frozenset(m.behind(port))
         if group in world.uplinks or not (port.gen and port.width):
             # An explanation that changes the uplink takes its rate from this very reading, or is the worse for it.
-            told = _rate(port)
+            told = rate_of(port.gen, port.width)
             if told and group in world.uplinks:
                 fits = abs(log(world.uplinks[group] / told)) < 0.05
                 yield Reading(log(0.97 if fits else 0.02), f"uplink {port.bus_id}: {told:g} GB/s raw")
@@ -95,12 +96,6 @@ def _detour(world: World) -> Iterator[Reading]:
     sockets = all(m.classes[pair] == "SYS" for pair in direct_ones)
     likely = 0.5 if not direct_ones else SLOW_ACROSS if sockets else SLOW_DIRECT
     yield Reading(log(likely), f"{len(slower)} pairs slower than through host memory")
-
-
-def _rate(port: Port) -> float | None:
-    from gpucheck.diagnose.machine import rate_of
-
-    return rate_of(port.gen, port.width)
 
 
 def _data(world: World) -> Iterator[Reading]:

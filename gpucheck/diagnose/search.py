@@ -4,11 +4,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from math import exp, log
 
+from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.numbers import Number, numbers
 from gpucheck.diagnose.readings import readings
 from gpucheck.diagnose.score import Fit, fit, group_log_likelihood
 from gpucheck.diagnose.touched import Touched
-from gpucheck.diagnose.world import Instance, Number, World, numbers
+from gpucheck.diagnose.world import World
 
 FIRST_BEAM, BEAM, DEEPEST, NEGLIGIBLE = 12, 5, 12, 14.0
 # Numbers of one machine err together in more ways than the model knows: odds count for less than they would if the

@@ -2,8 +2,9 @@
 
 from collections.abc import Iterator
 
+from gpucheck.diagnose.instance import Change
 from gpucheck.diagnose.machine import Pair
-from gpucheck.diagnose.world import Change, Number
+from gpucheck.diagnose.numbers import Number
 
 
 class Touched:

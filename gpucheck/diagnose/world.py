@@ -3,87 +3,19 @@
 A World is a healthy machine with the changes of one set of Instances. Prediction is a pure function of the World.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from math import log
-from typing import Literal, NamedTuple
 
 from gpucheck.diagnose._names import nvlink_of
+from gpucheck.diagnose.instance import Instance, Way
 from gpucheck.diagnose.machine import Machine, Pair, rate_of
+from gpucheck.diagnose.numbers import Number
 from gpucheck.diagnose.score import Prediction
 from gpucheck.knowledge import nvlink_factor, predictions
 from gpucheck.knowledge.links import Spread
-from gpucheck.model.observations import Matrix
-from gpucheck.model.ranking import Quantity
-from gpucheck.model.verdict import Verdict
 from gpucheck.topology.expected import slower
 
-Way = Literal["direct", "staged", "redirected", "translated", "poor", "nvlink"]
-Link = tuple[int | None, int | None]
-"""Generation and width."""
 WIDE, ODD = (1.2, 0.8), (0.4, 0.3)  # spreads of what follows no prediction: a whole machine, a pair or GPU
 UNKNOWN_RAW, UNKNOWN_SPREAD = 16.0, 1.0  # a rate that is not known: anything, and the same for all alike
-
-
-class Number(NamedTuple):
-    """One measured number, GB/s or us. a, b: source and destination, both ways a < b; b None: between host and GPU a.
-
-    error: its own uncertainty as a part of it. cls: the path class where it stands for one, not for a pair. far: host
-    memory of another NUMA node; None where that is not known.
-    """
-
-    quantity: Quantity
-    a: int
-    b: int | None
-    value: float
-    error: float = 0.0
-    far: bool | None = None
-    cls: str | None = None
-
-
-@dataclass(frozen=True)
-class Change:
-    """What an Instance changes. links: GPU -> its link; parts: GPU -> part of its link's rate that is left.
-
-    uplinks: group of GPUs -> raw GB/s of their way up. ways: how copies of a pair go. nvlinks: pair -> links in use.
-    odd: what follows no prediction: a pair, an ordered pair as ("way", i, j), a GPU as ("gpu", i), ("host",); host
-    copies of all GPUs as ("memory",), of one as ("memory", i); the sum of a pair as ("both", i, j).
-    says: how likely it shows otherwise: ``wrong data``, ``hang``, ``hang with P2P off``, ``damage zeros`` ...
-    """
-
-    links: dict[int, Link] = field(default_factory=dict)
-    parts: dict[int, float] = field(default_factory=dict)
-    uplinks: dict[frozenset[int], float] = field(default_factory=dict)
-    ways: dict[Pair, Way] = field(default_factory=dict)
-    nvlinks: dict[Pair, int] = field(default_factory=dict)
-    odd: frozenset[tuple[object, ...]] = frozenset()
-    says: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Instance:
-    """A hypothesis made concrete: this cause, here, this much.
-
-    prior: odds before any number is seen. excludes: instances with the same word cannot both hold. direct: a register,
-    counter or return code names it. verdict: of the finding where it holds; why, seen, wanted, fix, evidence: words.
-    decide: the reading that would show it, and how to take it.
-    """
-
-    cause: str | None
-    subject: str
-    prior: float
-    change: Change
-    excludes: str
-    verdict: Verdict
-    why: str
-    decide: str
-    seen: str | float | None = None
-    wanted: str | float | None = None
-    fix: str = ""
-    evidence: tuple[str, ...] = ()
-    pairs: tuple[Pair, ...] = ()
-    direct: bool = False
-    check: str = "p2p-bandwidth"
 
 
 class World:
@@ -296,49 +228,3 @@ def _of(spread: Spread, scale: float, group: object, error: float, basis: str, k
     between = spread[1] if known else UNKNOWN_SPREAD
     within = (spread[2] ** 2 + error**2) ** 0.5
     return Prediction(spread[0] * scale, between, within, (group, known), basis)
-
-
-def numbers(machine: Machine) -> tuple[Number, ...]:
-    """Every measured number of a machine that a World predicts."""
-    return (*_pairs(machine), *_by_class(machine), *_host_copies(machine))
-
-
-def _pairs(m: Machine) -> Iterator[Number]:
-    seen = m.measured
-    ordered: tuple[tuple[Quantity, Matrix | None], ...] = (
-        ("p2p-one-way", seen.p2p_uni_gb_s), ("staged-one-way", seen.staged_uni_gb_s),
-        ("p2p-latency", seen.p2p_latency_us), ("staged-latency", seen.staged_latency_us),
-    )  # fmt: skip
-    for quantity, matrix in ordered:
-        errors = seen.p2p_uni_error if quantity == "p2p-one-way" else None
-        for i, row in enumerate(matrix or ()):
-            for j, value in enumerate(row):
-                if value and i != j:
-                    yield Number(quantity, i, j, log(value), (errors[i][j] or 0.0) if errors else 0.0)
-    sums: tuple[tuple[Quantity, Matrix | None], ...] = (
-        ("p2p-both-ways", seen.p2p_bidir_gb_s), ("staged-both-ways", seen.staged_bidir_gb_s)
-    )  # fmt: skip
-    for quantity, matrix in sums:
-        for i, j in m.pairs:
-            told = [value for a, b in ((i, j), (j, i)) if matrix and (value := matrix[a][b])]
-            if told:
-                yield Number(quantity, i, j, log(sum(told) / len(told)))
-
-
-def _by_class(m: Machine) -> Iterator[Number]:
-    """The ends of a range that was told for a path class, where no pair of it has a number of its own."""
-    if m.count < 2 or m.measured.p2p_uni_gb_s or m.measured.p2p_bidir_gb_s:
-        return
-    for cls, ends in m.measured.by_class.items():
-        pair = next((pair for pair in m.pairs if m.classes[pair] == cls), (0, 1))
-        for value in sorted(set(ends)):
-            yield Number("p2p-one-way", *pair, log(value), cls=cls)
-
-
-def _host_copies(m: Machine) -> Iterator[Number]:
-    for row in m.measured.host_device:
-        node = m.gpu(row.gpu).numa_node
-        far = None if row.numa_node is None or node is None else row.numa_node != node
-        for value in (row.h2d_gb_s, row.d2h_gb_s):
-            if value:
-                yield Number("host-copy", row.gpu, None, log(value), far=far)

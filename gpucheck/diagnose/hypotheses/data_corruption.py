@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.readings import bad_pairs, damages
-from gpucheck.diagnose.world import Change, Instance
-from gpucheck.model.verdict import Verdict
 
 PRIOR = 0.01
 DAMAGE = {"bit-flip": 0.8, "mixed": 0.1, "stale": 0.03, "zeros": 0.02, "shifted": 0.02, "other-pair": 0.02}
@@ -32,7 +31,6 @@ def instances(m: Machine) -> Iterator[Instance]:
         prior=PRIOR,
         change=Change(says={"wrong data": 0.9, **{f"damage {kind}": chance for kind, chance in DAMAGE.items()}}),
         excludes="data",
-        verdict=Verdict.FAIL,
         seen=f"wrong data on {len(bad)} of {len(m.pairs)} pairs" if bad else f"{wrong} wrong elements",
         wanted="what was sent",
         why="the path works but changes bits: riser, slot, cable, retimer or memory"

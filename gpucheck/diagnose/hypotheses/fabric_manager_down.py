@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.hypotheses._instances import other_way
+from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine, Pair
-from gpucheck.diagnose.world import Change, Instance
-from gpucheck.model.verdict import Verdict
 
 ALL, ONE, REFUSED = 0.03, 0.004, 20.0
 LOOK = "systemctl status nvidia-fabricmanager, and nvidia-smi -q | grep -A 2 Fabric shows whether it completed"
@@ -38,24 +38,22 @@ def _slow(m: Machine) -> set[int]:
 
 
 def _instance(m: Machine, pairs: tuple[Pair, ...], i: int | None, prior: float) -> Instance:
-    cause = "fabric-manager-down" if m.is_nvswitch else "nvlink-down"
-    words = "fabric manager is not running or did not finish" if m.is_nvswitch else "the links are not usable"
     who = "these GPUs are joined by NVLink, and no copy goes over it"
     if i is not None:
         who = "all other GPUs use NVLink and this one does not: it did not register with the fabric"
-    return Instance(
-        cause=cause,
-        subject="host" if i is None else f"gpu:{m.label(i)}",
+    words = "fabric manager is not running or did not finish" if m.is_nvswitch else "the links are not usable"
+    return other_way(
+        "fabric-manager-down" if m.is_nvswitch else "nvlink-down",
+        pairs,
+        "staged",
+        says={"hang": 0.05},
+        subject="host" if i is None else m.gpu_label(i),
         prior=prior,
-        change=Change(ways=dict.fromkeys(pairs, "staged"), says={"hang": 0.05}),
         excludes=f"NVLink {'all' if i is None else i}",
-        verdict=Verdict.FAIL,
-        seen="",
         wanted="copies over NVLink",
         why=f"{who}: {words}",
         decide=LOOK if m.is_nvswitch else "nvidia-smi nvlink -s; nvidia-smi topo -p2p n",
         evidence=tuple(f"P2P status {word}" for word in sorted({m.status(pair) or "" for pair in pairs} - {""})),
-        pairs=pairs,
         direct=prior == REFUSED and any(m.access(pair) is False for pair in pairs),
     )
 

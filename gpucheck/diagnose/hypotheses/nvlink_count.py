@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine, Pair
-from gpucheck.diagnose.world import Change, Instance
 from gpucheck.model.verdict import Verdict
 
 BY_NUMBER, COUNTED, UNEVEN = 0.008, 50.0, 30.0
@@ -31,7 +31,7 @@ def instances(m: Machine) -> Iterator[Instance]:
         mine = tuple(pair for pair in joined if i in pair)
         if mine and len(mine) < len(joined) and _slower(m, i):
             for part in (0.75, 0.5, 0.25):
-                yield _by_number(m, mine, f"gpu:{m.label(i)}", part)
+                yield _by_number(m, mine, m.gpu_label(i), part)
     for pair in joined if len(joined) <= 28 else ():
         if _slow_pair(m, pair):
             for part in (0.75, 0.5, 0.25):
@@ -78,9 +78,8 @@ def _counted(m: Machine, i: int) -> Instance:
     lost, wanted, sure = lost_links(m, i), wanted_links(m, i), m.models[i] is not None
     return Instance(
         cause="nvlink-down",
-        subject=f"gpu:{m.label(i)}",
+        subject=m.gpu_label(i),
         prior=COUNTED,
-        change=Change(),
         excludes=f"NVLinks of {i}",
         verdict=Verdict.FAIL if sure else Verdict.WARN,
         seen=f"{m.gpu(i).nvlinks.active} links",
@@ -146,7 +145,7 @@ def _on_a_board(m: Machine, joined: list[Pair]) -> Iterator[Instance]:
     for i in short if len(short) * 2 < m.count else ():
         have = max((m.links(pair) for pair in joined if i in pair), default=0)
         pairs = m.pairs_with(i)
-        yield _told("nvlink-down", f"gpu:{m.label(i)}", have, most, pairs, Verdict.FAIL)
+        yield _told("nvlink-down", m.gpu_label(i), have, most, pairs, Verdict.FAIL)
 
 
 def _told(
@@ -156,7 +155,6 @@ def _told(
         cause=cause,
         subject=subject,
         prior=prior,
-        change=Change(),
         excludes=f"NVLinks of {subject}",
         verdict=verdict,
         seen=f"{have} links",
@@ -196,7 +194,6 @@ def _by_number(m: Machine, pairs: tuple[Pair, ...], subject: str, part: float) -
         prior=BY_NUMBER / 3,
         change=Change(nvlinks=links),
         excludes=f"NVLinks of {subject}",
-        verdict=Verdict.FAIL,
         seen=f"as fast as {one} of {m.links(pairs[0])} links",
         wanted=f"{m.links(pairs[0])} links",
         why="these copies are as slow as if some of the NVLinks that the matrix shows were not in use",

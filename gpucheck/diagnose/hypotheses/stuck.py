@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.readings import hang_of
-from gpucheck.diagnose.world import Change, Instance
-from gpucheck.model.verdict import Verdict
 
 WEDGED, BUG, LOST = 0.01, 0.006, 0.02
 LOG = "dmesg | grep -e NVRM -e Xid -e SXid; df /dev/shm"
@@ -36,7 +35,6 @@ def _instance(m: Machine, cause: str, subject: str, prior: float, says: dict[str
         prior=prior,
         change=Change(says=says),
         excludes="hang",
-        verdict=Verdict.FAIL,
         seen=_seen(m),
         wanted="it returns",
         why=words,

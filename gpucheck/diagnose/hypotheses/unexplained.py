@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from statistics import median
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine, Pair
-from gpucheck.diagnose.world import Change, Instance
 from gpucheck.model.verdict import Verdict
 
 HOST, GPU, PAIR, DIRECTION, SUM = 0.006, 0.004, 0.006, 0.015, 0.004
@@ -55,7 +55,7 @@ def instances(m: Machine) -> Iterator[Instance]:
         mine = m.pairs_with(i)
         if len(set(odd) & set(mine)) > 1:
             yield _instance(
-                f"gpu:{m.label(i)}", GPU, frozenset({("gpu", i)}), mine, "this GPU's pairs fit no cause that is known"
+                m.gpu_label(i), GPU, frozenset({("gpu", i)}), mine, "this GPU's pairs fit no cause that is known"
             )
 
 
@@ -83,7 +83,7 @@ def _memory(m: Machine) -> Iterator[Instance]:
         prior = MEMORY_GUEST if m.host.virtual else MEMORY
         yield _instance("host", prior, frozenset({("memory",)}), (), words, "host-copies")
     for i in gpus if len(gpus) > 1 else ():
-        yield _instance(f"gpu:{m.label(i)}", MEMORY / len(gpus), frozenset({("memory", i)}), (), words, "host-copies")
+        yield _instance(m.gpu_label(i), MEMORY / len(gpus), frozenset({("memory", i)}), (), words, "host-copies")
 
 
 def _instance(
@@ -98,8 +98,6 @@ def _instance(
         excludes=f"odd {check} {subject}",
         check=check,
         verdict=Verdict.WARN,
-        seen="",
-        wanted="",
         why=words,
         decide=AGAIN,
         pairs=pairs,

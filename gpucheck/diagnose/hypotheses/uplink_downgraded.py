@@ -4,10 +4,9 @@ from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
 from gpucheck.diagnose.hypotheses._links import narrowed, slowed, words
+from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine, Pair, rate_of
-from gpucheck.diagnose.world import Change, Instance
 from gpucheck.model.observations import Port
-from gpucheck.model.verdict import Verdict
 
 PRIOR, READ = 0.03, {"load": 20.0, None: 3.0, "idle": 0.3}
 PARTS = (0.5, 0.25, 0.125, 0.0625)
@@ -44,7 +43,6 @@ def _instance(m: Machine, group: frozenset[int], raw: float, prior: float, port:
         prior=prior,
         change=Change(uplinks={group: raw}),
         excludes=f"uplink {sorted(group)}",
-        verdict=Verdict.FAIL,
         seen=seen[0] or f"about {raw:g} GB/s raw",
         wanted=seen[2] or f"{m.uplink(group) or 0:g} GB/s raw",
         why=f"uplink {name or ''}{speed}: every copy of GPUs {gpus} to the rest of the machine is held to {raw:g} GB/s "

@@ -7,8 +7,9 @@ from math import exp
 from typing import Literal
 
 from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.numbers import Number
 from gpucheck.diagnose.score import Prediction
-from gpucheck.diagnose.world import Number, World
+from gpucheck.diagnose.world import World
 from gpucheck.knowledge import causes
 from gpucheck.model.finding import Finding, Value
 from gpucheck.model.verdict import Verdict

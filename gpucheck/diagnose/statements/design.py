@@ -20,7 +20,7 @@ def state(case: Case) -> Iterator[Finding]:
             Verdict.PASS,
             "narrow-by-design",
             "likely" if m.host.virtual else "possible",
-            subject="host" if len(narrow) > 1 else f"gpu:{m.label(narrow[0])}",
+            subject="host" if len(narrow) > 1 else m.gpu_label(narrow[0]),
             seen=f"x{pcie.width}",
             wanted=f"x{pcie.max_width}",
             why=_why(m, narrow),
@@ -46,7 +46,7 @@ def state(case: Case) -> Iterator[Finding]:
     ]
     if bare and "nvlink-missing" not in case.causes:
         words = "no bridge sits on it, so its NVLinks are not in use, as it was bought"
-        subject = "host" if len(bare) > 1 else f"gpu:{m.label(bare[0])}"
+        subject = "host" if len(bare) > 1 else m.gpu_label(bare[0])
         yield finding(
             "nvlink-links",
             Verdict.PASS,

@@ -19,7 +19,7 @@ def state(case: Case) -> Iterator[Finding]:
     blamed = {f.subject for f in case.findings if f.verdict in (Verdict.FAIL, Verdict.WARN)}
     for i in range(m.count):
         rows = [row for row in m.measured.host_device if row.gpu == i and _rate(row)]
-        if rows and f"gpu:{m.label(i)}" not in blamed:
+        if rows and m.gpu_label(i) not in blamed:
             yield from _placed(m, i, rows)
 
 
@@ -71,7 +71,7 @@ def _wrong(m: Machine, i: int, seen: float, wanted: float, why: str, sure: Confi
         Verdict.WARN,
         "wrong-numa-placement",
         sure,
-        subject=f"gpu:{m.label(i)}",
+        subject=m.gpu_label(i),
         seen=seen,
         wanted=wanted,
         why=why,

@@ -6,10 +6,10 @@ from math import exp
 from msgspec.structs import replace
 
 from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.numbers import Number
 from gpucheck.diagnose.score import Prediction
 from gpucheck.diagnose.statements._case import Case, finding
 from gpucheck.diagnose.words import counted, group_label, listed, percent, span
-from gpucheck.diagnose.world import Number
 from gpucheck.knowledge import causes
 from gpucheck.model.finding import Alternative, Finding
 from gpucheck.model.verdict import Verdict

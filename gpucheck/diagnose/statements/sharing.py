@@ -70,7 +70,7 @@ def _slower_cards(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
             Verdict.PASS,
             "expected-limit",
             "possible",
-            subject=f"gpu:{m.label(i)}",
+            subject=m.gpu_label(i),
             seen=mine,
             wanted=rest,
             why=f"{1 - mine / rest:.0%} slower with every peer, near and far: a cause of this device (link, root port "

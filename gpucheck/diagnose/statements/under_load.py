@@ -35,7 +35,7 @@ def state(case: Case) -> Iterator[Finding]:
 
 
 def _gpu(case: Case, row: UnderLoad) -> Iterator[Finding]:
-    subject = f"gpu:{case.machine.label(row.gpu)}"
+    subject = case.machine.gpu_label(row.gpu)
     yield from _link(case, row, subject)
     brakes = sorted(set(row.throttled or ()) & set(BRAKES))
     if brakes:
