@@ -5,8 +5,9 @@ from math import exp
 from statistics import median
 from typing import NamedTuple
 
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.numbers import Number, numbers
+from gpucheck.diagnose.paths import Pair
 from gpucheck.diagnose.score import Prediction
 from gpucheck.diagnose.world import World
 from gpucheck.model.observations import Observations

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gpucheck.diagnose.machine import Pair
+from gpucheck.diagnose.paths import Pair
 from gpucheck.model.verdict import Verdict
 
 Way = Literal["direct", "staged", "redirected", "translated", "poor", "nvlink"]

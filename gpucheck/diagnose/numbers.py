@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from math import log
 from typing import NamedTuple
 
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import Pair
 from gpucheck.model.observations import Matrix
 from gpucheck.model.ranking import Quantity
 

@@ -1,10 +1,11 @@
-"""The ranking for people: what the most probable explanations predicted, beside what was seen."""
+"""The ranking for people: what the most probable explanations predicted, with what was seen."""
 
 from collections.abc import Sequence
 from math import exp, log
 
 from gpucheck.diagnose.numbers import Number
 from gpucheck.diagnose.readings import readings
+from gpucheck.diagnose.score import log_likelihood
 from gpucheck.diagnose.search import Ranked
 from gpucheck.diagnose.world import World
 from gpucheck.model.ranking import Explanation, Predicted
@@ -43,16 +44,15 @@ def words(world: World) -> str:
 
 
 def decided(ranking: Sequence[Ranked], numbers: Sequence[Number]) -> str:
-    """The number or reading that told the first from the second; empty where nothing did."""
+    """The number or reading that sets the first apart from the second; empty where nothing does."""
     if len(ranking) < 2:
         return ""
     first, second = ranking[0].world, ranking[1].world
     rows = [row for row in _predictions(first, second, numbers) if row.weight is not None]
     best = max(rows, key=lambda row: row.weight or 0.0, default=None)
-    told = dict.fromkeys(r.words for r in readings(first))
     one = {r.words: r.log_probability for r in readings(first)}
     two = {r.words: r.log_probability for r in readings(second)}
-    read = max(told, key=lambda name: one[name] - two.get(name, one[name]), default="")
+    read = max(one, key=lambda name: one[name] - two.get(name, one[name]), default="")
     gain = DECIBANS * (one[read] - two.get(read, one[read])) if read else 0.0
     if best is not None and (best.weight or 0.0) >= max(gain, 1.0):
         pair = f"{best.a}-{best.b}" if best.b is not None else f"of GPU {best.a}"
@@ -69,7 +69,8 @@ def _predictions(world: World, rival: World | None, numbers: Sequence[Number]) -
         other = rival.predict(number) if rival else None
         weight = None
         if other is not None:
-            weight = round(DECIBANS * (_density(number, predicted) - _density(number, other)), 1)
+            gain = log_likelihood([(number.value, predicted)]) - log_likelihood([(number.value, other)])
+            weight = round(DECIBANS * gain, 1)
         rows.append(
             Predicted(
                 quantity=number.quantity,
@@ -84,12 +85,6 @@ def _predictions(world: World, rival: World | None, numbers: Sequence[Number]) -
             )
         )
     return tuple(rows)
-
-
-def _density(number: Number, predicted: object) -> float:
-    from gpucheck.diagnose.score import log_likelihood
-
-    return log_likelihood([(number.value, predicted)])  # type: ignore[list-item]
 
 
 def _readings(world: World) -> list[str]:

@@ -62,7 +62,7 @@ def read(data: bytes | str) -> Observations:
 
 
 def _inside_a_report(root: Value) -> Value:
-    """What stands under ``observations`` in a report of ``gpucheck bandwidth`` or ``collectives``."""
+    """The ``observations`` of a report of ``gpucheck bandwidth`` or ``collectives``."""
     if not root.is_mapping:
         return root
     keys = {key.value: node for key, node in root.node.value if isinstance(key, ScalarNode)}
@@ -111,13 +111,6 @@ def _redirect(value: Value) -> bool | tuple[str, ...]:
     return tuple(item.text() for item in value.items(MOST_ROWS)) if value.is_list else value.flag()
 
 
-def _acs(value: Value) -> AcsReading:
-    fields = value.fields({"bus_id": Value.text, "control": whole(0, 0xFFFF)})
-    if len(fields) < 2:
-        raise value.problem("needs both bus_id and control")
-    return AcsReading(**fields)
-
-
 def _range(value: Value) -> tuple[float, float]:
     ends = [item.number() for item in value.items(2)] if value.is_list else [value.number()]
     if not ends or min(ends) <= 0:
@@ -143,32 +136,6 @@ def _environment(value: Value) -> dict[str, str]:
     return {name: cell.text() for name, cell in value.pairs()}
 
 
-def _host_device(value: Value) -> HostDevice:
-    fields = value.fields(
-        {
-            "gpu": whole(0, MOST_GPUS - 1),
-            "numa_node": _node,
-            "h2d_gb_s": Value.number,
-            "d2h_gb_s": Value.number,
-        }
-    )
-    if "gpu" not in fields:
-        raise value.problem("needs gpu, the index of the GPU that was copied to")
-    return HostDevice(
-        gpu=fields["gpu"],
-        numa_node=fields.get("numa_node"),
-        h2d_gb_s=fields.get("h2d_gb_s") or None,
-        d2h_gb_s=fields.get("d2h_gb_s") or None,
-    )
-
-
-def _flow(value: Value) -> Flow:
-    fields = value.fields({"pairs": list_of(gpu_pair), "total_gb_s": Value.number})
-    if not fields.get("pairs") or "total_gb_s" not in fields:
-        raise value.problem("needs pairs and total_gb_s")
-    return Flow(**fields)
-
-
 GENERATION, LANES, INDEX = whole(1, 7), whole(1, 32), whole(0, MOST_GPUS - 1)
 READ, BRIDGE = one_of("idle", "load"), one_of("root-port", "switch", "chipset")
 RATES: dict[str, Callable[[Value], Any]] = {
@@ -190,12 +157,16 @@ HOST = struct(
     virtual=_virtual,
     iommu=_iommu,
     acs_redirect=_redirect,
-    acs=list_of(_acs),
+    acs=list_of(required(struct(AcsReading, bus_id=Value.text, control=whole(0, 0xFFFF)), "bus_id", "control")),
     sockets=whole(1, 64),
     cpu=product_name,
     rebar=Value.flag,
     driver=Value.text,
 )
+HOST_DEVICE = required(
+    struct(HostDevice, gpu=INDEX, numa_node=_node, h2d_gb_s=measured_cell, d2h_gb_s=measured_cell), "gpu"
+)
+FLOW = required(struct(Flow, pairs=list_of(gpu_pair), total_gb_s=Value.number), "pairs", "total_gb_s")
 UNDER_LOAD = required(
     struct(
         UnderLoad,
@@ -240,8 +211,8 @@ MEASURED = struct(
     **{f"p2p_{way}_alone": matrix(flag_cell) for way in ("uni", "bidir")},
     by_class=_by_class,
     method=struct(Method, engine=one_of("ce", "sm"), direction=one_of("write", "read")),
-    host_device=list_of(_host_device),
-    flows=list_of(_flow),
+    host_device=list_of(HOST_DEVICE),
+    flows=list_of(FLOW),
     integrity_bad_pairs=list_of(gpu_pair, MOST_GPUS * MOST_GPUS),
     damage=one_of(*DAMAGE),
     under_load=list_of(UNDER_LOAD, MOST_GPUS),

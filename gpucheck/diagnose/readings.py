@@ -5,7 +5,8 @@ from math import log
 from typing import NamedTuple
 
 from gpucheck.diagnose.instance import Link
-from gpucheck.diagnose.machine import Machine, Pair, rate_of
+from gpucheck.diagnose.machine import Machine, rate_of
+from gpucheck.diagnose.paths import Pair
 from gpucheck.diagnose.world import World
 from gpucheck.model.observations import Hang, Port
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose.instance import Change
-from gpucheck.diagnose.machine import Pair
 from gpucheck.diagnose.numbers import Number
+from gpucheck.diagnose.paths import Pair
 
 
 class Touched:
@@ -16,14 +16,13 @@ class Touched:
         self._memory: list[int] = []
         self._every = range(len(numbers))
         for n, number in enumerate(numbers):
-            ends = (number.a,) if number.b is None else (number.a, number.b)
             if not number.quantity.endswith("latency"):
-                for gpu in ends:
+                for gpu in set(number.pair):
                     self._links.setdefault(gpu, []).append(n)
             if number.b is None:
                 self._memory.append(n)
             elif number.quantity.startswith("p2p"):
-                self._peer.setdefault((min(ends), max(ends)), []).append(n)
+                self._peer.setdefault(number.pair, []).append(n)
 
     def by(self, change: Change) -> frozenset[int]:
         """Places of the numbers whose prediction may differ with this change."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import Pair
 
 NAMED = 6
 

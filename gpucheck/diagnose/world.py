@@ -7,8 +7,9 @@ from math import log
 
 from gpucheck.diagnose._names import nvlink_of
 from gpucheck.diagnose.instance import Instance, Way
-from gpucheck.diagnose.machine import Machine, Pair, rate_of
+from gpucheck.diagnose.machine import Machine, rate_of
 from gpucheck.diagnose.numbers import Number
+from gpucheck.diagnose.paths import Pair
 from gpucheck.diagnose.score import Prediction
 from gpucheck.knowledge import nvlink_factor, predictions
 from gpucheck.knowledge.links import Spread
@@ -98,7 +99,7 @@ class World:
         q = number.quantity
         if number.b is None:
             return self._host(number)
-        pair = (min(number.a, number.b), max(number.a, number.b))
+        pair = number.pair
         staged = q in ("staged-one-way", "staged-both-ways", "staged-latency")
         way: Way = "staged" if staged else self.way(pair)
         if self._is_odd(number, pair, q):

@@ -5,7 +5,8 @@ from typing import Any
 
 from gpucheck.diagnose.hypotheses._links import pairs_of
 from gpucheck.diagnose.instance import Change, Instance, Link, Way
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import Pair
 
 PEER_WAY = "the way of peer copies"
 

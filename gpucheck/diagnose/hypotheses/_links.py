@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from functools import lru_cache
 
-from gpucheck.diagnose.machine import NEAR, Machine, Pair, rate_of
+from gpucheck.diagnose.machine import Machine, rate_of
+from gpucheck.diagnose.paths import NEAR, Pair
 from gpucheck.model.observations import Port
 
 LANES = (8, 4, 2, 1)

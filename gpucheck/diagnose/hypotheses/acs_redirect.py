@@ -6,7 +6,8 @@ from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
 from gpucheck.diagnose.hypotheses._instances import one_or_host, other_way
 from gpucheck.diagnose.hypotheses._links import over_pcie
 from gpucheck.diagnose.instance import Instance
-from gpucheck.diagnose.machine import NEAR, Machine
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import NEAR
 from gpucheck.diagnose.readings import hang_of
 
 PRIOR, READ, GUEST = 0.025, 1.5, 0.01

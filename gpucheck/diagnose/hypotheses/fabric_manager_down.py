@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
 from gpucheck.diagnose.hypotheses._instances import other_way
 from gpucheck.diagnose.instance import Instance
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import Pair
 
 ALL, ONE, REFUSED = 0.03, 0.004, 20.0
 LOOK = "systemctl status nvidia-fabricmanager, and nvidia-smi -q | grep -A 2 Fabric shows whether it completed"

@@ -6,7 +6,8 @@ from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
 from gpucheck.diagnose.hypotheses._instances import damage_says, other_way
 from gpucheck.diagnose.hypotheses._links import over_pcie
 from gpucheck.diagnose.instance import Instance
-from gpucheck.diagnose.machine import NEAR, Machine, Pair
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import NEAR, Pair
 from gpucheck.diagnose.readings import bad_pairs, hang_of
 
 PRIOR, READ, GUEST = 0.02, 0.8, 0.04

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
 from gpucheck.diagnose.instance import Change, Instance
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import Pair
 from gpucheck.model.verdict import Verdict
 
 BY_NUMBER, COUNTED, UNEVEN = 0.008, 50.0, 30.0

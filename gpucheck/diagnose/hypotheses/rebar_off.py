@@ -6,7 +6,8 @@ from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
 from gpucheck.diagnose.hypotheses._instances import other_way
 from gpucheck.diagnose.hypotheses._links import over_pcie
 from gpucheck.diagnose.instance import Instance
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import Pair
 from gpucheck.model.verdict import Verdict
 
 READ, AMPERE = 0.5, 8.0

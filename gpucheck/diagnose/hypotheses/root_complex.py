@@ -7,7 +7,8 @@ from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
 from gpucheck.diagnose.hypotheses._instances import other_way
 from gpucheck.diagnose.hypotheses._links import over_pcie
 from gpucheck.diagnose.instance import Instance
-from gpucheck.diagnose.machine import NEAR, Machine, Pair
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import NEAR, Pair
 from gpucheck.diagnose.world import World
 from gpucheck.model.verdict import Verdict
 

@@ -5,7 +5,8 @@ from statistics import median
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
 from gpucheck.diagnose.instance import Change, Instance
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import Pair
 from gpucheck.model.verdict import Verdict
 
 HOST, GPU, PAIR, DIRECTION, SUM = 0.006, 0.004, 0.006, 0.015, 0.004

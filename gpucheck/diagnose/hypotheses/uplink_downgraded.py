@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
 from gpucheck.diagnose.hypotheses._links import narrowed, slowed, words
 from gpucheck.diagnose.instance import Change, Instance
-from gpucheck.diagnose.machine import Machine, Pair, rate_of
+from gpucheck.diagnose.machine import Machine, rate_of
+from gpucheck.diagnose.paths import Pair
 from gpucheck.model.observations import Port
 
 PRIOR, READ = 0.03, {"load": 20.0, None: 3.0, "idle": 0.3}

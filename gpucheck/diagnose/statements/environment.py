@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose.machine import Machine
-from gpucheck.diagnose.statements._case import Case, finding
+from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.model.finding import Finding
 from gpucheck.model.verdict import Verdict
 
@@ -47,11 +47,12 @@ def state(case: Case) -> Iterator[Finding]:
     for name, effect in _in_force(m):
         value = m.seen.environment[name]
         explains = name in SLOWING and bool(m.measured.collectives)
-        yield finding(
+        yield Claim(
             "environment",
             Verdict.WARN,
             "leftover-environment",
             "likely" if name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE") else "possible",
+        ).finding(
             seen=f"{name}={value[:80]}",
             wanted="not set",
             why=effect + (", which the collectives here were measured with" if explains else ""),

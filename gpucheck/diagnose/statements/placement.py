@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses._links import best_numbers
 from gpucheck.diagnose.machine import Machine
-from gpucheck.diagnose.statements._case import Case, Confidence, finding
+from gpucheck.diagnose.statements._case import Case, Claim, Confidence
 from gpucheck.model.finding import Finding
 from gpucheck.model.observations import HostDevice
 from gpucheck.model.verdict import Verdict
@@ -66,11 +66,7 @@ def _slower_than_others(m: Machine, i: int, best: HostDevice) -> bool:
 
 
 def _wrong(m: Machine, i: int, seen: float, wanted: float, why: str, sure: Confidence) -> Finding:
-    return finding(
-        "host-copies",
-        Verdict.WARN,
-        "wrong-numa-placement",
-        sure,
+    return Claim("host-copies", Verdict.WARN, "wrong-numa-placement", sure).finding(
         subject=m.gpu_label(i),
         seen=seen,
         wanted=wanted,

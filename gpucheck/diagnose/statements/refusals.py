@@ -7,8 +7,9 @@ from msgspec.structs import replace
 
 from gpucheck.diagnose._names import is_geforce_without_p2p
 from gpucheck.diagnose.hypotheses.rebar_off import small_bar
-from gpucheck.diagnose.machine import Machine, Pair
-from gpucheck.diagnose.statements._case import Case, Confidence, finding
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import Pair
+from gpucheck.diagnose.statements._case import Case, Claim, Confidence
 from gpucheck.diagnose.words import group_label, listed, span
 from gpucheck.model.finding import Alternative, Finding
 from gpucheck.model.verdict import Verdict
@@ -31,11 +32,7 @@ def state(case: Case) -> Iterator[Finding]:
     m = case.machine
     window = [p for p in m.pairs if m.access(p) is None and case.world.way(p) == "staged" and small_bar(m, p)]
     if window:
-        yield finding(
-            "bar1",
-            Verdict.PASS,
-            "rebar-off",
-            "possible",
+        yield Claim("bar1", Verdict.PASS, "rebar-off", "possible").finding(
             seen="BAR1 256 MiB",
             why="peers would see only a 256 MiB window of the memory; a driver with P2P needs Resizable BAR here",
         )
@@ -107,11 +104,7 @@ def _finding(case: Case, reason: Reason, pairs: list[Pair]) -> Finding:
     usual = [p.median for n, p in case.fits if n.quantity == "p2p-one-way" and (n.a, n.b) in pairs]
     staged = f"; staged copies reach {span(rates)} GB/s one way" if rates else ""
     staged += f", {span(usual)} is usual" if usual else ""
-    found = finding(
-        CHECK,
-        reason.verdict,
-        reason.cause,
-        reason.confidence,
+    found = Claim(CHECK, reason.verdict, reason.cause, reason.confidence).finding(
         subject="host" if len(pairs) == len(m.pairs) else group_label(m, pairs),
         seen=f"no P2P on {len(pairs)} of {len(m.pairs)} pairs",
         wanted=None if reason.verdict is Verdict.PASS else "P2P",

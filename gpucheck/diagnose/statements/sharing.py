@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from statistics import median
 
-from gpucheck.diagnose.machine import NEAR, Machine, Pair
-from gpucheck.diagnose.statements._case import Case, finding
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import NEAR, Pair
+from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import listed, span
 from gpucheck.model.finding import Finding
 from gpucheck.model.verdict import Verdict
@@ -44,11 +45,7 @@ def _staged(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
         return
     groups = [group for group in islands(m, near) if len(group) > 1]
     names = ", ".join("{" + ", ".join(map(str, sorted(group))) + "}" for group in groups[:4])
-    yield finding(
-        "shared-uplink",
-        Verdict.PASS,
-        "shared-uplink",
-        "likely" if told else "possible",
+    yield Claim("shared-uplink", Verdict.PASS, "shared-uplink", "likely" if told else "possible").finding(
         seen=f"{span(rates[pair] for pair in near)} GB/s near, {span(rates[pair] for pair in far)} far",
         why=f"near pairs are slower than far ones because both halves of a staged copy share the uplink of GPUs "
         f"{names}: up to host memory and down again. P2P would keep them below the switch",
@@ -65,11 +62,7 @@ def _slower_cards(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
     for i in slower if len(slower) * 2 < m.count else ():
         mine = max(rate for pair, rate in rates.items() if i in pair)
         rest = max(rate for pair, rate in rates.items() if i not in pair)
-        yield finding(
-            "p2p-bandwidth",
-            Verdict.PASS,
-            "expected-limit",
-            "possible",
+        yield Claim("p2p-bandwidth", Verdict.PASS, "expected-limit", "possible").finding(
             subject=m.gpu_label(i),
             seen=mine,
             wanted=rest,
@@ -117,11 +110,7 @@ def _sockets(m: Machine, rates: dict[Pair, float], case: Case) -> Iterator[Findi
     if not value < SLOWER * usual:
         return
     names = " and ".join("{" + ", ".join(map(str, sorted(group))) + "}" for group in groups)
-    yield finding(
-        "cross-socket",
-        Verdict.PASS,
-        "cross-socket",
-        "possible" if groups else "likely",
+    yield Claim("cross-socket", Verdict.PASS, "cross-socket", "possible" if groups else "likely").finding(
         seen=f"{span(rates[pair] for pair in far)} GB/s across, {span(rates[pair] for pair in near)} inside",
         why="pairs that cross the link between sockets are slower than pairs on one socket"
         + (f" (groups by speed: {names})" if names else "")

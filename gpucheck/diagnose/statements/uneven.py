@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose.statements._case import Case, finding
+from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import group_label, listed, span
 from gpucheck.model.finding import Finding
 from gpucheck.model.verdict import Verdict
@@ -27,9 +27,7 @@ def state(case: Case) -> Iterator[Finding]:
                 there.append(one)
                 back.append(other)
     if slow:
-        yield finding(
-            "p2p-bandwidth",
-            Verdict.WARN,
+        yield Claim("p2p-bandwidth", Verdict.WARN).finding(
             subject=group_label(m, sorted({(min(way), max(way)) for way in slow})),
             seen=f"{span(there)} GB/s",
             wanted=f"{span(back)} GB/s as the other way",
