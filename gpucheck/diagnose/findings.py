@@ -123,7 +123,7 @@ class Findings:
         return bool((bad_pairs(m) and says.get("wrong data")) or (hang_of(m) and says.get("hang")))
 
     def _never_alone(self, instance: Instance) -> bool:
-        """Every number that speaks for it was taken while others copied, so it may not fail anything."""
+        """Every number behind it was taken while others copied, so it may not fail anything."""
         alone = self.machine.measured.p2p_uni_alone
         flags = [alone[i][j] for a, b in instance.pairs for i, j in ((a, b), (b, a))] if alone else []
         return bool(flags) and all(flag is False for flag in flags) and "data" not in instance.excludes

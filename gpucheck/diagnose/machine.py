@@ -6,6 +6,7 @@ from gpucheck.diagnose._names import board_of, nvlink_of
 from gpucheck.diagnose.paths import Pair, Paths
 from gpucheck.knowledge import pcie_gb_s
 from gpucheck.model.hardware import PcieLink
+from gpucheck.model.observations import Port
 
 DETOUR = 0.8  # of staged copies
 FASTEST_SLOT = 63.0  # GB/s raw of Gen5 x16: more is NVLink, whatever the product
@@ -78,8 +79,7 @@ class Machine(Paths):
         pcie = self.gpu(i).pcie
         if not (pcie.width and pcie.max_width and pcie.width < pcie.max_width):
             return False
-        own = (port for port in self.gpu(i).path if port.kind != "chipset" and len(self.behind(port)) <= 1)
-        above = [port.max_width for port in own if port.max_width]
+        above = [port.max_width for port in self.own_ports(i) if port.max_width]
         if above:
             return min(above) <= pcie.width
         alike = {(gpu.model, gpu.pcie.width, gpu.pcie.max_width) for gpu in self.seen.gpus}
@@ -151,6 +151,18 @@ class Machine(Paths):
         matrix = self.seen.p2p_status
         said = [matrix[i][j] for i, j in (pair, pair[::-1])] if matrix else []
         return next((word for word in said if word and word != "OK"), None)
+
+    def under_load(self, i: int) -> tuple[Port, ...]:
+        """What GPU i's own link was read as while copies ran."""
+        return self._under_load.get(i, ())
+
+    @cached_property
+    def _under_load(self) -> dict[int, tuple[Port, ...]]:
+        found: dict[int, tuple[Port, ...]] = {}
+        for row in self.measured.under_load:
+            port = Port(gen=row.gen, width=row.width, max_gen=row.max_gen, max_width=row.max_width, read="load")
+            found[row.gpu] = (*found.get(row.gpu, ()), port)
+        return found
 
     @cached_property
     def translating(self) -> bool | None:

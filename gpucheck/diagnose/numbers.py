@@ -13,7 +13,7 @@ from gpucheck.model.ranking import Quantity
 class Number(NamedTuple):
     """One measured number, GB/s or us. a, b: source and destination, both ways a < b; b None: between host and GPU a.
 
-    error: its own uncertainty as a part of it. cls: the path class where it stands for one, not for a pair. far: host
+    error: its own uncertainty as a part of it. cls: the path class where it is of a class, not of a pair. far: host
     memory of another NUMA node; None where that is not known.
     """
 
@@ -54,13 +54,13 @@ def _pairs(m: Machine) -> Iterator[Number]:
     )  # fmt: skip
     for quantity, matrix in sums:
         for i, j in m.pairs:
-            told = [value for a, b in ((i, j), (j, i)) if matrix and (value := matrix[a][b])]
-            if told:
-                yield Number(quantity, i, j, log(sum(told) / len(told)))
+            measured = [value for a, b in ((i, j), (j, i)) if matrix and (value := matrix[a][b])]
+            if measured:
+                yield Number(quantity, i, j, log(sum(measured) / len(measured)))
 
 
 def _by_class(m: Machine) -> Iterator[Number]:
-    """The ends of a range that was told for a path class, where no pair of it has a number of its own."""
+    """The ends of a range given for a path class, where no pair of it has a number of its own."""
     if m.count < 2 or m.measured.p2p_uni_gb_s or m.measured.p2p_bidir_gb_s:
         return
     for cls, ends in m.measured.by_class.items():

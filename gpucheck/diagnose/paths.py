@@ -116,6 +116,10 @@ class Paths:
         below = (i for i, above in enumerate(self._above) if port.bus_id and port.bus_id in above)
         return tuple(sorted({*port.gpus, *below}))
 
+    def own_ports(self, i: int) -> tuple[Port, ...]:
+        """Ports above GPU i that serve no other GPU."""
+        return tuple(port for port in self.gpu(i).path if port.kind != "chipset" and len(self.behind(port)) <= 1)
+
     @cached_property
     def groups(self) -> tuple[frozenset[int], ...]:
         """GPUs that share a way up: below one switch, or behind one uplink that is named."""

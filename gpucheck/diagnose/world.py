@@ -24,7 +24,7 @@ class World:
 
     def __init__(self, machine: Machine, instances: tuple[Instance, ...] = ()) -> None:
         self.machine, self.instances = machine, instances
-        # What holds for all GPUs comes first, so that what holds for one stands.
+        # What holds for all GPUs comes first, so that what holds for one of them overrides it.
         changes = sorted((instance.change for instance in instances), key=lambda change: -len(change.links))
         self.links = {gpu: link for change in changes for gpu, link in change.links.items()}
         self.parts = {gpu: part for change in changes for gpu, part in change.parts.items()}

@@ -42,46 +42,34 @@ def best_numbers(m: Machine) -> dict[int, float]:
     return best
 
 
+@lru_cache(maxsize=8)
 def candidates(m: Machine) -> tuple[int, ...]:
     """GPUs whose own link may be slow: by a reading, or by numbers below those of the others."""
-    return _candidates(m)
-
-
-@lru_cache(maxsize=8)
-def _candidates(m: Machine) -> tuple[int, ...]:
     best = best_numbers(m)
     most = max(best.values(), default=0.0)
     read = {i for i, gpu in enumerate(m.seen.gpus) for p in _ports(m, i) if narrowed(p) or slowed(p)}
-    read |= {row.gpu for row in m.measured.under_load if _low(row.width, row.max_width) or _low(row.gen, row.max_gen)}
     if m.count <= 3:
         return tuple(range(m.count))
     return tuple(i for i in range(m.count) if i in read or (best[i] and best[i] < LOOKS_SLOW * most))
 
 
-def _low(now: int | None, most: int | None) -> bool:
-    return bool(now and most and now < most)
-
-
 def _ports(m: Machine, i: int) -> Iterator[Port]:
+    """Readings of GPU i's link, those under load first."""
+    yield from m.under_load(i)
     yield m.gpu(i).pcie
-    yield from (port for port in m.gpu(i).path if port.kind != "chipset" and len(m.behind(port)) <= 1)
+    yield from m.own_ports(i)
 
 
 def port_read(m: Machine, i: int, *, width: bool) -> Port | None:
     """The reading under load, or of a port that serves this GPU alone, that shows fewer lanes or a lower generation."""
-    for row in m.measured.under_load:
-        if row.gpu == i and (_low(row.width, row.max_width) if width else _low(row.gen, row.max_gen)):
-            return Port(gen=row.gen, width=row.width, max_gen=row.max_gen, max_width=row.max_width, read="load")
     return next((port for port in _ports(m, i) if (narrowed(port) if width else slowed(port))), None)
 
 
 def maybe_by_design(m: Machine, i: int) -> bool:
     """Half of the card's lanes, and nothing says how many the slot has."""
     pcie = m.gpu(i).pcie
-    own = (port for port in m.gpu(i).path if port.kind != "chipset" and len(m.behind(port)) <= 1)
-    return bool(pcie.width and pcie.max_width and pcie.width * 2 == pcie.max_width) and not any(
-        p.max_width for p in own
-    )
+    half = bool(pcie.width and pcie.max_width and pcie.width * 2 == pcie.max_width)
+    return half and not any(port.max_width for port in m.own_ports(i))
 
 
 def maybe_chipset(m: Machine, i: int) -> bool:

@@ -98,7 +98,7 @@ HYPOTHESIS = Hypothesis(
     title="A lower PCIe generation",
     possible_when="the link was not read at full generation under load, and nothing faster was seen to pass it",
     predicts="everything that passes the GPU's own link at the rate of the lower generation; half of one generation is "
-    "the same number as half of the lanes, so only a reading tells the two apart",
+    "the same number as half of the lanes, so only a reading can decide between the two",
     prior="1 % a GPU, 0.6 % for all alike; 20 to 1 where it was read under load; an idle reading hardly counts",
     never_explains="copies slower than staged ones, one slow direction, wrong data, NVLink pairs",
     sources=("Syllo/nvtop#6", "hwloc#653", "tinygrad/open-gpu-kernel-modules#6", "jan#183"),

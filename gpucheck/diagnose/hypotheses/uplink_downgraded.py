@@ -49,7 +49,7 @@ def _instance(m: Machine, group: frozenset[int], raw: float, prior: float, port:
         why=f"uplink {name or ''}{speed}: every copy of GPUs {gpus} to the rest of the machine is held to {raw:g} GB/s "
         "raw; pairs below it are not concerned",
         decide=f"lspci -vv -s {name or '<bus id of the switch port>'} | grep -e LnkCap -e LnkSta while copying",
-        evidence=(f"{words(port)}, read {port.read or 'it was not told when'}",) if port else (),
+        evidence=(f"{words(port)}, read {port.read or 'at an unknown time'}",) if port else (),
         pairs=crossing(m, group),
         direct=bool(port and port.read == "load"),
     )
@@ -59,7 +59,7 @@ HYPOTHESIS = Hypothesis(
     name="uplink-downgraded",
     causes=("uplink-downgraded",),
     title="A slow way up from a switch",
-    possible_when="several GPUs share one way up (PIX, PXB or a told uplink) that was not read complete under load",
+    possible_when="several GPUs share one way up (PIX, PXB or a named uplink) that was not read complete under load",
     predicts="pairs that leave the group, and its host copies, at the lower rate; pairs below the switch as usual",
     prior="3 %; 20 to 1 where it was read under load",
     never_explains="slow pairs below one switch, one slow GPU",

@@ -1,4 +1,4 @@
-"""Fewer lanes or links than the part has, by design and told so."""
+"""Fewer lanes or links than the part has, by design."""
 
 from collections.abc import Iterator
 

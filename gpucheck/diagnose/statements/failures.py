@@ -33,7 +33,7 @@ def state(case: Case) -> Iterator[Finding]:
 def _failed(case: Case, failure: CopyFailure) -> Finding:
     m = case.machine
     pairs = sorted({(min(pair), max(pair)) for pair in failure.pairs})
-    copy = f"copy {listed(pairs)}" if pairs else f"copies ({failure.step})"
+    copy = f"copy GPU {listed(pairs)}" if pairs else f"copies ({failure.step})"
     evidence = (f"step: {failure.step}", failure.detail)
     subject = group_label(m, pairs) if pairs else "host"
     if failure.kind == "crashed":

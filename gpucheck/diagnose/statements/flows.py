@@ -48,7 +48,7 @@ def _flow(case: Case, flow: Flow, singles: list[float]) -> Iterator[Finding]:
             seen=total,
             wanted=shared,
             why=f"{count} copies at once reach {part:.2f} of what their own links carry together: they share a link or "
-            "root complex that was not told",
+            "root complex that is not known",
             fix="lspci -tv shows what these GPUs have in common",
             evidence=at_once,
         )

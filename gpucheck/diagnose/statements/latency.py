@@ -34,7 +34,7 @@ def state(case: Case) -> Iterator[Finding]:
             seen=round(max(direct[pair] for pair in odd), 1),
             wanted=round(max(most[m.classes[pair]] for pair in odd), 1),
             unit="us",
-            why=f"{listed(odd)}: slower than the other pairs of the same class",
+            why=f"GPU {listed(odd)}: slower than the other pairs of the same class",
             fix="nvidia-smi topo -p2p r; compare with gpucheck topo; check power saving of CPU and PCIe in the BIOS",
         )
     elif not case.blamed & set(direct):

@@ -24,8 +24,8 @@ def state(case: Case) -> Iterator[Finding]:
 
 
 def _rate(row: HostDevice) -> float:
-    told = [value for value in (row.h2d_gb_s, row.d2h_gb_s) if value]
-    return min(told, default=0.0)
+    known = [value for value in (row.h2d_gb_s, row.d2h_gb_s) if value]
+    return min(known, default=0.0)
 
 
 def _placed(m: Machine, i: int, rows: list[HostDevice]) -> Iterator[Finding]:

@@ -147,6 +147,6 @@ def _too_fast(case: Case) -> Iterator[Finding]:
             subject=group_label(m, pairs),
             seen=round(max(value for _, value, _ in fast), 1),
             wanted=min(line for _, _, line in fast),
-            why=f"{listed(pairs)}: above the line rate of the path: the number or the path is wrong",
+            why=f"GPU {listed(pairs)}: above the line rate of the path: the number or the path is wrong",
             fix="compare gpucheck topo with nvidia-smi topo -m and nvidia-smi nvlink -s; report it with --format json",
         )

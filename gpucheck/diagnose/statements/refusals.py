@@ -71,9 +71,7 @@ def _reason(m: Machine, pair: Pair) -> Reason:
     if small_bar(m, pair):
         words = "peers see only a 256 MiB window of the memory (Resizable BAR off), and P2P is not offered"
         return Reason(Verdict.WARN, "rebar-off", "likely", words)
-    words = "P2P is not offered, and nothing that was told says why" + (
-        f" (status {status}{chipset})" if status else ""
-    )
+    words = "P2P is not offered, and the reason is not known" + (f" (status {status}{chipset})" if status else "")
     return Reason(Verdict.WARN, None, None, words)
 
 

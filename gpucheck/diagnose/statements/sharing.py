@@ -33,10 +33,10 @@ def islands(m: Machine, joined: list[Pair]) -> list[frozenset[int]]:
 
 
 def _staged(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
-    """By class where told; else GPUs that are slow exactly among themselves are taken to share an uplink."""
-    near, told = [pair for pair in rates if m.classes[pair] in NEAR], True
+    """By class where it is known; else GPUs that are slow exactly among themselves are taken to share an uplink."""
+    near, known = [pair for pair in rates if m.classes[pair] in NEAR], True
     if not any(m.classes[pair] for pair in rates):
-        near, told = _cliques(m, rates), False
+        near, known = _cliques(m, rates), False
     far = [pair for pair in rates if pair not in near]
     if not near or not far:
         return
@@ -45,7 +45,7 @@ def _staged(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
         return
     groups = [group for group in islands(m, near) if len(group) > 1]
     names = ", ".join("{" + ", ".join(map(str, sorted(group))) + "}" for group in groups[:4])
-    yield Claim("shared-uplink", Verdict.PASS, "shared-uplink", "likely" if told else "possible").finding(
+    yield Claim("shared-uplink", Verdict.PASS, "shared-uplink", "likely" if known else "possible").finding(
         seen=f"{span(rates[pair] for pair in near)} GB/s near, {span(rates[pair] for pair in far)} far",
         why=f"near pairs are slower than far ones because both halves of a staged copy share the uplink of GPUs "
         f"{names}: up to host memory and down again. P2P would keep them below the switch",
