@@ -67,10 +67,10 @@ def _where(m: Machine, instance: Instance) -> str:
     """An instance's subject, with GPUs by their index."""
     kind = instance.subject.partition(":")[0]
     if kind == "gpu":
-        return next(f"GPU {i}" for i in range(m.count) if m.gpu_label(i) == instance.subject)
+        return next((f"GPU {i}" for i in range(m.count) if m.gpu_label(i) == instance.subject), instance.subject)
     if kind == "pair":
         names = ((m.pair_label(way), pair) for pair in m.pairs for way in (pair, pair[::-1]))
-        return next(f"GPU {i}-{j}" for name, (i, j) in names if name == instance.subject)
+        return next((f"GPU {i}-{j}" for name, (i, j) in names if name == instance.subject), instance.subject)
     for group in instance.change.uplinks if kind == "host" else ():
         return f"the uplink of GPUs {', '.join(map(str, sorted(group)))}"
     return instance.subject

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from statistics import median
 
+from gpucheck.diagnose.hypotheses.narrow_by_design import slower_card
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.paths import NEAR, Pair
 from gpucheck.diagnose.statements._case import Case, Claim
@@ -66,8 +67,7 @@ def _slower_cards(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
             subject=m.gpu_label(i),
             seen=mine,
             wanted=rest,
-            why=f"{1 - mine / rest:.0%} slower with every peer, near and far: a cause of this device (link, root port "
-            "or slot), not of the path; within what healthy cards of one machine differ by",
+            why=slower_card(1 - mine / rest),
         )
 
 
