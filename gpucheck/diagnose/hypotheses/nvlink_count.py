@@ -46,12 +46,6 @@ def wanted_links(m: Machine, i: int) -> int | None:
     return counted.total
 
 
-def model_links(m: Machine, i: int) -> int:
-    """Links that the product uses, 0 where it is not known."""
-    model = m.models[i]
-    return model.nvlink.links if model and model.nvlink else 0
-
-
 def lost_links(m: Machine, i: int) -> int:
     """How many links of GPU i should be up and are not; 0 where that is by design or not known."""
     active, wanted, model = m.gpu(i).nvlinks.active, wanted_links(m, i), m.models[i]
@@ -70,10 +64,8 @@ def _bridges(m: Machine, down: list[int]) -> Iterator[Instance]:
     for pair in m.pairs:
         model = m.models[pair[0]]
         if set(pair) <= set(down) and m.is_nvlink(pair) and model and model.nvlink and model.nvlink.bridge:
-            bridge = _fewer(
-                "nvlink-missing", m.pair_label(pair), m.links(pair), model.nvlink.links, (pair,), Verdict.WARN
-            )
-            yield replace(bridge, excludes=f"NVLinks of {pair[0]}", prior=COUNTED**2)
+            bridge = _between(m, "nvlink-missing", pair, model.nvlink.links, COUNTED**2)
+            yield replace(bridge, excludes=f"NVLinks of {pair[0]}")
 
 
 def _counted(m: Machine, i: int) -> Instance:
@@ -100,40 +92,31 @@ def _uneven(m: Machine) -> Iterator[Instance]:
     if len({gpu.model for gpu in m.seen.gpus}) != 1 or not m.pairs:
         return
     joined = [pair for pair in m.pairs if m.is_nvlink(pair)]
+    product = m.models[0].nvlink if m.models[0] else None
     if not joined:
-        yield from _sold_in_pairs(m)
+        # Two cards whose name says that they come bridged.
+        if m.count == 2 and "NVL" in (m.gpu(0).model or "") and m.classes[0, 1] is not None:
+            yield _between(m, "nvlink-missing", (0, 1), product.links if product else 0, 3.0)
         return
-    model = m.models[0]
-    if model and model.nvlink and model.nvlink.bridge:
-        yield from _bridged(m, joined, model.nvlink.links)
+    if product and product.bridge:
+        yield from _bridged(m, joined, product.links)
     else:
         yield from _on_a_board(m, joined)
     counts = Counter(m.links(pair) for pair in joined)
     if len(counts) > 1 and all(sum(bool(set(pair) & set(p)) for p in joined) == 1 for pair in joined):
         for pair in (pair for pair in joined if m.links(pair) < max(counts)):
-            for cause, prior in (("nvlink-down", UNEVEN / 2), ("nvlink-missing", UNEVEN)):
-                subject = m.pair_label(pair)
-                yield _fewer(cause, subject, m.links(pair), max(counts), (pair,), Verdict.WARN, prior=prior)
-
-
-def _sold_in_pairs(m: Machine) -> Iterator[Instance]:
-    """Two cards whose name says that they come bridged, and no NVLink between them."""
-    if m.count == 2 and "NVL" in (m.gpu(0).model or "") and m.classes[0, 1] is not None:
-        pair = (0, 1)
-        yield _fewer("nvlink-missing", m.pair_label(pair), 0, model_links(m, 0), (pair,), Verdict.WARN, prior=3.0)
+            yield _between(m, "nvlink-down", pair, max(counts), UNEVEN / 2)
+            yield _between(m, "nvlink-missing", pair, max(counts), UNEVEN)
 
 
 def _bridged(m: Machine, joined: list[Pair], product: int) -> Iterator[Instance]:
     """Every bridge with fewer links than the card has, and two cards left over where others are bridged."""
     counts = {m.links(pair) for pair in joined}
     if product < FOUR_WAY and len(counts) == 1 and max(counts) < product:
-        for pair in joined:
-            have = m.links(pair)
-            yield _fewer("nvlink-down", m.pair_label(pair), have, product, (pair,), Verdict.WARN, prior=10.0)
+        yield from (_between(m, "nvlink-down", pair, product, 10.0) for pair in joined)
     alone = [i for i in range(m.count) if not any(i in pair for pair in joined)]
     if len(alone) == 2:
-        pair = (alone[0], alone[1])
-        yield _fewer("nvlink-missing", m.pair_label(pair), 0, max(counts), (pair,), Verdict.WARN, prior=2.0)
+        yield _between(m, "nvlink-missing", (alone[0], alone[1]), max(counts), 2.0)
 
 
 def _on_a_board(m: Machine, joined: list[Pair]) -> Iterator[Instance]:
@@ -146,12 +129,15 @@ def _on_a_board(m: Machine, joined: list[Pair]) -> Iterator[Instance]:
         short = without if m.count > 3 else []
     for i in short if len(short) * 2 < m.count else ():
         have = max((m.links(pair) for pair in joined if i in pair), default=0)
-        pairs = m.pairs_with(i)
-        yield _fewer("nvlink-down", m.gpu_label(i), have, most, pairs, Verdict.FAIL)
+        yield _fewer("nvlink-down", m.gpu_label(i), have, most, m.pairs_with(i), UNEVEN, Verdict.FAIL)
+
+
+def _between(m: Machine, cause: str, pair: Pair, most: int, prior: float) -> Instance:
+    return _fewer(cause, m.pair_label(pair), m.links(pair), most, (pair,), prior, Verdict.WARN)
 
 
 def _fewer(
-    cause: str, subject: str, have: int, most: int, pairs: tuple[Pair, ...], verdict: Verdict, *, prior: float = UNEVEN
+    cause: str, subject: str, have: int, most: int, pairs: tuple[Pair, ...], prior: float, verdict: Verdict
 ) -> Instance:
     return Instance(
         cause=cause,
