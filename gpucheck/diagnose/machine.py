@@ -15,13 +15,10 @@ FASTEST_SLOT = 63.0  # GB/s raw of Gen5 x16: more is NVLink, whatever the produc
 class Machine(Paths):
     """One machine as it was observed: what its links can carry, and who may reach whom."""
 
-    def unseen_links(self, pair: Pair) -> int:
-        """Links of a product that comes on a board with NVLink, where no matrix says how its GPUs are joined."""
-        return self._unseen_links.get(pair, 0)
-
     @cached_property
-    def _unseen_links(self) -> dict[Pair, int]:
-        return {pair: self._links_by_product(pair) for pair in self.pairs if self.classes[pair] is None}
+    def unseen_links(self) -> dict[Pair, int]:
+        """Links of a product that comes on a board with NVLink, where no matrix says how its GPUs are joined."""
+        return {pair: 0 if self.classes[pair] else self._links_by_product(pair) for pair in self.pairs}
 
     def _links_by_product(self, pair: Pair) -> int:
         models = [model.nvlink for i in pair if (model := self.models[i]) and model.nvlink]
@@ -39,7 +36,7 @@ class Machine(Paths):
 
     def _beyond_pcie(self, pair: Pair) -> bool:
         """More was measured than a PCIe link carries."""
-        raw = [rate for i in pair if (rate := self.raw(i)) is not None]
+        raw = [rate for i in pair if (rate := self.raw[i]) is not None]
         return self.fastest(pair) > 1.05 * max(raw, default=FASTEST_SLOT)
 
     def fastest(self, pair: Pair) -> float:
@@ -54,12 +51,9 @@ class Machine(Paths):
     def _fastest(self) -> float:
         return max(map(self.fastest, self.pairs))
 
-    def link(self, i: int) -> PcieLink:
-        """The most that a GPU's own link can do: of device and slot, else what the board is made for."""
-        return self._links[i]
-
     @cached_property
-    def _links(self) -> tuple[PcieLink, ...]:
+    def link(self) -> tuple[PcieLink, ...]:
+        """The most that each GPU's own link can do: of device and slot, else what the board is made for."""
         return tuple(self._link(i) for i in range(self.count))
 
     def _link(self, i: int) -> PcieLink:
@@ -89,26 +83,20 @@ class Machine(Paths):
         """Whether the slot's own limits are known, so that the board's data sheet is not needed."""
         return bool(self.gpu(i).pcie.max_gen and self.gpu(i).pcie.max_width)
 
-    def raw(self, i: int) -> float | None:
-        """Raw rate of a GPU's own link at its best, GB/s; None where it is not known."""
-        return self._raw[i]
+    @cached_property
+    def raw(self) -> tuple[float | None, ...]:
+        """Raw rate of each GPU's own link at its best, GB/s; None where it is not known."""
+        return tuple(rate_of(link.max_generation, link.max_width) for link in self.link)
 
     @cached_property
-    def _raw(self) -> tuple[float | None, ...]:
-        return tuple(rate_of(link.max_generation, link.max_width) for link in self._links)
-
-    def uplink(self, group: frozenset[int]) -> float | None:
-        """Raw GB/s of a group's way up at its best; that of its GPUs' own links where its ports were not read."""
-        return self._uplinks[group]
-
-    @cached_property
-    def _uplinks(self) -> dict[frozenset[int], float | None]:
+    def uplink(self) -> dict[frozenset[int], float | None]:
+        """Raw GB/s of each group's way up at its best; that of its GPUs' own links where its ports were not read."""
         return {group: self._uplink(group) for group in self.groups}
 
     def _uplink(self, group: frozenset[int]) -> float | None:
         ports = [port for port in self.shared_ports if frozenset(self.behind(port)) == group]
         known = [rate for port in ports if (rate := rate_of(port.max_gen or port.gen, port.max_width or port.width))]
-        own = [rate for i in group if (rate := self.raw(i)) is not None]
+        own = [rate for i in group if (rate := self.raw[i]) is not None]
         return min(known) if known else max(own, default=None)
 
     def alone(self, pair: Pair, staged: bool) -> float | None:
@@ -129,12 +117,9 @@ class Machine(Paths):
         nodes = {gpu.numa_node for gpu in self.seen.gpus} - {None}
         return (self.host.sockets or 1) > 1 or len(nodes) > 1
 
-    def access(self, pair: Pair) -> bool | None:
-        """What the driver says: P2P status, then peer access. A refusal in one direction is a refusal."""
-        return self._granted[pair]
-
     @cached_property
-    def _granted(self) -> dict[Pair, bool | None]:
+    def access(self) -> dict[Pair, bool | None]:
+        """What the driver says of each pair: P2P status, then peer access. A refusal in one direction is a refusal."""
         return {pair: self._access(pair) for pair in self.pairs}
 
     def _access(self, pair: Pair) -> bool | None:

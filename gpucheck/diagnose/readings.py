@@ -39,7 +39,7 @@ def readings(world: World) -> Iterator[Reading]:
 
 def actual(world: World, i: int) -> Link:
     """Generation and width at which GPU i's link runs in this explanation."""
-    most = world.machine.link(i)
+    most = world.machine.link[i]
     generation, width = world.links.get(i, (None, None))
     return generation or most.max_generation, width or most.max_width
 

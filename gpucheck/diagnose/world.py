@@ -43,14 +43,14 @@ class World:
         if pair in self.ways:
             return self.ways[pair]
         m = self.machine
-        if m.access(pair) is False:
+        if m.access[pair] is False:
             return "staged"
-        joined = m.is_nvlink(pair) or self.nvlinks.get(pair) or m.unseen_links(pair)
+        joined = m.is_nvlink(pair) or self.nvlinks.get(pair) or m.unseen_links[pair]
         return "nvlink" if joined else "direct"
 
     def link(self, gpu: int) -> float | None:
         """Raw GB/s of a GPU's own link."""
-        raw, most = self.machine.raw(gpu), self.machine.link(gpu)
+        raw, most = self.machine.raw[gpu], self.machine.link[gpu]
         if gpu in self.links:
             generation, width = self.links[gpu]
             raw = rate_of(generation or most.max_generation, width or most.max_width)
@@ -72,7 +72,7 @@ class World:
         return self._raw[pair]
 
     def _above(self, group: frozenset[int]) -> float | None:
-        return self.uplinks[group] if group in self.uplinks else self.machine.uplink(group)
+        return self.uplinks[group] if group in self.uplinks else self.machine.uplink[group]
 
     def line(self, pair: Pair) -> float | None:
         """Raw GB/s that no copy between two GPUs exceeds; None where it is not known."""
@@ -161,7 +161,7 @@ class World:
 
     def _nvlink(self, number: Number, pair: Pair) -> Prediction:
         m, p = self.machine, predictions()
-        unseen = m.unseen_links(pair)
+        unseen = m.unseen_links[pair]
         links = self.nvlinks.get(pair, m.links(pair) or unseen)
         if (number.cls or "").startswith("NV"):
             links, unseen = int((number.cls or "")[2:]), 0

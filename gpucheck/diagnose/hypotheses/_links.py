@@ -32,7 +32,7 @@ def best_numbers(m: Machine) -> dict[int, float]:
     matrices += [(seen.staged_uni_gb_s, 1.0, False), (seen.staged_bidir_gb_s, 0.5, False)]
     for matrix, part, peer in matrices:
         for i, j in m.pairs if matrix else ():
-            if peer and m.is_nvlink((i, j)) and m.access((i, j)) is not False:
+            if peer and m.is_nvlink((i, j)) and m.access[(i, j)] is not False:
                 continue
             for a, b in ((i, j), (j, i)):
                 value = (matrix[a][b] or 0.0) * part  # type: ignore[index]
@@ -103,5 +103,5 @@ def pairs_of(m: Machine, i: int) -> tuple[Pair, ...]:
 def over_pcie(m: Machine) -> tuple[Pair, ...]:
     """Pairs whose copies would go straight over PCIe: peer access not refused, no NVLink."""
     return tuple(
-        pair for pair in m.pairs if not m.is_nvlink(pair) and not m.unseen_links(pair) and m.access(pair) is not False
+        pair for pair in m.pairs if not m.is_nvlink(pair) and not m.unseen_links[pair] and m.access[pair] is not False
     )

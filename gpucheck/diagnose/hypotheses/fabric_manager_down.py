@@ -17,7 +17,7 @@ def instances(m: Machine) -> Iterator[Instance]:
     joined = tuple(pair for pair in m.pairs if m.is_nvlink(pair) or (m.is_nvswitch and m.seen.matrix))
     if not joined:
         return
-    refused = {pair for pair in joined if m.access(pair) is False or not m.is_nvlink(pair)}
+    refused = {pair for pair in joined if m.access[pair] is False or not m.is_nvlink(pair)}
     yield _instance(m, joined, None, REFUSED if len(refused) == len(joined) else ALL)
     every, slow = set(joined), _slow(m)
     for i in range(m.count) if m.count > 2 else ():
@@ -55,7 +55,7 @@ def _instance(m: Machine, pairs: tuple[Pair, ...], i: int | None, prior: float) 
         why=f"{who}: {words}",
         decide=LOOK if m.is_nvswitch else "nvidia-smi nvlink -s; nvidia-smi topo -p2p n",
         evidence=tuple(f"P2P status {word}" for word in sorted({m.status(pair) or "" for pair in pairs} - {""})),
-        direct=prior == REFUSED and any(m.access(pair) is False for pair in pairs),
+        direct=prior == REFUSED and any(m.access[pair] is False for pair in pairs),
     )
 
 

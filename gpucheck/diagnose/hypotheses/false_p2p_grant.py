@@ -26,8 +26,8 @@ DAMAGE = {
 
 def instances(m: Machine) -> Iterator[Instance]:
     """All PCIe pairs with access granted, or those whose data was wrong."""
-    pairs = tuple(pair for pair in over_pcie(m) if m.access(pair))
-    bad = tuple(pair for pair in sorted(bad_pairs(m)) if not m.is_nvlink(pair) and m.access(pair) is not False)
+    pairs = tuple(pair for pair in over_pcie(m) if m.access[pair])
+    bad = tuple(pair for pair in sorted(bad_pairs(m)) if not m.is_nvlink(pair) and m.access[pair] is not False)
     if not pairs and not bad:
         return
     stock = m.count > 0 and all(is_geforce_without_p2p(gpu.model) for gpu in m.seen.gpus)

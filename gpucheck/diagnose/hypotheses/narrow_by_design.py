@@ -18,7 +18,7 @@ def instances(m: Machine) -> Iterator[Instance]:
     """Only where the slot's own limits are not known; a card somewhat slower than the others always."""
     every = tuple(range(m.count))
     if m.count > 1 and not any(m.is_slot_known(i) for i in every):
-        tops = {(m.link(i).max_generation, m.link(i).max_width) for i in every}
+        tops = {(m.link[i].max_generation, m.link[i].max_width) for i in every}
         generation, width = next(iter(tops)) if len(tops) == 1 else (None, None)
         if width == 16:
             yield from _slots(m, every, (None, 8), ALL_HALF, "every slot gives x8")
@@ -46,7 +46,7 @@ def _slots(
     seen: str = "x8", cause: str = "narrow-by-design",
 ) -> Iterator[Instance]:  # fmt: skip
     """Nothing where more was seen to pass than such links carry."""
-    limits = [(link[0] or m.link(i).max_generation, link[1] or m.link(i).max_width) for i in gpus]
+    limits = [(link[0] or m.link[i].max_generation, link[1] or m.link[i].max_width) for i in gpus]
     if not any(impossible(m, i, *limit) for i, limit in zip(gpus, limits, strict=True)):
         yield other_link(
             m,

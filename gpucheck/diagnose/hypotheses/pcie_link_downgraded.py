@@ -22,7 +22,7 @@ def instances(m: Machine) -> Iterator[Instance]:
     for i in () if guest else candidates(m):
         yield from _of_gpu(m, i)
     every = tuple(range(m.count))
-    most = {m.link(i).max_generation for i in every}
+    most = {m.link[i].max_generation for i in every}
     top = next(iter(most)) if len(most) == 1 else None
     if m.count > 1 and top and not any(_full_speed(m, i) for i in every):
         read = {(gpu.pcie.gen, gpu.pcie.read) for gpu in m.seen.gpus}
@@ -35,7 +35,7 @@ def instances(m: Machine) -> Iterator[Instance]:
 def _lower(m: Machine, gpus: tuple[int, ...], top: int) -> Iterator[int]:
     """Generations below the best at which the links of these GPUs may run, the highest first."""
     for generation in range(top - 1, 0, -1):
-        if not any(impossible(m, i, generation, m.link(i).max_width) for i in gpus):
+        if not any(impossible(m, i, generation, m.link[i].max_width) for i in gpus):
             yield generation
 
 
@@ -43,11 +43,11 @@ def _full_speed(m: Machine, i: int) -> bool:
     rows = [row for row in m.measured.under_load if row.gpu == i]
     pcie = m.gpu(i).pcie
     now = max((row.gen or 0 for row in rows), default=pcie.gen if pcie.read == "load" else 0) or 0
-    return bool(now and now >= (m.link(i).max_generation or now))
+    return bool(now and now >= (m.link[i].max_generation or now))
 
 
 def _of_gpu(m: Machine, i: int) -> Iterator[Instance]:
-    top = m.link(i).max_generation
+    top = m.link[i].max_generation
     if top is None:
         for part in (0.5, 0.25) if m.count > 2 else ():
             slower = _instance(m, (i,), 0, PRIOR / 3)
@@ -70,7 +70,7 @@ def _of_gpu(m: Machine, i: int) -> Iterator[Instance]:
 def _instance(
     m: Machine, gpus: tuple[int, ...], generation: int, prior: float, *, read: Port | None = None, direct: bool = False
 ) -> Instance:
-    most = m.link(gpus[0])
+    most = m.link[gpus[0]]
     raw = rate_of(generation, most.max_width or 16)
     every = len(gpus) > 1
     who = f"all {m.count} GPUs run" if every else "this GPU's PCIe link runs"

@@ -22,7 +22,7 @@ def instances(m: Machine) -> Iterator[Instance]:
     for i in links.candidates(m):
         yield from _of_gpu(m, i)
     every = tuple(range(m.count))
-    alike = len({m.link(i).max_width for i in every}) == 1
+    alike = len({m.link[i].max_width for i in every}) == 1
     if m.count > 1 and alike and not any(links.port_read(m, i, width=True) for i in every):
         for lanes in _fewer(m, every):
             yield _instance(m, every, lanes, PRIOR_ALL * ALL_WEIGHT[lanes])
@@ -31,22 +31,22 @@ def instances(m: Machine) -> Iterator[Instance]:
 def _fewer(m: Machine, gpus: tuple[int, ...]) -> Iterator[int]:
     """Widths below the best that the links of these GPUs may have, the widest first."""
     for lanes in links.LANES:
-        narrower = lanes < (m.link(gpus[0]).max_width or 16)
-        if narrower and not any(links.impossible(m, i, m.link(i).max_generation, lanes) for i in gpus):
+        narrower = lanes < (m.link[gpus[0]].max_width or 16)
+        if narrower and not any(links.impossible(m, i, m.link[i].max_generation, lanes) for i in gpus):
             yield lanes
 
 
 def _of_gpu(m: Machine, i: int) -> Iterator[Instance]:
     port, now = links.port_read(m, i, width=True), m.gpu(i).pcie
     if port is not None and port.width and not m.is_narrow_by_design(i):
-        if not links.impossible(m, i, m.link(i).max_generation, port.width):
+        if not links.impossible(m, i, m.link[i].max_generation, port.width):
             half = links.maybe_by_design(m, i)
             sure = port.read == "load" and not half and not (port.width <= 4 and links.maybe_chipset(m, i))
             prior = READ_PRIOR[port.read] * (0.5 if half else 1.0)
             yield _instance(m, (i,), port.width, prior, read=port, direct=sure)
         return
     complete = now.width and now.max_width and now.read == "load"
-    nothing_to_compare_with = m.raw(i) is None and m.count < 3
+    nothing_to_compare_with = m.raw[i] is None and m.count < 3
     if not complete and not nothing_to_compare_with:
         for lanes in _fewer(m, (i,)):
             yield _instance(m, (i,), lanes, PRIOR * ONE_WEIGHT[lanes])
@@ -61,7 +61,7 @@ def _alike(m: Machine, i: int) -> bool:
 def _instance(
     m: Machine, gpus: tuple[int, ...], lanes: int, prior: float, *, read: Port | None = None, direct: bool = False
 ) -> Instance:
-    most = m.link(gpus[0])
+    most = m.link[gpus[0]]
     raw = rate_of(most.max_generation, lanes)
     who = "every GPU" if len(gpus) > 1 else "this GPU"
     return other_link(

@@ -15,7 +15,7 @@ READ, AMPERE = 0.5, 8.0
 
 def instances(m: Machine) -> Iterator[Instance]:
     """Pairs with access granted whose memory is behind the small window."""
-    pairs = tuple(pair for pair in over_pcie(m) if m.access(pair) and small_bar(m, pair))
+    pairs = tuple(pair for pair in over_pcie(m) if m.access[pair] and small_bar(m, pair))
     if not pairs:
         return
     sizes = [gpu.bar1_mib for gpu in m.seen.gpus if gpu.bar1_mib is not None]

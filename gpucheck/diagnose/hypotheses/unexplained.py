@@ -49,7 +49,7 @@ def _of_pairs(m: Machine, matrix: Matrix) -> Iterator[Instance]:
     for i, j in m.pairs:
         both, alone = m.measured.p2p_bidir_gb_s, m.alone((i, j), staged=False)
         total = (both[i][j] or both[j][i]) if both else None
-        if alone and total and total < HALF * alone and m.access((i, j)) is not False:
+        if alone and total and total < HALF * alone and m.access[(i, j)] is not False:
             yield _instance(m.pair_label((i, j)), SUM, ("both", i, j), ((i, j),), BOTH_AT_ONCE)
     odd = _slow(m, matrix)
     for pair in odd[:MOST]:

@@ -18,7 +18,7 @@ def instances(m: Machine) -> Iterator[Instance]:
     """For each group of GPUs behind one way up: the rate that was read, else halves of its best."""
     for group in m.groups:
         ports = [port for port in m.shared_ports if frozenset(m.behind(port)) == group]
-        best = m.uplink(group)
+        best = m.uplink[group]
         read = next((port for port in ports if narrowed(port) or slowed(port)), None)
         if read is not None and (raw := rate_of(read.gen or read.max_gen, read.width or read.max_width)):
             yield _instance(m, group, raw, READ[read.read], read)
@@ -45,7 +45,7 @@ def _instance(m: Machine, group: frozenset[int], raw: float, prior: float, port:
         change=Change(uplinks={group: raw}),
         excludes=f"uplink {sorted(group)}",
         seen=seen[0] or f"about {raw:g} GB/s raw",
-        wanted=seen[2] or f"{m.uplink(group) or 0:g} GB/s raw",
+        wanted=seen[2] or f"{m.uplink[group] or 0:g} GB/s raw",
         why=f"uplink {name or ''}{speed}: every copy of GPUs {gpus} to the rest of the machine is held to {raw:g} GB/s "
         "raw; pairs below it are not concerned",
         decide=f"lspci -vv -s {name or '<bus id of the switch port>'} | grep -e LnkCap -e LnkSta while copying",

@@ -63,7 +63,7 @@ def _policy(case: Case) -> Iterator[Finding]:
     if not rows or slows_collectives(m) or case.failed() or hang_of(m):
         return
     pairs = [
-        pair for pair in m.pairs if case.world.way(pair) == "direct" and m.access(pair) and _worth_using(case, pair)
+        pair for pair in m.pairs if case.world.way(pair) == "direct" and m.access[pair] and _worth_using(case, pair)
     ]
     if not pairs:
         return
@@ -119,11 +119,11 @@ def _goal(m: Machine, row: Collective) -> Goal | None:
     unknown = not any(m.classes.values())
     if m.pairs and (all(m.is_nvlink(pair) for pair in m.pairs) or (unknown and all(boards))):
         return _nvlink_goal(m, row)
-    refused = bool(m.pairs) and all(m.access(pair) is False for pair in m.pairs)
+    refused = bool(m.pairs) and all(m.access[pair] is False for pair in m.pairs)
     if unknown and not refused and any(model and model.nvlink for model in m.models):
         return None
     joined = [pair for pair in m.pairs if m.is_nvlink(pair)]
-    raw = [rate for i in range(m.count) if (rate := m.raw(i)) is not None]
+    raw = [rate for i in range(m.count) if (rate := m.raw[i]) is not None]
     if len(raw) < m.count or not raw or (joined and len(joined) * 2 > m.count):
         return None
     line = min(raw)

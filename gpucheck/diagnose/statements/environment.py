@@ -71,7 +71,7 @@ def _in_force(m: Machine) -> Iterator[tuple[str, str]]:
         word = value.strip().lower()
         if name in SWITCHES and word not in OFF:
             # Without peer-to-peer on any pair there is nothing for this one to take away.
-            if name != "NCCL_P2P_DISABLE" or not m.pairs or any(m.access(pair) is not False for pair in m.pairs):
+            if name != "NCCL_P2P_DISABLE" or not m.pairs or any(m.access[pair] is not False for pair in m.pairs):
                 yield name, SWITCHES[name]
         elif name in ENABLES and word in OFF and word:
             yield name, ENABLES[name]

@@ -44,7 +44,7 @@ def _failed(case: Case, failure: CopyFailure) -> Finding:
             fix=f"dmesg | grep -e Xid -e NVRM -e segfault; try another --engine; {AGAIN}",
             evidence=evidence,
         )
-    granted = bool(pairs) and not any(m.access(pair) is False for pair in pairs)
+    granted = bool(pairs) and not any(m.access[pair] is False for pair in pairs)
     cause, sure = CODES.get(failure.code or 0, (None, None))
     if cause == "false-p2p-grant" and not granted:
         cause, sure = None, None

@@ -12,7 +12,7 @@ def state(case: Case) -> Iterator[Finding]:
     """Bandwidth tests pass on such machines and collectives hang on them (nccl#257)."""
     m = case.machine
     named = {f.cause for f in case.findings}
-    used = [pair for pair in m.pairs if m.access(pair) and not m.is_nvlink(pair)]
+    used = [pair for pair in m.pairs if m.access[pair] and not m.is_nvlink(pair)]
     if m.translating and used and "iommu-translation" not in named and not m.host.virtual:
         verified = m.measured.integrity_bad_pairs == ()
         yield Claim("iommu", Verdict.WARN, "iommu-translation", "possible").finding(

@@ -41,7 +41,7 @@ def _placed(m: Machine, i: int, rows: list[HostDevice]) -> Iterator[Finding]:
     elif own is None and other and _slow(m, i, _rate(best)):
         nodes = ", ".join(map(str, sorted({row.numa_node for row in other if row.numa_node is not None})))
         words = f"the copies used memory of node {nodes}, and this GPU is at node {node}"
-        yield _wrong(m, i, _rate(best), (m.raw(i) or 0.0) * 0.80, words, "likely")
+        yield _wrong(m, i, _rate(best), (m.raw[i] or 0.0) * 0.80, words, "likely")
     elif node is None and _slower_than_others(m, i, best):
         words = (
             f"all copies used memory of node {best.numa_node}, other GPUs are fast from there, and this one is fast "
@@ -52,7 +52,7 @@ def _placed(m: Machine, i: int, rows: list[HostDevice]) -> Iterator[Finding]:
 
 def _slow(m: Machine, i: int, rate: float) -> bool:
     """Below what the link should carry; without a known link, clearly below the best of the machine."""
-    raw = m.raw(i)
+    raw = m.raw[i]
     return rate < (HEALTHY * raw if raw else SLOWER_NODE * max(_rate(row) for row in m.measured.host_device))
 
 

@@ -20,7 +20,7 @@ MATRIX = "nvidia-smi topo -p2p rw shows why: CNS chipset, GNS GPU, TNS topology,
 def state(case: Case) -> Iterator[Finding]:
     """Refused pairs by reason, one finding each."""
     m = case.machine
-    window = [p for p in m.pairs if m.access(p) is None and case.world.way(p) == "staged" and small_bar(m, p)]
+    window = [p for p in m.pairs if m.access[p] is None and case.world.way(p) == "staged" and small_bar(m, p)]
     if window:
         yield Claim("bar1", Verdict.PASS, "rebar-off", "possible").finding(
             seen="BAR1 256 MiB",
@@ -28,7 +28,7 @@ def state(case: Case) -> Iterator[Finding]:
         )
     groups: dict[tuple[Claim, str], list[Pair]] = {}
     for pair in m.pairs:
-        if m.access(pair) is False and not m.is_nvlink(pair):
+        if m.access[pair] is False and not m.is_nvlink(pair):
             groups.setdefault(_reason(m, pair), []).append(pair)
     for (claim, why), pairs in groups.items():
         if claim.cause in ("p2p-unsupported-pair", None):
@@ -68,7 +68,7 @@ def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
 
 def _only_far_refused(m: Machine, pair: Pair) -> bool:
     """Pairs inside a node have P2P, pairs across do not; without classes, islands of equal GPUs on several sockets."""
-    granted = [other for other in m.pairs if m.access(other)]
+    granted = [other for other in m.pairs if m.access[other]]
     if not granted:
         return False
     if m.crosses_nodes(pair):
@@ -83,7 +83,7 @@ def _only_far_refused(m: Machine, pair: Pair) -> bool:
 def _costs_nothing(case: Case, pairs: list[Pair]) -> bool:
     """Staged pairs are as fast as those with P2P: then the missing P2P is not worth a word."""
     without = [rate for pair in pairs if (rate := case.one_way(pair))]
-    having = [rate for pair in case.machine.pairs if case.machine.access(pair) and (rate := case.one_way(pair))]
+    having = [rate for pair in case.machine.pairs if case.machine.access[pair] and (rate := case.one_way(pair))]
     return bool(without and having) and max(without) >= 0.95 * max(having)
 
 
