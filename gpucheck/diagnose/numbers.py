@@ -39,22 +39,22 @@ def numbers(machine: Machine) -> tuple[Number, ...]:
 
 def _pairs(m: Machine) -> Iterator[Number]:
     seen = m.measured
-    ordered: tuple[tuple[Quantity, Matrix | None], ...] = (
-        ("p2p-one-way", seen.p2p_uni_gb_s), ("staged-one-way", seen.staged_uni_gb_s),
-        ("p2p-latency", seen.p2p_latency_us), ("staged-latency", seen.staged_latency_us),
-    )  # fmt: skip
-    for quantity, matrix in ordered:
+    ordered: dict[Quantity, Matrix | None] = {
+        "p2p-one-way": seen.p2p_uni_gb_s, "staged-one-way": seen.staged_uni_gb_s,
+        "p2p-latency": seen.p2p_latency_us, "staged-latency": seen.staged_latency_us,
+    }  # fmt: skip
+    for quantity, matrix in ordered.items():
         errors = seen.p2p_uni_error if quantity == "p2p-one-way" else None
         for i, row in enumerate(matrix or ()):
             for j, value in enumerate(row):
                 if value and i != j:
                     yield Number(quantity, i, j, log(value), (errors[i][j] or 0.0) if errors else 0.0)
-    sums: tuple[tuple[Quantity, Matrix | None], ...] = (
-        ("p2p-both-ways", seen.p2p_bidir_gb_s), ("staged-both-ways", seen.staged_bidir_gb_s)
-    )  # fmt: skip
-    for quantity, matrix in sums:
-        for i, j in m.pairs:
-            measured = [value for a, b in ((i, j), (j, i)) if matrix and (value := matrix[a][b])]
+    sums: dict[Quantity, Matrix | None] = {
+        "p2p-both-ways": seen.p2p_bidir_gb_s, "staged-both-ways": seen.staged_bidir_gb_s
+    }  # fmt: skip
+    for quantity, matrix in sums.items():
+        for i, j in m.pairs if matrix else ():
+            measured = [value for value in (matrix[i][j], matrix[j][i]) if value]  # type: ignore[index]
             if measured:
                 yield Number(quantity, i, j, log(sum(measured) / len(measured)))
 

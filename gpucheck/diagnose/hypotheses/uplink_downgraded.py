@@ -46,8 +46,8 @@ def _instance(m: Machine, group: frozenset[int], raw: float, prior: float, port:
         excludes=f"uplink {sorted(group)}",
         seen=seen[0] or f"about {raw:g} GB/s raw",
         wanted=seen[2] or f"{m.uplink[group] or 0:g} GB/s raw",
-        why=f"uplink {name or ''}{speed}: every copy of GPUs {gpus} to the rest of the machine is held to {raw:g} GB/s "
-        "raw; pairs below it are not concerned",
+        why=f"{f'uplink {name}' if name else 'the uplink'}{speed}: every copy of GPUs {gpus} to the rest of the "
+        f"machine is held to {raw:g} GB/s raw; pairs below it are not concerned",
         decide=f"lspci -vv -s {name or '<bus id of the switch port>'} | grep -e LnkCap -e LnkSta while copying",
         evidence=(f"{words(port)}, read {port.read or 'at an unknown time'}",) if port else (),
         pairs=crossing(m, group),
