@@ -122,6 +122,11 @@ class Machine(Paths):
         """What the driver says of each pair: P2P status, then peer access. A refusal in one direction is a refusal."""
         return {pair: self._access(pair) for pair in self.pairs}
 
+    @cached_property
+    def granted(self) -> tuple[Pair, ...]:
+        """Pairs with peer access."""
+        return tuple(pair for pair, access in self.access.items() if access)
+
     def _access(self, pair: Pair) -> bool | None:
         status, access, ways = self.seen.p2p_status, self.seen.p2p_access, (pair, pair[::-1])
         granted = [status[i][j] == "OK" for i, j in ways if status[i][j]] if status else []

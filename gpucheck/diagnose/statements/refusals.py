@@ -68,14 +68,13 @@ def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
 
 def _only_far_refused(m: Machine, pair: Pair) -> bool:
     """Pairs inside a node have P2P, pairs across do not; without classes, islands of equal GPUs on several sockets."""
-    granted = [other for other in m.pairs if m.access[other]]
-    if not granted:
+    if not m.granted:
         return False
     if m.crosses_nodes(pair):
-        return not any(m.crosses_nodes(other) and not m.is_nvlink(other) for other in granted)
+        return not any(m.crosses_nodes(other) and not m.is_nvlink(other) for other in m.granted)
     if m.crosses_nodes(pair) is False:
         return False
-    island = {i: {j for other in granted if i in other for j in other} | {i} for i in range(m.count)}
+    island = {i: {j for other in m.granted if i in other for j in other} | {i} for i in range(m.count)}
     whole = all(island[j] == island[i] for i in island for j in island[i])
     return whole and island[pair[0]] != island[pair[1]] and m.host.sockets != 1
 
@@ -83,7 +82,7 @@ def _only_far_refused(m: Machine, pair: Pair) -> bool:
 def _costs_nothing(case: Case, pairs: list[Pair]) -> bool:
     """Staged pairs are as fast as those with P2P: then the missing P2P is not worth a word."""
     without = [rate for pair in pairs if (rate := case.one_way(pair))]
-    having = [rate for pair in case.machine.pairs if case.machine.access[pair] and (rate := case.one_way(pair))]
+    having = [rate for pair in case.machine.granted if (rate := case.one_way(pair))]
     return bool(without and having) and max(without) >= 0.95 * max(having)
 
 
