@@ -11,7 +11,7 @@ from gpucheck.knowledge.strict import Value
 
 T = TypeVar("T")
 
-MOST_GPUS = 64
+MOST_GPUS = 128  # of one NVLink domain there are 72; the time that rules take grows with the square
 MOST_NAME = 200
 MOST_ROWS = 1024
 MOST_COUNT = 1 << 60
@@ -40,7 +40,7 @@ def list_of(reader: Callable[[Value], T], most: int = MOST_ROWS) -> Callable[[Va
 
 
 def matrix(cell: Callable[[Value], Any]) -> Callable[[Value], tuple[tuple[Any, ...], ...]]:
-    """n x n, the diagonal None whatever stands there."""
+    """n x n, the diagonal None whatever it holds."""
 
     def read_matrix(value: Value) -> tuple[tuple[Any, ...], ...]:
         rows = [row.items(MOST_GPUS) for row in value.items(MOST_GPUS)]
@@ -63,8 +63,8 @@ def required(build: Callable[[Value], T], *names: str) -> Callable[[Value], T]:
     """Refuse an entry that lacks one of these keys."""
 
     def read_entry(value: Value) -> T:
-        told = {name for name, cell in value.pairs() if cell.told}
-        missing = [name for name in names if name not in told]
+        known = {name for name, cell in value.pairs() if cell.told}
+        missing = [name for name in names if name not in known]
         if missing:
             raise value.problem(f"needs {' and '.join(missing)}")
         return build(value)

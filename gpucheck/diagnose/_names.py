@@ -1,27 +1,14 @@
-"""What the names of CPUs and GPUs tell: a socket link to reckon with, and whether NVIDIA allows peers on PCIe."""
+"""What the names of GPUs mean: their links, and whether NVIDIA allows peers on PCIe."""
 
 import re
+from functools import lru_cache
 
 from gpucheck.knowledge import GpuModel, NvLinkRate, find_gpu
-from gpucheck.topology import Cpu
 from gpucheck.topology.expected import gpu_nvlink
 
 # GeForce of Turing (RTX 20, GTX 16) and later: the stock driver has no peer-to-peer over PCIe. Pascal had it.
 # Source: nccl#1127, nccl#1309, aikitoria/open-gpu-kernel-modules PR#5; nccl#257 for Pascal.
 GEFORCE = re.compile(r"\b(?:RTX\s*[2-5]0[5-9]0|GTX\s*16[1-6]0)", re.IGNORECASE)
-AMD = (
-    (r"EPYC\s*7\w{2}1[A-Z]{0,2}\b|Naples|(?:Ryzen|Threadripper)\D*[12]\d{3}", "amd-zen1"),
-    (r"EPYC\s*7\w{2}2[A-Z]{0,2}\b|Rome|(?:Ryzen|Threadripper)\D*[34]\d{3}", "amd-zen2"),
-    (r"EPYC\s*7\w{2}3[A-Z]{0,2}\b|Milan|(?:Ryzen|Threadripper)\D*5\d{3}", "amd-zen3"),
-    (r"EPYC\s*[89]\w{2}4[A-Z]{0,2}\b|Genoa|Bergamo|Siena|(?:Ryzen|Threadripper)\D*7\d{3}", "amd-zen4"),
-    (r"EPYC\s*9\w{2}5[A-Z]{0,2}\b|Turin|(?:Ryzen|Threadripper)\D*9\d{3}", "amd-zen5"),
-)
-INTEL = (
-    (r"\bE[357]-\d{4}|Broadwell|Haswell", "intel-broadwell"),
-    (r"(?:Platinum|Gold|Silver|Bronze)\D{0,3}\d[12]\d{2}|Skylake|Cascade", "intel-skylake"),
-    (r"(?:Platinum|Gold|Silver|Bronze|Max)\D{0,3}\d4\d{2}|Sapphire", "intel-sapphire-rapids"),
-    (r"(?:Platinum|Gold|Silver|Bronze)\D{0,3}\d5\d{2}|Emerald", "intel-emerald-rapids"),
-)
 
 # Families for boards that the table does not list. NVLink by compute capability; PCIe as the boards are sold, small
 # models with eight lanes left out on purpose.
@@ -40,26 +27,13 @@ BOARDS = (
 )
 
 
-def cpu_named(name: str | None) -> Cpu | None:
-    """The CPU that a marketing name means (``AMD EPYC 7542``), None where it tells no maker."""
-    if not name:
-        return None
-    text = name[:200]
-    for vendor, maker, table in (
-        ("amd", r"\bAMD\b|EPYC|Ryzen|Threadripper", AMD),
-        ("intel", r"Intel|Xeon|\bE[357]-\d{4}", INTEL),
-    ):
-        if re.search(maker, text, re.IGNORECASE):
-            link = next((key for pattern, key in table if re.search(pattern, text, re.IGNORECASE)), None)
-            return Cpu(vendor=vendor, link=link)
-    return Cpu(vendor=text.split()[0].lower()) if text.split() else None
-
-
+@lru_cache(maxsize=256)
 def known_model(name: str | None) -> GpuModel | None:
-    """The GPU table's row, None where the name is not told or not known."""
+    """The GPU table's row, None where the name is not known."""
     return find_gpu(name) if name else None
 
 
+@lru_cache(maxsize=256)
 def nvlink_of(name: str | None) -> NvLinkRate | None:
     """Generation and rate of a GPU's NVLinks; by family where the table lacks the very board (A100-SXM-64GB)."""
     if not name:
@@ -68,6 +42,7 @@ def nvlink_of(name: str | None) -> NvLinkRate | None:
     return gpu_nvlink(name) or gpu_nvlink(key)
 
 
+@lru_cache(maxsize=256)
 def board_of(name: str | None) -> tuple[int, int] | None:
     """PCIe generation and width that a board is made for; by family where the table lacks it."""
     model = known_model(name)

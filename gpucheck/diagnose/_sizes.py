@@ -13,11 +13,11 @@ def sized(seen: Observations, root: Value) -> Observations:
         **{f"measured.{name}": getattr(seen.measured, name) for name in MATRICES},
     }
     sizes = {"gpus": len(seen.gpus), **{name: len(matrix) for name, matrix in matrices.items() if matrix}}
-    told = {name: size for name, size in sizes.items() if size}
-    if len(set(told.values())) > 1:
-        words = ", ".join(f"{name} has {size}" for name, size in told.items())
+    known = {name: size for name, size in sizes.items() if size}
+    if len(set(known.values())) > 1:
+        words = ", ".join(f"{name} has {size}" for name, size in known.items())
         raise root.problem(f"the number of GPUs differs: {words}")
-    count = max(told.values(), default=0)
+    count = max(known.values(), default=0)
     named = sorted(set(_indexes(seen)))
     if count and named and named[-1] >= count:
         raise root.problem(f"GPU {named[-1]} is named, but there are {count} GPUs (0 to {count - 1})")

@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gpucheck.diagnose._cells import MOST_GPUS
 from gpucheck.knowledge.strict import InputProblem as ObservationProblem
 from gpucheck.model.observations import Import, Measured, Observations, ObservedGpu
 from gpucheck.model.topology import Topology
@@ -11,31 +12,30 @@ from gpucheck.model.topology import Topology
 Found = Topology | Import
 
 LISTS = ("collectives", "host_device", "flows", "under_load", "damaged", "failures")
-MOST_GPUS = 128  # the time that rules take grows with its cube
 
 
 def together(seen: Observations, found: Found) -> Observations:
-    """Observations with another tool's answer added; what was told already stays.
+    """Observations with another tool's answer added; what is known already stays.
 
     Raises ObservationProblem where the two speak of different numbers of GPUs, or of more than one machine has.
     """
-    told = _from_topology(found) if isinstance(found, Topology) else _from_import(found)
-    count, other = len(seen.gpus), len(told.gpus)
-    if max(other, len(told.matrix or ())) > MOST_GPUS:
+    added = _from_topology(found) if isinstance(found, Topology) else _from_import(found)
+    count, other = len(seen.gpus), len(added.gpus)
+    if max(other, len(added.matrix or ())) > MOST_GPUS:
         raise ObservationProblem(f"more than {MOST_GPUS} GPUs, which no machine has. Give the matrix of one machine")
     if count and other and count != other:
         raise ObservationProblem(
             f"{other} GPUs here, {count} in what was read before: these are not of one machine. "
             "Give output of one run with the same CUDA_VISIBLE_DEVICES"
         )
-    gpus = tuple(_gpu(a, b) for a, b in zip(seen.gpus, told.gpus, strict=True)) if count and other else ()
+    gpus = tuple(_gpu(a, b) for a, b in zip(seen.gpus, added.gpus, strict=True)) if count and other else ()
     return replace(
         seen,
-        gpus=gpus or seen.gpus or told.gpus,
-        matrix=seen.matrix or told.matrix,
-        p2p_access=seen.p2p_access if seen.p2p_access is not None else told.p2p_access,
-        environment={**told.environment, **seen.environment},
-        measured=_measured(seen.measured, told.measured),
+        gpus=gpus or seen.gpus or added.gpus,
+        matrix=seen.matrix or added.matrix,
+        p2p_access=seen.p2p_access if seen.p2p_access is not None else added.p2p_access,
+        environment={**added.environment, **seen.environment},
+        measured=_measured(seen.measured, added.measured),
     )
 
 

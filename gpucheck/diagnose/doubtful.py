@@ -5,9 +5,11 @@ from math import exp
 from statistics import median
 from typing import NamedTuple
 
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.numbers import Number, numbers
+from gpucheck.diagnose.paths import Pair
 from gpucheck.diagnose.score import Prediction
-from gpucheck.diagnose.world import Number, World, numbers
+from gpucheck.diagnose.world import World
 from gpucheck.model.observations import Observations
 
 # Low is below the range of nine healthy machines in ten, or clearly below the pairs that are alike.

@@ -6,11 +6,14 @@ from statistics import median
 
 from msgspec.structs import replace
 
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.instance import Instance
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.numbers import numbers
+from gpucheck.diagnose.paths import Pair
 from gpucheck.diagnose.readings import bad_pairs, hang_of
 from gpucheck.diagnose.search import Ranked
 from gpucheck.diagnose.words import listed, span
-from gpucheck.diagnose.world import Instance, World, numbers
+from gpucheck.diagnose.world import World
 from gpucheck.knowledge import causes, predictions
 from gpucheck.model.finding import Alternative, Finding
 from gpucheck.model.verdict import Verdict
@@ -65,8 +68,7 @@ class Findings:
 
     def _finding(self, same: list[Instance], subject: str) -> Finding:
         first = same[0]
-        told = subject == first.subject
-        probability = self._marginal(first.cause, subject if told else None)
+        probability = self._marginal(first.cause, subject if subject == first.subject else None)
         alternatives = self._alternatives(first)
         if first.cause is None and alternatives and alternatives[0].probability > 0.25:
             probability = self._marginal(None, first.subject)
@@ -83,14 +85,12 @@ class Findings:
             check=first.check,
             verdict=verdict,
             subject=subject,
-            seen=first.seen if first.seen not in (None, "") else seen,
-            wanted=first.wanted if first.wanted not in (None, "") else wanted,
+            seen=first.seen or seen,
+            wanted=first.wanted or wanted,
             cause=first.cause,
             confidence=confidence,  # type: ignore[arg-type]
             probability=chances[0] if first.cause else None,
-            alternatives=tuple(
-                replace(other, probability=chance) for other, chance in zip(alternatives, chances[1:], strict=True)
-            ),
+            alternatives=_stated(alternatives, chances[1:]),
             why=first.why,
             fix=""
             if quiet
@@ -123,19 +123,20 @@ class Findings:
         return bool((bad_pairs(m) and says.get("wrong data")) or (hang_of(m) and says.get("hang")))
 
     def _never_alone(self, instance: Instance) -> bool:
-        """Every number that speaks for it was taken while others copied, so it may not fail anything."""
+        """Every number behind it was taken while others copied, so it may not fail anything."""
         alone = self.machine.measured.p2p_uni_alone
-        told = [alone[i][j] for a, b in instance.pairs for i, j in ((a, b), (b, a))] if alone else []
-        return bool(told) and not any(flag is not False for flag in told) and "data" not in instance.excludes
+        flags = [alone[i][j] for a, b in instance.pairs for i, j in ((a, b), (b, a))] if alone else []
+        return bool(flags) and all(flag is False for flag in flags) and "data" not in instance.excludes
 
     def _part(self, instance: Instance) -> float | None:
         """What the instance's pairs reach of what they would on a healthy machine; None where nothing says."""
         parts = [
             exp(n.value) / predicted.median
             for n in numbers(self.machine)
-            if n.quantity == "p2p-one-way" and n.b is not None and (min(n.a, n.b), max(n.a, n.b)) in instance.pairs
+            if n.quantity == "p2p-one-way"
+            and n.pair in instance.pairs
             and (predicted := self.healthy.predict(n)) is not None
-        ]  # fmt: skip
+        ]
         return median(parts) if parts else None
 
     def _numbers(self, instance: Instance) -> tuple[str | None, str | None]:
@@ -158,32 +159,23 @@ class Findings:
 
     def _alternatives(self, chosen: Instance) -> tuple[Alternative, ...]:
         """Causes of the explanations that do without the chosen one."""
-        others: dict[str, tuple[float, str]] = {}
         kept = {(i.cause, i.subject) for i in self.top.instances}
+        others = _Causes()
         for ranked in self.ranking:
-            if any(i.cause == chosen.cause for i in ranked.world.instances):
-                continue
-            for instance in ranked.world.instances:
-                if instance.cause and (instance.cause, instance.subject) not in kept:
-                    before = others.get(instance.cause, (0.0, instance.decide))
-                    others[instance.cause] = (before[0] + ranked.probability, before[1])
-        return _listed(others)
+            if not any(i.cause == chosen.cause for i in ranked.world.instances):
+                others.add(ranked, (i for i in ranked.world.instances if (i.cause, i.subject) not in kept))
+        return others.listed(SHOWN)
 
     def _not_ruled_out(self, known: set[str | None]) -> list[Finding]:
         """The most probable explanation has no fault, and another one that has is too likely to pass over."""
-        others: dict[str, tuple[float, str]] = {}
-        best: dict[str, Instance] = {}
+        faults = _Causes()
         for ranked in self.ranking:
-            for instance in ranked.world.instances:
-                if instance.cause and instance.verdict in FAULTS and instance.cause not in known:
-                    before = others.get(instance.cause, (0.0, instance.decide))
-                    others[instance.cause] = (before[0] + ranked.probability, before[1])
-                    best.setdefault(instance.cause, instance)
-        ranked_causes = _listed(others, floor=WORTH_A_WORD / 2)
-        if not ranked_causes or ranked_causes[0].probability < WORTH_A_WORD:
+            faults.add(ranked, (i for i in ranked.world.instances if i.verdict in FAULTS and i.cause not in known))
+        found = faults.listed(WORTH_A_WORD / 2)
+        if not found or found[0].probability < WORTH_A_WORD:
             return []
-        first = best[ranked_causes[0].cause]
-        chances = stated([other.probability for other in ranked_causes], direct=False)
+        first = faults.first[found[0].cause]
+        found = _stated(found, stated([other.probability for other in found], direct=False))
         return [
             Finding(
                 check=first.check,
@@ -192,38 +184,54 @@ class Findings:
                 seen=self._numbers(first)[0] or "nothing that rules it out",
                 cause=first.cause,
                 confidence="possible",
-                probability=chances[0],
-                alternatives=tuple(
-                    replace(other, probability=chance)
-                    for other, chance in zip(ranked_causes[1:], chances[1:], strict=True)
-                ),
+                probability=found[0].probability,
+                alternatives=found[1:],
                 why=f"as healthy as not: {first.why}. Nothing that was read rules it out",
                 fix=f"check: {first.decide}",
             )
         ]
 
 
+class _Causes:
+    """How probable each cause is over several explanations. first: the instance in the most probable one of them."""
+
+    def __init__(self) -> None:
+        self.first: dict[str, Instance] = {}
+        self._probability: dict[str, float] = {}
+
+    def add(self, ranked: Ranked, instances: Iterable[Instance]) -> None:
+        """Count the instances of one explanation that have a cause."""
+        for instance in instances:
+            if instance.cause:
+                self.first.setdefault(instance.cause, instance)
+                self._probability[instance.cause] = self._probability.get(instance.cause, 0.0) + ranked.probability
+
+    def listed(self, floor: float) -> tuple[Alternative, ...]:
+        """The most probable ones that reach the floor."""
+        most = sorted(self._probability.items(), key=lambda item: -item[1])[:MOST]
+        return tuple(
+            Alternative(cause=cause, probability=round(p, 3), would_show=self.first[cause].decide)
+            for cause, p in most
+            if p >= floor
+        )
+
+
+def _stated(others: Iterable[Alternative], chances: Iterable[float]) -> tuple[Alternative, ...]:
+    return tuple(replace(other, probability=chance) for other, chance in zip(others, chances, strict=True))
+
+
 def stated(chances: list[float], *, direct: bool) -> list[float]:
     """What a finding says of a cause and its alternatives: calibrated, and adding up to no more than one."""
     if direct:
         return [round(chance, 3) for chance in chances]
-    told = [_calibrated(chance) for chance in chances]
-    total = max(1.0, sum(told))
-    return [round(chance / total, 3) for chance in told]
+    calibrated = [_calibrated(chance) for chance in chances]
+    total = max(1.0, sum(calibrated))
+    return [round(chance / total, 3) for chance in calibrated]
 
 
 def _calibrated(chance: float) -> float:
     inside = min(max(chance, 1 - SUREST), SUREST)
     return 1 / (1 + exp(-(SLOPE * log(inside / (1 - inside)) + SHIFT)))
-
-
-def _listed(others: dict[str, tuple[float, str]], floor: float = SHOWN) -> tuple[Alternative, ...]:
-    ordered = sorted(others.items(), key=lambda item: -item[1][0])[:MOST]
-    return tuple(
-        Alternative(cause=cause, probability=round(p, 3), would_show=decide)
-        for cause, (p, decide) in ordered
-        if p >= floor
-    )
 
 
 def _values(matrix: Sequence[Sequence[float | None]] | None, pairs: Iterable[Pair]) -> list[float]:

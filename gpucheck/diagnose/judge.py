@@ -3,12 +3,12 @@
 from gpucheck.diagnose.findings import Findings
 from gpucheck.diagnose.hypotheses import all_hypotheses
 from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.numbers import numbers
 from gpucheck.diagnose.ranking import decided, explanations
 from gpucheck.diagnose.search import Search
 from gpucheck.diagnose.statements import all_statements
 from gpucheck.diagnose.statements._case import Case
 from gpucheck.diagnose.statements.rates import nothing
-from gpucheck.diagnose.world import numbers
 from gpucheck.model.finding import Finding
 from gpucheck.model.observations import Observations
 from gpucheck.model.ranking import Judgement

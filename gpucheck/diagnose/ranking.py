@@ -1,11 +1,16 @@
-"""The ranking for people: what the most probable explanations predicted, beside what was seen."""
+"""The ranking for people: what the most probable explanations predicted, with what was seen."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from math import exp, log
 
+from gpucheck.diagnose.instance import Instance
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.numbers import Number
 from gpucheck.diagnose.readings import readings
+from gpucheck.diagnose.score import log_likelihood
 from gpucheck.diagnose.search import Ranked
-from gpucheck.diagnose.world import Number, World
+from gpucheck.diagnose.world import World
 from gpucheck.model.ranking import Explanation, Predicted
 
 MOST, IN_DETAIL, LEAST = 12, 2, 1e-4
@@ -14,8 +19,8 @@ USUAL = 0.6
 
 
 def explanations(ranking: Sequence[Ranked], numbers: Sequence[Number]) -> tuple[Explanation, ...]:
-    """The first dozen; the first two with every number."""
-    shown = [ranked for ranked in ranking[:MOST] if ranked.probability >= LEAST] or list(ranking[:1])
+    """The first dozen; the first two with every number. Those that read the same are one."""
+    shown = _merged(ranking)[:MOST]
     found = []
     for place, ranked in enumerate(shown):
         rival = shown[1 - place].world if place < IN_DETAIL and len(shown) > 1 else None
@@ -31,31 +36,61 @@ def explanations(ranking: Sequence[Ranked], numbers: Sequence[Number]) -> tuple[
     return tuple(found)
 
 
+def _merged(ranking: Sequence[Ranked]) -> list[Ranked]:
+    """The explanations worth showing, most probable first, each for all that read the same.
+
+    The one that findings follow remains the first.
+    """
+    found: dict[frozenset[str], Ranked] = {}
+    for ranked in ranking:
+        if ranked.probability >= LEAST or not found:
+            parts = frozenset(_parts(ranked.world))
+            same = found.get(parts)
+            found[parts] = replace(same, probability=same.probability + ranked.probability) if same else ranked
+    first, *others = found.values()
+    return [first, *sorted(others, key=lambda ranked: -ranked.probability)]
+
+
 def words(world: World) -> str:
     """One line: the causes and where, or that nothing is wrong."""
-    parts = [
-        f"{i.cause or ('slow host memory' if i.check == 'host-copies' else 'unexplained')} at {i.subject}"
-        + (f" ({i.seen})" if i.seen else "")
-        for i in world.instances
-    ]
-    return "; ".join(parts) or "no fault: every link as it should be"
+    return "; ".join(_parts(world)) or "no fault: every link as it should be"
+
+
+def _parts(world: World) -> Iterator[str]:
+    for instance in world.instances:
+        unnamed = "slow host memory" if instance.check == "host-copies" else "unexplained"
+        seen = f" ({instance.seen})" if instance.seen else ""
+        yield f"{instance.cause or unnamed} at {_where(world.machine, instance)}{seen}"
+
+
+def _where(m: Machine, instance: Instance) -> str:
+    """An instance's subject, with GPUs by their index."""
+    kind = instance.subject.partition(":")[0]
+    if kind == "gpu":
+        return next((f"GPU {i}" for i in range(m.count) if m.gpu_label(i) == instance.subject), instance.subject)
+    if kind == "pair":
+        names = ((m.pair_label(way), pair) for pair in m.pairs for way in (pair, pair[::-1]))
+        return next((f"GPU {i}-{j}" for name, (i, j) in names if name == instance.subject), instance.subject)
+    for group in instance.change.uplinks if kind == "host" else ():
+        return f"the uplink of GPUs {', '.join(map(str, sorted(group)))}"
+    return instance.subject
 
 
 def decided(ranking: Sequence[Ranked], numbers: Sequence[Number]) -> str:
-    """The number or reading that told the first from the second; empty where nothing did."""
-    if len(ranking) < 2:
+    """The number or reading that sets the first apart from the second; empty where nothing does."""
+    shown = _merged(ranking)
+    if len(shown) < 2:
         return ""
-    first, second = ranking[0].world, ranking[1].world
+    first, second = shown[0].world, shown[1].world
     rows = [row for row in _predictions(first, second, numbers) if row.weight is not None]
     best = max(rows, key=lambda row: row.weight or 0.0, default=None)
-    told = dict.fromkeys(r.words for r in readings(first))
     one = {r.words: r.log_probability for r in readings(first)}
     two = {r.words: r.log_probability for r in readings(second)}
-    read = max(told, key=lambda name: one[name] - two.get(name, one[name]), default="")
+    read = max(one, key=lambda name: one[name] - two.get(name, one[name]), default="")
     gain = DECIBANS * (one[read] - two.get(read, one[read])) if read else 0.0
     if best is not None and (best.weight or 0.0) >= max(gain, 1.0):
-        pair = f"{best.a}-{best.b}" if best.b is not None else f"of GPU {best.a}"
-        return f"{best.quantity} {pair}: {best.measured:.3g} measured, {best.middle:.3g} predicted ({best.basis})"
+        gpus = f"GPU {best.a}" if best.b is None else f"GPU {best.a}-{best.b}"
+        return f"{best.quantity} {gpus}: {best.measured:.3g} measured, {best.middle:.3g} predicted ({best.basis})"
     return read if gain >= 1.0 else ""
 
 
@@ -68,7 +103,8 @@ def _predictions(world: World, rival: World | None, numbers: Sequence[Number]) -
         other = rival.predict(number) if rival else None
         weight = None
         if other is not None:
-            weight = round(DECIBANS * (_density(number, predicted) - _density(number, other)), 1)
+            gain = log_likelihood([(number.value, predicted)]) - log_likelihood([(number.value, other)])
+            weight = round(DECIBANS * gain, 1)
         rows.append(
             Predicted(
                 quantity=number.quantity,
@@ -83,12 +119,6 @@ def _predictions(world: World, rival: World | None, numbers: Sequence[Number]) -
             )
         )
     return tuple(rows)
-
-
-def _density(number: Number, predicted: object) -> float:
-    from gpucheck.diagnose.score import log_likelihood
-
-    return log_likelihood([(number.value, predicted)])  # type: ignore[list-item]
 
 
 def _readings(world: World) -> list[str]:

@@ -27,30 +27,14 @@ from gpucheck.diagnose._cells import (
 )
 from gpucheck.diagnose._sizes import sized
 from gpucheck.knowledge.strict import FALSE, TRUE, Value, document
-from gpucheck.model.observations import (
-    AcsReading,
-    Collective,
-    CopyFailure,
-    Damaged,
-    Flow,
-    Hang,
-    HostDevice,
-    Measured,
-    Method,
-    NvLinkCount,
-    Observations,
-    ObservedGpu,
-    ObservedHost,
-    Port,
-    UnderLoad,
-)
+from gpucheck.model import observations as model
 
 MAX_BYTES = 1 << 20
-"""Six matrices of 64 GPUs are 150 kB; anything larger is no set of observations."""
+"""Six matrices of 128 GPUs are 600 kB; anything larger is no set of observations."""
 DAMAGE = ("untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip")
 
 
-def read(data: bytes | str) -> Observations:
+def read(data: bytes | str) -> model.Observations:
     """The observations in a YAML document, or in a JSON report of gpucheck that carries them.
 
     Raises ObservationProblem, and nothing else, for any input.
@@ -58,11 +42,11 @@ def read(data: bytes | str) -> Observations:
     root = _inside_a_report(
         document(data, shape="Observations are a few levels deep", example="Write at least gpus, matrix and measured")
     )
-    return sized(Observations(**root.fields(OBSERVATIONS)), root)
+    return sized(model.Observations(**root.fields(OBSERVATIONS)), root)
 
 
 def _inside_a_report(root: Value) -> Value:
-    """What stands under ``observations`` in a report of ``gpucheck bandwidth`` or ``collectives``."""
+    """The ``observations`` of a report of ``gpucheck bandwidth`` or ``collectives``."""
     if not root.is_mapping:
         return root
     keys = {key.value: node for key, node in root.node.value if isinstance(key, ScalarNode)}
@@ -79,11 +63,11 @@ def _access(value: Value) -> Any:
     return value.word("all", "none") == "all"
 
 
-def _gpus(value: Value) -> tuple[ObservedGpu, ...]:
+def _gpus(value: Value) -> tuple[model.ObservedGpu, ...]:
     if value.is_list:
-        return tuple(GPU(item) if item.told else ObservedGpu() for item in value.items(MOST_GPUS))
+        return tuple(GPU(item) if item.told else model.ObservedGpu() for item in value.items(MOST_GPUS))
     fields = value.fields({"count": whole(0, MOST_GPUS), "model": product_name})
-    return tuple(ObservedGpu(model=fields.get("model")) for _ in range(fields.get("count", 0)))
+    return tuple(model.ObservedGpu(model=fields.get("model")) for _ in range(fields.get("count", 0)))
 
 
 def _iommu(value: Value) -> str:
@@ -111,13 +95,6 @@ def _redirect(value: Value) -> bool | tuple[str, ...]:
     return tuple(item.text() for item in value.items(MOST_ROWS)) if value.is_list else value.flag()
 
 
-def _acs(value: Value) -> AcsReading:
-    fields = value.fields({"bus_id": Value.text, "control": whole(0, 0xFFFF)})
-    if len(fields) < 2:
-        raise value.problem("needs both bus_id and control")
-    return AcsReading(**fields)
-
-
 def _range(value: Value) -> tuple[float, float]:
     ends = [item.number() for item in value.items(2)] if value.is_list else [value.number()]
     if not ends or min(ends) <= 0:
@@ -135,7 +112,7 @@ def _by_class(value: Value) -> dict[str, tuple[float, float]]:
     return found
 
 
-def _hang(value: Value) -> Hang | bool:
+def _hang(value: Value) -> model.Hang | bool:
     return HANG(value) if value.is_mapping else value.flag()
 
 
@@ -143,62 +120,40 @@ def _environment(value: Value) -> dict[str, str]:
     return {name: cell.text() for name, cell in value.pairs()}
 
 
-def _host_device(value: Value) -> HostDevice:
-    fields = value.fields(
-        {
-            "gpu": whole(0, MOST_GPUS - 1),
-            "numa_node": _node,
-            "h2d_gb_s": Value.number,
-            "d2h_gb_s": Value.number,
-        }
-    )
-    if "gpu" not in fields:
-        raise value.problem("needs gpu, the index of the GPU that was copied to")
-    return HostDevice(
-        gpu=fields["gpu"],
-        numa_node=fields.get("numa_node"),
-        h2d_gb_s=fields.get("h2d_gb_s") or None,
-        d2h_gb_s=fields.get("d2h_gb_s") or None,
-    )
-
-
-def _flow(value: Value) -> Flow:
-    fields = value.fields({"pairs": list_of(gpu_pair), "total_gb_s": Value.number})
-    if not fields.get("pairs") or "total_gb_s" not in fields:
-        raise value.problem("needs pairs and total_gb_s")
-    return Flow(**fields)
-
-
 GENERATION, LANES, INDEX = whole(1, 7), whole(1, 32), whole(0, MOST_GPUS - 1)
 READ, BRIDGE = one_of("idle", "load"), one_of("root-port", "switch", "chipset")
 RATES: dict[str, Callable[[Value], Any]] = {
     "gen": GENERATION, "width": LANES, "max_gen": GENERATION, "max_width": LANES, "read": READ
 }  # fmt: skip
-HANG = struct(Hang, op=Value.text, gpus=list_of(INDEX, MOST_GPUS), with_p2p_off=Value.flag)
+HANG = struct(model.Hang, op=Value.text, gpus=list_of(INDEX, MOST_GPUS), with_p2p_off=Value.flag)
 GPU = struct(
-    ObservedGpu,
+    model.ObservedGpu,
     model=product_name,
     bus_id=Value.text,
     numa_node=_node,
-    pcie=struct(Port, **RATES),
-    path=list_of(struct(Port, bus_id=Value.text, kind=BRIDGE, **RATES), 16),
+    pcie=struct(model.Port, **RATES),
+    path=list_of(struct(model.Port, bus_id=Value.text, kind=BRIDGE, **RATES), 16),
     bar1_mib=Value.number,
-    nvlinks=struct(NvLinkCount, active=whole(0, 64), total=whole(0, 64)),
+    nvlinks=struct(model.NvLinkCount, active=whole(0, 64), total=whole(0, 64)),
 )
 HOST = struct(
-    ObservedHost,
+    model.ObservedHost,
     virtual=_virtual,
     iommu=_iommu,
     acs_redirect=_redirect,
-    acs=list_of(_acs),
+    acs=list_of(required(struct(model.AcsReading, bus_id=Value.text, control=whole(0, 0xFFFF)), "bus_id", "control")),
     sockets=whole(1, 64),
     cpu=product_name,
     rebar=Value.flag,
     driver=Value.text,
 )
+HOST_DEVICE = required(
+    struct(model.HostDevice, gpu=INDEX, numa_node=_node, h2d_gb_s=measured_cell, d2h_gb_s=measured_cell), "gpu"
+)
+FLOW = required(struct(model.Flow, pairs=list_of(gpu_pair), total_gb_s=Value.number), "pairs", "total_gb_s")
 UNDER_LOAD = required(
     struct(
-        UnderLoad,
+        model.UnderLoad,
         gpu=INDEX,
         **{name: reader for name, reader in RATES.items() if name != "read"},
         throttled=list_of(product_name, 32),
@@ -209,7 +164,7 @@ UNDER_LOAD = required(
 )
 DAMAGED = required(
     struct(
-        Damaged,
+        model.Damaged,
         pairs=list_of(gpu_pair, MOST_GPUS * MOST_GPUS),
         damage=one_of(*DAMAGE, "mixed"),
         wrong=whole(0, MOST_COUNT),
@@ -222,7 +177,7 @@ DAMAGED = required(
 )
 FAILURE = required(
     struct(
-        CopyFailure,
+        model.CopyFailure,
         kind=one_of("stuck", "crashed", "error"),
         step=Value.text,
         pairs=list_of(gpu_pair, MOST_GPUS * MOST_GPUS),
@@ -233,15 +188,15 @@ FAILURE = required(
     "step",
 )
 MEASURED = struct(
-    Measured,
+    model.Measured,
     **{f"{path}_{way}_gb_s": matrix(measured_cell) for path in ("p2p", "staged") for way in ("uni", "bidir")},
     **{f"{path}_latency_us": matrix(measured_cell) for path in ("p2p", "staged")},
     **{f"p2p_{way}_error": matrix(part_cell) for way in ("uni", "bidir")},
     **{f"p2p_{way}_alone": matrix(flag_cell) for way in ("uni", "bidir")},
     by_class=_by_class,
-    method=struct(Method, engine=one_of("ce", "sm"), direction=one_of("write", "read")),
-    host_device=list_of(_host_device),
-    flows=list_of(_flow),
+    method=struct(model.Method, engine=one_of("ce", "sm"), direction=one_of("write", "read")),
+    host_device=list_of(HOST_DEVICE),
+    flows=list_of(FLOW),
     integrity_bad_pairs=list_of(gpu_pair, MOST_GPUS * MOST_GPUS),
     damage=one_of(*DAMAGE),
     under_load=list_of(UNDER_LOAD, MOST_GPUS),
@@ -251,7 +206,7 @@ MEASURED = struct(
     hang=_hang,
     collectives=list_of(
         struct(
-            Collective,
+            model.Collective,
             op=Value.text,
             ranks=whole(1, 1 << 20),
             bytes=whole(0, 1 << 50),
@@ -267,7 +222,7 @@ OBSERVATIONS: dict[str, Callable[[Value], Any]] = {
     "p2p_access": _access,
     "p2p_status": matrix(status_cell),
     "host": HOST,
-    "uplinks": list_of(struct(Port, bus_id=Value.text, gpus=list_of(INDEX, MOST_GPUS), **RATES)),
+    "uplinks": list_of(struct(model.Port, bus_id=Value.text, gpus=list_of(INDEX, MOST_GPUS), **RATES)),
     "environment": _environment,
     "measured": MEASURED,
 }

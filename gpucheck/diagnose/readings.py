@@ -1,11 +1,13 @@
-"""What registers, refusals, byte compares and hangs say for and against an explanation, as log-probabilities."""
+"""What registers, refusals, byte compares and hangs mean for and against an explanation, as log-probabilities."""
 
 from collections.abc import Iterator
 from math import log
 from typing import NamedTuple
 
-from gpucheck.diagnose.machine import Machine, Pair
-from gpucheck.diagnose.world import Link, World
+from gpucheck.diagnose.instance import Link
+from gpucheck.diagnose.machine import Machine, rate_of
+from gpucheck.diagnose.paths import Pair
+from gpucheck.diagnose.world import World
 from gpucheck.model.observations import Hang, Port
 
 # A register read under load is right but for a read between two copies; an idle link shows a lower generation as often
@@ -27,13 +29,8 @@ def readings(world: World) -> Iterator[Reading]:
     """Every reading that tells explanations apart."""
     m = world.machine
     for i, gpu in enumerate(m.seen.gpus):
-        yield from _link(world, i, gpu.pcie, f"GPU {i} link")
-        for state in m.measured.under_load:
-            if state.gpu == i:
-                seen = Port(
-                    gen=state.gen, width=state.width, max_gen=state.max_gen, max_width=state.max_width, read="load"
-                )
-                yield from _link(world, i, seen, f"GPU {i} link under load")
+        for port, name in ((gpu.pcie, "link"), *((port, "link under load") for port in m.under_load(i))):
+            yield from _port(port, *actual(world, i), f"GPU {i} {name}")
     yield from _uplinks(world)
     yield from _detour(world)
     yield from _data(world)
@@ -42,26 +39,20 @@ def readings(world: World) -> Iterator[Reading]:
 
 def actual(world: World, i: int) -> Link:
     """Generation and width at which GPU i's link runs in this explanation."""
-    most = world.machine.link(i)
+    most = world.machine.link[i]
     generation, width = world.links.get(i, (None, None))
     return generation or most.max_generation, width or most.max_width
 
 
-def _link(world: World, i: int, port: Port, name: str) -> Iterator[Reading]:
-    generation, width = actual(world, i)
-    yield from _port(port, generation, width, name)
-
-
 def _port(port: Port, generation: int | None, width: int | None, name: str) -> Iterator[Reading]:
+    read = f"read {port.read or 'at an unknown time'}"
     if port.gen and generation:
-        yield Reading(
-            log(_generation(port, generation)), f"{name}: generation {port.gen} read {port.read or 'sometime'}"
-        )
+        yield Reading(log(_generation(port, generation)), f"{name}: generation {port.gen} {read}")
     if port.width and width:
         wrong = WRONG_UNDER_LOAD if port.read == "load" else IDLE_WIDTH
         narrower = port.width < width
         likely = 1 - wrong if port.width == width else wrong * (0.9 if narrower else 0.02)
-        yield Reading(log(likely), f"{name}: x{port.width} read {port.read or 'sometime'}")
+        yield Reading(log(likely), f"{name}: x{port.width} {read}")
 
 
 def _generation(port: Port, generation: int) -> float:
@@ -77,10 +68,10 @@ def _uplinks(world: World) -> Iterator[Reading]:
         group = frozenset(m.behind(port))
         if group in world.uplinks or not (port.gen and port.width):
             # An explanation that changes the uplink takes its rate from this very reading, or is the worse for it.
-            told = _rate(port)
-            if told and group in world.uplinks:
-                fits = abs(log(world.uplinks[group] / told)) < 0.05
-                yield Reading(log(0.97 if fits else 0.02), f"uplink {port.bus_id}: {told:g} GB/s raw")
+            raw = rate_of(port.gen, port.width)
+            if raw and group in world.uplinks:
+                fits = abs(log(world.uplinks[group] / raw)) < 0.05
+                yield Reading(log(0.97 if fits else 0.02), f"uplink {port.bus_id}: {raw:g} GB/s raw")
             continue
         yield from _port(port, port.max_gen or port.gen, port.max_width or port.width, f"uplink {port.bus_id}")
 
@@ -95,12 +86,6 @@ def _detour(world: World) -> Iterator[Reading]:
     sockets = all(m.classes[pair] == "SYS" for pair in direct_ones)
     likely = 0.5 if not direct_ones else SLOW_ACROSS if sockets else SLOW_DIRECT
     yield Reading(log(likely), f"{len(slower)} pairs slower than through host memory")
-
-
-def _rate(port: Port) -> float | None:
-    from gpucheck.diagnose.machine import rate_of
-
-    return rate_of(port.gen, port.width)
 
 
 def _data(world: World) -> Iterator[Reading]:
@@ -123,9 +108,10 @@ def _data(world: World) -> Iterator[Reading]:
         pair for instance in world.instances if instance.change.says.get("wrong data") for pair in instance.pairs
     }
     for pair in sorted(bad):
-        yield Reading(log(chance if pair in covered and chance else NEVER), f"wrong data on pair {pair[0]}-{pair[1]}")
+        likely = chance if pair in covered and chance else NEVER
+        yield Reading(log(likely), f"wrong data between GPU {pair[0]}-{pair[1]}")
     for pair in sorted(covered - bad):
-        yield Reading(log(0.5), f"right data on pair {pair[0]}-{pair[1]}")
+        yield Reading(log(0.5), f"right data between GPU {pair[0]}-{pair[1]}")
     for damage in damages(m):
         yield Reading(log(world.says.get(f"damage {damage}", 0.02)), f"what arrived: {damage}")
 
@@ -137,10 +123,10 @@ def compared(m: Machine) -> bool:
 
 
 def bad_pairs(m: Machine) -> set[Pair]:
-    """Pairs whose data was wrong; every pair where only the damage was told."""
+    """Pairs whose data was wrong; every pair where only the kind of damage is known."""
     seen = m.measured
-    told = [*(seen.integrity_bad_pairs or ()), *(pair for row in seen.damaged for pair in row.pairs)]
-    bad = {(min(pair), max(pair)) for pair in told}
+    wrong = [*(seen.integrity_bad_pairs or ()), *(pair for row in seen.damaged for pair in row.pairs)]
+    bad = {(min(pair), max(pair)) for pair in wrong}
     return set(m.pairs) if not bad and seen.damage else bad
 
 
@@ -150,7 +136,7 @@ def damages(m: Machine) -> list[str]:
 
 
 def hang_of(m: Machine) -> Hang | None:
-    """The hang that was told, or a copy of ours that was stuck."""
+    """The hang that was observed, or a copy of ours that was stuck."""
     seen = m.measured.hang
     if seen:
         return seen if isinstance(seen, Hang) else Hang()

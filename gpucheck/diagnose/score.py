@@ -6,7 +6,7 @@ others of its group. So twelve pairs that are all 10 % low are one small surpris
 large one.
 """
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from math import lgamma, log, pi
 from typing import NamedTuple
 
@@ -42,52 +42,69 @@ class Prediction(NamedTuple):
         return float((self.between**2 + self.within**2) ** 0.5)
 
 
+class Fit(NamedTuple):
+    """A measured number against its prediction: how far off it is (natural logarithm), and the prediction's spreads."""
+
+    group: Hashable
+    residual: float
+    between: float
+    within: float
+
+
+def fit(value: float, prediction: Prediction) -> Fit:
+    """How a number, given as its natural logarithm, agrees with its prediction."""
+    _, between, within, group, _ = prediction
+    return Fit(group, value - log(prediction.median), between, within)
+
+
 def log_likelihood(fits: Iterable[tuple[float, Prediction]]) -> float:
-    """Natural logarithm of the density of all measured values (as logarithms), given their predictions.
-
-    For a group of n with residuals x: each has a share of `between` in common and a part of its own, in closed form.
-    """
-    groups: dict[Hashable, list[tuple[float, float, float]]] = {}
+    """Natural logarithm of the density of all measured values (as logarithms), given their predictions."""
+    groups: dict[Hashable, list[Fit]] = {}
     for value, prediction in fits:
-        row = (value - log(prediction.median), prediction.between, prediction.within)
-        groups.setdefault(prediction.group, []).append(row)
-    return sum(_group(rows) for rows in groups.values())
+        groups.setdefault(prediction.group, []).append(fit(value, prediction))
+    return sum(group_log_likelihood(rows) for rows in groups.values())
 
 
-def _group(rows: list[tuple[float, float, float]]) -> float:
-    """Shared factor at its most probable value, own spreads known up to a common scale.
+def group_log_likelihood(rows: Collection[Fit]) -> float:
+    """The same for the numbers of one group: a share of `between` in common and a part of their own, in closed form.
 
-    What a published spread is worth on one machine is uncertain: the scale of `within` is itself inverse-gamma with
-    SURE degrees of freedom, which makes the residuals a multivariate Student t (DeGroot 1970, section 9.10).
+    The shared factor is taken at its most probable value, own spreads are known up to a common scale: what a published
+    spread is worth on one machine is uncertain, so the scale of `within` is itself inverse-gamma with SURE degrees of
+    freedom, which makes the residuals a multivariate Student t (DeGroot 1970, section 9.10).
     """
-    count, between = len(rows), rows[0][1]
-    weights = [1 / (within * within) for _, _, within in rows]
-    shift = _shift(rows, weights, between)
-    total = sum(min(max(w * (x - shift) ** 2, PRINTED), STRAY**2) for w, (x, _, _) in zip(weights, rows, strict=True))
-    strays = sum(_stray(x - shift, within) for x, _, within in rows)
+    count, between = len(rows), next(iter(rows)).between
+    weighted = [(row.residual, 1 / (row.within * row.within)) for row in rows]
+    shift = _shift(weighted, between)
+    total, weights, logs, strays = 0.0, 0.0, 0.0, 0.0
+    for residual, weight in weighted:
+        distance = weight * (residual - shift) ** 2
+        if distance > STRAY**2:
+            # A number beyond STRAY deviations costs more than one at STRAY, but only by the logarithm.
+            strays += STRAY_COST + 1.5 * log(distance / STRAY**2)
+            distance = STRAY**2
+        total += distance if distance > PRINTED else PRINTED
+        weights += weight
+        logs += log(weight)
     answer = lgamma((count + SURE) / 2) - lgamma(SURE / 2) - 0.5 * count * log(pi * SURE)
-    answer += 0.5 * sum(log(w) for w in weights) - 0.5 * (count + SURE) * log(1 + total / SURE)
+    answer += 0.5 * logs - 0.5 * (count + SURE) * log(1 + total / SURE)
     # Laplace's approximation of the integral over the shared factor.
-    precision = sum(weights) * min(1.0, (count + SURE) / (SURE + total)) + 1 / (between * between)
+    precision = weights * min(1.0, (count + SURE) / (SURE + total)) + 1 / (between * between)
     return answer - strays - 0.5 * log(precision * between * between) - 0.5 * (shift / between) ** 2
 
 
-def _stray(residual: float, within: float) -> float:
-    """What a number beyond STRAY deviations costs more than one at STRAY: it grows with the logarithm only."""
-    deviations = abs(residual) / within
-    return STRAY_COST + 3.0 * log(deviations / STRAY) if deviations > STRAY else 0.0
-
-
-def _shift(rows: list[tuple[float, float, float]], weights: list[float], between: float) -> float:
-    """The shared factor: precision-weighted mean, without stray numbers where there are enough to tell."""
+def _shift(weighted: list[tuple[float, float]], between: float) -> float:
+    """The shared factor: mean of the residuals by weight, without stray numbers where there are enough to tell."""
     prior = 1 / (between * between)
-    if len(rows) < 3:
-        return sum(w * x for w, (x, _, _) in zip(weights, rows, strict=True)) / (sum(weights) + prior)
-    ordered = sorted(x for x, _, _ in rows)
-    shift = ordered[len(ordered) // 2]
+    if len(weighted) < 3:
+        return sum(weight * residual for residual, weight in weighted) / (sum(w for _, w in weighted) + prior)
+    shift = sorted(weighted)[len(weighted) // 2][0]
     for _ in range(2):
-        kept = [(w, x) for w, (x, _, within) in zip(weights, rows, strict=True) if abs(x - shift) < STRAY * within]
-        if not kept:
+        pulled, weights = 0.0, 0.0
+        for residual, weight in weighted:
+            if weight * (residual - shift) ** 2 < STRAY**2:
+                pulled += weight * residual
+                weights += weight
+        if not weights:
             return shift
-        shift = sum(w * x for w, x in kept) / (sum(w for w, _ in kept) + prior)
+        shift = pulled / (weights + prior)
     return shift

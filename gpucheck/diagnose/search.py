@@ -4,10 +4,13 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from math import exp, log
 
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.instance import Instance
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.numbers import Number, numbers
 from gpucheck.diagnose.readings import readings
-from gpucheck.diagnose.score import Prediction, log_likelihood
-from gpucheck.diagnose.world import Instance, Number, World, numbers
+from gpucheck.diagnose.score import Fit, fit, group_log_likelihood
+from gpucheck.diagnose.touched import Touched
+from gpucheck.diagnose.world import World
 
 FIRST_BEAM, BEAM, DEEPEST, NEGLIGIBLE = 12, 5, 12, 14.0
 # Numbers of one machine err together in more ways than the model knows: odds count for less than they would if the
@@ -16,6 +19,10 @@ TEMPER = 1.4
 WORK, FEWEST, MOST = 12_000, 20, 80  # numbers x sets of one size that are tried, and how many at least and at most
 ALL_NUMBERS, SAMPLE, ODD = 1500, 150, 0.08
 CANDIDATES = 40  # instances worth combining, the best alone first
+
+
+Key = frozenset[int]
+"""A set of instances, each by its place among all of them."""
 
 
 @dataclass(frozen=True)
@@ -27,118 +34,117 @@ class Ranked:
     probability: float = 0.0
 
 
+@dataclass(frozen=True)
+class _Fitted:
+    """How the numbers fit one set of instances: by group, each number by its place, and the likelihood of each group.
+
+    One more instance alters few numbers, so those of a larger set are worked out from those of a smaller one.
+    """
+
+    groups: dict[Hashable, dict[int, Fit]]
+    likelihoods: dict[Hashable, float]
+
+
 class Search:
     """All explanations of one machine that were scored."""
 
     def __init__(self, machine: Machine, instances: tuple[Instance, ...]) -> None:
         self.machine, self.numbers = machine, _weighed(numbers(machine), World(machine))
         self.instances = instances
-        healthy = World(machine)
-        self._usual = [healthy.predict(number) for number in self.numbers]
-        self._groups: dict[Hashable, list[int]] = {}
-        for n, predicted in enumerate(self._usual):
-            if predicted is not None:
-                self._groups.setdefault(predicted.group, []).append(n)
-        self._by_group = {
-            group: log_likelihood([(self.numbers[n].value, self._usual[n]) for n in members])  # type: ignore[misc]
-            for group, members in self._groups.items()
-        }
-        self._healthy: float = sum(self._by_group.values())
-        self._places: dict[int, frozenset[int]] = {}
-        self._of_gpu: dict[int, list[int]] = {}
-        self._of_pair: dict[Pair, list[int]] = {}
-        for n, number in enumerate(self.numbers):
-            ends = {number.a} if number.b is None else {number.a, number.b}
-            for gpu in ends:
-                self._of_gpu.setdefault(gpu, []).append(n)
-            if number.b is not None:
-                self._of_pair.setdefault((min(ends), max(ends)), []).append(n)
-        self._scored: dict[frozenset[int], Ranked] = {}
+        touched = Touched(self.numbers)
+        self._places = [touched.by(instance.change) for instance in instances]
+        self._touching = [
+            frozenset(k for k, places in enumerate(self._places) if n in places) for n in range(len(self.numbers))
+        ]
+        self._fits: dict[tuple[int, Key], Fit | None] = {}
+        self._fitted: dict[Key, _Fitted] = {}
+        self._scored: dict[Key, Ranked] = {}
 
     def ranking(self) -> tuple[Ranked, ...]:
         """Most probable first; probabilities add up to one."""
-        alone = self._score(frozenset()).score
-        singles = [self._score(frozenset([k])).score for k in range(len(self.instances))]
+        none: Key = frozenset()
+        self._fitted[none] = self._without_instances()
+        alone = self._score(none)
+        singles = [self._score(frozenset([k]), none, k) for k in range(len(self.instances))]
         order = sorted(range(len(singles)), key=lambda k: -singles[k])[:CANDIDATES]
         gains = {k: singles[k] - alone for k in order if singles[k] > alone - NEGLIGIBLE}
         beam = sorted(self._scored, key=lambda key: -self._scored[key].score)[:FIRST_BEAM]
         tries = max(FEWEST, min(MOST, WORK // max(1, len(self.numbers))))
         for _ in range(DEEPEST):
             best = max(ranked.score for ranked in self._scored.values())
-            fresh = self._extended(beam, gains)[:tries]
+            self._fitted = {key: self._fitted[key] for key in beam}
+            fresh = self._larger(beam, gains)[:tries]
             if not fresh:
                 break
-            for key in fresh:
-                self._score(key)
-            beam = sorted(fresh, key=lambda key: -self._scored[key].score)[:BEAM]
+            for key, smaller, k in fresh:
+                self._score(key, smaller, k)
+            beam = sorted((key for key, _, _ in fresh), key=lambda key: -self._scored[key].score)[:BEAM]
             if self._scored[beam[0]].score < best - 3.0:
                 break
         return self._normalised()
 
-    def _extended(self, beam: list[frozenset[int]], gains: dict[int, float]) -> list[frozenset[int]]:
-        """Sets with one more instance that were not tried; first those that would be best if gains added up."""
-        hopes: dict[frozenset[int], float] = {}
+    def _larger(self, beam: list[Key], gains: dict[int, float]) -> list[tuple[Key, Key, int]]:
+        """Sets with one more instance that were not tried, each with the set and the instance that it is made of.
+
+        First those that would be best if gains added up.
+        """
+        hopes: dict[Key, tuple[float, Key, int]] = {}
         for key in beam:
             for k, gain in gains.items() if key else ():
                 larger = key | {k}
                 if larger not in self._scored and self._compatible(key, k):
-                    hopes[larger] = max(self._scored[key].score + gain, hopes.get(larger, float("-inf")))
-        return sorted(hopes, key=lambda key: (-hopes[key], sorted(key)))
+                    hope = self._scored[key].score + gain
+                    if larger not in hopes or hope > hopes[larger][0]:
+                        hopes[larger] = hope, key, k
+        return [(key, *hopes[key][1:]) for key in sorted(hopes, key=lambda key: (-hopes[key][0], sorted(key)))]
 
-    def _compatible(self, key: frozenset[int], k: int) -> bool:
+    def _compatible(self, key: Key, k: int) -> bool:
         word = self.instances[k].excludes
         return k not in key and all(self.instances[other].excludes != word for other in key)
 
-    def _score(self, key: frozenset[int]) -> Ranked:
-        if key not in self._scored:
-            chosen = tuple(self.instances[k] for k in sorted(key))
-            world = World(self.machine, chosen)
-            prior = sum(log(instance.prior) for instance in chosen)
-            evidence = self._log_likelihood(key, world) + sum(r.log_probability for r in readings(world))
-            score = prior + evidence / TEMPER
-            self._scored[key] = Ranked(world, score)
-        return self._scored[key]
+    def _score(self, key: Key, smaller: Key = frozenset(), k: int | None = None) -> float:
+        """Score the set of instances `key`, which is the set `smaller` and instance k."""
+        world = World(self.machine, tuple(self.instances[place] for place in sorted(key)))
+        if k is not None:
+            self._fitted[key] = self._with(key, world, smaller, k)
+        prior = sum(log(instance.prior) for instance in world.instances)
+        evidence = sum(self._fitted[key].likelihoods.values()) + sum(r.log_probability for r in readings(world))
+        self._scored[key] = Ranked(world, prior + evidence / TEMPER)
+        return self._scored[key].score
 
-    def _log_likelihood(self, key: frozenset[int], world: World) -> float:
-        """Of all numbers; groups of numbers that no instance touches are as on a healthy machine."""
-        touched = frozenset().union(*(self._touched(k) for k in key))
-        if not touched:
-            return self._healthy
-        groups = {self._usual[n].group for n in touched if self._usual[n] is not None}  # type: ignore[union-attr]
-        changed: dict[Hashable, list[tuple[float, Prediction]]] = {group: [] for group in groups}
-        for n in touched:
+    def _without_instances(self) -> _Fitted:
+        healthy, groups = World(self.machine), dict[Hashable, dict[int, Fit]]()
+        for n in range(len(self.numbers)):
+            fitted = self._fit(n, frozenset(), healthy)
+            if fitted is not None:
+                groups.setdefault(fitted.group, {})[n] = fitted
+        return _Fitted(groups, {group: group_log_likelihood(rows.values()) for group, rows in groups.items()})
+
+    def _with(self, key: Key, world: World, smaller: Key, k: int) -> _Fitted:
+        """The fits of a set of instances from those of the set without instance k."""
+        fitted = self._fitted[smaller]
+        changed: dict[Hashable, dict[int, Fit]] = {}
+        for n in self._places[k]:
+            before, after = self._fits[n, smaller & self._touching[n]], self._fit(n, key, world)
+            if before == after:
+                continue
+            for one in (before, after):
+                if one is not None and one.group not in changed:
+                    changed[one.group] = dict(fitted.groups.get(one.group, ()))
+            if before is not None:
+                del changed[before.group][n]
+            if after is not None:
+                changed[after.group][n] = after
+        likelihoods = {group: group_log_likelihood(rows.values()) if rows else 0.0 for group, rows in changed.items()}
+        return _Fitted({**fitted.groups, **changed}, {**fitted.likelihoods, **likelihoods})
+
+    def _fit(self, n: int, key: Key, world: World) -> Fit | None:
+        """How number n fits; only the instances that touch it matter. None where it is not compared."""
+        place = n, key & self._touching[n]
+        if place not in self._fits:
             predicted = world.predict(self.numbers[n])
-            if predicted is not None:
-                changed.setdefault(predicted.group, []).append((self.numbers[n].value, predicted))
-        total: float = self._healthy
-        for group, rows in changed.items():
-            members = self._groups.get(group, ())
-            kept = [(self.numbers[n].value, self._usual[n]) for n in members if n not in touched]
-            total += log_likelihood([*kept, *rows]) - self._by_group.get(group, 0.0)  # type: ignore[list-item]
-        return total
-
-    def _touched(self, k: int) -> frozenset[int]:
-        """Places of the numbers that an instance changes."""
-        if k not in self._places:
-            change, of_gpu = self.instances[k].change, self._of_gpu
-            pairs, gpus = {*change.ways, *change.nvlinks}, {*change.links, *change.parts}
-            places: set[int] = set()
-            for odd in change.odd:
-                if odd == ("host",):
-                    places.update(range(len(self.numbers)))
-                elif odd[0] in ("gpu", "memory"):
-                    gpus.update([int(str(odd[1]))] if len(odd) > 1 else range(self.machine.count))
-                else:
-                    a, b = (int(str(end)) for end in odd[-2:])
-                    pairs.add((min(a, b), max(a, b)))
-            for group in change.uplinks:
-                gpus |= group
-            for gpu in gpus:
-                places.update(of_gpu.get(gpu, ()))
-            for pair in pairs:
-                places.update(self._of_pair.get(pair, ()))
-            self._places[k] = frozenset(places)
-        return self._places[k]
+            self._fits[place] = fit(self.numbers[n].value, predicted) if predicted is not None else None
+        return self._fits[place]
 
     def _normalised(self) -> tuple[Ranked, ...]:
         ordered = sorted(self._scored.values(), key=lambda ranked: -ranked.score)

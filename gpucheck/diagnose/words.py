@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import Pair
 
 NAMED = 6
 
@@ -30,17 +31,17 @@ def counted(count: int, what: str) -> str:
 
 def percent(parts: Iterable[float]) -> str:
     """``100 %`` or ``87 % to 101 %``."""
-    ordered = sorted(parts)
-    if not ordered:
-        return "nothing"
-    low, high = (f"{100 * part:.0f} %" for part in (ordered[0], ordered[-1]))
-    return low if low == high else f"{low} to {high}"
+    return _from_to([100 * part for part in parts], ".0f", " %")
 
 
 def span(values: Iterable[float]) -> str:
     """``9.5`` or ``9.5 to 12.1``."""
+    return _from_to(values, ".3g", "")
+
+
+def _from_to(values: Iterable[float], form: str, unit: str) -> str:
     ordered = sorted(values)
     if not ordered:
         return "nothing"
-    low, high = f"{ordered[0]:.3g}", f"{ordered[-1]:.3g}"
+    low, high = (f"{value:{form}}{unit}" for value in (ordered[0], ordered[-1]))
     return low if low == high else f"{low} to {high}"

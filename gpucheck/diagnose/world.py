@@ -3,87 +3,20 @@
 A World is a healthy machine with the changes of one set of Instances. Prediction is a pure function of the World.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
 from math import log
-from typing import Literal, NamedTuple
 
 from gpucheck.diagnose._names import nvlink_of
-from gpucheck.diagnose.machine import Machine, Pair, rate_of
+from gpucheck.diagnose.instance import Instance, Way
+from gpucheck.diagnose.machine import Machine, rate_of
+from gpucheck.diagnose.numbers import Number
+from gpucheck.diagnose.paths import Pair
 from gpucheck.diagnose.score import Prediction
 from gpucheck.knowledge import nvlink_factor, predictions
 from gpucheck.knowledge.links import Spread
-from gpucheck.model.observations import Matrix
-from gpucheck.model.ranking import Quantity
-from gpucheck.model.verdict import Verdict
 from gpucheck.topology.expected import slower
 
-Way = Literal["direct", "staged", "redirected", "translated", "poor", "nvlink"]
-Link = tuple[int | None, int | None]
-"""Generation and width."""
 WIDE, ODD = (1.2, 0.8), (0.4, 0.3)  # spreads of what follows no prediction: a whole machine, a pair or GPU
 UNKNOWN_RAW, UNKNOWN_SPREAD = 16.0, 1.0  # a rate that is not known: anything, and the same for all alike
-
-
-class Number(NamedTuple):
-    """One measured number, GB/s or us. a, b: source and destination, both ways a < b; b None: between host and GPU a.
-
-    error: its own uncertainty as a part of it. cls: the path class where it stands for one, not for a pair. far: host
-    memory of another NUMA node; None where that is not known.
-    """
-
-    quantity: Quantity
-    a: int
-    b: int | None
-    value: float
-    error: float = 0.0
-    far: bool | None = None
-    cls: str | None = None
-
-
-@dataclass(frozen=True)
-class Change:
-    """What an Instance changes. links: GPU -> its link; parts: GPU -> part of its link's rate that is left.
-
-    uplinks: group of GPUs -> raw GB/s of their way up. ways: how copies of a pair go. nvlinks: pair -> links in use.
-    odd: what follows no prediction: a pair, an ordered pair as ("way", i, j), a GPU as ("gpu", i), ("host",); host
-    copies of all GPUs as ("memory",), of one as ("memory", i); the sum of a pair as ("both", i, j).
-    says: how likely it shows otherwise: ``wrong data``, ``hang``, ``hang with P2P off``, ``damage zeros`` ...
-    """
-
-    links: dict[int, Link] = field(default_factory=dict)
-    parts: dict[int, float] = field(default_factory=dict)
-    uplinks: dict[frozenset[int], float] = field(default_factory=dict)
-    ways: dict[Pair, Way] = field(default_factory=dict)
-    nvlinks: dict[Pair, int] = field(default_factory=dict)
-    odd: frozenset[tuple[object, ...]] = frozenset()
-    says: dict[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Instance:
-    """A hypothesis made concrete: this cause, here, this much.
-
-    prior: odds before any number is seen. excludes: instances with the same word cannot both hold. direct: a register,
-    counter or return code names it. verdict: of the finding where it holds; why, seen, wanted, fix, evidence: words.
-    decide: the reading that would show it, and how to take it.
-    """
-
-    cause: str | None
-    subject: str
-    prior: float
-    change: Change
-    excludes: str
-    verdict: Verdict
-    why: str
-    decide: str
-    seen: str | float | None = None
-    wanted: str | float | None = None
-    fix: str = ""
-    evidence: tuple[str, ...] = ()
-    pairs: tuple[Pair, ...] = ()
-    direct: bool = False
-    check: str = "p2p-bandwidth"
 
 
 class World:
@@ -91,7 +24,7 @@ class World:
 
     def __init__(self, machine: Machine, instances: tuple[Instance, ...] = ()) -> None:
         self.machine, self.instances = machine, instances
-        # What holds for all GPUs comes first, so that what holds for one stands.
+        # What holds for all GPUs comes first, so that what holds for one of them overrides it.
         changes = sorted((instance.change for instance in instances), key=lambda change: -len(change.links))
         self.links = {gpu: link for change in changes for gpu, link in change.links.items()}
         self.parts = {gpu: part for change in changes for gpu, part in change.parts.items()}
@@ -110,41 +43,36 @@ class World:
         if pair in self.ways:
             return self.ways[pair]
         m = self.machine
-        if m.access(pair) is False:
+        if m.access[pair] is False:
             return "staged"
-        joined = m.is_nvlink(pair) or self.nvlinks.get(pair) or m.unseen_links(pair)
+        joined = m.is_nvlink(pair) or self.nvlinks.get(pair) or m.unseen_links[pair]
         return "nvlink" if joined else "direct"
 
     def link(self, gpu: int) -> float | None:
         """Raw GB/s of a GPU's own link."""
-        m = self.machine
+        raw, most = self.machine.raw[gpu], self.machine.link[gpu]
         if gpu in self.links:
             generation, width = self.links[gpu]
-            most = m.link(gpu)
             raw = rate_of(generation or most.max_generation, width or most.max_width)
             if raw is None and width:
                 raw = UNKNOWN_RAW * width / 16
-        else:
-            raw = m.raw(gpu)
-        part = self.parts.get(gpu, 1.0)
-        return raw * part if raw is not None else (UNKNOWN_RAW * part if part != 1.0 else None)
+        if gpu in self.parts:
+            return self.parts[gpu] * (UNKNOWN_RAW if raw is None else raw)
+        return raw
 
     def raw(self, pair: Pair) -> tuple[float, bool]:
-        """Raw GB/s of the slowest link between two GPUs, and whether every one was known."""
+        """Raw GB/s of the slowest link between two GPUs, and whether those of both are known."""
         if pair not in self._raw:
-            ends = [self.link(i) for i in pair]
             i, j = pair
+            own = self.link(i), self.link(j)
             above = [self._above(group) for group in self.machine.groups if (i in group) != (j in group)]
-            known = [rate for rate in (*ends, *above) if rate is not None]
-            whole = None not in ends
-            value = min(known) if known else UNKNOWN_RAW
-            self._raw[pair] = (value if whole else min(value, UNKNOWN_RAW) if known else UNKNOWN_RAW, whole)
+            whole = None not in own
+            known = [rate for rate in (*own, *above) if rate is not None]
+            self._raw[pair] = min(known if whole else [*known, UNKNOWN_RAW]), whole
         return self._raw[pair]
 
     def _above(self, group: frozenset[int]) -> float | None:
-        if group in self.uplinks:
-            return self.uplinks[group]
-        return self.machine.uplink(group)
+        return self.uplinks[group] if group in self.uplinks else self.machine.uplink[group]
 
     def line(self, pair: Pair) -> float | None:
         """Raw GB/s that no copy between two GPUs exceeds; None where it is not known."""
@@ -166,28 +94,26 @@ class World:
         q = number.quantity
         if number.b is None:
             return self._host(number)
-        pair = (min(number.a, number.b), max(number.a, number.b))
+        pair = number.pair
         staged = q in ("staged-one-way", "staged-both-ways", "staged-latency")
         way: Way = "staged" if staged else self.way(pair)
         if self._is_odd(number, pair, q):
             wide = WIDE if ("host",) in self.odd else ODD
             return Prediction(self._usual(number, pair, way), *wide, ("odd", q, pair), "no explanation predicts it")
         if q in ("p2p-latency", "staged-latency"):
-            return _of(
-                predictions().latency_us[way], 1.0, (q, way, self._kind(pair)), number.error, f"small copies, {way}"
-            )
+            group = q, way, self._kind(pair)
+            return _of(number, predictions().latency_us[way], 1.0, group, f"small copies, {way}")
         if q in ("p2p-both-ways", "staged-both-ways"):
             return self._both(number, pair, way, staged)
         return self._one_way(number, pair, way)
 
     def _kind(self, pair: Pair) -> tuple[str | None, bool | None]:
         """Pairs that are alike in the matrix and by NUMA node share what is not known of them."""
-        m = self.machine
-        return m.classes[pair], m.crosses_nodes(pair)
+        return self.machine.classes[pair], self.machine.crosses_nodes(pair)
 
     def _is_odd(self, number: Number, pair: Pair, q: str) -> bool:
         if not self.odd or q.startswith("staged"):
-            return ("host",) in self.odd and q in ("staged-one-way",)
+            return ("host",) in self.odd and q == "staged-one-way"
         i, j = number.a, number.b
         if q == "p2p-both-ways" and ("both", *pair) in self.odd:
             return True
@@ -208,21 +134,20 @@ class World:
             return self._nvlink(number, pair)
         raw, whole = self.raw(pair)
         cls = number.cls or m.classes[pair]
+        usual = p.direct[cls if cls in p.direct else "unknown"]
         if way == "direct":
-            spread, name = p.direct[cls if cls in p.direct else "unknown"], cls or "an unknown path"
+            spread, name = usual, cls or "an unknown path"
         elif way == "staged":
             spread, name = self._staged(pair)
         else:
-            usual = p.direct[cls if cls in p.direct else "unknown"]
-            spread, name = (
-                getattr(p, way),
-                {"redirected": "redirected by bridges", "poor": "a poor root complex"}.get(
-                    way, "translated by the IOMMU"
-                ),
-            )
+            spread, name = {
+                "redirected": (p.redirected, "redirected by bridges"),
+                "translated": (p.translated, "translated by the IOMMU"),
+                "poor": (p.poor, "a poor root complex"),
+            }[way]
             spread = (spread[0], spread[1], max(spread[2], usual[2]))  # no explanation is the better for being vague
         basis = f"{raw:g} GB/s raw x {spread[0]:.2f} ({name})" if whole else f"like the other pairs ({name})"
-        return _of(spread, raw, (number.quantity, way, self._kind(pair)), number.error, basis, whole)
+        return _of(number, spread, raw, (number.quantity, way, self._kind(pair)), basis, whole)
 
     def _staged(self, pair: Pair) -> tuple[Spread, str]:
         p, shared = predictions(), self.machine.share_uplink(pair)
@@ -236,46 +161,35 @@ class World:
 
     def _nvlink(self, number: Number, pair: Pair) -> Prediction:
         m, p = self.machine, predictions()
-        unseen = m.unseen_links(pair)
+        unseen = m.unseen_links[pair]
         links = self.nvlinks.get(pair, m.links(pair) or unseen)
         if (number.cls or "").startswith("NV"):
             links, unseen = int((number.cls or "")[2:]), 0
         rate = slower(*(nvlink_of(m.gpu(i).model) for i in pair))
         engine = m.measured.method.engine
+        group = number.quantity, "nvlink"
         if rate is None or not links:
-            spread, line, words = (
-                (1.0, UNKNOWN_SPREAD, p.nvlink[2]),
-                25.0 * max(links, 1),
-                "like pairs with as many links",
-            )
-        else:
-            factor = nvlink_factor(rate.generation, "sm" if engine == "sm" else "ce")
-            spread = p.nvlink if engine == "ce" else p.nvlink_unknown_engine
-            line = links * rate.gb_s * factor
-            if unseen and not m.is_nvswitch:
-                spread = (0.6, 0.7, spread[2])  # any part of the product's links may join two of its GPUs
-            words = f"{links} NVLinks x {rate.gb_s:g} GB/s x {factor:.2f}"
-        return _of(spread, line, (number.quantity, "nvlink"), number.error, words)
+            spread = (1.0, UNKNOWN_SPREAD, p.nvlink[2])
+            return _of(number, spread, 25.0 * max(links, 1), group, "like pairs with as many links")
+        factor = nvlink_factor(rate.generation, "sm" if engine == "sm" else "ce")
+        spread = p.nvlink if engine == "ce" else p.nvlink_unknown_engine
+        if unseen and not m.is_nvswitch:
+            spread = (0.6, 0.7, spread[2])  # any part of the product's links may join two of its GPUs
+        basis = f"{links} NVLinks x {rate.gb_s:g} GB/s x {factor:.2f}"
+        return _of(number, spread, links * rate.gb_s * factor, group, basis)
 
     def _both(self, number: Number, pair: Pair, way: Way, staged: bool) -> Prediction:
-        p, m = predictions(), self.machine
-        part = {"direct": p.direct_both_ways, "nvlink": p.nvlink_both_ways, "staged": p.staged_both_ways}.get(
-            way, p.slow_both_ways
-        )
-        alone = m.alone(pair, staged)
+        p, alone = predictions(), self.machine.alone(pair, staged)
+        known = {"direct": p.direct_both_ways, "nvlink": p.nvlink_both_ways, "staged": p.staged_both_ways}
+        part = known.get(way, p.slow_both_ways)
         if alone is not None:
-            return _of(
-                part,
-                alone,
-                (number.quantity, way, self._kind(pair)),
-                number.error,
-                f"{alone:.3g} GB/s one way and back x {part[0]:g}",
-            )
+            basis = f"{alone:.3g} GB/s one way and back x {part[0]:g}"
+            return _of(number, part, alone, (number.quantity, way, self._kind(pair)), basis)
         one = self._one_way(number, pair, way)
-        both = 2 * part[0] * one.median
         between = (one.between**2 + part[1] ** 2) ** 0.5
         within = (one.within**2 + part[2] ** 2) ** 0.5
-        return Prediction(both, between, within, one.group, f"2 x {one.basis} x {part[0]:g} both ways")
+        basis = f"2 x {one.basis} x {part[0]:g} both ways"
+        return Prediction(2 * part[0] * one.median, between, within, one.group, basis)
 
     def _host(self, number: Number) -> Prediction | None:
         p, m, gpu = predictions(), self.machine, number.a
@@ -289,56 +203,10 @@ class World:
         if own is not None and number.value > log(1.05 * raw):
             return None  # host copies have a faster way than PCIe (NVLink to the CPU)
         basis = f"{raw:g} GB/s raw x {spread[0]:.2f} to host memory" if own is not None else "like the other GPUs"
-        return _of(spread, raw, ("host", number.far), number.error, basis, own is not None)
+        return _of(number, spread, raw, ("host", number.far), basis, own is not None)
 
 
-def _of(spread: Spread, scale: float, group: object, error: float, basis: str, known: bool = True) -> Prediction:
+def _of(number: Number, spread: Spread, scale: float, group: object, basis: str, known: bool = True) -> Prediction:
     between = spread[1] if known else UNKNOWN_SPREAD
-    within = (spread[2] ** 2 + error**2) ** 0.5
+    within = (spread[2] ** 2 + number.error**2) ** 0.5
     return Prediction(spread[0] * scale, between, within, (group, known), basis)
-
-
-def numbers(machine: Machine) -> tuple[Number, ...]:
-    """Every measured number of a machine that a World predicts."""
-    return (*_pairs(machine), *_by_class(machine), *_host_copies(machine))
-
-
-def _pairs(m: Machine) -> Iterator[Number]:
-    seen = m.measured
-    ordered: tuple[tuple[Quantity, Matrix | None], ...] = (
-        ("p2p-one-way", seen.p2p_uni_gb_s), ("staged-one-way", seen.staged_uni_gb_s),
-        ("p2p-latency", seen.p2p_latency_us), ("staged-latency", seen.staged_latency_us),
-    )  # fmt: skip
-    for quantity, matrix in ordered:
-        errors = seen.p2p_uni_error if quantity == "p2p-one-way" else None
-        for i, row in enumerate(matrix or ()):
-            for j, value in enumerate(row):
-                if value and i != j:
-                    yield Number(quantity, i, j, log(value), (errors[i][j] or 0.0) if errors else 0.0)
-    sums: tuple[tuple[Quantity, Matrix | None], ...] = (
-        ("p2p-both-ways", seen.p2p_bidir_gb_s), ("staged-both-ways", seen.staged_bidir_gb_s)
-    )  # fmt: skip
-    for quantity, matrix in sums:
-        for i, j in m.pairs:
-            told = [value for a, b in ((i, j), (j, i)) if matrix and (value := matrix[a][b])]
-            if told:
-                yield Number(quantity, i, j, log(sum(told) / len(told)))
-
-
-def _by_class(m: Machine) -> Iterator[Number]:
-    """The ends of a range that was told for a path class, where no pair of it has a number of its own."""
-    if m.count < 2 or m.measured.p2p_uni_gb_s or m.measured.p2p_bidir_gb_s:
-        return
-    for cls, ends in m.measured.by_class.items():
-        pair = next((pair for pair in m.pairs if m.classes[pair] == cls), (0, 1))
-        for value in sorted(set(ends)):
-            yield Number("p2p-one-way", *pair, log(value), cls=cls)
-
-
-def _host_copies(m: Machine) -> Iterator[Number]:
-    for row in m.measured.host_device:
-        node = m.gpu(row.gpu).numa_node
-        far = None if row.numa_node is None or node is None else row.numa_node != node
-        for value in (row.h2d_gb_s, row.d2h_gb_s):
-            if value:
-                yield Number("host-copy", row.gpu, None, log(value), far=far)

@@ -94,7 +94,7 @@ def test_unknown_is_not_no(word):
     [
         ("gpu: {count: 2}", "line 1: gpu: no such key. Did you mean gpus?"),
         ("gpus: {count: 2}\nhost:\n  iomu: off", "line 3: host.iomu: no such key. Did you mean iommu?"),
-        ("gpus: {count: 65}", "not between 0 and 64"),
+        ("gpus: {count: 129}", "not between 0 and 128"),
         ("gpus: {count: 3}\nmatrix: [[X, SYS], [SYS, X]]", "gpus has 3, matrix has 2"),
         ("matrix: [[X, SYS], [SYS]]", "must be square"),
         ("matrix: [[X, FAR], [FAR, X]]", "FAR is no path class"),
@@ -129,7 +129,7 @@ def test_unknown_is_not_no(word):
         ("{a: " * 900, "nested more than 32 deep"),
         ("a: &x [*x]", "line 1: anchors (&name) and aliases (*name) are not accepted"),
         ("gpus: !!set {count}", "line 1: tags (!name) are not accepted"),
-        ("gpus: {count: 0x" + "f" * 5000 + "}", "... is not between 0 and 64"),
+        ("gpus: {count: 0x" + "f" * 5000 + "}", "... is not between 0 and 128"),
         ("matrix: [" + "[],\n" * 100_000 + "]", "line 99998: more than 100000 values"),
     ],
     ids=lambda value: value[:40],

@@ -4,9 +4,9 @@ import json
 
 from gpucheck.diagnose import read
 from gpucheck.diagnose.hypotheses import all_hypotheses
+from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.search import Ranked, Search
-from gpucheck.diagnose.world import Change, Instance
 from gpucheck.model import Verdict
 from tests.diagnose.faulty import FAULTS
 from tests.diagnose.machines import Shape, healthy

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from gpucheck.diagnose.instance import Instance
     from gpucheck.diagnose.machine import Machine
-    from gpucheck.diagnose.world import Instance
 
 
 @dataclass(frozen=True)

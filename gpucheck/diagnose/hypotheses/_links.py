@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from functools import lru_cache
 
-from gpucheck.diagnose.machine import NEAR, Machine, Pair, rate_of
+from gpucheck.diagnose.machine import Machine, rate_of
+from gpucheck.diagnose.paths import NEAR, Pair
 from gpucheck.model.observations import Port
 
 LANES = (8, 4, 2, 1)
@@ -31,7 +32,7 @@ def best_numbers(m: Machine) -> dict[int, float]:
     matrices += [(seen.staged_uni_gb_s, 1.0, False), (seen.staged_bidir_gb_s, 0.5, False)]
     for matrix, part, peer in matrices:
         for i, j in m.pairs if matrix else ():
-            if peer and m.is_nvlink((i, j)) and m.access((i, j)) is not False:
+            if peer and m.is_nvlink((i, j)) and m.access[(i, j)] is not False:
                 continue
             for a, b in ((i, j), (j, i)):
                 value = (matrix[a][b] or 0.0) * part  # type: ignore[index]
@@ -41,52 +42,40 @@ def best_numbers(m: Machine) -> dict[int, float]:
     return best
 
 
+@lru_cache(maxsize=8)
 def candidates(m: Machine) -> tuple[int, ...]:
     """GPUs whose own link may be slow: by a reading, or by numbers below those of the others."""
-    return _candidates(m)
-
-
-@lru_cache(maxsize=8)
-def _candidates(m: Machine) -> tuple[int, ...]:
     best = best_numbers(m)
     most = max(best.values(), default=0.0)
     read = {i for i, gpu in enumerate(m.seen.gpus) for p in _ports(m, i) if narrowed(p) or slowed(p)}
-    read |= {row.gpu for row in m.measured.under_load if _low(row.width, row.max_width) or _low(row.gen, row.max_gen)}
     if m.count <= 3:
         return tuple(range(m.count))
     return tuple(i for i in range(m.count) if i in read or (best[i] and best[i] < LOOKS_SLOW * most))
 
 
-def _low(now: int | None, most: int | None) -> bool:
-    return bool(now and most and now < most)
-
-
 def _ports(m: Machine, i: int) -> Iterator[Port]:
+    """Readings of GPU i's link, those under load first."""
+    yield from m.under_load(i)
     yield m.gpu(i).pcie
-    yield from (port for port in m.gpu(i).path if port.kind != "chipset" and len(m.behind(port)) <= 1)
+    yield from m.own_ports(i)
 
 
 def port_read(m: Machine, i: int, *, width: bool) -> Port | None:
     """The reading under load, or of a port that serves this GPU alone, that shows fewer lanes or a lower generation."""
-    for row in m.measured.under_load:
-        if row.gpu == i and (_low(row.width, row.max_width) if width else _low(row.gen, row.max_gen)):
-            return Port(gen=row.gen, width=row.width, max_gen=row.max_gen, max_width=row.max_width, read="load")
     return next((port for port in _ports(m, i) if (narrowed(port) if width else slowed(port))), None)
 
 
 def maybe_by_design(m: Machine, i: int) -> bool:
     """Half of the card's lanes, and nothing says how many the slot has."""
     pcie = m.gpu(i).pcie
-    own = (port for port in m.gpu(i).path if port.kind != "chipset" and len(m.behind(port)) <= 1)
-    return bool(pcie.width and pcie.max_width and pcie.width * 2 == pcie.max_width) and not any(
-        p.max_width for p in own
-    )
+    half = bool(pcie.width and pcie.max_width and pcie.width * 2 == pcie.max_width)
+    return half and not any(port.max_width for port in m.own_ports(i))
 
 
 def maybe_chipset(m: Machine, i: int) -> bool:
     """A desktop whose paths were not read: a slot with four lanes or fewer is often the chipset's."""
     small = m.count <= 6 and (m.host.sockets or 1) == 1 and not m.host.virtual
-    below_a_switch = any(m.classes[pair] in NEAR for pair in m.pairs if i in pair)
+    below_a_switch = any(m.classes[pair] in NEAR for pair in m.pairs_with(i))
     return small and not below_a_switch and not any(port.kind for port in m.gpu(i).path)
 
 
@@ -108,11 +97,11 @@ def words(port: Port) -> str:
 
 def pairs_of(m: Machine, i: int) -> tuple[Pair, ...]:
     """A GPU's pairs over PCIe."""
-    return tuple(pair for pair in m.pairs if i in pair and not m.is_nvlink(pair))
+    return tuple(pair for pair in m.pairs_with(i) if not m.is_nvlink(pair))
 
 
 def over_pcie(m: Machine) -> tuple[Pair, ...]:
     """Pairs whose copies would go straight over PCIe: peer access not refused, no NVLink."""
     return tuple(
-        pair for pair in m.pairs if not m.is_nvlink(pair) and not m.unseen_links(pair) and m.access(pair) is not False
+        pair for pair in m.pairs if not m.is_nvlink(pair) and not m.unseen_links[pair] and m.access[pair] is not False
     )

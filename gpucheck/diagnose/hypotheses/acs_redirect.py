@@ -3,44 +3,36 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.hypotheses._instances import one_or_host, other_way
 from gpucheck.diagnose.hypotheses._links import over_pcie
-from gpucheck.diagnose.machine import NEAR, Machine
+from gpucheck.diagnose.instance import Instance
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import NEAR
 from gpucheck.diagnose.readings import hang_of
-from gpucheck.diagnose.world import Change, Instance
-from gpucheck.model.verdict import Verdict
 
-UNTOLD, TOLD, GUEST = 0.025, 1.5, 0.01
-LOOK = "sudo lspci -vvv | grep -e ^[0-9a-f] -e ACSCtl shows ReqRedir+ or CmpltRedir+ on a bridge of the path"
+PRIOR, READ, GUEST = 0.025, 1.5, 0.01
 
 
 def instances(m: Machine) -> Iterator[Instance]:
     """A bridge redirects only what passes it: pairs below a switch, and those whose path is not known."""
-    pairs = tuple(pair for pair in over_pcie(m) if m.classes[pair] in NEAR or m.shared_hops(*pair))
-    unknown = () if pairs else tuple(pair for pair in over_pcie(m) if m.classes[pair] is None)
-    pairs = pairs or unknown
-    nothing_known = m.count < 2 and (m.acs or hang_of(m) is not None)
-    if m.acs is False:
-        return
-    hang = bool(m.acs and hang_of(m) and over_pcie(m))
-    if not pairs and not nothing_known and not hang:
+    peers, hang = over_pcie(m), hang_of(m)
+    pairs = tuple(pair for pair in peers if m.classes[pair] in NEAR or m.shared_hops(*pair))
+    pairs = pairs or tuple(pair for pair in peers if m.classes[pair] is None)
+    only_hangs = bool(m.acs and hang and peers) or (m.count < 2 and bool(m.acs or hang))
+    if m.acs is False or not (pairs or only_hangs):
         return
     named = f" ({', '.join(m.acs_bridges[:4])})" if m.acs_bridges else ""
-    yield Instance(
-        cause="acs-redirect",
-        subject="host" if len(pairs) != 1 else m.pair_label(pairs[0]),
-        prior=TOLD if m.acs else GUEST if m.host.virtual else UNTOLD,
-        change=Change(
-            ways=dict.fromkeys(pairs, "redirected"),
-            says={"hang": 0.3 if m.acs else 0.15, "hang with P2P off": 0.02, "wrong data": 0.02, "damage zeros": 0.2},
-        ),
-        excludes="the way of peer copies",
-        verdict=Verdict.FAIL,
-        seen="",
+    yield other_way(
+        "acs-redirect",
+        pairs,
+        "redirected",
+        says={"hang": 0.3 if m.acs else 0.15, "hang with P2P off": 0.02, "wrong data": 0.02, "damage zeros": 0.2},
+        subject=one_or_host(m, pairs),
+        prior=READ if m.acs else GUEST if m.host.virtual else PRIOR,
         wanted="copies that stay below the switch",
         why=f"bridges redirect peer traffic to the root complex{named}: copies between these GPUs go up and back",
-        decide=LOOK,
+        decide="sudo lspci -vvv | grep -e ^[0-9a-f] -e ACSCtl shows ReqRedir+ or CmpltRedir+ on a bridge of the path",
         evidence=m.acs_bridges,
-        pairs=pairs,
         direct=bool(m.acs and m.acs_bridges),
     )
 

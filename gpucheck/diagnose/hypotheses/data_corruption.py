@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.readings import bad_pairs, damages
-from gpucheck.diagnose.world import Change, Instance
-from gpucheck.model.verdict import Verdict
+from gpucheck.diagnose.words import group_label
 
 PRIOR = 0.01
 DAMAGE = {"bit-flip": 0.8, "mixed": 0.1, "stale": 0.03, "zeros": 0.02, "shifted": 0.02, "other-pair": 0.02}
@@ -18,21 +18,14 @@ def instances(m: Machine) -> Iterator[Instance]:
     wrong = sum(row.wrong or 0 for row in m.measured.collectives)
     if not bad and not wrong:
         return
-    common = set.intersection(*(set(pair) for pair in bad)) if bad else set()
-    subject = "host"
-    if len(bad) == 1:
-        subject = m.pair_label(bad[0])
-    elif len(common) == 1 and m.count > 2:
-        subject = f"gpu:{m.label(next(iter(common)))}"
     joined = bool(bad) and all(m.is_nvlink(pair) for pair in bad)
     flips = damages(m) == ["bit-flip"]
     yield Instance(
         cause="data-corruption",
-        subject=subject,
+        subject=group_label(m, bad),
         prior=PRIOR,
         change=Change(says={"wrong data": 0.9, **{f"damage {kind}": chance for kind, chance in DAMAGE.items()}}),
         excludes="data",
-        verdict=Verdict.FAIL,
         seen=f"wrong data on {len(bad)} of {len(m.pairs)} pairs" if bad else f"{wrong} wrong elements",
         wanted="what was sent",
         why="the path works but changes bits: riser, slot, cable, retimer or memory"

@@ -3,9 +3,10 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
-from gpucheck.diagnose.machine import Machine, Pair
-from gpucheck.diagnose.world import Change, Instance
-from gpucheck.model.verdict import Verdict
+from gpucheck.diagnose.hypotheses._instances import other_way
+from gpucheck.diagnose.instance import Instance
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import Pair
 
 ALL, ONE, REFUSED = 0.03, 0.004, 20.0
 LOOK = "systemctl status nvidia-fabricmanager, and nvidia-smi -q | grep -A 2 Fabric shows whether it completed"
@@ -16,47 +17,45 @@ def instances(m: Machine) -> Iterator[Instance]:
     joined = tuple(pair for pair in m.pairs if m.is_nvlink(pair) or (m.is_nvswitch and m.seen.matrix))
     if not joined:
         return
-    refused = {pair for pair in joined if m.access(pair) is False or not m.is_nvlink(pair)}
-    everyone = len(refused) == len(joined)
-    yield _instance(m, joined, None, REFUSED if everyone else ALL)
+    refused = {pair for pair in joined if m.access[pair] is False or not m.is_nvlink(pair)}
+    yield _instance(m, joined, None, REFUSED if len(refused) == len(joined) else ALL)
+    every, slow = set(joined), _slow(m)
     for i in range(m.count) if m.count > 2 else ():
-        mine = tuple(pair for pair in joined if i in pair)
-        others = set(joined) - set(mine)
-        lost = bool(mine) and set(mine) <= refused and not others & refused
-        if mine and others and (lost or _slow(m, i)):
+        mine = tuple(pair for pair in m.pairs_with(i) if pair in every)
+        lost = bool(mine) and refused == set(mine)
+        if mine and len(mine) < len(joined) and (lost or i in slow):
             yield _instance(m, mine, i, REFUSED if lost else ONE)
 
 
-def _slow(m: Machine, i: int) -> bool:
-    """Its best number is below half of the others' best."""
-    matrix = m.measured.p2p_uni_gb_s or m.measured.p2p_bidir_gb_s
-    if not matrix:
-        return False
-    mine = max((matrix[i][j] or 0.0 for j in range(m.count) if j != i), default=0.0)
-    rest = max((matrix[a][b] or 0.0 for a in range(m.count) for b in range(m.count) if i not in (a, b)), default=0.0)
-    return mine < 0.5 * rest
+def _slow(m: Machine) -> set[int]:
+    """GPUs whose best number is below half of the best between two others."""
+    matrix = m.measured.p2p_uni_gb_s or m.measured.p2p_bidir_gb_s or ()
+    ordered = sorted(
+        ((value, a, b) for a, row in enumerate(matrix) for b, value in enumerate(row) if value), reverse=True
+    )
+    best = {i: max((value or 0.0 for value in row), default=0.0) for i, row in enumerate(matrix)}
+    others = {i: next((value for value, a, b in ordered if i not in (a, b)), 0.0) for i in best}
+    return {i for i in best if best[i] < 0.5 * others[i]}
 
 
 def _instance(m: Machine, pairs: tuple[Pair, ...], i: int | None, prior: float) -> Instance:
-    cause = "fabric-manager-down" if m.is_nvswitch else "nvlink-down"
-    words = "fabric manager is not running or did not finish" if m.is_nvswitch else "the links are not usable"
     who = "these GPUs are joined by NVLink, and no copy goes over it"
     if i is not None:
         who = "all other GPUs use NVLink and this one does not: it did not register with the fabric"
-    return Instance(
-        cause=cause,
-        subject="host" if i is None else f"gpu:{m.label(i)}",
+    words = "fabric manager is not running or did not finish" if m.is_nvswitch else "the links are not usable"
+    return other_way(
+        "fabric-manager-down" if m.is_nvswitch else "nvlink-down",
+        pairs,
+        "staged",
+        says={"hang": 0.05},
+        subject="host" if i is None else m.gpu_label(i),
         prior=prior,
-        change=Change(ways=dict.fromkeys(pairs, "staged"), says={"hang": 0.05}),
         excludes=f"NVLink {'all' if i is None else i}",
-        verdict=Verdict.FAIL,
-        seen="",
         wanted="copies over NVLink",
         why=f"{who}: {words}",
         decide=LOOK if m.is_nvswitch else "nvidia-smi nvlink -s; nvidia-smi topo -p2p n",
         evidence=tuple(f"P2P status {word}" for word in sorted({m.status(pair) or "" for pair in pairs} - {""})),
-        pairs=pairs,
-        direct=prior == REFUSED and any(m.access(pair) is False for pair in pairs),
+        direct=prior == REFUSED and any(m.access[pair] is False for pair in pairs),
     )
 
 

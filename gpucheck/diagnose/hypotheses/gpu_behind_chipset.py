@@ -1,18 +1,17 @@
 """A GPU on the chipset's lanes instead of the CPU's."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
-from gpucheck.diagnose.hypotheses._links import candidates, impossible, maybe_chipset, pairs_of, port_read, words
+from gpucheck.diagnose.hypotheses._instances import other_link
+from gpucheck.diagnose.hypotheses._links import candidates, impossible, maybe_chipset, port_read, words
+from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine
-from gpucheck.diagnose.world import Change, Instance
 from gpucheck.model.verdict import Verdict
 
 PRIOR, READ = 0.012, 30.0
 NARROW = {"load": 45.0, None: 2.0, "idle": 0.5}
 CHIPSET_LANES = ((4, 4), (3, 4), (3, 2))
-LOOK = "lspci -tv shows whether the GPU's path to the CPU crosses the chipset"
 
 
 def instances(m: Machine) -> Iterator[Instance]:
@@ -20,32 +19,32 @@ def instances(m: Machine) -> Iterator[Instance]:
     for i, gpu in enumerate(m.seen.gpus):
         bridge = next((port for port in gpu.path if port.kind == "chipset"), None)
         if bridge is not None:
-            yield from (_instance(m, i, link, READ, f"path: {bridge.bus_id or 'chipset'}") for link in CHIPSET_LANES)
+            path = f"path: {bridge.bus_id or 'chipset'}"
+            yield from (_instance(m, i, link, READ, path, direct=True) for link in CHIPSET_LANES)
         elif maybe_chipset(m, i) and i in candidates(m):
             read = port_read(m, i, width=True)
             if read is not None and read.width and read.width <= 4:
-                yield replace(
-                    _instance(m, i, (read.gen or 4, read.width), NARROW[read.read], words(read)), direct=False
-                )
+                yield _instance(m, i, (read.gen or 4, read.width), NARROW[read.read], words(read))
             elif read is None:
-                yield from (_instance(m, i, link, PRIOR, "") for link in CHIPSET_LANES if not impossible(m, i, *link))
+                yield from (_instance(m, i, link, PRIOR) for link in CHIPSET_LANES if not impossible(m, i, *link))
 
 
-def _instance(m: Machine, i: int, link: tuple[int, int], prior: float, read: str) -> Instance:
-    return Instance(
-        cause="gpu-behind-chipset",
-        subject=f"gpu:{m.label(i)}",
+def _instance(
+    m: Machine, i: int, link: tuple[int, int], prior: float, read: str = "", *, direct: bool = False
+) -> Instance:
+    return other_link(
+        m,
+        "gpu-behind-chipset",
+        (i,),
+        link,
         prior=prior / len(CHIPSET_LANES),
-        change=Change(links={i: link}),
-        excludes=f"link {i}",
-        verdict=Verdict.FAIL if not read else Verdict.WARN,
+        verdict=Verdict.WARN if read else Verdict.FAIL,
         seen="its path crosses the chipset" if read else f"as fast as Gen{link[0]} x{link[1]}",
         wanted="lanes of the CPU",
         why="this GPU hangs on the chipset's lanes, which disks and network share",
-        decide=LOOK,
+        decide="lspci -tv shows whether the GPU's path to the CPU crosses the chipset",
         evidence=(read,) if read else (),
-        pairs=pairs_of(m, i),
-        direct=bool(read),
+        direct=direct,
     )
 
 

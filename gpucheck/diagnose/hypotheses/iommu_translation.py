@@ -3,51 +3,47 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.hypotheses._instances import damage_says, other_way
 from gpucheck.diagnose.hypotheses._links import over_pcie
-from gpucheck.diagnose.machine import NEAR, Machine
+from gpucheck.diagnose.instance import Instance
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import NEAR, Pair
 from gpucheck.diagnose.readings import bad_pairs, hang_of
-from gpucheck.diagnose.world import Change, Instance
-from gpucheck.model.verdict import Verdict
 
-UNTOLD, TOLD, GUEST = 0.02, 0.8, 0.04
+PRIOR, READ, GUEST = 0.02, 0.8, 0.04
 LOOK = "cat /sys/kernel/iommu_groups/*/type shows DMA or DMA-FQ, or the kernel log IO_PAGE_FAULT or DMAR lines"
+SAYS = {"hang": 0.25, "hang with P2P off": 0.03, "wrong data": 0.4}
 DAMAGE = {"zeros": 0.5, "untouched": 0.2, "stale": 0.12, "other-pair": 0.08, "shifted": 0.04, "mixed": 0.05}
 
 
 def instances(m: Machine) -> Iterator[Instance]:
     """Pairs over PCIe; a copy that stays below a switch meets it only where ACS sends it up."""
-    if m.translating is False:
-        return
     pairs = tuple(p for p in over_pcie(m) if not (m.acs is False and m.classes[p] in NEAR))
-    if not pairs and not (m.count < 2 and (m.translating or hang_of(m) is not None)):
+    only_hangs = m.count < 2 and bool(m.translating or hang_of(m))
+    if m.translating is False or not (pairs or only_hangs):
         return
     bad = tuple(sorted(bad_pairs(m) & set(over_pcie(m))))
-    says = {"hang": 0.25, "hang with P2P off": 0.03, "wrong data": 0.4}
-    says |= {f"damage {kind}": chance for kind, chance in DAMAGE.items()}
-    prior = TOLD if m.translating else GUEST if m.host.virtual else UNTOLD
-    slow = Change(ways=dict.fromkeys(pairs, "translated"), says=says)
-    fast = Change(says=says)
+    prior = READ if m.translating else GUEST if m.host.virtual else PRIOR
+    kinds: list[tuple[tuple[Pair, ...], float, str]] = [
+        (pairs, 0.6, "copies are slow, hang or arrive wrong"),
+        ((), 0.4, "copies look fast"),
+    ]
     # With no redirection below the switches only what leaves them meets the IOMMU; whether that is so may not be known.
     far = tuple(pair for pair in pairs if m.classes[pair] not in NEAR)
-    beyond = Change(ways=dict.fromkeys(far, "translated"), says=says)
-    words = "the IOMMU translates what the GPUs send to each other"
-    guest = "; inside a virtual machine only the provider can change it" if m.host.virtual else ""
-    kinds = [(slow, 0.6, "copies are slow, hang or arrive wrong"), (fast, 0.4, "copies look fast")]
     if far and len(far) < len(pairs):
-        kinds.append((beyond, 0.4, "copies that leave a switch are slow, hang or arrive wrong"))
-    for change, part, how in kinds:
-        yield Instance(
-            cause="iommu-translation",
-            subject="host",
+        kinds.append((far, 0.4, "copies that leave a switch are slow, hang or arrive wrong"))
+    for slow, part, how in kinds:
+        yield other_way(
+            "iommu-translation",
+            slow,
+            "translated",
+            says=SAYS | damage_says(DAMAGE),
             prior=prior * part,
-            change=change,
-            excludes="the way of peer copies",
-            verdict=Verdict.FAIL,
-            seen="",
             wanted="no translation",
-            why=f"{words}: {how}{guest}",
+            why=f"the IOMMU translates what the GPUs send to each other: {how}"
+            + ("; inside a virtual machine only the provider can change it" if m.host.virtual else ""),
             decide=LOOK,
-            pairs=bad or tuple(change.ways) or pairs,
+            pairs=bad or slow or pairs,
             direct=bool(m.translating and (bad or m.measured.hang)),
             evidence=("the IOMMU was read as translating",) if m.translating else (),
         )

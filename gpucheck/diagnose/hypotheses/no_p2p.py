@@ -4,17 +4,17 @@ from collections.abc import Iterator
 
 from gpucheck.diagnose._names import is_geforce_without_p2p
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.hypotheses._instances import other_way
+from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine
-from gpucheck.diagnose.world import Change, Instance
 from gpucheck.model.verdict import Verdict
 
 GEFORCE, GUEST, UNLIKE, OTHER = 8.0, 0.7, 1.0, 0.25
-LOOK = "nvidia-smi topo -p2p rw says for each pair whether the driver grants peer access"
 
 
 def instances(m: Machine) -> Iterator[Instance]:
-    """Only where the driver's answer was not told: a refusal that was told needs no weighing."""
-    pairs = tuple(pair for pair in m.pairs if m.access(pair) is None and not m.is_nvlink(pair))
+    """Only where the driver's answer is not known: a refusal needs no weighing."""
+    pairs = tuple(pair for pair in m.pairs if m.access[pair] is None and not m.is_nvlink(pair))
     if not pairs:
         return
     models = {gpu.model for gpu in m.seen.gpus} - {None}
@@ -28,18 +28,16 @@ def instances(m: Machine) -> Iterator[Instance]:
         cause, prior, words = "p2p-unsupported-pair", UNLIKE, "the driver offers no P2P between these models"
     else:
         words = "copies look as if they went through host memory"
-    yield Instance(
-        cause=cause,
-        subject="host",
+    yield other_way(
+        cause,
+        pairs,
+        "staged",
         prior=prior,
-        change=Change(ways=dict.fromkeys(pairs, "staged")),
-        excludes="the way of peer copies",
         verdict=verdict,
         seen=f"no P2P on {len(pairs)} of {len(m.pairs)} pairs",
-        wanted=None if verdict is Verdict.PASS else "P2P",
+        wanted="" if verdict is Verdict.PASS else "P2P",
         why=f"{words}: they are staged through host memory",
-        decide=LOOK,
-        pairs=pairs,
+        decide="nvidia-smi topo -p2p rw says for each pair whether the driver grants peer access",
         check="p2p-status",
     )
 
@@ -48,7 +46,7 @@ HYPOTHESIS = Hypothesis(
     name="no-p2p",
     causes=("geforce-p2p-disabled", "vm-no-p2p", "p2p-unsupported-pair"),
     title="No peer-to-peer",
-    possible_when="nothing says whether the driver grants peer access between the pair",
+    possible_when="it is not known whether the driver grants peer access between the pair",
     predicts="bandwidth and latency of staged copies with P2P asked for, the same as with P2P off",
     prior="8 to 1 for GeForce of Turing and later, 0.7 to 1 in a guest, 1 to 1 for unlike models, else 25 %",
     never_explains="copies faster than host memory allows, latency of a few microseconds, wrong data",

@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
-from gpucheck.diagnose.machine import Machine, Pair
-from gpucheck.diagnose.world import Change, Instance
+from gpucheck.diagnose.instance import Change, Instance
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import Pair
 from gpucheck.model.verdict import Verdict
 
 BY_NUMBER, COUNTED, UNEVEN = 0.008, 50.0, 30.0
+PARTS = (0.75, 0.5, 0.25)
 FOUR_WAY = 12  # links of cards that come with a four-way bridge too, half of them to each neighbour
 STATES = "nvidia-smi nvlink -s shows each link's state, nvidia-smi nvlink -e its errors"
 
@@ -30,12 +32,10 @@ def instances(m: Machine) -> Iterator[Instance]:
     for i in range(m.count) if m.count > 2 else ():
         mine = tuple(pair for pair in joined if i in pair)
         if mine and len(mine) < len(joined) and _slower(m, i):
-            for part in (0.75, 0.5, 0.25):
-                yield _by_number(m, mine, f"gpu:{m.label(i)}", part)
+            yield from (_by_number(m, mine, m.gpu_label(i), part) for part in PARTS)
     for pair in joined if len(joined) <= 28 else ():
         if _slow_pair(m, pair):
-            for part in (0.75, 0.5, 0.25):
-                yield _by_number(m, (pair,), m.pair_label(pair), part)
+            yield from (_by_number(m, (pair,), m.pair_label(pair), part) for part in PARTS)
 
 
 def wanted_links(m: Machine, i: int) -> int | None:
@@ -44,12 +44,6 @@ def wanted_links(m: Machine, i: int) -> int | None:
     if model and model.nvlink:
         return min(model.nvlink.links, counted.total or model.nvlink.links)
     return counted.total
-
-
-def model_links(m: Machine, i: int) -> int:
-    """Links that the product uses, 0 where it is not known."""
-    model = m.models[i]
-    return model.nvlink.links if model and model.nvlink else 0
 
 
 def lost_links(m: Machine, i: int) -> int:
@@ -70,17 +64,16 @@ def _bridges(m: Machine, down: list[int]) -> Iterator[Instance]:
     for pair in m.pairs:
         model = m.models[pair[0]]
         if set(pair) <= set(down) and m.is_nvlink(pair) and model and model.nvlink and model.nvlink.bridge:
-            told = _told("nvlink-missing", m.pair_label(pair), m.links(pair), model.nvlink.links, (pair,), Verdict.WARN)
-            yield replace(told, excludes=f"NVLinks of {pair[0]}", prior=COUNTED**2)
+            bridge = _between(m, "nvlink-missing", pair, model.nvlink.links, COUNTED**2)
+            yield replace(bridge, excludes=f"NVLinks of {pair[0]}")
 
 
 def _counted(m: Machine, i: int) -> Instance:
     lost, wanted, sure = lost_links(m, i), wanted_links(m, i), m.models[i] is not None
     return Instance(
         cause="nvlink-down",
-        subject=f"gpu:{m.label(i)}",
+        subject=m.gpu_label(i),
         prior=COUNTED,
-        change=Change(),
         excludes=f"NVLinks of {i}",
         verdict=Verdict.FAIL if sure else Verdict.WARN,
         seen=f"{m.gpu(i).nvlinks.active} links",
@@ -88,7 +81,7 @@ def _counted(m: Machine, i: int) -> Instance:
         why=f"{lost} of {wanted} NVLinks are not up" + ("" if sure else "; the product is not known"),
         decide=STATES,
         evidence=(f"active {m.gpu(i).nvlinks.active}, ports {m.gpu(i).nvlinks.total}",),
-        pairs=tuple(pair for pair in m.pairs if i in pair and m.is_nvlink(pair)),
+        pairs=tuple(pair for pair in m.pairs_with(i) if m.is_nvlink(pair)),
         direct=sure,
         check="nvlink-links",
     )
@@ -99,40 +92,31 @@ def _uneven(m: Machine) -> Iterator[Instance]:
     if len({gpu.model for gpu in m.seen.gpus}) != 1 or not m.pairs:
         return
     joined = [pair for pair in m.pairs if m.is_nvlink(pair)]
+    product = m.models[0].nvlink if m.models[0] else None
     if not joined:
-        yield from _sold_in_pairs(m)
+        # Two cards whose name says that they come bridged.
+        if m.count == 2 and "NVL" in (m.gpu(0).model or "") and m.classes[0, 1] is not None:
+            yield _between(m, "nvlink-missing", (0, 1), product.links if product else 0, 3.0)
         return
-    model = m.models[0]
-    if model and model.nvlink and model.nvlink.bridge:
-        yield from _bridged(m, joined, model.nvlink.links)
+    if product and product.bridge:
+        yield from _bridged(m, joined, product.links)
     else:
         yield from _on_a_board(m, joined)
     counts = Counter(m.links(pair) for pair in joined)
     if len(counts) > 1 and all(sum(bool(set(pair) & set(p)) for p in joined) == 1 for pair in joined):
         for pair in (pair for pair in joined if m.links(pair) < max(counts)):
-            for cause, prior in (("nvlink-down", UNEVEN / 2), ("nvlink-missing", UNEVEN)):
-                subject = m.pair_label(pair)
-                yield _told(cause, subject, m.links(pair), max(counts), (pair,), Verdict.WARN, prior=prior)
-
-
-def _sold_in_pairs(m: Machine) -> Iterator[Instance]:
-    """Two cards whose name says that they come bridged, and no NVLink between them."""
-    if m.count == 2 and "NVL" in (m.gpu(0).model or "") and m.classes[0, 1] is not None:
-        pair = (0, 1)
-        yield _told("nvlink-missing", m.pair_label(pair), 0, model_links(m, 0), (pair,), Verdict.WARN, prior=3.0)
+            yield _between(m, "nvlink-down", pair, max(counts), UNEVEN / 2)
+            yield _between(m, "nvlink-missing", pair, max(counts), UNEVEN)
 
 
 def _bridged(m: Machine, joined: list[Pair], product: int) -> Iterator[Instance]:
     """Every bridge with fewer links than the card has, and two cards left over where others are bridged."""
     counts = {m.links(pair) for pair in joined}
     if product < FOUR_WAY and len(counts) == 1 and max(counts) < product:
-        for pair in joined:
-            have = m.links(pair)
-            yield _told("nvlink-down", m.pair_label(pair), have, product, (pair,), Verdict.WARN, prior=10.0)
+        yield from (_between(m, "nvlink-down", pair, product, 10.0) for pair in joined)
     alone = [i for i in range(m.count) if not any(i in pair for pair in joined)]
     if len(alone) == 2:
-        pair = (alone[0], alone[1])
-        yield _told("nvlink-missing", m.pair_label(pair), 0, max(counts), (pair,), Verdict.WARN, prior=2.0)
+        yield _between(m, "nvlink-missing", (alone[0], alone[1]), max(counts), 2.0)
 
 
 def _on_a_board(m: Machine, joined: list[Pair]) -> Iterator[Instance]:
@@ -145,18 +129,20 @@ def _on_a_board(m: Machine, joined: list[Pair]) -> Iterator[Instance]:
         short = without if m.count > 3 else []
     for i in short if len(short) * 2 < m.count else ():
         have = max((m.links(pair) for pair in joined if i in pair), default=0)
-        pairs = tuple(pair for pair in m.pairs if i in pair)
-        yield _told("nvlink-down", f"gpu:{m.label(i)}", have, most, pairs, Verdict.FAIL)
+        yield _fewer("nvlink-down", m.gpu_label(i), have, most, m.pairs_with(i), UNEVEN, Verdict.FAIL)
 
 
-def _told(
-    cause: str, subject: str, have: int, most: int, pairs: tuple[Pair, ...], verdict: Verdict, *, prior: float = UNEVEN
+def _between(m: Machine, cause: str, pair: Pair, most: int, prior: float) -> Instance:
+    return _fewer(cause, m.pair_label(pair), m.links(pair), most, (pair,), prior, Verdict.WARN)
+
+
+def _fewer(
+    cause: str, subject: str, have: int, most: int, pairs: tuple[Pair, ...], prior: float, verdict: Verdict
 ) -> Instance:
     return Instance(
         cause=cause,
         subject=subject,
         prior=prior,
-        change=Change(),
         excludes=f"NVLinks of {subject}",
         verdict=verdict,
         seen=f"{have} links",
@@ -169,22 +155,22 @@ def _told(
 
 
 def _slower(m: Machine, i: int) -> bool:
-    matrix = m.measured.p2p_uni_gb_s
-    if not matrix:
-        return False
-    per_link = {p: min(v for v in (matrix[p[0]][p[1]], matrix[p[1]][p[0]]) if v) / m.links(p)
-                for p in m.pairs if m.links(p) and (matrix[p[0]][p[1]] or matrix[p[1]][p[0]])}  # fmt: skip
+    """Its best pair reaches less of each link than the best pair of two others."""
+    per_link = {p: rate / m.links(p) for p in m.pairs if m.links(p) and (rate := min(_rates(m, p), default=0.0))}
     mine = [rate for pair, rate in per_link.items() if i in pair]
     rest = [rate for pair, rate in per_link.items() if i not in pair]
     return bool(mine and rest) and max(mine) < 0.93 * max(rest)
 
 
 def _slow_pair(m: Machine, pair: Pair) -> bool:
+    rates = _rates(m, pair)
+    return bool(rates) and max(rates) < 0.9 * max(rate for other in m.pairs for rate in _rates(m, other))
+
+
+def _rates(m: Machine, pair: Pair) -> list[float]:
+    """What was measured of a pair one way, GB/s."""
     matrix = m.measured.p2p_uni_gb_s
-    values = [matrix[i][j] for i, j in (pair, pair[::-1])] if matrix else []
-    told = [value for value in values if value]
-    every = sorted(v for row in matrix or () for v in row if v)
-    return bool(told) and max(told) < 0.9 * every[-1] and max(told) / m.links(pair) < 0.9 * every[-1] / m.links(pair)
+    return [value for i, j in (pair, pair[::-1]) if matrix and (value := matrix[i][j])]
 
 
 def _by_number(m: Machine, pairs: tuple[Pair, ...], subject: str, part: float) -> Instance:
@@ -196,7 +182,6 @@ def _by_number(m: Machine, pairs: tuple[Pair, ...], subject: str, part: float) -
         prior=BY_NUMBER / 3,
         change=Change(nvlinks=links),
         excludes=f"NVLinks of {subject}",
-        verdict=Verdict.FAIL,
         seen=f"as fast as {one} of {m.links(pairs[0])} links",
         wanted=f"{m.links(pairs[0])} links",
         why="these copies are as slow as if some of the NVLinks that the matrix shows were not in use",

@@ -2,23 +2,16 @@
 
 from collections.abc import Iterator
 
+from gpucheck.diagnose.hypotheses import _links as links
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
-from gpucheck.diagnose.hypotheses._links import (
-    LANES,
-    UNDER_LOAD,
-    candidates,
-    impossible,
-    maybe_by_design,
-    maybe_chipset,
-    pairs_of,
-    port_read,
-    words,
-)  # fmt: skip
+from gpucheck.diagnose.hypotheses._instances import other_link
+from gpucheck.diagnose.instance import Instance
 from gpucheck.diagnose.machine import Machine, rate_of
-from gpucheck.diagnose.world import Change, Instance
+from gpucheck.model.observations import Port
 from gpucheck.model.verdict import Verdict
 
 PRIOR, PRIOR_ALL = 0.012, 0.004
+# Half the lanes is what boards do by design; a quarter or less is a fault or the wrong slot.
 ONE_WEIGHT = {8: 0.4, 4: 0.25, 2: 0.1, 1: 0.25}
 ALL_WEIGHT = {8: 0.6, 4: 0.3, 2: 0.05, 1: 0.05}
 READ_PRIOR = {"load": 20.0, None: 2.0, "idle": 0.5}
@@ -26,35 +19,36 @@ READ_PRIOR = {"load": 20.0, None: 2.0, "idle": 0.5}
 
 def instances(m: Machine) -> Iterator[Instance]:
     """Each width below the GPU's, or the very one that was read."""
-    for i in candidates(m):
+    for i in links.candidates(m):
         yield from _of_gpu(m, i)
-    widths = {m.link(i).max_width for i in range(m.count)}
-    if m.count > 1 and len(widths) == 1 and not any(port_read(m, i, width=True) for i in range(m.count)):
-        for lanes in LANES:
-            if lanes < (widths.copy().pop() or 16) and not any(
-                impossible(m, i, m.link(i).max_generation, lanes) for i in range(m.count)
-            ):
-                yield _instance(m, tuple(range(m.count)), lanes, PRIOR_ALL * ALL_WEIGHT[lanes])
+    every = tuple(range(m.count))
+    alike = len({m.link[i].max_width for i in every}) == 1
+    if m.count > 1 and alike and not any(links.port_read(m, i, width=True) for i in every):
+        for lanes in _fewer(m, every):
+            yield _instance(m, every, lanes, PRIOR_ALL * ALL_WEIGHT[lanes])
+
+
+def _fewer(m: Machine, gpus: tuple[int, ...]) -> Iterator[int]:
+    """Widths below the best that the links of these GPUs may have, the widest first."""
+    for lanes in links.LANES:
+        narrower = lanes < (m.link[gpus[0]].max_width or 16)
+        if narrower and not any(links.impossible(m, i, m.link[i].max_generation, lanes) for i in gpus):
+            yield lanes
 
 
 def _of_gpu(m: Machine, i: int) -> Iterator[Instance]:
-    port = port_read(m, i, width=True)
+    port, now = links.port_read(m, i, width=True), m.gpu(i).pcie
     if port is not None and port.width and not m.is_narrow_by_design(i):
-        if not impossible(m, i, m.link(i).max_generation, port.width):
-            prior = READ_PRIOR[port.read]
-            half = maybe_by_design(m, i)
-            prior *= 0.5 if half else 1.0
-            sure = not half and not (port.width <= 4 and maybe_chipset(m, i))
-            yield _instance(m, (i,), port.width, prior, read=words(port), direct=port.read == "load" and sure)
+        if not links.impossible(m, i, m.link[i].max_generation, port.width):
+            half = links.maybe_by_design(m, i)
+            sure = port.read == "load" and not half and not (port.width <= 4 and links.maybe_chipset(m, i))
+            prior = READ_PRIOR[port.read] * (0.5 if half else 1.0)
+            yield _instance(m, (i,), port.width, prior, read=port, direct=sure)
         return
-    now = m.gpu(i).pcie
-    if now.width and now.max_width and now.read == "load":
-        return
-    if m.raw(i) is None and m.count < 3:
-        return  # nothing to compare with
-    for lanes in LANES:
-        if lanes < (m.link(i).max_width or 16) and not impossible(m, i, m.link(i).max_generation, lanes):
-            # Half the lanes is what boards do by design; a quarter or less is a fault or the wrong slot.
+    complete = now.width and now.max_width and now.read == "load"
+    nothing_to_compare_with = m.raw[i] is None and m.count < 3
+    if not complete and not nothing_to_compare_with:
+        for lanes in _fewer(m, (i,)):
             yield _instance(m, (i,), lanes, PRIOR * ONE_WEIGHT[lanes])
 
 
@@ -65,28 +59,25 @@ def _alike(m: Machine, i: int) -> bool:
 
 
 def _instance(
-    m: Machine, gpus: tuple[int, ...], lanes: int, prior: float, *, read: str = "", direct: bool = False
+    m: Machine, gpus: tuple[int, ...], lanes: int, prior: float, *, read: Port | None = None, direct: bool = False
 ) -> Instance:
-    most = m.link(gpus[0])
+    most = m.link[gpus[0]]
     raw = rate_of(most.max_generation, lanes)
-    every = len(gpus) > 1
-    subject = "host" if every else f"gpu:{m.label(gpus[0])}"
-    who = "every GPU" if every else "this GPU"
-    return Instance(
-        cause="pcie-width-reduced",
-        subject=subject,
+    who = "every GPU" if len(gpus) > 1 else "this GPU"
+    return other_link(
+        m,
+        "pcie-width-reduced",
+        gpus,
+        (None, lanes),
         prior=prior,
-        change=Change(links=dict.fromkeys(gpus, (None, lanes))),
-        excludes=f"link {'all' if every else gpus[0]}",
         verdict=Verdict.WARN if _alike(m, gpus[0]) else Verdict.FAIL,
         seen=f"x{lanes}",
         wanted=f"x{most.max_width or 16}",
-        why=f"{who} runs at x{lanes}, so nothing of it can exceed {raw or 0:g} GB/s raw"
+        why=f"{who} runs at x{lanes}, so nothing of it can exceed {raw:g} GB/s raw"
         if raw
         else f"{who} is slow with all peers, as x{lanes} of x{most.max_width or 16} would be",
-        decide=f"{UNDER_LOAD} shows Link Width Current {lanes}x",
-        evidence=(f"read: {read}",) if read else (),
-        pairs=tuple(pair for i in gpus for pair in pairs_of(m, i)),
+        decide=f"{links.UNDER_LOAD} shows Link Width Current {lanes}x",
+        evidence=(f"read: {links.words(read)}",) if read else (),
         direct=direct,
     )
 

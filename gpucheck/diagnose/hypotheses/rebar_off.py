@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.hypotheses._instances import other_way
 from gpucheck.diagnose.hypotheses._links import over_pcie
-from gpucheck.diagnose.machine import Machine, Pair
-from gpucheck.diagnose.world import Change, Instance
+from gpucheck.diagnose.instance import Instance
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import Pair
 from gpucheck.model.verdict import Verdict
 
 READ, AMPERE = 0.5, 8.0
@@ -13,24 +15,21 @@ READ, AMPERE = 0.5, 8.0
 
 def instances(m: Machine) -> Iterator[Instance]:
     """Pairs with access granted whose memory is behind the small window."""
-    pairs = tuple(pair for pair in over_pcie(m) if m.access(pair) and small_bar(m, pair))
+    pairs = tuple(pair for pair in over_pcie(m) if m.access[pair] and small_bar(m, pair))
     if not pairs:
         return
     sizes = [gpu.bar1_mib for gpu in m.seen.gpus if gpu.bar1_mib is not None]
-    yield Instance(
-        cause="rebar-off",
-        subject="host",
+    yield other_way(
+        "rebar-off",
+        pairs,
+        "redirected",
+        says={"wrong data": 0.3, "hang": 0.2, "damage zeros": 0.3},
         prior=READ,
-        change=Change(
-            ways=dict.fromkeys(pairs, "redirected"), says={"wrong data": 0.3, "hang": 0.2, "damage zeros": 0.3}
-        ),
-        excludes="the way of peer copies",
         verdict=Verdict.WARN,
         seen=f"BAR1 {min(sizes):g} MiB" if sizes else "Resizable BAR off",
         wanted="a window as large as the memory",
         why=f"peers reach this memory through a window far smaller than it; {len(pairs)} pairs use it",
         decide="nvidia-smi -q -d MEMORY | grep -A 3 BAR1",
-        pairs=pairs,
     )
 
 

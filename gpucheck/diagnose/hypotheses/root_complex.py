@@ -4,53 +4,46 @@ from collections.abc import Iterator
 from statistics import median
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.hypotheses._instances import other_way
 from gpucheck.diagnose.hypotheses._links import over_pcie
-from gpucheck.diagnose.machine import NEAR, Machine, Pair
-from gpucheck.diagnose.world import Change, Instance, World
+from gpucheck.diagnose.instance import Instance
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import NEAR, Pair
+from gpucheck.diagnose.world import World
 from gpucheck.model.verdict import Verdict
 
 BETWEEN_PORTS, BETWEEN_SOCKETS, CLEAR, HARMFUL = 0.006, 0.03, 0.03, 0.70
 LOW, LOW_WHERE_CLEAR, MOST, SEVERAL = 0.8, 0.95, 0.5, 6
-REMEDY = "keep P2P off for this class where it is slower than host memory: NCCL_P2P_LEVEL=PXB"
 
 
 def instances(m: Machine) -> Iterator[Instance]:
     """Pairs between host bridges, pairs between sockets; every pair where bridges and IOMMU are known to be clear."""
     pairs = over_pcie(m)
     clear = m.acs is False and m.translating is False
-    kinds: tuple[tuple[tuple[str, ...], str, float], ...] = (
-        (("PHB", "NODE"), "expected-limit", BETWEEN_PORTS),
-        (("SYS",), "cross-socket", BETWEEN_SOCKETS),
-    )
-    for names, cause, prior in kinds:
-        mine = tuple(pair for pair in pairs if m.classes[pair] in names)
-        if mine and _most_are_low(m, mine, LOW):
-            yield _instance(m, mine, cause, prior)
-    if (
-        clear
-        and len(pairs) >= SEVERAL
-        and any(m.classes[pair] in NEAR for pair in pairs)
-        and _most_are_low(m, pairs, LOW_WHERE_CLEAR)
-    ):
+    meet = tuple(pair for pair in pairs if m.classes[pair] in ("PHB", "NODE"))
+    cross = tuple(pair for pair in pairs if m.classes[pair] == "SYS")
+    if meet and _most_are_low(m, meet, LOW):
+        yield _instance(m, meet, "expected-limit", BETWEEN_PORTS)
+    if cross and _most_are_low(m, cross, LOW):
+        yield _instance(m, cross, "cross-socket", BETWEEN_SOCKETS)
+    below_a_switch = any(m.classes[pair] in NEAR for pair in pairs)
+    if clear and below_a_switch and len(pairs) >= SEVERAL and _most_are_low(m, pairs, LOW_WHERE_CLEAR):
         yield _instance(m, pairs, "expected-limit", CLEAR)
 
 
 def _instance(m: Machine, pairs: tuple[Pair, ...], cause: str, prior: float) -> Instance:
     where = "between sockets" if cause == "cross-socket" else "between GPUs"
-    return Instance(
-        cause=cause,
-        subject="host",
+    return other_way(
+        cause,
+        pairs,
+        "poor",
         prior=prior,
-        change=Change(ways=dict.fromkeys(pairs, "poor")),
         excludes=f"root complex {cause}",
         verdict=Verdict.WARN if _harmful(m, pairs) else Verdict.PASS,
-        seen="",
-        wanted=None,
         why=f"this platform is poor at peer traffic {where}: such pairs are slow and their links are not",
-        fix=REMEDY,
+        fix="keep P2P off for this class where it is slower than host memory: NCCL_P2P_LEVEL=PXB",
         decide="host copies are fast, lspci -vv shows each link complete under load, no bridge redirects and the IOMMU "
         "does not translate",
-        pairs=pairs,
     )
 
 

@@ -3,13 +3,14 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
+from gpucheck.diagnose.instance import Change, Instance
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.readings import hang_of
-from gpucheck.diagnose.world import Change, Instance
-from gpucheck.model.verdict import Verdict
 
 WEDGED, BUG, LOST = 0.01, 0.006, 0.02
-LOG = "dmesg | grep -e NVRM -e Xid -e SXid; df /dev/shm"
+ALONE = "one GPU alone does not answer, so no path between GPUs is involved"
+NO_ANSWER = "the driver, a GPU or shared memory does not answer, whatever path the copies take"
+DEFECT = "a defect of driver or library: the links are as they should be, and the peer path hangs"
 
 
 def instances(m: Machine) -> Iterator[Instance]:
@@ -17,32 +18,27 @@ def instances(m: Machine) -> Iterator[Instance]:
     hang = hang_of(m)
     if hang is None:
         return
-    if len(hang.gpus) == 1:
-        words = "one GPU alone does not answer, so no path between GPUs is involved"
-        yield _instance(m, "gpu-lost", f"gpu:{m.label(hang.gpus[0])}", LOST, {"hang": 0.9}, words)
-        return
+    kinds: list[tuple[str, float, dict[str, float], str]] = [
+        ("wedged-driver", WEDGED, {"hang": 0.5, "hang with P2P off": 0.9}, NO_ANSWER),
+        ("driver-bug", BUG, {"hang": 0.4, "hang with P2P off": 0.1}, DEFECT),
+    ]
     subject = m.pair_label((hang.gpus[0], hang.gpus[1])) if len(hang.gpus) == 2 else "host"
-    off = {"hang": 0.5, "hang with P2P off": 0.9}
-    words = "the driver, a GPU or shared memory does not answer, whatever path the copies take"
-    yield _instance(m, "wedged-driver", subject, WEDGED, off, words)
-    words = "a defect of driver or library: the links are as they should be, and the peer path hangs"
-    yield _instance(m, "driver-bug", subject, BUG, {"hang": 0.4, "hang with P2P off": 0.1}, words)
-
-
-def _instance(m: Machine, cause: str, subject: str, prior: float, says: dict[str, float], words: str) -> Instance:
-    return Instance(
-        cause=cause,
-        subject=subject,
-        prior=prior,
-        change=Change(says=says),
-        excludes="hang",
-        verdict=Verdict.FAIL,
-        seen=_seen(m),
-        wanted="it returns",
-        why=words,
-        decide=f"run it once more with P2P off (NCCL_P2P_DISABLE=1 for NCCL); {LOG}",
-        check="p2p-copies",
-    )
+    if len(hang.gpus) == 1:
+        kinds, subject = [("gpu-lost", LOST, {"hang": 0.9}, ALONE)], m.gpu_label(hang.gpus[0])
+    for cause, prior, says, words in kinds:
+        yield Instance(
+            cause=cause,
+            subject=subject,
+            prior=prior,
+            change=Change(says=says),
+            excludes="hang",
+            seen=_seen(m),
+            wanted="it returns",
+            why=words,
+            decide="run it once more with P2P off (NCCL_P2P_DISABLE=1 for NCCL); dmesg | grep -e NVRM -e Xid -e SXid; "
+            "df /dev/shm",
+            check="p2p-copies",
+        )
 
 
 def _seen(m: Machine) -> str:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses._hypothesis import Hypothesis
 from gpucheck.diagnose.hypotheses._links import narrowed, slowed, words
-from gpucheck.diagnose.machine import Machine, Pair, rate_of
-from gpucheck.diagnose.world import Change, Instance
+from gpucheck.diagnose.instance import Change, Instance
+from gpucheck.diagnose.machine import Machine, rate_of
+from gpucheck.diagnose.paths import Pair
 from gpucheck.model.observations import Port
-from gpucheck.model.verdict import Verdict
 
 PRIOR, READ = 0.03, {"load": 20.0, None: 3.0, "idle": 0.3}
 PARTS = (0.5, 0.25, 0.125, 0.0625)
@@ -18,7 +18,7 @@ def instances(m: Machine) -> Iterator[Instance]:
     """For each group of GPUs behind one way up: the rate that was read, else halves of its best."""
     for group in m.groups:
         ports = [port for port in m.shared_ports if frozenset(m.behind(port)) == group]
-        best = m.uplink(group)
+        best = m.uplink[group]
         read = next((port for port in ports if narrowed(port) or slowed(port)), None)
         if read is not None and (raw := rate_of(read.gen or read.max_gen, read.width or read.max_width)):
             yield _instance(m, group, raw, READ[read.read], read)
@@ -30,7 +30,7 @@ def instances(m: Machine) -> Iterator[Instance]:
 
 def crossing(m: Machine, group: frozenset[int]) -> tuple[Pair, ...]:
     """PCIe pairs with one end in the group."""
-    return tuple(pair for pair in m.pairs if len(group & set(pair)) == 1 and not m.is_nvlink(pair))
+    return tuple(pair for pair in m.pairs if (pair[0] in group) != (pair[1] in group) and not m.is_nvlink(pair))
 
 
 def _instance(m: Machine, group: frozenset[int], raw: float, prior: float, port: Port | None) -> Instance:
@@ -44,13 +44,12 @@ def _instance(m: Machine, group: frozenset[int], raw: float, prior: float, port:
         prior=prior,
         change=Change(uplinks={group: raw}),
         excludes=f"uplink {sorted(group)}",
-        verdict=Verdict.FAIL,
         seen=seen[0] or f"about {raw:g} GB/s raw",
-        wanted=seen[2] or f"{m.uplink(group) or 0:g} GB/s raw",
-        why=f"uplink {name or ''}{speed}: every copy of GPUs {gpus} to the rest of the machine is held to {raw:g} GB/s "
-        "raw; pairs below it are not concerned",
+        wanted=seen[2] or f"{m.uplink[group] or 0:g} GB/s raw",
+        why=f"{f'uplink {name}' if name else 'the uplink'}{speed}: every copy of GPUs {gpus} to the rest of the "
+        f"machine is held to {raw:g} GB/s raw; pairs below it are not concerned",
         decide=f"lspci -vv -s {name or '<bus id of the switch port>'} | grep -e LnkCap -e LnkSta while copying",
-        evidence=(f"{words(port)}, read {port.read or 'it was not told when'}",) if port else (),
+        evidence=(f"{words(port)}, read {port.read or 'at an unknown time'}",) if port else (),
         pairs=crossing(m, group),
         direct=bool(port and port.read == "load"),
     )
@@ -60,7 +59,7 @@ HYPOTHESIS = Hypothesis(
     name="uplink-downgraded",
     causes=("uplink-downgraded",),
     title="A slow way up from a switch",
-    possible_when="several GPUs share one way up (PIX, PXB or a told uplink) that was not read complete under load",
+    possible_when="several GPUs share one way up (PIX, PXB or a named uplink) that was not read complete under load",
     predicts="pairs that leave the group, and its host copies, at the lower rate; pairs below the switch as usual",
     prior="3 %; 20 to 1 where it was read under load",
     never_explains="slow pairs below one switch, one slow GPU",

@@ -4,11 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp
-from typing import Literal
+from typing import Literal, NamedTuple
 
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.numbers import Number
+from gpucheck.diagnose.paths import Pair
 from gpucheck.diagnose.score import Prediction
-from gpucheck.diagnose.world import Number, World
+from gpucheck.diagnose.world import World
 from gpucheck.knowledge import causes
 from gpucheck.model.finding import Finding, Value
 from gpucheck.model.verdict import Verdict
@@ -18,7 +20,7 @@ Confidence = Literal["certain", "likely", "possible"]
 
 @dataclass(frozen=True)
 class Case:
-    """A machine and its most probable explanation. fits: each number beside its prediction. findings: of causes."""
+    """A machine and its most probable explanation. fits: each number with its prediction. findings: of causes."""
 
     machine: Machine
     world: World
@@ -53,7 +55,7 @@ class Case:
         found: dict[tuple[str, Pair], list[float]] = {}
         for n, _ in self.fits:
             if n.b is not None:
-                found.setdefault((n.quantity, (min(n.a, n.b), max(n.a, n.b))), []).append(exp(n.value))
+                found.setdefault((n.quantity, n.pair), []).append(exp(n.value))
         return found
 
     def low(self, pair: Pair) -> bool:
@@ -61,38 +63,43 @@ class Case:
         return any(
             exp(n.value) < predicted.low
             for n, predicted in self.fits
-            if {n.a, n.b} == set(pair) and n.quantity in ("p2p-one-way", "p2p-both-ways")
+            if n.pair == pair and n.quantity in ("p2p-one-way", "p2p-both-ways")
         )
 
 
-def finding(
-    check: str,
-    verdict: Verdict,
-    cause: str | None = None,
-    confidence: Confidence | None = None,
-    *,
-    subject: str = "host",
-    seen: Value,
-    wanted: Value = None,
-    unit: str | None = None,
-    why: str = "",
-    fix: str = "",
-    evidence: Iterable[str] = (),
-) -> Finding:
-    """A finding; the remedy of the cause stands behind the statement's own advice."""
-    remedy = causes()[cause].remedy if cause else ""
-    number = isinstance(seen, float) or isinstance(wanted, float)
-    advice = "; ".join(part for part in (fix, remedy if remedy != "none" else "") if part) or "nothing to do"
-    return Finding(
-        check=check,
-        verdict=verdict,
-        subject=subject,
-        seen=round(seen, 2) if isinstance(seen, float) else seen,
-        wanted=round(wanted, 2) if isinstance(wanted, float) else wanted,
-        unit=unit or ("GB/s" if number else None),
-        cause=cause,
-        confidence=confidence,
-        why=why,
-        fix="" if verdict in (Verdict.PASS, Verdict.SKIP) else advice,
-        evidence=tuple(evidence),
-    )
+class Claim(NamedTuple):
+    """What a finding says of a check: its verdict, the cause, and how sure that is."""
+
+    check: str
+    verdict: Verdict
+    cause: str | None = None
+    confidence: Confidence | None = None
+
+    def finding(
+        self,
+        *,
+        subject: str = "host",
+        seen: Value,
+        wanted: Value = None,
+        unit: str | None = None,
+        why: str = "",
+        fix: str = "",
+        evidence: Iterable[str] = (),
+    ) -> Finding:
+        """The claim with what was seen; the remedy of the cause comes after the statement's own advice."""
+        remedy = causes()[self.cause].remedy if self.cause else ""
+        number = isinstance(seen, float) or isinstance(wanted, float)
+        advice = "; ".join(part for part in (fix, remedy if remedy != "none" else "") if part) or "nothing to do"
+        return Finding(
+            check=self.check,
+            verdict=self.verdict,
+            subject=subject,
+            seen=round(seen, 2) if isinstance(seen, float) else seen,
+            wanted=round(wanted, 2) if isinstance(wanted, float) else wanted,
+            unit=unit or ("GB/s" if number else None),
+            cause=self.cause,
+            confidence=self.confidence,
+            why=why,
+            fix="" if self.verdict in (Verdict.PASS, Verdict.SKIP) else advice,
+            evidence=tuple(evidence),
+        )

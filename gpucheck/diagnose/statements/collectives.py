@@ -5,9 +5,10 @@ from statistics import median
 from typing import NamedTuple
 
 from gpucheck.diagnose._names import nvlink_of
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import Pair
 from gpucheck.diagnose.readings import hang_of
-from gpucheck.diagnose.statements._case import Case, Confidence, finding
+from gpucheck.diagnose.statements._case import Case, Claim, Confidence
 from gpucheck.diagnose.statements.environment import slows_collectives
 from gpucheck.diagnose.words import counted, listed
 from gpucheck.knowledge import nvlink_factor
@@ -42,7 +43,7 @@ def state(case: Case) -> Iterator[Finding]:
         return
     checked = [row.wrong for row in m.measured.collectives if row.wrong is not None]
     if checked and not any(checked):
-        yield finding("collectives-results", Verdict.PASS, seen=f"{counted(len(checked), 'collective')} exact")
+        yield Claim("collectives-results", Verdict.PASS).finding(seen=f"{counted(len(checked), 'collective')} exact")
     policy = list(_policy(case))
     yield from policy
     for row in m.measured.collectives:
@@ -62,17 +63,13 @@ def _policy(case: Case) -> Iterator[Finding]:
     if not rows or slows_collectives(m) or case.failed() or hang_of(m):
         return
     pairs = [
-        pair for pair in m.pairs if case.world.way(pair) == "direct" and m.access(pair) and _worth_using(case, pair)
+        pair for pair in m.pairs if case.world.way(pair) == "direct" and m.access[pair] and _worth_using(case, pair)
     ]
     if not pairs:
         return
     classes = sorted({str(m.classes[pair]) for pair in pairs} - {"None"})
     level = "PHB" if classes == ["PHB"] else "SYS"
-    yield finding(
-        "collectives-transport",
-        Verdict.WARN,
-        "nccl-policy",
-        "likely",
+    yield Claim("collectives-transport", Verdict.WARN, "nccl-policy", "likely").finding(
         seen=f"NCCL uses {rows[0].transport}",
         wanted="P2P",
         why="plain copies between these GPUs go straight and reach what they should, but NCCL uses P2P only up to PXB "
@@ -93,18 +90,16 @@ def _row(case: Case, row: Collective, value: float, *, explained: bool) -> Findi
     if goal is None or _small(m, row):
         why = "the message is too small to show bandwidth" if goal else "no link rate is known to compare it with"
         fix = "measure 1 GiB, and name the GPU model and the matrix"
-        return finding(CHECK, Verdict.UNKNOWN, seen=value, why=f"{name}: {why}", fix=fix)
+        return Claim(CHECK, Verdict.UNKNOWN).finding(seen=value, why=f"{name}: {why}", fix=fix)
     if value >= goal.warn:
         limit: Confidence | None = "likely" if value < NEAR_NORMAL * goal.gb_s else None
         cause = "expected-limit" if limit else None
         words = f"{name}: near normal for {goal.basis}"
-        return finding(CHECK, Verdict.PASS, cause, limit, seen=value, wanted=goal.gb_s, why=words)
+        return Claim(CHECK, Verdict.PASS, cause, limit).finding(seen=value, wanted=goal.gb_s, why=words)
     staged = " NCCL went through shared memory or the network stack." if _is_shm(row) else ""
     explained = explained or case.failed()
     verdict = Verdict.WARN if explained or value >= goal.fail else Verdict.FAIL
-    return finding(
-        CHECK,
-        verdict,
+    return Claim(CHECK, verdict).finding(
         seen=value,
         wanted=goal.gb_s,
         why=f"{name}: below {goal.basis}.{staged}" + (" The cause is named above." if explained else ""),
@@ -124,11 +119,11 @@ def _goal(m: Machine, row: Collective) -> Goal | None:
     unknown = not any(m.classes.values())
     if m.pairs and (all(m.is_nvlink(pair) for pair in m.pairs) or (unknown and all(boards))):
         return _nvlink_goal(m, row)
-    refused = bool(m.pairs) and all(m.access(pair) is False for pair in m.pairs)
+    refused = bool(m.pairs) and all(m.access[pair] is False for pair in m.pairs)
     if unknown and not refused and any(model and model.nvlink for model in m.models):
         return None
     joined = [pair for pair in m.pairs if m.is_nvlink(pair)]
-    raw = [rate for i in range(m.count) if (rate := m.raw(i)) is not None]
+    raw = [rate for i in range(m.count) if (rate := m.raw[i]) is not None]
     if len(raw) < m.count or not raw or (joined and len(joined) * 2 > m.count):
         return None
     line = min(raw)

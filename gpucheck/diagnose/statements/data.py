@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose.readings import bad_pairs
-from gpucheck.diagnose.statements._case import Case, finding
+from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import group_label, listed
 from gpucheck.model.finding import Finding
 from gpucheck.model.verdict import Verdict
@@ -17,20 +17,16 @@ def state(case: Case) -> Iterator[Finding]:
     m = case.machine
     distrusted = sorted({pair for row in m.measured.damaged if row.host_only for pair in row.pairs})
     if distrusted:
-        yield finding(
-            CHECK,
-            Verdict.FAIL,
-            "data-corruption",
-            "likely",
+        yield Claim(CHECK, Verdict.FAIL, "data-corruption", "likely").finding(
             subject=group_label(m, sorted({(min(p), max(p)) for p in distrusted})),
             seen=f"GPU {listed(distrusted)}: wrong on the host, right on the GPU",
             why="the GPU that compared, or its way to the host, changes data: its own word cannot be trusted",
             fix="dmesg | grep -e Xid -e AER; reset the GPU; if it returns, replace the card",
         )
     elif m.measured.bytes_compared and not bad_pairs(m):
-        yield finding(CHECK, Verdict.PASS, seen=f"{_bytes(m.measured.bytes_compared)} compared, no wrong word")
+        yield Claim(CHECK, Verdict.PASS).finding(seen=f"{_bytes(m.measured.bytes_compared)} compared, no wrong word")
     elif m.measured.integrity_bad_pairs == () and not m.measured.damage and not bad_pairs(m):
-        yield finding(CHECK, Verdict.PASS, seen="every byte that was compared was right")
+        yield Claim(CHECK, Verdict.PASS).finding(seen="every byte that was compared was right")
 
 
 def _bytes(count: int) -> str:

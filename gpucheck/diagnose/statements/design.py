@@ -1,10 +1,10 @@
-"""Fewer lanes or links than the part has, by design and told so."""
+"""Fewer lanes or links than the part has, by design."""
 
 from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses.nvlink_count import wanted_links
 from gpucheck.diagnose.machine import Machine
-from gpucheck.diagnose.statements._case import Case, finding
+from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.model.finding import Finding
 from gpucheck.model.verdict import Verdict
 
@@ -15,12 +15,8 @@ def state(case: Case) -> Iterator[Finding]:
     narrow = [i for i in range(m.count) if m.is_narrow_by_design(i)]
     if narrow:
         pcie = m.gpu(narrow[0]).pcie
-        yield finding(
-            "pcie-lanes",
-            Verdict.PASS,
-            "narrow-by-design",
-            "likely" if m.host.virtual else "possible",
-            subject="host" if len(narrow) > 1 else f"gpu:{m.label(narrow[0])}",
+        yield Claim("pcie-lanes", Verdict.PASS, "narrow-by-design", "likely" if m.host.virtual else "possible").finding(
+            subject="host" if len(narrow) > 1 else m.gpu_label(narrow[0]),
             seen=f"x{pcie.width}",
             wanted=f"x{pcie.max_width}",
             why=_why(m, narrow),
@@ -28,11 +24,7 @@ def state(case: Case) -> Iterator[Finding]:
     for i in range(m.count):
         counted, wanted = m.gpu(i).nvlinks, wanted_links(m, i)
         if counted.active and counted.total and wanted and wanted <= counted.active < counted.total:
-            yield finding(
-                "nvlink-links",
-                Verdict.PASS,
-                "narrow-by-design",
-                "certain",
+            yield Claim("nvlink-links", Verdict.PASS, "narrow-by-design", "certain").finding(
                 seen=counted.active,
                 wanted=wanted,
                 unit="links",
@@ -46,16 +38,9 @@ def state(case: Case) -> Iterator[Finding]:
     ]
     if bare and "nvlink-missing" not in case.causes:
         words = "no bridge sits on it, so its NVLinks are not in use, as it was bought"
-        subject = "host" if len(bare) > 1 else f"gpu:{m.label(bare[0])}"
-        yield finding(
-            "nvlink-links",
-            Verdict.PASS,
-            "narrow-by-design",
-            "possible",
-            subject=subject,
-            seen=0,
-            unit="links",
-            why=words,
+        subject = "host" if len(bare) > 1 else m.gpu_label(bare[0])
+        yield Claim("nvlink-links", Verdict.PASS, "narrow-by-design", "possible").finding(
+            subject=subject, seen=0, unit="links", why=words
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpucheck.diagnose.machine import Machine
-from gpucheck.diagnose.statements._case import Case, finding
+from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.model.finding import Finding
 from gpucheck.model.verdict import Verdict
 
@@ -47,11 +47,12 @@ def state(case: Case) -> Iterator[Finding]:
     for name, effect in _in_force(m):
         value = m.seen.environment[name]
         explains = name in SLOWING and bool(m.measured.collectives)
-        yield finding(
+        yield Claim(
             "environment",
             Verdict.WARN,
             "leftover-environment",
             "likely" if name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE") else "possible",
+        ).finding(
             seen=f"{name}={value[:80]}",
             wanted="not set",
             why=effect + (", which the collectives here were measured with" if explains else ""),
@@ -70,7 +71,7 @@ def _in_force(m: Machine) -> Iterator[tuple[str, str]]:
         word = value.strip().lower()
         if name in SWITCHES and word not in OFF:
             # Without peer-to-peer on any pair there is nothing for this one to take away.
-            if name != "NCCL_P2P_DISABLE" or not m.pairs or any(m.access(pair) is not False for pair in m.pairs):
+            if name != "NCCL_P2P_DISABLE" or not m.pairs or any(m.access[pair] is not False for pair in m.pairs):
                 yield name, SWITCHES[name]
         elif name in ENABLES and word in OFF and word:
             yield name, ENABLES[name]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose.statements._case import Case, Confidence, finding
+from gpucheck.diagnose.statements._case import Case, Claim, Confidence
 from gpucheck.diagnose.words import group_label, listed
 from gpucheck.model.finding import Finding
 from gpucheck.model.observations import CopyFailure
@@ -22,11 +22,7 @@ def state(case: Case) -> Iterator[Finding]:
         if failure.kind != "stuck":
             yield _failed(case, failure)
         elif not failure.pairs:
-            yield finding(
-                CHECK,
-                Verdict.FAIL,
-                "wedged-driver",
-                "possible",
+            yield Claim(CHECK, Verdict.FAIL, "wedged-driver", "possible").finding(
                 seen=f"copies ({failure.step}) hung ({failure.detail})",
                 why="The step started and did not end; no pair of GPUs was involved, and its process was abandoned.",
                 fix=f"dmesg | grep -e Xid -e NVRM; nvidia-smi; reboot, {AGAIN}",
@@ -37,27 +33,28 @@ def state(case: Case) -> Iterator[Finding]:
 def _failed(case: Case, failure: CopyFailure) -> Finding:
     m = case.machine
     pairs = sorted({(min(pair), max(pair)) for pair in failure.pairs})
-    copy = f"copy {listed(pairs)}" if pairs else f"copies ({failure.step})"
+    copy = f"copy GPU {listed(pairs)}" if pairs else f"copies ({failure.step})"
     evidence = (f"step: {failure.step}", failure.detail)
     subject = group_label(m, pairs) if pairs else "host"
     if failure.kind == "crashed":
-        return finding(
-            CHECK,
-            Verdict.FAIL,
+        return Claim(CHECK, Verdict.FAIL).finding(
             subject=subject,
             seen=f"the measuring process crashed in {copy} ({failure.detail})",
             why="Native code (the driver, CUDA or the copy engine's library) ended the process while it copied.",
             fix=f"dmesg | grep -e Xid -e NVRM -e segfault; try another --engine; {AGAIN}",
             evidence=evidence,
         )
-    granted = bool(pairs) and not any(m.access(pair) is False for pair in pairs)
+    granted = bool(pairs) and not any(m.access[pair] is False for pair in pairs)
     cause, sure = CODES.get(failure.code or 0, (None, None))
     if cause == "false-p2p-grant" and not granted:
         cause, sure = None, None
     why = "CUDA ended the copy with an error."
     if cause == "false-p2p-grant":
         why = "The driver reports peer access for this pair, and the copy fails for lack of it."
-    return finding(
-        CHECK, Verdict.FAIL, cause, sure, subject=subject, seen=f"{copy} failed: {failure.detail}", why=why,
-        fix=f"dmesg | grep -e Xid; {'' if cause else 'update driver and BIOS; '}{AGAIN}", evidence=evidence,
-    )  # fmt: skip
+    return Claim(CHECK, Verdict.FAIL, cause, sure).finding(
+        subject=subject,
+        seen=f"{copy} failed: {failure.detail}",
+        why=why,
+        fix=f"dmesg | grep -e Xid; {'' if cause else 'update driver and BIOS; '}{AGAIN}",
+        evidence=evidence,
+    )

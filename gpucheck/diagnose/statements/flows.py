@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
-from gpucheck.diagnose.machine import Pair
-from gpucheck.diagnose.statements._case import Case, finding
+from gpucheck.diagnose.paths import Pair
+from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import listed
 from gpucheck.model.finding import Finding
 from gpucheck.model.observations import Flow
@@ -33,11 +33,9 @@ def _flow(case: Case, flow: Flow, singles: list[float]) -> Iterator[Finding]:
     part = total / shared
     if part < COLLAPSES and crossing and m.measured.method.direction != "read":
         known = bool(m.measured.method.direction)
-        yield finding(
-            CHECK,
-            Verdict.FAIL if known else Verdict.WARN,
-            "switch-write-collapse",
-            "likely" if known else "possible",
+        yield Claim(
+            CHECK, Verdict.FAIL if known else Verdict.WARN, "switch-write-collapse", "likely" if known else "possible"
+        ).finding(
             seen=total,
             wanted=shared,
             why=f"{count} copies at once between switches reach {part:.2f} of what the shared link carries: writes "
@@ -46,25 +44,19 @@ def _flow(case: Case, flow: Flow, singles: list[float]) -> Iterator[Finding]:
             evidence=at_once,
         )
     elif part < COLLAPSES and total < 0.8 * max(singles):
-        yield finding(
-            CHECK,
-            Verdict.WARN,
-            "shared-uplink",
-            "possible",
+        yield Claim(CHECK, Verdict.WARN, "shared-uplink", "possible").finding(
             seen=total,
             wanted=shared,
             why=f"{count} copies at once reach {part:.2f} of what their own links carry together: they share a link or "
-            "root complex that was not told",
+            "root complex that is not known",
             fix="lspci -tv shows what these GPUs have in common",
             evidence=at_once,
         )
     elif total < ALONE * sum(singles):
         above = uplink or part < SHARES
-        yield finding(
-            CHECK,
-            Verdict.PASS,
-            "shared-uplink" if above else "expected-limit",
-            "likely" if uplink else "possible",
+        yield Claim(
+            CHECK, Verdict.PASS, "shared-uplink" if above else "expected-limit", "likely" if uplink else "possible"
+        ).finding(
             seen=total,
             wanted=shared,
             why=f"{count} copies at once share one {'uplink' if above else 'link'}: {total:.3g} GB/s together, "

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from math import exp
 from statistics import median
 
-from gpucheck.diagnose.statements._case import Case, finding
+from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import counted, group_label, listed, span
 from gpucheck.model.finding import Finding
 from gpucheck.model.verdict import Verdict
@@ -18,25 +18,24 @@ def state(case: Case) -> Iterator[Finding]:
     m = case.machine
     direct: dict[tuple[int, int], float] = {}
     for number, _ in case.fits:
-        pair = (min(number.a, number.b or 0), max(number.a, number.b or 0))
+        pair = number.pair
         if number.quantity == "p2p-latency" and case.world.way(pair) in ("direct", "nvlink"):
             direct[pair] = max(direct.get(pair, 0.0), exp(number.value))
     if not direct:
         return
-    usual: dict[str | None, list[float]] = {}
+    alike: dict[str | None, list[float]] = {}
     for pair, us in direct.items():
-        usual.setdefault(m.classes[pair], []).append(us)
-    odd = [pair for pair, us in direct.items() if us > ODD * median(usual[m.classes[pair]]) and pair not in case.blamed]
+        alike.setdefault(m.classes[pair], []).append(us)
+    most = {cls: ODD * median(values) for cls, values in alike.items()}
+    odd = [pair for pair, us in direct.items() if us > most[m.classes[pair]] and pair not in case.blamed]
     if odd:
-        yield finding(
-            CHECK,
-            Verdict.WARN,
+        yield Claim(CHECK, Verdict.WARN).finding(
             subject=group_label(m, odd),
             seen=round(max(direct[pair] for pair in odd), 1),
-            wanted=round(ODD * max(median(usual[m.classes[pair]]) for pair in odd), 1),
+            wanted=round(max(most[m.classes[pair]] for pair in odd), 1),
             unit="us",
-            why=f"{listed(odd)}: slower than the other pairs of the same class",
+            why=f"GPU {listed(odd)}: slower than the other pairs of the same class",
             fix="nvidia-smi topo -p2p r; compare with gpucheck topo; check power saving of CPU and PCIe in the BIOS",
         )
     elif not case.blamed & set(direct):
-        yield finding(CHECK, Verdict.PASS, seen=f"{span(direct.values())} us, {counted(len(direct), 'GPU pair')}")
+        yield Claim(CHECK, Verdict.PASS).finding(seen=f"{span(direct.values())} us, {counted(len(direct), 'GPU pair')}")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses._links import best_numbers
 from gpucheck.diagnose.machine import Machine
-from gpucheck.diagnose.statements._case import Case, Confidence, finding
+from gpucheck.diagnose.statements._case import Case, Claim, Confidence
 from gpucheck.model.finding import Finding
 from gpucheck.model.observations import HostDevice
 from gpucheck.model.verdict import Verdict
@@ -19,13 +19,13 @@ def state(case: Case) -> Iterator[Finding]:
     blamed = {f.subject for f in case.findings if f.verdict in (Verdict.FAIL, Verdict.WARN)}
     for i in range(m.count):
         rows = [row for row in m.measured.host_device if row.gpu == i and _rate(row)]
-        if rows and f"gpu:{m.label(i)}" not in blamed:
+        if rows and m.gpu_label(i) not in blamed:
             yield from _placed(m, i, rows)
 
 
 def _rate(row: HostDevice) -> float:
-    told = [value for value in (row.h2d_gb_s, row.d2h_gb_s) if value]
-    return min(told, default=0.0)
+    known = [value for value in (row.h2d_gb_s, row.d2h_gb_s) if value]
+    return min(known, default=0.0)
 
 
 def _placed(m: Machine, i: int, rows: list[HostDevice]) -> Iterator[Finding]:
@@ -41,7 +41,7 @@ def _placed(m: Machine, i: int, rows: list[HostDevice]) -> Iterator[Finding]:
     elif own is None and other and _slow(m, i, _rate(best)):
         nodes = ", ".join(map(str, sorted({row.numa_node for row in other if row.numa_node is not None})))
         words = f"the copies used memory of node {nodes}, and this GPU is at node {node}"
-        yield _wrong(m, i, _rate(best), (m.raw(i) or 0.0) * 0.80, words, "likely")
+        yield _wrong(m, i, _rate(best), (m.raw[i] or 0.0) * 0.80, words, "likely")
     elif node is None and _slower_than_others(m, i, best):
         words = (
             f"all copies used memory of node {best.numa_node}, other GPUs are fast from there, and this one is fast "
@@ -52,7 +52,7 @@ def _placed(m: Machine, i: int, rows: list[HostDevice]) -> Iterator[Finding]:
 
 def _slow(m: Machine, i: int, rate: float) -> bool:
     """Below what the link should carry; without a known link, clearly below the best of the machine."""
-    raw = m.raw(i)
+    raw = m.raw[i]
     return rate < (HEALTHY * raw if raw else SLOWER_NODE * max(_rate(row) for row in m.measured.host_device))
 
 
@@ -66,12 +66,8 @@ def _slower_than_others(m: Machine, i: int, best: HostDevice) -> bool:
 
 
 def _wrong(m: Machine, i: int, seen: float, wanted: float, why: str, sure: Confidence) -> Finding:
-    return finding(
-        "host-copies",
-        Verdict.WARN,
-        "wrong-numa-placement",
-        sure,
-        subject=f"gpu:{m.label(i)}",
+    return Claim("host-copies", Verdict.WARN, "wrong-numa-placement", sure).finding(
+        subject=m.gpu_label(i),
         seen=seen,
         wanted=wanted,
         why=why,

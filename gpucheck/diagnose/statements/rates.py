@@ -5,11 +5,11 @@ from math import exp
 
 from msgspec.structs import replace
 
-from gpucheck.diagnose.machine import Machine, Pair
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.numbers import Number
 from gpucheck.diagnose.score import Prediction
-from gpucheck.diagnose.statements._case import Case, finding
+from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import counted, group_label, listed, percent, span
-from gpucheck.diagnose.world import Number
 from gpucheck.knowledge import causes
 from gpucheck.model.finding import Alternative, Finding
 from gpucheck.model.verdict import Verdict
@@ -29,10 +29,10 @@ def state(case: Case) -> Iterator[Finding]:
     rows = [row for row in case.fits if row[0].quantity in ("p2p-one-way", "p2p-both-ways")]
     yield from _too_fast(case)
     one_way = [row for row in rows if row[0].quantity == "p2p-one-way"] or rows
-    left = [row for row in one_way if _pair(row[0]) not in case.blamed]
+    left = [row for row in one_way if row[0].pair not in case.blamed]
     groups: dict[tuple[str, str, str | None, bool], Rows] = {}
     for number, predicted in left:
-        pair = _pair(number)
+        pair = number.pair
         known = predicted.between < 1.0
         key = number.quantity, case.world.way(pair), number.cls or m.classes[pair], known
         groups.setdefault(key, []).append((number, predicted))
@@ -44,11 +44,11 @@ def state(case: Case) -> Iterator[Finding]:
             yield _good(case, quantity, way, cls, group)
         elif not worse:
             yield _unknown(case, group)
-    both = [row for row in rows if row[0].quantity == "p2p-both-ways" and _pair(row[0]) not in case.blamed]
+    both = [row for row in rows if row[0].quantity == "p2p-both-ways" and row[0].pair not in case.blamed]
     if both and one_way is not rows:
         parts = [exp(number.value) / predicted.median for number, predicted in both]
         words = f"{counted(len(both), 'GPU pair')} both ways, {percent(parts)} of expected"
-        yield finding(BOTH, Verdict.PASS, seen=words)
+        yield Claim(BOTH, Verdict.PASS).finding(seen=words)
 
 
 def _is_far_below(number: Number, predicted: Prediction, way: str, cls: str | None) -> bool:
@@ -64,42 +64,36 @@ def _host(case: Case) -> Iterator[Finding]:
     if rows and not slow and all(exp(n.value) >= p.low for n, p in rows):
         gpus = len({n.a for n, _ in rows})
         words = f"{span(exp(n.value) for n, _ in rows)} GB/s between host memory and {counted(gpus, 'GPU')}"
-        yield finding("host-copies", Verdict.PASS, seen=words, why=f"healthy: {rows[0][1].basis}")
-
-
-def _pair(number: Number) -> Pair:
-    other = number.a if number.b is None else number.b
-    return min(number.a, other), max(number.a, other)
+        yield Claim("host-copies", Verdict.PASS).finding(seen=words, why=f"healthy: {rows[0][1].basis}")
 
 
 def _good(case: Case, quantity: str, way: str, cls: str | None, rows: Rows) -> Finding:
     values = [exp(number.value) for number, _ in rows]
     usual = [predicted.median for _, predicted in rows]
-    raw = sorted({case.world.raw(_pair(number))[0] for number, _ in rows}) if way != "nvlink" else []
+    raw = sorted({case.world.raw(number.pair)[0] for number, _ in rows}) if way != "nvlink" else []
     parts = [value / middle for value, middle in zip(values, usual, strict=True)]
     kernels = way == "nvlink" and case.machine.measured.method.engine != "ce" and max(parts) < KERNELS
     what = f"{'staged ' if way == 'staged' else ''}{cls or 'all'} pairs"
-    count = len({_pair(number) for number, _ in rows})
+    count = len({number.pair for number, _ in rows})
     both = " both ways" if quantity == "p2p-both-ways" else ""
-    return finding(
+    return Claim(
         CHECK if not both else BOTH,
         Verdict.PASS,
         "expected-limit" if kernels else None,
         "possible" if kernels else None,
+    ).finding(
         seen=f"{counted(count, 'GPU pair')}, {percent(parts)} of expected",
         why=f"healthy: {what} reach {span(values)} GB/s{both}"
         + (f" of {span(raw)} GB/s raw per direction" if raw else "")
         + f" ({rows[0][1].basis})"
         + ("; that is what kernels reach, copy engines reach more: no link is missing" if kernels else ""),
-        evidence=(f"pairs: {listed(sorted({_pair(number) for number, _ in rows}))}",),
+        evidence=(f"pairs: {listed(sorted({number.pair for number, _ in rows}))}",),
     )
 
 
 def _below(case: Case, cls: str | None, rows: Rows) -> Finding:
-    pairs = sorted({_pair(number) for number, _ in rows})
-    return finding(
-        CHECK,
-        Verdict.WARN,
+    pairs = sorted({number.pair for number, _ in rows})
+    return Claim(CHECK, Verdict.WARN).finding(
         subject=group_label(case.machine, pairs) if len(pairs) < len(case.machine.pairs) or len(pairs) == 1 else "host",
         seen=f"{span(exp(number.value) for number, _ in rows)} GB/s",
         wanted=f"about {span(predicted.median for _, predicted in rows)} GB/s",
@@ -112,11 +106,9 @@ def _below(case: Case, cls: str | None, rows: Rows) -> Finding:
 
 def _unknown(case: Case, rows: Rows) -> Finding:
     values = [exp(number.value) for number, _ in rows]
-    seen = f"{span(values)} GB/s on {counted(len({_pair(number) for number, _ in rows}), 'GPU pair')}"
+    seen = f"{span(values)} GB/s on {counted(len({number.pair for number, _ in rows}), 'GPU pair')}"
     if max(values) < NO_PATH:
-        found = finding(
-            CHECK,
-            Verdict.WARN,
+        found = Claim(CHECK, Verdict.WARN).finding(
             seen=seen,
             wanted=f"{NO_PATH:g} GB/s at the very least",
             why="slower than any healthy path between two GPUs, whatever their model: peer traffic is redirected, "
@@ -127,20 +119,14 @@ def _unknown(case: Case, rows: Rows) -> Finding:
         others = (Alternative(cause=key, probability=0.25, would_show=causes()[key].confirm) for key in suspects)
         return replace(found, alternatives=tuple(others))
     lacks = "the GPU model" if any(gpu.model is None for gpu in case.machine.seen.gpus) else "a link rate of these GPUs"
-    return finding(
-        CHECK,
-        Verdict.UNKNOWN,
-        seen=seen,
-        why=f"nothing to compare with: {lacks} is not known",
-        fix=MEASURE,
+    return Claim(CHECK, Verdict.UNKNOWN).finding(
+        seen=seen, why=f"nothing to compare with: {lacks} is not known", fix=MEASURE
     )
 
 
 def nothing(machine: Machine) -> Finding:
     """Where neither a number nor a reading says anything."""
-    return finding(
-        CHECK,
-        Verdict.UNKNOWN,
+    return Claim(CHECK, Verdict.UNKNOWN).finding(
         seen=f"{counted(machine.count, 'GPU')}, no bandwidth",
         wanted="measured pairs",
         why="nothing was measured, so nothing can be said about speed",
@@ -151,18 +137,16 @@ def nothing(machine: Machine) -> Finding:
 def _too_fast(case: Case) -> Iterator[Finding]:
     m, fast = case.machine, []
     for number, _ in case.fits:
-        pair = _pair(number)
+        pair = number.pair
         line = case.world.line(pair) if number.quantity == "p2p-one-way" else None
         if line is not None and exp(number.value) > OVER * line and case.world.way(pair) != "staged":
             fast.append((pair, exp(number.value), line))
     if fast:
         pairs = sorted({pair for pair, _, _ in fast})
-        yield finding(
-            CHECK,
-            Verdict.WARN,
+        yield Claim(CHECK, Verdict.WARN).finding(
             subject=group_label(m, pairs),
             seen=round(max(value for _, value, _ in fast), 1),
             wanted=min(line for _, _, line in fast),
-            why=f"{listed(pairs)}: above the line rate of the path: the number or the path is wrong",
+            why=f"GPU {listed(pairs)}: above the line rate of the path: the number or the path is wrong",
             fix="compare gpucheck topo with nvidia-smi topo -m and nvidia-smi nvlink -s; report it with --format json",
         )

@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 from statistics import median
 
-from gpucheck.diagnose.machine import NEAR, Machine, Pair
-from gpucheck.diagnose.statements._case import Case, finding
+from gpucheck.diagnose.hypotheses.narrow_by_design import slower_card
+from gpucheck.diagnose.machine import Machine
+from gpucheck.diagnose.paths import NEAR, Pair
+from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import listed, span
 from gpucheck.model.finding import Finding
 from gpucheck.model.verdict import Verdict
@@ -32,10 +34,10 @@ def islands(m: Machine, joined: list[Pair]) -> list[frozenset[int]]:
 
 
 def _staged(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
-    """By class where told; else GPUs that are slow exactly among themselves are taken to share an uplink."""
-    near, told = [pair for pair in rates if m.classes[pair] in NEAR], True
+    """By class where it is known; else GPUs that are slow exactly among themselves are taken to share an uplink."""
+    near, known = [pair for pair in rates if m.classes[pair] in NEAR], True
     if not any(m.classes[pair] for pair in rates):
-        near, told = _cliques(m, rates), False
+        near, known = _cliques(m, rates), False
     far = [pair for pair in rates if pair not in near]
     if not near or not far:
         return
@@ -44,11 +46,7 @@ def _staged(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
         return
     groups = [group for group in islands(m, near) if len(group) > 1]
     names = ", ".join("{" + ", ".join(map(str, sorted(group))) + "}" for group in groups[:4])
-    yield finding(
-        "shared-uplink",
-        Verdict.PASS,
-        "shared-uplink",
-        "likely" if told else "possible",
+    yield Claim("shared-uplink", Verdict.PASS, "shared-uplink", "likely" if known else "possible").finding(
         seen=f"{span(rates[pair] for pair in near)} GB/s near, {span(rates[pair] for pair in far)} far",
         why=f"near pairs are slower than far ones because both halves of a staged copy share the uplink of GPUs "
         f"{names}: up to host memory and down again. P2P would keep them below the switch",
@@ -58,30 +56,28 @@ def _staged(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
 
 def _slower_cards(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
     """A card a little slower with every peer, near and far, than the others are among themselves."""
-    slower = [i for i in range(m.count) if m.count > 2 and _is_slower(m, i, rates)]
+    fastest: dict[str | None, list[Pair]] = {}
+    for pair in sorted(rates, key=lambda pair: -rates[pair]):
+        fastest.setdefault(m.classes[pair], []).append(pair)
+    slower = [i for i in range(m.count) if m.count > 2 and _is_slower(i, rates, fastest)]
     for i in slower if len(slower) * 2 < m.count else ():
         mine = max(rate for pair, rate in rates.items() if i in pair)
         rest = max(rate for pair, rate in rates.items() if i not in pair)
-        yield finding(
-            "p2p-bandwidth",
-            Verdict.PASS,
-            "expected-limit",
-            "possible",
-            subject=f"gpu:{m.label(i)}",
+        yield Claim("p2p-bandwidth", Verdict.PASS, "expected-limit", "possible").finding(
+            subject=m.gpu_label(i),
             seen=mine,
             wanted=rest,
-            why=f"{1 - mine / rest:.0%} slower with every peer, near and far: a cause of this device (link, root port "
-            "or slot), not of the path; within what healthy cards of one machine differ by",
+            why=slower_card(1 - mine / rest),
         )
 
 
-def _is_slower(m: Machine, i: int, rates: dict[Pair, float]) -> bool:
+def _is_slower(i: int, rates: dict[Pair, float], fastest: dict[str | None, list[Pair]]) -> bool:
     """In every path class below the pairs that do without it, and not so far below that it is a fault."""
     compared = []
-    for cls in {m.classes[pair] for pair in rates if i in pair}:
-        mine = max(rate for pair, rate in rates.items() if i in pair and m.classes[pair] == cls)
-        rest = max((rate for pair, rate in rates.items() if i not in pair and m.classes[pair] == cls), default=None)
-        if rest is not None:
+    for pairs in fastest.values():
+        mine = next((rates[pair] for pair in pairs if i in pair), None)
+        rest = next((rates[pair] for pair in pairs if i not in pair), None)
+        if mine is not None and rest is not None:
             compared.append(SLIGHTLY[0] * rest < mine < SLIGHTLY[1] * rest)
     return bool(compared) and all(compared)
 
@@ -114,11 +110,7 @@ def _sockets(m: Machine, rates: dict[Pair, float], case: Case) -> Iterator[Findi
     if not value < SLOWER * usual:
         return
     names = " and ".join("{" + ", ".join(map(str, sorted(group))) + "}" for group in groups)
-    yield finding(
-        "cross-socket",
-        Verdict.PASS,
-        "cross-socket",
-        "possible" if groups else "likely",
+    yield Claim("cross-socket", Verdict.PASS, "cross-socket", "possible" if groups else "likely").finding(
         seen=f"{span(rates[pair] for pair in far)} GB/s across, {span(rates[pair] for pair in near)} inside",
         why="pairs that cross the link between sockets are slower than pairs on one socket"
         + (f" (groups by speed: {names})" if names else "")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpucheck.diagnose.hypotheses._links import best_numbers
 from gpucheck.diagnose.machine import rate_of
-from gpucheck.diagnose.statements._case import Case, finding
+from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import counted
 from gpucheck.model.finding import Finding
 from gpucheck.model.observations import UnderLoad
@@ -23,9 +23,7 @@ def state(case: Case) -> Iterator[Finding]:
     yield from found
     virtual = bool(case.machine.host.virtual)
     if rows and virtual:
-        yield finding(
-            CHECK,
-            Verdict.SKIP,
+        yield Claim(CHECK, Verdict.SKIP).finding(
             seen="not applicable: PCIe generation and width in a virtual machine",
             why="the guest shows the card's maximum and the host's real link, or what the hypervisor makes up",
         )
@@ -35,16 +33,12 @@ def state(case: Case) -> Iterator[Finding]:
 
 
 def _gpu(case: Case, row: UnderLoad) -> Iterator[Finding]:
-    subject = f"gpu:{case.machine.label(row.gpu)}"
+    subject = case.machine.gpu_label(row.gpu)
     yield from _link(case, row, subject)
     brakes = sorted(set(row.throttled or ()) & set(BRAKES))
     if brakes:
         words = ", ".join(brakes)
-        yield finding(
-            CHECK,
-            Verdict.WARN,
-            "throttled",
-            "certain",
+        yield Claim(CHECK, Verdict.WARN, "throttled", "certain").finding(
             subject=subject,
             seen=f"throttled while copying: {words}",
             why="heat, power or an external signal slows the GPU down, so its numbers are lower than its links",
@@ -54,11 +48,7 @@ def _gpu(case: Case, row: UnderLoad) -> Iterator[Finding]:
     if row.errors:
         names = ", ".join(f"{name} +{count}" for name, count in row.errors.items())
         pcie = any(name.startswith("PCIe") for name in row.errors)
-        yield finding(
-            CHECK,
-            Verdict.WARN,
-            "pcie-errors" if pcie else "nvlink-errors",
-            "likely",
+        yield Claim(CHECK, Verdict.WARN, "pcie-errors" if pcie else "nvlink-errors", "likely").finding(
             subject=subject,
             seen=f"new errors while copying: {names}",
             why="the link repeats transfers: it works, and is about to get slower or fail",
@@ -79,11 +69,7 @@ def _link(case: Case, row: UnderLoad, subject: str) -> Iterator[Finding]:
         best = best_numbers(m).get(row.gpu, 0.0)
         raw = rate_of(row.gen or row.max_gen, row.width or row.max_width)
         more = f", and {best:.3g} GB/s passed it, more than such a link carries" if raw and best > raw else ""
-        yield finding(
-            CHECK,
-            Verdict.WARN,
-            cause,
-            "likely",
+        yield Claim(CHECK, Verdict.WARN, cause, "likely").finding(
             subject=subject,
             seen=f"{sign}{now}",
             wanted=f"{sign}{most}",
@@ -108,10 +94,8 @@ def _fine(rows: tuple[UnderLoad, ...], *, virtual: bool) -> Finding:
     fine = [words for words, known in read.items() if known]
     count = counted(len(rows), "GPU")
     if fine:
-        return finding(CHECK, Verdict.PASS, seen=f"{count} {', '.join(fine)}")
-    return finding(
-        CHECK,
-        Verdict.UNKNOWN,
+        return Claim(CHECK, Verdict.PASS).finding(seen=f"{count} {', '.join(fine)}")
+    return Claim(CHECK, Verdict.UNKNOWN).finding(
         seen="link state under load unknown: NVML does not report it",
         why="NVML reported neither link rate, throttle reasons nor error counters of these GPUs",
         fix="nvidia-smi -q -d PCIE,PERFORMANCE shows what the driver reports",

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from gpucheck.diagnose.statements._case import Case, finding
+from gpucheck.diagnose.hypotheses.unexplained import ONE_DIRECTION
+from gpucheck.diagnose.statements._case import Case, Claim
 from gpucheck.diagnose.words import group_label, listed, span
 from gpucheck.model.finding import Finding
 from gpucheck.model.verdict import Verdict
@@ -27,14 +28,11 @@ def state(case: Case) -> Iterator[Finding]:
                 there.append(one)
                 back.append(other)
     if slow:
-        yield finding(
-            "p2p-bandwidth",
-            Verdict.WARN,
+        yield Claim("p2p-bandwidth", Verdict.WARN).finding(
             subject=group_label(m, sorted({(min(way), max(way)) for way in slow})),
             seen=f"{span(there)} GB/s",
             wanted=f"{span(back)} GB/s as the other way",
-            why="one direction is slow, the way back is not: lanes of one direction with errors and retries, or a port "
-            "with too few credits",
+            why=ONE_DIRECTION,
             fix="watch replay and AER counters while copying that way; nvidia-smi nvlink -e",
             evidence=(f"slow ways: {listed(slow)}",),
         )
