@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tests.diagnose.cases import HELD_OUT_MISSES, NAMES, held_out, score
+from tests.diagnose.cases import MISSES, NAMES, held_out, score
 from tests.diagnose.generator.faults import FAULTS
 from tests.diagnose.generator.known import LEVELS
 
@@ -26,7 +26,7 @@ for a cause that the source excludes.
 
 
 def real_machines() -> str:
-    """The section on public machines: tuned and held out apart, and every held-out machine that comes out wrong."""
+    """The section on public machines: tuned and held out apart, and every machine that comes out wrong."""
     groups = [
         (label, score(name for name in NAMES if held_out(name) is out))
         for label, out in (("tuned", False), ("held out", True))
@@ -52,8 +52,11 @@ def real_machines() -> str:
         "Verdict right",
         "All right",
     )
-    wrong = [(f"`{name}`", why) for name, why in sorted(HELD_OUT_MISSES.items())]
-    return "\n".join(["## Real machines", "", REAL, _table(head, rows), _table(("Held out and wrong", "Why"), wrong)])
+    wrong = [
+        (f"`{name}`", "held out" if held_out(name) else "tuned", why)
+        for name, why in sorted(MISSES.items(), key=lambda miss: (held_out(miss[0]), miss[0]))
+    ]
+    return "\n".join(["## Real machines", "", REAL, _table(head, rows), _table(("Wrong", "Of", "Why"), wrong)])
 
 
 def markdown(result: "Calibration", first: int, count: int) -> str:

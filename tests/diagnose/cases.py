@@ -6,7 +6,7 @@ the whole that are right; `causes_any`, groups of causes of which one each must 
 must not be accused.
 
 Files perf-e-*.yml are held out: their expectation was written and committed before any judge ran on them, and no prior
-or spread may be tuned on them. HELD_OUT_MISSES says which of them the judge gets wrong.
+or spread may be tuned on them. HELD_OUT_MISSES and TUNED_MISSES say which machines the judge gets wrong.
 """
 
 import json
@@ -57,6 +57,11 @@ HELD_OUT_MISSES = {
     "e-v100x2-ac922-one-per-socket": "nothing was measured: UNKNOWN instead of PASS",
     "e-v100x8-dgx1-cube-mesh": "pairs with one link, two links and none in one board fit no cause that is known",
 }
+# The same for machines that were looked at while tuning: their expectation is not widened to fit the judge.
+TUNED_MISSES = {
+    "c-a30x9-iommu-off": "P2P no faster than host memory is WARN for the platform; the source calls it healthy",
+}
+MISSES = HELD_OUT_MISSES | TUNED_MISSES
 
 
 @cache
@@ -145,8 +150,10 @@ def score(names: Iterable[str]) -> Score:
 
 __all__ = [
     "HELD_OUT_MISSES",
+    "MISSES",
     "NAMES",
     "STATES",
+    "TUNED_MISSES",
     "UNREAD",
     "Answer",
     "ImportProblem",
