@@ -163,16 +163,16 @@ def main() -> None:
 
 
 def _page(first: int, count: int, jobs: int) -> str:
-    from tests.diagnose.calibration_page import markdown  # It imports this module.
+    from tests.diagnose.calibration_page import markdown, real_machines  # It imports this module.
 
     parts = [range(first + at, first + count, jobs) for at in range(jobs)]
     if jobs == 1:
-        return markdown(measure(parts[0]), first, count)
+        return f"{markdown(measure(parts[0]), first, count)}\n{real_machines()}"
     result = Calibration()
     with ProcessPoolExecutor(jobs) as pool:
         for part in pool.map(measure, parts):
             result.join(part)
-    return markdown(result, first, count)
+    return f"{markdown(result, first, count)}\n{real_machines()}"
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tests.diagnose.cases import MISSES, NAMES, held_out, score
 from tests.diagnose.generator.faults import FAULTS
 from tests.diagnose.generator.known import LEVELS
 
@@ -10,10 +11,52 @@ if TYPE_CHECKING:
     from tests.diagnose.calibration import Calibration
 
 SCOPE = """\
-Scope: simulated machines only. The machines, their faults and their numbers come from `tests/diagnose/generator`,
-which shares no code and no constants with `gpucheck diagnose`. Half of the machines are faulty, far more than in a real
-fleet. A fault counts even if the observations do not contain a number that could show it.
+Scope: simulated machines, but for the last section. The machines, their faults and their numbers come from
+`tests/diagnose/generator`, which shares no code and no constants with `gpucheck diagnose`. Half of the machines are
+faulty, far more than in a real fleet. A fault counts even if the observations do not contain a number that could show
+it.
 """
+
+REAL = """\
+Public machines whose outcome the thread or author concluded (`tests/data/perf`). Priors and spreads were chosen while
+looking at the tuned ones. The expectation of the held-out ones was written from the source and committed before any
+judge ran on them. A cause counts as said if it is in a finding or an alternative; a false accusation is a WARN or FAIL
+for a cause that the source excludes.
+"""
+
+
+def real_machines() -> str:
+    """The section on public machines: tuned and held out apart, and every machine that comes out wrong."""
+    groups = [
+        (label, score(name for name in NAMES if held_out(name) is out))
+        for label, out in (("tuned", False), ("held out", True))
+    ]
+    rows = [
+        (
+            label,
+            str(total.machines),
+            str(total.unread),
+            f"{total.said} of {total.wanted} ({100 * total.said / total.wanted:.1f} %)",
+            _share(total.accused, total.machines),
+            _share(total.verdicts, total.machines),
+            _share(total.right, total.machines),
+        )
+        for label, total in groups
+    ]
+    head = (
+        "Machines",
+        "Read",
+        "Not readable",
+        "Expected causes said",
+        "Falsely accused",
+        "Verdict right",
+        "All right",
+    )
+    wrong = [
+        (f"`{name}`", "held out" if held_out(name) else "tuned", why)
+        for name, why in sorted(MISSES.items(), key=lambda miss: (held_out(miss[0]), miss[0]))
+    ]
+    return "\n".join(["## Real machines", "", REAL, _table(head, rows), _table(("Wrong", "Of", "Why"), wrong)])
 
 
 def markdown(result: "Calibration", first: int, count: int) -> str:
