@@ -48,9 +48,7 @@ def ranking_record(judgement: Judgement) -> RankingRecord | None:
     """Return what a report keeps; None if nothing was weighed."""
     if not judgement.ranking:
         return None
-    return RankingRecord(
-        ranking=tuple(map(_record, judgement.ranking)), gpus=judgement.gpus, decided=judgement.decided
-    )
+    return RankingRecord(ranking=tuple(map(_record, judgement.ranking)), gpus=judgement.gpus, decided=judgement.decided)
 
 
 def _record(one: Explanation) -> ExplanationRecord:
