@@ -8,6 +8,8 @@ from gpucheck.printable import folded
 Change = Callable[[str], str]
 # What Markdown, or HTML inside it, would read as more than text.
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&!@$])")
+# Paths of the kernel, which hold no name that a person gave; a pattern in them is no end of a path.
+KERNEL_PATH = re.compile(r"(/(?:sys|proc)/[\w./*:-]*)")
 
 
 def unchanged(text: str) -> str:
@@ -23,15 +25,21 @@ class Markdown:
 
     def text(self, text: str) -> str:
         """Return the text on one line, nothing in it of a meaning to Markdown."""
-        return SPECIAL.sub(r"\\\1", folded(self.change(text)))
+        return SPECIAL.sub(r"\\\1", folded(self._changed(text)))
 
     def code(self, command: str, *, in_table: bool = True) -> str:
         """Return the command as code. in_table: a pipe in code must be escaped there, and may not be elsewhere."""
-        shown = folded(self.change(command)).strip()
+        shown = folded(self._changed(command)).strip()
         # A code span that holds backticks is fenced by more of them than it holds in a row.
         fence = "`" * (1 + max(map(len, re.findall("`+", shown)), default=0))
         inner = f" {shown} " if shown.startswith("`") or shown.endswith("`") else shown
         return f"{fence}{inner}{fence}".replace("|", "\\|" if in_table else "|")
+
+    def _changed(self, text: str) -> str:
+        """The text after redaction. Split at paths of the kernel: they are few, and a name is never part of one."""
+        if self.change is unchanged:
+            return text
+        return "".join(part if i % 2 else self.change(part) for i, part in enumerate(KERNEL_PATH.split(text)))
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> Iterator[str]:

@@ -4,76 +4,98 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.model.bandwidth import MeasuredPair
+from gpucheck.model.ranking import Explanation
 from gpucheck.render._markdown import Markdown, table
 from gpucheck.render._measured import Copies
-from gpucheck.render._predicted import Block, Row, blocks, figure, span
+from gpucheck.render._predicted import blocks, figure, span
 from gpucheck.render.words import plural
 
-ROWS = 7
+# Rows and lines that the table needs around it, and the least number of its rows.
+AROUND, ROWS = 5, 6
 HEADER = (
     "path",
     "pairs",
     "P2P allowed",
     "P2P works",
     "data correct",
-    "measured",
+    "one direction",
     "expected",
-    "of expected",
     "both directions",
-    "latency, us",
-    "basis of the expected bandwidth",
+    "latency",
 )
-RIGHT = (1,)
+EXPECTED = HEADER.index("expected")
 
 
 class _Group(NamedTuple):
-    """Pairs of one path with one expectation. pairs: (row, column) of both directions."""
+    """Pairs of one path with one expectation. pairs: (row, column) of both directions.
+
+    expected, low, high, basis: of one direction; None and empty where nothing is expected.
+    """
 
     cls: str
     pairs: tuple[MeasuredPair, ...]
+    expected: float | None
+    low: float | None
+    high: float | None
+    basis: str
 
 
-def section(copies: Copies | None, page: Markdown) -> Iterator[str]:
-    """Yield the table; nothing if no copy was made."""
+def section(copies: Copies | None, page: Markdown, room: int) -> Iterator[str]:
+    """Yield the table and the basis of what is expected; nothing if no copy was made. room: the most lines."""
     if copies is None or not (copies.pairs or copies.host_device):
         return
     judgement = copies.judgement()
     winner = judgement.ranking[0] if judgement and judgement.ranking else None
-    predicted = blocks(winner) if winner else []
-    groups = _groups(copies.pairs)
-    rows = [_row(copies, group, predicted, page) for group in groups[:ROWS]]
-    if len(groups) > ROWS:
-        left = sum(len(group.pairs) for group in groups[ROWS:]) // 2
-        rows.append([f"and {left} pairs more", *([""] * (len(HEADER) - 1))])
-    rows += _host(copies, predicted, page)
-    yield "### Copies, GB/s (10^9 bytes per second)"
+    groups = _groups(copies.pairs, winner)
+    bases: dict[tuple[str, str], list[str]] = {}
+    rows = [_row(copies, group, page) for group in groups]
+    for group in groups:
+        bases.setdefault((_expected(group), group.basis), []).append(group.cls)
+    for row, basis in _host(copies, winner):
+        rows.append(row)
+        bases.setdefault((row[EXPECTED], basis), []).append(row[0])
+    most = max(ROWS, (room - AROUND) // 2)
+    yield "### Copies, GB/s (10^9 bytes per second), latency in us"
     yield ""
-    yield from table(HEADER, rows, RIGHT)
+    yield from table(HEADER, _cut(rows, most))
+    told = [
+        f"expected {expected}, {', '.join(dict.fromkeys(of))}: {basis}"
+        for (expected, basis), of in bases.items()
+        if basis
+    ]
+    if told:
+        yield ""
+        yield from (f"- {page.text(text)}" for text in told[: room - AROUND - min(len(rows), most)])
 
 
-def _groups(pairs: Sequence[MeasuredPair]) -> list[_Group]:
-    found: dict[tuple[str | None, float | None, str | None], list[MeasuredPair]] = {}
+def _cut(rows: list[list[str]], most: int) -> list[list[str]]:
+    if len(rows) <= most:
+        return rows
+    return [*rows[: most - 1], [f"and {plural(len(rows) - most + 1, 'row')} more", *([""] * (len(HEADER) - 1))]]
+
+
+def _groups(pairs: Sequence[MeasuredPair], winner: Explanation | None) -> list[_Group]:
+    """A board without peer access has no expectation of its own: then it is the winning explanation's."""
+    told = {(p.a, p.b): p for p in winner.predictions if p.quantity == "p2p-one-way"} if winner else {}
+    found: dict[tuple[object, ...], list[MeasuredPair]] = {}
+    of_key: dict[tuple[object, ...], tuple[float | None, float | None, float | None, str]] = {}
     for pair in pairs:
-        if pair.src != pair.dst:
-            found.setdefault((pair.cls, pair.expected_gb_s, pair.basis), []).append(pair)
-    return [_Group(cls or "?", tuple(members)) for (cls, _, _), members in found.items()]
+        if pair.src == pair.dst:
+            continue
+        predicted = told.get((pair.src, pair.dst))
+        values = (pair.expected_gb_s, pair.low_gb_s, pair.high_gb_s, pair.basis or "")
+        if pair.expected_gb_s is None and predicted is not None:
+            values = (None, predicted.low, predicted.high, predicted.basis)
+        key = (pair.cls, *(value and figure(value) for value in values[:3]), values[3])
+        found.setdefault(key, []).append(pair)
+        of_key.setdefault(key, values)
+    return [_Group(members[0].cls or "?", tuple(members), *of_key[key]) for key, members in found.items()]
 
 
-def _row(copies: Copies, group: _Group, predicted: Sequence[Block], page: Markdown) -> list[str]:
+def _row(copies: Copies, group: _Group, page: Markdown) -> list[str]:
     rates = sorted(pair.measured.gb_s for pair in group.pairs if pair.measured is not None)
     sums = sorted(pair.both_ways_gb_s for pair in group.pairs if pair.both_ways_gb_s is not None)
     latencies = sorted(pair.latency_us for pair in group.pairs if pair.latency_us is not None)
-    first = group.pairs[0]
-    expected, part, basis = "", "", first.basis or ""
-    if first.expected_gb_s is not None:
-        low = first.low_gb_s
-        expected = figure(first.expected_gb_s) + (f" (at least {figure(low)})" if low is not None else "")
-        part = _part(rates, first.expected_gb_s, low)
-    else:
-        # A board without peer access has no expectation of its own: what the diagnosis says of it.
-        row = _predicted(predicted, group)
-        if row is not None:
-            expected, part, basis = span(row.low, row.high), _side(rates, row), row.basis
     allowed, works = _access(copies, group)
     return [
         page.text(group.cls),
@@ -81,33 +103,31 @@ def _row(copies: Copies, group: _Group, predicted: Sequence[Block], page: Markdo
         page.text(allowed),
         works,
         _correct(copies, group),
-        _ends(rates) or "nothing",
-        expected,
-        part,
+        f"{_ends(rates)}{_part(rates, group)}" if rates else "not measured",
+        page.text(_expected(group)),
         _ends(sums),
         _ends(latencies),
-        page.text(basis),
     ]
 
 
-def _part(rates: Sequence[float], expected: float, low: float | None) -> str:
-    if not rates or not expected:
-        return ""
-    ends = dict.fromkeys(f"{100 * rate / expected:.0f}" for rate in (rates[0], rates[-1]))
-    slow = sum(rate < low for rate in rates) if low is not None else 0
-    return f"{' to '.join(ends)} %" + (f"; {slow} of {len(rates)} below" if slow else "")
+def _expected(group: _Group) -> str:
+    if group.expected is not None:
+        low = f" (at least {figure(group.low)})" if group.low is not None else ""
+        return f"{figure(group.expected)}{low}"
+    if group.low is not None and group.high is not None:
+        return span(group.low, group.high)
+    return "not known"
 
 
-def _side(rates: Sequence[float], row: Row) -> str:
-    out = sum(not row.low <= rate <= row.high for rate in rates)
-    return f"{out} of {len(rates)} out of range" if out else "in range" if rates else ""
-
-
-def _predicted(predicted: Sequence[Block], group: _Group) -> Row | None:
-    """The range of the winning explanation for exactly these numbers, if it is one row."""
-    values = sorted(round(pair.measured.gb_s, 2) for pair in group.pairs if pair.measured is not None)
-    rows = [row for block in predicted if block.quantity == "p2p-one-way" for row in block.rows]
-    return next((row for row in rows if sorted(round(value, 2) for value in row.values) == values), None)
+def _part(rates: Sequence[float], group: _Group) -> str:
+    """Of what is expected, and how many values of both directions are too low."""
+    slow = sum(rate < group.low for rate in rates) if group.low is not None else 0
+    below = f"**{slow} of {len(rates)} below**" if slow else ""
+    part = ""
+    if group.expected:
+        part = " to ".join(dict.fromkeys(f"{100 * rate / group.expected:.0f}" for rate in (rates[0], rates[-1]))) + " %"
+    told = ", ".join(filter(None, (part, below)))
+    return f" ({told})" if told else ""
 
 
 def _access(copies: Copies, group: _Group) -> tuple[str, str]:
@@ -124,7 +144,7 @@ def _access(copies: Copies, group: _Group) -> tuple[str, str]:
     tried = [pair for pair, one in zip(group.pairs, granted, strict=True) if one]
     works = sum(pair.measured is not None and (pair.src, pair.dst) not in failed for pair in tried)
     told = "yes" if works == len(tried) else f"**{works} of {len(tried)}**"
-    return allowed + (f" ({status})" if status else ""), told if tried else "through host memory"
+    return allowed + (f" ({status})" if status else ""), told if tried else "not used"
 
 
 def _granted(copies: Copies, pair: MeasuredPair) -> bool | None:
@@ -142,18 +162,20 @@ def _correct(copies: Copies, group: _Group) -> str:
     return f"**no**, {len(wrong)} of {len(group.pairs)} wrong" if wrong else "yes"
 
 
-def _host(copies: Copies, predicted: Sequence[Block], page: Markdown) -> Iterator[list[str]]:
+def _host(copies: Copies, winner: Explanation | None) -> Iterator[tuple[list[str], str]]:
+    """Copies between host memory and the GPUs, as the winning explanation groups them, each with its basis.
+
+    All are one row if there is no explanation.
+    """
+    found = [row for block in blocks(winner) if block.quantity == "host-copy" for row in block.rows] if winner else []
     rates = sorted(r for link in copies.host_device for r in (link.h2d_gb_s, link.d2h_gb_s) if r is not None)
-    if not rates:
-        return
-    rows = [row for block in predicted if block.quantity == "host-copy" for row in block.rows]
-    known = [row.basis for row in rows if row.basis]
-    expected = " or ".join(dict.fromkeys(span(row.low, row.high) for row in rows[:2]))
-    basis = "; ".join(dict.fromkeys(known[:2]))
-    yield [
-        f"host memory, {plural(len(copies.host_device), 'GPU')}", "", "", "", "", _ends(rates), expected,
-        "", "", "", page.text(basis),
-    ]  # fmt: skip
+    for row in found:
+        out = f" (**{len(row.outside)} of {len(row.values)} outside**)" if row.outside else ""
+        cells = [f"host memory, {row.where}", "", "", "", "", f"{_ends(row.values)}{out}", span(row.low, row.high)]
+        yield [*cells, "", ""], row.basis
+    if rates and not found:
+        cells = [f"host memory, {plural(len(copies.host_device), 'GPU')}", "", "", "", "", _ends(rates), "", "", ""]
+        yield cells, ""
 
 
 def _ends(ordered: Sequence[float]) -> str:

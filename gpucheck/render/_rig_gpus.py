@@ -12,7 +12,7 @@ from gpucheck.render._markdown import Markdown, table
 from gpucheck.render._matrix import ranges
 from gpucheck.render._measured import Copies
 
-ROWS = 7
+ROWS = 6
 HEADER = ("GPU", "NUMA", "PCIe link", "NVLinks", "memory", "memory errors", "power limit", "clocks throttled")
 
 

@@ -9,7 +9,7 @@ from gpucheck.model.ranking import Explanation
 from gpucheck.printable import of_printable
 from gpucheck.render import _confirm
 from gpucheck.render._markdown import Change, Markdown, table, unchanged
-from gpucheck.render._predicted import Block, blocks, percent, span
+from gpucheck.render._predicted import Block, blocks, percent, readings, span
 from gpucheck.render.findings import TROUBLE, how_sure, others, worst_first
 from gpucheck.render.groups import Group
 from gpucheck.render.ranking import FAULTLESS, SHOWN, cause_names
@@ -96,7 +96,7 @@ def _details(one: Explanation, page: Markdown) -> list[str]:
     lines = ["", f"## Predicted and measured, if: {page.text(one.words)}", ""]
     for block in found:
         lines += [*_table(block, page), ""]
-    return [*lines, *(f"- read: {page.text(line)}" for line in one.readings)]
+    return [*lines, *(f"- read: {page.text(line)}" for line in readings(one))]
 
 
 def _table(block: Block, page: Markdown) -> Iterator[str]:

@@ -12,7 +12,7 @@ from gpucheck.render._predicted import percent
 from gpucheck.render.findings import TROUBLE, how_sure, others, worst_first
 from gpucheck.render.groups import Group, group_equal
 from gpucheck.render.report import bus_ids
-from gpucheck.render.words import counts_line, observed
+from gpucheck.render.words import counts_line, value
 
 MOST_LINES = 60
 FINDINGS = 8
@@ -42,8 +42,9 @@ def _card(report: Report, page: Markdown, mark: str, *, named: bool) -> str:
         list(_findings(report, page)),
         list(_machine(report, found, page, named=named)),
         list(_rig_gpus.section(report, found, page)),
-        list(_rig_copies.section(found, page)),
     ]
+    room = MOST_LINES - sum(len(part) + 1 for part in parts if part)
+    parts.append(list(_rig_copies.section(found, page, room)))
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
 
 
@@ -52,7 +53,8 @@ def _head(report: Report, page: Markdown, mark: str) -> Iterator[str]:
     yield ""
     if report.simulated:
         simulation = report.simulation
-        machine = f": {' with '.join((simulation.profile, *simulation.faults))}" if simulation else ""
+        faults = f" with {', '.join(simulation.faults)}" if simulation and simulation.faults else ""
+        machine = f": {simulation.profile}{faults}" if simulation else ""
         yield f"**SIMULATED** hardware{page.text(machine)}. No real GPU was looked at."
         yield ""
     if mark:
@@ -70,7 +72,11 @@ def _findings(report: Report, page: Markdown) -> Iterator[str]:
         if verdict in TROUBLE:
             rows += [_finding(group, page) for group in groups]
         elif verdict is Verdict.PASS:
-            rows += [_finding(group, page) for group in groups if group.first.cause]
+            rows += [
+                _finding(group, page)
+                for group in groups
+                if group.first.cause and group.first.confidence in ("certain", "likely")
+            ]
     if not rows:
         yield "Nothing is wrong." if report.verdict is Verdict.PASS else "Nothing was judged."
         return
@@ -146,9 +152,9 @@ def _settings(report: Report) -> Iterator[str]:
 
 def _setting(group: Group) -> str:
     first: Finding = group.first
-    words = observed(first)
-    value = " ".join(filter(None, (PREFIX.get(first.check), words)))
-    return _short(f"{value} ({group.where})" if group.where else value)
+    words = value(first, first.seen)
+    read = " ".join(filter(None, (PREFIX.get(first.check), words)))
+    return _short(f"{read} ({group.where})" if group.where else read)
 
 
 def _short(text: str) -> str:
