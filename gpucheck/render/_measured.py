@@ -81,7 +81,7 @@ def copies(report: Report) -> Copies | None:
 
 def copies_of(report: BandwidthReport) -> Copies:
     """Return the same parts of a report of copies alone."""
-    return msgspec.convert(report, Copies, from_attributes=True)
+    return Copies(**{name: getattr(report, name) for name in Copies.__struct_fields__})
 
 
 def by_class(found: Copies) -> list[ClassRates]:

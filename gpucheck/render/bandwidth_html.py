@@ -32,7 +32,7 @@ def to_html(report: BandwidthReport) -> str:
         others=[one for one in report.findings if one.verdict in (Verdict.PASS, Verdict.SKIP)],
         observed=observed,
         where=where,
-        copies=found if found.pairs else None,
+        copies=found if found.pairs or found.host_device else None,
         heats=copies_html.heats(found),
         rates=by_class(found),
         ranking=ranking_html.view(found.judgement()),

@@ -15,7 +15,8 @@ from gpucheck.render.groups import Group
 from gpucheck.render.ranking import FAULTLESS, SHOWN, cause_names
 from gpucheck.render.words import counts_line, plural
 
-READ = 20
+# Lines of one input that are named.
+SPANS = 6
 
 
 def to_markdown(diagnosis: Diagnosis, *, change: Change = unchanged) -> str:
@@ -34,7 +35,7 @@ def _page(diagnosis: Diagnosis, page: Markdown) -> str:
     for verdict, groups, _ in worst_first(diagnosis.findings, diagnosis.gpu_names):
         for group in groups:
             lines += ["", *_finding(verdict, group, page)]
-    lines += _read(getattr(diagnosis, "read", ()), page)
+    lines += _read(diagnosis, page)
     if diagnosis.ranking:
         lines += ["", "## Explanations, the most probable first", "", *_ranking(diagnosis, page)]
     if diagnosis.decided and len(diagnosis.ranking) > 1:
@@ -60,21 +61,29 @@ def _finding(verdict: Verdict, group: Group, page: Markdown) -> Iterator[str]:
         yield f"- confirm: {page.code(command, in_table=False)}"
 
 
-def _read(read: Sequence[Any], page: Markdown) -> list[str]:
-    """What was read out of the input: one entry with a kind and its lines each, where the diagnosis lists it."""
-    rows = [[page.text(str(_of(one, "kind"))), page.text(_lines(_of(one, "lines")))] for one in read[:READ]]
-    more = [f"and {plural(len(read) - READ, 'more')}"] if len(read) > READ else []
-    return ["", "## What was read", "", *table(("kind", "lines"), rows), *more] if rows else []
+def _read(diagnosis: Diagnosis, page: Markdown) -> list[str]:
+    """What was read out of the inputs, as what, and what was not; nothing for a diagnosis that lists neither."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for one in getattr(diagnosis, "read", ()):
+        places.setdefault((one.kind, one.source), []).append(_span(one))
+    rows = [[page.text(kind), _spans(spans), page.text(source)] for (kind, source), spans in places.items()]
+    unread: Sequence[Any] = getattr(diagnosis, "unread", ())
+    rows += [
+        [f"not understood{f': {page.text(one.why)}' if one.why else ''}", _span(one), page.text(one.source)]
+        for one in unread[:SPANS]
+    ]
+    if len(unread) > SPANS:
+        rows.append([f"not understood: {plural(len(unread) - SPANS, 'place')} more", "", ""])
+    return ["", "## What was read", "", *table(("as", "lines", "of"), rows)] if rows else []
 
 
-def _of(one: Any, name: str) -> Any:
-    return one.get(name, "") if isinstance(one, dict) else getattr(one, name, "")
+def _span(one: Any) -> str:
+    return "-".join(dict.fromkeys((str(one.first_line), str(one.last_line))))
 
 
-def _lines(lines: Any) -> str:
-    if isinstance(lines, list | tuple):
-        return " to ".join(map(str, lines)) if len(lines) == 2 else ", ".join(map(str, lines))
-    return str(lines)
+def _spans(spans: Sequence[str]) -> str:
+    more = f" and {len(spans) - SPANS} more" if len(spans) > SPANS else ""
+    return f"{', '.join(spans[:SPANS])}{more}"
 
 
 def _ranking(diagnosis: Diagnosis, page: Markdown) -> Iterator[str]:
