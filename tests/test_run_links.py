@@ -8,6 +8,7 @@ from gpucheck.measure.collectives.run import Options as CollectiveOptions
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.bandwidth import BandwidthReport, MeasuredDevice
 from gpucheck.model.observations import CopyFailure, Measured, Observations, ObservedGpu
+from gpucheck.model.ranking import Judgement
 from gpucheck.run import links
 from tests.machines import h100, whole_host
 
@@ -40,7 +41,7 @@ def run(monkeypatch):
     def go(report, *, contended=False):
         asked = []
         monkeypatch.setattr("gpucheck.measure.bandwidth.measure", lambda *_: report)
-        monkeypatch.setattr(links, "diagnose", lambda seen: asked.append(seen) or (SLOW, WRONG))
+        monkeypatch.setattr(links, "judge", lambda seen: asked.append(seen) or Judgement(findings=(SLOW, WRONG)))
         return links.bandwidth(whole_host(h100(0)), Options(contended=contended)), asked
 
     return go

@@ -6,24 +6,29 @@ import click
 
 from gpucheck.cli._folder import refuse_folder, write_folder
 from gpucheck.cli._output import MODES, Problem, replaces, write_result
+from gpucheck.cli._redaction import of_report
 from gpucheck.model import Report
 from gpucheck.printable import one_line
 from gpucheck.processes.atomic import PRIVATE
 from gpucheck.render import formats
+from gpucheck.render._markdown import unchanged
 
 ALL = "all"
+MARKDOWN = "markdown"
 
 
-def refuse(format_: str, output: Path | None) -> None:
-    """Raises Problem for an -o that could not be written, before anything is measured."""
+def refuse(format_: str, output: Path | None, *, redact: bool = True) -> None:
+    """Raises Problem for an -o that could not be written, before anything is measured, and for a lone --no-redact."""
+    if not redact and format_ not in (MARKDOWN, ALL):
+        raise Problem(f"--no-redact needs --format {MARKDOWN} or {ALL}: no other format is redacted.")
     if format_ == ALL:
         refuse_folder(output, formats.FILES.values())
     elif output is not None and output.is_dir():
         raise Problem(f"{output}: is a folder, and --format {format_} writes a file. Name a file with -o.")
 
 
-def write(report: Report, format_: str, output: Path | None, *, mark: str, verbose: bool) -> None:
-    """mark: the line that a report about a recording starts with. Raises Problem.
+def write(report: Report, format_: str, output: Path | None, *, mark: str, verbose: bool, redact: bool = True) -> None:
+    """mark: the line that a report about a recording starts with. redact: the Markdown. Raises Problem.
 
     A file keeps the last complete report, which may be a baseline or what a monitor reads: the part that an interrupted
     run has goes to stderr then, as text.
@@ -33,10 +38,11 @@ def write(report: Report, format_: str, output: Path | None, *, mark: str, verbo
         text = formats.render(report, "text", mark=mark, verbose=verbose)
         click.echo(f"{text}{report.findings[-1].seen}\n{one_line(kept)}", err=True)
         return
+    change = of_report(report) if redact and format_ in (MARKDOWN, ALL) else unchanged
     if format_ == ALL and output is not None:
-        write_folder(formats.render_all(report, mark=mark, verbose=verbose), output)
+        write_folder(formats.render_all(report, mark=mark, verbose=verbose, change=change), output)
         return
-    text = formats.render(report, format_, mark=mark, verbose=verbose)
+    text = formats.render(report, format_, mark=mark, verbose=verbose, change=change)
     if report.interrupted and format_ == "text":
         text += f"{report.findings[-1].seen}\n"
     plain = click.unstyle(text) if format_ == "text" and output is not None else text

@@ -66,7 +66,7 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
     "--timeout", type=click.FloatRange(min=0.1), help="Seconds that one step may take before it counts as stuck."
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show how it was measured.")
-@output_options("text", "json")
+@output_options("text", "json", "html")
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     devices: str | None,
@@ -112,9 +112,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         from gpucheck.render.size_plot import to_svg
 
         write_result(to_svg(report), svg)
-    text = render.to_json(report) if format_ == "json" else render.to_text(report, verbose=verbose)
+    writers = {"json": render.to_json, "html": render.to_html}
+    text = writers[format_](report) if format_ in writers else render.to_text(report, verbose=verbose)
     if not only_drawing:
-        write_result(text if output is None else click.unstyle(text), output)
+        write_result(text if output is None or format_ != "text" else click.unstyle(text), output)
     return EXIT_STATUS[worst((finding.verdict for finding in report.findings), strict=strict)]
 
 

@@ -17,6 +17,7 @@ from gpucheck.cli._common import (
     simulation_options,
     write_result,
 )
+from gpucheck.cli._redaction import NO_REDACT
 from gpucheck.model import EXIT_STATUS
 from gpucheck.model.record import RECORD
 
@@ -51,7 +52,8 @@ if TYPE_CHECKING:
 @click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
 @click.option("--list", "listed", is_flag=True, help="Show all steps with tags, level and cost, and end.")
 @click.option("-v", "--verbose", is_flag=True, help="Spell out passes and show all evidence.")
-@output_options("text", "json", "junit", "nagios", "prometheus", "html", "all", folder=True)
+@output_options("text", "json", "junit", "nagios", "prometheus", "html", "markdown", "all", folder=True)
+@NO_REDACT
 @recording_option
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -64,6 +66,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     timeout: float,
     listed: bool,
     verbose: bool,
+    no_redact: bool,
     format_: str,
     output: Path | None,
     profile: str | None,
@@ -73,12 +76,13 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """Judge this host, a simulated one, or a recording.
 
     Every finding says what was seen, what was wanted, why, and what to do. Nothing on the host is changed.
+    --format markdown is a rig card for an issue: at most 60 lines, redacted.
     """
     if listed:
         return _list(format_, output)
     from gpucheck.cli import _verify_output
 
-    _verify_output.refuse(format_, output)
+    _verify_output.refuse(format_, output, redact=not no_redact)
     host = open_host(profile, faults, recording, deadline_s=timeout)
     from gpucheck import run
     from gpucheck.cli._against import yardsticks
@@ -97,7 +101,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     def write(report: "Report") -> None:
         progress_end()
-        _verify_output.write(report, format_, output, mark=replay_mark(host), verbose=verbose)
+        _verify_output.write(report, format_, output, mark=replay_mark(host), verbose=verbose, redact=not no_redact)
 
     report = run.verify(
         host,

@@ -4,6 +4,7 @@ import msgspec
 
 from gpucheck.model.finding import Finding
 from gpucheck.model.observations import Observations
+from gpucheck.model.ranking_record import RankingRecord
 from gpucheck.model.readings import Simulation
 from gpucheck.model.verdict import Verdict
 
@@ -92,6 +93,7 @@ class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):
     planned_s, device_s: device time as planned and as taken; seconds: the whole run's.
     local_gb_s: copies inside each device. integrity: bytes and words of the data check.
     observations: all of it as ``gpucheck diagnose --observations`` reads it.
+    ranking: the explanations that were weighed; left out of JSON if nothing was.
     """
 
     schema: str = SCHEMA
@@ -119,6 +121,7 @@ class BandwidthReport(msgspec.Struct, frozen=True, kw_only=True):
     integrity: dict[str, int] = msgspec.field(default_factory=dict)
     tensor: dict[str, float] | None = None
     observations: Observations = Observations()
+    ranking: RankingRecord | msgspec.UnsetType = msgspec.UNSET
     verdict: Verdict
     findings: tuple[Finding, ...]
     counts: dict[str, int]

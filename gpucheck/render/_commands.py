@@ -13,10 +13,11 @@ ALONE = frozenset({"nvidia-smi", "make provision", "make verify", "free -h"})
 ARGUMENT = re.compile(r" +('[^']*'|\"[^\"]*\"|[^\s;,()]+(?:,[^\s;,()]+)*)")
 # The words after a command in our own remedies: an argument is never one of them.
 PROSE = frozenset(
-    {"and", "as", "asks", "before", "beside", "checks", "chooses", "does", "finds", "first", "for", "from", "if", "in"}
-    | {"installs", "is", "it", "its", "lists", "looks", "names", "of", "on", "or", "prints", "puts", "rebuilds"}
-    | {"records", "says", "shows", "so", "starts", "takes", "tells", "than", "that", "the", "them", "then", "to"}
-    | {"until", "what", "when", "where", "which", "while", "with", "writes", "/"}
+    {"/", "again", "and", "as", "asks", "before", "beside", "cannot", "checks", "chooses", "compares", "could"}
+    | {"counts", "does", "finds", "first", "for", "from", "has", "if", "in", "installs", "instead", "is", "it"}
+    | {"its", "lists", "looks", "names", "of", "on", "or", "prints", "puts", "rebuilds", "records", "says"}
+    | {"several", "show", "shows", "so", "starts", "takes", "tells", "than", "that", "the", "them", "then"}
+    | {"to", "until", "verifies", "what", "when", "where", "which", "while", "with", "without", "writes"}
 )
 
 

@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from gpucheck.model import Report
-from gpucheck.model.bandwidth import Crowd, HostLink, Matrix, MeasuredDevice, MeasuredPair
+from gpucheck.model.bandwidth import BandwidthReport, Crowd, HostLink, Matrix, MeasuredDevice, MeasuredPair
+from gpucheck.model.observations import Observations
+from gpucheck.model.ranking import Judgement
+from gpucheck.model.ranking_record import RankingRecord
 
 COPIES = "p2p"
 
@@ -24,6 +27,12 @@ class Copies(msgspec.Struct, frozen=True, kw_only=True):
     integrity: dict[str, int] = {}
     method: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    observations: Observations = Observations()
+    ranking: RankingRecord | msgspec.UnsetType = msgspec.UNSET
+
+    def judgement(self) -> Judgement | None:
+        """Return what was weighed; None if nothing was, or if an older gpucheck wrote the report."""
+        return None if self.ranking is msgspec.UNSET else self.ranking.judgement()
 
 
 class ClassRates(NamedTuple):
@@ -68,6 +77,11 @@ def copies(report: Report) -> Copies | None:
     """What was copied; None where nothing was."""
     numbers = report.measurements.get(COPIES)
     return None if numbers is None else msgspec.convert(numbers, Copies, strict=False)
+
+
+def copies_of(report: BandwidthReport) -> Copies:
+    """Return the same parts of a report of copies alone."""
+    return Copies(**{name: getattr(report, name) for name in Copies.__struct_fields__})
 
 
 def by_class(found: Copies) -> list[ClassRates]:

@@ -59,6 +59,9 @@ def _structures(pairs: set[Pair], known: set[Pair]) -> Iterator[str]:
         return
     if pairs == known:
         yield f"all {len(pairs)} pairs"
+    rest = sorted(sorted(pair) for pair in known - pairs)
+    if 0 < len(rest) <= NAMED < len(pairs):
+        yield f"all but {', '.join(f'{a}-{b}' for a, b in rest)}"
     for some, words in ((pairs, "all pairs with"), (known - pairs, "all but pairs with")):
         gpus = _whole(some, known)
         if 0 < len(gpus) <= FEW and some == {pair for pair in known if pair & gpus}:

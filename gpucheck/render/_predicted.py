@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
+from gpucheck.model.naming import BUS_ID
 from gpucheck.model.ranking import Explanation, Predicted, Quantity
 from gpucheck.render._pairs import describe
 
@@ -23,6 +24,7 @@ TITLES: dict[Quantity, tuple[str, str]] = {
 ROWS = 10
 # Nine of ten values lie in the range if the explanation holds: with fewer than this part inside it fits nearly.
 INSIDE = 0.8
+ALIKE = 4
 MISFITS: tuple[Fit, ...] = ("no, lower", "no, higher")
 
 
@@ -57,6 +59,22 @@ def blocks(explanation: Explanation) -> list[Block]:
         predictions = [one for one in explanation.predictions if one.quantity == quantity]
         if predictions:
             found.append(Block(quantity, title, unit, tuple(_rows(predictions))))
+    return found
+
+
+def readings(explanation: Explanation) -> list[str]:
+    """Return the readings; those that differ only by the PCI device are one line from ALIKE of them on."""
+    groups: dict[str, list[str]] = {}
+    for line in explanation.readings:
+        groups.setdefault(BUS_ID.sub("", line), []).append(line)
+    found: list[str] = []
+    for lines in groups.values():
+        first = BUS_ID.search(lines[0])
+        if len(lines) < ALIKE or first is None:
+            found += lines
+        else:
+            at = first.end()
+            found.append(f"{lines[0][:at]} and {len(lines) - 1} more{lines[0][at:]}")
     return found
 
 

@@ -22,6 +22,13 @@ def to_json(report: BandwidthReport) -> str:
     return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
 
 
+def to_html(report: BandwidthReport) -> str:
+    """Return the page; Jinja2 is loaded here."""
+    from gpucheck.render.bandwidth_html import to_html as write
+
+    return write(report)
+
+
 @of_printable
 def to_text(report: BandwidthReport, *, verbose: bool = False) -> str:
     """Who was measured, what is wrong, the matrices, measured against expected, and the findings that are good.

@@ -6,6 +6,7 @@ import msgspec
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.printable import of_printable
 from gpucheck.render import ranking
+from gpucheck.render._markdown import Change, unchanged
 from gpucheck.render.findings import blocks
 from gpucheck.render.words import counts_line, plural, verdict_word
 
@@ -22,11 +23,11 @@ def to_html(diagnosis: Diagnosis) -> str:
     return write(diagnosis)
 
 
-def to_markdown(diagnosis: Diagnosis) -> str:
-    """Return the answer for an issue or a wiki."""
+def to_markdown(diagnosis: Diagnosis, *, change: Change = unchanged) -> str:
+    """Return the answer for an issue or a wiki. change: redaction."""
     from gpucheck.render.diagnosis_markdown import to_markdown as write
 
-    return write(diagnosis)
+    return write(diagnosis, change=change)
 
 
 @of_printable

@@ -1,77 +1,116 @@
 """A diagnosis as Markdown: for an issue or a wiki."""
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from gpucheck.model import Verdict
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.ranking import Explanation
-from gpucheck.printable import folded, of_printable
-from gpucheck.render._predicted import Block, blocks, percent, span
+from gpucheck.printable import of_printable
+from gpucheck.render import _confirm
+from gpucheck.render._markdown import Change, Markdown, table, unchanged
+from gpucheck.render._predicted import Block, blocks, percent, readings, span
 from gpucheck.render.findings import TROUBLE, how_sure, others, worst_first
 from gpucheck.render.groups import Group
 from gpucheck.render.ranking import FAULTLESS, SHOWN, cause_names
 from gpucheck.render.words import counts_line, plural
 
-# What Markdown, or HTML inside it, would read as more than text.
-SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&!@$])")
+# Lines of one input that are named.
+SPANS = 6
+
+
+def to_markdown(diagnosis: Diagnosis, *, change: Change = unchanged) -> str:
+    """Return the page: findings worst first, the ranking, and what the first two explanations predicted.
+
+    change: redaction of every text that may name a host or a user.
+    """
+    return _page(diagnosis, Markdown(change))
 
 
 @of_printable
-def to_markdown(diagnosis: Diagnosis) -> str:
-    """Return the page: findings worst first, the ranking, and what the first two explanations predicted."""
+def _page(diagnosis: Diagnosis, page: Markdown) -> str:
     source = f"{plural(diagnosis.gpus, 'GPU')}, from {', '.join(diagnosis.source)}"
-    lines = [f"# {diagnosis.verdict.name}: gpucheck diagnose", "", f"{_text(source)}: {counts_line(diagnosis.counts)}"]
+    lines = [f"# {diagnosis.verdict.name}: gpucheck diagnose", ""]
+    lines += [f"{page.text(source)}: {counts_line(diagnosis.counts)}"]
     for verdict, groups, _ in worst_first(diagnosis.findings, diagnosis.gpu_names):
         for group in groups:
-            lines += ["", *_finding(verdict, group)]
+            lines += ["", *_finding(verdict, group, page)]
+    lines += _read(diagnosis, page)
     if diagnosis.ranking:
-        lines += ["", "## Explanations, the most probable first", "", *_ranking(diagnosis)]
-    if diagnosis.decided:
-        lines += ["", f"What decided between the first two: {_text(diagnosis.decided)}"]
+        lines += ["", "## Explanations, the most probable first", "", *_ranking(diagnosis, page)]
+    if diagnosis.decided and len(diagnosis.ranking) > 1:
+        lines += ["", f"What decided between the first two: {page.text(diagnosis.decided)}"]
     for one in diagnosis.ranking[:SHOWN]:
-        lines += _details(one)
+        lines += _details(one, page)
     return "\n".join(lines) + "\n"
 
 
-def _finding(verdict: Verdict, group: Group) -> Iterator[str]:
-    yield f"**{verdict.name}** {_text(', '.join(group.checks))}: {_text(group.headline)}"
-    if verdict not in TROUBLE:
+def _finding(verdict: Verdict, group: Group, page: Markdown) -> Iterator[str]:
+    yield f"**{verdict.name}** {page.text(', '.join(group.checks))}: {page.text(group.headline)}"
+    cause, basis = group.first.cause, group.why
+    if verdict not in TROUBLE and not cause:
         return
     yield ""
-    yield from (f"- {label}: {_text(text)}" for label, text in (("why", group.why), ("fix", group.fix)) if text)
-    if group.first.cause:
-        yield f"- cause: {_text(group.first.cause)} ({how_sure(group.findings)})"
+    yield from (f"- {label}: {page.text(text)}" for label, text in (("why", basis), ("fix", group.fix)) if text)
+    if cause:
+        yield f"- cause: {page.text(cause)} ({how_sure(group.findings)})"
     for one in others(group):
-        yield f"- or: {_text(one.cause)} ({percent(one.probability)}): {_text(one.would_show)}"
+        yield f"- or: {page.text(one.cause)} ({percent(one.probability)}): {page.text(one.would_show)}"
+    command = _confirm.command(group.findings, rerun=False)
+    if command:
+        yield f"- confirm: {page.code(command, in_table=False)}"
 
 
-def _ranking(diagnosis: Diagnosis) -> Iterator[str]:
-    yield "| probability | explanation | causes |"
-    yield "|---:|---|---|"
-    for one in diagnosis.ranking:
-        causes = "; ".join(cause_names(one, diagnosis.gpu_names)) or FAULTLESS
-        yield f"| {percent(one.probability)} | {_text(one.words)} | {_text(causes)} |"
+def _read(diagnosis: Diagnosis, page: Markdown) -> list[str]:
+    """What was read out of the inputs, as what, and what was not; nothing for a diagnosis that lists neither."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for one in getattr(diagnosis, "read", ()):
+        places.setdefault((one.kind, one.source), []).append(_span(one))
+    rows = [[page.text(kind), _spans(spans), page.text(source)] for (kind, source), spans in places.items()]
+    unread: Sequence[Any] = getattr(diagnosis, "unread", ())
+    rows += [
+        [f"not understood{f': {page.text(one.why)}' if one.why else ''}", _span(one), page.text(one.source)]
+        for one in unread[:SPANS]
+    ]
+    if len(unread) > SPANS:
+        rows.append([f"not understood: {plural(len(unread) - SPANS, 'place')} more", "", ""])
+    return ["", "## What was read", "", *table(("as", "lines", "of"), rows)] if rows else []
 
 
-def _details(one: Explanation) -> list[str]:
+def _span(one: Any) -> str:
+    return "-".join(dict.fromkeys((str(one.first_line), str(one.last_line))))
+
+
+def _spans(spans: Sequence[str]) -> str:
+    more = f" and {len(spans) - SPANS} more" if len(spans) > SPANS else ""
+    return f"{', '.join(spans[:SPANS])}{more}"
+
+
+def _ranking(diagnosis: Diagnosis, page: Markdown) -> Iterator[str]:
+    rows = [
+        [
+            percent(one.probability),
+            page.text(one.words),
+            page.text("; ".join(cause_names(one, diagnosis.gpu_names)) or FAULTLESS),
+        ]
+        for one in diagnosis.ranking
+    ]
+    yield from table(("probability", "explanation", "causes"), rows, right=(0,))
+
+
+def _details(one: Explanation, page: Markdown) -> list[str]:
     found = blocks(one)
     if not found and not one.readings:
         return []
-    lines = ["", f"## Predicted and measured, if: {_text(one.words)}", ""]
+    lines = ["", f"## Predicted and measured, if: {page.text(one.words)}", ""]
     for block in found:
-        lines += [*_table(block), ""]
-    return [*lines, *(f"- read: {_text(line)}" for line in one.readings)]
+        lines += [*_table(block, page), ""]
+    return [*lines, *(f"- read: {page.text(line)}" for line in readings(one))]
 
 
-def _table(block: Block) -> Iterator[str]:
-    yield f"| {block.title}, {block.unit} | predicted | measured | fits | basis |"
-    yield "|---|---|---|---|---|"
-    for row in block.rows:
-        measured = span(row.values[0], row.values[-1])
-        yield f"| {row.where} | {span(row.low, row.high)} | {measured} | {row.fit} | {_text(row.basis)} |"
-
-
-def _text(text: str) -> str:
-    """The text on one line, nothing in it of a meaning to Markdown."""
-    return SPECIAL.sub(r"\\\1", folded(text))
+def _table(block: Block, page: Markdown) -> Iterator[str]:
+    rows = [
+        [row.where, span(row.low, row.high), span(row.values[0], row.values[-1]), row.fit, page.text(row.basis)]
+        for row in block.rows
+    ]
+    yield from table((f"{block.title}, {block.unit}", "predicted", "measured", "fits", "basis"), rows)

@@ -6,6 +6,7 @@ import click
 
 from gpucheck.model import Report
 from gpucheck.render import report as _report
+from gpucheck.render._markdown import Change, unchanged
 
 # Format -> its file in a folder of all.
 FILES = {
@@ -15,6 +16,7 @@ FILES = {
     "nagios": "report.nagios",
     "prometheus": "report.prom",
     "html": "report.html",
+    "markdown": "report.md",
 }
 
 
@@ -47,10 +49,11 @@ WRITERS: dict[str, Callable[[Report], str]] = {
 }
 
 
-def render(report: Report, format_: str, *, mark: str = "", verbose: bool = False) -> str:
+def render(report: Report, format_: str, *, mark: str = "", verbose: bool = False, change: Change = unchanged) -> str:
     """The report in one format, a name of FILES. mark: the line that a report about a recording starts with.
 
     The formats for programs have no place for the mark. verbose: passes and all evidence in the text.
+    change: redaction of the Markdown, which is made to be published; the other formats are never redacted.
     """
     if format_ == "text":
         return mark + _report.to_text(report, verbose=verbose)
@@ -58,11 +61,15 @@ def render(report: Report, format_: str, *, mark: str = "", verbose: bool = Fals
         from gpucheck.render.report_html import to_html
 
         return to_html(report, mark=mark.strip())
+    if format_ == "markdown":
+        from gpucheck.render.rig_card import to_markdown
+
+        return to_markdown(report, mark=mark, change=change)
     return WRITERS[format_](report)
 
 
-def render_all(report: Report, *, mark: str = "", verbose: bool = False) -> dict[str, str]:
+def render_all(report: Report, *, mark: str = "", verbose: bool = False, change: Change = unchanged) -> dict[str, str]:
     """File name -> content, in every format, without terminal colours."""
-    texts = {file: render(report, name, mark=mark, verbose=verbose) for name, file in FILES.items()}
+    texts = {file: render(report, name, mark=mark, verbose=verbose, change=change) for name, file in FILES.items()}
     texts[FILES["text"]] = click.unstyle(texts[FILES["text"]])
     return {file: text if text.endswith("\n") else f"{text}\n" for file, text in texts.items()}

@@ -9,7 +9,7 @@ from gpucheck.model import Finding, Verdict, where
 from gpucheck.model.naming import bus_ids
 from gpucheck.model.ranking import Explanation, Judgement
 from gpucheck.printable import of_printable
-from gpucheck.render._predicted import MISFITS, Block, blocks, percent, span
+from gpucheck.render._predicted import MISFITS, Block, blocks, percent, readings, span
 from gpucheck.render.words import plural, table
 
 WIDTH = 80
@@ -70,7 +70,7 @@ def _details(number: int, one: Explanation, *, everything: bool) -> Iterator[str
     yield from (click.style(line, bold=True) for line in _wrapped(f"If explanation {number} holds: ", one.words))
     for block in blocks(one):
         yield from _block(block, everything=everything)
-    for line in one.readings:
+    for line in readings(one):
         yield from _wrapped("  read  ", line)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gpucheck.model.ranking import Explanation, Judgement
-from gpucheck.render._predicted import MISFITS, Block, Row, blocks, percent, span
+from gpucheck.render._predicted import MISFITS, Block, Row, blocks, percent, readings, span
 from gpucheck.render.ranking import FAULTLESS, SHOWN, cause_names
 from gpucheck.render.words import plural
 
@@ -141,13 +141,14 @@ def view(judgement: Judgement | None) -> Ranking | None:
             probability=percent(one.probability),
             words=one.words,
             charts=[_chart(block, axes[block.quantity]) for block in some],
-            readings=one.readings,
+            readings=tuple(readings(one)),
         )
         for number, (one, some) in enumerate(zip(shown, found, strict=True), 1)
         if some or one.readings
     ]
     places = [_place(one, judgement.gpus) for one in judgement.ranking]
-    return Ranking(places, stories, judgement.decided)
+    # With one explanation there is no second that a number could have told it from.
+    return Ranking(places, stories, judgement.decided if len(places) > 1 else "")
 
 
 def _place(one: Explanation, gpus: Sequence[str]) -> Place:
@@ -155,7 +156,7 @@ def _place(one: Explanation, gpus: Sequence[str]) -> Place:
         probability=percent(one.probability),
         width=_percent(100 * one.probability),
         words=one.words,
-        causes=cause_names(one, gpus) or [FAULTLESS],
+        causes=cause_names(one, gpus) or [FAULTLESS] * (not one.words.startswith(FAULTLESS)),
         keys=list(dict.fromkeys(cause for cause, _ in one.causes)),
     )
 

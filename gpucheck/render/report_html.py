@@ -7,10 +7,9 @@ from markupsafe import Markup
 
 from gpucheck.model import Report, Topology, Verdict, WiredFunction, where
 from gpucheck.printable import of_printable
-from gpucheck.render import html
-from gpucheck.render._heat import SLOW_MARK, SLOW_MEANING, TITLES, below, is_sparse, low_ends, steps
+from gpucheck.render import copies_html, html, ranking_html
 from gpucheck.render._matrix import kind_of
-from gpucheck.render._measured import Copies, by_class, copies, trainings
+from gpucheck.render._measured import by_class, copies, trainings
 from gpucheck.render._tree import direct_links, link_words, switch_count, switch_links
 from gpucheck.render.findings import TROUBLE
 from gpucheck.render.findings_html import SHAPE, blocks
@@ -19,7 +18,7 @@ from gpucheck.render.topology import MEANING
 from gpucheck.render.topology_svg import to_svg
 from gpucheck.render.words import WORST_FIRST, observed
 
-STYLES = ("tokens.css", "parts.css", "drawing.css", "report.css")
+STYLES = ("tokens.css", "parts.css", "drawing.css", "report.css", *ranking_html.STYLES)
 SCRIPTS = ("page.js", "report.js")
 KIND = {
     "gpu": "GPU",
@@ -43,15 +42,6 @@ class Hop(NamedTuple):
     reduced: str
 
 
-class Heat(NamedTuple):
-    """A matrix of measurements. rows: label of the source, then (text, step) of each cell. slow: what the mark is."""
-
-    name: str
-    title: str
-    rows: list[tuple[str, list[tuple[str, int | None]]]]
-    slow: str
-
-
 @of_printable
 def to_html(report: Report, *, mark: str = "") -> str:
     """The page. mark: where a replayed report comes from."""
@@ -59,7 +49,7 @@ def to_html(report: Report, *, mark: str = "") -> str:
     of_verdict = blocks(report.findings, bus_ids(report))
     return html.page(
         "report.html.j2",
-        data=_data(found),
+        data=copies_html.data(found),
         styles=STYLES,
         scripts=SCRIPTS,
         report=report,
@@ -78,9 +68,10 @@ def to_html(report: Report, *, mark: str = "") -> str:
         hops=list(_hops(topology)) if topology else [],
         nvlinks=list(_nvlinks(topology)) if topology else [],
         copies=found,
-        heats=list(_heats(found)) if found else [],
+        heats=copies_html.heats(found),
         rates=by_class(found) if found else [],
         trainings=trainings(report),
+        ranking=ranking_html.view(found.judgement()) if found else None,
     )
 
 
@@ -160,37 +151,3 @@ def _nvlinks(topology: Topology) -> Iterator[tuple[str, int, str]]:
             known = f"{switches} NVSwitches" if switches > 1 else "1 NVSwitch" if switches else "NVSwitch"
             words.append(f"{to_switch[label]} to {known}")
         yield label, sum(links for _, links in ends) + to_switch.get(label, 0), ", ".join(words) or "none is up"
-
-
-def _heats(found: Copies) -> Iterator[Heat]:
-    for name, (title, _) in TITLES.items():
-        matrix = found.matrices.get(name)
-        if matrix is None or is_sparse(matrix):
-            continue
-        shades, slow = steps(name, matrix, found.pairs), below(matrix, low_ends(name, found.pairs))
-        rows = [
-            (str(device.index), [(_number(cell, (i, j) in slow), shade[j]) for j, cell in enumerate(row)])
-            for i, (device, row, shade) in enumerate(zip(found.devices, matrix, shades, strict=True))
-        ]
-        yield Heat(name, title, rows, f"{SLOW_MARK} {SLOW_MEANING}" if slow else "")
-
-
-def _number(cell: float | None, slow: bool) -> str:
-    mark = SLOW_MARK if slow else ""
-    return "" if cell is None else f"{mark}{cell:.0f}" if cell >= 100 else f"{mark}{cell:.1f}"
-
-
-def _data(found: Copies | None) -> dict[str, Any]:
-    """What the page says about a cell when it is pointed at."""
-    if found is None:
-        return {"devices": [], "paths": [], "pairs": {}}
-    paths: dict[tuple[Any, ...], int] = {}
-    pairs = {
-        f"{p.src},{p.dst}": (
-            paths.setdefault((p.cls, p.expected_gb_s, p.low_gb_s, p.basis), len(paths)),
-            p.measured.gb_s if p.measured else None,
-        )
-        for p in found.pairs
-    }
-    devices = [(device.index, device.name, device.bus_id) for device in found.devices]
-    return {"devices": devices, "paths": list(paths), "pairs": pairs}

@@ -4,11 +4,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
-from gpucheck.diagnose import diagnose, doubtful
+from gpucheck.diagnose import doubtful, judge
 from gpucheck.model import Finding, Host, NvmlReading, TopologyGpu, Verdict, named, worst
 from gpucheck.model.observations import Measured, Observations
+from gpucheck.model.ranking import Judgement
+from gpucheck.model.ranking_record import ranking_record
 
 if TYPE_CHECKING:
     from gpucheck.measure.bandwidth import Options, Watch
@@ -29,11 +32,18 @@ def bandwidth(host: Host, options: "Options", watch: "Watch | None" = None) -> "
 
     report = measure(host, options, watch or Watch(), doubtful)
     gpus = (TopologyGpu(index=d.index, uuid=d.uuid, pci_bus_id=d.bus_id) for d in report.devices)
-    found = named(judged(report.observations), gpus)
+    judgement = judged(report.observations)
+    found = named(judgement.findings, gpus)
     if options.contended and any(note.startswith("contended") for note in report.notes):
         found = tuple(_cannot_fail(finding) for finding in found)
     findings = (*report.findings, *found)
-    return replace(report, findings=findings, verdict=_verdict(findings), counts=_counts(findings))
+    return replace(
+        report,
+        findings=findings,
+        verdict=_verdict(findings),
+        counts=_counts(findings),
+        ranking=ranking_record(judgement) or UNSET,
+    )
 
 
 def collectives(host: Host, options: "CollectiveOptions") -> "CollectivesReport":
@@ -43,13 +53,13 @@ def collectives(host: Host, options: "CollectiveOptions") -> "CollectivesReport"
     report = measure(host, options)
     reading = host.nvml()
     gpus = reading.gpus if isinstance(reading, NvmlReading) else ()
-    findings = (*report.findings, *named(judged(report.observations), gpus))
+    findings = (*report.findings, *named(judged(report.observations).findings, gpus))
     return replace(report, findings=findings, verdict=_verdict(findings), counts=_counts(findings))
 
 
-def judged(seen: Observations) -> tuple[Finding, ...]:
-    """Findings about the links; none where nothing was measured, which the measuring room explains."""
-    return diagnose(seen) if seen.measured != Measured() else ()
+def judged(seen: Observations) -> Judgement:
+    """Return the judgement about the links; an empty one if nothing was measured, which the measuring room explains."""
+    return judge(seen) if seen.measured != Measured() else Judgement(findings=())
 
 
 def _cannot_fail(finding: Finding) -> Finding:

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from gpucheck.host.recording import Recording
-from gpucheck.host.redaction import _identifiers as identifiers
 from gpucheck.host.redaction._files import RedactionProblem, map_content, read_keywords, read_map
 from gpucheck.host.redaction._hosts import host, in_variable
 from gpucheck.host.redaction._names import Names
 from gpucheck.host.redaction._pseudonyms import Pseudonyms
 from gpucheck.host.redaction._secrets import value_of, without_secrets
+from gpucheck.host.redaction._texts import TextRules, of_texts
 from gpucheck.model import NvmlReading
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "RedactionProblem",
     "encodable",
     "map_content",
+    "of_texts",
     "read_keywords",
     "read_map",
     "redacted",
@@ -91,31 +92,21 @@ def _everywhere(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-class _Rules:
+class _Rules(TextRules):
     """The replacements for one recording."""
 
     def __init__(self, recording: Recording, names: Pseudonyms, keywords: Iterable[str]) -> None:
-        self.names = names
         gpus = recording.nvml.gpus if isinstance(recording.nvml, NvmlReading) else ()
-        self.uuids = frozenset(gpu.uuid.removeprefix("GPU-").lower() for gpu in gpus if gpu.uuid)
-        serials = {gpu.health.serial for gpu in gpus if gpu.health.serial and gpu.health.serial.strip("0")}
-        longest = sorted((one for one in serials if len(one) >= 4), key=lambda one: (-len(one), one))
-        self.serials = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest))})(?![\w-])") if longest else None
-        self.known = Names(recording.system.hostname, keywords)
+        known = Names(recording.system.hostname, keywords)
         for text in _free_texts(recording):
-            self.known.learn(text)
+            known.learn(text)
         for name, value in recording.environment.items():
-            self.known.learn_variable(name, value)
-        self.known.freeze()
-
-    def structured(self, text: str) -> str:
-        """What is judged: identifiers by their shape, paths and keywords; a host may be called "open"."""
-        return self.names.changed(text, self._shapes)
-
-    def text(self, text: str, *, addresses: bool = True) -> str:
-        """Free text."""
-        return self.names.changed(
-            text, lambda it: self._free(without_secrets(it, self.names.secret), addresses=addresses)
+            known.learn_variable(name, value)
+        super().__init__(
+            names,
+            known,
+            uuids=(gpu.uuid for gpu in gpus if gpu.uuid),
+            serials=(gpu.health.serial for gpu in gpus if gpu.health.serial),
         )
 
     def file(self, path: str, text: str) -> str:
@@ -143,17 +134,6 @@ class _Rules:
             text = self.names.changed(line["text"], self.names.secret) if inside else self.text(line["text"])
             inside = inside and not KEY_ENDS.search(line["text"])
             yield {**line, "text": text}
-
-    def _shapes(self, text: str) -> str:
-        text = self.known.keywords(text, self.names)
-        text = identifiers.serials(text, self.names, self.serials)
-        text = identifiers.by_shape(text, self.names, self.uuids)
-        return identifiers.paths(text, self.names)
-
-    def _free(self, text: str, *, addresses: bool) -> str:
-        text = identifiers.mails(self.known.keywords(text, self.names), self.names)
-        text = self.known.replaced(self._shapes(text), self.names)
-        return identifiers.addresses(text, self.names) if addresses else text
 
 
 def _free_texts(recording: Recording) -> Iterator[str]:

@@ -1,0 +1,50 @@
+"""Redaction of what is made to be published: host and user names, addresses, serial numbers, UUIDs, secrets."""
+
+import os
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from gpucheck.model import Report
+    from gpucheck.model.diagnosis import Diagnosis
+
+ACCOUNTS = ("USER", "LOGNAME", "SUDO_USER")
+NO_REDACT = click.option(
+    "--no-redact",
+    is_flag=True,
+    help="Keep host and user names, serial numbers, UUIDs and addresses readable in the Markdown.",
+)
+
+
+def of_report(report: "Report") -> Callable[[str], str]:
+    """Return the redaction for texts of this report."""
+    gpus = report.topology.gpus if report.topology else ()
+    uuids = tuple(gpu.uuid for gpu in gpus if gpu.uuid)
+    return _redaction(report.host, (report.findings, report.system, report.not_proven), uuids)
+
+
+def of_diagnosis(diagnosis: "Diagnosis") -> Callable[[str], str]:
+    """Return the redaction for texts of this diagnosis, whose host is not known."""
+    return _redaction("", diagnosis, ())
+
+
+def _redaction(hostname: str, about: object, uuids: tuple[str, ...]) -> Callable[[str], str]:
+    import msgspec
+
+    from gpucheck.host.redaction import of_texts
+
+    users = filter(None, (os.environ.get(name) for name in ACCOUNTS))
+    return of_texts(hostname, _texts(msgspec.to_builtins(about)), users=users, uuids=uuids)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _texts(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _texts(item)

@@ -1,0 +1,88 @@
+"""Pages and rig cards of whole simulated runs: short, marked, and with the explanations where links were measured."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from lxml import html
+
+from gpucheck.render.rig_card import MOST_LINES
+
+pytestmark = pytest.mark.slow
+
+FAULTS = {
+    "hgx-h100-x8": ("nvlink-down:gpu=2,link=3", "power-limit:watts=400,gpu=3", "row-remap-pending:gpu=1"),
+    "rtx4090-x8": ("acs-redirect", "pcie-gen:gpu=3,gen=1"),
+    "a100-pcie-x8": ("pcie-width:gpu=1,width=8", "iommu-translating"),
+    "dgx2-v100": ("driver-mismatch",),
+    "dgx1-v100": ("p2p-corrupt:pair=1-3", "throttle-thermal:gpu=2"),
+    "a6000-x4-nvlink": ("gpu-lost:gpu=1",),
+    "l40s-x4": ("pcie-gen:gpu=2,gen=1", "p2p-slow:pair=0-1"),
+    "p100-pcie-x2-sys": ("persistence-off", "p2p-status:pair=0-1"),
+}
+MACHINES = [pytest.param(name, (), id=name) for name in FAULTS]
+MACHINES += [pytest.param(name, faults, id=f"{name}-faults") for name, faults in FAULTS.items()]
+
+
+def gpucheck(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "gpucheck", *arguments], capture_output=True, text=True, timeout=120, env=os.environ
+    )
+
+
+def verify(profile, faults, *more):
+    chosen = [word for fault in faults for word in ("--fault", fault)]
+    return gpucheck("verify", "--simulate", profile, *chosen, *more)
+
+
+@pytest.mark.parametrize(("profile", "faults"), MACHINES)
+def test_a_rig_card_is_short_marked_and_says_what_is_wrong(profile, faults):
+    done = verify(profile, faults, "--only", "quick", "--only", "p2p", "--format", "markdown")
+    text = done.stdout
+
+    assert text.count("\n") <= MOST_LINES
+    assert f"**SIMULATED** hardware: {profile}" in text
+    assert "| host |" not in text
+    assert text.startswith(("## FAIL", "## WARN", "## UNKNOWN") if faults else "## PASS"), text
+    assert ("command that confirms it" in text) or not faults
+    assert "### Copies" in text or "driver-mismatch" in faults
+
+
+@pytest.mark.parametrize(
+    ("chosen", "expected"), [(("p2p",), True), (("driver",), False)], ids=["measured", "not measured"]
+)
+def test_the_page_draws_the_explanations_if_links_were_measured(chosen, expected):
+    only = [word for name in chosen for word in ("--only", name)]
+    tree = html.fromstring(verify("p100-pcie-x2", ("pcie-width:gpu=1,width=8",), *only, "--format", "html").stdout)
+
+    assert bool(tree.xpath("//section[@id='ranking']")) is expected
+    assert bool(tree.xpath("//section[@id='explanation-1']//figure")) is expected
+    assert "SIMULATED" in tree.findtext(".//title")
+
+
+def test_the_bandwidth_page_has_matrices_findings_and_explanations():
+    done = gpucheck(
+        "bandwidth", "--simulate", "p100-pcie-x2", "--fault", "pcie-width:gpu=1,width=8", "--format", "html"
+    )
+    tree = html.fromstring(done.stdout)
+
+    assert done.returncode == 2, done.stderr
+    assert tree.findtext(".//title") == f"FAIL: bandwidth, {tree.findtext('.//h1')} (SIMULATED)"
+    assert "pcie-width-reduced" in tree.xpath("//section[@id='findings']")[0].text_content()
+    assert tree.xpath("//section[@id='copies']//table")
+    assert "pcie-width-reduced" in tree.xpath("//section[@id='ranking']")[0].text_content()
+    assert "default-src 'none'" in done.stdout or "default-src &#39;none&#39;" in done.stdout
+
+
+def test_no_redact_is_refused_where_nothing_is_redacted():
+    done = verify("p100-pcie-x2", (), "--only", "driver", "--no-redact")
+
+    assert done.returncode == 64
+    assert "--no-redact needs --format markdown or all" in done.stderr
+
+
+def test_no_redact_names_the_host():
+    done = verify("p100-pcie-x2", (), "--only", "driver", "--format", "markdown", "--no-redact")
+
+    assert f"| host | {os.uname().nodename.split('.')[0]}" in done.stdout.replace("\\", "")

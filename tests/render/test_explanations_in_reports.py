@@ -1,0 +1,168 @@
+"""The pages of verify and bandwidth: the explanations that were weighed, and the page of copies alone."""
+
+from html import unescape
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from lxml import html
+from msgspec import UNSET
+
+from gpucheck.cli._redaction import of_diagnosis
+from gpucheck.model.bandwidth import BandwidthReport
+from gpucheck.model.ranking_record import ranking_record
+from gpucheck.render import diagnosis_markdown
+from gpucheck.render._markdown import Markdown
+from gpucheck.render._predicted import readings
+from gpucheck.render.bandwidth import to_html as bandwidth_page
+from gpucheck.render.diagnosis import to_markdown
+from gpucheck.render.report_html import to_html
+from tests.browser import crowded, screen, started, whole_screen
+from tests.render.hostile import hostile
+from tests.render.judgements import bus_id, explained, finding, healthy, narrow, rack, winner
+from tests.render.reports import SIMULATION, copies, report
+from tests.render.test_diagnosis_page import diagnosis
+
+WIDTHS = (1280, 390)
+
+
+def measured(judgement):
+    """p2p of a report, with the ranking."""
+    return {**copies(judgement.gpus), "ranking": msgspec.to_builtins(ranking_record(judgement))}
+
+
+def bandwidth(judgement, **fields):
+    told = {
+        "host": "node07", "simulated": True, "simulation": SIMULATION, "engine": "simulated", "depth": "default",
+        "versions": {"driver": "580.95.05"}, "started": "2026-11-21T16:00:00+00:00", "seconds": 4.5, "planned_s": 1.0,
+        "device_s": 1.0, "rounds": 7, "verdict": "fail", "findings": judgement.findings, "counts": {"fail": 1},
+    }  # fmt: skip
+    every = {name: value for name, value in {**measured(judgement), **told, **fields}.items() if value is not UNSET}
+    return msgspec.convert(every, BandwidthReport, from_attributes=True)
+
+
+PAGES = {
+    "verify": to_html(report(finding(), measurements={"p2p": measured(winner())})),
+    "healthy": to_html(report(measurements={"p2p": measured(healthy())})),
+    "bandwidth": bandwidth_page(bandwidth(winner())),
+    "rack": bandwidth_page(bandwidth(rack())),
+    "hostile": bandwidth_page(hostile(BandwidthReport, pairs=(), matrices={}, host_device=(), sizes=())),
+}
+
+
+@pytest.mark.parametrize("name", ["verify", "bandwidth", "healthy"])
+def test_a_page_draws_what_was_weighed(name):
+    tree = html.fromstring(PAGES[name])
+
+    assert len(tree.xpath("//section[@id='ranking']//li")) > 1
+    assert tree.xpath("//section[@id='explanation-1']//figure")
+    assert "SIMULATED" in tree.findtext(".//title")
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        to_html(report(measurements={"p2p": copies(winner().gpus)})),
+        to_html(report()),
+        bandwidth_page(bandwidth(winner(), ranking=UNSET)),
+    ],
+    ids=["an older report", "nothing measured", "nothing weighed"],
+)
+def test_no_section_if_nothing_was_weighed(page):
+    assert 'id="ranking"' not in page
+    assert "explanation-1" not in page
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_needs_nothing_from_outside(name):
+    tree = html.fromstring(PAGES[name])
+
+    assert "default-src 'none'" in unescape(PAGES[name])
+    assert not tree.xpath("//*[@src or @href or @style or @*[starts-with(name(), 'on')]]")
+    assert len(tree.xpath("//script")) == 2
+
+
+def test_a_ranking_is_small_in_a_report():
+    """Of 8 GPUs: two explanations with 84 predictions each."""
+    assert len(msgspec.json.encode(ranking_record(winner()))) < 16_000
+    assert ranking_record(diagnosis(winner()).judgement()) is not None
+    assert b"ranking" not in msgspec.json.encode(bandwidth(winner(), ranking=UNSET))
+
+
+def test_one_explanation_has_nothing_that_it_was_told_from():
+    alone = msgspec.structs.replace(winner(), ranking=winner().ranking[:1])
+
+    assert "What decided" not in bandwidth_page(bandwidth(alone))
+
+
+def test_readings_that_differ_by_the_device_are_one_line():
+    lines = tuple(f"uplink {bus_id(n)}: read idle" for n in range(5))
+    one = explained((), 0.9, "no fault", 4, narrow(1), narrow(1), readings=(*lines, "5 readings as expected"))
+
+    assert readings(one) == [f"uplink {bus_id(0)} and 4 more: read idle", "5 readings as expected"]
+
+
+class Lines(NamedTuple):
+    """A part of an input."""
+
+    kind: str
+    source: str
+    first_line: int
+    last_line: int
+    why: str = ""
+
+
+class Read(NamedTuple):
+    """A diagnosis that lists what was read."""
+
+    read: tuple[Lines, ...]
+    unread: tuple[Lines, ...] = ()
+
+
+def test_markdown_lists_what_was_read():
+    told = Read(
+        (Lines("kernel-log", "a.txt", 1, 9), Lines("kernel-log", "a.txt", 12, 12)),
+        (Lines("", "a.txt", 10, 11, "cut off"),),
+    )
+    text = "\n".join(diagnosis_markdown._read(told, Markdown()))
+
+    assert "| kernel-log | 1-9, 12 | a.txt |" in text
+    assert "| not understood: cut off | 10-11 | a.txt |" in text
+
+
+def test_markdown_of_a_diagnosis_is_redacted_and_names_the_confirming_command():
+    told = msgspec.structs.replace(
+        diagnosis(winner()),
+        source=("/home/alice/topo.txt",),
+        findings=(finding(why="alice on trainbox17.example.edu, 10.20.30.40"),),
+    )
+    text = to_markdown(told, change=of_diagnosis(told))
+
+    assert [word for word in ("alice", "trainbox17", "example.edu", "10.20.30.40") if word in text] == []
+    assert "- confirm: `lspci -vv -s 0000:13:00.0`" in text
+    assert "alice" in to_markdown(told)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    browser = started()
+    yield browser
+    browser.quit()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_is_wider_than_the_screen_or_refused(browser, tmp_path, name, width):
+    path = tmp_path / f"{name}.html"
+    path.write_text(PAGES[name], encoding="utf-8")
+    screen(browser, width)
+    browser.get(path.as_uri())
+
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    assert not browser.get_log("browser")
+    assert crowded(browser, ".predicted-where, .predicted-numbers") == []
+    # A table that is squeezed breaks its words into letters.
+    tall = "return [...document.querySelectorAll('table.roomy tr')].every(row => row.offsetHeight < 200)"
+    assert name == "hostile" or browser.execute_script(tall)
+    whole_screen(browser)
