@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "knowledge": {"foreign"},
     "processes": set(),
     "host": {"model", "foreign", "processes"},
-    "imports": {"model", "foreign"},
+    "imports": {"model", "knowledge", "foreign"},
     "topology": {"model", "knowledge"},
     "stack": {"model", "knowledge", "foreign"},
     "bundle": {"model", "knowledge", "stack"},

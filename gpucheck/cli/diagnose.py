@@ -1,4 +1,4 @@
-"""Say why bandwidth measured elsewhere is what it is: numbers or pasted tool output in, cause and remedy out."""
+"""Say what pasted output of other tools and numbers measured elsewhere mean: text in, causes and remedies out."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -6,34 +6,27 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck.cli._common import Problem, output_options, write_result
-from gpucheck.foreign import read_bytes, shown
-from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
+from gpucheck.foreign import read_bytes, shown, unpacked
+from gpucheck.model.verdict import EXIT_STATUS
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
     from gpucheck.model.diagnosis import Diagnosis
-    from gpucheck.model.finding import Finding
     from gpucheck.model.observations import Observations
+    from gpucheck.model.paste import Reading
 
 
 @click.command()
+@click.argument("files", nargs=-1, metavar="[FILE...|-]")
+@click.option("--as", "as_", metavar="KIND", help="What the inputs are, instead of recognizing it; see --kinds.")
+@click.option("--gpu", "model", metavar="MODEL", help="The GPUs' model, where the inputs do not name it.")
+@click.option("--machine", metavar="NAME", help="The host to judge, where the inputs hold output of several.")
 @click.option("--observations", metavar="FILE", help="What was seen and measured, as YAML or JSON; - is stdin.")
-@click.option("--topo", metavar="FILE", help="Pasted nvidia-smi topo -m; - is stdin.")
-@click.option(
-    "--bandwidth",
-    "bandwidths",
-    metavar="FILE",
-    multiple=True,
-    help="Pasted p2pBandwidthLatencyTest or nvbandwidth output (text or JSON). Repeatable; - is stdin.",
-)
-@click.option("--nccl", "collectives", metavar="FILE", multiple=True, help="Pasted nccl-tests output. Repeatable.")
-@click.option(
-    "--kernel-log",
-    "logs",
-    metavar="FILE",
-    multiple=True,
-    help="Pasted dmesg, journalctl -k or syslog, in any of their forms. Repeatable; - is stdin.",
-)
+@click.option("--topo", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
+@click.option("--bandwidth", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
+@click.option("--nccl", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
+@click.option("--kernel-log", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
+@click.option("--kinds", is_flag=True, help="List the kinds of output that are read.")
 @click.option(
     "--hypotheses", is_flag=True, help="Print what a diagnosis weighs, and what each hypothesis predicts, as Markdown."
 )
@@ -47,11 +40,13 @@ if TYPE_CHECKING:
 @click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
 @output_options("text", "json", "html", "markdown")
 def COMMAND(  # noqa: N802 - the name the command walk looks for
+    files: tuple[str, ...],
+    as_: str | None,
+    model: str | None,
+    machine: str | None,
     observations: str | None,
-    topo: str | None,
-    bandwidths: tuple[str, ...],
-    collectives: tuple[str, ...],
-    logs: tuple[str, ...],
+    more: tuple[str, ...],
+    kinds: bool,
     hypotheses: bool,
     rules: bool,
     verbose: int,
@@ -59,33 +54,83 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     format_: str,
     output: Path | None,
 ) -> int:
-    """Judge numbers that were measured elsewhere; no GPU is needed and none is looked at.
+    """Say what pasted output means: nvidia-smi, kernel logs, NCCL logs, benchmarks, lspci and more; no GPU is needed.
 
     \b
+    gpucheck diagnose issue.txt
+    dmesg | gpucheck diagnose -
+    gpucheck diagnose topo.txt nccl.log --gpu H100
     gpucheck diagnose --observations machine.yml
-    gpucheck diagnose --topo topo.txt --bandwidth p2p.txt --nccl all_reduce.txt
-    dmesg | gpucheck diagnose --kernel-log -
 
-    Pasted output may add to --observations, which may hold what no tool prints (link widths, IOMMU, ACS).
+    A file may hold the output of several tools in any order, with prompts, quotes and Markdown around it. All inputs
+    are of one machine. What was not understood is listed with its lines.
     """
     if hypotheses or rules:
         from gpucheck.diagnose.page import hypotheses_page
 
         write_result(hypotheses_page(), output, mode=SHARED)
         return 0
-    sources = tuple(name for name in (observations, topo, *bandwidths, *collectives, *logs) if name is not None)
+    if kinds:
+        write_result(_kinds(), output, mode=SHARED)
+        return 0
+    inputs = (*files, *more)
+    sources = tuple(name for name in (observations, *inputs) if name is not None)
     if not sources:
-        raise Problem(
-            "There is nothing to judge. Give --observations FILE, or pasted output with --topo, --bandwidth or "
-            "--kernel-log."
-        )
+        raise Problem("There is nothing to judge. Give pasted output as FILE or on stdin (-), or --observations FILE.")
     if sources.count("-") > 1:
         raise Problem("stdin can be read once only. Give the other inputs as files.")
-    of_logs, gpus_named = _of_logs(logs)
-    seen = _seen(observations, topo, bandwidths, collectives) if len(sources) > len(logs) else None
-    diagnosis = _diagnosis(seen, of_logs, gpus_named, tuple(shown(name) for name in sources), strict)
-    write_result(_rendered(diagnosis, format_, verbose, plain=output is not None), output)
-    return EXIT_STATUS[diagnosis.verdict]
+    from gpucheck.run.pastes import TwoMachines, diagnosis
+
+    given = _given(observations)
+    readings = [_reading(name, as_) for name in inputs]
+    try:
+        found = diagnosis(
+            readings,
+            given,
+            sources=tuple(shown(name) for name in sources),
+            model=model,
+            machine=machine,
+            strict=strict,
+        )
+    except TwoMachines as problem:
+        raise Problem(f"{problem}.") from problem
+    write_result(_rendered(found, format_, verbose, plain=output is not None), output)
+    return EXIT_STATUS[found.verdict]
+
+
+def _kinds() -> str:
+    """Every kind with what it is, one a line."""
+    from gpucheck.imports import all_kinds
+
+    titles: dict[str, list[str]] = {}
+    for kind in all_kinds():
+        titles.setdefault(kind.name, []).append(kind.title)
+    width = max(map(len, titles))
+    return "".join(f"{name:{width}}  {'; '.join(titles[name])}\n" for name in sorted(titles))
+
+
+def _given(observations: str | None) -> "Observations | None":
+    """The user's own observations. Raises Problem."""
+    if observations is None:
+        return None
+    from gpucheck.diagnose import MAX_BYTES, ObservationProblem, read
+
+    try:
+        return read(read_bytes(observations, MAX_BYTES))
+    except ObservationProblem as problem:
+        raise Problem(f"{shown(observations)}: {problem}") from problem
+
+
+def _reading(name: str, as_: str | None) -> "Reading":
+    """One input, read. Raises Problem where nothing in it is understood."""
+    from gpucheck import imports
+
+    advice = "Give a part of it: grep -E 'NVRM|nvidia|pcieport|AER|NCCL' FILE > part.txt"
+    content = unpacked(read_bytes(name, imports.MAX_BYTES, advice), imports.MAX_BYTES, shown(name), advice)
+    try:
+        return imports.read_all(content, shown(name), as_)
+    except imports.ImportProblem as problem:
+        raise Problem(f"{shown(name)}: {problem}") from problem
 
 
 def _rendered(diagnosis: "Diagnosis", format_: str, verbose: int, *, plain: bool) -> str:
@@ -96,88 +141,3 @@ def _rendered(diagnosis: "Diagnosis", format_: str, verbose: int, *, plain: bool
         return click.unstyle(text) if plain else text
     writers = {"json": render.to_json, "html": render.to_html, "markdown": render.to_markdown}
     return writers[format_](diagnosis)
-
-
-def _diagnosis(
-    seen: "Observations | None",
-    of_logs: tuple["Finding", ...],
-    gpus_named: int,
-    sources: tuple[str, ...],
-    strict: bool,
-) -> "Diagnosis":
-    """seen: None if only logs were given: there are no numbers to judge."""
-    from gpucheck.diagnose import judge
-    from gpucheck.model import TopologyGpu, named
-    from gpucheck.model.diagnosis import Diagnosis
-    from gpucheck.model.ranking import Judgement
-
-    # Where no bus id was given, the subject is GPU and its position.
-    gpus = seen.gpus if seen is not None else ()
-    listed = [TopologyGpu(index=i, pci_bus_id=gpu.bus_id or f"GPU{i}") for i, gpu in enumerate(gpus)]
-    judgement = judge(seen) if seen is not None else Judgement(findings=())
-    findings = (*named(judgement.findings, listed), *of_logs)
-    verdicts = [finding.verdict for finding in findings]
-    return Diagnosis(
-        verdict=worst(verdicts, strict=strict),
-        source=sources,
-        gpus=max(len(seen.gpus) if seen is not None else 0, gpus_named),
-        findings=findings,
-        counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},
-        ranking=judgement.ranking,
-        gpu_names=judgement.gpus,
-        decided=judgement.decided,
-    )
-
-
-def _of_logs(logs: tuple[str, ...]) -> tuple[tuple["Finding", ...], int]:
-    """What the kernel logs say, and how many GPUs they name. Raises Problem (exit 64) for what is no kernel log."""
-    if not logs:
-        return (), 0
-    from gpucheck.checks import kernel_log
-    from gpucheck.imports import MAX_BYTES, ImportProblem
-    from gpucheck.imports.kernel_log import read
-
-    findings: list[Finding] = []
-    gpus: set[str] = set()
-    for name in logs:
-        content = read_bytes(name, MAX_BYTES, "Give a part of it: grep -E 'NVRM|nvidia|pcieport|AER' FILE > kernel.txt")
-        try:
-            log = read(content)
-        except ImportProblem as problem:
-            raise Problem(f"{shown(name)}: {problem}") from problem
-        findings += kernel_log.evaluate(kernel_log.Values(log=log))
-        gpus |= kernel_log.gpus_named(log)
-    return tuple(findings), len(gpus)
-
-
-def _seen(
-    observations: str | None, topo: str | None, bandwidths: tuple[str, ...], collectives: tuple[str, ...]
-) -> "Observations":
-    """All inputs as one set of observations. Raises Problem for the first that cannot be read."""
-    from gpucheck.diagnose import ObservationProblem
-    from gpucheck.model.observations import Observations
-
-    seen = Observations()
-    if observations is not None:
-        from gpucheck.diagnose import MAX_BYTES, read
-
-        content = read_bytes(observations, MAX_BYTES)
-        try:
-            seen = read(content)
-        except ObservationProblem as problem:
-            raise Problem(f"{shown(observations)}: {problem}") from problem
-    if topo is None and not bandwidths and not collectives:
-        return seen
-    from gpucheck import imports
-    from gpucheck.diagnose import together
-
-    for name in (topo, *bandwidths, *collectives):
-        if name is None:
-            continue
-        content = read_bytes(name, imports.MAX_BYTES)
-        try:
-            found = imports.read(content) if name is topo else imports.read_measured(content)
-            seen = together(seen, found)
-        except (imports.ImportProblem, ObservationProblem) as problem:
-            raise Problem(f"{shown(name)}: {problem}") from problem
-    return seen

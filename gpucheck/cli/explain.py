@@ -1,9 +1,8 @@
-"""Say what a cause, a check or an Xid means, how it is decided, how to confirm it by hand, and how to fix it."""
+"""Say what a cause, a check, an error code or a printed line means, how it is decided, and how to fix it."""
 
 import re
 import textwrap
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 import click
 
@@ -12,9 +11,10 @@ from gpucheck.cli._common import Problem
 WIDTH = 100
 # Of the labels of what a diagnosis weighs: the longest is "never explains".
 LABEL = 14
-# 79, xid79, xid:79, "xid 79". A bare number of five digits is an SXid: Xids have three at most.
-CODE = re.compile(r"(?P<kind>s?xid)?[: ]?(?P<code>[0-9]{1,9})")
+# 79, xid79, xid:79, "xid 79", cuda:802. A bare number of five digits is an SXid: Xids have three at most.
+CODE = re.compile(r"(?P<kind>s?xid|nvml|cuda)?(?:[ _-]?error)?[: ]{0,2}(?P<code>[0-9]{1,9})")
 SXID_DIGITS = 5
+LONGEST = 120  # characters of what was asked for that a message repeats
 VERDICT = {"note": "nothing to do for the host"}
 DETAIL = {
     "recovery-action": "the line names the action: GPU or PF FLR reset, reboot, Drain P2P, Drain and Reset, IMEX",
@@ -23,31 +23,32 @@ DETAIL = {
 
 
 @click.command()
-@click.argument("what", metavar="CAUSE|CHECK|xid:CODE|sxid:CODE")
-def COMMAND(what: str) -> None:  # noqa: N802 - the name the command walk looks for
-    """Explain a cause key, a check, or an Xid or SXid code of the kernel log.
+@click.argument("what", nargs=-1, required=True, metavar="CAUSE|CHECK|CODE|LINE")
+def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command walk looks for
+    """Explain a cause key, a check, an error code, or a line that NCCL, CUDA or the kernel printed.
 
     \b
     gpucheck explain acs-redirect
     gpucheck explain kernel-log
     gpucheck explain xid:79
     gpucheck explain sxid:20034
+    gpucheck explain nvml:15
+    gpucheck explain cudaErrorSystemNotReady
+    gpucheck explain "CUDA error: system not yet initialized"
     """
-    explain = _kind(what)
+    explain = _kind(" ".join(what))
     click.echo("\n".join(explain))
 
 
 def _kind(what: str) -> Iterator[str]:
+    from gpucheck.cli import _explain_errors as errors
     from gpucheck.knowledge import causes
 
     name = what.lower().strip()
     kind, colon, _ = name.partition(":")
     code = CODE.fullmatch(name)
     if code is not None:
-        is_sxid = len(code["code"]) >= SXID_DIGITS if code["kind"] is None else code["kind"] == "sxid"
-        return _sxid(int(code["code"])) if is_sxid else _xid(int(code["code"]))
-    if colon and kind in ("xid", "sxid"):
-        raise Problem(f"{what}: not in the table. Write a number: xid:79 or sxid:20034.")
+        return _numbered(code["kind"], int(code["code"]))
     checks, known = _checks(), causes()
     if name in known and name in checks:
         return iter([*_cause(name), "", *checks[name]])
@@ -55,10 +56,46 @@ def _kind(what: str) -> Iterator[str]:
         return _cause(name)
     if name in checks:
         return iter(checks[name])
-    close = get_close_matches(name, [*known, *checks], n=3)
+    if (error := errors.by_name(what)) is not None:
+        return errors.explained(error, _part)
+    if (found := errors.code_in_line(what)) is not None:
+        return _numbered(*found)
+    if (line := errors.line(what, _part)) is not None:
+        return line
+    raise Problem(_unknown(what, [*known, *checks, *errors.names()], kind if colon else ""))
+
+
+def _numbered(kind: str | None, code: int) -> Iterator[str]:
+    """A code; a bare number is an Xid or, of five digits, an SXid."""
+    from gpucheck.cli import _explain_errors as errors
+    from gpucheck.knowledge.xid import xids
+
+    if kind in ("cuda", "nvml"):
+        return errors.explained(errors.error(kind, code), _part)
+    if kind == "sxid" or (kind is None and code >= 10 ** (SXID_DIGITS - 1)):
+        return _sxid(code)
+    also = errors.others(code) if kind is None else []
+    if not also:
+        return _xid(code)
+    if code not in xids():
+        raise Problem(f"{code}: no Xid. Did you mean {' or '.join(also)}? Errors of CUDA and NVML need the prefix.")
+    words = f"numbers of CUDA and NVML need a prefix: {', '.join(also)}"
+    return iter([*_xid(code), *_part("also", words)])
+
+
+def _unknown(what: str, names: list[str], prefix: str) -> str:
+    """Why nothing is explained, and what may have been meant."""
+    from gpucheck.cli._lookalikes import near, number_meant
+
+    shown = what if len(what) <= LONGEST else f"{what[: LONGEST - 3]}..."
+    meant = number_meant(what) if len(what) <= LONGEST else None
+    close = [meant] if meant else near(what, names) if len(what) <= LONGEST else []
     hint = f" Did you mean {' or '.join(close)}?" if close else ""
-    raise Problem(
-        f"{what}: neither a cause nor a check.{hint} See: gpucheck verify --list, or give xid:CODE or sxid:CODE."
+    if prefix in ("xid", "sxid", "cuda", "nvml"):
+        return f"{shown}: not in the table.{hint} Write a number: xid:79, sxid:20034, cuda:802 or nvml:15."
+    return (
+        f"{shown}: neither a cause nor a check, nor an error or message that is known.{hint} "
+        "See: gpucheck verify --list, or give xid:CODE, sxid:CODE, cuda:CODE or nvml:CODE."
     )
 
 

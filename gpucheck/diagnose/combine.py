@@ -1,72 +1,150 @@
-"""Several sources about one machine become one set of observations; where two differ in size nothing is guessed."""
+"""Several sources about one machine become one set of observations; contradictions are refused, not guessed away."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
+from gpucheck.diagnose._acs import REDIRECTING
 from gpucheck.diagnose._cells import MOST_GPUS
 from gpucheck.knowledge.strict import InputProblem as ObservationProblem
-from gpucheck.model.observations import Import, Measured, Observations, ObservedGpu
+from gpucheck.model.observations import AcsReading, Collective, Import, Measured, Observations, ObservedGpu
 from gpucheck.model.topology import Topology
 
-Found = Topology | Import
+LISTS = ("collectives", "host_device", "flows", "under_load", "damaged", "failures", "uplinks")
 
-LISTS = ("collectives", "host_device", "flows", "under_load", "damaged", "failures")
+S = TypeVar("S", bound=msgspec.Struct)
 
 
-def together(seen: Observations, found: Found) -> Observations:
-    """Observations with another tool's answer added; what is known already stays.
+def together(seen: Observations, found: Observations | Topology | Import) -> Observations:
+    """Observations with another source's added; where both have a value the first one stays.
 
-    Raises ObservationProblem where the two speak of different numbers of GPUs, or of more than one machine has.
+    Raises ObservationProblem where the two speak of different machines: other numbers of GPUs, other models or bus
+    ids, or more GPUs than one machine has.
     """
-    added = _from_topology(found) if isinstance(found, Topology) else _from_import(found)
-    count, other = len(seen.gpus), len(added.gpus)
-    if max(other, len(added.matrix or ())) > MOST_GPUS:
+    new = found if isinstance(found, Observations) else found.observations()
+    count, other = len(seen.gpus), len(new.gpus)
+    if count and other and count != other:
+        # A log of a job on some of the GPUs names these by bus id alone; nothing in it counts GPUs by position.
+        seen, new = (_unless_bare(seen), new) if count < other else (seen, _unless_bare(new))
+        count, other = len(seen.gpus), len(new.gpus)
+    if max(other, len(new.matrix or ())) > MOST_GPUS:
         raise ObservationProblem(f"more than {MOST_GPUS} GPUs, which no machine has. Give the matrix of one machine")
     if count and other and count != other:
         raise ObservationProblem(
             f"{other} GPUs here, {count} in what was read before: these are not of one machine. "
             "Give output of one run with the same CUDA_VISIBLE_DEVICES"
         )
-    gpus = tuple(_gpu(a, b) for a, b in zip(seen.gpus, added.gpus, strict=True)) if count and other else ()
+    gpus = _gpus(seen.gpus, new.gpus) if count and other else seen.gpus or new.gpus
     return replace(
-        seen,
-        gpus=gpus or seen.gpus or added.gpus,
-        matrix=seen.matrix or added.matrix,
-        p2p_access=seen.p2p_access if seen.p2p_access is not None else added.p2p_access,
-        environment={**added.environment, **seen.environment},
-        measured=_measured(seen.measured, added.measured),
+        _filled(replace(seen, gpus=()), replace(new, gpus=())),
+        gpus=gpus,
+        environment={**new.environment, **seen.environment},
+        measured=_measured(seen.measured, new.measured),
     )
 
 
-def _gpu(one: ObservedGpu, other: ObservedGpu) -> ObservedGpu:
-    filled: dict[str, Any] = {
-        name: getattr(other, name) for name in ("model", "bus_id", "numa_node") if getattr(one, name) is None
-    }
-    return replace(one, **filled)
+def _unless_bare(one: Observations) -> Observations:
+    """Without GPUs of which no more than the bus id is known, and with which nothing was measured by position."""
+    bare = all(gpu.bus_id and gpu == ObservedGpu(bus_id=gpu.bus_id) for gpu in one.gpus)
+    rest = replace(one, gpus=(), environment={}, measured=replace(one.measured, collectives=()))
+    return replace(one, gpus=()) if bare and rest == Observations() else one
+
+
+def joined(seen: Observations) -> Observations:
+    """The transport that a log of NCCL names becomes that of the one collective whose report names none.
+
+    A log alone has a row that holds a transport and nothing else; with several collectives it may be of any of them.
+    """
+    rows = seen.measured.collectives
+    logged = [row.transport for row in rows if row == Collective(transport=row.transport)]
+    if not logged:
+        return seen
+    others = tuple(row for row in rows if row != Collective(transport=row.transport))
+    if len(others) == 1 and len(set(logged)) == 1:
+        others = (replace(others[0], transport=others[0].transport or logged[0]),)
+    return replace(seen, measured=replace(seen.measured, collectives=others))
+
+
+def listed(seen: Observations, lists: Sequence[Observations]) -> Observations:
+    """Observations with what lists of PCI functions add: each GPU is found by its bus id.
+
+    A list may have fewer GPUs than the machine (lspci -s), and more than its driver has. So where GPUs are known their
+    number stays; where none is, the lists together are the machine.
+    """
+    every: dict[str, ObservedGpu] = {}
+    for gpu in (gpu for one in lists for gpu in one.gpus):
+        bus_id = gpu.bus_id or ""
+        every[bus_id] = _filled(every[bus_id], gpu) if bus_id in every else gpu
+    found = tuple(sorted(every.values(), key=lambda gpu: gpu.bus_id or ""))[:MOST_GPUS]
+    gpus = seen.gpus or (found if not seen.matrix or len(seen.matrix) == len(found) else ())
+    if seen.gpus and all(gpu.bus_id for gpu in seen.gpus):
+        gpus = tuple(_filled(gpu, every[gpu.bus_id or ""]) if gpu.bus_id in every else gpu for gpu in seen.gpus)
+    elif len(seen.gpus) == len(found):
+        gpus = tuple(_filled(one, other) for one, other in zip(seen.gpus, found, strict=True))
+    acs = {row.bus_id: row for one in reversed(lists) for row in one.host.acs if _matters(row, gpus)}
+    host = seen.host
+    for one in lists:
+        host = _filled(host, replace(one.host, acs=()))
+    return replace(seen, gpus=gpus, host=replace(host, acs=host.acs or tuple(acs[key] for key in sorted(acs))))
+
+
+def _matters(row: AcsReading, gpus: Sequence[ObservedGpu]) -> bool:
+    """Whether a bridge that redirects can be in the way of two GPUs: below a switch that both are under.
+
+    Where no path is known, every bridge may be. Above the common switch everything goes up, redirected or not.
+    """
+    if not row.control & REDIRECTING:
+        return True
+    paths = [{port.bus_id for port in gpu.path} for gpu in gpus]
+    if not any(paths):
+        return len(gpus) > 1
+    return any(row.bus_id in one and row.bus_id not in other and one & other for one in paths for other in paths)
+
+
+def _gpus(here: tuple[ObservedGpu, ...], there: tuple[ObservedGpu, ...]) -> tuple[ObservedGpu, ...]:
+    """Each GPU with what the other source adds: found by its bus id where both sources have them, else by its place."""
+    by_bus = {gpu.bus_id: gpu for gpu in there if gpu.bus_id}
+    if len(by_bus) == len(there) and all(gpu.bus_id for gpu in here):
+        if {gpu.bus_id for gpu in here} != set(by_bus):
+            raise ObservationProblem("the GPUs have other bus ids than in what was read before: two machines")
+        there = tuple(by_bus[gpu.bus_id or ""] for gpu in here)
+    for index, (one, other) in enumerate(zip(here, there, strict=True)):
+        if one.model and other.model and not _same_model(one.model, other.model):
+            raise ObservationProblem(
+                f"GPU {index} is {other.model} here and {one.model} in what was read before: two machines"
+            )
+    return tuple(_filled(one, other) for one, other in zip(here, there, strict=True))
+
+
+def _same_model(one: str, other: str) -> bool:
+    """Tools shorten names (``Tesla T4``, ``T4``; ``NVIDIA H100 80GB HBM3``, ``NVIDIA H100 80GB H...``)."""
+    a, b = (set(name.lower().replace("...", "").replace("nvidia", "").split()) for name in (one, other))
+    return not a or not b or a <= b or b <= a or "..." in one + other
+
+
+def _filled(one: S, other: S) -> S:
+    """`one` with the values of `other` where it has none, in nested values too."""
+    found: dict[str, Any] = {}
+    for name in one.__struct_fields__:
+        here, there = getattr(one, name), getattr(other, name)
+        if isinstance(here, msgspec.Struct) and isinstance(there, type(here)):
+            found[name] = _filled(here, there)
+        elif name in LISTS and isinstance(here, tuple) and isinstance(there, tuple):
+            found[name] = here + tuple(row for row in there if row not in here)
+        elif here is None or (here in ((), {}) and there is not None):  # () is told too: compared, and none is bad
+            found[name] = there
+    return replace(one, **found)
 
 
 def _measured(one: Measured, other: Measured) -> Measured:
-    filled: dict[str, Any] = {}
-    for name in one.__struct_fields__:
-        here, there = getattr(one, name), getattr(other, name)
-        if name in LISTS:
-            filled[name] = here + there
-        elif name == "method":
-            method = {"engine": here.engine or there.engine, "direction": here.direction or there.direction}
-            filled[name] = replace(here, **method)
-        elif here is None or here == {}:
-            filled[name] = there
-    return replace(one, **filled)
-
-
-def _from_topology(topology: Topology) -> Observations:
-    gpus = [ObservedGpu(model=g.name, bus_id=g.pci_bus_id, numa_node=g.numa_node) for g in topology.gpus]
-    matrix = tuple(tuple(None if cell == "X" else cell for cell in row) for row in topology.matrix)
-    return Observations(gpus=tuple(gpus), matrix=matrix)
-
-
-def _from_import(found: Import) -> Observations:
-    return Observations(
-        gpus=found.gpus, p2p_access=found.p2p_access, environment=found.environment, measured=found.measured
-    )
+    """Numbers of both; a matrix that both have stays as it was read first, with its own uncertainty."""
+    filled = _filled(one, other)
+    kept = {
+        f"p2p_{way}_{part}": getattr(one, f"p2p_{way}_{part}")
+        for way in ("uni", "bidir")
+        for part in ("error", "alone")
+        if getattr(one, f"p2p_{way}_gb_s") is not None
+    }
+    return replace(filled, **kept)

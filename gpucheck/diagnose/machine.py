@@ -4,10 +4,11 @@ from functools import cached_property
 
 from gpucheck.diagnose._names import board_of, nvlink_of
 from gpucheck.diagnose.paths import Pair, Paths
-from gpucheck.knowledge import pcie_gb_s
+from gpucheck.knowledge import nvlink_factor, pcie_gb_s
 from gpucheck.model.hardware import PcieLink
 from gpucheck.model.observations import Port
 
+WHOLE = 0.15  # of a link: how far a number may be from that of so many links
 DETOUR = 0.8  # of staged copies
 FASTEST_SLOT = 63.0  # GB/s raw of Gen5 x16: more is NVLink, whatever the product
 
@@ -18,7 +19,35 @@ class Machine(Paths):
     @cached_property
     def unseen_links(self) -> dict[Pair, int]:
         """Links of a product that comes on a board with NVLink, where no matrix says how its GPUs are joined."""
+        if self.mesh and not self.seen.matrix:
+            return self.mesh
         return {pair: 0 if self.classes[pair] else self._links_by_product(pair) for pair in self.pairs}
+
+    @cached_property
+    def mesh(self) -> dict[Pair, int]:
+        """NVLinks of each pair on a board whose GPUs have different numbers of links to different peers, or none.
+
+        Such boards give every GPU as many links as every other; a link that is down shows in two of the sums. Empty
+        where the links, by the matrix or else by the numbers, do not add up like that. Source: NVIDIA DGX-1 white
+        paper (hybrid cube mesh: four links a P100, six a V100).
+        """
+        links = {pair: self.links(pair) if self.seen.matrix else self._links_by_own_number(pair) for pair in self.pairs}
+        found = {pair: count for pair, count in links.items() if count is not None}
+        sums = {sum(found.get(pair, 0) for pair in self.pairs_with(i)) for i in range(self.count)}
+        peers = min((sum(found.get(p, 0) > 0 for p in self.pairs_with(i)) for i in range(self.count)), default=0)
+        products = {model.nvlink.links for model in self.models if model and model.nvlink}
+        whole = len(found) == len(self.pairs) and len(sums) == 1 and (not products or products == sums)
+        return found if whole and peers > 1 and len(set(found.values())) > 1 else {}
+
+    def _links_by_own_number(self, pair: Pair) -> int | None:
+        """Links that a pair's own number shows; None where it is not close to that of a whole number of them."""
+        rate, fastest = nvlink_of(self.gpu(pair[0]).model), self.fastest(pair)
+        if not rate or not fastest:
+            return None
+        if not self._beyond_pcie(pair):
+            return 0
+        links = fastest / (rate.gb_s * nvlink_factor(rate.generation))
+        return round(links) if abs(links - round(links)) < WHOLE else None
 
     def _links_by_product(self, pair: Pair) -> int:
         models = [model.nvlink for i in pair if (model := self.models[i]) and model.nvlink]
@@ -59,12 +88,27 @@ class Machine(Paths):
     def _link(self, i: int) -> PcieLink:
         pcie, board = self.gpu(i).pcie, board_of(self.gpu(i).model)
         trained = pcie.gen if pcie.read == "load" else None
+        card = pcie.max_gen or (board[0] if board else None) or trained or pcie.gen
+        lanes = pcie.width if self.is_narrow_by_design(i) else pcie.max_width or (board[1] if board else None)
+        lanes = lanes or pcie.width
         return PcieLink(
-            max_generation=pcie.max_gen or (board[0] if board else None) or trained or pcie.gen,
-            max_width=pcie.width
-            if self.is_narrow_by_design(i)
-            else pcie.max_width or (board[1] if board else None) or pcie.width,
+            max_generation=min([card, *self._generations_above(i)]) if card else None,
+            max_width=min([lanes, *self._lanes_above(i)]) if lanes else None,
         )
+
+    def _generations_above(self, i: int) -> list[int]:
+        """Generations that GPU i's link cannot exceed: of the ports above it and of a switch that it shares.
+
+        A limit below what the link was read at is none.
+        """
+        above = [*self.own_ports(i), *(port for port in self.gpu(i).path if port.kind == "switch")]
+        read = max(port.gen or 0 for port in (self.gpu(i).pcie, *self.under_load(i)))
+        return [port.max_gen for port in above if port.max_gen and port.max_gen >= read]
+
+    def _lanes_above(self, i: int) -> list[int]:
+        """Lanes of the ports that serve GPU i alone, with the same exception."""
+        read = max(port.width or 0 for port in (self.gpu(i).pcie, *self.under_load(i)))
+        return [port.max_width for port in self.own_ports(i) if port.max_width and port.max_width >= read]
 
     def is_narrow_by_design(self, i: int) -> bool:
         """Fewer lanes than the maximum, on purpose: the port above has no more, a virtual machine's provider chose so,

@@ -173,7 +173,7 @@ class World:
             return _of(number, spread, 25.0 * max(links, 1), group, "like pairs with as many links")
         factor = nvlink_factor(rate.generation, "sm" if engine == "sm" else "ce")
         spread = p.nvlink if engine == "ce" else p.nvlink_unknown_engine
-        if unseen and not m.is_nvswitch:
+        if unseen and not m.is_nvswitch and not m.mesh:
             spread = (0.6, 0.7, spread[2])  # any part of the product's links may join two of its GPUs
         basis = f"{links} NVLinks x {rate.gb_s:g} GB/s x {factor:.2f}"
         return _of(number, spread, links * rate.gb_s * factor, group, basis)

@@ -1,29 +1,56 @@
 """What every kind of dump offers."""
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+
+from gpucheck.model.observations import Import
+from gpucheck.model.paste import Part
+from gpucheck.model.readings import KernelLog
+from gpucheck.model.topology import Topology
+
+Found = Topology | Import | KernelLog | Part
+Blocks = Iterable[tuple[int, int]]
 
 TOPOLOGY_COMMAND = "gpucheck topo --import FILE"
+COMMAND = "gpucheck diagnose FILE"
+
+
+class AnyCase(str):
+    """A text that is compared without regard to case. It is written in lower case."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True)
 class Kind:
     """One kind of dump.
 
-    title: how a message names it. recognise: a cheap look, may be wrong in favour of the kind.
-    parse: text -> what the dump holds; raises ImportProblem and nothing else.
-    holds: ``topology`` when parse gives a Topology, else another word for what it gives (``bandwidth``).
-    command: which command reads it. loose: recognise takes much for its own, so the others are asked first.
+    name: as users give it to --as; several modules may share one (a tool's text and its JSON). title: how a message
+    names it. parse: text -> what the dump holds; raises ImportProblem, whose ``line N`` counts from the text's first
+    line, and nothing else. recognise: a cheap look at a whole text, may be wrong in favor of the kind.
+
+    How it is found in a text that holds other things too. hints: one of these stands in every text of the kind,
+    compared as it is written; a kind without hints is always tried. line: whether a line belongs to it wherever it
+    stands, as the lines of a log do; all of them are parsed together. blocks: first and last index of each stretch of
+    lines that belongs to it, in order; each is parsed by itself. Both take time linear in the text. marks: every line
+    of the kind holds one of these texts or patterns, so `line` is asked of no others; without any it is asked of all.
+    loose: takes much for its own, so the others are tried first.
+
+    holds: ``topology`` when parse gives a Topology, else another word for it. command: which command reads it alone.
     """
 
     name: str
     title: str
     recognise: Callable[[str], bool]
-    parse: Callable[[str], Any]
-    holds: str = "topology"
-    command: str = TOPOLOGY_COMMAND
+    parse: Callable[[str], Found]
+    holds: str = "messages"
+    command: str = COMMAND
     loose: bool = False
+    hints: tuple[str, ...] = ()
+    marks: tuple[str | re.Pattern[str], ...] = ()
+    line: Callable[[str], bool] | None = None
+    blocks: Callable[[Sequence[str]], Blocks] | None = None
 
 
 @dataclass(frozen=True)
@@ -31,4 +58,3 @@ class MeasuredKind(Kind):
     """One kind of measurements: like every Kind, but what it holds are numbers and no topology."""
 
     holds: str = "measurements"
-    command: str = "gpucheck diagnose --bandwidth FILE"

@@ -3,6 +3,8 @@
 import re
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from gpucheck.imports._numbers import AGAIN, MOST_GPUS
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.model.observations import Collective, Import, Measured, ObservedGpu
@@ -45,10 +47,19 @@ class Rank(NamedTuple):
 
 
 def imported(
-    rows: list[Row], ranks: list[Rank], operation: str | None, transport: str | None, environment: dict[str, str]
+    rows: list[Row],
+    ranks: list[Rank],
+    operation: str | None,
+    transport: str | None,
+    environment: dict[str, str],
+    out_of_bounds: int | None = None,
 ) -> Import:
-    """The largest message of the run, since an average over sizes says nothing. Raises ImportProblem."""
-    good = [row for row in rows if row.busbw_gb_s]
+    """The largest message of the run, since an average over sizes says nothing. Raises ImportProblem.
+
+    out_of_bounds: how many results the summary calls wrong. A run on one GPU has no bus bandwidth; it says whether
+    results were right.
+    """
+    good = [row for row in rows if row.busbw_gb_s] or [row for row in rows if row.algbw_gb_s and len(ranks) == 1]
     if not good:
         raise ImportProblem(
             f"no {TOOL} result in the input",
@@ -59,21 +70,31 @@ def imported(
     largest = max(good, key=lambda row: row.bytes)
     hosts = {rank.host for rank in ranks}
     checked = [row.wrong for row in rows if row.wrong is not None]
+    wrong = sum(checked) if checked else None
+    if out_of_bounds is not None:
+        wrong = max(out_of_bounds, wrong or 0)
     collective = Collective(
         op=operation or _guess(largest, len(ranks)),
         ranks=len(ranks) or None,
         bytes=largest.bytes,
-        busbw_gb_s=largest.busbw_gb_s,
+        busbw_gb_s=largest.busbw_gb_s or None,
         transport=transport,
-        wrong=sum(checked) if checked else None,
+        wrong=wrong,
     )
     return Import(
         tool=TOOL,
         # Ranks of several hosts, or more than one host can have GPUs, are not one machine's GPUs.
-        gpus=tuple(rank.gpu for rank in ranks) if len(hosts) == 1 and len(ranks) <= MOST_GPUS else (),
+        gpus=_distinct(ranks) if len(hosts) == 1 and len(ranks) <= MOST_GPUS else (),
         environment=environment,
         measured=Measured(collectives=(collective,)),
     )
+
+
+def _distinct(ranks: list[Rank]) -> tuple[ObservedGpu, ...]:
+    """The GPUs of the ranks. Old versions print the bus alone: where two GPUs have the same they are in two domains."""
+    buses = [rank.gpu.bus_id for rank in ranks]
+    unsure = len(set(buses)) != len(buses)
+    return tuple(replace(rank.gpu, bus_id=None) if unsure else rank.gpu for rank in ranks)
 
 
 def operation_in(text: str) -> str | None:

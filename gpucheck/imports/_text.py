@@ -5,14 +5,16 @@ import re
 from gpucheck.foreign import text_of
 from gpucheck.imports._problem import ImportProblem
 
-MAX_BYTES = 32 << 20
-"""A whole vendor bug report fits; anything larger is not a paste."""
+MAX_BYTES = 128 << 20
+"""A whole vendor bug report or a job's log fits; anything larger is not a paste."""
 MAX_LINE = 1 << 16
 """Characters; a row of 512 columns has 4096."""
 
 # Underline and colour codes. A terminal log keeps ESC; a copied page loses it; cat -v and JSON spell it out. Without
 # ESC a number is needed: "[mem size 0x1000]" and "[Mon Feb 23" are no codes.
 ANSI = re.compile(r"(?:(?i:\x1b|\\e|\\x1b|\\033|\\u001b|\^\[)\[[0-9;]{0,16}|\[[0-9;]{1,16})[mK]")
+ESCAPES = ("\x1b[", "\\e[", "\\E[", "\\x1b[", "\\X1b[", "\\x1B[", "\\X1B[", "\\033[", "^[[", "001b[", "001B[")
+WITHOUT_ESCAPE = re.compile(r"\[[0-9;]{1,16}[mK]")  # the same, and quick: it begins with a letter of its own
 INVISIBLE = re.compile("[\u200b-\u200f\u2060\ufeff]")
 QUOTE_LIMIT = 60
 
@@ -55,8 +57,10 @@ def _every_second_byte_is_zero(head: bytes) -> bool:
 def plain(text: str) -> str:
     """The same text without terminal escapes and zero-width characters. Tabs stay: they part columns."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
-    if "[" in text:
+    if any(escape in text for escape in ESCAPES):
         text = ANSI.sub("", text)
+    elif "[" in text:
+        text = WITHOUT_ESCAPE.sub("", text)
     if not text.isascii():
         text = INVISIBLE.sub("", text)
     return text

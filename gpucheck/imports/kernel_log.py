@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpucheck.imports._journal import FIELDS, Fields, record
+from gpucheck.imports._kernel_telling import telling
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import plain, quoted
@@ -19,6 +20,7 @@ COMMAND = "gpucheck diagnose --kernel-log FILE"
 MAX_LINE = 16_384
 SHORTEST = 7  # MESSAGE, the shortest line that means something
 MOST_LINES = 500_000  # the newest are kept
+LARGE = 4 << 20  # of a larger log only what can mean something is read
 LOOK = 1 << 20  # a log shows what it is in its first lines
 # Pieces before a message, one after the other. None can match nothing.
 PIECE = re.compile(
@@ -52,7 +54,7 @@ SURE = re.compile(
     r"\bNVRM: |nvidia-nvswitch\d*: |\bSXid \(|\bpcieport [0-9a-f]{4}:|\bDMAR: |\bAMD-Vi: |arm-smmu-v3 "
     r"|\[Hardware Error\]: |\bEDAC MC\d|\b(?:nvidia|nouveau|pci) [0-9a-f]{4}:[0-9a-f]{2}:"
     r"|\bnvidia(?:_\w+)?: (?:module|loading|Unknown|disagrees|version|probe of|Loading)|nv-fabricmanager\["
-    r"|nvidia-(?:fabricmanager|persistenced)(?:\.service|\[\d+\])?: |blocked for more than \d"
+    r"|nvidia-(?:fabricmanager(?:-start\.sh)?|persistenced)(?:\.service|\[\d+\])?: |blocked for more than \d"
     r"|Loading of (?:unsigned )?module|could not insert '?nvidia|insert module 'nvidia|Module nvidia not found"
 )
 OF_A_RECORD = re.compile(r" [A-Z_]+=")  # the dictionary of a /dev/kmsg record
@@ -79,7 +81,7 @@ def parse(text: str) -> KernelLog:
     lines = deque(
         (
             KernelLine(text=part, seconds=found.seconds, clock=found.clock)
-            for found in _records(text)
+            for found in _records(telling(text) if len(text) > LARGE else text)
             for part in _parts(found.text)
             if part.strip()
         ),
@@ -143,6 +145,39 @@ def _parts(text: str) -> list[str]:
     return re.split(r"\n|#012|\\x0a|\\n", text)
 
 
+# The fields of a journal record in the forms that print all of them.
+JOURNAL = re.compile(
+    r"[ \t]{0,12}\"?(?:MESSAGE|_TRANSPORT|__CURSOR|__REALTIME_TIMESTAMP|__MONOTONIC_TIMESTAMP|_BOOT_ID|"
+    r"_MACHINE_ID|_HOSTNAME|PRIORITY|SYSLOG_\w{1,30}|_SOURCE_\w{1,40})\"?(?:=| : )"
+)
+
+
+# The commonest beginning, to be quick with large logs.
+PRINTK = re.compile(r"[ \t]{0,8}(?:<\d{1,3}>)?\[ {0,10}\d{1,10}\.\d{6}\] \S")
+
+
+def _is_line(line: str) -> bool:
+    return (
+        PRINTK.match(line) is not None
+        or SURE.search(line) is not None
+        or '"MESSAGE"' in line
+        or JOURNAL.match(line) is not None
+        or (len(line) >= SHORTEST and _stripped(line[:MAX_LINE]).kernel)
+    )
+
+
+# What `_is_line` looks for, so that it is asked only where it can say yes.
+MARKS: tuple[str | re.Pattern[str], ...] = (
+    re.compile(r"\[ *\d{1,10}\.\d{1,9}\]"),
+    re.compile(r"^\W{0,16}\d{1,4},\d{1,12},\d{1,18},", re.MULTILINE),
+    *("NVRM: ", "nvidia", "SXid (", "pcieport ", "DMAR: ", "AMD-Vi: ", "arm-smmu-v3 ", "[Hardware Error]: ", "EDAC MC"),
+    *("nouveau ", "pci ", "nv-fabricmanager[", "blocked for more than ", "Loading of ", "Module nvidia not found"),
+    *('"MESSAGE"', "MESSAGE=", '"MESSAGE" : ', "_TRANSPORT", "__CURSOR", "_TIMESTAMP", "_ID", "_HOSTNAME", "PRIORITY"),
+    *("SYSLOG_", "_SOURCE_", "kernel", *(f"[{day} " for day in ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"))),
+    *(":emerg", ":alert", ":crit", ":err", ":warn", ":notice", ":info", ":debug"),
+)
+
+
 KIND = Kind(
     name="kernel-log",
     title="a kernel log (dmesg, journalctl -k, syslog)",
@@ -151,4 +186,6 @@ KIND = Kind(
     holds="kernel messages",
     command=COMMAND,
     loose=True,
+    marks=MARKS,
+    line=_is_line,
 )

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gpucheck.imports._blocks import objects
 from gpucheck.imports._json import decode, looks_like_json, rows_of, text_of
 from gpucheck.imports._kind import MeasuredKind
 from gpucheck.imports._nccl_tests import (
@@ -64,4 +65,11 @@ def _number(value: Any) -> float | None:
     return cell(str(value), "results") if value is not None else None
 
 
-KIND = MeasuredKind("nccl-tests-json", "the JSON of nccl-tests", recognise, parse)
+KIND = MeasuredKind(
+    TOOL,
+    "the JSON of nccl-tests",
+    recognise,
+    parse,
+    hints=('"bus_bw"', '"nccl_version"'),
+    blocks=lambda lines: objects(lines, '"bus_bw"', '"nccl_version"'),
+)

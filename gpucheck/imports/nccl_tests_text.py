@@ -1,10 +1,13 @@
 """nccl-tests (all_reduce_perf and the others) as they print to a terminal, with NCCL's own log between the lines."""
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import MeasuredKind
 from gpucheck.imports._nccl_tests import (
+    OPERATIONS,
     TOOL,
     Rank,
     Row,
@@ -28,8 +31,14 @@ RANK = re.compile(
     r"^#?\s*Rank\s+\d+(?:\s+Group\s+\d+)?\s+Pid\s+\d+\s+on\s+(\S{1,255})\s+device\s+\d+\s+\[([0-9a-fx:]{1,20})\]\s+(\S.{0,99})",
     re.IGNORECASE,
 )
+# MPICH and srun write the rank before every piece that a process printed, in the middle of a row too.
+PIECE = re.compile(r"\[\d{1,6}\] ?")
+SUMMARY = re.compile(r"^#?\s{0,9}Out of bounds values\s{0,9}: {0,9}(\d{1,12})\b")
+# Of -T: when the row was printed.
+STAMP = re.compile(r"\s+\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\s*$")
 # The last numbers of a row: time, algbw, busbw, errors, twice. redop and root may be blank before them.
 NUMBERS = 8
+MOST_PIECES = 1000  # characters of a line that ranks are taken out of
 
 
 def recognise(text: str) -> bool:
@@ -39,8 +48,8 @@ def recognise(text: str) -> bool:
 
 def parse(text: str) -> Import:
     """The largest message of the run. Raises ImportProblem, and nothing else."""
-    lines = lines_of(text)
-    rows, ranks, columns = [], [], _Columns()
+    lines = [_plain(line) for line in lines_of(text)]
+    rows, ranks, columns, out_of_bounds = [], [], _Columns(), None
     for number, line in enumerate(lines, start=1):
         if HEADING.match(line):
             words = line.split()
@@ -49,11 +58,18 @@ def parse(text: str) -> Import:
             refuse_gib(line, number)
         elif RESULT.match(line):
             rows.append(_row(line, number, columns))
+        elif summary := SUMMARY.search(line):
+            out_of_bounds = max(int(summary[1]), out_of_bounds or 0)
         elif found := RANK.match(line.strip()):
             gpu = ObservedGpu(model=found[3].strip(), bus_id=bus_id_of(found[2]))
             ranks.append(Rank(found[1], gpu))
     environment = leftovers(set_by_environment("\n".join(lines)))
-    return imported(rows, ranks, operation_in(text), transport_in(text), environment)
+    return imported(rows, ranks, operation_in(text), transport_in(text), environment, out_of_bounds)
+
+
+def _plain(line: str) -> str:
+    """The line without ranks in brackets, where it begins with one."""
+    return PIECE.sub("", line[:MOST_PIECES]) if line.startswith("[") else line
 
 
 class _Columns(NamedTuple):
@@ -68,7 +84,7 @@ class _Columns(NamedTuple):
 
 
 def _row(line: str, number: int, columns: _Columns) -> Row:
-    words = line.split()
+    words = STAMP.sub("", line).split()
     width = (NUMBERS if columns.errors else NUMBERS - 2) + columns.extra
     tail, half = words[-width:] if len(words) >= width + 3 else [], width // 2
     where = f"line {number}"
@@ -84,4 +100,57 @@ def _errors(side: list[str], columns: _Columns) -> int | None:
     return int(float(word)) if re.fullmatch(r"\d{1,15}(\.\d+)?(e\+\d{1,2})?", word) else None
 
 
-KIND = MeasuredKind(TOOL, "the output of nccl-tests", recognise, parse)
+FIRST = re.compile(r"^#?\s*nThread\s+\d|^# nccl-tests version ")
+AGAIN = re.compile(rf"{FIRST.pattern}|^#\s*Collective test starting: ")
+INSIDE = re.compile(
+    rf"^\s*#|{RESULT.pattern}|{UNITS.pattern}|{SUMMARY.pattern}|^\s*(?:out-of-place\s+in-place|Avg bus bandwidth\s*:)"
+)
+BEGIN = re.compile(
+    rf"{FIRST.pattern}|{HEADING.pattern}|^#?\s*out-of-place\s+in-place"
+    r"|^#\s*(?:Collective test starting|Using devices|Rank\s+\d)"
+)
+COMMAND = re.compile(rf"\b(?:{'|'.join(OPERATIONS)})_perf\b")
+BETWEEN = 2  # lines after a command that are of another program, such as a question for a password
+LOOK_BACK = 12  # lines from a table up to the command that printed it
+HEAD = re.compile(r"^#\s*(?:nThread|nccl-tests version|Collective test starting)\b|^\s*$")
+
+
+def blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Each run, with the command line above it that says which collective it is.
+
+    The lines of a run's head belong together: newer versions print up to three before the devices.
+    """
+    end = -1
+    pending: tuple[int, int] | None = None
+    lines = [_plain(line) for line in lines]
+    for first, last in spans(lines, BEGIN, INSIDE, AGAIN):
+        if pending is not None and all(HEAD.match(line) for line in lines[pending[0] : pending[1] + 1]):
+            first = pending[0]
+        elif pending is not None:
+            end = pending[1]
+            yield pending
+        pending = _with_command(lines, first, end), last
+    if pending is not None:
+        yield pending
+
+
+def _with_command(lines: Sequence[str], first: int, end: int) -> int:
+    """The index of the command line close above the first line of a run; the first line itself if there is none."""
+    others = 0
+    for at in range(first - 1, max(end, first - LOOK_BACK), -1):
+        if COMMAND.search(lines[at]) and not lines[at].lstrip().startswith("#"):
+            return at
+        others += bool(lines[at].strip())
+        if others > BETWEEN:
+            break
+    return first
+
+
+KIND = MeasuredKind(
+    TOOL,
+    "the output of nccl-tests",
+    recognise,
+    parse,
+    hints=("busbw", "nThread"),
+    blocks=blocks,
+)

@@ -9,10 +9,10 @@ have none: NCCL adds the NVLinks that NVML reports on the machine.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from gpucheck.imports._kind import Kind
+from gpucheck.imports._kind import TOPOLOGY_COMMAND, Kind
 from gpucheck.imports._nccl_tree import Leaf, System, read_system
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import quoted
@@ -23,6 +23,7 @@ from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import Verdict
 from gpucheck.model.wiring import NVSWITCH, NvLinkBundle, WiredFunction, Wiring
 
+NAME = "nccl-topology"
 SOURCE = "nccl-xml"
 TITLE = "NCCL topology XML"
 CHECK = "topology"
@@ -243,4 +244,26 @@ def _uneven(subject: str, seen: int, wanted: int, why: str) -> Finding:
     )
 
 
-KIND = Kind(SOURCE, TITLE, recognise, parse)
+def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """From the declaration or the outermost element to its end, or to the end of the text."""
+    first = None
+    for at, line in enumerate(lines):
+        if first is None and "<" in line and (BEGIN.search(line) or GRAPHS.search(line)):
+            first = at
+        if first is not None and ("</system>" in line or "</graphs>" in line):
+            yield first, at
+            first = None
+    if first is not None:
+        yield first, len(lines) - 1
+
+
+KIND = Kind(
+    NAME,
+    TITLE,
+    recognise,
+    parse,
+    holds="topology",
+    command=TOPOLOGY_COMMAND,
+    hints=("<system", "<graphs"),
+    blocks=_blocks,
+)

@@ -3,6 +3,8 @@
 import msgspec
 
 from gpucheck.model.finding import Finding
+from gpucheck.model.observations import Observations
+from gpucheck.model.paste import ReadRange, UnreadRange
 from gpucheck.model.ranking import Explanation, Judgement
 from gpucheck.model.verdict import Verdict
 
@@ -12,7 +14,10 @@ SCHEMA = "gpucheck.diagnosis/1"
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of ``gpucheck diagnose --format json``.
 
-    source: the files it was told from. gpus: how many. counts: findings by verdict, every verdict present.
+    source: the inputs. gpus: how many there are in them. counts: findings by verdict, every verdict present.
+    read, unread: lines of the inputs that were understood, and as what, and those that were not.
+    observations: all that the inputs say of GPU links. looked_at: what was looked at, in words; unproven: what no
+    input says anything about, though readiness for training needs it.
     ranking, gpu_names, decided: as in gpucheck.model.ranking.Judgement; empty if no numbers were given.
     """
 
@@ -22,6 +27,11 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int
     findings: tuple[Finding, ...]
     counts: dict[str, int]
+    read: tuple[ReadRange, ...] = ()
+    unread: tuple[UnreadRange, ...] = ()
+    observations: Observations = Observations()
+    looked_at: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
     ranking: tuple[Explanation, ...] = ()
     gpu_names: tuple[str, ...] = ()
     decided: str = ""

@@ -216,3 +216,9 @@ class Import(msgspec.Struct, frozen=True, kw_only=True):
     p2p_access: Flags | None = None
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     measured: Measured = Measured()
+
+    def observations(self) -> Observations:
+        """The same as observations of one machine."""
+        return Observations(
+            gpus=self.gpus, p2p_access=self.p2p_access, environment=self.environment, measured=self.measured
+        )

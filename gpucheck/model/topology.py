@@ -5,6 +5,7 @@ import msgspec
 from gpucheck.model.advice import Advice
 from gpucheck.model.finding import Finding
 from gpucheck.model.hardware import Nic, Pair, TopologyGpu
+from gpucheck.model.observations import Observations, ObservedGpu
 from gpucheck.model.wiring import Wiring
 
 SCHEMA = "gpucheck.topology/1"
@@ -28,3 +29,9 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...] = ()
     wiring: Wiring | None = None
     advice: Advice | None = None
+
+    def observations(self) -> Observations:
+        """The GPUs and their path classes as observations of one machine."""
+        gpus = [ObservedGpu(model=g.name, bus_id=g.pci_bus_id, numa_node=g.numa_node) for g in self.gpus]
+        matrix = tuple(tuple(None if cell == "X" else cell for cell in row) for row in self.matrix)
+        return Observations(gpus=tuple(gpus), matrix=matrix)

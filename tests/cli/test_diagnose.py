@@ -14,6 +14,7 @@ from tests.render import judgements
 
 ROOT = Path(__file__).parent.parent.parent
 PASTES = ROOT / "tests" / "data" / "bandwidth"
+NUMBERS = "gpus: {count: 8}\np2p_access: all\n"
 TOPO = "\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n"
 
 
@@ -153,12 +154,12 @@ def test_a_missing_file_and_no_input_say_so():
 @pytest.fixture
 def weighed(monkeypatch):
     """The judge's answer is one narrow link and its runner-up."""
-    monkeypatch.setattr("gpucheck.diagnose.judge", lambda seen: judgements.winner())
+    monkeypatch.setattr("gpucheck.run.pastes.judge", lambda seen: judgements.winner())
 
 
 @pytest.mark.usefixtures("weighed")
 def test_json_carries_the_ranking_and_every_finding_its_alternatives():
-    code, text = run("--observations", "-", "--format", "json", stdin="gpus: {count: 8}\n")
+    code, text = run("--observations", "-", "--format", "json", stdin=NUMBERS)
     answer = json.loads(text)
     found, passed = answer["findings"]
 
@@ -175,7 +176,7 @@ def test_json_carries_the_ranking_and_every_finding_its_alternatives():
 @pytest.mark.usefixtures("weighed")
 @pytest.mark.parametrize(("option", "tables"), [((), 0), (("-v",), 2), (("-vv",), 2)])
 def test_the_ranking_is_shown_when_asked_for(option, tables):
-    _, text = run("--observations", "-", *option, stdin="gpus: {count: 8}\n")
+    _, text = run("--observations", "-", *option, stdin=NUMBERS)
 
     assert "cause     pcie-width-reduced (92 %)" in text
     assert "or        uplink-downgraded (6 %): lspci" in text
@@ -187,7 +188,7 @@ def test_the_ranking_is_shown_when_asked_for(option, tables):
 @pytest.mark.parametrize(("form", "start"), [("html", "<!doctype html>"), ("markdown", "# FAIL: gpucheck diagnose")])
 def test_the_page_and_the_markdown_go_to_a_file(tmp_path, form, start):
     name = tmp_path / "diagnosis"
-    code, text = run("--observations", "-", "--format", form, "-o", name, stdin="gpus: {count: 8}\n")
+    code, text = run("--observations", "-", "--format", form, "-o", name, stdin=NUMBERS)
 
     assert (code, text) == (2, "")
     assert name.read_text(encoding="utf-8").startswith(start)
@@ -255,10 +256,10 @@ def test_a_kernel_log_adds_to_measurements_and_names_its_gpus(tmp_path):
     assert json.loads(run("--kernel-log", log, "--format", "json")[1])["gpus"] == 1
 
 
-@pytest.mark.parametrize("text", ["", "hello\n", TOPO])
-def test_what_is_no_kernel_log_is_wrong_usage(text):
+@pytest.mark.parametrize(("text", "words"), [("", "input is empty"), ("hello\n", "nothing in the input is understood")])
+def test_what_is_no_kernel_log_is_wrong_usage(text, words):
     code, message = run("--kernel-log", "-", stdin=text)
 
     assert code == 64
-    assert message.startswith("stdin: no kernel log in the input")
+    assert message.startswith(f"stdin: {words}")
     assert "\n" not in message

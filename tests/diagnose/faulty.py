@@ -44,6 +44,19 @@ def told(seen: dict[str, Any], **measured: Any) -> dict[str, Any]:
     return seen
 
 
+def one_without_p2p(shape: Shape) -> dict[str, Any]:
+    """The last GPU has no peer access, all others have."""
+    seen, staged = healthy(shape), without_p2p(shape)["measured"]
+    last = shape.count - 1
+    for name, matrix in staged.items():
+        rows = seen["measured"].get(name)
+        for i, row in enumerate(rows if isinstance(rows, list) and rows and isinstance(rows[0], list) else ()):
+            row[:] = [matrix[i][j] if last in (i, j) else value for j, value in enumerate(row)]
+    cells = range(shape.count)
+    seen["p2p_access"] = [[None if i == j else last not in (i, j) for j in cells] for i in cells]
+    return seen
+
+
 def with_host(seen: dict[str, Any], **host: Any) -> dict[str, Any]:
     seen["host"].update(host)
     return seen
@@ -95,7 +108,7 @@ FAULTS: dict[str, tuple[Callable[[], dict[str, Any]], set[str]]] = {
     "acs or iommu": (lambda: redirected(shape((4, 4, 1, 4))), {"acs-redirect", "iommu-translation"}),
     "all generations": (lambda: same_generation(shape((8, 4, 1, 4))), {"pcie-link-downgraded"}),
     "all generations, idle": (lambda: same_generation(shape((4, 1, 1, 5)), "idle"), {"pcie-link-downgraded"}),
-    "vm": (lambda: with_host(without_p2p(shape((4, 1, 1, 4))), virtual=True), {"vm-no-p2p"}),
+    "vm": (lambda: with_host(one_without_p2p(shape((4, 1, 1, 4))), virtual=True), {"vm-no-p2p"}),
     "numa": (lambda: far_from_host(healthy(shape((4, 1, 2, 5)))), {"wrong-numa-placement"}),
     "links counted": (one_link_less, {"nvlink-down"}),
     "fabric refused": (lambda: no_nvlink_in_use("none"), {"fabric-manager-down"}),

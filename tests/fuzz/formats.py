@@ -110,6 +110,12 @@ class _Page(HTMLParser):
             self.bad = self.bad or f"<{tag} {attrs}>"
 
 
+def markdown(text: str, what: str) -> None:
+    """Nothing of the input is markup, and no line is the input's."""
+    markup(text, what)
+    terminal(text, what)
+
+
 def html(text: str, what: str) -> None:
     """No tag and no attribute of the input. The whole parse is for pages in which the mark is."""
     markup(text, what)

@@ -20,12 +20,13 @@ CHECKS: dict[str, Callable[[str, str], None]] = {
     "nagios": formats.nagios,
     "prometheus": formats.strict_prometheus,
     "html": formats.html,
+    "markdown": formats.markdown,
     "csv": formats.strict_csv,
 }
 
 
 def shown_report(report: Report) -> None:
-    """Six formats, and what a report says of itself."""
+    """Every format, and what a report says of itself."""
     no_better(report.verdict, report.findings, "a report")
     no_defect(report.findings)
     for name in report_formats.FILES:

@@ -223,5 +223,5 @@ def test_the_kind_is_recognised():
     kind, _ = recognise(hgx())
 
     assert kind is not None
-    assert kind.name == "nccl-xml"
+    assert kind.name == "nccl-topology"
     assert recognise("hello")[0] is None

@@ -1,11 +1,13 @@
 """What people paste: topologies, measurements, kernel logs."""
 
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import yaml
 
 from tests.imports import corpus, nccl
+from tests.imports.pastes import samples as wrapped
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -59,6 +61,21 @@ def kernel_messages() -> tuple[bytes, ...]:
         "\n".join(f"[{n:5}.000001] node07 kernel: {line}" for n, line in enumerate(log)).encode() for log in lines
     )
     return (*ring, *journal)
+
+
+@cache
+def corpus_pastes() -> tuple[bytes, ...]:
+    """Pastes from public places; long ones are cut."""
+    return tuple(raw[:12_000] for raw in _raw("pastes"))
+
+
+@cache
+def mixed() -> tuple[bytes, ...]:
+    """Two tools and prose in one text, and what stands around pastes."""
+    samples, wrappers = list(wrapped.samples().values()), list(wrapped.WRAPPERS.values())
+    both = [f"It hangs:\n{one}\nand\n{other}" for one, other in pairwise(samples)]
+    around = [wrap(samples[n % len(samples)]) for n, wrap in enumerate(wrappers)]
+    return (*corpus_pastes(), *(text.encode() for text in (*both, *around)))
 
 
 def everything() -> tuple[bytes, ...]:

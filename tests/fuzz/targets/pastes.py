@@ -1,10 +1,13 @@
 """What people paste: recognised, and each kind forced."""
 
+from collections import Counter
+
 from gpucheck import imports
 from gpucheck.diagnose import diagnose, together
 from gpucheck.imports import kernel_log
 from gpucheck.model import KernelLog, Topology
 from gpucheck.model.observations import Observations
+from gpucheck.run.pastes import diagnosis
 from gpucheck.topology import with_advice, with_expectations, with_sketch
 from tests.fuzz.oracles import refusing
 from tests.fuzz.seeds import attacks, pastes
@@ -66,6 +69,18 @@ def _forced(kind: imports.Kind) -> Function:
     return run
 
 
+@target(seeds=pastes.mixed, format="text", rate=60, attacks=attacks.pastes)
+def diagnose_pasted(data: bytes) -> None:
+    """diagnose FILE: everything in a text, and the whole answer."""
+    with refusing():
+        found = diagnosis([imports.read_all(data, "paste.txt")], sources=("paste.txt",))
+        shown_diagnosis(found.findings)
+
+
+# Several kinds may share a name: a tool's text and its JSON.
+_count: Counter[str] = Counter()
 for _kind in imports.all_kinds():
-    _seeds = pastes.xml if "xml" in _kind.name else pastes.everything
-    target(name=f"import-{_kind.name}", seeds=_seeds, format="text", rate=400, attacks=attacks.pastes)(_forced(_kind))
+    _count[_kind.name] += 1
+    _name = f"import-{_kind.name}" + (f"-{_count[_kind.name]}" if _count[_kind.name] > 1 else "")
+    _seeds = pastes.xml if "<system" in _kind.hints else pastes.everything
+    target(name=_name, seeds=_seeds, format="text", rate=400, attacks=attacks.pastes)(_forced(_kind))

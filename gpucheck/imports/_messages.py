@@ -1,0 +1,51 @@
+"""Kinds of text that are lines with a known meaning: their patterns stand in knowledge/messages."""
+
+from gpucheck.imports._kind import AnyCase, Kind
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of
+from gpucheck.knowledge.messages import marks, meaning, speaks
+from gpucheck.model.paste import Message, Part
+
+LONGEST = 2000  # characters of a line that are looked at
+
+
+def messages_in(name: str, lines: list[str]) -> tuple[Message, ...]:
+    """The messages of the kind ``name`` (a file of knowledge/messages) in these lines, each with its line number."""
+    found = []
+    for number, line in enumerate(lines, start=1):
+        known = meaning(name, line[:LONGEST])
+        if known is not None:
+            row, gpu = known
+            found.append(Message(key=row.key, text=line.strip()[:LONGEST], line=number, gpu=gpu))
+    return tuple(found)
+
+
+def of_messages(name: str, title: str, hints: tuple[str, ...], looked_at: str) -> Kind:
+    """A kind of text whose every line stands for itself. looked_at: what was looked at when nothing is wrong."""
+
+    def parse(text: str) -> Part:
+        found = messages_in(name, lines_of(text))
+        if not found:
+            raise ImportProblem(
+                f"no {title} in the input", where="whole input", why="no line is a known message", do="Give more of it"
+            )
+        return Part(messages=found, looked_at=(looked_at,))
+
+    known_by = tuple(AnyCase(text) if folded else text for text, folded in marks(name))
+
+    def recognise(text: str) -> bool:
+        lower = text.lower() if any(isinstance(mark, AnyCase) for mark in known_by) else text
+        if known_by and not any(mark in (lower if isinstance(mark, AnyCase) else text) for mark in known_by):
+            return False
+        return any(speaks(name, line[:LONGEST]) for line in text.splitlines())
+
+    return Kind(
+        name=name,
+        title=title,
+        recognise=recognise,
+        parse=parse,
+        loose=True,
+        hints=hints,
+        marks=known_by,
+        line=lambda line: speaks(name, line[:LONGEST]),
+    )

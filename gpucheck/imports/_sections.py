@@ -1,0 +1,161 @@
+"""A text of several tools' output, in any order, taken apart: which lines belong to which kind."""
+
+import re
+from bisect import bisect
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from gpucheck.imports._kind import AnyCase, Kind
+from gpucheck.imports._prompts import prompts
+from gpucheck.imports._unwrap import Lines
+
+Mark = str | re.Pattern[str]
+
+
+class Section(NamedTuple):
+    """Lines of one kind. at: their indices in the text, in order; host: the machine that printed them, if known."""
+
+    kind: Kind
+    at: list[int]
+    host: str | None = None
+
+
+class Taken(NamedTuple):
+    """All sections of a text in order, and the indices of lines that belong to none."""
+
+    sections: list[Section]
+    left: list[int]
+
+
+LARGE = 1 << 21
+NO_DIGITS = str.maketrans("", "", "0123456789")
+
+
+class _Whole:
+    """The text in one piece, for a look at what can be in it; each look is taken once.
+
+    Lines of large logs differ in little but their numbers: their digits are left out, and equal lines are looked at once.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.said: dict[Mark, bool] = {}
+
+    def holds(self, mark: Mark) -> bool:
+        """Whether it may stand anywhere: never False where it does."""
+        if mark not in self.said:
+            if isinstance(mark, re.Pattern):
+                self.said[mark] = mark.search(self.text) is not None
+            else:
+                letters = mark.translate(NO_DIGITS) if len(self.text) > LARGE else mark
+                self.said[mark] = letters in (self.lower if isinstance(mark, AnyCase) else self.gist)
+        return self.said[mark]
+
+    @cached_property
+    def gist(self) -> str:
+        """The text, or what is left of a large one."""
+        if len(self.text) <= LARGE:
+            return self.text
+        return "\n".join(dict.fromkeys(self.text.translate(NO_DIGITS).split("\n")))
+
+    @cached_property
+    def lower(self) -> str:
+        """The same in lower case."""
+        return self.gist.lower()
+
+
+def taken_apart(lines: Lines, kinds: Sequence[Kind], text: str) -> Taken:
+    """Every line goes to one kind at most, strict kinds first. text: all of it, for a look at what can be in it."""
+    whole = _Whole(text)
+    here = [kind for kind in kinds if not kind.hints or any(map(whole.holds, kind.hints))]
+    free = [bool(line) and not line.isspace() for line in lines.text]
+    _take(free, lines.wrapping)
+    sections: list[Section] = []
+    for kind in here:
+        if kind.line is not None:
+            for section in _of_lines(kind, lines, free, whole):
+                sections.append(section)
+                _take(free, section.at)
+    for kind in here:
+        if kind.blocks is not None:
+            for section in _of_blocks(kind, lines, free):
+                sections.append(section)
+                _take(free, section.at)
+    left = [i for i, is_free in enumerate(free) if is_free]
+    typed = prompts(lines.text, left) if sections else {}
+    _take(free, typed)
+    return Taken(_with_hosts(sections, typed), [i for i in left if free[i]])
+
+
+def _take(free: list[bool], at: Iterable[int]) -> None:
+    for i in at:
+        free[i] = False
+
+
+def _of_lines(kind: Kind, lines: Lines, free: list[bool], whole: _Whole) -> list[Section]:
+    """All lines together, those of each host by themselves where a launcher named the hosts."""
+    assert kind.line is not None  # noqa: S101 - for the type checker
+    places: Iterable[int] = range(len(free))
+    if kind.marks:
+        places = _holding(lines.text, (mark for mark in kind.marks if whole.holds(mark)), sum(free))
+    at = [i for i in places if free[i] and kind.line(lines.text[i])]
+    of: dict[str | None, list[int]] = {None: at} if at else {}
+    if lines.hosts:
+        of = {}
+        for i in at:
+            of.setdefault(lines.hosts.get(i), []).append(i)
+    return [Section(kind, found, host) for host, found in of.items()]
+
+
+def _holding(text: list[str], marks: Iterable[Mark], most: int) -> list[int]:
+    """Indices of the lines that hold one of the marks, in order. most: how many lines there are."""
+    found: set[int] = set()
+    for mark in marks:
+        if len(found) >= most:
+            break
+        if isinstance(mark, AnyCase):
+            found.update([i for i, line in enumerate(text) if mark in line.lower()])
+        elif isinstance(mark, str):
+            found.update([i for i, line in enumerate(text) if mark in line])
+        else:
+            found.update([i for i, line in enumerate(text) if mark.search(line)])
+    return sorted(found)
+
+
+def _of_blocks(kind: Kind, lines: Lines, free: list[bool]) -> Iterator[Section]:
+    assert kind.blocks is not None  # noqa: S101 - for the type checker
+    for stream in _streams(lines.labels, free):
+        # Blank lines stay between the lines of a stream: they part blocks.
+        for first, last in kind.blocks([lines.text[i] if free[i] else "" for i in stream]):
+            yield Section(kind, list(stream[first : last + 1]), lines.hosts.get(stream[first]))
+
+
+def _streams(labels: dict[int, str], free: list[bool]) -> list[Sequence[int]]:
+    """The indices of every stream that has free lines; lines without a label are one more stream."""
+    if not labels:
+        return [range(len(free))]
+    found: dict[str | None, list[int]] = {}
+    for i in range(len(free)):
+        found.setdefault(labels.get(i), []).append(i)
+    return [stream for stream in found.values() if any(free[i] for i in stream)]
+
+
+def _with_hosts(sections: list[Section], typed: dict[int, str | None]) -> list[Section]:
+    """In order; where prompts of several hosts stand in the text, each is of the host of the prompt before it.
+
+    One host alone says nothing: people call a tool through a login node or from a container.
+    """
+    named = sorted((i, host) for i, host in typed.items() if host)
+    found = sections
+    if len({host for _, host in named}) > 1:
+        places = [i for i, _ in named]
+        found = []
+        for section in sections:
+            of: dict[str | None, list[int]] = {}
+            whole = section.at[:1] * len(section.at) if section.kind.line is None else section.at
+            for i, place in zip(section.at, whole, strict=True):
+                before = bisect(places, place)
+                of.setdefault(named[before - 1][1] if before else None, []).append(i)
+            found += [Section(section.kind, at, section.host or host) for host, at in of.items()]
+    return sorted(found, key=lambda section: section.at[0])

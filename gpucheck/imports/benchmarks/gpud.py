@@ -1,0 +1,50 @@
+"""States of gpud's components, as its API and ``gpud`` print them: JSON, one object a component."""
+
+import re
+
+from gpucheck.imports._blocks import objects
+from gpucheck.imports._json import decode, rows_of, text_of
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.model.paste import Message, Part
+from gpucheck.model.readings import KernelLine, KernelLog
+
+TOOL = "gpud"
+GPU = "accelerator-nvidia"
+XID = re.compile(r"XID (\d{1,4})\b.{0,200}? detected on (?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})")
+BAD = ("Unhealthy", "Degraded")
+
+
+def recognise(text: str) -> bool:
+    """A component and its states."""
+    return '"component"' in text and '"states"' in text and '"health"' in text
+
+
+def parse(text: str) -> Part:
+    """Xids as the kernel reported them; other GPU components that are not healthy. Raises ImportProblem."""
+    root = decode(text.rstrip().rstrip(","), TOOL)
+    component, states = text_of(root.get("component")), rows_of(root.get("states"))
+    if not component or not states:
+        raise ImportProblem(f"{TOOL}: no states in it", where="whole input", why="no component", do="Give /v1/states")
+    lines: list[KernelLine] = []
+    messages: list[Message] = []
+    for state in states:
+        reason = " ".join(text_of(state.get("reason")).split())[:500]
+        if not component.startswith(GPU) or state.get("health") not in BAD:
+            continue
+        if xid := XID.search(reason):
+            lines.append(KernelLine(text=f"NVRM: Xid (PCI:{xid[2]}): {xid[1]}, {reason}"))
+        else:
+            messages.append(Message(key="gpud.not-healthy", text=f"{component}: {reason}", line=1))
+    log = KernelLog(lines=tuple(lines), source="gpud") if lines else None
+    return Part(kernel=log, messages=tuple(messages), looked_at=(f"{component} of gpud",))
+
+
+KIND = Kind(
+    TOOL,
+    "states of gpud",
+    recognise,
+    parse,
+    hints=('"states"',),
+    blocks=lambda lines: objects(lines, '"states"'),
+)

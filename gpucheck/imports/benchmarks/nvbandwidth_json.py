@@ -1,0 +1,96 @@
+"""nvbandwidth -j: cells are strings, and a test with several tables puts them all into one list of rows."""
+
+import re
+from typing import Any
+
+from msgspec.structs import replace
+
+from gpucheck.imports._blocks import objects
+from gpucheck.imports._json import decode, looks_like_json, rows_of, text_of
+from gpucheck.imports._kind import Found, MeasuredKind
+from gpucheck.imports._messages import messages_in
+from gpucheck.imports._numbers import MOST_GPUS, cell, refuse_gib
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of
+from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, refused, wanted
+from gpucheck.model.observations import Matrix, Observations, ObservedGpu
+from gpucheck.model.paste import Part
+
+DEVICE = re.compile(
+    r"(.{1,100}?)(?: \(([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\))?(?:: \([\w.-]{1,100}\))?", re.IGNORECASE
+)
+
+
+def recognise(text: str) -> bool:
+    """JSON that names the tool."""
+    return looks_like_json(text) and '"nvbandwidth"' in text
+
+
+def parse(text: str) -> Found:
+    """Every table of a single pair or link. Raises ImportProblem, and nothing else."""
+    root = decode(text, TOOL).get(TOOL)
+    if not isinstance(root, dict):
+        raise ImportProblem(f"{TOOL}: no result in it", where="whole input", why="nvbandwidth is no object",
+                            do="Save it again: nvbandwidth -j > out.json")  # fmt: skip
+    tables = []
+    for row in rows_of(root.get("testcases")):
+        case, description = of_one_host(text_of(row.get("name"))), text_of(row.get("bandwidth_description"))
+        if wanted(case) and isinstance(row.get("bandwidth_matrix"), list):
+            refuse_gib(description, 1)
+            tables.append(Table(case, description, _rows(row["bandwidth_matrix"], case), 0))
+    gpus = _gpus(root)
+    messages = messages_in(TOOL, lines_of(text))
+    waived = [row for row in rows_of(root.get("testcases")) if _was_waived(row)]
+    if not messages and (tables or not waived):
+        return measured(tables, gpus)
+    seen = measured(tables, gpus).observations() if tables else Observations(gpus=gpus)
+    if waived and seen.measured.p2p_uni_gb_s is None and seen.measured.p2p_bidir_gb_s is None:
+        seen = replace(seen, p2p_access=refused(seen.gpus))
+    return Part(observations=seen, messages=messages)
+
+
+def _was_waived(row: dict[str, Any]) -> bool:
+    """A test between GPUs is waived for one reason: CUDA grants access to no pair."""
+    between = of_one_host(text_of(row.get("name"))).startswith("device_to_device")
+    return between and text_of(row.get("status")).lower() == "waived"
+
+
+def _rows(value: list[Any], case: str) -> Matrix:
+    """The last table of the list: with several, the total comes last."""
+    if len(value) > 4 * MOST_GPUS or not all(isinstance(row, list) and 0 < len(row) <= MOST_GPUS for row in value):
+        raise ImportProblem(
+            f"{TOOL}: no matrix", where=case, why="bandwidth_matrix is no list of rows", do="Save it again"
+        )
+    rows = tuple(tuple(cell(str(word), case) for word in row) for row in value)
+    columns = len(rows[0]) if rows else 0
+    if any(len(row) != columns for row in rows):
+        raise ImportProblem(
+            f"{TOOL}: not a square table", where=case, why="rows of different lengths", do="Save it again"
+        )
+    several = case.startswith("device_to_device") and columns and len(rows) > columns and len(rows) % columns == 0
+    return rows[-columns:] if several else rows
+
+
+def _gpus(root: dict[str, Any]) -> tuple[ObservedGpu, ...]:
+    """Versions that list the devices do it as strings or objects; others name none."""
+    named = root.get("devices", root.get("GPU Device list"))
+    if not isinstance(named, list) or len(named) > MOST_GPUS:
+        return ()
+    gpus = []
+    for entry in named:
+        device = DEVICE.fullmatch(re.sub(r"^\d+: ", "", text_of(entry).strip()))
+        if device is None:
+            return ()
+        bus_id = f"{int(device[2], 16):04x}:{device[3]}:{device[4]}.0".lower() if device[2] else None
+        gpus.append(ObservedGpu(model=device[1], bus_id=bus_id))
+    return tuple(gpus)
+
+
+KIND = MeasuredKind(
+    TOOL,
+    "the JSON of nvbandwidth",
+    recognise,
+    parse,
+    hints=('"nvbandwidth"',),
+    blocks=lambda lines: objects(lines, '"nvbandwidth"'),
+)

@@ -1,0 +1,157 @@
+"""nvbandwidth as it prints to a terminal, also where it stopped, was cut, or printed sums only."""
+
+import re
+from collections.abc import Sequence
+
+from gpucheck.imports._blocks import spans
+from gpucheck.imports._json import looks_like_json
+from gpucheck.imports._kind import Blocks, Found, MeasuredKind
+from gpucheck.imports._messages import messages_in
+from gpucheck.imports._numbers import is_cut_short, refuse_gib, square, table
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of
+from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, refused, wanted
+from gpucheck.model.observations import HostDevice, Import, Measured, Observations, ObservedGpu
+from gpucheck.model.paste import Part
+
+RUNNING = re.compile(r"^Running (\w{1,80})\.?\s*$")
+HEADING = re.compile(r"(memcpy|latency|Latency) (CE|SM)\s+(CPU|GPU)\(rows?\)\s*(<->|<-|->)\s*GPU\(columns?\)")
+DEVICE = re.compile(
+    r"^(?:Device (\d{1,3})|Process +(\d{1,4}) \(([\w.-]{1,100})\): device \d{1,3}): "
+    r"(.{1,100}?)(?: \(([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\))?$",
+    re.IGNORECASE,
+)
+SUM = re.compile(r"^SUM (host_to_device|device_to_host)_memcpy_ce (\d{1,9}(?:\.\d{1,6})?)$")
+# Tests between GPUs are waived for one reason: CUDA grants access to no pair. Newer versions do not name the test.
+WAIVED = re.compile(r"^(?:Waiving (?:device|all)_\w{1,60}_(?:ce|sm)\.|Waived: ?)$")
+SOME = re.compile(r"^(?:SUM|Waiving|Waived:) ?\w{0,80}")
+
+HOST = re.compile(r"^\s*[\w.-]{1,64}\s*$")
+DRIVER = re.compile(r"^\s*Driver Version:")
+BEGIN = re.compile(
+    r"^\s*CUDA Runtime Version: \d{4,6}\s*$"
+    r"|^\s*(?:Process +\d{1,4} \([\w.-]{1,100}\): d|D)evice \d{1,3}: .{1,100} \([0-9a-f]{8}:"
+    r"|^\s*nvbandwidth Version|^\s*(?:Running|Waiving) \w{1,80}_(?:ce|sm)\b|^\s*SUM \w{1,80}_(?:ce|sm) "
+    r"|(?:memcpy|latency|Latency) (?:CE|SM)\s+[CG]PU\("
+)
+AGAIN_FIRST = re.compile(r"^\s*nvbandwidth Version")
+INSIDE = re.compile(
+    r"^\s*(?:\d|(?:SUM|Built|Built from|MPI|CUDA|Driver|Device|Process|Host|NOTE|Waived|Waiving|WAIVED|ERROR|Assertion"
+    r"|ASSERT|NVML_ERROR|\[CUDA|COEFFICIENT\w*|Min|Max|MIN|MAX|AVERAGE|STDEV|Performance can|Additional system-specific"
+    r"|Invalid value when|Current offset|\(CUstream)\b|\[CUDA)"
+)
+
+
+def recognise(text: str) -> bool:
+    """The line above its tables, or the lines that it prints without one."""
+    if looks_like_json(text):
+        return False
+    return HEADING.search(text) is not None or any(BEGIN.search(line) for line in text.splitlines())
+
+
+def parse(text: str) -> Found:
+    """Every table of a single pair or link; what it waived, and data that was wrong. Raises ImportProblem.
+
+    A last table that is cut short is left out where another one is whole.
+    """
+    lines = lines_of(text)
+    tables, broken = _tables(lines)
+    gpus = _gpus(lines)
+    messages = messages_in(TOOL, lines)
+    waived = any(WAIVED.match(line.strip()) for line in lines)
+    if tables:
+        found = measured(tables, gpus)
+        if waived and found.measured.p2p_uni_gb_s is None and found.measured.p2p_bidir_gb_s is None:
+            found = Import(tool=TOOL, gpus=found.gpus, p2p_access=refused(found.gpus), measured=found.measured)
+        return Part(observations=found.observations(), messages=messages) if messages else found
+    if broken is not None and not messages:
+        raise broken
+    if not messages and not any(SOME.match(line.strip()) for line in lines):
+        return measured([], gpus)
+    sums = Measured(host_device=_of_sums(lines)) if len(gpus) == 1 else Measured()
+    seen = Observations(gpus=gpus, p2p_access=refused(gpus) if waived else None, measured=sums)
+    return Part(observations=seen, messages=messages, looked_at=("sums of bandwidth over all GPUs (nvbandwidth)",))
+
+
+def _tables(lines: list[str]) -> tuple[list[Table], ImportProblem | None]:
+    """Those that are whole, and what is wrong with the first that is not."""
+    tables: list[Table] = []
+    broken: ImportProblem | None = None
+    case, at = "", 0
+    while at < len(lines):
+        line, at = lines[at].strip(), at + 1
+        running = RUNNING.match(line)
+        case = of_one_host(running[1]) if running else case
+        heading = HEADING.search(line)
+        if heading is None or at >= len(lines):
+            continue
+        name = case or _case_of(heading)
+        if not wanted(name):
+            continue
+        refuse_gib(line, at)
+        try:
+            rows, end = table(lines, at, name)
+            if name.startswith("device_to_device"):
+                square(rows, at, name)
+        except ImportProblem as problem:
+            if not is_cut_short(problem) or any(HEADING.search(later) for later in lines[at:]):
+                raise
+            broken = problem
+            continue
+        tables.append(Table(name, line, rows, at))
+        at = max(at, end)
+    return tables, broken
+
+
+def _of_sums(lines: list[str]) -> tuple[HostDevice, ...]:
+    """With one GPU the sum is its own."""
+    said = {m[1]: float(m[2]) for line in lines if (m := SUM.match(line.strip()))}
+    if not said:
+        return ()
+    return (HostDevice(gpu=0, h2d_gb_s=said.get("host_to_device"), d2h_gb_s=said.get("device_to_host")),)
+
+
+def _case_of(heading: re.Match[str]) -> str:
+    """The test case by its heading, for a paste that lost the line which names it. An arrow to the left is a write."""
+    what, engine, row, arrow = heading[1].lower(), heading[2].lower(), heading[3], heading[4]
+    if what == "latency":
+        return f"device_to_device_latency_{engine}"
+    both = "bidirectional_" if arrow == "<->" else ""
+    if row == "GPU":
+        return f"device_to_device_{both}memcpy_{'write' if arrow == '<-' else 'read'}_{engine}"
+    return f"{'device_to_host' if arrow == '<-' else 'host_to_device'}_{both}memcpy_{engine}"
+
+
+def _gpus(lines: list[str]) -> tuple[ObservedGpu, ...]:
+    """As it numbers them. Bus ids of several hosts repeat and are left out."""
+    found: dict[int, ObservedGpu] = {}
+    hosts = set()
+    for line in lines:
+        device = DEVICE.match(line.strip())
+        if device:
+            bus_id = f"{int(device[5], 16):04x}:{device[6]}:{device[7]}.0".lower() if device[5] else None
+            hosts.add(device[3])
+            found.setdefault(int(device[1] or device[2]), ObservedGpu(model=device[4].strip(), bus_id=bus_id))
+    if set(found) != set(range(len(found))):
+        return ()
+    return tuple(found[i] if len(hosts) == 1 else ObservedGpu(model=found[i].model) for i in range(len(found)))
+
+
+def _blocks(lines: Sequence[str]) -> Blocks:
+    """Each run. Version 0.8 prints the host's name alone in a line between the driver and the first device."""
+    plain = list(lines)
+    filled = [at for at, line in enumerate(lines) if line.strip()]
+    for before, at, after in zip(filled, filled[1:], filled[2:], strict=False):
+        if HOST.match(lines[at]) and DRIVER.match(lines[before]) and DEVICE.match(lines[after].strip()):
+            plain[at] = f"Host {lines[at].strip()}"
+    return spans(plain, BEGIN, INSIDE, AGAIN_FIRST)
+
+
+KIND = MeasuredKind(
+    "nvbandwidth",
+    "the output of nvbandwidth",
+    recognise,
+    parse,
+    hints=("memcpy", "latency_", "Latency ", "latency ", "nvbandwidth"),
+    blocks=_blocks,
+)

@@ -1,0 +1,140 @@
+"""p2pBandwidthLatencyTest of NVIDIA's cuda-samples, as text."""
+
+import re
+from typing import Any
+
+from gpucheck.imports._blocks import spans
+from gpucheck.imports._kind import MeasuredKind
+from gpucheck.imports._numbers import AGAIN, is_cut_short, refuse_gib, square, table
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of, quoted
+from gpucheck.model.observations import Flags, Import, Matrix, Measured, Method, ObservedGpu
+
+TOOL = "p2pBandwidthLatencyTest"
+HEADING = re.compile(
+    r"(?:(U?ni|Bi)directional )?P2P=(Enabled|Disabled) (Bandwidth|Latency)(?: \(P2P (Writes|Reads)\))? Matrix",
+    re.IGNORECASE,
+)
+DEVICE = re.compile(
+    r"^Device: (\d{1,3}), ([^\n,]{1,100}), pciBusID: ([0-9a-f]{1,2}), pciDeviceID: ([0-9a-f]{1,2})"
+    r"(?:, pciDomainID: ?([0-9a-f]{1,8}))?",
+    re.IGNORECASE,
+)
+ACCESS = re.compile(r"^Device=(\d{1,3}) (CAN|CANNOT) Access Peer Device=(\d{1,3})")
+
+
+def recognise(text: str) -> bool:
+    """The headings are the tool's own."""
+    return HEADING.search(text) is not None
+
+
+def parse(text: str) -> Import:
+    """GPUs, peer access and every whole matrix of the run. With reads and writes printed, the writes are taken.
+
+    A run without any matrix has names and peer access only.
+
+    Raises ImportProblem, and nothing else.
+    """
+    lines = lines_of(text)
+    found: dict[str, Matrix] = {}
+    direction: str | None = None
+    broken: ImportProblem | None = None
+    for number, line in enumerate(lines):
+        heading = HEADING.search(line)
+        if heading is None:
+            continue
+        refuse_gib(line, number + 1)
+        key = _key(heading)
+        if key is None or (key in found and (heading[4] or "").lower() == "reads"):
+            continue
+        matrix = _matrix(lines, number, line)
+        if isinstance(matrix, ImportProblem):
+            if not is_cut_short(matrix) or any(HEADING.search(later) for later in lines[number + 1 :]):
+                raise matrix
+            broken = matrix
+            continue
+        found[key] = matrix
+        if heading[4] and key == "p2p_uni_gb_s":
+            direction = heading[4].lower().removesuffix("s")
+    gpus = _gpus(lines)
+    if not found and gpus and broken is None:
+        # A run that hung or was cut short before its first table still names the GPUs and their peer access.
+        return Import(tool=TOOL, gpus=gpus, p2p_access=_access(lines, len(gpus)))
+    if not found:
+        raise broken or ImportProblem(
+            f"no {TOOL} matrix in the input", where="whole input", why="no heading names one", do=AGAIN
+        )
+    sizes = {name: len(matrix) for name, matrix in found.items()}
+    if len({*sizes.values(), *([len(gpus)] if gpus else [])}) > 1:
+        words = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        raise ImportProblem(
+            f"{TOOL}: tables of different sizes", where="whole input", why=f"{len(gpus)} devices, {words}", do=AGAIN
+        )
+    count = next(iter(sizes.values()))
+    fields: dict[str, Any] = dict(found)
+    return Import(
+        tool=TOOL,
+        gpus=gpus or tuple(ObservedGpu() for _ in range(count)),
+        p2p_access=_access(lines, count),
+        measured=Measured(method=Method(direction=direction), **fields),  # type: ignore[arg-type]
+    )
+
+
+def _key(heading: re.Match[str]) -> str | None:
+    """The field. None where the heading lost the word that says whether both ways ran at once."""
+    path = "p2p" if heading[2].lower() == "enabled" else "staged"
+    if heading[3].lower() == "latency":
+        return f"{path}_latency_us"
+    way = (heading[1] or "").lower() or ("uni" if heading[4] else "")
+    return f"{path}_{'bidir' if way == 'bi' else 'uni'}_gb_s" if way else None
+
+
+def _matrix(lines: list[str], number: int, heading: str) -> Matrix | ImportProblem:
+    """The table below a heading, or why there is none. Of a latency the GPU's and the CPU's tables follow, in order."""
+    start = next((at for at in range(number + 1, min(number + 4, len(lines))) if lines[at].strip()), None)
+    if start is None:
+        return ImportProblem(
+            f"{TOOL}: a heading without a table",
+            where=f"line {number + 1}",
+            why=f"nothing follows {quoted(heading)}; the paste is cut short",
+            do=AGAIN,
+        )
+    try:
+        rows, end = table(lines, start, heading.strip()[:60])
+        return square(rows, end - 1, heading.strip()[:60])
+    except ImportProblem as problem:
+        return problem
+
+
+def _gpus(lines: list[str]) -> tuple[ObservedGpu, ...]:
+    found: dict[int, ObservedGpu] = {}
+    for line in lines:
+        device = DEVICE.match(line.strip())
+        if device:
+            domain = int(device[5] or "0", 16)
+            bus_id = f"{domain:04x}:{int(device[3], 16):02x}:{int(device[4], 16):02x}.0"
+            found.setdefault(int(device[1]), ObservedGpu(model=device[2].strip(), bus_id=bus_id))
+    return tuple(found[i] for i in range(len(found))) if set(found) == set(range(len(found))) else ()
+
+
+def _access(lines: list[str], count: int) -> Flags | None:
+    said = {(int(line[1]), int(line[3])): line[2] == "CAN" for text in lines if (line := ACCESS.match(text.strip()))}
+    if not said:
+        return None
+    return tuple(tuple(None if i == j else said.get((i, j)) for j in range(count)) for i in range(count))
+
+
+FIRST = re.compile(r"^\s*\[P2P \(Peer-to-Peer\)")
+INSIDE = re.compile(
+    r"^\s*(?:\d|D\\D\b|[CG]PU\b|Device[:=]|P2P Connectivity|\*\*\*|NOTE\b|So you can see|In these cases)"
+)
+BEGIN = re.compile(rf"{FIRST.pattern}|^\s*Device: \d+, |^\s*Device=\d+ CAN|{HEADING.pattern}", re.IGNORECASE)
+
+KIND = MeasuredKind(
+    "p2p-bandwidth-latency-test",
+    "the output of p2pBandwidthLatencyTest",
+    recognise,
+    parse,
+    hints=("P2P=", "p2p=", "Access Peer"),
+    blocks=lambda lines: spans(lines, BEGIN, INSIDE, FIRST),
+)

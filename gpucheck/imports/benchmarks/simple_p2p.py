@@ -1,0 +1,112 @@
+"""simpleP2P of NVIDIA's CUDA samples: peer access, one bandwidth, and whether the data of two GPUs was right."""
+
+import re
+
+from gpucheck.imports._blocks import spans
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._numbers import AGAIN
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of
+from gpucheck.model.observations import Flags, Matrix, Measured, Method, Observations, ObservedGpu
+from gpucheck.model.paste import Part
+
+TOOL = "simpleP2P"
+MOST_GPUS = 64
+GIB = 1.073741824  # it divides by 2**30 and prints GB/s
+
+FIRST = re.compile(r"^\s*\[[\w./\\-]{0,120}simpleP2P[\w.]{0,8}\] - Starting")
+COUNT = re.compile(r"^\s*CUDA-capable device count: (\d{1,3})")
+ACCESS = re.compile(
+    r"^[\s>]{0,6}Peer(?:-to-Peer \(P2P\))? access from (\S.{0,98}?) \(GPU(\d{1,2})\) -> (\S.{0,98}?) \(GPU(\d{1,2})\)"
+    r" ?: (Yes|No)"
+)
+COPY = re.compile(r"cudaMemcpyPeer / cudaMemcpy between GPU(\d{1,2}) and GPU(\d{1,2}): (\d{1,6}(?:\.\d{1,4})?) ?GB/s")
+WRONG = re.compile(r"^\s*Verification error @ element (\d{1,12}): val = (\S{1,40}), ref = (\S{1,40})")
+END = re.compile(r"^\s*Test (passed|failed)")
+NO_PEERS = re.compile(r"Peer to Peer access is not available amongst GPUs|waiving test|Waiving test")
+BEGIN = re.compile(f"{FIRST.pattern}|{COUNT.pattern}|{COPY.pattern}|{WRONG.pattern}|{ACCESS.pattern}")
+INSIDE = re.compile(
+    f"{BEGIN.pattern}|{END.pattern}|{NO_PEERS.pattern}"
+    r"|^\s*(?:Checking (?:for multiple GPUs|GPU\(s\) for support)|Enabling peer access|Disabling peer access"
+    r"|Allocating buffers|Creating event handles|Preparing host buffer|Run kernel on GPU|Copy data back to host"
+    r"|Shutting down|Two or more GPUs with|> GPU\d|GPU\d+ = |Waiving|Exiting|Peer to Peer)"
+)
+
+
+def recognise(text: str) -> bool:
+    """Its copy or its verification."""
+    return COPY.search(text) is not None or "Verification error @ element" in text or "simpleP2P] - Starting" in text
+
+
+def parse(text: str) -> Part:
+    """Raises ImportProblem, and nothing else."""
+    lines = lines_of(text)
+    access = {(int(m[2]), int(m[4])): m[5] == "Yes" for line in lines if (m := ACCESS.match(line))}
+    copy = next((m for line in lines if (m := COPY.search(line))), None)
+    wrong = [m for line in lines if (m := WRONG.match(line))]
+    ends = [m[1] for line in lines if (m := END.match(line))]
+    if copy is None and not wrong and not access and not any(NO_PEERS.search(line) for line in lines):
+        raise ImportProblem(f"no {TOOL} result in the input", where="whole input", why="it stops before", do=AGAIN)
+    pair = (int(copy[1]), int(copy[2])) if copy else (0, 1)
+    count = _count(lines, access, pair)
+    bad: tuple[tuple[int, int], ...] | None = None
+    if wrong or "failed" in ends:
+        bad = (pair,)
+    elif "passed" in ends and count == 2:
+        bad = ()
+    zeros = bool(wrong) and all(float_is_zero(m[2]) for m in wrong)
+    measured = Measured(
+        p2p_uni_gb_s=_matrix(count, pair, float(copy[3]) * GIB) if copy else None,
+        method=Method(engine="ce") if copy else Method(),
+        integrity_bad_pairs=bad,
+        damage="zeros" if zeros else None,
+    )
+    return Part(
+        observations=Observations(gpus=_gpus(lines, count), p2p_access=_flags(access, count), measured=measured),
+        looked_at=(f"peer access and data copied between two GPUs ({TOOL})",),
+    )
+
+
+def float_is_zero(word: str) -> bool:
+    """Whether the program read a zero where it had written something."""
+    return word.strip("-") in ("0", "0.0", "0.000000")
+
+
+def _count(lines: list[str], access: dict[tuple[int, int], bool], pair: tuple[int, int]) -> int:
+    said = next((int(m[1]) for line in lines if (m := COUNT.match(line))), 0)
+    named = 1 + max((max(both) for both in (*access, pair)), default=1)
+    count = max(said, named)
+    if count > MOST_GPUS:
+        raise ImportProblem(f"{TOOL}: {count} GPUs", where="whole input", why="no machine has so many", do=AGAIN)
+    return count
+
+
+def _matrix(count: int, pair: tuple[int, int], number: float) -> Matrix:
+    """It copies forth and back in turns, so both ways have the mean of both."""
+    both = (pair, pair[::-1])
+    return tuple(tuple(number if (i, j) in both else None for j in range(count)) for i in range(count))
+
+
+def _gpus(lines: list[str], count: int) -> tuple[ObservedGpu, ...]:
+    names: dict[int, str] = {}
+    for line in lines:
+        if match := ACCESS.match(line):
+            names |= {int(match[2]): match[1], int(match[4]): match[3]}
+    return tuple(ObservedGpu(model=names.get(i)) for i in range(count))
+
+
+def _flags(access: dict[tuple[int, int], bool], count: int) -> Flags | None:
+    if not access:
+        return None
+    return tuple(tuple(access.get((i, j)) for j in range(count)) for i in range(count))
+
+
+KIND = Kind(
+    "simple-p2p",
+    "the output of simpleP2P",
+    recognise,
+    parse,
+    holds="measurements",
+    hints=("simpleP2P", "cudaMemcpyPeer / cudaMemcpy", "Verification error @ element"),
+    blocks=lambda lines: spans(lines, BEGIN, INSIDE, FIRST),
+)

@@ -1,0 +1,103 @@
+"""Results of SuperBench: results-summary.jsonl, one object a node, keys ``benchmark/metric:rank``."""
+
+import re
+from typing import Any
+
+from gpucheck.imports._blocks import objects
+from gpucheck.imports._json import decode, looks_like_json
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.model.observations import Collective, HostDevice, Matrix, Measured, Method, Observations, ObservedGpu
+from gpucheck.model.paste import Part
+
+TOOL = "superbench"
+MOST_GPUS = 64
+HOST = re.compile(r"mem-bw[\w:-]{0,40}/(?:(H2D)|(D2H))_Mem_BW:(\d{1,2})")
+COLLECTIVE = re.compile(r"(?:nccl|rccl)-bw[\w:-]{0,40}/(?:(\w{3,20})_)?(\d{1,13})_busbw(?::\d{1,4})?")
+PAIR = re.compile(
+    r"nvbandwidth[\w:-]{0,40}/device_to_device_memcpy_(read|write)_ce_gpu(\d{1,2})_gpu(\d{1,2})_bw(?::\d{1,4})?"
+)
+OPS = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "alltoall", "reducescatter": "reduce_scatter"}
+MARKS = ('"mem-bw', '"nccl-bw', '"rccl-bw', '"nvbandwidth', '"kernel-launch', '"gemm-flops', '"ib-')
+
+
+def recognise(text: str) -> bool:
+    """JSON with a node and the key of a benchmark."""
+    return looks_like_json(text) and '"node"' in text and any(mark in text for mark in MARKS)
+
+
+def parse(text: str) -> Part:
+    """What one node's results say of its links. Raises ImportProblem, and nothing else."""
+    root = decode(text, TOOL)
+    node = root.get("node")
+    if not isinstance(node, str) or not any("/" in key for key in root):
+        raise ImportProblem(
+            f"{TOOL}: no results in it",
+            where="whole input",
+            why="no key is benchmark/metric",
+            do="Give results-summary.jsonl",
+        )
+    numbers = {key: value for key, value in root.items() if isinstance(value, int | float) and 0 < value < 1e12}
+    measured = Measured(
+        host_device=_host(numbers),
+        collectives=_collectives(numbers),
+        p2p_uni_gb_s=(matrix := _matrix(numbers)),
+        method=Method(engine="ce") if matrix else Method(),
+    )
+    count = max(len(measured.host_device), len(matrix or ()))
+    return Part(
+        machine=node[:100],
+        observations=Observations(gpus=tuple(ObservedGpu() for _ in range(count)), measured=measured),
+        looked_at=("results of SuperBench",),
+    )
+
+
+def _host(numbers: dict[str, Any]) -> tuple[HostDevice, ...]:
+    """Ranks are GPUs: the benchmark runs one process for each."""
+    found: dict[int, dict[str, float]] = {}
+    for key, value in numbers.items():
+        if match := HOST.fullmatch(key):
+            found.setdefault(int(match[3]), {})["h2d_gb_s" if match[1] else "d2h_gb_s"] = float(value)
+    if set(found) != set(range(len(found))):
+        return ()
+    rows = [found[i] for i in range(len(found))]
+    return tuple(
+        HostDevice(gpu=i, h2d_gb_s=row.get("h2d_gb_s"), d2h_gb_s=row.get("d2h_gb_s")) for i, row in enumerate(rows)
+    )
+
+
+def _collectives(numbers: dict[str, Any]) -> tuple[Collective, ...]:
+    """The largest message of each operation; how many ranks took part is not said."""
+    best: dict[str | None, tuple[int, float]] = {}
+    for key, value in numbers.items():
+        if match := COLLECTIVE.fullmatch(key):
+            op = OPS.get(match[1] or "allreduce", match[1])
+            best[op] = max(best.get(op, (0, 0.0)), (int(match[2]), float(value)))
+    return tuple(Collective(op=op, bytes=size, busbw_gb_s=number) for op, (size, number) in best.items())
+
+
+def _matrix(numbers: dict[str, Any]) -> Matrix | None:
+    """GPU by GPU as it was measured; of reads and writes the writes, where both are there."""
+    found: dict[str, dict[tuple[int, int], float]] = {}
+    for key, value in numbers.items():
+        match = PAIR.fullmatch(key)
+        if match and match[2] != match[3]:
+            # In nvbandwidth's tables of writes the row is the destination, in those of reads the source.
+            pair = (int(match[2]), int(match[3]))
+            found.setdefault(match[1], {})[pair if match[1] == "read" else pair[::-1]] = float(value)
+    pairs = found.get("write") or found.get("read") or {}
+    count = 1 + max((max(pair) for pair in pairs), default=-1)
+    if not 2 <= count <= MOST_GPUS:
+        return None
+    return tuple(tuple(pairs.get((i, j)) for j in range(count)) for i in range(count))
+
+
+KIND = Kind(
+    TOOL,
+    "the results of SuperBench",
+    recognise,
+    parse,
+    holds="measurements",
+    hints=('"node"',),
+    blocks=lambda lines: objects(lines, *MARKS),
+)

@@ -1,0 +1,1 @@
+"""What NVIDIA Data Center GPU Manager prints."""

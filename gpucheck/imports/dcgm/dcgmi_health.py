@@ -1,0 +1,57 @@
+"""dcgmi health --check: what DCGM's background health watches found."""
+
+import re
+
+from gpucheck.imports._blocks import spans
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of
+from gpucheck.imports.dcgm._meaning import NAME, messages
+from gpucheck.imports.dcgm._table import framed, rows
+from gpucheck.model.paste import Message, Part
+
+BEGIN = re.compile(r"^\s{0,8}\| (?:Health Monitor Report|Overall Health:?) {2,}")
+INSIDE = re.compile(r"^\s{0,8}(?:\||\+[-=])")
+STATE = re.compile(r"^(Healthy|Warning|Failure)\b")
+ENTITY = re.compile(r"^(?:GPU(?: ID)?:? ?)?(\d{1,3})$")
+
+
+def parse(text: str) -> Part:
+    """Incidents as messages. Raises ImportProblem."""
+    found: list[Message] = []
+    overall: str | None = None
+    gpu: str | None = None
+    for row in rows(lines_of(text), by_words=True):
+        state = STATE.match(row.text)
+        if row.label.startswith("Overall Health"):
+            overall = (state[1] if state else row.text.strip()) or None
+        elif entity := ENTITY.match(row.label):
+            gpu = entity[1]
+        elif state and state[1] != "Healthy" and row.depth:
+            said = row.text[state.end() :].strip()
+            slug = "failed" if state[1] == "Failure" else "warned"
+            shown = f"{row.label}: {state[1]}: {said}"[:400]
+            found += messages(said, row.label, row.line, gpu) or [
+                Message(key=f"{NAME}.{slug}", text=shown, line=row.line, gpu=gpu)
+            ]
+    if overall is None and not found:
+        raise ImportProblem(
+            "no report of dcgmi health in the input",
+            where="whole input",
+            why="no line tells the overall health",
+            do="Give the whole table: dcgmi health -g 0 -c",
+        )
+    if overall in ("Warning", "Failure") and not found:
+        slug = "failed" if overall == "Failure" else "warned"
+        found.append(Message(key=f"{NAME}.{slug}", text=f"Overall Health: {overall}", line=1))
+    return Part(messages=tuple(found), looked_at=("the health watches of DCGM",))
+
+
+KIND = Kind(
+    name="dcgmi-health",
+    title="the output of dcgmi health",
+    recognise=lambda text: any(BEGIN.search(line) for line in text.splitlines()),
+    parse=parse,
+    hints=("Health Monitor Report", "Overall Health"),
+    blocks=lambda lines: framed(lines, spans(lines, BEGIN, INSIDE)),
+)

@@ -1,0 +1,1 @@
+"""Reports that machine learning frameworks print of the machine they run on."""

@@ -1,0 +1,1 @@
+"""Logs and error messages of installers and services."""

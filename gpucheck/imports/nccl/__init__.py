@@ -1,0 +1,1 @@
+"""What NCCL, its tests and the frameworks above it print."""

@@ -1,0 +1,157 @@
+"""NCCL's own log (NCCL_DEBUG=VERSION, WARN, INFO or TRACE) of NCCL 2.4 to 2.31, alone or between other lines."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._messages import LONGEST
+from gpucheck.imports._nccl_tests import leftovers, set_by_environment
+from gpucheck.imports._numbers import MOST_GPUS
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of
+from gpucheck.imports.nccl._line import (
+    LIBRARY,
+    MARKS,
+    USUAL_CHANNEL,
+    Channel,
+    Record,
+    Seat,
+    channel_in,
+    is_line,
+    records,
+    seat_in,
+)
+from gpucheck.knowledge.messages import meaning
+from gpucheck.model.observations import Collective, Measured, Observations, ObservedGpu
+from gpucheck.model.paste import Message, Part
+
+NAME = "nccl-log"
+# NCCL reports failed calls of CUDA in its own words, with CUDA's text.
+TABLES = (NAME, "cuda-error")
+SLOWEST_FIRST = ("NET", "SHM", "P2P")
+MOST_MESSAGES = 2000
+# Every cluster sets these for its network; they say nothing of the paths in one host.
+OF_THE_NETWORK = {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID"}
+
+
+def parse(text: str) -> Part:
+    """What the log says of the machine. Raises ImportProblem where no line is of NCCL, and nothing else.
+
+    machine stays None: in containers the log names the container, which no other tool's output does.
+    """
+    messages: list[Message] = []
+    channels: set[Channel] = set()
+    seats: set[Seat] = set()
+    hosts: set[str] = set()
+    versions: dict[str, None] = {}
+    environment: dict[str, str] = {}
+    usual_ones: set[tuple[str, ...]] = set()
+    any_line = False
+    for number, line in enumerate(lines_of(text), start=1):
+        if usual := USUAL_CHANNEL.match(line):
+            usual_ones.add(usual.groups())
+            any_line = True
+            continue
+        found = list(records(line))
+        if not found and not is_line(line):
+            continue
+        any_line = True
+        found = found or [Record(None, "", line)]
+        if version := LIBRARY.search(line):
+            versions[version["version"]] = None
+        for one in found:
+            hosts |= {one.host} if one.host else set()
+            if channel := channel_in(one.text):
+                channels.add(channel)
+                continue
+            if seat := seat_in(one.text):
+                seats.add(seat)
+            if "set by environment" in one.text:
+                environment = {**dict(set_by_environment(one.text)), **environment}
+            if len(messages) < MOST_MESSAGES and (message := _message(one, line, number)):
+                messages.append(message)
+    if not any_line:
+        raise ImportProblem(
+            "no NCCL log in the input",
+            where="whole input",
+            why="no line is one that NCCL prints",
+            do="Run the program with NCCL_DEBUG=INFO and give its whole output",
+        )
+    hosts |= {host for host, *_ in usual_ones}
+    channels |= {Channel(int(one), int(other), way) for _, one, other, way in usual_ones}
+    one_host = len(hosts) <= 1
+    way = slowest(channel.way for channel in channels)
+    return Part(
+        observations=Observations(
+            gpus=_gpus(seats) if one_host else (),
+            environment=leftovers([pair for pair in environment.items() if pair[0] not in OF_THE_NETWORK]),
+            measured=Measured(collectives=(Collective(transport=way),) if way else ()),
+        ),
+        messages=tuple(messages),
+        looked_at=(_looked_at(list(versions), channels, seats, len(hosts)),),
+    )
+
+
+def _message(one: Record, line: str, number: int) -> Message | None:
+    """What a line means. INFO lines are looked at too: some warnings are of that level in some versions."""
+    whole = f"{one.place} NCCL {one.level} {one.text}" if one.level else one.text
+    for name in TABLES if one.level in ("WARN", "ERROR", "") else TABLES[:1]:
+        known = meaning(name, whole[:LONGEST])
+        if known is not None:
+            return Message(key=known[0].key, text=line.strip()[:LONGEST], line=number, gpu=known[1])
+    return None
+
+
+def slowest(ways: Iterable[str]) -> str | None:
+    """The slowest of these ways: one pair over the network stack slows the whole ring."""
+    named = sorted(set(ways))
+    return next((way for kind in SLOWEST_FIRST for way in named if way.startswith(kind)), None)
+
+
+def _gpus(seats: set[Seat]) -> tuple[ObservedGpu, ...]:
+    """The GPUs of the largest communicator, by bus id as nvidia-smi lists them; none where a rank is missing."""
+    by_size: dict[tuple[int, str], dict[int, str]] = defaultdict(dict)
+    for seat in sorted(seats):
+        by_size[seat.ranks, seat.communicator][seat.rank] = seat.bus_id
+    if not by_size:
+        return ()
+    (ranks, _), largest = max(by_size.items(), key=lambda item: item[0])
+    buses = set(largest.values())
+    if len(buses) != ranks or ranks > MOST_GPUS or {seat.bus_id for seat in seats} != buses:
+        return ()
+    return tuple(ObservedGpu(bus_id=bus) for bus in sorted(buses))
+
+
+def _looked_at(versions: list[str], channels: set[Channel], seats: set[Seat], hosts: int) -> str:
+    """``NCCL 2.21.5 chose P2P between all 8 GPUs``."""
+    name = f"NCCL {versions[0]}" if len(versions) == 1 else "NCCL"
+    where = f" of {hosts} hosts" if hosts > 1 else ""
+    if not channels:
+        return f"the log of {name}{where}"
+    pairs: dict[str, set[frozenset[int]]] = defaultdict(set)
+    for one in channels:
+        pairs[one.way.split("/")[0]].add(frozenset((one.one, one.other)))
+    if len(pairs) == 1:
+        ranks = max((seat.ranks for seat in seats), default=0)
+        kind = next(iter(pairs))
+        between = f"between all {ranks} GPUs" if ranks > 1 else f"for {_pairs(len(pairs[kind]))} of GPUs"
+        return f"{name} chose {kind} {between}{where}"
+    counts = ", ".join(f"{kind} for {_pairs(len(pairs[kind]))}" for kind in sorted(pairs))
+    return f"{name} chose {counts}{where}"
+
+
+def _pairs(count: int) -> str:
+    return "1 pair" if count == 1 else f"{count} pairs"
+
+
+KIND = Kind(
+    name=NAME,
+    title="a log of NCCL (NCCL_DEBUG)",
+    # Between the lines of a report of nccl-tests the report counts.
+    recognise=lambda text: "busbw" not in text and any(is_line(line[:LONGEST]) for line in text.splitlines()),
+    parse=parse,
+    holds="messages of NCCL",
+    hints=("NCCL", "/shm/nccl-"),
+    line=is_line,
+    marks=MARKS,
+)

@@ -1,0 +1,1 @@
+"""Network cards for RDMA: state and measurements."""

@@ -1,0 +1,82 @@
+"""Ports of RDMA cards: their state in words of no tool, and what it means."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gpucheck.model.paste import Message, Part
+
+NAME = "rdma-port"
+UP = ("active",)
+HALF_UP = ("initializing", "init", "armed")
+ENOUGH_ALIKE = 3
+
+
+@dataclass
+class Port:
+    """One port. state and physical are lower-case words; card is what alike ports have in common, board one card.
+
+    rate: Gb/s. line: where it stands. None is "was not told".
+    """
+
+    name: str
+    line: int
+    state: str | None = None
+    physical: str | None = None
+    rate: float | None = None
+    layer: str | None = None
+    card: str | None = None
+    board: str | None = None
+
+    @property
+    def is_up(self) -> bool:
+        """Traffic passes."""
+        return self.state in UP
+
+    @property
+    def is_down(self) -> bool:
+        """No traffic passes."""
+        return self.state in ("down", "disabled")
+
+    def __str__(self) -> str:
+        words = [self.name, self.card or "", f"state {self.state or 'unknown'}"]
+        words += [f"physical state {self.physical}"] if self.physical else []
+        words += [f"{self.rate:g} Gb/s"] if self.rate is not None else []
+        return ", ".join(word for word in words if word)
+
+
+def part_of(ports: Sequence[Port]) -> Part:
+    """What the states of these ports say."""
+    up = sum(port.is_up for port in ports)
+    count = f"{len(ports)} RDMA port{'s' if len(ports) != 1 else ''}, of which {up} {'is' if up == 1 else 'are'} active"
+    return Part(messages=tuple(_messages(ports)), looked_at=(count,))
+
+
+def _messages(ports: Sequence[Port]) -> Iterator[Message]:
+    for port in ports:
+        slug = _state(port, ports) or _rate(port, ports)
+        if slug:
+            yield Message(key=f"{NAME}.{slug}", text=str(port), line=port.line)
+
+
+def _state(port: Port, ports: Sequence[Port]) -> str | None:
+    is_linked = (port.physical or "").replace("_", "").replace(" ", "") == "linkup"
+    if port.state in HALF_UP or (port.is_down and is_linked and port.layer == "infiniband"):
+        return "no-subnet"
+    if not port.is_down:
+        return None
+    alike = [other for other in ports if other is not port and port.card and other.card == port.card]
+    down = [other for other in alike if other.is_down]
+    up = sum(other.is_up for other in alike)
+    # A card with two ports of which one is used has a spare one.
+    is_spare = any(other.is_up and port.board and other.board == port.board for other in alike)
+    return "one-down" if up >= ENOUGH_ALIKE and not down and not is_spare else "down"
+
+
+def _rate(port: Port, ports: Sequence[Port]) -> str | None:
+    """Slower than all other active ports of the same product, which are equally fast."""
+    if not port.is_up or not port.rate or not port.card:
+        return None
+    others = {o.rate for o in ports if o is not port and o.is_up and o.card == port.card and o.layer == port.layer}
+    count = sum(1 for o in ports if o is not port and o.is_up and o.card == port.card and o.layer == port.layer)
+    best = next(iter(others)) if len(others) == 1 else None
+    return "slower" if best is not None and count >= ENOUGH_ALIKE and port.rate < best else None

@@ -1,0 +1,24 @@
+"""ibstat: cards with their ports, state and rate."""
+
+import re
+
+from gpucheck.imports.network._tables import Format, kind
+
+CARD = re.compile(r"^\s{0,12}CA '([\w.-]{1,60})'")
+FORM = Format(
+    card=CARD,
+    port=re.compile(r"^\s{0,24}Port (\d{1,3}):\s*$"),
+    fields={
+        "ca type": "card",
+        "system image guid": "board",
+        "state": "state",
+        "physical state": "physical",
+        "rate": "rate",
+        "link layer": "layer",
+    },
+)
+INSIDE = re.compile(
+    r"^\s{0,32}(?:CA type|Number of ports|Firmware version|Hardware version|Node GUID|System image GUID|"
+    r"Port \d{1,3}|State|Physical state|Rate|Base lid|LMC|SM lid|Capability mask|Port GUID|Link layer)\s{0,4}:"
+)
+KIND = kind("ibstat", "the output of ibstat", FORM, INSIDE, ("CA '",), CARD)

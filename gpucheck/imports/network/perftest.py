@@ -1,0 +1,129 @@
+"""perftest (ib_write_bw, ib_read_bw, ib_send_lat and others): tables and the JSON of --out_json.
+
+Its JSON is not always valid (missing commas, nan), so single names are looked for. What a number means depends on the
+port's rate, which perftest does not print: the numbers are shown, not judged.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from gpucheck.imports._blocks import objects, spans
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._messages import messages_in
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of
+from gpucheck.model.paste import Part
+
+NAME = "perftest"
+TITLE = re.compile(
+    r"^\s{0,60}(?P<what>(?:RDMA_(?:Write|Read)|Send|Atomic|RDMA_Write_With_Imm|Raw Ethernet)\b"
+    r"[\w ()-]{0,60} Test)(?: for .{1,60})?\s*$"
+)
+HEAD = re.compile(r"^\s{0,12}#bytes\s+#iterations\s+(?P<columns>\S.{0,200})$")
+ROW = re.compile(
+    r"^\s{0,12}(?P<size>\d{1,12})\s+\d{1,12}\s+(?P<cells>[\d.]{1,20}(?:\s+(?:[\d.]{1,20}|-?nan|inf)){0,12})\s*$"
+)
+DEVICE = re.compile(r"\bDevice\s{1,12}: ([\w.-]{1,60})")
+BEGIN = re.compile(
+    "|".join(re.sub(r"\(\?P<\w+>", "(?:", one.pattern) for one in (TITLE, HEAD)) + r"|^\s{0,4}\* Waiting for client"
+)
+INSIDE = re.compile(
+    r"^\s{0,12}(?:-{20,}|\*{10,}|\d{1,12}\s+\d{1,12}\s+[\d.]|#bytes|\* Waiting|(?:local|remote) address: |GID: |"
+    r"(?:Dual-port|Number of qps|Transport type|Connection type|PCIe relax order|[TR]X depth|CQ Moderation|CQE Poll|"
+    r"Link type|GID index|Max inline data|Data ex\. method|Using SRQ|Post List|Outstand reads|Device|Use CUDA)\b|"
+    r"ibv_wr\* API|rdma_cm QPs|Conflicting CPU|Test integrity|initializing CUDA|Listing all CUDA|"
+    r"CUDA device \d|Picking device|\[pid = \d|creating CUDA|making it the|cuMemAlloc|allocated (?:GPU|\d)|"
+    r"deallocating|destroying|Perftest doesn't|WARNING: |Couldn't |Couldnt |Failed |Unable to |Completion with error|"
+    r"wr_id|scnt=|Problems with warm|Using DMA-BUF|Mtu |mlx5: |ethernet_read_keys|Requested )"
+)
+NUMBER = re.compile(
+    r'"(?P<name>BW_average|BW_peak|t_avg|t_typical|MsgSize|Device|test)"\s*:\s*"?(?P<value>[\w.+-]{1,60})'
+)
+MARKS = ('"BW_average"', '"t_avg"', '"test_info"')
+UNITS = {"gb/sec": "Gb/s", "mb/sec": "MB/s", "mib/sec": "MiB/s"}
+
+
+def parse(text: str) -> Part:
+    """Measured numbers in words, and errors as messages. Raises ImportProblem."""
+    lines = lines_of(text)
+    words = list(_of_json(text)) if text.lstrip().startswith("{") else list(_of_table(lines))
+    found = messages_in(NAME, lines)
+    if not words and not found:
+        raise ImportProblem(
+            "no result of perftest in the input",
+            where="whole input",
+            why="no line is a row of numbers below #bytes",
+            do="Give the output of both sides after the test ended",
+        )
+    return Part(messages=found, looked_at=tuple(words))
+
+
+def _of_table(lines: Sequence[str]) -> Iterator[str]:
+    """The best row of every table. Columns are told by the heading: BW average is the second, t_avg the fourth."""
+    what, device = "RDMA test", ""
+    unit, at = "", 0
+    best: tuple[float, str] | None = None
+    for line in [*lines, "#bytes #iterations end"]:
+        if title := TITLE.match(line):
+            what, device = title["what"].strip(), ""
+        if found := DEVICE.search(line):
+            device = found[1]
+        if head := HEAD.match(line):
+            if best is not None:
+                yield best[1]
+            best = None
+            columns = head["columns"]
+            unit = next((word for name, word in UNITS.items() if f"[{name}]" in columns.lower()), "")
+            at = 1 if unit else 3
+            unit = unit or ("us" if "usec" in columns else "")
+        elif unit and (row := ROW.match(line)):
+            best = _better(best, row, at, unit, f"{what} of {device}" if device else what)
+    if best is not None:
+        yield best[1]
+
+
+def _better(
+    best: tuple[float, str] | None, row: re.Match[str], at: int, unit: str, what: str
+) -> tuple[float, str] | None:
+    cells = row["cells"].split()
+    try:
+        value = float(cells[min(at, len(cells) - 1)])
+    except ValueError:
+        return best
+    rank = -value if unit == "us" else value
+    shown = f"{what}: {value:g} {unit} with {row['size']} bytes"
+    return (rank, shown) if best is None or rank > best[0] else best
+
+
+def _of_json(text: str) -> Iterator[str]:
+    values = {match["name"]: match["value"] for match in NUMBER.finditer(text)}
+    what = values.get("test", "RDMA test").replace("_", " ")
+    of = f" of {values['Device']}" if "Device" in values else ""
+    size = f" with {values['MsgSize']} bytes" if "MsgSize" in values else ""
+    if "BW_average" in values:
+        yield f"{what}{of}: {values['BW_average']} (unit as asked for){size}"
+    elif "t_avg" in values or "t_typical" in values:
+        yield f"{what}{of}: {values.get('t_avg', values.get('t_typical'))} us{size}"
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Tables, with the rule above their title, and objects of JSON."""
+    found = sorted([*spans(lines, BEGIN, INSIDE), *objects(lines, *MARKS)])
+    last = -1
+    for first, end in found:
+        if first <= last:
+            continue
+        while first - 1 > last and lines[first - 1].strip().strip("-*") == "" and lines[first - 1].strip():
+            first -= 1
+        yield first, end
+        last = end
+
+
+KIND = Kind(
+    name=NAME,
+    title="the output of perftest (ib_write_bw and others)",
+    recognise=lambda text: any(BEGIN.search(line) for line in text.splitlines()) or any(m in text for m in MARKS),
+    parse=parse,
+    hints=("#bytes", " Test", *MARKS),
+    blocks=_blocks,
+)

@@ -1,0 +1,216 @@
+"""What nvidia-smi says of one GPU, by name, whether it was printed as text, as XML or as CSV.
+
+A fact's path is its section and its name in lower case: ``("ecc_mode", "current")``.
+"""
+
+import re
+from collections.abc import Iterable
+
+from gpucheck.imports.nvidia_smi import _values as v
+from gpucheck.model.hardware import Gpu, PcieLink
+from gpucheck.model.health import EccCounts, Health, PcieErrors, RetiredPages, RowRemap
+from gpucheck.model.observations import NvLinkCount, ObservedGpu, Port
+
+Path = tuple[str, ...]
+# NVML's order of the bits.
+REASONS = {
+    "idle": ("idle", "gpu_idle"),
+    "app-clocks": ("applications_clocks_setting",),
+    "sw-power-cap": ("sw_power_cap",),
+    "hw-slowdown": ("hw_slowdown",),
+    "sync-boost": ("sync_boost",),
+    "sw-thermal": ("sw_thermal_slowdown",),
+    "hw-thermal": ("hw_thermal_slowdown",),
+    "hw-power-brake": ("hw_power_brake_slowdown",),
+    "display-clocks": ("display_clock_setting", "display_clocks_setting"),
+}
+REASON_SECTIONS = ("clocks_event_reasons", "clocks_throttle_reasons")
+REASON_PREFIXES = ("", "clocks_event_reason_", "clocks_throttle_reason_", "clocks_event_reasons_")
+BELOW = ("hw_slowdown/",)  # where a page that lost its indentation has them
+ACTIONS = ("none", "reset", "reboot", "drain-p2p", "drain-and-reset", "recover-imex", "bus-reset", "system-reboot")
+POWER = ("gpu_power_readings", "gpu_ceiling_power_limit", "power_readings")
+NO_NAMES = ("N/A", "Unknown Error", "ERR!", "GPU is lost", "GPU requires reset")
+IDLE_STATES = re.compile(r"P(?:[5-9]|1\d)")
+
+
+def name_of(text: str) -> str:
+    """A section or a name as it stands in a path: ``PCIe Generation`` is ``pcie_generation``."""
+    return re.sub(r"[^a-z0-9]{1,20}", "_", text.strip().lower()).strip("_")
+
+
+class Facts:
+    """The facts of one GPU. A path is found by its last parts; the first of several counts."""
+
+    def __init__(self, rows: Iterable[tuple[Path, str]]) -> None:
+        self.found: dict[Path, str] = {}
+        for path, value in rows:
+            for parts in range(1, min(len(path), 4) + 1):
+                self.found.setdefault(path[-parts:], value.strip())
+
+    def get(self, *paths: str) -> str | None:
+        """The value at the first of these paths (``section/name``) that the text has."""
+        return next((self.found[key] for path in paths if (key := tuple(path.split("/"))) in self.found), None)
+
+    def __bool__(self) -> bool:
+        return bool(self.found)
+
+
+def gpu(facts: Facts, index: int, bus_id: str | None) -> Gpu:
+    """One GPU. Its PCI bus id is ``GPU0`` where the text does not say it."""
+    name = facts.get("product_name") or ""
+    return Gpu(
+        index=index,
+        name="" if name in NO_NAMES else name,
+        uuid=facts.get("gpu_uuid", "uuid") or "",
+        pci_bus_id=bus_id or f"GPU{index}",
+        device_id=v.device_id(facts.get("pci/device_id", "pci/pci_device_id")) or "",
+        compute_capability=v.version(facts.get("compute_cap")),
+        memory_bytes=v.size(facts.get("fb_memory_usage/total", "memory_usage/total")),
+        bar1_bytes=v.size(facts.get("bar1_memory_usage/total")),
+        pcie=_link(facts),
+        health=_health(facts),
+    )
+
+
+def observed(gpu: Gpu, facts: Facts | None = None) -> ObservedGpu:
+    """The same for the judge of GPU links. A generation below the maximum says nothing unless the GPU was idle."""
+    link = gpu.pcie
+    idle = facts is not None and _is_idle(facts)
+    told = idle or (link.generation is not None and link.generation == link.max_generation)
+    return ObservedGpu(
+        model=gpu.name or None,
+        bus_id=None if gpu.pci_bus_id.startswith("GPU") else gpu.pci_bus_id,
+        pcie=Port(
+            gen=link.generation if told else None,
+            width=link.width,
+            max_gen=link.max_generation,
+            max_width=link.max_width,
+            read="idle" if idle and (link.generation or link.width) else None,
+        ),
+        bar1_mib=None if gpu.bar1_bytes is None else gpu.bar1_bytes / (1 << 20),
+        nvlinks=NvLinkCount(active=gpu.active_nvlinks, total=len(gpu.nvlinks)) if gpu.nvlinks else NvLinkCount(),
+    )
+
+
+def _is_idle(facts: Facts) -> bool:
+    busy = v.whole(facts.get("utilization/gpu", "utilization/gpu_util"))
+    state = facts.get("performance_state", "pstate") or ""
+    return busy == 0 or (busy is None and IDLE_STATES.fullmatch(state) is not None)
+
+
+def is_virtual(facts: Facts) -> bool:
+    """Whether the driver says that it runs in a virtual machine."""
+    return facts.get("virtualization_mode") in ("Pass-Through", "VGPU", "vGPU")
+
+
+def _link(facts: Facts) -> PcieLink:
+    return PcieLink(
+        generation=v.whole(facts.get("pcie_generation/current", "pcie_gen/current_link_gen")),
+        width=v.whole(facts.get("link_width/current", "link_widths/current_link_width")),
+        max_generation=v.whole(facts.get("pcie_generation/max", "pcie_gen/max_link_gen")),
+        max_width=v.whole(facts.get("link_width/max", "link_widths/max_link_width")),
+        device_max_generation=v.whole(facts.get("pcie_generation/device_max", "pcie_gen/max_device_link_gen")),
+    )
+
+
+def _health(facts: Facts) -> Health:
+    def limit(*names: str) -> float | None:
+        """Of the GPU, never of its memory or of the module that it sits on."""
+        return v.number(facts.get(*(f"{section}/{name}" for name in names for section in POWER)))
+
+    return Health(
+        vbios=facts.get("vbios_version"),
+        persistence=v.switch(facts.get("persistence_mode")),
+        compute_mode=v.compute_mode(facts.get("compute_mode")),
+        mig=v.switch(facts.get("mig_mode/current", "mig_mode/current_mig")),
+        mig_pending=v.switch(facts.get("mig_mode/pending", "mig_mode/pending_mig")),
+        ecc=v.switch(facts.get("ecc_mode/current", "ecc_mode/current_ecc")),
+        ecc_pending=v.switch(facts.get("ecc_mode/pending", "ecc_mode/pending_ecc")),
+        ecc_counts=EccCounts(
+            volatile_corrected=_errors(facts, "volatile", "single_bit", "correctable"),
+            volatile_uncorrected=_errors(facts, "volatile", "double_bit", "uncorrectable"),
+            aggregate_corrected=_errors(facts, "aggregate", "single_bit", "correctable"),
+            aggregate_uncorrected=_errors(facts, "aggregate", "double_bit", "uncorrectable"),
+        ),
+        row_remap=_row_remap(facts),
+        retired_pages=_retired_pages(facts),
+        pcie_errors=PcieErrors(replays=v.whole(facts.get("replays_since_reset", "replay_counter"))),
+        recovery_action=_action(facts),
+        clocks_event_reasons=_reasons(facts),
+        temperature_c=v.whole(
+            facts.get("temperature/gpu_current_temp", "temperature/gpu_temp", "temperature/gpu", "gpu_temp")
+        ),
+        temperature_slowdown_c=v.whole(facts.get("temperature/gpu_slowdown_temp", "gpu_temp_slow_threshold")),
+        temperature_shutdown_c=v.whole(facts.get("temperature/gpu_shutdown_temp", "gpu_temp_max_threshold")),
+        power_w=limit("power_draw", "average_power_draw", "instantaneous_power_draw", "instant_power_draw"),
+        power_limit_w=limit("current_power_limit", "power_limit"),
+        power_default_w=limit("default_power_limit"),
+        power_min_w=limit("min_power_limit"),
+        power_max_w=limit("max_power_limit"),
+        sm_clock_mhz=v.whole(facts.get("clocks/sm", "clocks/sm_clock")),
+        max_sm_clock_mhz=v.whole(facts.get("max_clocks/sm", "max_clocks/sm_clock")),
+        application_clock_mhz=v.whole(facts.get("applications_clocks/graphics", "applications_clocks/graphics_clock")),
+        default_application_clock_mhz=v.whole(
+            facts.get("default_applications_clocks/graphics", "default_applications_clocks/graphics_clock")
+        ),
+        memory_used_bytes=v.size(facts.get("fb_memory_usage/used", "memory_usage/used")),
+        gpu_utilization_percent=v.whole(facts.get("utilization/gpu", "utilization/gpu_util")),
+    )
+
+
+def _errors(facts: Facts, since: str, bits: str, kind: str) -> int | None:
+    """ECC errors: a total before Turing; since then by memory, of Hopper on with two kinds in the SRAM."""
+    total = v.whole(facts.get(f"{since}/{bits}/total"))
+    if total is not None:
+        return total
+    names = [f"{memory}_{kind}{part}" for memory in ("sram", "dram") for part in ("", "_parity", "_sec_ded", "_secded")]
+    counts = [v.whole(facts.get(f"{since}/{name}")) for name in names]
+    known = [count for count in counts if count is not None]
+    return sum(known) if known else None
+
+
+def _row_remap(facts: Facts) -> RowRemap | None:
+    """None unless the text says whether remapping failed and is pending, or says that one of them is so."""
+    failed = v.switch(facts.get("remapped_rows/remapping_failure_occurred", "remapped_rows/remapped_row_failure"))
+    pending = v.switch(facts.get("remapped_rows/pending", "remapped_rows/remapped_row_pending"))
+    corrected = v.whole(facts.get("remapped_rows/correctable_error", "remapped_rows/remapped_row_corr"))
+    uncorrected = v.whole(facts.get("remapped_rows/uncorrectable_error", "remapped_rows/remapped_row_unc"))
+    if not (failed or pending) and (failed is None or pending is None):
+        return None
+    return RowRemap(corrected=corrected or 0, uncorrected=uncorrected or 0, pending=bool(pending), failed=bool(failed))
+
+
+def _retired_pages(facts: Facts) -> RetiredPages | None:
+    pending = v.switch(
+        facts.get("pending_page_blacklist", "pending_blacklist", "pending_retirement", "retired_pages/pending")
+    )
+    single = v.whole(facts.get("retired_pages/single_bit_ecc", "multiple_single_bit_retirement/retired_count"))
+    double = v.whole(facts.get("retired_pages/double_bit_ecc", "double_bit_retirement/retired_count"))
+    if pending is None or (not pending and (single is None or double is None)):
+        return None
+    return RetiredPages(single_bit=single or 0, double_bit=double or 0, pending=pending)
+
+
+def _action(facts: Facts) -> str | None:
+    said = facts.get("gpu_recovery_action")
+    if said is not None:
+        name = re.sub(r"[ _]", "-", said.strip().lower())
+        return name if name in ACTIONS else None
+    if v.switch(facts.get("gpu_reset_status/drain_and_reset_recommended")):
+        return "drain-and-reset"
+    needed = v.switch(facts.get("gpu_reset_status/reset_required"))
+    return None if needed is None else "reset" if needed else "none"
+
+
+def _reasons(facts: Facts) -> tuple[str, ...] | None:
+    """None where the section is missing or cut before the hardware's reasons, unless one of them is said."""
+
+    def said(name: str) -> bool | None:
+        sections = [f"{section}/{prefix}" for section in REASON_SECTIONS for prefix in REASON_PREFIXES]
+        return v.switch(facts.get(*(f"{section}{each}" for each in REASONS[name] for section in (*sections, *BELOW))))
+
+    states = {name: said(name) for name in REASONS}
+    active = tuple(name for name, state in states.items() if state)
+    if states["hw-slowdown"] is None and not any(name.startswith(("hw-", "sw-thermal")) for name in active):
+        return None
+    return active

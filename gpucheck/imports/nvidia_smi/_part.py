@@ -1,0 +1,55 @@
+"""GPUs that nvidia-smi listed, as a part of a paste."""
+
+from collections.abc import Sequence
+
+from gpucheck.imports.nvidia_smi._facts import Facts, is_virtual, observed
+from gpucheck.model.hardware import Gpu
+from gpucheck.model.observations import Observations, ObservedHost
+from gpucheck.model.paste import Message, Part
+from gpucheck.model.readings import NvmlReading
+
+
+def part(
+    gpus: Sequence[Gpu],
+    facts: Sequence[Facts] = (),
+    *,
+    driver: str | None = None,
+    cuda: str | None = None,
+    messages: Sequence[Message] = (),
+    extra: Sequence[str] = (),
+) -> Part:
+    """What was read. facts: of each GPU, where there are any.
+
+    The GPUs may be some of the machine's only: run/pasted_host.py gives each its place among the others.
+    """
+    seen = tuple(observed(gpu, facts[at] if at < len(facts) else None) for at, gpu in enumerate(gpus))
+    virtual = True if any(is_virtual(one) for one in facts) else None
+    return Part(
+        observations=Observations(gpus=seen, host=ObservedHost(driver=driver, virtual=virtual)),
+        nvml=NvmlReading(driver_version=driver, nvml_version=None, cuda_version=cuda, gpus=tuple(gpus)),
+        messages=tuple(messages),
+        looked_at=tuple(dict.fromkeys((*_looked_at(gpus), *extra))),
+    )
+
+
+def _looked_at(gpus: Sequence[Gpu]) -> list[str]:
+    """What the text says of how many GPUs, in words."""
+    counts = {
+        "ECC error counters": sum(gpu.health.ecc_counts.volatile_uncorrected is not None for gpu in gpus),
+        "row remapping": sum(gpu.health.row_remap is not None for gpu in gpus),
+        "retired pages": sum(gpu.health.retired_pages is not None for gpu in gpus),
+        "clock event reasons": sum(gpu.health.clocks_event_reasons is not None for gpu in gpus),
+        "temperatures": sum(gpu.health.temperature_c is not None for gpu in gpus),
+        "power limits": sum(None not in (gpu.health.power_limit_w, gpu.health.power_default_w) for gpu in gpus),
+        "PCIe links": sum(None not in (gpu.pcie.width, gpu.pcie.max_width) for gpu in gpus),
+        "MIG mode": sum(gpu.health.mig is not None for gpu in gpus),
+        "compute mode": sum(gpu.health.compute_mode is not None for gpu in gpus),
+        "NVLinks": sum(bool(gpu.nvlinks) for gpu in gpus),
+    }
+    found = [f"{what} of {of(count)}" for what, count in counts.items() if count]
+    return found or ([f"names of {of(len(gpus))}"] if gpus else [])
+
+
+def of(count: int) -> str:
+    """``1 GPU``, ``8 GPUs``."""
+    return f"{count} GPU" + ("" if count == 1 else "s")

@@ -1,0 +1,67 @@
+"""``nvidia-smi -L``: names and UUIDs."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from gpucheck.imports._blocks import spans
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of
+from gpucheck.imports.nvidia_smi._part import of, part
+from gpucheck.model.hardware import Gpu
+from gpucheck.model.health import Health
+from gpucheck.model.paste import Part
+
+GPU = re.compile(r"^\s{0,8}GPU (\d{1,3}): ([^\n(]{1,80}?) \(UUID: (GPU-[0-9a-fA-Fx-]{1,60}|[^)]{1,60})\)\s*$")
+MIG = re.compile(r"^\s{1,12}MIG \S{1,30}\s+Device\s+\d{1,3}:\s*\(UUID: [^)]{1,80}\)\s*$")
+BEGIN, INSIDE = GPU, MIG
+
+
+def recognise(text: str) -> bool:
+    """A line of it."""
+    return any(GPU.match(line) for line in text.splitlines())
+
+
+def parse(text: str) -> Part:
+    """The GPUs' names. Raises ImportProblem, and nothing else."""
+    found: dict[int, Gpu] = {}
+    last = -1
+    for line in lines_of(text):
+        if match := GPU.match(line):
+            last = int(match[1])
+            found.setdefault(last, Gpu(index=last, name=match[2], uuid=match[3], pci_bus_id=f"GPU{last}", device_id=""))
+        elif last in found and MIG.match(line):
+            gpu = found[last]
+            found[last] = Gpu(
+                index=last,
+                name=gpu.name,
+                uuid=gpu.uuid,
+                pci_bus_id=gpu.pci_bus_id,
+                device_id="",
+                health=Health(mig=True),
+            )
+    if not found:
+        raise ImportProblem(
+            "no nvidia-smi -L in the input",
+            where="whole input",
+            why="no line names a GPU with its UUID",
+            do="Save it again: nvidia-smi -L > gpus.txt",
+        )
+    gpus = [found[index] for index in sorted(found)]
+    return part(gpus, extra=[f"the list of {of(len(gpus))}"])
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    return spans(lines, BEGIN, INSIDE)
+
+
+KIND = Kind(
+    "nvidia-smi",
+    "the output of nvidia-smi -L",
+    recognise,
+    parse,
+    holds="names",
+    loose=True,
+    hints=("(UUID: ",),
+    blocks=_blocks,
+)

@@ -1,0 +1,143 @@
+"""``nvidia-smi nvlink``: states (-s), error counters (-e) and capabilities (-c) of every link."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from gpucheck.imports._blocks import spans
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of
+from gpucheck.imports.nvidia_smi._part import of, part
+from gpucheck.model.hardware import Gpu, NvLink, NvLink5Counts
+from gpucheck.model.paste import Part
+
+GPU = re.compile(r"^\s{0,8}GPU (\d{1,3}):\s*([^\n(]{0,80}?)(?: \(UUID: ([^)]{1,60})\))?\s*$")
+STATE = re.compile(
+    r"^\s{0,24}Link (\d{1,2}): (?:(\d{1,4}(?:\.\d{1,4})?) GB/s|<?([Ii]nactive|[Aa]ctive|[Ss]leep)>?)\s*$"
+)
+COUNT = re.compile(r"^\s{0,24}Link (\d{1,2}):? ([A-Z][A-Za-z0-9 ()/-]{2,60}?):\s+(\d{1,18}|N/A|Not Supported)\s*$")
+CAPABILITY = re.compile(r"^\s{0,24}Link (\d{1,2}), [A-Z][\w -]{2,60}?(?: is)?(?: supported)?: (?:true|false)\s*$")
+NEITHER = re.compile(
+    r"^\s{0,24}(?:Links \d[\d, -]{0,60}: |NVML: Unable to retrieve NVLink information|\[(?:\.{3}|snip)\]|\.{3,4})"
+)
+BEGIN = re.compile(f"{STATE.pattern}|{CAPABILITY.pattern}|^\\s{{0,24}}Link \\d{{1,2}}: [A-Z][\\w ]{{2,40}} Errors?:")
+LINE = re.compile(f"{BEGIN.pattern}|{COUNT.pattern}|{NEITHER.pattern}")
+INSIDE = re.compile(f"{LINE.pattern}|{GPU.pattern}")
+COUNTERS = {"replay errors": "replay_errors", "recovery errors": "recovery_errors", "crc errors": "crc_errors"}
+# Of NVLink 5. Names as R570 prints them.
+COUNTERS_5 = {
+    "malformed packet errors": "malformed_packets",
+    "buffer overrun errors": "buffer_overruns",
+    "rx errors": "receive_errors",
+    "rx remote errors": "receive_remote_errors",
+    "rx general errors": "receive_general_errors",
+    "local link integrity errors": "integrity_errors",
+    "tx discards": "transmit_discards",
+    "link recovery successful events": "recoveries_succeeded",
+    "link recovery failed events": "recoveries_failed",
+    "total link recovery events": "recoveries",
+    "effective errors": "effective_errors",
+    "symbol errors": "symbol_errors",
+}
+
+
+class _Links:
+    """The links of one GPU, by number."""
+
+    def __init__(self, index: int, name: str, uuid: str) -> None:
+        self.index, self.name, self.uuid = index, name, uuid
+        self.active: dict[int, bool] = {}
+        self.speeds: dict[int, int] = {}
+        self.counts: dict[int, dict[str, int]] = {}
+        self.counts_5: dict[int, dict[str, int]] = {}
+
+    def gpu(self) -> Gpu:
+        """As NVML says it. A link of which only errors are known counts as up: a link that is down has no counters."""
+        states = self.active or dict.fromkeys([*self.counts, *self.counts_5], True)
+        links = tuple(
+            NvLink(
+                link=link,
+                active=active,
+                speed_mb_s=self.speeds.get(link),
+                counts=NvLink5Counts(**self.counts_5[link]) if link in self.counts_5 else None,
+                replay_errors=self.counts.get(link, {}).get("replay_errors"),
+                recovery_errors=self.counts.get(link, {}).get("recovery_errors"),
+                crc_errors=self.counts.get(link, {}).get("crc_errors"),
+            )
+            for link, active in sorted(states.items())
+        )
+        return Gpu(
+            index=self.index,
+            name=self.name,
+            uuid=self.uuid,
+            pci_bus_id=f"GPU{self.index}",
+            device_id="",
+            nvlinks=links,
+        )
+
+
+def recognise(text: str) -> bool:
+    """A line of a link."""
+    return any(BEGIN.search(line) for line in text.splitlines())
+
+
+def parse(text: str) -> Part:
+    """The links of each GPU. Raises ImportProblem, and nothing else."""
+    found: dict[int, _Links] = {}
+    current: _Links | None = None
+    for line in lines_of(text):
+        if match := GPU.match(line):
+            index = int(match[1])
+            current = found.setdefault(index, _Links(index, match[2] or "", match[3] or ""))
+        elif current is not None:
+            _take(line, current)
+    if not any(one.active or one.counts or one.counts_5 for one in found.values()):
+        if any(CAPABILITY.match(line) for line in text.splitlines()):
+            return Part(looked_at=("NVLink capabilities",))
+        raise ImportProblem(
+            "no NVLink of a GPU in the input",
+            where="whole input",
+            why="no line of a link follows a line that names its GPU",
+            do="Save it again: nvidia-smi nvlink -s > links.txt",
+        )
+    listed = [found[index] for index in sorted(found)]
+    gpus = [one.gpu() for one in listed]
+    extra = [f"NVLink error counters of {of(sum(bool(one.counts or one.counts_5) for one in listed))}"]
+    return part(gpus, extra=extra if any(one.counts or one.counts_5 for one in listed) else ())
+
+
+def _take(line: str, gpu: _Links) -> None:
+    """Take what the line says of a link."""
+    if match := STATE.match(line):
+        link = int(match[1])
+        gpu.active.setdefault(link, (match[3] or "active").lower() == "active")
+        if match[2]:
+            gpu.speeds.setdefault(link, round(float(match[2]) * 1000))
+    elif match := COUNT.match(line):
+        link, name = int(match[1]), match[2].lower()
+        if match[3].isdecimal():
+            if name in COUNTERS:
+                gpu.counts.setdefault(link, {}).setdefault(COUNTERS[name], int(match[3]))
+            elif name in COUNTERS_5:
+                gpu.counts_5.setdefault(link, {}).setdefault(COUNTERS_5[name], int(match[3]))
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The links, from the line that names their GPU."""
+    for begin, last in spans(lines, BEGIN, INSIDE):
+        above = next((at for at in range(begin - 1, max(begin - 4, -1), -1) if lines[at].strip()), None)
+        end = last
+        while end > begin and GPU.match(lines[end]):
+            end -= 1
+        yield above if above is not None and GPU.match(lines[above]) else begin, end
+
+
+KIND = Kind(
+    "nvidia-smi-nvlink",
+    "the output of nvidia-smi nvlink",
+    recognise,
+    parse,
+    holds="NVLinks",
+    hints=("Link 0", "Link 1", "Link 2", "Link 3"),
+    blocks=_blocks,
+)

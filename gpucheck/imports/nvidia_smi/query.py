@@ -1,0 +1,140 @@
+"""``nvidia-smi -q`` as text: the whole page or sections of it (``-d ECC``), of any driver from R290 to R610."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gpucheck.imports._blocks import spans
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of
+from gpucheck.imports.nvidia_smi import _values as v
+from gpucheck.imports.nvidia_smi._facts import Facts, Path, gpu, name_of
+from gpucheck.imports.nvidia_smi._notes import notes
+from gpucheck.imports.nvidia_smi._part import part
+from gpucheck.model.paste import Part
+
+NAME = "nvidia-smi-q"
+BANNER = re.compile(r"^\s*={5,20}\s?NVSMI LOG\s?={5,20}")
+GPU = re.compile(rf"^\s{{0,12}}GPU ({v.BUS_ID})\s*\\?$")
+PAIR = re.compile(r"^(\s*)([A-Za-z][\w .()/+-]{0,58}?)\s{1,60}:(?:\s+(\S.{0,300}?)|\s*)\s*\\?$")
+HEADER = re.compile(r"^(\s*)([A-Z][\w .()/+-]{2,58}?)\s*\\?$")
+INDENTED = re.compile(r"^\s{2,40}(?!.{0,80}GPU\d)[A-Z][\w .()/+-]{2,58}$")
+# The headings between the lines of a page that lost its indentation.
+HEADINGS = re.compile(
+    r"^(?:MIG Mode|Driver Model|Platform Info|Inforom Version|Inforom BBX Object Flush|GPU Operation Mode|IBMNPU|"
+    r"GPU Virtualization Mode|GPU Reset Status|PCI|GPU Link Info|PCIe Generation|Link Width|Bridge Chip|Utilization|"
+    r"Encoder Stats|FBC Stats|Volatile|Aggregate|Single Bit|Double Bit|Bank Remap Availability Histogram|Temperature|"
+    r"(?:GPU |GPU Memory |Module )?Power Readings|Clocks|Default Applications Clocks|Deferred Clocks|Voltage|Fabric|"
+    r"Max Customer Boost Clocks|Clock Policy|Health|Processes|DRAM Encryption Mode|Clocks Event Reasons Counters|"
+    r"Conf Compute Protected Memory Usage|Aggregate Uncorrectable SRAM Sources|Workload Power Profiles|Samples)\s*$"
+)
+# The names of sections as -d prints them; a part of the page may have been pasted without its banner.
+SECTIONS = re.compile(
+    r"^\s{0,12}(?:E(?:cc|CC) Mode|E(?:cc|CC) Errors|Remapped Rows|Retired Pages|Clocks (?:Throttle|Event) Reasons|"
+    r"(?:GPU )?Power Readings|FB Memory Usage|BAR1 Memory Usage|MIG Mode|GPU Link Info|Max Clocks|Applications Clocks)"
+    r"(?:\s*:\s*N/A)?\s*$"
+)
+BEGIN = re.compile(f"{BANNER.pattern}|{GPU.pattern}|{SECTIONS.pattern}")
+INSIDE = re.compile("|".join(one.pattern for one in (PAIR, INDENTED, HEADINGS, BANNER)))
+# These repeat names of the GPU's own sections, for a part of it.
+OTHERS = {"mig_device", "mig_devices", "processes", "accounted_processes"}
+MOST_DEPTH = 12
+NAMELESS = "GPU?"  # of a part that does not say which GPU it is of
+MOST_INDENT = 1 << 20
+
+
+def recognise(text: str) -> bool:
+    """Its banner, or a section's name."""
+    return "NVSMI LOG" in text or any(BEGIN.search(line) for line in text.splitlines())
+
+
+def parse(text: str) -> Part:
+    """The page, or a part of it. Raises ImportProblem, and nothing else."""
+    head: dict[str, str] = {}
+    gpus: list[tuple[str | None, list[tuple[Path, str]]]] = []
+    lines = lines_of(text)
+    for bus, path, value in _rows(lines):
+        if path == ():
+            gpus.append((bus, []))
+        elif gpus:
+            gpus[-1][1].append((path, value))
+        elif len(path) == 1:
+            head.setdefault(path[0], value)
+        elif not path[0].startswith("vgpu"):  # a section without the line that names its GPU
+            gpus.append((None, [(path, value)]))
+    facts = [Facts(rows) for _, rows in gpus]
+    if not gpus and not head:
+        raise ImportProblem(
+            "no nvidia-smi -q page in the input",
+            where="whole input",
+            why="no line is a section of it",
+            do="Save it again: nvidia-smi -q > gpus.txt",
+        )
+    found = []
+    for index, ((bus, _), said) in enumerate(zip(gpus, facts, strict=True)):
+        found.append(gpu(said, index, v.bus_id(bus) or v.bus_id(said.get("pci/bus_id")) or NAMELESS))
+    said_wrong = [note for one, of in zip(found, facts, strict=True) for note in notes(of, one.pci_bus_id, lines)]
+    return part(
+        found,
+        facts,
+        driver=v.version(head.get("driver_version") or head.get("kmd_version")),
+        cuda=v.version(head.get("cuda_version") or head.get("cuda_umd_version")),
+        messages=said_wrong,
+    )
+
+
+def _rows(lines: Sequence[str]) -> Iterator[tuple[str | None, Path, str]]:
+    """Bus id, path and value of each fact; an empty path where a GPU begins.
+
+    The sections that a fact is in are told by indentation; in a page that lost it, the last name alone.
+    """
+    flat = not any(line[:1].isspace() for line in lines if PAIR.match(line))
+    above: list[tuple[int, str]] = []
+    skipped = MOST_INDENT
+    for line in lines:
+        if match := GPU.match(line):
+            above, skipped = [], MOST_INDENT
+            yield match[1], (), ""
+            continue
+        found = _line(line)
+        if found is None or found.depth > skipped:
+            continue
+        skipped = found.depth if found.name in OTHERS else MOST_INDENT
+        above = [] if flat and found.value is None else [one for one in above if flat or one[0] < found.depth]
+        if found.value is None and found.name not in OTHERS and len(above) < MOST_DEPTH:
+            above.append((found.depth, found.name))
+        elif found.value is not None and found.name not in OTHERS:
+            yield None, (*(section for _, section in above), found.name), found.value
+
+
+class _Line(NamedTuple):
+    """A line of the page: how far it is indented, its name, and its value; None for the heading of a section."""
+
+    depth: int
+    name: str
+    value: str | None
+
+
+def _line(line: str) -> _Line | None:
+    pair = PAIR.match(line)
+    if pair and pair[3] is not None:
+        return _Line(len(pair[1].expandtabs(8)), name_of(pair[2]), pair[3])
+    header = HEADER.match(line)
+    return _Line(len(header[1].expandtabs(8)), name_of(header[2]), None) if header else None
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Each page, or each part of one that stands alone."""
+    return spans(lines, BEGIN, INSIDE, again=BANNER)
+
+
+KIND = Kind(
+    NAME,
+    "the output of nvidia-smi -q",
+    recognise,
+    parse,
+    holds="GPU state",
+    hints=("NVSMI LOG", "GPU 0", "Mode", "Reasons", "Rows", "Pages", "Readings", "Usage", "Clocks", "Errors", "Info"),
+    blocks=_blocks,
+)

@@ -1,0 +1,98 @@
+"""``nvidia-smi -q -x``: the same page as XML. Its tags are scanned, so that a page cut short is read to its end.
+
+Nothing is ever expanded or opened: a document type is skipped, an entity stays as it is written.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of
+from gpucheck.imports.nvidia_smi import _values as v
+from gpucheck.imports.nvidia_smi._facts import Facts, Path, gpu
+from gpucheck.imports.nvidia_smi._notes import notes
+from gpucheck.imports.nvidia_smi._part import part
+from gpucheck.imports.nvidia_smi.query import MOST_DEPTH, NAME, NAMELESS, OTHERS
+from gpucheck.model.paste import Part
+
+TAG = re.compile(r"<(/?)([A-Za-z_]\w{0,60})((?:\s[^<>]{0,300})?)>([^<>]{0,400})")
+ID = re.compile(rf'\bid="({v.BUS_ID})"')
+MOST_GPUS = 128
+BEGIN = re.compile(r"<nvidia_smi_log\b|<gpu id=\"[0-9A-Fa-f]{4,8}:")
+
+
+def recognise(text: str) -> bool:
+    """Its outermost element, or a GPU's."""
+    return BEGIN.search(text) is not None
+
+
+def parse(text: str) -> Part:
+    """The GPUs of the page. Raises ImportProblem, and nothing else."""
+    head: dict[str, str] = {}
+    gpus: list[tuple[str | None, list[tuple[Path, str]]]] = []
+    above: list[str] = []
+    lines = lines_of(text)
+    for close, tag, attributes, value in TAG.findall("\n".join(lines)):
+        if close:
+            if tag in above:
+                del above[len(above) - 1 - above[::-1].index(tag) :]
+            continue
+        if tag == "gpu" and not any(one in OTHERS for one in above) and len(gpus) < MOST_GPUS:
+            found = ID.search(attributes)
+            gpus.append((found[1] if found else None, []))
+            above = ["gpu"]
+            continue
+        if len(above) < MOST_DEPTH:
+            above.append(tag)
+        if value.strip() and not any(one in OTHERS for one in above):
+            if gpus:
+                gpus[-1][1].append((tuple(above[1:]), value))
+            else:
+                head.setdefault(tag, value.strip())
+    if not gpus and "driver_version" not in head:
+        raise ImportProblem(
+            "no nvidia-smi -q -x page in the input",
+            where="whole input",
+            why="it has no element of a GPU",
+            do="Save it again: nvidia-smi -q -x > gpus.xml",
+        )
+    facts = [Facts(rows) for _, rows in gpus]
+    listed = [
+        gpu(said, index, v.bus_id(bus) or v.bus_id(said.get("pci/pci_bus_id")) or NAMELESS)
+        for index, ((bus, _), said) in enumerate(zip(gpus, facts, strict=True))
+    ]
+    return part(
+        listed,
+        facts,
+        driver=v.version(head.get("driver_version") or head.get("kmd_version")),
+        cuda=v.version(head.get("cuda_version") or head.get("cuda_umd_version")),
+        messages=[note for one, of in zip(listed, facts, strict=True) for note in notes(of, one.pci_bus_id, lines)],
+    )
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """From the declaration to the end of the page, or of the text where it was cut."""
+    first = None
+    for at, line in enumerate(lines):
+        if first is None and BEGIN.search(line):
+            first = at
+            while first > 0 and at - first < 2 and re.match(r"\s*<[?!]", lines[first - 1]):
+                first -= 1
+        if first is not None and "</nvidia_smi_log>" in line:
+            yield first, at
+            first = None
+    if first is not None:
+        last = max((at for at in range(first, len(lines)) if TAG.search(lines[at])), default=first)
+        yield first, last
+
+
+KIND = Kind(
+    NAME,
+    "the output of nvidia-smi -q -x",
+    recognise,
+    parse,
+    holds="GPU state",
+    hints=("<nvidia_smi_log", "<gpu id="),
+    blocks=_blocks,
+)

@@ -1,0 +1,173 @@
+"""The table that nvidia-smi prints without options, from R450 to R610, with its MIG devices and its processes."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gpucheck.imports._blocks import spans
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of
+from gpucheck.imports.nvidia_smi import _values as v
+from gpucheck.imports.nvidia_smi._part import of, part
+from gpucheck.model.hardware import Gpu
+from gpucheck.model.health import EccCounts, GpuProcess, Health
+from gpucheck.model.paste import Message, Part
+
+NAME = "nvidia-smi"
+TABLE_KEY = "nvidia-smi-table"
+TITLE = re.compile(r"\|\s{0,4}NVIDIA-SMI\s+(?P<smi>\S{1,30})\s+(?:Driver|KMD) Version:\s*(?P<driver>[\d.]{1,20})")
+CUDA = re.compile(r"CUDA (?:UMD )?Version:\s*([\d.]{1,10})")
+FIRST = re.compile(
+    r"\|\s{0,6}(?P<index>\d{1,3})\s{1,8}(?P<name>\S.{0,60}?)\s{1,40}(?P<persistence>On|Off|N/A|WDDM|TCC|MCDM|ERR!)\s*\|"
+    rf"\s*(?P<bus>{v.BUS_ID})\s{{1,8}}(?:On|Off|N/A|ERR!)\s*\|\s*(?P<ecc>\S[^|]{{0,24}}?)\s*\|?\s*$"
+)
+SECOND = re.compile(
+    r"\|\s*(?P<fan>ERR!|N/A|\d{1,3}\s?%)\s+(?P<temp>ERR!|N/A|\d{1,3}C)\s+(?P<state>ERR!|N/A|P\d{1,2})\s+"
+    r"(?P<power>ERR!|N/A|Off|Unknown Error|\d{1,5}W)\s*/\s*(?P<cap>ERR!|N/A|Off|\d{1,5}W)\s*\|"
+    r"\s*(?:(?P<used>\d{1,8}MiB|N/A|ERR!|Unknown)\s*/\s*(?P<total>\d{1,8}MiB|N/A|ERR!|Unknown)|Not Supported)\s*\|"
+    r"\s*(?P<busy>\d{1,3}\s?%|N/A|ERR!)\s+(?P<mode>[A-Za-z][\w. ]{1,16}?|ERR!)\s*\|?\s*$"
+)
+THIRD = re.compile(r"\|\s*\|\s*\|\s*(?P<mig>Enabled\*?|Disabled\*?|N/A|ERR!)\s*\|?\s*$")
+PROCESS = re.compile(
+    r"\|\s{0,6}(?P<index>\d{1,3})\s+(?:(?:N/A|\d{1,3})\s+(?:N/A|\d{1,3})\s+)?(?P<pid>\d{1,9})\s+(?P<type>C|G|C\+G|M\+C)\s+"
+    r"(?P<name>\S.{0,120}?)\s+(?P<used>\d{1,8}MiB|N/A)\s*\|?\s*$"
+)
+RULE = re.compile(r"^\s*[+|][-=+\s]{20,300}[+|]?\s*$")
+BAR = re.compile(r"^\s*\|.{3,300}$")
+BEGIN = re.compile(f"{TITLE.pattern}|{FIRST.pattern.replace('?P<', '?P<f_')}")
+DATE = re.compile(r"^\s*\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4}\s*$")
+INSIDE = re.compile(f"{RULE.pattern}|{BAR.pattern}")
+
+
+class _Row(NamedTuple):
+    place: int
+    first: re.Match[str]
+    second: re.Match[str] | None
+    mig: str | None
+    line: int
+
+
+def recognise(text: str) -> bool:
+    """Its title."""
+    return TITLE.search(text) is not None
+
+
+def parse(text: str) -> Part:
+    """Its GPUs. Raises ImportProblem, and nothing else."""
+    lines = lines_of(text)
+    rows = list(_rows(lines))
+    title = next((match for line in lines if (match := TITLE.search(line))), None)
+    if not rows and title is None:
+        raise ImportProblem(
+            "no nvidia-smi table in the input",
+            where="whole input",
+            why="no line of it is a GPU",
+            do="Save it again: nvidia-smi > gpus.txt",
+        )
+    cuda = next((match[1] for line in lines if (match := CUDA.search(line))), None)
+    users = _processes(lines)
+    once = {row.place: row for row in reversed(rows)}
+    gpus = [_gpu(once[index], users.get(index)) for index in sorted(once)]
+    return part(
+        gpus,
+        driver=v.version(title["driver"]) if title else None,
+        cuda=v.version(cuda),
+        messages=[message for row in rows for message in _lost(row)],
+        extra=[f"the nvidia-smi table of {of(len(gpus))}"] if gpus else ["the title of an nvidia-smi table"],
+    )
+
+
+def _rows(lines: Sequence[str]) -> Iterator[_Row]:
+    at = 0
+    while at < len(lines):
+        first, at = FIRST.search(lines[at]), at + 1
+        if first is None:
+            continue
+        line, second, mig = at, None, None
+        while at < min(line + 4, len(lines)) and not FIRST.search(lines[at]) and not RULE.match(lines[at]):
+            second = second or SECOND.search(lines[at])
+            third = THIRD.search(lines[at])
+            mig = third["mig"] if third else mig
+            at += 1
+        yield _Row(int(first["index"]), first, second, mig, line)
+
+
+def _gpu(row: _Row, processes: tuple[GpuProcess, ...] | None) -> Gpu:
+    """A GPU that answers nothing has a place on the bus and no state."""
+    first, cells = row.first, row.second.groupdict() if row.second else {}
+    name = "" if first["name"] == "ERR!" else first["name"]
+    errors = v.whole(first["ecc"])
+    return Gpu(
+        index=row.place,
+        name=name,
+        uuid="",
+        pci_bus_id=v.bus_id(first["bus"]) or f"GPU{row.place}",
+        device_id="",
+        memory_bytes=v.size(cells.get("total")),
+        health=Health()
+        if any(_lost(row))
+        else Health(
+            persistence=v.switch(first["persistence"]),
+            # "On" in place of a count is MIG's; a count says that ECC is on.
+            ecc=True if errors is not None else False if first["ecc"] == "Off" else None,
+            ecc_counts=EccCounts(volatile_uncorrected=errors),
+            mig=v.switch(row.mig),
+            compute_mode=v.compute_mode(cells.get("mode")),
+            temperature_c=v.whole((cells.get("temp") or "").removesuffix("C")),
+            power_w=v.number(cells.get("power")),
+            memory_used_bytes=v.size(cells.get("used")),
+            gpu_utilization_percent=v.whole(cells.get("busy")),
+            processes=processes,
+        ),
+    )
+
+
+def _processes(lines: Sequence[str]) -> dict[int, tuple[GpuProcess, ...]]:
+    found: dict[int, tuple[GpuProcess, ...]] = {}
+    for line in lines:
+        match = PROCESS.search(line)
+        if match:
+            one = GpuProcess(
+                pid=int(match["pid"]),
+                kind="graphics" if match["type"] == "G" else "compute",
+                memory_bytes=v.size(match["used"]),
+                name=match["name"],
+            )
+            index = int(match["index"])
+            found[index] = (*found.get(index, ()), one)
+    return found
+
+
+def _lost(row: _Row) -> Iterator[Message]:
+    """A GPU that answers nothing. One cell alone says nothing: laptops print ERR! for the power limit."""
+    cells = row.second.groupdict() if row.second else {}
+    bad = [cells.get(name) == "ERR!" for name in ("temp", "state", "power", "busy")]
+    bus = v.bus_id(row.first["bus"])
+    if "reset" in row.first["ecc"].lower():
+        yield Message(key=f"{TABLE_KEY}.requires-reset", text=row.first[0].strip(), line=row.line, gpu=bus)
+    elif (row.first["name"] == "ERR!" and sum(bad) > 1) or sum(bad) > 2:
+        yield Message(key=f"{TABLE_KEY}.no-answer", text=row.first[0].strip(), line=row.line, gpu=bus)
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Each table with the rule above it, its date, and the tables of MIG devices and processes below it."""
+    for first, last in spans(lines, BEGIN, INSIDE, again=TITLE):
+        end = last
+        while end > first and RULE.match(lines[end]) and end + 1 < len(lines) and TITLE.search(lines[end + 1]):
+            end -= 1  # the rule above the next table
+        begin = first
+        while begin > 0 and (RULE.match(lines[begin - 1]) or DATE.match(lines[begin - 1])):
+            begin -= 1
+        yield begin, end
+
+
+KIND = Kind(
+    NAME,
+    "the table of nvidia-smi",
+    recognise,
+    parse,
+    holds="GPU state",
+    hints=("NVIDIA-SMI", "MiB |"),
+    blocks=_blocks,
+)

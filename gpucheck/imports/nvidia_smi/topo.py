@@ -1,0 +1,295 @@
+"""``nvidia-smi topo -m`` as people paste it: any driver's format, damaged by terminals, mail, wikis and editors."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from gpucheck.imports._kind import TOPOLOGY_COMMAND, Kind
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of, quoted
+from gpucheck.imports.nvidia_smi._topo_blocks import Block, Row, blocks, is_whole, lone_header, lone_row
+from gpucheck.imports.nvidia_smi._topo_cells import affinity
+from gpucheck.model.finding import Finding
+from gpucheck.model.hardware import Nic, Pair, TopologyGpu
+from gpucheck.model.topology import Topology
+from gpucheck.model.verdict import Verdict
+
+SOURCE = "nvidia-smi-topo"
+CHECK = "topology"
+AGAIN = "Paste the whole output again, from the line that names the columns: nvidia-smi topo -m > topo.txt"
+NIC_LEGEND = re.compile(r"(?<!\w)(NIC\d{1,4})\s*:\s*([A-Za-z][\w.\-]{0,63})")
+NIC_LEGEND_LINES = 600
+# What nvidia-smi -L and nvlink -s print; pastes often hold them too, and they name the model.
+GPU_NAME = re.compile(r"GPU (\d{1,4}): ([^\n]{1,100}?) \(UUID: ([^)\n]{1,64})\)")
+# Nearest first. A pair whose two cells differ is judged by the farther one: it cannot be promised more.
+DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
+
+
+def recognise(text: str) -> bool:
+    """GPU0, GPU1, ... is what only this tool calls them."""
+    return re.search(r"GPU\d", text) is not None
+
+
+def parse(text: str) -> Topology:
+    """The first ``topo -m`` matrix in the text.
+
+    matrix: n x n classes in header order, SOC read as SYS, None where neither the row nor the mirrored row has the
+    cell. TopologyGpu.numa_affinity and gpu_numa_id are as printed; numa_node only where the affinity is one node.
+    findings: what is missing or contradicts itself. Raises ImportProblem, and nothing else.
+    """
+    lines = lines_of(text)
+    found = [block for block in blocks(lines) if not block.is_p2p_status]
+    usable = [block for block in found if block.good]
+    block = usable[0] if usable else _longest(found)
+    if block is None:
+        raise _nothing(lines, text)
+    table = _Table(block)
+    names = {int(index): (name, uuid) for index, name, uuid in GPU_NAME.findall(text)}
+    matrix = tuple(tuple(table.value(a, b) for b in block.header.gpus) for a in block.header.gpus)
+    return Topology(
+        source=SOURCE,
+        gpus=tuple(_gpu(label, table, names) for label in block.header.gpus),
+        matrix=matrix,
+        nics=_nics(table, lines),
+        pairs=_pairs(block, matrix),
+        findings=tuple(_findings(table, matrix, [other for other in found if other is not block])),
+    )
+
+
+def _longest(found: list[Block]) -> Block | None:
+    """Without a whole row anywhere, a block is still worth reading when some row has a class in it."""
+    return max((b for b in found if any(row.cells.values for row in b.rows)), key=lambda b: len(b.rows), default=None)
+
+
+def _nothing(lines: list[str], text: str) -> ImportProblem:
+    what = "no nvidia-smi topo -m matrix in the input"
+    if any(block.is_p2p_status for block in blocks(lines)):
+        why = "this is the peer-to-peer status matrix of nvidia-smi topo -p2p (OK, NS, CNS, ...)"
+        return ImportProblem(what, where="whole input", why=why, do="Import the output of nvidia-smi topo -m instead")
+    header, row = lone_header(lines), lone_row(lines)
+    if header is not None:
+        why = "this line names the columns, but no GPU row follows; the paste is cut short"
+        return ImportProblem(what, where=f"line {header}", why=why, do=AGAIN)
+    if row is not None:
+        why = f"row {quoted(lines[row - 1])} has no line above it that names the columns"
+        return ImportProblem(what, where=f"line {row}", why=why, do=AGAIN)
+    first = next((line for line in text.splitlines() if line.strip()), "")
+    return ImportProblem(what, where="line 1", why=f"it starts with {quoted(first)}", do=AGAIN)
+
+
+class _Table:
+    """The cells of one block by label. The first of two rows with one label counts."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self.columns = {label: index for index, label in enumerate(block.header.labels)}
+        self.rows: dict[str, Row] = {}
+        self.damaged: list[Row] = []
+        self.twice: list[Row] = []
+        for row in block.rows:
+            if row.label in self.rows:
+                self.twice.append(row)
+            elif _shifted(row, self.columns[row.label]) or row.cells.surplus or _odd(row, block):
+                self.damaged.append(row)
+            else:
+                self.rows[row.label] = row
+
+    def printed(self, a: str, b: str) -> str | None:
+        """The cell as the row of `a` has it."""
+        row, column = self.rows.get(a), self.columns[b]
+        return row.cells.values[column] if row and column < len(row.cells.values) else None
+
+    def value(self, a: str, b: str) -> str | None:
+        """The cell, or the mirrored one where it is missing. The diagonal is always X."""
+        return "X" if a == b else self.printed(a, b) or self.printed(b, a)
+
+    def affinity(self, gpu: str) -> dict[str, str | None]:
+        """cpu, numa and gpu_numa_id of a GPU, absent where blank."""
+        row = self.rows.get(gpu)
+        if row is None or not is_whole(row, self.block.header):
+            return {}
+        return affinity(row.cells, self.block.header.affinities, self.block.header.cpu_at)
+
+
+def _shifted(row: Row, column: int) -> bool:
+    """A cell got lost or came in: the row does not cross itself where it should."""
+    crossings = [index for index, value in enumerate(row.cells.values) if value == "X"]
+    return crossings != [column] and (bool(crossings) or len(row.cells.values) > column)
+
+
+def _odd(row: Row, block: Block) -> bool:
+    """Words that are no class, in a row that is not whole either: nothing tells which cells they stand for."""
+    return bool(row.cells.odd) and not is_whole(row, block.header)
+
+
+def _gpu(label: str, table: _Table, names: dict[int, tuple[str, str]]) -> TopologyGpu:
+    index = int(label[3:])
+    name, uuid = names.get(index, (None, None))
+    near = table.affinity(label)
+    numa = near.get("numa")
+    return TopologyGpu(
+        index=index,
+        name=name,
+        uuid=uuid,
+        numa_node=int(numa) if numa is not None and numa.isdecimal() and len(numa) < 6 else None,
+        cpu_affinity=near.get("cpu"),
+        numa_affinity=numa,
+        gpu_numa_id=near.get("gpu_numa_id"),
+    )
+
+
+def _nics(table: _Table, lines: list[str]) -> tuple[Nic, ...]:
+    header, end = table.block.header, table.block.end
+    legend: dict[str, str] = {}
+    for label, name in NIC_LEGEND.findall("\n".join(lines[end : end + NIC_LEGEND_LINES])):
+        legend.setdefault(label, name)
+    rows = any(nic in table.rows for nic in header.nics)
+    return tuple(
+        Nic(
+            label=nic,
+            name=legend.get(nic) if re.fullmatch(r"NIC\d+", nic) else nic,
+            classes=tuple(table.value(gpu, nic) for gpu in header.gpus),
+            peers=tuple(table.value(nic, other) for other in header.nics) if rows else (),
+        )
+        for nic in header.nics
+    )
+
+
+def _pairs(block: Block, matrix: tuple[tuple[str | None, ...], ...]) -> tuple[Pair, ...]:
+    indexes = [int(label[3:]) for label in block.header.gpus]
+    return tuple(
+        Pair(a=indexes[i], b=indexes[j], cls=_farther(matrix[i][j], matrix[j][i]))
+        for i, j in combinations(range(len(indexes)), 2)
+    )
+
+
+def _farther(one: str | None, other: str | None) -> str | None:
+    return max((one, other), key=_distance) if one and other else None
+
+
+def _distance(cls: str) -> int:
+    return -int(cls[2:]) if cls.startswith("NV") else DISTANCE.get(cls, 0)
+
+
+def _findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...], others: list[Block]) -> Iterator[Finding]:
+    header = table.block.header
+    yield from _row_findings(table, matrix)
+    short = [row for row in table.rows.values() if row.label in header.gpus and not is_whole(row, header)]
+    if short:
+        yield _note(
+            Verdict.WARN,
+            seen=f"{len(short)} GPU rows break off",
+            wanted=f"{len(header.labels)} cells in each",
+            why="the paste lost the ends of these lines; what the other rows say was used",
+            evidence=[f"line {row.line}: {row.label} has {len(row.cells.values)} cells" for row in short],
+        )
+    differing = [
+        f"{a}-{b}: {there} in row {a}, {back} in row {b}"
+        for a, b in combinations(header.labels, 2)
+        if (there := table.printed(a, b)) and (back := table.printed(b, a)) and there != back
+    ]
+    if differing:
+        yield _note(
+            Verdict.WARN,
+            seen=f"{len(differing)} cells contradict their mirror image",
+            wanted="a symmetric matrix",
+            why="the paste is damaged, or one end of a link is down; these pairs are counted as the farther class",
+            evidence=differing,
+        )
+    if header.nics and not all(nic in table.rows for nic in header.nics):
+        present = sum(nic in table.rows for nic in header.nics)
+        yield _note(
+            Verdict.SKIP,
+            seen=f"{present} NIC rows",
+            wanted=f"{len(header.nics)} NIC rows",
+            why="the paste ends before the last NIC row; GPU to NIC classes were read from the GPU rows",
+        )
+    if others:
+        yield _note(
+            Verdict.SKIP,
+            seen=f"{len(others) + 1} matrices",
+            wanted="1 matrix",
+            why=f"only the one at line {table.block.line} was read",
+            evidence=[f"line {block.line}: another matrix" for block in others[:8]],
+        )
+
+
+def _row_findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> Iterator[Finding]:
+    gpus = table.block.header.gpus
+    missing = [gpu for gpu in gpus if gpu not in table.rows]
+    holes = sum(cell is None for row in matrix for cell in row) // 2
+    odd = [row for row in table.rows.values() if row.cells.odd]
+    wrong = [*table.damaged, *odd, *table.twice, *table.block.strangers]
+    if missing or holes:
+        listed = ", ".join(missing[:16]) + (", ..." if len(missing) > 16 else "")
+        how = (
+            f"{holes} GPU pairs cannot be known from what is left"
+            if holes
+            else "every class was recovered from the other rows, since the matrix is symmetric"
+        )
+        yield _note(
+            Verdict.UNKNOWN if holes else Verdict.WARN,
+            seen=f"{len(gpus) - len(missing)} GPU rows",
+            wanted=f"{len(gpus)} GPU rows",
+            why=f"{len(missing)} GPU rows are missing or unreadable{f' ({listed})' if listed else ''}: {how}",
+            evidence=[_damage(row, table) for row in wrong[:16]],
+        )
+    elif wrong:
+        yield _note(
+            Verdict.WARN,
+            seen=f"{len(wrong)} damaged or surplus rows",
+            wanted="one row of path classes for each column",
+            why="what does not fit was left out; the other rows say the rest",
+            evidence=[_damage(row, table) for row in wrong[:16]],
+        )
+
+
+def _damage(row: Row, table: _Table) -> str:
+    if row in table.block.strangers:
+        return f"line {row.line}: {row.label} is not among the columns"
+    if row in table.twice:
+        return f"line {row.line}: a second row for {row.label}"
+    if row.cells.odd:
+        return f"line {row.line}: {row.label} holds {', '.join(row.cells.odd[:4])}, which is no path class"
+    return f"line {row.line}: the cells of {row.label} are shifted or missing"
+
+
+def _note(verdict: Verdict, *, seen: str, wanted: str, why: str, evidence: list[str] | None = None) -> Finding:
+    return Finding(
+        check=CHECK,
+        verdict=verdict,
+        subject="host",
+        seen=seen,
+        wanted=wanted,
+        why=why,
+        fix="" if verdict is Verdict.SKIP else AGAIN,
+        evidence=tuple(evidence or ()),
+    )
+
+
+LEGEND_LINE = re.compile(r"\s*(?:(?:NIC )?Legend\b|(?:X|SYS|SOC|NODE|PHB|PXB|PIX|NV#|NIC\d{1,4})\s{0,8}[=:]\s)")
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Every matrix, with the legend below it."""
+    for block in blocks(list(lines)):
+        if block.is_p2p_status:
+            continue
+        last = end = min(block.end, len(lines)) - 1
+        while end + 1 < len(lines) and (not lines[end + 1].strip() or LEGEND_LINE.match(lines[end + 1])):
+            end += 1
+            last = end if lines[end].strip() else last
+        yield block.line - 1, last
+
+
+KIND = Kind(
+    "nvidia-smi-topo",
+    "the output of nvidia-smi topo -m",
+    recognise,
+    parse,
+    holds="topology",
+    command=TOPOLOGY_COMMAND,
+    loose=True,
+    hints=("GPU",),
+    blocks=_blocks,
+)

@@ -1,0 +1,102 @@
+"""``nvidia-smi topo -p2p``: whether the driver lets one GPU read (r) or write (w) another's memory, and more."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from gpucheck.imports._kind import Kind
+from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._text import lines_of
+from gpucheck.model.observations import Observations, ObservedGpu, Words
+from gpucheck.model.paste import Part
+
+STATUS = "OK|CNS|GNS|TNS|NS|DR|U"
+HEADER = re.compile(r"^[\s|]*GPU\d{1,3}(?:[\s|]+GPU\d{1,3})*[\s|]*$")
+ROW = re.compile(rf"^[\s|]*GPU(\d{{1,3}})((?:[\s|]+(?:X|{STATUS}|N/A|\?|ERR!?))+)[\s|]*$")
+SAYS = re.compile(rf"(?<!\w)(?:{STATUS})(?!\w)")
+LEGEND = re.compile(r"^\s*(?:Legend:|(?:X|OK|CNS|GNS|TNS|NS|DR|U)\s{0,6}=\s)")
+COMMAND = re.compile(r"-p2p\s{1,4}-?([rwnap]{1,5})\b")
+MOST_GPUS = 128
+MOST_ABOVE = 4  # lines between the command and the table
+KINDS = {"r": "read access", "w": "write access", "n": "NVLink access", "a": "atomic operations", "p": "PCIe access"}
+
+
+def recognise(text: str) -> bool:
+    """A row of statuses."""
+    return any(ROW.match(line) and SAYS.search(line) for line in text.splitlines())
+
+
+def parse(text: str) -> Part:
+    """The table. Raises ImportProblem, and nothing else.
+
+    p2p_status: of reading or writing; of a table of another kind nothing is kept. Where the command is not in the
+    text, NS may be of another kind of access (no NVLink, no atomic operations), and is taken as not told.
+    """
+    lines = lines_of(text)
+    command = next((match[1] for line in lines if (match := COMMAND.search(line))), None)
+    rows: dict[int, list[str]] = {}
+    columns: list[int] = []
+    for line in lines:
+        match = ROW.match(line)
+        if match and len(rows) < MOST_GPUS:
+            rows.setdefault(int(match[1]), match[2].replace("|", " ").split())
+        elif not columns and HEADER.match(line):
+            columns = [int(gpu) for gpu in re.findall(r"GPU(\d{1,3})", line)]
+    columns = columns or sorted(rows)
+    if not rows or len(set(columns)) != len(columns) or len(columns) > MOST_GPUS:
+        raise ImportProblem(
+            "no nvidia-smi topo -p2p table in the input",
+            where="whole input",
+            why="no row of it names a GPU and its statuses",
+            do="Save it again: nvidia-smi topo -p2p r > p2p.txt",
+        )
+    access = [KINDS[letter] for letter in KINDS if command and letter in command]
+    counted = f"{' and '.join(access) or 'peer access'} of {len(columns)} GPUs as the driver reports it"
+    if command is not None and not set(command) & {"r", "w"}:
+        return Part(looked_at=(counted,))
+    status = tuple(tuple(_cell(rows.get(a), at, a == b, command) for at, b in enumerate(columns)) for a in columns)
+    gpus = tuple(ObservedGpu() for _ in columns)
+    return Part(observations=Observations(gpus=gpus, p2p_status=_known(status)), looked_at=(counted,))
+
+
+def _cell(row: list[str] | None, at: int, own: bool, command: str | None) -> str | None:
+    if own:
+        return "X"
+    if row is None or at >= len(row) or not SAYS.fullmatch(row[at]):
+        return None
+    return None if row[at] == "U" or (row[at] == "NS" and command is None) else row[at]
+
+
+def _known(status: Words) -> Words | None:
+    return status if any(cell not in (None, "X") for row in status for cell in row) else None
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Each table with its header, the command above it and the legend below it."""
+    at = 0
+    while at < len(lines):
+        if not (ROW.match(lines[at]) and SAYS.search(lines[at])):
+            at += 1
+            continue
+        first = at
+        while first > 0 and (ROW.match(lines[first - 1]) or HEADER.match(lines[first - 1])):
+            first -= 1
+        for above in range(first - 1, max(first - 1 - MOST_ABOVE, -1), -1):
+            if COMMAND.search(lines[above]) and len(lines[above]) < 400:
+                first = above
+                break
+        last = at
+        while at < len(lines) and (ROW.match(lines[at]) or LEGEND.match(lines[at]) or not lines[at].strip()):
+            last = at if lines[at].strip() else last
+            at += 1
+        yield first, last
+
+
+KIND = Kind(
+    "nvidia-smi-topo-p2p",
+    "the output of nvidia-smi topo -p2p",
+    recognise,
+    parse,
+    holds="peer access",
+    hints=("GPU0", "GPU1"),
+    blocks=_blocks,
+)

@@ -1,0 +1,1 @@
+"""PCI devices and how they are connected."""

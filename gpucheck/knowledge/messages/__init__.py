@@ -1,0 +1,112 @@
+"""Lines that programs print when something is wrong, and what they mean: one YAML file here for each kind of text.
+
+Kernel messages have a table of their own (knowledge/kernel_messages.yml), since they need more than one line.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gpucheck.knowledge._load import table
+from gpucheck.knowledge._needed import needed_texts
+
+FOLDER = Path(__file__).parent
+NEVER = "(?!)"  # the pattern of a message that a reader finds in other ways
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One message.
+
+    key: unique over all files, the part before the first dot is the file's name. patterns: regular expressions,
+    searched in a line, case-sensitive unless they begin with (?i); a group named ``gpu`` is a bus id or an index.
+    verdict: ``pass`` for a message that is known and harmless. says: what it says, in one phrase. why and fix: as in a
+    finding; where a cause is named its remedy follows the fix. versions: where the wording was seen.
+    """
+
+    key: str
+    patterns: tuple[str, ...]
+    verdict: Literal["pass", "warn", "fail", "unknown"]
+    says: str
+    source: str
+    why: str = ""
+    fix: str = ""
+    cause: str | None = None
+    confidence: Literal["certain", "likely", "possible"] | None = None
+    versions: str = ""
+
+
+class _Rows(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    schema_: Literal["gpucheck.knowledge.messages/1"]
+    as_of: str
+    messages: tuple[Row, ...]
+
+
+@cache
+def rows(kind: str) -> tuple[Row, ...]:
+    """The messages of one kind of text, in the order in which they are tried. Raises KnowledgeError."""
+    return table(f"messages/{kind}.yml", _Rows).messages
+
+
+@cache
+def kinds() -> tuple[str, ...]:
+    """Every kind that has messages."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.yml")))
+
+
+def row(key: str) -> Row:
+    """The message with this key. Raises KeyError."""
+    return _by_key()[key]
+
+
+@cache
+def _by_key() -> dict[str, Row]:
+    return {row.key: row for kind in kinds() for row in rows(kind)}
+
+
+@cache
+def _compiled(kind: str) -> tuple[tuple[Row, re.Pattern[str], tuple[str, ...], bool], ...]:
+    """Each pattern with the texts of which a line must hold one, and whether their case is of no matter."""
+    found = []
+    for row in rows(kind):
+        for pattern in row.patterns:
+            folded = pattern.startswith("(?i)")
+            if pattern == NEVER:
+                continue
+            needed = needed_texts(pattern.removeprefix("(?i)"))
+            found.append((row, re.compile(pattern), tuple(map(str.lower, needed)) if folded else needed, folded))
+    return tuple(found)
+
+
+def marks(kind: str) -> tuple[tuple[str, bool], ...]:
+    """Texts of which every message of this kind holds one, and whether their case is of no matter.
+
+    Empty where a message has none.
+    """
+    every = _compiled(kind)
+    if not all(needed for _, _, needed, _ in every):
+        return ()
+    return tuple(dict.fromkeys((text, folded) for _, _, needed, folded in every for text in needed))
+
+
+def speaks(kind: str, line: str) -> bool:
+    """Whether a line is a message of this kind."""
+    return meaning(kind, line) is not None
+
+
+def meaning(kind: str, line: str) -> tuple[Row, str | None] | None:
+    """The message that a line is, and the GPU that it names; None for any other line."""
+    lower = line.lower()
+    for row, pattern, needed, folded in _compiled(kind):
+        # A search for letters is a hundred times faster than one for a pattern, and nearly no line has them.
+        if needed and not _any_of(needed, lower if folded else line):
+            continue
+        if match := pattern.search(line):
+            return row, match.groupdict().get("gpu")
+    return None
+
+
+def _any_of(texts: tuple[str, ...], line: str) -> bool:
+    return texts[0] in line if len(texts) == 1 else any(text in line for text in texts)

@@ -1,0 +1,132 @@
+"""gpucheck diagnose FILE: what is recognized, what the answer names, and what is wrong usage."""
+
+import gzip
+import json
+
+import pytest
+
+from gpucheck.cli import main
+from gpucheck.imports import all_kinds
+from tests.imports.pastes.samples import KERNEL, MATRIX, P2P_SAMPLE, samples
+
+USAGE = 64
+
+
+@pytest.fixture
+def diagnose(capsys, tmp_path):
+    """Run it with these texts or bytes as files; exit status, stdout, stderr."""
+
+    def run(*arguments, texts=()):
+        files = []
+        for number, text in enumerate(texts):
+            path = tmp_path / f"{number}.txt"
+            path.write_bytes(text if isinstance(text, bytes) else text.encode())
+            files.append(str(path))
+        with pytest.raises(SystemExit) as stop:
+            main(["diagnose", *files, *arguments])
+        out, err = capsys.readouterr()
+        return stop.value.code or 0, out, err
+
+    return run
+
+
+def refused(answer):
+    """The one line that wrong usage prints."""
+    code, out, err = answer
+    assert (code, out) == (USAGE, "")
+    assert err.count("\n") == 1, err
+    return err
+
+
+def test_several_tools_in_one_file(diagnose):
+    code, out, _ = diagnose("--format", "json", texts=[f"Our box:\n{MATRIX}\nAnd then:\n{KERNEL}"])
+    answer = json.loads(out)
+
+    assert (code, answer["verdict"], answer["gpus"]) == (2, "fail", 4)
+    assert [one["kind"] for one in answer["read"]] == ["nvidia-smi-topo", "kernel-log"]
+    assert [(one["first_line"], one["last_line"]) for one in answer["unread"]] == [(1, 1), (8, 8)]
+
+
+def test_what_was_not_read_is_shown_with_its_lines(diagnose):
+    _, out, _ = diagnose(texts=[f"Our box:\n{MATRIX}\nAnd then it hangs\n"])
+
+    assert "nvidia-smi-topo" in out
+    assert "Our box:" in out
+    assert "And then it hangs" in out
+
+
+@pytest.mark.parametrize("kind", samples())
+def test_a_kind_that_the_user_names_is_read_as_that(diagnose, kind):
+    assert (
+        diagnose("--format", "json", texts=[samples()[kind]])[:1] == diagnose("--as", kind, texts=[samples()[kind]])[:1]
+    )
+
+
+@pytest.mark.parametrize("kind", sorted({kind.name for kind in all_kinds()} - {"kernel-log"}))
+def test_a_wrong_kind_is_wrong_usage(diagnose, kind):
+    assert "0.txt: " in refused(diagnose("--as", kind, texts=["hello world\nnothing here\n"]))
+
+
+def test_a_kind_that_does_not_exist_is_wrong_usage(diagnose):
+    assert 'no kind "nvtop"' in refused(diagnose("--as", "nvtop", texts=[MATRIX]))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "input is empty"),
+        (b" \n\n\t\n", "input is empty"),
+        (bytes(range(256)) * 9, "binary"),
+        (b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0", "binary"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "binary"),
+        ("Dear all,\nthe GPUs are slow.\n", "nothing in the input is understood"),
+        ('{"some": "json"}\n', "nothing in the input is understood"),
+        (b"\x1f\x8b\x08\0damaged", "cut off in the middle"),
+    ],
+)
+def test_what_is_no_output_of_a_tool_is_wrong_usage(diagnose, content, words):
+    assert words in refused(diagnose(texts=[content]))
+
+
+def test_a_packed_file_is_read(diagnose):
+    code, out, _ = diagnose("--format", "json", texts=[gzip.compress(KERNEL.encode())])
+
+    assert (code, json.loads(out)["verdict"]) == (2, "fail")
+
+
+def test_two_machines_are_refused_and_one_is_chosen(diagnose):
+    text = f"me@node07:~$ nvidia-smi topo -m\n{MATRIX}me@node08:~$ sudo dmesg\n{KERNEL}"
+    line = refused(diagnose(texts=[text]))
+
+    assert "two machines: node07" in line
+    assert "node08" in line
+    assert "--machine node07" in line
+    assert diagnose("--machine", "node07", texts=[text])[0] != 2
+    assert diagnose("--machine", "node08", texts=[text])[0] == 2
+    assert "node09" in refused(diagnose("--machine", "node09", texts=[text]))
+
+
+def test_files_of_two_machines_are_refused_with_both_files(diagnose):
+    line = refused(diagnose(texts=[MATRIX, P2P_SAMPLE]))
+
+    assert "0.txt" in line
+    assert "1.txt" in line
+
+
+def test_the_model_is_given_where_no_input_names_it(diagnose):
+    _, out, _ = diagnose("--gpu", "NVIDIA A100-SXM4-80GB", "--format", "json", texts=[MATRIX])
+
+    assert {gpu["model"] for gpu in json.loads(out)["observations"]["gpus"]} == {"NVIDIA A100-SXM4-80GB"}
+
+
+def test_the_kinds_are_listed_once_each(diagnose):
+    code, out, _ = diagnose("--kinds")
+    names = [line.split()[0] for line in out.splitlines()]
+
+    assert code == 0
+    assert names == sorted(set(names))
+    assert {"nvbandwidth", "bandwidth-test", "simple-p2p", "kernel-log"} <= set(names)
+
+
+def test_nothing_given_is_wrong_usage(diagnose):
+    assert "nothing to judge" in refused(diagnose())

@@ -1,0 +1,159 @@
+"""gpucheck explain: errors of CUDA and NVML, printed lines, and what looks like something else."""
+
+import click
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpucheck.cli import cli
+from gpucheck.cli._explain_errors import by_name
+from gpucheck.knowledge import causes
+from gpucheck.knowledge.error_codes import cuda_errors, nvml_errors
+from gpucheck.knowledge.messages import kinds, meaning, rows
+
+
+def explain(*what):
+    return CliRunner().invoke(cli, ["explain", *what])
+
+
+def refused(*what):
+    with pytest.raises(click.ClickException) as problem:
+        cli.main(["explain", *what], standalone_mode=False)
+    assert problem.value.exit_code == 64
+    return problem.value.message
+
+
+@pytest.mark.parametrize("what", [["XID", "79"], ["XID 79"], ["79"], ["xid79"], ["xid:79"]])
+def test_an_xid_in_words_of_its_own(what):
+    assert "Xid 79" in explain(*what).output
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["nvml:15", "nvml 15", "GPU is lost", "gpu is lost", "NVML_ERROR_GPU_IS_LOST", "GPU_IS_LOST", "nvml error 15"],
+)
+def test_an_error_of_nvml(what):
+    result = explain(what)
+
+    assert result.exit_code == 0
+    assert "NVML error 15" in result.output
+    assert "gpu-lost (gpucheck explain gpu-lost)" in result.output
+
+
+@pytest.mark.parametrize(
+    "what",
+    ["cuda:802", "cuda 802", "cudaErrorSystemNotReady", "CUDA_ERROR_SYSTEM_NOT_READY", "system not yet initialized"],
+)
+def test_an_error_of_cuda(what):
+    result = explain(what)
+
+    assert result.exit_code == 0
+    assert "CUDA error 802" in result.output
+    assert "fabric-manager-down" in result.output
+
+
+@pytest.mark.parametrize("code", sorted(cuda_errors()))
+def test_every_error_of_cuda_is_explained(code):
+    result = explain(f"cuda:{code}")
+
+    assert result.exit_code == 0
+    assert cuda_errors()[code].text.split()[0] in result.output
+
+
+@pytest.mark.parametrize("code", sorted(nvml_errors()))
+def test_every_error_of_nvml_is_explained(code):
+    row = nvml_errors()[code]
+
+    assert explain(f"nvml:{code}").exit_code == 0
+    assert by_name(row.name) == row
+    assert row.cause is None or row.cause in causes()
+
+
+def test_the_prefix_decides_between_texts_of_both():
+    assert by_name("nvml:unknown error") == nvml_errors()[999]
+    assert by_name("cuda:unknown error") == cuda_errors()[999]
+
+
+def test_a_bare_number_is_an_xid_and_names_the_others():
+    output = " ".join(explain("46").output.split())
+
+    assert output.startswith("Xid 46")
+    assert "need a prefix: cuda:46 (cudaErrorDevicesUnavailable)" in output
+
+
+def test_a_bare_number_that_is_no_xid_names_what_it_may_be():
+    assert "Did you mean cuda:802 (cudaErrorSystemNotReady)?" in refused("802")
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (
+            "h:1:2 [0] misc/shmutils.cc:71 NCCL WARN Error: failed to extend /dev/shm/nccl-fjwOOB to 5967876 bytes",
+            "shm-too",
+        ),
+        ("RuntimeError: CUDA error: uncorrectable ECC error encountered", "ecc-uncorrected"),
+        ("RuntimeError: CUDA error: device-side assert triggered", "the host is not at fault"),
+        ("NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.", "Xid 79"),
+        ("nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", "SXid 20034"),
+        ("ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error.", "NCCL"),
+    ],
+)
+def test_a_line_that_a_program_printed(line, says):
+    result = explain(line)
+
+    assert result.exit_code == 0
+    assert says in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    ("what", "meant"),
+    [
+        ("xid:7O", "xid:70"),
+        ("xld:79", "xid:79"),
+        ("x1d:79", "xid:79"),
+        ("\uff17\uff19", "79"),
+        ("\u0445id:79", "xid:79"),
+        ("xid:l3", "xid:13"),
+        ("cuda:8O2", "cuda:802"),
+        ("nvm1:15", "nvml:15"),
+        ("cudaErr0rSystemNotReady", "cudaErrorSystemNotReady"),
+        ("\u0430cs-redirect", "acs-redirect"),
+        ("acs-redlrect", "acs-redirect"),
+    ],
+)
+def test_what_looks_like_a_name_or_a_code_is_suggested(what, meant):
+    assert f"Did you mean {meant}" in refused(what)
+
+
+@pytest.mark.parametrize("what", ["cuda:12345", "nvml:998", "cuda:", "nvml:x"])
+def test_a_code_that_does_not_exist(what):
+    assert "not in the table" in refused(what)
+
+
+@given(st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=3))
+def test_nothing_that_is_asked_gives_a_traceback(words):
+    result = CliRunner().invoke(cli, ["explain", "--", *words])
+
+    assert result.exit_code in (0, 64)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_every_message_has_a_cause_that_exists_and_a_key_of_its_file(kind):
+    for row in rows(kind):
+        assert row.key.startswith(f"{kind}.")
+        assert row.cause is None or row.cause in causes()
+        assert (row.cause is None) == (row.confidence is None), row.key
+        assert row.says
+        assert row.source
+
+
+def test_texts_of_cuda_have_their_meaning_with_their_names():
+    """The name alone and the text alone say the same."""
+    for row in cuda_errors().values():
+        one = meaning("cuda-error", str(row.name))
+        if one is not None and row.driver:
+            other = meaning("cuda-error", row.driver)
+            assert other is None or one[0].key == other[0].key, row

@@ -1,0 +1,181 @@
+"""SIMULATED machines at a limit that is no fault: older ports, no P2P, small messages, NVLink meshes, daemons."""
+
+import json
+from typing import Any
+
+import pytest
+
+from gpucheck.diagnose import judge, read, together
+from gpucheck.model import Finding, Verdict, worst
+from gpucheck.model.observations import Measured, Observations
+
+BAD = (Verdict.WARN, Verdict.FAIL)
+PRO = "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"
+# NVLinks between the V100 of a DGX-1 (hybrid cube mesh), six each.
+CUBE = ("01120020", "10210002", "12021000", "21200100", "00100212", "00012021", "20001201", "02002110")
+
+
+def of(seen: dict[str, Any]) -> tuple[Finding, ...]:
+    return judge(read(json.dumps(seen))).findings
+
+
+def verdict(found: tuple[Finding, ...]) -> Verdict:
+    return worst(finding.verdict for finding in found)
+
+
+def blamed(found: tuple[Finding, ...]) -> set[str]:
+    return {f.cause for f in found if f.cause and f.verdict in BAD}
+
+
+def square(count: int, value: Any) -> list[list[Any]]:
+    return [[None if i == j else value for j in range(count)] for i in range(count)]
+
+
+def cards(count: int, port: dict[str, Any], **pcie: Any) -> dict[str, Any]:
+    """Cards of generation 5, each with a port of its own above it."""
+    link = {"width": 16, "max_gen": 5, "max_width": 16, "read": "load", **pcie}
+    return {"gpus": [{"model": PRO, "pcie": link, "path": [{"kind": "root-port", **port}]} for _ in range(count)]}
+
+
+@pytest.mark.parametrize("limit", [3, 4])
+def test_a_card_is_no_faster_than_the_port_above_it(limit: int) -> None:
+    older = of(cards(2, {"max_gen": limit}, gen=limit))
+    assert not blamed(older), older
+
+    slower = of(cards(2, {"max_gen": limit}, gen=limit - 1))
+    assert blamed(slower) == {"pcie-link-downgraded"}, slower
+    assert all(f"of {limit}" in f.why for f in slower if f.cause == "pcie-link-downgraded")
+
+
+def test_a_limit_below_what_was_read_is_none() -> None:
+    assert not blamed(of(cards(2, {"max_gen": 3}, gen=5)))
+
+
+def test_a_port_may_be_newer_than_its_card() -> None:
+    port = {"gen": 4, "max_gen": 5, "width": 16, "max_width": 16, "read": "load"}
+    assert not blamed(of(cards(2, port, gen=4, max_gen=4)))
+
+
+def test_a_shared_switch_of_an_older_generation_bounds_the_cards_below_it() -> None:
+    switch = {"bus_id": "0000:01:00.0", "kind": "switch", "gen": 4, "width": 16, "max_gen": 4, "max_width": 16}
+    seen = cards(4, {}, gen=4)
+    for gpu in seen["gpus"]:
+        gpu["path"] = [switch]
+    seen |= {"matrix": square(4, "PIX"), "p2p_access": "all", "measured": {"p2p_uni_gb_s": square(4, 26.9)}}
+
+    assert verdict(of(seen)) is Verdict.PASS, of(seen)
+
+
+def test_the_slowest_port_of_a_way_up_bounds_it() -> None:
+    """A switch of generation 5 in a slot of generation 4 runs its uplink at 4."""
+    seen = cards(4, {}, gen=5)
+    for i, gpu in enumerate(seen["gpus"]):
+        port = {"width": 16, "max_width": 16, "gen": 4, "read": "load"}
+        slot = {**port, "bus_id": f"0000:0{i // 2}:01.0", "kind": "root-port", "max_gen": 4}
+        gpu["path"] = [slot, {**port, "bus_id": f"0000:1{i // 2}:00.0", "kind": "switch", "max_gen": 5}]
+
+    assert "uplink-downgraded" not in blamed(of(seen)), of(seen)
+
+
+def collective(**row: Any) -> dict[str, Any]:
+    return {"op": "all_reduce", "bytes": 1 << 33, **row}
+
+
+def test_without_p2p_a_slow_collective_is_no_failure() -> None:
+    seen = {"gpus": {"count": 4, "model": PRO}, "matrix": square(4, "NODE"), "host": {"sockets": 1}}
+    seen |= {"measured": {"collectives": [collective(ranks=4, busbw_gb_s=3.0)]}}
+    assert verdict(of(seen | {"p2p_access": "all"})) is Verdict.FAIL
+
+    found = of(seen | {"p2p_access": "none"})
+    assert [f.verdict for f in found if f.check == "collectives-bandwidth"] == [Verdict.PASS], found
+
+    # Two of the cards have P2P, and the collective ran on two.
+    access = square(4, False)
+    access[0][1] = access[1][0] = True
+    seen["measured"] = {"collectives": [collective(ranks=2, busbw_gb_s=3.0)]}
+    found = of(seen | {"p2p_access": access})
+    assert [f.verdict for f in found if f.check == "collectives-bandwidth"] == [Verdict.FAIL], found
+
+
+def test_a_small_message_says_nothing_of_the_links() -> None:
+    h100 = {"gpus": {"count": 8, "model": "NVIDIA H100 80GB HBM3"}}
+    small, large = collective(ranks=8, bytes=1 << 28, busbw_gb_s=150.0), collective(ranks=8, busbw_gb_s=470.0)
+
+    def judged(*rows: dict[str, Any]) -> Verdict:
+        return verdict(of(h100 | {"measured": {"collectives": list(rows)}}))
+
+    assert judged(small) is Verdict.UNKNOWN
+    assert judged(small, large) is Verdict.PASS
+    assert judged(collective(ranks=8, busbw_gb_s=150.0)) is Verdict.FAIL
+    assert judged(collective(ranks=8, bytes=1 << 28, busbw_gb_s=420.0)) is Verdict.PASS
+
+
+@pytest.mark.parametrize("status", ["NS", "CNS", "GNS"])
+def test_an_instance_without_p2p_on_any_pair_is_made_so(status: str) -> None:
+    seen = {"gpus": {"count": 4, "model": "NVIDIA L4"}, "host": {"virtual": True}, "matrix": square(4, "PHB")}
+    found = of(seen | {"p2p_access": "none", "p2p_status": square(4, status)})
+
+    assert verdict(found) is Verdict.PASS, found
+    assert "vm-no-p2p" in {f.cause for f in found}
+
+
+def test_p2p_that_an_instance_should_have_is_worth_a_warning() -> None:
+    access = square(4, True)
+    access[0][1] = access[1][0] = False
+    seen = {"gpus": {"count": 4, "model": "NVIDIA L4"}, "host": {"virtual": True}, "matrix": square(4, "PHB")}
+    assert blamed(of(seen | {"p2p_access": access})) == {"vm-no-p2p"}
+
+    nvlink = {"gpus": {"count": 4, "model": "NVIDIA A100-SXM4-80GB"}, "host": {"virtual": True}, "p2p_access": "none"}
+    assert blamed(of(nvlink)) == {"vm-no-p2p"}
+
+
+def mesh(links: list[list[int]], *, told: bool) -> dict[str, Any]:
+    """Eight V100: the matrix says how they are joined, or only the numbers do."""
+    grid = [(i, j) for i in range(8) for j in range(8)]
+    rates, access, cells = square(8, 9.2), square(8, False), square(8, "SYS")
+    for i, j in grid:
+        if links[i][j]:
+            rates[i][j], access[i][j], cells[i][j] = 24.2 * links[i][j], True, f"NV{links[i][j]}"
+    seen = {"gpus": {"count": 8, "model": "Tesla V100-SXM2-32GB"}, "p2p_access": access, "host": {"sockets": 2}}
+    return seen | {"measured": {"p2p_uni_gb_s": rates}} | ({"matrix": cells} if told else {})
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("told", [True, False])
+def test_links_that_add_up_to_the_same_for_every_gpu_are_the_wiring(told: bool, most: int) -> None:
+    seen = mesh([[min(int(cell), most) for cell in row] for row in CUBE], told=told)
+    if most == 1:  # four links each, as the P100 have
+        seen["gpus"]["model"] = "Tesla P100-SXM2-16GB"
+        seen["measured"]["p2p_uni_gb_s"] = [[v and v * (0.75 if v > 20 else 1) for v in row] for row in
+                                            seen["measured"]["p2p_uni_gb_s"]]  # fmt: skip
+    assert verdict(of(seen)) is Verdict.PASS, of(seen)
+
+
+def test_links_that_do_not_add_up_are_no_wiring() -> None:
+    links = [[int(cell) for cell in row] for row in CUBE]
+    links[0][3] = links[3][0] = 1
+
+    assert verdict(of(mesh(links, told=False))) in BAD
+
+
+@pytest.mark.parametrize(
+    ("model", "cause"),
+    [
+        ("NVIDIA H100 80GB HBM3", "fabric-manager-down"),
+        ("NVIDIA A100", "fabric-manager-down"),
+        ("NVIDIA L4", None),
+        ("NVIDIA A100-PCIE-40GB", None),
+    ],
+)
+def test_error_802_names_the_fabric_manager_where_there_may_be_one(model: str, cause: str | None) -> None:
+    failure = {"kind": "error", "step": "cudaGetDeviceCount", "code": 802, "detail": "system not yet initialized"}
+    found = of({"gpus": {"count": 1, "model": model}, "measured": {"failures": [failure]}})
+
+    assert [f.cause for f in found if f.verdict is Verdict.FAIL] == [cause], found
+
+
+def test_compared_and_none_bad_is_told_whatever_another_source_adds() -> None:
+    right = Observations(measured=Measured(integrity_bad_pairs=()))
+
+    assert together(right, Observations()).measured.integrity_bad_pairs == ()
+    assert together(Observations(), right).measured.integrity_bad_pairs == ()

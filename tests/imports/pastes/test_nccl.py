@@ -1,0 +1,239 @@
+"""Logs of NCCL, errors of CUDA, flight recorder dumps, and runs of nccl-tests in one text."""
+
+import contextlib
+import json
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucheck import imports
+from gpucheck.imports import ImportProblem, read_all
+from gpucheck.imports.nccl._line import channel_in, is_line, records, seat_in
+from gpucheck.model import Verdict
+from gpucheck.run.pastes import TwoMachines, diagnosis
+
+FOLDER = Path(__file__).parents[2] / "data"
+MINE = ("nccl-", "cuda-error", "torch-")
+CASES = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((FOLDER / "pastes").glob("*.yml"))]
+PASTES = [case["raw"] for case in CASES if case["id"].startswith(MINE)]
+TABLE = (FOLDER / "bandwidth" / "nccl-tests.txt").read_text(encoding="utf-8")
+
+
+def read(text):
+    return read_all(text.encode(), "paste")
+
+
+def judged(text):
+    return diagnosis([read(text)], sources=("paste",))
+
+
+def keys(text):
+    return [message.key for part in read(text).parts for message in part.messages]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "node1:1:2 [0] NCCL INFO Bootstrap : Using eth0",
+        "[2026-03-18 11:13:09] node1:1:2 [0] misc/socket.cc:537 NCCL WARN x",
+        "node1:1:2 [-1] init.cc:1 (ncclInit) NCCL WARN x",
+        "node1:1:2 [0] 12.345678 bootstrap.cc:1 NCCL TRACE x",
+        "node1:1:2 NCCL CALL ncclAllReduce(1)",
+        "[3] include/shm.h:28 NCCL WARN x",
+        "NCCL INFO Using network Socket",
+        "2024-05-11 14:10:52.224 n176:2657296:2658229 [0] NCCL INFO Connected all rings",
+        "NCCL version 2.14.3+cuda11.5",
+    ],
+)
+def test_lines_of_every_generation_are_of_the_log(line):
+    assert is_line(line)
+
+
+@pytest.mark.parametrize(
+    "line", ["I saw NCCL WARN in my log", "the NCCL INFO lines", "NCCL_DEBUG=INFO", "", "NCCL version?"]
+)
+def test_prose_is_no_line_of_the_log(line):
+    assert not is_line(line)
+
+
+def test_two_messages_in_one_line_are_two():
+    line = "a:1:2 [0] NCCL INFO Connected all ringsa:1:3 [1] misc/x.cc:1 NCCL WARN Mismatched NCCL version detected"
+
+    assert [one.level for one in records(line)] == ["INFO", "WARN"]
+
+
+@pytest.mark.parametrize(
+    ("text", "way"),
+    [
+        ("Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read", "P2P/CUMEM"),
+        ("Channel 00 : 0[3000] -> 1[4000] via P2P/IPC", "P2P/IPC"),
+        ("Channel 00 : 0[3000] -> 1[4000] via P2P/direct pointer", "P2P/direct"),
+        ("Channel 00 : 0[3000] -> 1[4000] via P2P/indirect/2[5000]", "P2P/indirect"),
+        ("Ring 00 : 0[0] -> 1[1] via direct shared memory", "SHM/direct"),
+        ("Channel 02 : 3[3] -> 0[0] via SHM/direct/direct", "SHM/direct"),
+        ("Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA", "NET/IB"),
+        ("Channel 00/0 : 0[0] -> 1[0] [receive] via NET/AWS Libfabric/0", "NET/AWS"),
+        ("Ring 00 : 0 -> 1 [send] via NET/Socket/0", "NET/Socket"),
+    ],
+)
+def test_the_way_between_two_ranks(text, way):
+    channel = channel_in(text)
+
+    assert channel is not None
+    assert (channel.one, channel.way) == (int(text.split(" : ")[1][0]), way)
+
+
+@pytest.mark.parametrize(
+    ("bus", "bus_id"),
+    [("1a000", "0000:1a:00.0"), ("100000", "0001:00:00.0"), ("f000", "0000:0f:00.0"), ("0", "0000:00:00.0")],
+)
+def test_a_bus_id_is_unpacked_as_nccl_packs_it(bus, bus_id):
+    seat = seat_in(f"comm 0x7 rank 1 nranks 2 cudaDev 1 nvmlDev 1 busId {bus} commId 0xb - Init COMPLETE")
+
+    assert seat is not None
+    assert seat.bus_id == bus_id
+
+
+def test_a_table_between_lines_of_the_log_is_put_together_again():
+    lines = TABLE.splitlines()
+    mixed = []
+    for number, line in enumerate(lines):
+        mixed += [line, f"gpu59:1:{number} [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via SHM/direct/direct"]
+    found = judged("\n".join(line for line in mixed if "set by environment" not in line))
+
+    assert found.unread == ()
+    (row,) = found.observations.measured.collectives
+    assert (row.op, row.ranks, row.busbw_gb_s, row.transport) == ("all_reduce", 4, 12.68, "SHM/direct")
+
+
+def test_the_transport_of_a_log_is_joined_to_one_collective_only():
+    log = "gpu59:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/IPC\n"
+    table = "\n".join(line for line in TABLE.splitlines() if "NCCL" not in line)
+
+    assert [row.transport for row in judged(log + table).observations.measured.collectives] == ["P2P/IPC"]
+    other = table.replace("12.68", "13.68")
+    assert [row.transport for row in judged(f"{log}{table}\n{other}").observations.measured.collectives] == [None, None]
+    assert judged(log).observations.measured.collectives == ()
+
+
+def test_several_runs_in_one_text_are_a_collective_each():
+    table = "\n".join(line for line in TABLE.splitlines() if "NCCL" not in line)
+    text = f"$ ./build/all_reduce_perf -g 4\n{table}\n$ ./build/reduce_scatter_perf -g 4\n{table}"
+
+    assert [row.op for row in judged(text).observations.measured.collectives] == ["all_reduce", "reduce_scatter"]
+
+
+def test_gpus_of_a_log_on_some_of_the_gpus_do_not_contradict_a_whole_machine():
+    seats = "".join(
+        f"n:{r}:1 [{r}] NCCL INFO ncclCommInitRank comm 0x7 rank {r} nranks 2 cudaDev {r} nvmlDev {r} busId {r + 1}a000"
+        " commId 0xb - Init COMPLETE\n"
+        for r in range(2)
+    )
+    found = judged(seats + TABLE)
+
+    assert len(judged(seats).observations.gpus) == 2
+    assert len(found.observations.gpus) == 4
+
+
+def test_old_bus_numbers_that_two_gpus_share_are_no_bus_ids():
+    text = TABLE.replace("[0x16]", "[0x00]").replace("[0x27]", "[0x00]")
+
+    assert {gpu.bus_id for gpu in judged(text).observations.gpus} == {None}
+
+
+def test_of_several_hosts_nothing_but_the_environment_is_of_one_machine():
+    text = "".join(
+        f"{host}:1:1 [0] NCCL INFO ncclCommInitRank comm 0x7 rank {r} nranks 2 cudaDev 0 busId 1a000 - Init COMPLETE\n"
+        f"{host}:1:1 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.\n"
+        for r, host in enumerate(("a", "b"))
+    )
+    found = judged(text)
+
+    assert found.observations.gpus == ()
+    assert found.observations.environment == {"NCCL_P2P_DISABLE": "1"}
+    assert "2 hosts" in found.looked_at[0]
+
+
+def test_an_error_of_cuda_in_the_log_has_the_meaning_of_cuda():
+    assert keys("n:1:2 [0] enqueue.cc:1 NCCL WARN Cuda failure 'uncorrectable NVLink error detected'") == [
+        "cuda-error.nvlink-uncorrectable"
+    ]
+
+
+def test_a_gpu_that_a_message_names_is_the_subject():
+    found = judged("Unable to determine the device handle for GPU0000:17:00.0: Unknown Error")
+
+    assert [finding.subject for finding in found.findings] == ["gpu:0000:17:00.0"]
+
+
+def _dump(enqueued, completed, state="started", op="nccl:all_reduce", text=True):
+    number = str if text else int
+    status = {"last_enqueued_collective": number(enqueued), "last_completed_collective": number(completed)}
+    entries = [
+        {"pg_id": 0, "process_group": ["0", "default_pg"], "collective_seq_id": i, "profiling_name": op}
+        | {"state": "completed" if i <= completed else state}
+        for i in range(1, enqueued + 1)
+    ]
+    config = {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}}
+    return {"version": "2.10", "pg_config": config, "pg_status": {"0": status}, "entries": entries}
+
+
+def _dumps(*dumps, indent=None):
+    return "\n".join(f"nccl_trace_rank_{i}\n{json.dumps(dump, indent=indent)}" for i, dump in enumerate(dumps))
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_the_rank_that_did_not_enter_a_collective_is_named(indent):
+    text = _dumps(_dump(5, 3), _dump(3, 3, text=False), indent=indent)
+
+    assert keys(text) == ["torch-flight-recorder.behind"]
+    assert "rank 1 entered fewer" in read(text).parts[0].messages[0].text
+    assert judged(text).verdict is Verdict.WARN
+
+
+def test_ranks_that_all_entered_accuse_nobody():
+    assert keys(_dumps(_dump(5, 3), _dump(5, 3))) == ["torch-flight-recorder.incomplete"] * 2
+    assert keys(_dumps(_dump(5, 5), _dump(3, 3))) == []
+    assert keys(_dumps(_dump(5, 3, op="nccl:all_gather"), _dump(5, 3)))[-1] == "torch-flight-recorder.differs"
+
+
+def test_a_long_line_takes_no_long_time():
+    line = "NCCL " * 12_000 + "a" * 5000 + ":1:2 [0] NCCL WARN " + "NET/IB : Got completion " * 50
+    begin = time.monotonic()
+    for text in (line, "x" * 60_000 + " NCCL INFO y", "Unable to determine the device handle " * 1500):
+        list(records(text))
+        is_line(text)
+        with contextlib.suppress(ImportProblem):
+            read(text)
+
+    assert time.monotonic() - begin < 5
+
+
+@settings(max_examples=100)
+@given(st.sampled_from(PASTES), st.sampled_from(PASTES), st.randoms(use_true_random=False))
+def test_damaged_pastes_give_nothing_but_a_problem(one, other, rng):
+    lines = (one + "\n" + other).split("\n")
+    for _ in range(rng.randint(1, 8)):
+        at = rng.randrange(len(lines))
+        choice = rng.randrange(5)
+        if choice == 0:
+            del lines[at]
+        elif choice == 1:
+            lines[at] = lines[at][: rng.randint(0, len(lines[at]))]
+        elif choice == 2:
+            lines.insert(at, lines[rng.randrange(len(lines))])
+        elif choice == 3:
+            lines[at] = "".join(rng.choice([c, "\ufffd", "9", "[", ""]) for c in lines[at])
+        else:
+            rng.shuffle(lines)
+        lines = lines or [""]
+    try:
+        found = imports.read_all("\n".join(lines).encode("utf-8", errors="replace"), "x")
+    except ImportProblem:
+        return
+    with contextlib.suppress(TwoMachines):  # the two pastes may be of two machines
+        diagnosis([found], sources=("x",))

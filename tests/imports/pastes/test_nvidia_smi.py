@@ -1,0 +1,205 @@
+"""Pastes of nvidia-smi: faults edited into real ones are judged as on a live host; healthy ones accuse nobody."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucheck import imports
+from gpucheck.model import Verdict
+from gpucheck.model.diagnosis import Diagnosis
+from gpucheck.run.pastes import TwoMachines, diagnosis
+
+DATA = Path(__file__).parents[2] / "data"
+SAMPLES = {
+    path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))["raw"]
+    for path in sorted((DATA / "pastes").glob("nvidia-smi-*.yml"))
+}
+MATRIX = {
+    row["fault"].partition(":")[0]: row
+    for row in reversed(yaml.safe_load((DATA / "fault_matrix.yml").read_text(encoding="utf-8")))
+}
+H200, A100X8, P100 = "nvidia-smi-q-h200-idle", "nvidia-smi-q-a100x8-r460", "nvidia-smi-q-x-p100"
+H100_TABLE, NVLINK = "nvidia-smi-table-h100-r590", "nvidia-smi-nvlink-s-a100x8"
+TOPO = "\n".join(
+    ["\t" + "\t".join(f"GPU{i}" for i in range(8))]
+    + [f"GPU{i}\t" + "\t".join("X" if i == j else "NV12" for j in range(8)) for i in range(8)]
+)
+
+
+def judged(*texts: str) -> Diagnosis:
+    return diagnosis([imports.read_all("\n".join(texts).encode(), "paste")], sources=("paste",))
+
+
+def causes(found: Diagnosis) -> set[str | None]:
+    return {one.cause for one in found.findings if one.verdict is not Verdict.PASS}
+
+
+def line(text: str, name: str, now: str, number: int = 0) -> str:
+    """The text with another value in the line of this name; number: of several such lines."""
+    lines = text.split("\n")
+    at = [i for i, one in enumerate(lines) if one.strip().startswith(name + " ") and ":" in one][number]
+    lines[at] = lines[at].partition(":")[0] + ": " + now
+    return "\n".join(lines)
+
+
+EDITS = {
+    "ecc-uncorrected": lambda: line(SAMPLES[H200], "DRAM Uncorrectable", "2"),
+    "row-remap-failed": lambda: line(SAMPLES[H200], "Remapping Failure Occurred", "Yes"),
+    "row-remap-pending": lambda: line(SAMPLES[A100X8], "Pending", "Yes", _named(A100X8, "Pending").index("No")),
+    "throttle-thermal": lambda: line(SAMPLES[H200], "HW Thermal Slowdown", "Active"),
+    "throttle-power-brake": lambda: line(SAMPLES[H200], "HW Power Brake Slowdown", "Active"),
+    "power-limit": lambda: line(SAMPLES[H200], "Current Power Limit", "300.00 W"),
+    "clock-limit": lambda: SAMPLES[P100].replace(
+        "<applications_clocks>\n\t\t\t<graphics_clock>1189", "<applications_clocks>\n\t\t\t<graphics_clock>800"
+    ),
+    "compute-exclusive": lambda: SAMPLES[H100_TABLE].replace("   Default |", "E. Process |"),
+    "mig-pending": lambda: line(SAMPLES[A100X8], "Pending", "Enabled", 0),
+    "driver-mismatch": lambda: SAMPLES["nvidia-smi-mismatch"],
+    "driver-not-loaded": lambda: SAMPLES["nvidia-smi-no-driver"],
+    "gpu-lost": lambda: SAMPLES["nvidia-smi-lost"],
+    "nvlink-errors": lambda: SAMPLES["nvidia-smi-nvlink-e-v100-crc"],
+    "nvlink-down": lambda: SAMPLES[NVLINK].replace("Link 7: 25 GB/s", "Link 7: <inactive>", 1),
+}
+
+
+def _named(sample: str, name: str) -> list[str]:
+    rows = (one.strip() for one in SAMPLES[sample].split("\n"))
+    return [one.partition(":")[2].strip() for one in rows if one.startswith(name + " ")]
+
+
+@pytest.mark.parametrize("fault", EDITS)
+def test_a_paste_gives_the_same_cause_as_a_host_with_the_fault(fault):
+    found = judged(EDITS[fault]())
+    row = MATRIX[fault]
+    assert row["cause"] in causes(found), found.findings
+    assert {one.cause for one in found.findings if one.verdict in (Verdict.FAIL, Verdict.WARN)} == {row["cause"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("SRAM Threshold Exceeded", "ecc-uncorrected"),
+        ("Unrepairable Memory", "row-remap"),
+        ("Channel Repair Pending", "gpu-reset-required"),
+    ],
+)
+def test_a_repair_that_the_page_asks_for_is_reported(name, says):
+    found = judged(line(SAMPLES[H200], name, "Yes"))
+    assert causes(found) == {says}
+    assert {one.subject for one in found.findings if one.cause == says} == {"gpu:0000:83:00.0"}
+
+
+def test_a_fabric_that_is_not_ready_is_reported():
+    found = judged(line(SAMPLES[H200], "State", "In Progress"))
+    assert found.verdict is Verdict.WARN
+    assert [one.check for one in found.findings if one.verdict is Verdict.WARN] == ["nvidia-smi-q"]
+
+
+def test_a_part_that_names_no_gpu_blames_none_by_index():
+    found = judged(SAMPLES["nvidia-smi-q-remap-pending-part"])
+    pending = next(one for one in found.findings if one.cause == "row-remap")
+    assert pending.gpu_index is None
+    assert "GPU?" not in pending.fix
+
+
+def test_a_gpu_of_a_page_that_answers_nothing_is_lost_and_passes_nothing():
+    text = SAMPLES[H200]
+    for name in ("Product Name", "Compute Mode", "Performance State", "Persistence Mode", "VBIOS Version"):
+        text = line(text, name, "GPU is lost")
+    found = judged(text)
+    assert causes(found) == {"gpu-lost"}
+
+
+def test_one_gpu_of_eight_says_nothing_of_the_others():
+    first = SAMPLES[A100X8].split("GPU 00000002")[0]
+    assert "Attached GPUs                             : 8" in first
+    for texts in ((first,), (first, TOPO), (TOPO, first), (SAMPLES["nvidia-smi-nvlink-s-one-v100"],)):
+        found = judged(*texts)
+        said = " ".join(f"{one.seen} {one.why}" for one in found.findings)
+        assert "missing" not in said
+        assert not causes(found) & {"gpu-lost", "nvlink-missing"}
+
+
+def test_parts_of_one_machine_find_each_other_by_bus_id_or_index():
+    one = SAMPLES["nvidia-smi-nvlink-s-one-v100"]
+    table = SAMPLES["nvidia-smi-table-a40-err"].replace("NVIDIA A40         ", "Tesla V100-SXM2... ")
+    found = judged(table, one)
+    down = next(one for one in found.findings if one.cause == "nvlink-down")
+    assert (down.subject, down.gpu_index) == ("gpu:0000:44:00.0", 3)
+
+
+def test_pages_of_two_machines_are_refused():
+    other = SAMPLES[H200].replace("83:00.0", "84:00.0").replace("Bus : 0x83", "Bus : 0x84")
+    with pytest.raises(TwoMachines):
+        judged(SAMPLES[H200], other)
+
+
+def test_what_was_looked_at_is_said_of_a_healthy_page():
+    found = judged(SAMPLES[A100X8])
+    assert found.verdict is Verdict.PASS
+    assert {"ECC error counters of 8 GPUs", "row remapping of 8 GPUs", "PCIe links of 8 GPUs"} <= set(found.looked_at)
+
+
+def test_a_generation_below_the_maximum_counts_on_no_busy_gpu():
+    text = line(SAMPLES["nvidia-smi-q-r610-geforce-idle-gen1"], "GPU", "40 %", 0)
+    found = judged(text)
+    assert not causes(found)
+    assert found.observations.gpus[0].pcie.read != "load"
+
+
+def test_a_page_without_its_indentation_is_read():
+    flat = "\n".join(one.strip() for one in SAMPLES[A100X8].split("GPU 00000002")[0].split("\n"))
+    whole = judged(SAMPLES[A100X8].split("GPU 00000002")[0])
+    found = judged(flat)
+    assert not causes(found)
+    assert {one.check for one in found.findings} >= {"memory-errors", "throttle", "mig", "power-limit"}
+    assert {one.check for one in found.findings} <= {one.check for one in whole.findings} | {"power-limit"}
+
+
+def test_ns_without_the_command_may_be_of_nvlink_and_is_not_taken():
+    rows = " \tGPU0\tGPU1\n GPU0\tX\tNS\n GPU1\tNS\tX"
+    assert judged(rows).observations.p2p_status is None
+    assert judged("$ nvidia-smi topo -p2p n\n" + rows).observations.p2p_status is None
+    assert judged("$ nvidia-smi topo -p2p r\n" + rows).observations.p2p_status == (("X", "NS"), ("NS", "X"))
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_a_paste_that_was_cut_anywhere_accuses_nobody_else(sample):
+    whole = causes(judged(SAMPLES[sample]))
+    lines = SAMPLES[sample].split("\n")
+    for count in range(1, len(lines), max(1, len(lines) // 12)):
+        for piece in (lines[:count], lines[count:]):
+            try:
+                found = judged(*piece)
+            except imports.ImportProblem:
+                continue
+            bad = {one.cause for one in found.findings if one.verdict in (Verdict.FAIL, Verdict.WARN)}
+            assert bad <= whole, (count, found.findings)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.data())
+def test_no_damage_to_a_paste_gives_a_traceback(data):
+    lines = SAMPLES[data.draw(st.sampled_from(sorted(SAMPLES)))].split("\n")[:120]
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        kind = data.draw(st.sampled_from(["cut", "swap", "delete", "bytes", "double"]))
+        if kind == "cut":
+            lines[at] = lines[at][: data.draw(st.integers(0, 40))]
+        elif kind == "swap":
+            other = data.draw(st.integers(0, len(lines) - 1))
+            lines[at], lines[other] = lines[other], lines[at]
+        elif kind == "delete" and len(lines) > 1:
+            del lines[at]
+        elif kind == "double":
+            lines.insert(at, lines[at])
+        else:
+            lines[at] += data.draw(st.text(max_size=20))
+    try:
+        reading = imports.read_all("\n".join(lines).encode("utf-8", errors="replace"), "paste")
+        diagnosis([reading], sources=("paste",))
+    except (imports.ImportProblem, TwoMachines):
+        pass

@@ -1,0 +1,301 @@
+"""lspci, DCGM, fabric manager, module errors and RDMA ports: what the corpus does not say."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucheck import imports
+from gpucheck.imports import ImportProblem, read_all
+from gpucheck.imports.pci._registers import acs_value
+from gpucheck.imports.pci._tree import nodes
+from gpucheck.knowledge import causes
+from gpucheck.knowledge.messages import rows
+from gpucheck.model import Verdict
+from gpucheck.run.pastes import diagnosis
+
+FOLDER = Path(__file__).parents[2] / "data" / "pastes"
+OURS = ("lspci", "module", "dcgmi", "fabric", "perftest", "ib", "rdma")
+RAW = {
+    path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))["raw"]
+    for path in sorted(FOLDER.glob("*.yml"))
+    if path.stem.startswith(OURS)
+}
+H100 = RAW["lspci-h100-vvv-two-switches"]
+CLEAR = "ACSCtl:\tSrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- DirectTrans-"
+REDIRECT = "ACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-"
+TOPO = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \t{0}\t0-15\nGPU1\t{0}\t X \t0-15\n"
+
+
+def judged(text):
+    return diagnosis([read_all(text.encode(), "paste")], sources=("paste",))
+
+
+def keys(text):
+    return {message.key for part in read_all(text.encode(), "paste").parts for message in part.messages}
+
+
+def accused(text):
+    return {f.cause for f in judged(text).findings if f.verdict in (Verdict.WARN, Verdict.FAIL)}
+
+
+def test_acs_flags_are_the_raw_register():
+    assert acs_value("SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-") == 0x1D
+    assert acs_value("SrcValid- TransBlk+ ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl+ DirectTrans+") == 0x62
+
+
+def test_named_bridges_give_their_registers():
+    parts = read_all(RAW["lspci-acs-amd-named"].encode(), "paste").parts
+    assert [(row.bus_id, row.control) for row in parts[0].observations.host.acs] == [
+        ("0000:40:01.1", 0x1C),
+        ("0000:40:01.2", 0x1C),
+    ]
+
+
+def test_root_ports_that_redirect_above_single_gpus_are_no_fault():
+    blocks = H100.split("\n\n")
+    redirected = [block.replace(CLEAR, REDIRECT) if block[:7] in ("15:01.0", "37:01.0") else block for block in blocks]
+    found = judged("\n\n".join(redirected))
+    assert "acs-redirect" not in {finding.cause for finding in found.findings}
+
+
+def test_switch_ports_that_redirect_between_near_gpus_are_named():
+    blocks = [block.replace(CLEAR, REDIRECT) if block.startswith("17:") else block for block in H100.split("\n\n")]
+    text = "\n\n".join(blocks)
+    assert keys(text) == {"lspci.acs-network"}
+    assert "acs-redirect" not in accused(text.partition("1a:00.0")[0] + text[text.index("37:01.0") :])
+    near = text.replace(
+        "1a:00.0 Ethernet controller: Mellanox Technologies", "1a:00.0 3D controller: NVIDIA Corporation"
+    )
+    found = judged(near).observations.host.acs
+    assert {row.bus_id for row in found if row.control & 4} == {"0000:17:01.0", "0000:17:02.0"}
+
+
+def test_acs_lines_without_names():
+    clear = "\n".join(["\t\t" + CLEAR] * 3)
+    assert judged(clear).observations.host.acs_redirect is False
+    mixed = clear + "\n\t\t" + REDIRECT
+    found = judged(mixed)
+    assert (found.observations.host.acs_redirect, found.verdict) == (None, Verdict.UNKNOWN)
+    assert "1 of 4 ACSCtl lines" in str(found.findings)
+
+
+def test_acs_lines_after_a_list_belong_to_no_device_of_it():
+    text = (
+        "3b:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev a1)\n$ sudo lspci -vvv | grep ACSCtl\n"
+    )
+    parts = read_all((text + "\t\t" + REDIRECT).encode(), "paste").parts
+    assert all(not part.observations.host.acs for part in parts)
+
+
+def test_one_device_of_two_and_a_matrix_are_one_machine():
+    one = "$ sudo lspci -vvv -s 4f:00.0\n4f:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev a1)\n"
+    one += "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n"
+    one += "\t\tLnkSta:\tSpeed 16GT/s (ok), Width x8 (downgraded)\n"
+    assert judged(TOPO.format("SYS") + "\n" + one).gpus == 2
+    both = one + one.replace("4f:", "cc:")
+    found = judged(TOPO.format("SYS") + "\n" + both)
+    assert [gpu.pcie.width for gpu in found.observations.gpus] == [8, 8]
+
+
+def test_two_devices_in_separate_outputs_are_two_gpus():
+    text = "\n".join(
+        f"$ lspci -vv -s {bus}:00.0\n{bus}:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev a1)\n"
+        f"\t\tLnkSta:\tSpeed 16GT/s (ok), Width x16 (ok)\n\n$ date\nwhatever\n"
+        for bus in ("4f", "cc")
+    )
+    assert [gpu.bus_id for gpu in judged(text).observations.gpus] == ["0000:4f:00.0", "0000:cc:00.0"]
+
+
+def test_an_idle_link_at_the_first_generation_is_no_fault():
+    text = (
+        "01:00.0 VGA compatible controller: NVIDIA Corporation AD102 [GeForce RTX 4090] (rev a1)\n"
+        "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM L1\n"
+        "\t\tLnkSta:\tSpeed 2.5GT/s (downgraded), Width x16 (ok)\n"
+    )
+    found = judged(text)
+    pcie = found.observations.gpus[0].pcie
+    assert (pcie.gen, pcie.width, pcie.max_gen, pcie.max_width, pcie.read) == (1, 16, 4, 16, None)
+    assert not accused(text)
+
+
+def test_what_the_slot_cannot_do_is_not_expected():
+    text = (
+        "00:01.1 PCI bridge: Intel Corporation Device 352a (prog-if 00 [Normal decode])\n"
+        "\tBus: primary=00, secondary=01, subordinate=01, sec-latency=0\n"
+        "\tCapabilities: [40] Express (v2) Root Port (Slot+), MSI 00\n"
+        "\t\tLnkCap:\tPort #1, Speed 8GT/s, Width x8, ASPM not supported\n\n"
+        "01:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev a1)\n"
+        "\t\tLnkCap:\tPort #0, Speed 16GT/s, Width x16, ASPM not supported\n"
+        "\t\tLnkSta:\tSpeed 8GT/s (downgraded), Width x8 (downgraded)\n"
+    )
+    gpu = judged(text).observations.gpus[0]
+    assert (gpu.pcie.max_gen, gpu.pcie.max_width) == (3, 8)
+    assert [(port.bus_id, port.kind) for port in gpu.path] == [("0000:00:01.1", "root-port")]
+
+
+def test_a_gpu_that_is_gone():
+    text = "3b:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB] (rev ff) (prog-if ff)\n"
+    assert keys(text + "\t!!! Unknown header type 7f\n") == {"lspci.gpu-gone"}
+    assert accused(text) == {"gpu-lost"}
+
+
+@pytest.mark.parametrize(("driver", "key"), [("nouveau", "nouveau"), ("vfio-pci", "vfio")])
+def test_the_driver_that_holds_a_gpu(driver, key):
+    text = f"3b:00.0 3D controller: NVIDIA Corporation GA100 [A100 PCIe 40GB]\n\tKernel driver in use: {driver}\n"
+    assert keys(text) == {f"lspci.{key}"}
+
+
+def test_ids_make_pci_devices():
+    text = "3b:00.0 3D controller [0302]: NVIDIA Corporation GA100 [A100 PCIe 40GB] [10de:20f1] (rev a1)\n"
+    text += "\tRegion 1: Memory at 38000000000 (64-bit, prefetchable) [size=64G]\n\tKernel driver in use: nvidia\n"
+    (device,) = read_all(text.encode(), "paste").parts[0].pci
+    assert device.is_nvidia_gpu
+    assert (device.class_id, device.device_id, device.driver, device.bar1_bytes) == (
+        "030200",
+        "20f1",
+        "nvidia",
+        1 << 36,
+    )
+
+
+def test_paths_of_a_tree():
+    tree = (
+        "-+-[0000:60]-+-00.0\n"
+        " |           \\-03.1-[61-67]----00.0-[62-67]--+-02.0-[63]----00.0\n"
+        " |                                           \\-04.0-[64]--+-00.0\n"
+        " |                                                        \\-00.1\n"
+        " \\-[0000:00]-+-00.0\n"
+        "             \\-01.0-[01]--\n"
+    )
+    found = nodes(tree.split("\n"))
+    above = ("0000:60:03.1", "0000:61:00.0")
+    assert found["0000:63:00.0"].path == (*above, "0000:62:02.0")
+    assert found["0000:64:00.1"].path == (*above, "0000:62:04.0")
+    assert found["0000:00:01.0"].path == ()
+
+
+def test_links_of_one_gpu_that_are_down_one_by_one():
+    text = RAW["dcgmi-diag-nvlink-without-bridge"]
+    assert keys(text) == {"dcgm.links-down"}
+    assert accused(text.replace("link 0 is", "link 7 is")) == {"nvlink-down"}
+
+
+def test_dcgm_health_with_a_failure():
+    text = (
+        "| Health Monitor Report                                                      |\n"
+        "+===========================+================================================+\n"
+        "| Overall Health            | Warning                                        |\n"
+        "| GPU                       |                                                |\n"
+        "| -> 0                      | Warning                                        |\n"
+        "|    -> Errors              |                                                |\n"
+        "|       -> PCIe system      | Warning                                        |\n"
+        "|                           | Detected more than 8 PCIe replays per minute   |\n"
+        "|                           | for GPU 0 : 13                                 |\n"
+    )
+    assert keys(text) == {"dcgm.pcie"}
+    assert accused(text) == {"pcie-errors"}
+
+
+def test_dcgm_error_counters():
+    text = RAW["dcgmi-nvlink-errors-none"].replace(
+        "-> Replay Error             | 0 ", "-> Replay Error             | 7 "
+    )
+    (message,) = (message for part in read_all(text.encode(), "paste").parts for message in part.messages)
+    assert (message.key, message.gpu, message.text) == ("dcgm.link-errors", "1", "Link 0: Replay Error: 7")
+
+
+def test_one_port_of_eight_is_slower():
+    ports = "".join(
+        f"CA 'mlx5_{i}'\n\tCA type: MT4129\n\tSystem image GUID: 0x58a2e103001b25{i:02}\n\tPort 1:\n\t\tState: Active\n"
+        f"\t\tPhysical state: LinkUp\n\t\tRate: {200 if i == 3 else 400}\n\t\tLink layer: InfiniBand\n"
+        for i in range(8)
+    )
+    assert keys(ports) == {"rdma-port.slower"}
+    assert keys(ports.replace("Rate: 200", "Rate: 400")) == set()
+    down = ports.replace(
+        "\t\tState: Active\n\t\tPhysical state: LinkUp\n\t\tRate: 200", "\t\tState: Down\n\t\tRate: 40"
+    )
+    assert keys(down) == {"rdma-port.one-down"}
+    assert all(finding.verdict is not Verdict.FAIL for finding in judged(down).findings)
+
+
+def test_numbers_of_perftest_are_shown():
+    (part,) = read_all(RAW["perftest-write-bidirectional"].encode(), "paste").parts
+    assert part.looked_at == ("RDMA_Write Bidirectional BW Test: 204.59 Gb/s with 8388608 bytes",)
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("insmod: ERROR: could not insert module ./nvidia-drm.ko: Required key not available", "signature"),
+        ("modprobe: FATAL: Module nvidia-current not found.", "missing"),
+        ("rmmod: ERROR: Module nvidia_uvm is in use by: nvidia_peermem", "in-use"),
+        (
+            "Error: API mismatch: the client has version 535.54, but this kernel module has the version 525.1",
+            "api-mismatch",
+        ),
+    ],
+)
+def test_errors_of_the_module_loader(line, key):
+    found = read_all(line.encode(), "paste")
+    kinds = {one.kind for part in found.parts for one in part.ranges}
+    assert kinds <= {"module-error", "kernel-log"}
+    assert "kernel-log" in kinds or keys(line) == {f"module-error.{key}"}
+    assert judged(line).verdict in (Verdict.FAIL, Verdict.UNKNOWN)
+
+
+def composed_report():
+    """The form of nvidia-bug-report.log: parts between rules, each with a heading. Composed of other samples."""
+    rule = "____________________________________________"
+    parts = (
+        "Start of NVIDIA bug report log file.  Please include this file, along\nnvidia-bug-report.sh Version: 34275561",
+        "*** /proc/driver/nvidia/./gpus/0000:19:00.0/information\nModel: \t\t NVIDIA H100",
+        '/usr/bin/lspci -d "10de:*" -v -xxx\n\n' + H100.split("\n\n")[4],
+        "/usr/bin/lspci -t\n\n" + RAW["lspci-tree-two-roots"],
+        "/usr/bin/lspci -nn\n\n" + RAW["lspci-nnk-gtx1050ti"],
+        "*** /var/log/fabricmanager.log\n" + RAW["fabric-manager-log-multicast"],
+        "*** /var/log/nvidia-installer.log\n" + RAW["module-error-installer-nouveau"],
+        "/usr/bin/dmesg\n[    1.0] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.15\n"
+        + "5iNCuKdKVCxh6kkd02lpy5d/VFEL\n" * 999,
+    )
+    return f"\n{rule}\n\n".join(parts)
+
+
+def test_a_composed_bug_report_is_read_part_by_part():
+    reading = read_all(composed_report().encode(), "nvidia-bug-report.log")
+    kinds = {one.kind for part in reading.parts for one in part.ranges}
+    assert {"lspci", "fabric-manager-log", "module-error", "kernel-log"} <= kinds
+    diagnosis([reading], sources=("nvidia-bug-report.log",))
+
+
+def test_every_row_has_a_known_cause_and_key():
+    for name in ("lspci", "module-error", "fabric-manager-log", "dcgm", "rdma-port", "perftest"):
+        for row in rows(name):
+            assert row.key.startswith(f"{name}.")
+            assert row.cause is None or row.cause in causes()
+            assert row.verdict == "pass" or (row.why and row.fix)
+
+
+@settings(max_examples=100)
+@given(st.sampled_from(sorted(RAW.values())), st.randoms(use_true_random=False), st.binary(max_size=40))
+def test_damaged_pastes_raise_nothing_else(raw, rng, noise):
+    lines = raw.split("\n")
+    for _ in range(rng.randint(1, 10)):
+        at, other = rng.randrange(len(lines)), rng.randrange(len(lines))
+        what = rng.randrange(4)
+        if what == 0 and len(lines) > 1:
+            del lines[at]
+        elif what == 1:
+            lines[at], lines[other % len(lines)] = lines[other % len(lines)], lines[at]
+        elif what == 2:
+            lines[at] = lines[at][: rng.randint(0, len(lines[at]))]
+        else:
+            lines[at] += noise.decode("latin-1").replace("\0", "")
+    try:
+        found = imports.read_all("\n".join(lines).encode(), "paste")
+    except ImportProblem:
+        return
+    diagnosis([found], sources=("paste",))

@@ -1,0 +1,113 @@
+"""Which lines belong to which kind, and which to none."""
+
+import pytest
+
+from gpucheck import imports
+from gpucheck.model.paste import Reading
+from tests.imports.pastes.samples import KERNEL, MATRIX, P2P_SAMPLE, samples
+
+
+def read(text: str) -> Reading:
+    return imports.read_all(text.encode(), "paste.txt")
+
+
+def kinds(reading: Reading) -> list[str]:
+    return [part.ranges[0].kind for part in reading.parts]
+
+
+def unread(reading: Reading) -> list[tuple[int, int]]:
+    return [(one.first_line, one.last_line) for one in reading.unread]
+
+
+def test_two_tools_and_prose_between_them() -> None:
+    prose = "and when we run the sample\n it fails, see here:"
+    text = f"We see this on our new box:\n\n{MATRIX}\n{prose}\n{P2P_SAMPLE}Any idea?\n"
+    reading = read(text)
+
+    assert kinds(reading) == ["nvidia-smi-topo", "simple-p2p"]
+    assert [(part.ranges[0].first_line, part.ranges[-1].last_line) for part in reading.parts] == [(3, 7), (11, 18)]
+    assert unread(reading) == [(1, 1), (9, 10), (19, 19)]
+    assert [one.text for one in reading.unread] == [
+        "We see this on our new box:",
+        "and when we run the sample",
+        "Any idea?",
+    ]
+
+
+def test_the_order_of_tools_does_not_matter() -> None:
+    texts = samples()
+    forth = read("\n".join(texts.values()))
+    back = read("\n".join(reversed(texts.values())))
+
+    assert kinds(forth) == list(reversed(kinds(back))) == list(texts)
+    assert not forth.unread
+    assert not back.unread
+
+
+def test_kernel_lines_between_the_lines_of_a_tool() -> None:
+    kernel = KERNEL.splitlines()
+    lines = P2P_SAMPLE.splitlines()
+    lines[4:4] = kernel[:2]
+    lines[7:7] = kernel[2:]
+    reading = read("\n".join(lines))
+
+    # What the sample printed before and after is one block: the lines between are not its own.
+    assert set(kinds(reading)) == {"kernel-log", "simple-p2p"}
+    assert not reading.unread
+
+
+@pytest.mark.parametrize("kind", ["p2p-bandwidth-latency-test", "nvbandwidth"])
+def test_a_run_that_was_repeated_is_two_blocks(kind: str) -> None:
+    reading = read(f"$ numactl -N 0 ./tool\n{samples()[kind]}$ numactl -N 1 ./tool\n{samples()[kind]}")
+
+    assert kinds(reading) == [kind, kind]
+    assert reading.parts[0].observations == reading.parts[1].observations
+
+
+def test_a_prompt_is_neither_read_nor_unread() -> None:
+    reading = read(f"(base) me@node07:~/x$ nvidia-smi topo -m\n{MATRIX}[root@node07 ~]# dmesg\n{KERNEL}\u276f ls\n")
+
+    assert kinds(reading) == ["nvidia-smi-topo", "kernel-log"]
+    assert not reading.unread
+    assert {part.machine for part in reading.parts} == {None}
+
+
+def test_prompts_of_two_hosts_name_the_machine_of_what_follows() -> None:
+    reading = read(f"me@node07:~$ nvidia-smi topo -m\n{MATRIX}me@node08.example.com:~$ dmesg\n{KERNEL}")
+
+    assert [part.machine for part in reading.parts] == ["node07", "node08"]
+
+
+def test_the_prompt_of_a_container_is_no_machine() -> None:
+    reading = read(f"me@node07:~$ docker exec -it x bash\nroot@3f2a9c0d1e4b:/# nvidia-smi topo -m\n{MATRIX}")
+
+    assert reading.parts[0].machine is None
+
+
+def test_logs_of_two_hosts_are_two_parts() -> None:
+    first = "".join(f"node07: {line}\n" for line in KERNEL.splitlines())
+    reading = read(first + first.replace("node07", "node08"))
+
+    assert [part.machine for part in reading.parts] == ["node07", "node08"]
+
+
+def test_what_its_own_reader_refuses_is_unread_with_the_reason() -> None:
+    damaged = samples()["p2p-bandwidth-latency-test"].replace("GB/s", "GiB/s")
+    reading = read(f"{MATRIX}\n{damaged}")
+
+    assert kinds(reading) == ["nvidia-smi-topo"]
+    assert "GiB/s" in reading.unread[0].why
+
+
+@pytest.mark.parametrize("as_", sorted({kind.name for kind in imports.all_kinds()}))
+def test_a_forced_kind_refuses_another_text_in_one_line(as_: str) -> None:
+    with pytest.raises(imports.ImportProblem) as refused:
+        imports.read_all(b"hello world\nnothing here\n", "paste.txt", as_)
+
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 600
+
+
+def test_a_kind_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(imports.ImportProblem, match="no kind"):
+        imports.read_all(MATRIX.encode(), "paste.txt", "no-such-kind")

@@ -1,0 +1,125 @@
+"""Readings of one machine together: their judgement, and two machines that are refused."""
+
+import json
+
+import msgspec
+import pytest
+
+from gpucheck import imports
+from gpucheck.model import KernelLine, KernelLog, Verdict
+from gpucheck.model.observations import HostDevice, Measured, Observations, ObservedGpu
+from gpucheck.model.paste import Part, Reading, ReadRange
+from gpucheck.run.pastes import TwoMachines, diagnosis
+from tests.imports.pastes.samples import KERNEL, MATRIX, P2P_SAMPLE
+
+
+def reading(*texts: str) -> list[Reading]:
+    return [imports.read_all(text.encode(), f"{i}.txt") for i, text in enumerate(texts)]
+
+
+def part(machine: str | None = None, **fields) -> Reading:
+    where = ReadRange(kind="kernel-log", source=f"{machine}.txt", first_line=1, last_line=9)
+    return Reading(parts=(Part(machine=machine, ranges=(where,), **fields),))
+
+
+def test_two_tools_of_one_machine_are_judged_together():
+    found = diagnosis(reading(MATRIX, KERNEL), sources=("0.txt", "1.txt"))
+
+    assert found.verdict is Verdict.FAIL
+    assert found.gpus == 4
+    assert {"kernel-log"} <= {finding.check for finding in found.findings}
+    assert {one.kind for one in found.read} == {"nvidia-smi-topo", "kernel-log"}
+
+
+def test_one_text_says_the_same_as_its_pieces():
+    apart = diagnosis(reading(MATRIX, KERNEL), sources=("a",))
+    whole = diagnosis(reading(f"{MATRIX}\n{KERNEL}"), sources=("a",))
+
+    assert [(f.check, f.verdict, f.subject, f.cause) for f in apart.findings] == [
+        (f.check, f.verdict, f.subject, f.cause) for f in whole.findings
+    ]
+
+
+def test_wrong_data_is_a_fail_that_names_the_pair():
+    found = diagnosis(reading(P2P_SAMPLE), sources=("a",))
+
+    assert found.verdict is Verdict.FAIL
+    assert found.observations is not None
+    assert found.observations.measured.integrity_bad_pairs == ((0, 1),)
+
+
+def test_two_machines_are_refused_with_both_names_and_places():
+    with pytest.raises(TwoMachines) as refused:
+        diagnosis([part("node07"), part("node08")], sources=("a", "b"))
+
+    assert "\n" not in str(refused.value)
+    for words in ("node07", "node08", "node07.txt lines 1-9", "node08.txt lines 1-9", "--machine node07"):
+        assert words in str(refused.value)
+
+
+def test_many_machines_are_counted():
+    with pytest.raises(TwoMachines, match="9 machines"):
+        diagnosis([part(f"node{i}") for i in range(9)], sources=("a",))
+
+
+def test_a_machine_is_chosen():
+    log = KernelLog(lines=(KernelLine(text=KERNEL.splitlines()[2]),), source="pasted log")
+    sick, well = part("node07", kernel=log), part("node08")
+
+    assert diagnosis([sick, well], sources=("a",), machine="node07").verdict is Verdict.FAIL
+    assert diagnosis([sick, well], sources=("a",), machine="node08").verdict is not Verdict.FAIL
+
+
+def test_a_machine_that_no_input_names_is_refused():
+    with pytest.raises(TwoMachines, match=r"node08.*The inputs name node07"):
+        diagnosis([part("node07")], sources=("a",), machine="node08")
+    with pytest.raises(TwoMachines, match="name no machine"):
+        diagnosis([part()], sources=("a",), machine="node08")
+
+
+@pytest.mark.parametrize(("one", "other"), [("node07", "node07.example.com"), ("Node07", "node07")])
+def test_a_host_with_and_without_its_domain_is_one_machine(one, other):
+    assert diagnosis([part(one), part(other)], sources=("a",)).verdict is Verdict.UNKNOWN
+
+
+def test_addresses_are_not_cut_at_their_dots():
+    with pytest.raises(TwoMachines, match=r"10\.0\.0\.1 .* 10\.0\.0\.2"):
+        diagnosis([part("10.0.0.1"), part("10.0.0.2")], sources=("a",))
+
+
+def test_other_numbers_of_gpus_are_two_machines():
+    with pytest.raises(TwoMachines, match=r"1\.txt lines 1-8 \(simple-p2p\): 2 GPUs here, 4 .* Read before: 0\.txt"):
+        diagnosis(reading(MATRIX, P2P_SAMPLE), sources=("a", "b"))
+
+
+def test_one_gpu_s_own_result_fits_a_machine_of_several():
+    row = HostDevice(gpu=1, h2d_gb_s=25.0, d2h_gb_s=26.0)
+    gpus = (ObservedGpu(), ObservedGpu(model="NVIDIA A100"))
+    one = part(observations=Observations(gpus=gpus, measured=Measured(host_device=(row,))))
+    found = diagnosis([*reading(MATRIX), one], sources=("a", "b"))
+
+    assert found.observations is not None
+    assert [gpu.model for gpu in found.observations.gpus] == [None, "NVIDIA A100", None, None]
+    assert found.observations.measured.host_device == (row,)
+
+
+def test_the_model_that_no_input_names_is_the_user_s():
+    found = diagnosis(reading(MATRIX), sources=("a",), model="NVIDIA A100-SXM4-80GB")
+
+    assert found.observations is not None
+    assert {gpu.model for gpu in found.observations.gpus} == {"NVIDIA A100-SXM4-80GB"}
+
+
+def test_what_says_nothing_of_health_is_unknown():
+    found = diagnosis([part(looked_at=("versions",))], sources=("a",))
+
+    assert (found.verdict, [f.check for f in found.findings]) == (Verdict.UNKNOWN, ["paste"])
+    assert found.looked_at == ("versions",)
+    assert "a training run" in found.unproven
+
+
+def test_an_answer_is_json():
+    answer = json.loads(msgspec.json.encode(diagnosis(reading(MATRIX, KERNEL), sources=("a",))))
+
+    assert answer["verdict"] == "fail"
+    assert answer["read"][0] == {"kind": "nvidia-smi-topo", "source": "0.txt", "first_line": 1, "last_line": 5}
