@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from gpucheck.diagnose.machine import Machine, rate_of
 from gpucheck.diagnose.paths import NEAR, Pair
+from gpucheck.diagnose.readings import hang_of
 from gpucheck.model.observations import Port
 
 LANES = (8, 4, 2, 1)
@@ -13,14 +14,14 @@ LOOKS_SLOW = 0.94
 UNDER_LOAD = "nvidia-smi -q -d PCIE while copying"
 
 
-def narrowed(port: Port) -> bool:
-    """Fewer lanes than both ends have."""
-    return bool(port.width and port.max_width and port.width < port.max_width)
+def narrowed(port: Port, limit: int | None = None) -> bool:
+    """Fewer lanes than both ends have. limit: of the path, where a port of it has fewer than this one."""
+    return bool(port.width and port.max_width and port.width < min(port.max_width, limit or port.max_width))
 
 
-def slowed(port: Port) -> bool:
-    """A lower generation than both ends can do; means nothing when it was read on an idle link."""
-    return bool(port.gen and port.max_gen and port.gen < port.max_gen)
+def slowed(port: Port, limit: int | None = None) -> bool:
+    """A lower generation than both ends can do; means nothing when it was read on an idle link. limit: of the path."""
+    return bool(port.gen and port.max_gen and port.gen < min(port.max_gen, limit or port.max_gen))
 
 
 @lru_cache(maxsize=8)
@@ -47,7 +48,7 @@ def candidates(m: Machine) -> tuple[int, ...]:
     """GPUs whose own link may be slow: by a reading, or by numbers below those of the others."""
     best = best_numbers(m)
     most = max(best.values(), default=0.0)
-    read = {i for i, gpu in enumerate(m.seen.gpus) for p in _ports(m, i) if narrowed(p) or slowed(p)}
+    read = {i for i in range(m.count) if port_read(m, i, width=True) or port_read(m, i, width=False)}
     if m.count <= 3:
         return tuple(range(m.count))
     return tuple(i for i in range(m.count) if i in read or (best[i] and best[i] < LOOKS_SLOW * most))
@@ -62,7 +63,10 @@ def _ports(m: Machine, i: int) -> Iterator[Port]:
 
 def port_read(m: Machine, i: int, *, width: bool) -> Port | None:
     """The reading under load, or of a port that serves this GPU alone, that shows fewer lanes or a lower generation."""
-    return next((port for port in _ports(m, i) if (narrowed(port) if width else slowed(port))), None)
+    most = m.link[i]
+    if width:
+        return next((port for port in _ports(m, i) if narrowed(port, most.max_width)), None)
+    return next((port for port in _ports(m, i) if slowed(port, most.max_generation)), None)
 
 
 def maybe_by_design(m: Machine, i: int) -> bool:
@@ -101,7 +105,15 @@ def pairs_of(m: Machine, i: int) -> tuple[Pair, ...]:
 
 
 def over_pcie(m: Machine) -> tuple[Pair, ...]:
-    """Pairs whose copies would go straight over PCIe: peer access not refused, no NVLink."""
+    """Pairs whose copies would go straight over PCIe: peer access not refused, no NVLink.
+
+    A product that comes with NVLink may do without: where something hangs and no number shows it, nothing is known.
+    """
+    unknown = hang_of(m) is not None and not m.is_nvswitch and not m.seen.matrix
     return tuple(
-        pair for pair in m.pairs if not m.is_nvlink(pair) and not m.unseen_links[pair] and m.access[pair] is not False
+        pair
+        for pair in m.pairs
+        if not m.is_nvlink(pair)
+        and m.access[pair] is not False
+        and (not m.unseen_links[pair] or (unknown and not m.fastest(pair)))
     )

@@ -42,7 +42,7 @@ HYPOTHESIS = Hypothesis(
     causes=("acs-redirect",),
     title="Bridges that redirect peer traffic",
     possible_when="a bridge is above both GPUs (PIX, PXB) or the path is not known, and the registers were not read as "
-    "clear",
+    "clear; cards of a product with NVLink only where something hangs and neither matrix nor number shows NVLink",
     predicts="copies between GPUs below one switch at 0.25 to 0.65 of the raw rate, often below staged ones; others, "
     "staged and host copies as usual; sometimes a hang with P2P only",
     prior="2.5 %; 1.5 to 1 where the registers redirect; 1 % in a guest",

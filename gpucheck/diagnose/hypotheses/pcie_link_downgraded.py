@@ -96,7 +96,8 @@ HYPOTHESIS = Hypothesis(
     name="pcie-link-downgraded",
     causes=("pcie-link-downgraded",),
     title="A lower PCIe generation",
-    possible_when="the link was not read at full generation under load, and nothing faster was seen to pass it",
+    possible_when="the link was not read under load at the full generation of card and ports above it, and nothing "
+    "faster was seen to pass it",
     predicts="everything that passes the GPU's own link at the rate of the lower generation; half of one generation is "
     "the same number as half of the lanes, so only a reading can decide between the two",
     prior="1 % a GPU, 0.6 % for all alike; 20 to 1 where it was read under load; an idle reading hardly counts",

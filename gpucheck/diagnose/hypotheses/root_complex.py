@@ -60,10 +60,16 @@ def _most_are_low(m: Machine, pairs: tuple[Pair, ...], limit: float) -> bool:
 
 
 def _harmful(m: Machine, pairs: tuple[Pair, ...]) -> bool:
-    """Slower than through host memory by more than a third, or nothing says how fast that is."""
+    """Slower than through host memory by more than a third, or nothing says how fast that is.
+
+    Below a switch nothing is poor by design, but where what arrived was right and neither bridges nor IOMMU can be it.
+    """
     direct, staged = m.measured.p2p_uni_gb_s, m.measured.staged_uni_gb_s
-    if len(pairs) < SEVERAL or not direct or not staged or any(m.classes[pair] in NEAR for pair in pairs):
-        return True  # below a switch nothing is poor by design
+    clear = m.acs is False and m.translating is False and m.measured.integrity_bad_pairs == ()
+    if len(pairs) < SEVERAL or not direct or not staged:
+        return True
+    if any(m.classes[pair] in NEAR for pair in pairs) and not clear:
+        return True
     ratios = [a / b for i, j in pairs if (a := direct[i][j]) and (b := staged[i][j])]
     return not ratios or median(ratios) < HARMFUL
 

@@ -19,13 +19,19 @@ def instances(m: Machine) -> Iterator[Instance]:
     for group in m.groups:
         ports = [port for port in m.shared_ports if frozenset(m.behind(port)) == group]
         best = m.uplink[group]
-        read = next((port for port in ports if narrowed(port) or slowed(port)), None)
+        read = next((port for port in ports if (narrowed(port) or slowed(port)) and _is_below(port, best)), None)
         if read is not None and (raw := rate_of(read.gen or read.max_gen, read.width or read.max_width)):
             yield _instance(m, group, raw, READ[read.read], read)
         complete = [p for p in ports if p.read == "load" and p.gen and p.width]
         if best and read is None and len(complete) < max(len(ports), 1) and not m.host.virtual:
             for part in PARTS:
                 yield _instance(m, group, best * part, PRIOR / len(PARTS) / max(1, len(m.groups) - 1), None)
+
+
+def _is_below(port: Port, best: float | None) -> bool:
+    """Slower than the whole way up can be; another port of it may have a lower limit than this one."""
+    raw = rate_of(port.gen or port.max_gen, port.width or port.max_width)
+    return raw is None or best is None or raw < best
 
 
 def crossing(m: Machine, group: frozenset[int]) -> tuple[Pair, ...]:

@@ -10,6 +10,8 @@ from gpucheck.diagnose.paths import Pair
 from gpucheck.diagnose.readings import hang_of
 from gpucheck.diagnose.statements._case import Case, Claim, Confidence
 from gpucheck.diagnose.statements.environment import slows_collectives
+from gpucheck.diagnose.statements.rates import NO_PATH
+from gpucheck.diagnose.statements.sharing import islands
 from gpucheck.diagnose.words import counted, listed
 from gpucheck.knowledge import nvlink_factor
 from gpucheck.model.finding import Finding
@@ -18,8 +20,13 @@ from gpucheck.model.verdict import Verdict
 from gpucheck.topology.expected import slower
 
 CHECK = "collectives-bandwidth"
-# Smaller messages are ruled by latency. Source: nccl-tests doc/PERFORMANCE.md and published sweeps.
-NVLINK_BYTES, PCIE_BYTES = 1 << 28, 1 << 27
+# A message of S bytes reaches B S / (S + B t), where starting costs t. NCCL counts a fixed part and one for each
+# of the 2 (ranks - 1) steps of a ring (NVIDIA/nccl src/graph/tuning.cc). Published all_reduce sweeps over 8 GPUs give
+# t = 60 us (H200: 467.6 GB/s at 1 GiB, 480.0 at 8 GiB), 70 to 125 us (A100), 80 us (H100: 419.5 at 256 MiB, 470.7 at
+# 2 GiB) and 210 us (B200: 723.3 at 1 GiB, 845.7 at 16 GiB), so at most 15 us a step. "256M is too small to reach peak
+# bandwidth" (NVIDIA in nccl-tests#212). The limit is that of messages of which starting takes less than a twentieth.
+STEP_SECONDS, STARTING = 15e-6, 0.05
+LEAST_BYTES = 1 << 27  # below it latency rules on every link: nccl-tests doc/PERFORMANCE.md and published sweeps
 # Part of the slowest link's raw rate that a ring over PCIe keeps: 22 to 41 of 63 (8 GPUs, Gen5), 20.6 of 31.5 (Gen4).
 PCIE_RING, PCIE_WARN, PCIE_FAIL = 0.60, 0.25, 0.15
 # Kernels carry 128-byte payloads and NCCL's protocol costs another tenth: 72 of 100 GB/s is right (nccl-tests#331).
@@ -87,15 +94,24 @@ def _worth_using(case: Case, pair: Pair) -> bool:
 def _row(case: Case, row: Collective, value: float, *, explained: bool) -> Finding:
     m, goal = case.machine, _goal(case.machine, row)
     name = f"{row.op or 'collective'}{f' on {row.ranks} GPUs' if row.ranks else ''}"
-    if goal is None or _small(m, row):
-        why = "the message is too small to show bandwidth" if goal else "no link rate is known to compare it with"
-        fix = "measure 1 GiB, and name the GPU model and the matrix"
-        return Claim(CHECK, Verdict.UNKNOWN).finding(seen=value, why=f"{name}: {why}", fix=fix)
+    if goal is None:
+        return Claim(CHECK, Verdict.UNKNOWN).finding(
+            seen=value,
+            why=f"{name}: no link rate is known to compare it with",
+            fix="measure 1 GiB, and name the GPU model and the matrix",
+        )
     if value >= goal.warn:
         limit: Confidence | None = "likely" if value < NEAR_NORMAL * goal.gb_s else None
         cause = "expected-limit" if limit else None
         words = f"{name}: near normal for {goal.basis}"
         return Claim(CHECK, Verdict.PASS, cause, limit).finding(seen=value, wanted=goal.gb_s, why=words)
+    if row.bytes is not None and row.bytes < (least := _least_bytes(m, row, goal)):
+        return _small(
+            case, row, value, f"{name}: {row.bytes >> 20} MiB is too small to show the links, {least >> 20} MiB is not"
+        )
+    if value >= NO_PATH and _is_staged(m, row):
+        words = f"{name}: without P2P it goes through host memory, so it stays below {goal.basis}"
+        return Claim(CHECK, Verdict.PASS, "expected-limit", "likely").finding(seen=value, why=words)
     staged = " NCCL went through shared memory or the network stack." if _is_shm(row) else ""
     explained = explained or case.failed()
     verdict = Verdict.WARN if explained or value >= goal.fail else Verdict.FAIL
@@ -107,9 +123,28 @@ def _row(case: Case, row: Collective, value: float, *, explained: bool) -> Findi
     )
 
 
-def _small(m: Machine, row: Collective) -> bool:
-    joined = bool(m.pairs) and all(m.is_nvlink(pair) for pair in m.pairs)
-    return row.bytes is not None and row.bytes < (NVLINK_BYTES if joined else PCIE_BYTES)
+def _least_bytes(m: Machine, row: Collective, goal: Goal) -> int:
+    """The size from which on the links limit a collective, and starting does not."""
+    steps = 2 * max(1, (row.ranks or m.count) - 1)
+    return max(LEAST_BYTES, int(goal.gb_s * 1e9 * STEP_SECONDS * steps * (1 / STARTING - 1)))
+
+
+def _small(case: Case, row: Collective, value: float, words: str) -> Finding:
+    """A small message proves nothing of the links; a larger one over as many GPUs may have shown what they carry."""
+    for other in case.machine.measured.collectives:
+        goal = _goal(case.machine, other) if (other.ranks or 0) >= (row.ranks or 0) else None
+        if goal and (other.busbw_gb_s or 0.0) >= goal.warn:
+            why = (
+                f"{words}, and {other.op or 'another collective'} showed {other.busbw_gb_s:g} GB/s over the same links"
+            )
+            return Claim(CHECK, Verdict.PASS, "expected-limit", "possible").finding(seen=value, why=why)
+    return Claim(CHECK, Verdict.UNKNOWN).finding(seen=value, why=words, fix="measure larger messages: 8 GiB")
+
+
+def _is_staged(m: Machine, row: Collective) -> bool:
+    """More GPUs than any island with peer access has: a ring over them goes through host memory somewhere."""
+    known = bool(m.pairs) and None not in m.access.values()
+    return known and max(map(len, islands(m, list(m.granted)))) < (row.ranks or m.count)
 
 
 def _goal(m: Machine, row: Collective) -> Goal | None:

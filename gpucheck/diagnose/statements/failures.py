@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+from gpucheck.diagnose._names import nvlink_of
+from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.statements._case import Case, Claim, Confidence
 from gpucheck.diagnose.words import group_label, listed
 from gpucheck.model.finding import Finding
@@ -13,6 +15,8 @@ CHECK = "p2p-copies"
 CODES: dict[int, tuple[str, Confidence]] = {
     214: ("ecc-uncorrected", "certain"), 217: ("false-p2p-grant", "likely"), 220: ("nvlink-errors", "certain")
 }  # fmt: skip
+NOT_READY = 802  # "required driver daemons" do not run: on boards with NVSwitch that is the fabric manager
+NVSWITCHES = 2  # the first NVLink generation that came with switches
 AGAIN = "then: gpucheck bandwidth"
 
 
@@ -28,6 +32,14 @@ def state(case: Case) -> Iterator[Finding]:
                 fix=f"dmesg | grep -e Xid -e NVRM; nvidia-smi; reboot, {AGAIN}",
                 evidence=(f"step: {failure.step}", failure.detail),
             )
+
+
+def _nvswitch(m: Machine) -> Confidence | None:
+    """How sure it is that the GPUs sit on a board with NVSwitch: by product, else by a family that has such boards."""
+    if m.is_nvswitch or any(model and model.fabric in ("nvswitch", "nvlink5") for model in m.models):
+        return "likely"
+    rates = [nvlink_of(gpu.model) for gpu, model in zip(m.seen.gpus, m.models, strict=True) if model is None]
+    return "possible" if any(rate and rate.generation >= NVSWITCHES for rate in rates) else None
 
 
 def _failed(case: Case, failure: CopyFailure) -> Finding:
@@ -49,7 +61,11 @@ def _failed(case: Case, failure: CopyFailure) -> Finding:
     if cause == "false-p2p-grant" and not granted:
         cause, sure = None, None
     why = "CUDA ended the copy with an error."
-    if cause == "false-p2p-grant":
+    if failure.code == NOT_READY and (board := _nvswitch(m)):
+        cause, sure = "fabric-manager-down", board
+        why = "CUDA says that the system is not ready: GPUs on a board with NVSwitch cannot be used before the fabric "
+        why += "manager has set the switches up, and it must be of the driver's own version."
+    elif cause == "false-p2p-grant":
         why = "The driver reports peer access for this pair, and the copy fails for lack of it."
     return Claim(CHECK, Verdict.FAIL, cause, sure).finding(
         subject=subject,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gpucheck.diagnose._names import is_geforce_without_p2p
+from gpucheck.diagnose._names import is_geforce_without_p2p, nvlink_of
 from gpucheck.diagnose.hypotheses.rebar_off import small_bar
 from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.paths import Pair
@@ -48,11 +48,15 @@ def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
     if all(is_geforce_without_p2p(model) for model in models):
         words = "NVIDIA's driver has no P2P over PCIe on this GeForce generation: copies are staged through the host"
         return Claim(CHECK, Verdict.PASS, "geforce-p2p-disabled", "certain"), words
+    if m.mesh and not m.mesh[pair]:
+        words = "each GPU of this board has its NVLinks to some of the others, and these two have none: they are staged"
+        return Claim(CHECK, Verdict.PASS, "expected-limit", "likely"), words
     chipset = "; status CNS names the chipset" + (", here the emulated one" if m.host.virtual else "")
     chipset = chipset if status == "CNS" else ""
     if m.host.virtual:
         words = f"the virtual machine hides the PCIe path between these GPUs, so P2P is not offered{chipset}"
-        return Claim(CHECK, Verdict.WARN, "vm-no-p2p", "likely"), words
+        verdict = Verdict.PASS if _is_the_offer(m) else Verdict.WARN
+        return Claim(CHECK, verdict, "vm-no-p2p", "likely"), words
     if None not in models and models[0] != models[1]:
         words = "these models differ, and the driver offers no P2P between them"
         return Claim(CHECK, Verdict.PASS, "p2p-unsupported-pair", "likely"), words
@@ -64,6 +68,12 @@ def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
         return Claim(CHECK, Verdict.WARN, "rebar-off", "likely"), words
     words = "P2P is not offered, and the reason is not known" + (f" (status {status}{chipset})" if status else "")
     return Claim(CHECK, Verdict.WARN), words
+
+
+def _is_the_offer(m: Machine) -> bool:
+    """An instance without P2P on any pair, of cards that are sold without NVLink: its type is made so."""
+    nvlink = any(m.is_nvlink(pair) for pair in m.pairs) or any(nvlink_of(gpu.model) for gpu in m.seen.gpus)
+    return not nvlink and all(m.access[pair] is False for pair in m.pairs)
 
 
 def _only_far_refused(m: Machine, pair: Pair) -> bool:

@@ -62,9 +62,14 @@ def _link(case: Case, row: UnderLoad, subject: str) -> Iterator[Finding]:
     m = case.machine
     if m.host.virtual or m.is_narrow_by_design(row.gpu):
         return
-    links = ((SLOW_LINK[0], "x", row.width, row.max_width), (SLOW_LINK[1], "Gen", row.gen, row.max_gen))
-    for cause, sign, now, most in links:
-        if not now or not most or now >= most or any(f.cause == cause and _about(f, subject) for f in case.findings):
+    limit = m.link[row.gpu]
+    links = (
+        (SLOW_LINK[0], "x", row.width, row.max_width, limit.max_width),
+        (SLOW_LINK[1], "Gen", row.gen, row.max_gen, limit.max_generation),
+    )
+    for cause, sign, now, card, path in links:
+        most = min(card or 0, path or card or 0)
+        if not now or now >= most or any(f.cause == cause and _about(f, subject) for f in case.findings):
             continue
         best = best_numbers(m).get(row.gpu, 0.0)
         raw = rate_of(row.gen or row.max_gen, row.width or row.max_width)
