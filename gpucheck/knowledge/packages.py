@@ -52,12 +52,16 @@ class BranchRange(_Row, frozen=True, kw_only=True):
 
 
 class DriverPackages(_Row, frozen=True, kw_only=True):
-    """The compute-only package set of one system, branch range and module flavour."""
+    """The compute-only package set of one system, branch range and module flavour.
+
+    newest: packages with versions of their own, asked for without one.
+    """
 
     os: tuple[str, ...]
     branches: BranchRange
     flavour: Literal["open", "proprietary"]
     packages: tuple[str, ...]
+    newest: tuple[str, ...] = ()
     stream: str | None = None
     unconfirmed: str | None = None
 
@@ -70,12 +74,19 @@ class ModuleStreams(_Row, frozen=True, kw_only=True):
 
 
 class Revision(_Row, frozen=True, kw_only=True):
-    """Package revisions of one driver version."""
+    """Package revisions of one driver version. fabric None: what the rule of the system says."""
 
     driver: str
     fabric: str | None = None
     unconfirmed: str | None = None
-    fabric_unconfirmed: str | None = None
+
+
+class FabricRevision(_Row, frozen=True, kw_only=True):
+    """The revision of fabric manager, NSCQ and IMEX: bare up to a driver version of branch 580, later above."""
+
+    bare_until: str
+    bare: str
+    later: str
 
 
 class ElRevision(_Row, frozen=True, kw_only=True):
@@ -83,7 +94,7 @@ class ElRevision(_Row, frozen=True, kw_only=True):
 
     epoch: int
     driver: str
-    fabric: str
+    fabric: FabricRevision
 
 
 class Revisions(_Row, frozen=True, kw_only=True):
@@ -91,6 +102,7 @@ class Revisions(_Row, frozen=True, kw_only=True):
 
     source: tuple[str, ...]
     ubuntu: dict[str, Revision]
+    ubuntu_fabric: FabricRevision
     debian: Revision
     el: ElRevision
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from gpucheck.knowledge.packages import DriverPackages, Revision, packages
+from gpucheck.knowledge.packages import DriverPackages, FabricRevision, Revision, packages
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.types import Reason, StackSet
-from gpucheck.stack.versions import major, minor
+from gpucheck.stack.versions import major, minor, parse
 
 Package = dict[str, str | None]
 Component = dict[str, Any]
@@ -37,10 +37,7 @@ def gaps(system: OperatingSystem, stack: StackSet) -> tuple[Reason, ...]:
     table = packages()
     notes = [("driver", _driver_row(system, stack).unconfirmed)]
     if not stack.driver.revision:
-        revision = _revision(system, stack)
-        notes.append(("driver", revision.unconfirmed))
-        if stack.fabric_manager or stack.imex:
-            notes.append(("fabric_manager", revision.fabric_unconfirmed))
+        notes.append(("driver", _revision(system, stack).unconfirmed))
     notes.append(("repositories", table.repositories.keys[system.repository or ""].unconfirmed))
     if system.os_id == "debian" and stack.arch == "sbsa":
         notes.append(("repositories", f"the sbsa folder of {system.repository} was seen in third-party records only"))
@@ -82,15 +79,13 @@ def _driver_row(system: OperatingSystem, stack: StackSet) -> DriverPackages:
 
 
 def _revision(system: OperatingSystem, stack: StackSet) -> Revision:
-    """Revisions of driver and fabric manager. On Ubuntu they follow no rule, so only seen ones are used."""
+    """The driver's own revision. On Ubuntu it follows no rule, so only seen ones are used, or the one stated."""
     table = packages().revisions
     version = stack.driver.version
     if system.family == "redhat":
-        # Without an epoch fabric manager could not be asked for by version, and with one it would not be found.
-        release = table.el.driver.format(el=system.version)
-        return Revision(driver=release, fabric=table.el.fabric)
+        return Revision(driver=table.el.driver.format(el=system.version))
     if stack.driver.revision:
-        return Revision(driver=stack.driver.revision, fabric=stack.driver.revision)
+        return Revision(driver=stack.driver.revision)
     if system.os_id == "debian":
         return table.debian
     if version in table.ubuntu:
@@ -102,6 +97,22 @@ def _revision(system: OperatingSystem, stack: StackSet) -> Revision:
     )
 
 
+def _fabric_revision(system: OperatingSystem, stack: StackSet) -> str:
+    """What fabric manager, NSCQ and IMEX carry behind the driver's version: never the driver's own revision."""
+    table = packages().revisions
+    version = stack.driver.version
+    if system.family == "redhat":
+        return _by_rule(table.el.fabric, version).format(el=system.version)
+    if system.os_id == "debian":
+        return str(table.debian.fabric)
+    known = table.ubuntu.get(version)
+    return (known.fabric if known else None) or _by_rule(table.ubuntu_fabric, version)
+
+
+def _by_rule(rule: FabricRevision, version: str) -> str:
+    return rule.bare if parse(version) <= parse(rule.bare_until) else rule.later
+
+
 def _driver(system: OperatingSystem, stack: StackSet) -> list[Package]:
     row = _driver_row(system, stack)
     revision = _revision(system, stack).driver
@@ -109,7 +120,8 @@ def _driver(system: OperatingSystem, stack: StackSet) -> list[Package]:
     if system.family == "redhat":
         version = f"{packages().revisions.el.epoch}:{version}"
     values = {"version": stack.driver.version, "branch": stack.driver.branch}
-    return [package(system, name.format(**values), version) for name in row.packages]
+    newest = [package(system, name.format(**values), None) for name in row.newest]
+    return [*newest, *(package(system, name.format(**values), version) for name in row.packages)]
 
 
 def _fabric(system: OperatingSystem, stack: StackSet) -> list[Package]:
@@ -118,14 +130,8 @@ def _fabric(system: OperatingSystem, stack: StackSet) -> list[Package]:
     names += table.imex if stack.imex else []
     if not names:
         return []
-    revision = _revision(system, stack).fabric
-    if revision is None:
-        raise PlanGap(
-            f"the package revision of fabric manager {stack.driver.version} for {system.name} is not known",
-            "cuda-repo",
-            "another point release of the branch, or state the driver's revision in stack.yml",
-        )
-    found = [package(system, name, f"{stack.driver.version}-{revision}") for name in names]
+    version = f"{stack.driver.version}-{_fabric_revision(system, stack)}"
+    found = [package(system, name, version) for name in names]
     if stack.subnet_manager:
         extra = table.subnet_manager.apt if system.family == "debian" else table.subnet_manager.dnf
         found += [package(system, name, None) for name in extra]
