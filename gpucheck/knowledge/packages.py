@@ -44,6 +44,17 @@ class Repositories(_Row, frozen=True, kw_only=True):
     container_toolkit: ToolkitRepository
 
 
+class Folder(_Row, frozen=True, kw_only=True):
+    """The oldest driver branch and CUDA minor of a folder, None: all that are planned.
+
+    otherwise: where an older driver is to be had, in words.
+    """
+
+    first_branch: str | None = None
+    first_cuda: str | None = None
+    otherwise: str | None = None
+
+
 class BranchRange(_Row, frozen=True, kw_only=True):
     """Driver branches, both ends included."""
 
@@ -197,12 +208,13 @@ class HeaderPackages(_Row, frozen=True, kw_only=True):
 
 
 class PackageTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """packages.yml."""
+    """packages.yml. folders: folder -> architecture -> what it begins with."""
 
     schema_: Literal["gpucheck.knowledge.packages/1"]
     as_of: str
     source: tuple[str, ...]
     repositories: Repositories
+    folders: dict[str, dict[str, Folder]]
     drivers: tuple[DriverPackages, ...]
     module_streams: ModuleStreams
     revisions: Revisions

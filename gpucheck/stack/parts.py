@@ -60,7 +60,9 @@ def libraries(
         return wanted
     found = library_rules.choose_cuda(target, driver.version, wanted, full=full)
     if isinstance(found, Clash):
-        return found
+        # What the folder lacks is no reason to do without the driver as well; only after everything else was tried.
+        left_out = found.rule == "R24" and not full and not _any_stated(wish)
+        return (None, None, None) if left_out and part(found, wish.cuda, why) is None else found
     toolkit, reasons = found
     why += reasons
     # What the newest official build for these GPUs brings along is the yardstick, also when torch itself is not wanted
@@ -77,6 +79,10 @@ def libraries(
     if isinstance(nccl, Clash):
         return nccl
     return toolkit.version, cudnn, nccl
+
+
+def _any_stated(wish: Wish) -> bool:
+    return any(request(wanted).explicit for wanted in (wish.cuda, wish.cudnn, wish.nccl))
 
 
 def _yardstick(target: Target, driver: DriverChoice) -> TorchChoice | None:

@@ -36,7 +36,7 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Clash(msgspec.Struct, frozen=True, kw_only=True):
-    """Two facts that cannot both hold. rule: which rule says so (R1 to R23).
+    """Two facts that cannot both hold. rule: which rule says so (R1 to R24).
 
     unknown: nothing clashes, but the tables do not know what is asked for.
     """
