@@ -152,7 +152,6 @@ class CudnnPackages(_Row, frozen=True, kw_only=True):
     apt: tuple[str, ...]
     dnf: tuple[str, ...]
     revision: str
-    seen_in: tuple[str, ...]
 
 
 class NcclSystemBuild(_Row, frozen=True, kw_only=True):

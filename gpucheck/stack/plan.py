@@ -14,12 +14,14 @@ from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, targ
 from gpucheck.stack.plan_archive import archive_components, archive_notes, archive_of_set, host_sources
 from gpucheck.stack.plan_files import file, files
 from gpucheck.stack.plan_options import option_components, option_notes
-from gpucheck.stack.plan_packages import PlanGap, components, gaps
+from gpucheck.stack.plan_packages import PlanGap, components, gaps, module_stream
+from gpucheck.stack.plan_unconfirmed import reasons as unconfirmed_reasons
+from gpucheck.stack.plan_unconfirmed import unconfirmed
 from gpucheck.stack.rdma import Rdma, rdma_plan
 from gpucheck.stack.refused import RefusedHost
 from gpucheck.stack.services import drop_ins, services
 from gpucheck.stack.tuning import tuning_plan
-from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, StackSet
+from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, StackSet, Unconfirmed
 from gpucheck.stack.wish import Repository, Wish
 
 SCHEMA = "gpucheck.plan/1"
@@ -41,6 +43,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     container_engines: rows of ``knowledge.packages.ContainerEngine``; left out without container toolkit, or where the
     site configures its engines itself. kernel_lock: hold, and left out where the kernels are left to the hosts.
     components: packages and holds of six parts, and of the options that are wished for, see ``option_components``.
+    unconfirmed: what of it no public document shows in NVIDIA's folders; the reasons say the same in words.
     """
 
     schema_: str = SCHEMA
@@ -66,6 +69,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     reboot: dict[str, tuple[str, ...]]
     expected: dict[str, str | None]
     reasons: tuple[Reason, ...]
+    unconfirmed: tuple[Unconfirmed, ...] = ()
 
 
 class NoSuchHost(LookupError):
@@ -113,7 +117,6 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
     system = target.os
     stack = locked.stack
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
-    stream = _module_stream(system, stack)
     archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning, locked.arch)
     parts = archive_components(system, stack, archive) if archive else components(system, stack)
     options = option_components(target, stack, wish)
@@ -121,6 +124,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
     engines, held = _engines(wish, stack), wish.kernel_lock == "hold"
     later = zip(LATER, (engines, tuning, held), strict=True)
     notes = archive_notes(archive) if archive else gaps(system, stack)
+    said = unconfirmed(system, stack, parts | options)
     return Plan(
         group=name,
         hosts=tuple(locked.hosts) if host is None else (host,),
@@ -135,7 +139,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         tuning=tuning or msgspec.UNSET,
         container_engines=engines or msgspec.UNSET,
         kernel_lock="hold" if held else msgspec.UNSET,
-        module_stream=stream,
+        module_stream=module_stream(system, stack),
         components=parts | options,
         prerequisites=_prerequisites(system),
         headers=_headers(system, locked, host),
@@ -147,7 +151,8 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
             "kernel_module": stack.driver.kernel_module,
             "fabric_manager_version": stack.fabric_manager,
         },
-        reasons=(*notes, *option_notes(system, stack), *rdma_reasons),
+        reasons=(*notes, *option_notes(stack), *rdma_reasons, *unconfirmed_reasons(said)),
+        unconfirmed=said,
     )
 
 
@@ -156,14 +161,6 @@ def _engines(wish: Wish, stack: StackSet) -> tuple[dict[str, Any], ...]:
     if stack.container_toolkit is None or wish.container_engines == "leave":
         return ()
     return tuple(msgspec.to_builtins(row) for row in packages().container_toolkit.engines)
-
-
-def _module_stream(system: OperatingSystem, stack: StackSet) -> dict[str, str] | None:
-    streams = packages().module_streams
-    if system.family != "redhat" or int(system.version) not in streams.el_majors:
-        return None
-    kind = "open" if stack.driver.kernel_module == "open" else "dkms"
-    return {"module": streams.module, "stream": f"{stack.driver.branch}-{kind}"}
 
 
 def _repositories(

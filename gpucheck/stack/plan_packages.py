@@ -39,17 +39,22 @@ def gaps(system: OperatingSystem, stack: StackSet) -> tuple[Reason, ...]:
     if not stack.driver.revision:
         notes.append(("driver", _revision(system, stack).unconfirmed))
     notes.append(("repositories", table.repositories.keys[system.repository or ""].unconfirmed))
-    if system.os_id == "debian" and stack.arch == "sbsa":
-        notes.append(("repositories", f"the sbsa folder of {system.repository} was seen in third-party records only"))
     if stack.subnet_manager:
         notes.append(("fabric_manager", "the version of nvlsm is not known here: the newest is taken, then held"))
-    if stack.cudnn and system.repository not in table.cudnn.seen_in:
-        notes.append(("cudnn", f"the package was not seen in the {system.repository} folder"))
     return tuple(
         Reason(component=component, because=text, source="cuda-repo", confirmed=False)
         for component, text in notes
         if text
     )
+
+
+def module_stream(system: OperatingSystem, stack: StackSet) -> dict[str, str] | None:
+    """The stream of NVIDIA's dnf module that the driver comes from, None where the system has no streams."""
+    streams = packages().module_streams
+    if system.family != "redhat" or int(system.version) not in streams.el_majors:
+        return None
+    kind = "open" if stack.driver.kernel_module == "open" else "dkms"
+    return {"module": streams.module, "stream": f"{stack.driver.branch}-{kind}"}
 
 
 def component(found: list[Package]) -> Component:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpucheck.printable import of_printable
 from gpucheck.stack.lock import Lock, LockedGroup
+from gpucheck.stack.plan_unconfirmed import reasons as unconfirmed_reasons
 from gpucheck.stack.resolve import counted
 from gpucheck.stack.types import Conflict, Reason, Refusal, StackSet
 
@@ -48,7 +49,8 @@ def rows(stack: StackSet) -> list[tuple[str, str]]:
 def stack_text(stack: StackSet) -> str:
     """The set as a small table, then the reasons."""
     lines = [f"{counted(stack.gpus)} on {stack.os} ({stack.arch})", "", *_table(rows(stack)), ""]
-    return "\n".join([*lines, *_reasons(stack.reasons)])
+    said = unconfirmed_reasons(stack.unconfirmed) if stack.unconfirmed else ()
+    return "\n".join([*lines, *_reasons((*stack.reasons, *said))])
 
 
 def _table(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
