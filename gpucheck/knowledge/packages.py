@@ -197,13 +197,58 @@ class ContainerToolkitPackages(_Row, frozen=True, kw_only=True):
 
 
 class HeaderPackages(_Row, frozen=True, kw_only=True):
-    """Kernel header packages for a kernel release."""
+    """Kernel header packages for a kernel release. el_variants: by the word behind its plus."""
 
     source: tuple[str, ...]
     debian: tuple[str, ...]
     el8: tuple[str, ...]
     el: tuple[str, ...]
+    el_variants: dict[str, tuple[str, ...]]
     oracle_uek: tuple[str, ...]
+
+
+class KernelCompiler(_Row, frozen=True, kw_only=True):
+    """The compiler that kernels of a system were built with, from a release on."""
+
+    os: str
+    first: str
+    packages: tuple[str, ...]
+
+
+class Compilers(_Row, frozen=True, kw_only=True):
+    """What DKMS builds with beside its own dependencies. open_modules: by family."""
+
+    source: tuple[str, ...]
+    open_modules: dict[str, tuple[str, ...]]
+    kernels: tuple[KernelCompiler, ...]
+
+
+class Epel(_Row, frozen=True, kw_only=True):
+    """Where DKMS comes from on the EL family. fingerprints: by EL major; the other tables by ID of os-release.
+
+    include: the packages that may come from it. enable: repositories of the system itself.
+    """
+
+    source: tuple[str, ...]
+    name: str
+    url: str
+    key_url: str
+    fingerprints: dict[str, str]
+    signed: Signed
+    include: tuple[str, ...]
+    release_packages: dict[str, str]
+    enable: dict[str, str]
+    enable_el8: dict[str, str]
+
+
+class Python(_Row, frozen=True, kw_only=True):
+    """The Python of gpucheck itself. el_majors: where the system's own is older than minimum, and another is there."""
+
+    source: tuple[str, ...]
+    minimum: str
+    el_majors: tuple[int, ...]
+    interpreter: str
+    packages: tuple[str, ...]
 
 
 class PackageTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
@@ -223,6 +268,9 @@ class PackageTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_":
     nccl: NcclPackages
     container_toolkit: ContainerToolkitPackages
     headers: HeaderPackages
+    compilers: Compilers
+    epel: Epel
+    python: Python
 
 
 def packages() -> PackageTable:

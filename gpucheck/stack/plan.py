@@ -13,8 +13,10 @@ from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, target_of_group
 from gpucheck.stack.plan_archive import archive_components, archive_notes, archive_of_set, host_sources
 from gpucheck.stack.plan_files import file, files
+from gpucheck.stack.plan_kernel import compilers, headers
 from gpucheck.stack.plan_options import option_components, option_notes
 from gpucheck.stack.plan_packages import PlanGap, components, gaps, module_stream
+from gpucheck.stack.plan_system import epel_row, python, release_packages, system_repositories, uname_arch
 from gpucheck.stack.plan_unconfirmed import reasons as unconfirmed_reasons
 from gpucheck.stack.plan_unconfirmed import unconfirmed
 from gpucheck.stack.rdma import Rdma, rdma_plan
@@ -43,6 +45,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     container_engines: rows of ``knowledge.packages.ContainerEngine``; left out without container toolkit, or where the
     site configures its engines itself. kernel_lock: hold, and left out where the kernels are left to the hosts.
     components: packages and holds of six parts, and of the options that are wished for, see ``option_components``.
+    prerequisites: packages that bring further sources of packages. dkms_source: where DKMS comes from on EL, that is
+    ``repository``, a row like those of repositories that may supply the packages of ``include`` alone, and ``enable``,
+    repositories of the system itself. python: interpreter of gpucheck's own environment and the packages that bring it.
+    headers, compilers: from the host's own sources, what DKMS builds with.
     unconfirmed: what of it no public document shows in NVIDIA's folders; the reasons say the same in words.
     """
 
@@ -63,7 +69,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     module_stream: dict[str, str] | None
     components: dict[str, dict[str, Any]]
     prerequisites: tuple[str, ...]
+    dkms_source: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    python: dict[str, Any]
     headers: tuple[str, ...]
+    compilers: tuple[str, ...]
     files: tuple[dict[str, Any], ...]
     services: tuple[dict[str, Any], ...]
     reboot: dict[str, tuple[str, ...]]
@@ -120,6 +129,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
     archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning, locked.arch)
     parts = archive_components(system, stack, archive) if archive else components(system, stack)
     options = option_components(target, stack, wish)
+    kernels = _kernels(locked, host)
     rdma, rdma_reasons = rdma_plan(_rdma_hosts(locked, host), stack)
     engines, held = _engines(wish, stack), wish.kernel_lock == "hold"
     later = zip(LATER, (engines, tuning, held), strict=True)
@@ -141,8 +151,11 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         kernel_lock="hold" if held else msgspec.UNSET,
         module_stream=module_stream(system, stack),
         components=parts | options,
-        prerequisites=_prerequisites(system),
-        headers=_headers(system, locked, host),
+        prerequisites=release_packages(system),
+        dkms_source=_dkms_source(system, locked.arch, wish) or msgspec.UNSET,
+        python=python(system),
+        headers=headers(system, kernels),
+        compilers=compilers(system, stack.driver.kernel_module, kernels),
         files=(*files(manager, stack, wish), *(file(*row) for row in rdma), *_unit_files(system, locked, host)),
         services=tuple(services(stack)),
         reboot={"when": ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
@@ -184,7 +197,7 @@ def _repositories(
     if stack.container_toolkit:
         box = table.container_toolkit
         url = (box.apt_url if apt else box.dnf_url).format(
-            deb_arch="amd64" if arch == "x86_64" else "arm64", uname_arch="x86_64" if arch == "x86_64" else "aarch64"
+            deb_arch="amd64" if arch == "x86_64" else "arm64", uname_arch=uname_arch(arch)
         )
         keyring = box.keyring if apt else None
         tool = _repository("nvidia-container-toolkit", url, (box.key_url, box.fingerprint), keyring, box.signed)
@@ -203,6 +216,14 @@ def _repository(
     row: dict[str, str | None] = {"name": name, "kind": "apt" if keyring else "dnf", "url": url}
     row |= {"key_url": key[0], "key_fingerprint": key[1]}
     return row | ({"suite": "/", "keyring": keyring} if keyring else {"signed": signed})
+
+
+def _dkms_source(system: OperatingSystem, arch: str, wish: Wish) -> dict[str, Any] | None:
+    row = epel_row(system, arch)
+    if row is None or system.repository is None:
+        return None
+    mirrored = _mirrored(row, wish, (row["name"],), system.repository, arch)
+    return {"repository": mirrored, "enable": system_repositories(system, arch)}
 
 
 def _mirrored(
@@ -228,11 +249,6 @@ def _mirrored(
     return result
 
 
-def _prerequisites(system: OperatingSystem) -> tuple[str, ...]:
-    """What DKMS itself needs before the driver; it comes from EPEL on the EL family."""
-    return ("epel-release",) if system.family == "redhat" else ()
-
-
 def _planned_hosts(locked: LockedGroup, host: str | None) -> dict[str, LockedHost]:
     return {host: locked.hosts[host]} if host is not None else locked.hosts
 
@@ -241,21 +257,10 @@ def _rdma_hosts(locked: LockedGroup, host: str | None) -> dict[str, tuple[Rdma, 
     return {name: (one.rdma, one.kernel) for name, one in _planned_hosts(locked, host).items()}
 
 
-def _headers(system: OperatingSystem, locked: LockedGroup, host: str | None) -> tuple[str, ...]:
-    """Kernel header packages for the running kernels, none where the kernel is not the host's own."""
-    table = packages().headers
+def _kernels(locked: LockedGroup, host: str | None) -> tuple[str, ...]:
+    """The running kernels, but for those that are not the host's own."""
     hosts = _planned_hosts(locked, host).values()
-    kernels = sorted({h.kernel for h in hosts if not any(s.lower().startswith("kernel") for s in h.stand_ins)})
-    names: list[str] = []
-    for kernel in kernels:
-        if system.family == "debian":
-            patterns = table.debian
-        elif "uek" in kernel:
-            patterns = table.oracle_uek
-        else:
-            patterns = table.el8 if system.version == "8" else table.el
-        names += [pattern.format(kernel=kernel) for pattern in patterns]
-    return tuple(names)
+    return tuple(h.kernel for h in hosts if not any(s.lower().startswith("kernel") for s in h.stand_ins))
 
 
 def _unit_files(system: OperatingSystem, locked: LockedGroup, host: str | None) -> list[dict[str, Any]]:

@@ -155,6 +155,16 @@ def plan_text(plan: "Plan") -> str:
         specs = [package["spec"] for package in component["packages"]]
         lines += [f"  {name.replace('_', ' ')}", *(f"    {spec}" for spec in specs or ["none"])]
     lines += ["", "kernel headers", *(f"  {name}" for name in plan.headers or ("none",))]
+    lines += ["", "compilers", *(f"  {name}" for name in plan.compilers or ("none",))]
+    if plan.dkms_source:
+        row, enabled = plan.dkms_source["repository"], plan.dkms_source["enable"]
+        lines += [
+            "",
+            f"{' '.join(row['include'])} from {row['name']}  {row['url']}",
+            f"  with {' '.join(enabled)} enabled",
+        ]
+    if plan.python["packages"]:
+        lines += ["", f"gpucheck runs on {plan.python['interpreter']}, from {' '.join(plan.python['packages'])}"]
     lines += ["", "files", *(f"  {file['path']}" for file in plan.files)]
     if plan.container_engines:
         files = (f"  {row['name']}: {' '.join(row['files'])}" for row in plan.container_engines)
