@@ -156,8 +156,8 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         python=python(system),
         headers=headers(system, kernels),
         compilers=compilers(system, stack.driver.kernel_module, kernels),
-        files=(*files(manager, stack, wish), *(file(*row) for row in rdma), *_unit_files(system, locked, host)),
-        services=tuple(services(stack)),
+        files=(*files(manager, stack, wish), *(file(*row) for row in rdma), *_unit_files(system, locked, wish, host)),
+        services=tuple(services(stack, wish.imex)),
         reboot={"when": ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
         expected={
             "driver_version": stack.driver.version,
@@ -263,7 +263,7 @@ def _kernels(locked: LockedGroup, host: str | None) -> tuple[str, ...]:
     return tuple(h.kernel for h in hosts if not any(s.lower().startswith("kernel") for s in h.stand_ins))
 
 
-def _unit_files(system: OperatingSystem, locked: LockedGroup, host: str | None) -> list[dict[str, Any]]:
-    names = [row["name"] for row in services(locked.stack)]
+def _unit_files(system: OperatingSystem, locked: LockedGroup, wish: Wish, host: str | None) -> list[dict[str, Any]]:
+    names = [row["name"] for row in services(locked.stack, wish.imex)]
     simulated = all(one.simulated for one in _planned_hosts(locked, host).values())
     return [file(path, content) for path, content in drop_ins(names, system, simulated=simulated)]

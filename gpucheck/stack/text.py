@@ -2,7 +2,7 @@
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpucheck.printable import of_printable
 from gpucheck.stack.lock import Lock, LockedGroup
@@ -176,9 +176,13 @@ def plan_text(plan: "Plan") -> str:
         boot = plan.tuning.get("boot")
         lines += [f"  kernel arguments {' '.join(boot['arguments'])}"] if boot else []
     services = [*plan.services, *(row for part in plan.components.values() for row in part.get("services", ()))]
-    lines += ["", "services", *(f"  {service['name']}" for service in services)]
+    lines += ["", "services", *(f"  {_service(service)}" for service in services)]
     lines += ["", f"order  {', '.join(plan.order)}", f"reboot when {', '.join(plan.reboot['when'])}", ""]
     return "\n".join([*lines, *_reasons((*plan.stack.reasons, *plan.reasons))])
+
+
+def _service(row: dict[str, Any]) -> str:
+    return str(row["name"]) if row["enabled"] else f"{row['name']}, not enabled"
 
 
 @of_printable

@@ -10,6 +10,7 @@ import msgspec
 
 from gpucheck.foreign import read_text
 from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, document
+from gpucheck.stack.imex import Imex, read_imex
 from gpucheck.stack.module_options import read_module_options
 from gpucheck.stack.tuning import Tuning, read_tuning
 from gpucheck.stack.versions import request
@@ -47,7 +48,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     kernel_lock: hold the kernel packages that a host has, or leave them to its own upgrades.
     source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
     container_engines: auto = Docker and kubelet's containerd are told of the GPUs where the toolkit is installed.
-    dcgm, gdrcopy: options, so none is what a site that says nothing gets.
+    dcgm, gdrcopy: options, so none is what a site that says nothing gets. imex: who runs the daemon of a rack.
     """
 
     driver: str = "auto"
@@ -66,6 +67,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     end_of_life_os: Literal["refuse", "allow"] = "refuse"
     kernel_lock: Literal["leave", "hold"] = "leave"
     module_options: dict[str, str] = msgspec.field(default_factory=dict)
+    imex: Imex = Imex()
     tuning: Tuning = Tuning()
     repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
 
@@ -167,11 +169,13 @@ def _wish(values: dict[str, Value], name: str) -> Wish:
     for key, value in values.items():
         if key not in Wish.__struct_fields__:
             raise value.problem(f"no such key. {did_you_mean(key, (*Wish.__struct_fields__, 'schema'))}")
-    repositories, tuning, options = (values.pop(key, None) for key in ("repositories", "tuning", "module_options"))
+    blocks = ("repositories", "tuning", "module_options", "imex")
+    repositories, tuning, options, imex = (values.pop(key, None) for key in blocks)
     fields = {key: _checked(key, value) for key, value in values.items()}
     wish = Wish(
         **fields,  # type: ignore[arg-type]
         module_options=read_module_options(options) if options else {},
+        imex=read_imex(imex) if imex else Imex(),
         tuning=read_tuning(tuning) if tuning else Tuning(),
         repositories=_repositories(repositories) if repositories else {},
     )

@@ -74,7 +74,7 @@ def review(system: str, gpus: str, wish: Wish) -> dict[str, Any]:
         **({"dkms_source": found.dkms_source} if found.dkms_source else {}),
         "python": found.python["interpreter"],
         "files": [file["path"] for file in found.files],
-        "services": [service["name"] for service in found.services],
+        "services": [row["name"] if row["enabled"] else f"{row['name']} (not enabled)" for row in found.services],
         **_beside(found.components),
         **({"tuning": found.tuning} if found.tuning else {}),
         "torch": f"{torch.version}+{torch.build} on Python {torch.python}" if torch else None,
