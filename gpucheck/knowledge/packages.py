@@ -119,10 +119,11 @@ class Revisions(_Row, frozen=True, kw_only=True):
 
 
 class SubnetManager(_Row, frozen=True, kw_only=True):
-    """NVLink subnet manager packages by package manager."""
+    """NVLink subnet manager packages by package manager. of_the_system: from elsewhere than NVIDIA's folder, not held."""
 
     apt: tuple[str, ...]
     dnf: tuple[str, ...]
+    of_the_system: tuple[str, ...]
 
 
 class FabricPackages(_Row, frozen=True, kw_only=True):

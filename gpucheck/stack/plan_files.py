@@ -16,6 +16,18 @@ Unattended-Upgrade::Package-Blacklist {
     "cuda-.*";
     "libnccl.*";
     "libcudnn.*";
+    "libcublas.*";
+    "libcufft.*";
+    "libcufile.*";
+    "libcurand.*";
+    "libcusolver.*";
+    "libcusparse.*";
+    "libnpp.*";
+    "libnvfatbin.*";
+    "libnvjitlink.*";
+    "libnvjpeg.*";
+    "gds-tools-.*";
+    "nsight-.*";
 };
 """
 # The pinning package does the same, but is not in force yet while the transaction that installs it is computed.

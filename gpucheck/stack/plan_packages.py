@@ -24,7 +24,7 @@ def components(system: OperatingSystem, stack: StackSet) -> dict[str, Component]
     """The six components of the plan contract; empty packages = not wanted here. Raises PlanGap."""
     return {
         "driver": component(_driver(system, stack)),
-        "fabric_manager": component(_fabric(system, stack)),
+        "fabric_manager": _held_but(component(_fabric(system, stack)), packages().fabric.subnet_manager.of_the_system),
         "cuda": component(_cuda(system, stack)),
         "cudnn": component(_cudnn(system, stack)),
         "nccl": component(_nccl(system, stack)),
@@ -60,6 +60,11 @@ def module_stream(system: OperatingSystem, stack: StackSet) -> dict[str, str] | 
 def component(found: list[Package]) -> Component:
     """Packages that are all held."""
     return {"packages": found, "holds": [package["name"] for package in found]}
+
+
+def _held_but(found: Component, free: tuple[str, ...]) -> Component:
+    """Without holds of what belongs to the system, or to a vendor's own RDMA packages: those move with their source."""
+    return {**found, "holds": [name for name in found["holds"] if name not in free]}
 
 
 def package(system: OperatingSystem, name: str, version: str | None) -> Package:

@@ -28,6 +28,8 @@ def unconfirmed(system: OperatingSystem, stack: StackSet, parts: Mapping[str, An
     for part in BESIDE_AN_ARCHIVE if stack.source else PARTS:
         where = TOOLKIT if part == "container_toolkit" else folder
         for row in parts.get(part, {}).get("packages", ()):
+            if row["name"] in packages().fabric.subnet_manager.of_the_system:
+                continue
             if not is_recorded(where, stack.arch, row["name"], row["version"]):
                 because = _because(where, stack.arch, row["name"], row["version"])
                 found.append(Unconfirmed(component=part, spec=row["spec"], because=because))

@@ -1,5 +1,6 @@
 """The plan: what the golden files cannot say by themselves."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,9 @@ KINDS = [
 ]
 
 
+LIBIBUMAD = ("libibumad", "libibumad3")
+
+
 @pytest.mark.parametrize(("system", "gpus"), KINDS)
 def test_every_plan_keeps_the_outside_contract(system, gpus):
     """The keys that the roles read, the form of a spec, and a hold for every package."""
@@ -49,7 +53,8 @@ def test_every_plan_keeps_the_outside_contract(system, gpus):
 
     assert list(found.components) == ["driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit"]
     for component in found.components.values():
-        assert component["holds"] == [package["name"] for package in component["packages"]]
+        names = [package["name"] for package in component["packages"]]
+        assert component["holds"] == [name for name in names if name not in ("infiniband-diags", *LIBIBUMAD)]
         for package in component["packages"]:
             version = package["version"]
             assert "{" not in package["spec"]
@@ -157,6 +162,23 @@ def test_parts_that_are_not_wanted_have_no_packages():
 
     assert [name for name, part in found.components.items() if part["packages"]] == ["driver"]
     assert [repository["name"] for repository in found.repositories] == ["cuda-rhel9-x86_64"]
+
+
+def test_parts_of_rdma_core_are_installed_and_not_held():
+    """Held, they would stand in the way of the next DOCA or rdma-core."""
+    fabric = planned("ubuntu-24.04", "b200-x8").components["fabric_manager"]
+
+    assert {"infiniband-diags", "libibumad3"} <= {package["name"] for package in fabric["packages"]}
+    assert fabric["holds"] == ["nvidia-fabricmanager", "libnvidia-nscq", "nvlsm"]
+
+
+def test_nothing_of_the_toolkit_moves_by_an_unattended_upgrade():
+    """Only cuda-toolkit-13-0 is held, and what it depends on has no fixed version."""
+    files = {file["path"]: file["content"] for file in planned("ubuntu-24.04", "t4-x1").files}
+    patterns = re.findall(r'"(.+)";', files["/etc/apt/apt.conf.d/51gpucheck-nvidia"])
+
+    for name in ("libcublas-13-0", "libcufft-13-0", "libnvjitlink-13-0", "nsight-compute-2025.3.1", "gds-tools-13-0"):
+        assert any(re.match(pattern, name) for pattern in patterns), name
 
 
 def test_nvlink_5_boards_load_ib_umad_and_start_fabric_manager():

@@ -65,6 +65,8 @@ def named(system: str) -> dict[Spec, bool]:
         for part, component in one.components.items():
             where = recordings.TOOLKIT if part == "container_toolkit" else folder
             for row in component["packages"]:
+                if row["name"] in packages().fabric.subnet_manager.of_the_system:
+                    continue
                 spec = (where, arch, row["name"], row["version"])
                 found[spec] = found.get(spec, True) and row["spec"] in said
     return found
