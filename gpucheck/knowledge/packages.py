@@ -85,9 +85,13 @@ class ModuleStreams(_Row, frozen=True, kw_only=True):
 
 
 class Revision(_Row, frozen=True, kw_only=True):
-    """Package revisions of one driver version. fabric None: what the rule of the system says."""
+    """Package revisions of one driver version. fabric None: what the rule of the system says.
+
+    packages: those of the driver that have another revision than the rest.
+    """
 
     driver: str
+    packages: dict[str, str] = msgspec.field(default_factory=dict)
     fabric: str | None = None
     unconfirmed: str | None = None
 
@@ -119,7 +123,7 @@ class Revisions(_Row, frozen=True, kw_only=True):
 
 
 class SubnetManager(_Row, frozen=True, kw_only=True):
-    """NVLink subnet manager packages by package manager. of_the_system: from elsewhere than NVIDIA's folder, not held."""
+    """NVLink subnet manager packages by package manager. of_the_system: not from NVIDIA's folder, and not held."""
 
     apt: tuple[str, ...]
     dnf: tuple[str, ...]
@@ -127,10 +131,10 @@ class SubnetManager(_Row, frozen=True, kw_only=True):
 
 
 class FabricPackages(_Row, frozen=True, kw_only=True):
-    """What NVSwitch and NVLink 5 machines need beside the driver."""
+    """What NVSwitch and NVLink 5 machines need beside the driver. suffixed_until: last branch that is in the names."""
 
     source: tuple[str, ...]
-    first_branch: str
+    suffixed_until: str
     fabric_manager: tuple[str, ...]
     imex: tuple[str, ...]
     subnet_manager: SubnetManager

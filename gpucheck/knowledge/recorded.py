@@ -41,6 +41,12 @@ def is_recorded(folder: str, arch: str, name: str, version: str | None) -> bool:
     return any(version == one or version.partition(":")[2] == one for one in seen)
 
 
+def recorded_versions(folder: str, name: str) -> tuple[str, ...]:
+    """Every version of a package that documents show in a folder, on any architecture, without its revision."""
+    arches = recorded().folders.get(folder, {}).values()
+    return tuple(dict.fromkeys(version.partition("-")[0] for names in arches for version in names.get(name, ())))
+
+
 def nearest(folder: str, arch: str, name: str, version: str) -> str:
     """Where a document shows the same version of the same package else, ``rhel10 x86_64: 580.178.04-1.el10``, or "".
 

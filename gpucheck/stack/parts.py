@@ -4,6 +4,7 @@ from typing import TypeVar
 
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.recorded import TOOLKIT, recorded_versions
 from gpucheck.stack import rules_archive as archive_rules
 from gpucheck.stack import rules_libraries as library_rules
 from gpucheck.stack import rules_wheels as wheel_rules
@@ -106,6 +107,12 @@ def container_toolkit(wanted: str, why: list[Reason], archive: Archive | None = 
         if asked.matches(version):
             text = "the version whose four packages the installation guide names"
             why.append(Reason(component="container_toolkit", because=text, source="container-toolkit-guide"))
+            return version
+    # What auto never takes: the guide does not name it, but somebody installed it.
+    for version in recorded_versions(TOOLKIT, packages().container_toolkit.packages[0]):
+        if asked.version == version:
+            text = f"{version} as asked for: records show it in its repository, the tables name {', '.join(known)}"
+            why.append(Reason(component="container_toolkit", because=text, source="cuda-repo"))
             return version
     return Clash(
         component="container_toolkit",

@@ -124,14 +124,14 @@ def _by_rule(rule: FabricRevision, version: str) -> str:
 
 
 def _driver(system: OperatingSystem, stack: StackSet) -> list[Package]:
-    row = _driver_row(system, stack)
-    revision = _revision(system, stack).driver
-    version = f"{stack.driver.version}-{revision}"
-    if system.family == "redhat":
-        version = f"{packages().revisions.el.epoch}:{version}"
+    row, revision = _driver_row(system, stack), _revision(system, stack)
+    epoch = f"{packages().revisions.el.epoch}:" if system.family == "redhat" else ""
     values = {"version": stack.driver.version, "branch": stack.driver.branch}
-    newest = [package(system, name.format(**values), None) for name in row.newest]
-    return [*newest, *(package(system, name.format(**values), version) for name in row.packages)]
+    found = [package(system, name.format(**values), None) for name in row.newest]
+    for name in (pattern.format(**values) for pattern in row.packages):
+        own = revision.packages.get(name, revision.driver)
+        found.append(package(system, name, f"{epoch}{stack.driver.version}-{own}"))
+    return found
 
 
 def _fabric(system: OperatingSystem, stack: StackSet) -> list[Package]:
@@ -140,8 +140,9 @@ def _fabric(system: OperatingSystem, stack: StackSet) -> list[Package]:
     names += table.imex if stack.imex else []
     if not names:
         return []
+    suffix = f"-{stack.driver.branch}" if int(stack.driver.branch) <= int(table.suffixed_until) else ""
     version = f"{stack.driver.version}-{_fabric_revision(system, stack)}"
-    found = [package(system, name, version) for name in names]
+    found = [package(system, name + suffix, version) for name in names]
     if stack.subnet_manager:
         extra = table.subnet_manager.apt if system.family == "debian" else table.subnet_manager.dnf
         found += [package(system, name, None) for name in extra]

@@ -19,11 +19,11 @@ TOOLKIT = "libnvidia-container"
 PLANNED = re.compile(
     r"nvidia-driver-pinning-.*|libnvidia-compute.*|nvidia-dkms.*|nvidia-utils-.*|nvidia-persistenced|nvidia-modprobe|"
     r"nvidia-driver-(cuda|cuda-libs|common)|nvidia-kernel(-open)?-dkms|libnvidia-ml|nvidia-kmod-common|kmod-nvidia-.*|"
-    r"nvidia-fabricmanager|libnvidia-nscq|nvidia-imex|nvlsm|cuda-toolkit-(\d+-\d+|config-common)|libcudnn9-.*|libnccl.*|"
+    r"(nvidia-fabricmanager|libnvidia-nscq|nvidia-imex)(-\d+)?|nvlsm|cuda-toolkit-(\d+-\d+|config-common)|libcudnn9-.*|libnccl.*|"
     r"(lib)?nvidia-container.*|datacenter-gpu-manager-4-.*"
 )
 # Built together: one revision for all of them at one version.
-FABRIC = re.compile(r"nvidia-fabric-?manager(-devel)?|libnvidia-nscq|nvidia-imex|libnvsdm(-devel)?")
+FABRIC = re.compile(r"(nvidia-fabric-?manager(-devel)?|libnvidia-nscq|nvidia-imex|libnvsdm(-devel)?)(-\d+)?")
 HEAD = """\
 # Which packages public documents show in which folder of NVIDIA's repositories: a plan that names another says so.
 # Made by: python -m tests.stack.recordings, from tests/data/repositories, where each line has its source and date.

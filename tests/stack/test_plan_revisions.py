@@ -58,3 +58,16 @@ def test_the_parts_of_the_driver_are_split_anew_from_610():
 
     assert before - after == {"libnvidia-ml"}
     assert after - before == {"nvidia-driver-common"}
+
+
+def test_a_part_of_the_driver_may_have_a_revision_of_its_own():
+    """575.57.08 as NVIDIA/infra-controller installed it; fabric manager still had the branch in its name."""
+    stated = {"driver": "575.57.08"}
+
+    assert specs("ubuntu-24.04", HGX, "driver", **stated) == [
+        "libnvidia-compute-575=575.57.08-0ubuntu1",
+        "nvidia-dkms-575-open=575.57.08-0ubuntu1",
+        "nvidia-utils-575=575.57.08-0ubuntu1",
+        "nvidia-persistenced=575.57.08-1ubuntu1",
+    ]
+    assert specs("ubuntu-24.04", HGX, "fabric_manager", **stated)[0] == "nvidia-fabricmanager-575=575.57.08-1"

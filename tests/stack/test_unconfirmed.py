@@ -7,7 +7,7 @@ from gpucheck.stack.plan_unconfirmed import with_unconfirmed
 from gpucheck.stack.text import plan_text, stack_text
 from gpucheck.stack.types import StackSet
 from tests.stack.cli_words import run
-from tests.stack.test_plan import planned
+from tests.stack.test_plan import planned, refused
 
 
 def said(found) -> dict[str, str]:
@@ -78,3 +78,12 @@ def test_resolve_prints_it():
     assert "unconfirmed, no record shows" in run(*words[1:]).output
     rows = json.loads(run(*words[1:], "--format", "json").output)["unconfirmed"]
     assert {"component", "spec", "because"} == set(rows[0])
+
+
+def test_a_container_toolkit_that_records_show_can_be_asked_for():
+    """1.20.0 is none of the tables' (id 68385240776); one that nobody saw is refused."""
+    found = planned("ubuntu-24.04", "t4-x1", Wish(container_toolkit="1.20.0"))
+
+    assert {row["version"] for row in found.components["container_toolkit"]["packages"]} == {"1.20.0-1"}
+    assert not [row for row in found.unconfirmed if row.component == "container_toolkit"]
+    assert "no container toolkit 1.20.9" in refused("ubuntu-24.04", "t4-x1", Wish(container_toolkit="1.20.9")).because
