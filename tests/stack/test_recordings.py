@@ -38,12 +38,12 @@ def wishes(gpus: str) -> Iterator[dict[str, str]]:
             yield from ({part: version} for version in versions(part))
 
 
-def plans(system: str) -> Iterator[Plan]:
+def plans(system: str, *, only_auto: bool = False) -> Iterator[Plan]:
     """Every plan for this system that is not refused."""
     keys = STATED if system.endswith("-10") else {}
     driver = {"driver": "580", "cuda": "12.9"} if system == "ubuntu-20.04" else {}
     for gpus in GPU_SETS:
-        for stated in wishes(gpus):
+        for stated in [{}] if only_auto else wishes(gpus):
             wish = Wish(repositories=keys, **{**driver, **stated})  # type: ignore[arg-type]
             found = plan(lock(wish, [host(system, gpus)]), host="node01")
             if not isinstance(found, Refusal):
@@ -53,13 +53,13 @@ def plans(system: str) -> Iterator[Plan]:
 Spec = tuple[str, str, str, str | None]
 
 
-@lru_cache(maxsize=32)
-def named(system: str) -> dict[Spec, bool]:
+@lru_cache(maxsize=64)
+def named(system: str, *, only_auto: bool = False) -> dict[Spec, bool]:
     """(folder, architecture, name, version) of every package, and whether each plan with it says unconfirmed."""
     folder = next(row.repository for row in tables.operating_systems().systems if row.id == _id(system))
     assert folder
     found: dict[Spec, bool] = {}
-    for one in plans(system):
+    for one in plans(system, only_auto=only_auto):
         arch = one.arch
         said = {row.spec for row in one.unconfirmed}
         for part, component in one.components.items():
@@ -147,7 +147,10 @@ def test_the_recordings_cite_a_source_for_every_line():
 
 
 def coverage() -> dict[str, dict[str, int]]:
-    """Packages named by all plans of a system: checked against the recordings, wrong, and said to be unconfirmed."""
+    """Packages named by all plans of a system: checked against the recordings, wrong, and said to be unconfirmed.
+
+    auto: of these, what plans name for a site that wishes for nothing in particular.
+    """
     found = {}
     for system in PLANNED:
         verdicts = Counter(recordings.judge(*spec)[0] for spec in named(system))
@@ -156,6 +159,8 @@ def coverage() -> dict[str, dict[str, int]]:
             "seen": verdicts["seen"],
             "wrong": verdicts["wrong"],
             "unconfirmed": sum(named(system).values()),
+            "auto": len(named(system, only_auto=True)),
+            "auto_unconfirmed": sum(named(system, only_auto=True).values()),
         }
     return found
 
