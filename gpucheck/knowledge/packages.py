@@ -93,7 +93,6 @@ class Revision(_Row, frozen=True, kw_only=True):
     driver: str
     packages: dict[str, str] = msgspec.field(default_factory=dict)
     fabric: str | None = None
-    unconfirmed: str | None = None
 
 
 class FabricRevision(_Row, frozen=True, kw_only=True):

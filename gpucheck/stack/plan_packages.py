@@ -36,8 +36,6 @@ def gaps(system: OperatingSystem, stack: StackSet) -> tuple[Reason, ...]:
     """What of this plan rests on names or versions that are not confirmed."""
     table = packages()
     notes = [("driver", _driver_row(system, stack).unconfirmed)]
-    if not stack.driver.revision:
-        notes.append(("driver", _revision(system, stack).unconfirmed))
     notes.append(("repositories", table.repositories.keys[system.repository or ""].unconfirmed))
     if stack.subnet_manager:
         notes.append(("fabric_manager", "the version of nvlsm is not known here: the newest is taken, then held"))

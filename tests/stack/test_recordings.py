@@ -132,6 +132,14 @@ def test_the_key_of_a_folder_is_the_one_that_documents_show(folder):
     assert {row["fingerprint"] for row in rows if row["fingerprint"]} <= {key.fingerprint}
 
 
+def test_the_key_of_the_container_toolkit_is_the_one_that_documents_show():
+    rows = [row for row in recordings.document("keys") if row["folder"] == recordings.TOOLKIT]
+
+    assert {row["fingerprint"] for row in rows if row["fingerprint"]} == {
+        packages().repositories.container_toolkit.fingerprint
+    }
+
+
 def test_the_table_of_plans_is_made_from_the_recordings():
     """python -m tests.stack.recordings"""
     assert recordings.TABLE.read_text(encoding="utf-8") == recordings.table_text()
