@@ -70,9 +70,9 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     components: dict[str, dict[str, Any]]
     prerequisites: tuple[str, ...]
     dkms_source: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
-    python: dict[str, Any]
+    python: dict[str, Any] = msgspec.field(default_factory=dict)
     headers: tuple[str, ...]
-    compilers: tuple[str, ...]
+    compilers: tuple[str, ...] = ()
     files: tuple[dict[str, Any], ...]
     services: tuple[dict[str, Any], ...]
     reboot: dict[str, tuple[str, ...]]

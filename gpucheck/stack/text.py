@@ -163,7 +163,7 @@ def plan_text(plan: "Plan") -> str:
             f"{' '.join(row['include'])} from {row['name']}  {row['url']}",
             f"  with {' '.join(enabled)} enabled",
         ]
-    if plan.python["packages"]:
+    if plan.python.get("packages"):
         lines += ["", f"gpucheck runs on {plan.python['interpreter']}, from {' '.join(plan.python['packages'])}"]
     lines += ["", "files", *(f"  {file['path']}" for file in plan.files)]
     if plan.container_engines:

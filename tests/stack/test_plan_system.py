@@ -3,12 +3,14 @@
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gpucheck.knowledge.packages import packages
 from gpucheck.stack import Refusal, Wish
 from gpucheck.stack.lock import lock
-from gpucheck.stack.plan import plan
+from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.text import plan_text
 from gpucheck.stack.wish import Repository
 from tests.stack import recordings
 from tests.stack.hosts import SYSTEMS, host
@@ -122,3 +124,14 @@ def test_the_python_that_is_needed_is_the_one_of_the_package():
 
     assert stated
     assert stated[1] == packages().python.minimum
+
+
+def test_a_plan_of_before_is_still_read():
+    """What an older gpucheck left in /etc/gpucheck/stack.json, for the checks."""
+    raw = msgspec.to_builtins(planned("rocky-9", "t4-x1"))
+    older = {
+        key: value for key, value in raw.items() if key not in ("python", "compilers", "dkms_source", "unconfirmed")
+    }
+
+    assert msgspec.json.decode(msgspec.json.encode(older), type=Plan).compilers == ()
+    assert "compilers" in plan_text(msgspec.convert(older, Plan))
