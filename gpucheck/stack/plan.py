@@ -151,7 +151,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         kernel_lock="hold" if held else msgspec.UNSET,
         module_stream=module_stream(system, stack),
         components=parts | options,
-        prerequisites=release_packages(system),
+        prerequisites=() if _without_epel(wish) else release_packages(system),
         dkms_source=_dkms_source(system, locked.arch, wish) or msgspec.UNSET,
         python=python(system),
         headers=headers(system, kernels),
@@ -218,9 +218,13 @@ def _repository(
     return row | ({"suite": "/", "keyring": keyring} if keyring else {"signed": signed})
 
 
+def _without_epel(wish: Wish) -> bool:
+    return wish.repositories.get("epel", Repository()).url == "none"
+
+
 def _dkms_source(system: OperatingSystem, arch: str, wish: Wish) -> dict[str, Any] | None:
     row = epel_row(system, arch)
-    if row is None or system.repository is None:
+    if row is None or system.repository is None or _without_epel(wish):
         return None
     mirrored = _mirrored(row, wish, (row["name"],), system.repository, arch)
     return {"repository": mirrored, "enable": system_repositories(system, arch)}

@@ -33,6 +33,7 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     key_fingerprint: of the signing key; several, separated by commas, if the key file holds several keys.
     signed: what of an rpm repository carries the mirror's signature: packages, metadata or both.
+    Of epel the url may be ``none``: the hosts' own sources hold DKMS.
     """
 
     url: str | None = None
@@ -197,7 +198,12 @@ def _checked(key: str, value: Value) -> str:
 def _repositories(value: Value) -> dict[str, Repository]:
     if not value.is_mapping and value.text() in ("", "auto"):
         return {}
-    return {key: _repository(inner) for key, inner in value.pairs()}
+    return {key: _unwanted(key, inner) or _repository(inner) for key, inner in value.pairs()}
+
+
+def _unwanted(key: str, value: Value) -> Repository | None:
+    """``epel: none`` where the site's other sources hold DKMS."""
+    return Repository(url="none") if key == "epel" and not value.is_mapping and value.word("none") else None
 
 
 def _repository(value: Value) -> Repository:

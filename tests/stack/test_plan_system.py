@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gpucheck.knowledge.packages import packages
-from gpucheck.stack import Refusal, Wish
+from gpucheck.stack import Refusal, Wish, WishError, parse_wish
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.text import plan_text
@@ -98,6 +98,15 @@ def test_a_sites_mirror_of_epel_has_its_own_key():
     row = found.dkms_source["repository"]
     assert (row["url"], row["key_fingerprint"]) == ("https://mirror/epel/", "AB" * 20)
     assert "no fingerprint" in refused("rhel-9", "t4-x1", unpinned).because
+
+
+def test_a_site_whose_own_sources_hold_dkms_goes_without_epel():
+    found = planned("rocky-9", "t4-x1", parse_wish("repositories:\n  epel: none\n", "stack.yml"))
+
+    assert not found.dkms_source
+    assert found.prerequisites == ()
+    with pytest.raises(WishError, match=r"stack.yml:2: repositories.nvidia-cuda: this must be 'key: value' lines"):
+        parse_wish("repositories:\n  nvidia-cuda: none\n", "stack.yml")
 
 
 def test_systems_with_dkms_of_their_own_need_no_further_source():
