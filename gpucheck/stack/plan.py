@@ -29,6 +29,8 @@ from gpucheck.stack.wish import Repository, Wish
 SCHEMA = "gpucheck.plan/1"
 # The roles in this order: what comes later needs what came before, and a reboot happens within the driver's.
 ORDER = ("repository", "driver", "cuda", "cudnn", "nccl", "container_toolkit")
+# What stack.yml calls it under repositories.
+EPEL = "epel"
 # After them, and only where the plan has something for them.
 LATER = ("container_engine", "tuning", "kernel_lock")
 
@@ -151,7 +153,8 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         kernel_lock="hold" if held else msgspec.UNSET,
         module_stream=module_stream(system, stack),
         components=parts | options,
-        prerequisites=() if _without_epel(wish) else release_packages(system),
+        # It would name the public addresses beside a site's mirror.
+        prerequisites=() if EPEL in wish.repositories else release_packages(system),
         dkms_source=_dkms_source(system, locked.arch, wish) or msgspec.UNSET,
         python=python(system),
         headers=headers(system, kernels),
@@ -219,14 +222,14 @@ def _repository(
 
 
 def _without_epel(wish: Wish) -> bool:
-    return wish.repositories.get("epel", Repository()).url == "none"
+    return wish.repositories.get(EPEL, Repository()).url == "none"
 
 
 def _dkms_source(system: OperatingSystem, arch: str, wish: Wish) -> dict[str, Any] | None:
     row = epel_row(system, arch)
     if row is None or system.repository is None or _without_epel(wish):
         return None
-    mirrored = _mirrored(row, wish, (row["name"],), system.repository, arch)
+    mirrored = _mirrored(row, wish, (EPEL,), system.repository, arch)
     return {"repository": mirrored, "enable": system_repositories(system, arch)}
 
 

@@ -97,6 +97,8 @@ def test_a_sites_mirror_of_epel_has_its_own_key():
     assert found.dkms_source
     row = found.dkms_source["repository"]
     assert (row["url"], row["key_fingerprint"]) == ("https://mirror/epel/", "AB" * 20)
+    # The release package would name the public addresses beside it.
+    assert planned("rocky-9", "t4-x1", Wish(repositories={"epel": mirror})).prerequisites == ()
     assert "no fingerprint" in refused("rhel-9", "t4-x1", unpinned).because
 
 
