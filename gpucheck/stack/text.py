@@ -160,8 +160,8 @@ def plan_text(plan: "Plan") -> str:
         row, enabled = plan.dkms_source["repository"], plan.dkms_source["enable"]
         lines += [
             "",
-            f"{' '.join(row['include'])} from {row['name']}  {row['url']}",
-            f"  with {' '.join(enabled)} enabled",
+            f"{' '.join(row['include'])}, where no source of the hosts has it, from {row['name']}  {row['url']}",
+            f"  with {' '.join(enabled)} enabled meanwhile",
         ]
     if plan.python.get("packages"):
         lines += ["", f"gpucheck runs on {plan.python['interpreter']}, from {' '.join(plan.python['packages'])}"]

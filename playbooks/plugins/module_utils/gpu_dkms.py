@@ -57,8 +57,8 @@ def supply(module, source, dnf):
         for place, _, _ in files:
             gpu_place.remove(place)
         raise Refused(
-            "No source of this host offers {}, and repository {} of the plan cannot be read: {}. Name a mirror of it, or "
-            "none where sources of yours will have it, as repositories: epel in stack.yml".format(
+            "No source of this host offers {}, and repository {} of the plan cannot be read: {}. Name a mirror of it, "
+            "or none where sources of yours will have it, as repositories: epel in stack.yml".format(
                 ", ".join(row["include"]), row["name"], str(error).rstrip(".")
             )
         )
