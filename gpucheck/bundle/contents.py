@@ -60,7 +60,7 @@ def system_of_host(facts: HostFacts) -> str:
 
 def order(plan: Plan, host: str) -> Order:
     """What belongs into the bundle for a group. plan: of the whole group; host: who collects it."""
-    headers = plan.headers
+    dkms = (plan.dkms_source or {}).get("repository")
     return Order(
         group=plan.group,
         system=system_of(plan),
@@ -68,9 +68,9 @@ def order(plan: Plan, host: str) -> Order:
         package_manager=plan.package_manager,
         wanted=tuple(package["spec"] for package in planned(plan)),
         # A host may have its headers already, so a source that dropped them is no reason to give up here.
-        optional=(*headers, *TOOLS[plan.package_manager]),
+        optional=(*plan.headers, *plan.compilers, *TOOLS[plan.package_manager]),
         prerequisites=plan.prerequisites,
-        repositories=plan.repositories,
+        repositories=(*plan.repositories, *([dkms] if dkms and not plan.prerequisites else [])),
         files=plan.files,
         module_stream=plan.module_stream,
     )
@@ -140,7 +140,7 @@ def bundled_plan(plan: Plan, manifest: Manifest, name: str) -> Plan | Refusal:
         return _refused(plan, held, because, advice)
     repository = _repository(manifest.systems[group.system], manifest.key)
     # What would only bring further sources has no use there.
-    return msgspec.structs.replace(plan, repositories=(repository,), prerequisites=())
+    return msgspec.structs.replace(plan, repositories=(repository,), prerequisites=(), dkms_source=msgspec.UNSET)
 
 
 def _differences(plan: Plan, group: BundledGroup) -> list[tuple[str, str]]:

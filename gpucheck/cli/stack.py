@@ -60,11 +60,14 @@ def COMMAND() -> None:  # noqa: N802 - the name every command module has
 def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: Any) -> None:
     """Print the one set that belongs on a kind of host; without --gpu or --os, on this host."""
     from gpucheck import stack
+    from gpucheck.stack.plan_unconfirmed import with_unconfirmed
     from gpucheck.stack.text import stack_text
 
     def work() -> Any:
-        asked = asked_kind(**kind)
-        return asked.simulation, asked.mark, stack.resolve_target(asked.target, wish_of(wanted, prefer))
+        asked, wish = asked_kind(**kind), wish_of(wanted, prefer)
+        found = stack.resolve_target(asked.target, wish)
+        said = found if isinstance(found, stack.Refusal) else with_unconfirmed(asked.target, found, wish)
+        return asked.simulation, asked.mark, said
 
     simulation, mark, found = guarded(work)
     if isinstance(found, stack.Refusal):

@@ -30,7 +30,6 @@ class DcgmPackages(_Row, frozen=True, kw_only=True):
     versions: tuple[OptionVersion, ...]
     epoch: int
     revision: str
-    seen_in: tuple[str, ...]
     service: str
     first_capability: str
     old: tuple[str, ...]

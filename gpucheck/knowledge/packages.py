@@ -44,6 +44,17 @@ class Repositories(_Row, frozen=True, kw_only=True):
     container_toolkit: ToolkitRepository
 
 
+class Folder(_Row, frozen=True, kw_only=True):
+    """The oldest driver branch and CUDA minor of a folder, None: all that are planned.
+
+    otherwise: where an older driver is to be had, in words.
+    """
+
+    first_branch: str | None = None
+    first_cuda: str | None = None
+    otherwise: str | None = None
+
+
 class BranchRange(_Row, frozen=True, kw_only=True):
     """Driver branches, both ends included."""
 
@@ -52,12 +63,16 @@ class BranchRange(_Row, frozen=True, kw_only=True):
 
 
 class DriverPackages(_Row, frozen=True, kw_only=True):
-    """The compute-only package set of one system, branch range and module flavour."""
+    """The compute-only package set of one system, branch range and module flavour.
+
+    newest: packages with versions of their own, asked for without one.
+    """
 
     os: tuple[str, ...]
     branches: BranchRange
     flavour: Literal["open", "proprietary"]
     packages: tuple[str, ...]
+    newest: tuple[str, ...] = ()
     stream: str | None = None
     unconfirmed: str | None = None
 
@@ -70,12 +85,22 @@ class ModuleStreams(_Row, frozen=True, kw_only=True):
 
 
 class Revision(_Row, frozen=True, kw_only=True):
-    """Package revisions of one driver version."""
+    """Package revisions of one driver version. fabric None: what the rule of the system says.
+
+    packages: those of the driver that have another revision than the rest.
+    """
 
     driver: str
+    packages: dict[str, str] = msgspec.field(default_factory=dict)
     fabric: str | None = None
-    unconfirmed: str | None = None
-    fabric_unconfirmed: str | None = None
+
+
+class FabricRevision(_Row, frozen=True, kw_only=True):
+    """The revision of fabric manager, NSCQ and IMEX: bare up to a driver version of branch 580, later above."""
+
+    bare_until: str
+    bare: str
+    later: str
 
 
 class ElRevision(_Row, frozen=True, kw_only=True):
@@ -83,7 +108,7 @@ class ElRevision(_Row, frozen=True, kw_only=True):
 
     epoch: int
     driver: str
-    fabric: str
+    fabric: FabricRevision
 
 
 class Revisions(_Row, frozen=True, kw_only=True):
@@ -91,22 +116,24 @@ class Revisions(_Row, frozen=True, kw_only=True):
 
     source: tuple[str, ...]
     ubuntu: dict[str, Revision]
+    ubuntu_fabric: FabricRevision
     debian: Revision
     el: ElRevision
 
 
 class SubnetManager(_Row, frozen=True, kw_only=True):
-    """NVLink subnet manager packages by package manager."""
+    """NVLink subnet manager packages by package manager. of_the_system: not from NVIDIA's folder, and not held."""
 
     apt: tuple[str, ...]
     dnf: tuple[str, ...]
+    of_the_system: tuple[str, ...]
 
 
 class FabricPackages(_Row, frozen=True, kw_only=True):
-    """What NVSwitch and NVLink 5 machines need beside the driver."""
+    """What NVSwitch and NVLink 5 machines need beside the driver. suffixed_until: last branch that is in the names."""
 
     source: tuple[str, ...]
-    first_branch: str
+    suffixed_until: str
     fabric_manager: tuple[str, ...]
     imex: tuple[str, ...]
     subnet_manager: SubnetManager
@@ -129,7 +156,6 @@ class CudnnPackages(_Row, frozen=True, kw_only=True):
     apt: tuple[str, ...]
     dnf: tuple[str, ...]
     revision: str
-    seen_in: tuple[str, ...]
 
 
 class NcclSystemBuild(_Row, frozen=True, kw_only=True):
@@ -175,22 +201,68 @@ class ContainerToolkitPackages(_Row, frozen=True, kw_only=True):
 
 
 class HeaderPackages(_Row, frozen=True, kw_only=True):
-    """Kernel header packages for a kernel release."""
+    """Kernel header packages for a kernel release. el_variants: by the word behind its plus."""
 
     source: tuple[str, ...]
     debian: tuple[str, ...]
     el8: tuple[str, ...]
     el: tuple[str, ...]
+    el_variants: dict[str, tuple[str, ...]]
     oracle_uek: tuple[str, ...]
 
 
+class KernelCompiler(_Row, frozen=True, kw_only=True):
+    """The compiler that kernels of a system were built with, from a release on."""
+
+    os: str
+    first: str
+    packages: tuple[str, ...]
+
+
+class Compilers(_Row, frozen=True, kw_only=True):
+    """What DKMS builds with beside its own dependencies. open_modules: by family."""
+
+    source: tuple[str, ...]
+    open_modules: dict[str, tuple[str, ...]]
+    kernels: tuple[KernelCompiler, ...]
+
+
+class Epel(_Row, frozen=True, kw_only=True):
+    """Where DKMS comes from on the EL family. fingerprints: by EL major; the other tables by ID of os-release.
+
+    include: the packages that may come from it. enable: repositories of the system itself.
+    """
+
+    source: tuple[str, ...]
+    name: str
+    url: str
+    key_url: str
+    fingerprints: dict[str, str]
+    signed: Signed
+    include: tuple[str, ...]
+    release_packages: dict[str, str]
+    enable: dict[str, str]
+    enable_el8: dict[str, str]
+
+
+class Python(_Row, frozen=True, kw_only=True):
+    """The Python of gpucheck itself. el_majors: where the system's own is older than minimum, and another is there."""
+
+    source: tuple[str, ...]
+    minimum: str
+    el_majors: tuple[int, ...]
+    interpreter: str
+    packages: tuple[str, ...]
+
+
 class PackageTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """packages.yml."""
+    """packages.yml. folders: folder -> architecture -> what it begins with."""
 
     schema_: Literal["gpucheck.knowledge.packages/1"]
     as_of: str
     source: tuple[str, ...]
     repositories: Repositories
+    folders: dict[str, dict[str, Folder]]
     drivers: tuple[DriverPackages, ...]
     module_streams: ModuleStreams
     revisions: Revisions
@@ -200,6 +272,9 @@ class PackageTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_":
     nccl: NcclPackages
     container_toolkit: ContainerToolkitPackages
     headers: HeaderPackages
+    compilers: Compilers
+    epel: Epel
+    python: Python
 
 
 def packages() -> PackageTable:

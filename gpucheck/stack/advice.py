@@ -7,9 +7,10 @@ import msgspec
 
 from gpucheck.knowledge import tables
 from gpucheck.stack.rules_driver import r13_forward_compatibility
+from gpucheck.stack.rules_folders import folder_of
 from gpucheck.stack.rules_options import NEWEST
 from gpucheck.stack.types import Clash, Conflict, StackSet, Target
-from gpucheck.stack.versions import request
+from gpucheck.stack.versions import parse, request
 from gpucheck.stack.wish import COMPONENTS, Wish
 
 # What helps whatever the tables say.
@@ -38,6 +39,8 @@ def _conflict(target: Target, wish: Wish, clash: Clash, change: dict[str, str] |
         words = ", ".join(f"{key} {value}" for key, value in change.items())
         now = ", ".join(f"{key} {getattr(wish, key)}" for key in change)
         advice = f"{words} instead of {now}"
+    elif clash.rule == "R24":
+        advice = _with_that_branch(target, wish, search)
     else:
         advice = _without_wish(target, wish, clash, search)
     if clash.rule == "R1":
@@ -116,3 +119,19 @@ def _without_wish(target: Target, wish: Wish, clash: Clash, search: Search) -> s
     if clash.rule == "R9" and target.models:
         return "replace the GPU: Turing and newer are supported by every current part"
     return "change the hardware or the operating system: no version of any part helps"
+
+
+def _with_that_branch(target: Target, wish: Wish, search: Search) -> str:
+    """Systems of the same distribution, then of the same family, whose folder holds what is lacking here."""
+    systems = [row for row in tables.operating_systems().systems if row.id != target.os.id and not row.explicit_only]
+    newest_first = sorted(systems, key=lambda row: parse(row.version), reverse=True)
+    near = sorted(newest_first, key=lambda row: row.os_id != target.os.os_id)
+    works = [
+        row.name
+        for row in near
+        if row.family == target.os.family
+        and isinstance(search(msgspec.structs.replace(target, os=row), wish), StackSet)
+    ]
+    ways = [f"{works[0]}, whose folder holds it"] if works else []
+    ways += [otherwise] if (otherwise := folder_of(target).otherwise) else []
+    return "; or ".join([*ways, "other GPUs: Turing and newer are supported by every current part"])

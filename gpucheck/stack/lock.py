@@ -190,7 +190,7 @@ def _kept(previous: Lock | None, name: str, wish: Wish, target: Target) -> Stack
 
 
 # Wishes that choose no version: a change of them keeps the lock's versions.
-NO_VERSIONS = ("repositories", "tuning", "container_engines", "module_options", "kernel_lock")
+NO_VERSIONS = ("repositories", "tuning", "imex", "container_engines", "module_options", "kernel_lock")
 
 
 def same_wish(previous: Lock, wish: Wish) -> bool:

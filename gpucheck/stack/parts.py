@@ -4,6 +4,7 @@ from typing import TypeVar
 
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.recorded import TOOLKIT, recorded_versions
 from gpucheck.stack import rules_archive as archive_rules
 from gpucheck.stack import rules_libraries as library_rules
 from gpucheck.stack import rules_wheels as wheel_rules
@@ -60,7 +61,9 @@ def libraries(
         return wanted
     found = library_rules.choose_cuda(target, driver.version, wanted, full=full)
     if isinstance(found, Clash):
-        return found
+        # What the folder lacks is no reason to do without the driver as well; only after everything else was tried.
+        left_out = found.rule == "R24" and not full and not _any_stated(wish)
+        return (None, None, None) if left_out and part(found, wish.cuda, why) is None else found
     toolkit, reasons = found
     why += reasons
     # What the newest official build for these GPUs brings along is the yardstick, also when torch itself is not wanted
@@ -77,6 +80,10 @@ def libraries(
     if isinstance(nccl, Clash):
         return nccl
     return toolkit.version, cudnn, nccl
+
+
+def _any_stated(wish: Wish) -> bool:
+    return any(request(wanted).explicit for wanted in (wish.cuda, wish.cudnn, wish.nccl))
 
 
 def _yardstick(target: Target, driver: DriverChoice) -> TorchChoice | None:
@@ -100,6 +107,12 @@ def container_toolkit(wanted: str, why: list[Reason], archive: Archive | None = 
         if asked.matches(version):
             text = "the version whose four packages the installation guide names"
             why.append(Reason(component="container_toolkit", because=text, source="container-toolkit-guide"))
+            return version
+    # What auto never takes: the guide does not name it, but somebody installed it.
+    for version in recorded_versions(TOOLKIT, packages().container_toolkit.packages[0]):
+        if asked.version == version:
+            text = f"{version} as asked for: records show it in its repository, the tables name {', '.join(known)}"
+            why.append(Reason(component="container_toolkit", because=text, source="cuda-repo"))
             return version
     return Clash(
         component="container_toolkit",

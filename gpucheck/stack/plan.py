@@ -13,18 +13,24 @@ from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, target_of_group
 from gpucheck.stack.plan_archive import archive_components, archive_notes, archive_of_set, host_sources
 from gpucheck.stack.plan_files import file, files
+from gpucheck.stack.plan_kernel import compilers, headers
 from gpucheck.stack.plan_options import option_components, option_notes
-from gpucheck.stack.plan_packages import PlanGap, components, gaps
+from gpucheck.stack.plan_packages import PlanGap, components, gaps, module_stream
+from gpucheck.stack.plan_system import epel_row, python, release_packages, system_repositories, uname_arch
+from gpucheck.stack.plan_unconfirmed import reasons as unconfirmed_reasons
+from gpucheck.stack.plan_unconfirmed import unconfirmed
 from gpucheck.stack.rdma import Rdma, rdma_plan
 from gpucheck.stack.refused import RefusedHost
 from gpucheck.stack.services import drop_ins, services
 from gpucheck.stack.tuning import tuning_plan
-from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, StackSet
+from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, StackSet, Unconfirmed
 from gpucheck.stack.wish import Repository, Wish
 
 SCHEMA = "gpucheck.plan/1"
 # The roles in this order: what comes later needs what came before, and a reboot happens within the driver's.
 ORDER = ("repository", "driver", "cuda", "cudnn", "nccl", "container_toolkit")
+# What stack.yml calls it under repositories.
+EPEL = "epel"
 # After them, and only where the plan has something for them.
 LATER = ("container_engine", "tuning", "kernel_lock")
 
@@ -41,6 +47,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     container_engines: rows of ``knowledge.packages.ContainerEngine``; left out without container toolkit, or where the
     site configures its engines itself. kernel_lock: hold, and left out where the kernels are left to the hosts.
     components: packages and holds of six parts, and of the options that are wished for, see ``option_components``.
+    prerequisites: packages that bring further sources of packages. dkms_source: where DKMS comes from on EL, that is
+    ``repository``, a row like those of repositories that may supply the packages of ``include`` alone, and ``enable``,
+    repositories of the system itself. python: interpreter of gpucheck's own environment and the packages that bring it.
+    headers, compilers: from the host's own sources, what DKMS builds with.
+    unconfirmed: what of it no public document shows in NVIDIA's folders; the reasons say the same in words.
     """
 
     schema_: str = SCHEMA
@@ -60,12 +71,16 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     module_stream: dict[str, str] | None
     components: dict[str, dict[str, Any]]
     prerequisites: tuple[str, ...]
+    dkms_source: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    python: dict[str, Any] = msgspec.field(default_factory=dict)
     headers: tuple[str, ...]
+    compilers: tuple[str, ...] = ()
     files: tuple[dict[str, Any], ...]
     services: tuple[dict[str, Any], ...]
     reboot: dict[str, tuple[str, ...]]
     expected: dict[str, str | None]
     reasons: tuple[Reason, ...]
+    unconfirmed: tuple[Unconfirmed, ...] = ()
 
 
 class NoSuchHost(LookupError):
@@ -113,14 +128,15 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
     system = target.os
     stack = locked.stack
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
-    stream = _module_stream(system, stack)
     archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning, locked.arch)
     parts = archive_components(system, stack, archive) if archive else components(system, stack)
     options = option_components(target, stack, wish)
+    kernels = _kernels(locked, host)
     rdma, rdma_reasons = rdma_plan(_rdma_hosts(locked, host), stack)
     engines, held = _engines(wish, stack), wish.kernel_lock == "hold"
     later = zip(LATER, (engines, tuning, held), strict=True)
     notes = archive_notes(archive) if archive else gaps(system, stack)
+    said = unconfirmed(system, stack, parts | options)
     return Plan(
         group=name,
         hosts=tuple(locked.hosts) if host is None else (host,),
@@ -135,19 +151,24 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         tuning=tuning or msgspec.UNSET,
         container_engines=engines or msgspec.UNSET,
         kernel_lock="hold" if held else msgspec.UNSET,
-        module_stream=stream,
+        module_stream=module_stream(system, stack),
         components=parts | options,
-        prerequisites=_prerequisites(system),
-        headers=_headers(system, locked, host),
-        files=(*files(manager, stack, wish), *(file(*row) for row in rdma), *_unit_files(system, locked, host)),
-        services=tuple(services(stack)),
+        # It would name the public addresses beside a site's mirror.
+        prerequisites=() if EPEL in wish.repositories else release_packages(system),
+        dkms_source=_dkms_source(system, locked.arch, wish) or msgspec.UNSET,
+        python=python(system),
+        headers=headers(system, kernels),
+        compilers=compilers(system, stack.driver.kernel_module, kernels),
+        files=(*files(manager, stack, wish), *(file(*row) for row in rdma), *_unit_files(system, locked, wish, host)),
+        services=tuple(services(stack, wish.imex)),
         reboot={"when": ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
         expected={
             "driver_version": stack.driver.version,
             "kernel_module": stack.driver.kernel_module,
             "fabric_manager_version": stack.fabric_manager,
         },
-        reasons=(*notes, *option_notes(system, stack), *rdma_reasons),
+        reasons=(*notes, *option_notes(stack), *rdma_reasons, *unconfirmed_reasons(said)),
+        unconfirmed=said,
     )
 
 
@@ -156,14 +177,6 @@ def _engines(wish: Wish, stack: StackSet) -> tuple[dict[str, Any], ...]:
     if stack.container_toolkit is None or wish.container_engines == "leave":
         return ()
     return tuple(msgspec.to_builtins(row) for row in packages().container_toolkit.engines)
-
-
-def _module_stream(system: OperatingSystem, stack: StackSet) -> dict[str, str] | None:
-    streams = packages().module_streams
-    if system.family != "redhat" or int(system.version) not in streams.el_majors:
-        return None
-    kind = "open" if stack.driver.kernel_module == "open" else "dkms"
-    return {"module": streams.module, "stream": f"{stack.driver.branch}-{kind}"}
 
 
 def _repositories(
@@ -187,7 +200,7 @@ def _repositories(
     if stack.container_toolkit:
         box = table.container_toolkit
         url = (box.apt_url if apt else box.dnf_url).format(
-            deb_arch="amd64" if arch == "x86_64" else "arm64", uname_arch="x86_64" if arch == "x86_64" else "aarch64"
+            deb_arch="amd64" if arch == "x86_64" else "arm64", uname_arch=uname_arch(arch)
         )
         keyring = box.keyring if apt else None
         tool = _repository("nvidia-container-toolkit", url, (box.key_url, box.fingerprint), keyring, box.signed)
@@ -206,6 +219,18 @@ def _repository(
     row: dict[str, str | None] = {"name": name, "kind": "apt" if keyring else "dnf", "url": url}
     row |= {"key_url": key[0], "key_fingerprint": key[1]}
     return row | ({"suite": "/", "keyring": keyring} if keyring else {"signed": signed})
+
+
+def _without_epel(wish: Wish) -> bool:
+    return wish.repositories.get(EPEL, Repository()).url == "none"
+
+
+def _dkms_source(system: OperatingSystem, arch: str, wish: Wish) -> dict[str, Any] | None:
+    row = epel_row(system, arch)
+    if row is None or system.repository is None or _without_epel(wish):
+        return None
+    mirrored = _mirrored(row, wish, (EPEL,), system.repository, arch)
+    return {"repository": mirrored, "enable": system_repositories(system, arch)}
 
 
 def _mirrored(
@@ -231,11 +256,6 @@ def _mirrored(
     return result
 
 
-def _prerequisites(system: OperatingSystem) -> tuple[str, ...]:
-    """What DKMS itself needs before the driver; it comes from EPEL on the EL family."""
-    return ("epel-release",) if system.family == "redhat" else ()
-
-
 def _planned_hosts(locked: LockedGroup, host: str | None) -> dict[str, LockedHost]:
     return {host: locked.hosts[host]} if host is not None else locked.hosts
 
@@ -244,24 +264,13 @@ def _rdma_hosts(locked: LockedGroup, host: str | None) -> dict[str, tuple[Rdma, 
     return {name: (one.rdma, one.kernel) for name, one in _planned_hosts(locked, host).items()}
 
 
-def _headers(system: OperatingSystem, locked: LockedGroup, host: str | None) -> tuple[str, ...]:
-    """Kernel header packages for the running kernels, none where the kernel is not the host's own."""
-    table = packages().headers
+def _kernels(locked: LockedGroup, host: str | None) -> tuple[str, ...]:
+    """The running kernels, but for those that are not the host's own."""
     hosts = _planned_hosts(locked, host).values()
-    kernels = sorted({h.kernel for h in hosts if not any(s.lower().startswith("kernel") for s in h.stand_ins)})
-    names: list[str] = []
-    for kernel in kernels:
-        if system.family == "debian":
-            patterns = table.debian
-        elif "uek" in kernel:
-            patterns = table.oracle_uek
-        else:
-            patterns = table.el8 if system.version == "8" else table.el
-        names += [pattern.format(kernel=kernel) for pattern in patterns]
-    return tuple(names)
+    return tuple(h.kernel for h in hosts if not any(s.lower().startswith("kernel") for s in h.stand_ins))
 
 
-def _unit_files(system: OperatingSystem, locked: LockedGroup, host: str | None) -> list[dict[str, Any]]:
-    names = [row["name"] for row in services(locked.stack)]
+def _unit_files(system: OperatingSystem, locked: LockedGroup, wish: Wish, host: str | None) -> list[dict[str, Any]]:
+    names = [row["name"] for row in services(locked.stack, wish.imex)]
     simulated = all(one.simulated for one in _planned_hosts(locked, host).values())
     return [file(path, content) for path, content in drop_ins(names, system, simulated=simulated)]

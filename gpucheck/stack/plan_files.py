@@ -4,6 +4,7 @@ from typing import Any
 
 from gpucheck.knowledge.packages import packages
 from gpucheck.stack import module_options
+from gpucheck.stack.imex import imex_files
 from gpucheck.stack.types import StackSet
 from gpucheck.stack.wish import Wish
 
@@ -15,6 +16,18 @@ Unattended-Upgrade::Package-Blacklist {
     "cuda-.*";
     "libnccl.*";
     "libcudnn.*";
+    "libcublas.*";
+    "libcufft.*";
+    "libcufile.*";
+    "libcurand.*";
+    "libcusolver.*";
+    "libcusparse.*";
+    "libnpp.*";
+    "libnvfatbin.*";
+    "libnvjitlink.*";
+    "libnvjpeg.*";
+    "gds-tools-.*";
+    "nsight-.*";
 };
 """
 # The pinning package does the same, but is not in force yet while the transaction that installs it is computed.
@@ -39,6 +52,8 @@ def files(manager: str, stack: StackSet, wish: Wish) -> list[dict[str, Any]]:
         files.append(file("/etc/profile.d/gpucheck-cuda.sh", PROFILE))
     if stack.subnet_manager:
         files.append(file("/etc/modules-load.d/gpucheck-ib_umad.conf", packages().fabric.boot_module + "\n"))
+    if stack.imex:
+        files += [file(path, content) for path, content in imex_files(wish.imex)]
     return files
 
 

@@ -66,14 +66,9 @@ def _gdrcopy_version(wanted: str, word: str) -> str | None:
     return f"{request(wanted).version}-{revision[:number]}{word}{revision[number:]}"
 
 
-def option_notes(system: OperatingSystem, stack: StackSet) -> tuple[Reason, ...]:
-    """What of the options rests on names or versions that are not confirmed."""
-    notes = []
-    dcgm = options().dcgm
-    if stack.dcgm and system.repository not in dcgm.seen_in:
-        text = f"its packages were not seen in the {system.repository} folder with epoch {dcgm.epoch} and this revision"
-        notes.append(("dcgm", text, "cuda-repo"))
-    if stack.gdrcopy and stack.gdrcopy != NEWEST and not request(stack.gdrcopy).package_revision:
-        text = f"package revision -{options().gdrcopy.revision} is a guess: state yours, as in gdrcopy: 2.5.1-1.el9"
-        notes.append(("gdrcopy", text, ", ".join(options().gdrcopy.source)))
-    return tuple(Reason(component=part, because=text, source=source, confirmed=False) for part, text, source in notes)
+def option_notes(stack: StackSet) -> tuple[Reason, ...]:
+    """What of the options from a site's own repository rests on names or versions that are not confirmed."""
+    if not stack.gdrcopy or stack.gdrcopy == NEWEST or request(stack.gdrcopy).package_revision:
+        return ()
+    text = f"package revision -{options().gdrcopy.revision} is a guess: state yours, as in gdrcopy: 2.5.1-1.el9"
+    return (Reason(component="gdrcopy", because=text, source=", ".join(options().gdrcopy.source), confirmed=False),)

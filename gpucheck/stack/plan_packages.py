@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from gpucheck.knowledge.packages import DriverPackages, Revision, packages
+from gpucheck.knowledge.packages import DriverPackages, FabricRevision, Revision, packages
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.types import Reason, StackSet
-from gpucheck.stack.versions import major, minor
+from gpucheck.stack.versions import major, minor, parse
 
 Package = dict[str, str | None]
 Component = dict[str, Any]
@@ -24,7 +24,7 @@ def components(system: OperatingSystem, stack: StackSet) -> dict[str, Component]
     """The six components of the plan contract; empty packages = not wanted here. Raises PlanGap."""
     return {
         "driver": component(_driver(system, stack)),
-        "fabric_manager": component(_fabric(system, stack)),
+        "fabric_manager": _held_but(component(_fabric(system, stack)), packages().fabric.subnet_manager.of_the_system),
         "cuda": component(_cuda(system, stack)),
         "cudnn": component(_cudnn(system, stack)),
         "nccl": component(_nccl(system, stack)),
@@ -36,18 +36,9 @@ def gaps(system: OperatingSystem, stack: StackSet) -> tuple[Reason, ...]:
     """What of this plan rests on names or versions that are not confirmed."""
     table = packages()
     notes = [("driver", _driver_row(system, stack).unconfirmed)]
-    if not stack.driver.revision:
-        revision = _revision(system, stack)
-        notes.append(("driver", revision.unconfirmed))
-        if stack.fabric_manager or stack.imex:
-            notes.append(("fabric_manager", revision.fabric_unconfirmed))
     notes.append(("repositories", table.repositories.keys[system.repository or ""].unconfirmed))
-    if system.os_id == "debian" and stack.arch == "sbsa":
-        notes.append(("repositories", f"the sbsa folder of {system.repository} was seen in third-party records only"))
     if stack.subnet_manager:
         notes.append(("fabric_manager", "the version of nvlsm is not known here: the newest is taken, then held"))
-    if stack.cudnn and system.repository not in table.cudnn.seen_in:
-        notes.append(("cudnn", f"the package was not seen in the {system.repository} folder"))
     return tuple(
         Reason(component=component, because=text, source="cuda-repo", confirmed=False)
         for component, text in notes
@@ -55,9 +46,23 @@ def gaps(system: OperatingSystem, stack: StackSet) -> tuple[Reason, ...]:
     )
 
 
+def module_stream(system: OperatingSystem, stack: StackSet) -> dict[str, str] | None:
+    """The stream of NVIDIA's dnf module that the driver comes from, None where the system has no streams."""
+    streams = packages().module_streams
+    if system.family != "redhat" or int(system.version) not in streams.el_majors:
+        return None
+    kind = "open" if stack.driver.kernel_module == "open" else "dkms"
+    return {"module": streams.module, "stream": f"{stack.driver.branch}-{kind}"}
+
+
 def component(found: list[Package]) -> Component:
     """Packages that are all held."""
     return {"packages": found, "holds": [package["name"] for package in found]}
+
+
+def _held_but(found: Component, free: tuple[str, ...]) -> Component:
+    """Without holds of what belongs to the system, or to a vendor's own RDMA packages: those move with their source."""
+    return {**found, "holds": [name for name in found["holds"] if name not in free]}
 
 
 def package(system: OperatingSystem, name: str, version: str | None) -> Package:
@@ -82,15 +87,13 @@ def _driver_row(system: OperatingSystem, stack: StackSet) -> DriverPackages:
 
 
 def _revision(system: OperatingSystem, stack: StackSet) -> Revision:
-    """Revisions of driver and fabric manager. On Ubuntu they follow no rule, so only seen ones are used."""
+    """The driver's own revision. On Ubuntu it follows no rule, so only seen ones are used, or the one stated."""
     table = packages().revisions
     version = stack.driver.version
     if system.family == "redhat":
-        # Without an epoch fabric manager could not be asked for by version, and with one it would not be found.
-        release = table.el.driver.format(el=system.version)
-        return Revision(driver=release, fabric=table.el.fabric)
+        return Revision(driver=table.el.driver.format(el=system.version))
     if stack.driver.revision:
-        return Revision(driver=stack.driver.revision, fabric=stack.driver.revision)
+        return Revision(driver=stack.driver.revision)
     if system.os_id == "debian":
         return table.debian
     if version in table.ubuntu:
@@ -102,14 +105,31 @@ def _revision(system: OperatingSystem, stack: StackSet) -> Revision:
     )
 
 
-def _driver(system: OperatingSystem, stack: StackSet) -> list[Package]:
-    row = _driver_row(system, stack)
-    revision = _revision(system, stack).driver
-    version = f"{stack.driver.version}-{revision}"
+def _fabric_revision(system: OperatingSystem, stack: StackSet) -> str:
+    """What fabric manager, NSCQ and IMEX carry behind the driver's version: never the driver's own revision."""
+    table = packages().revisions
+    version = stack.driver.version
     if system.family == "redhat":
-        version = f"{packages().revisions.el.epoch}:{version}"
+        return _by_rule(table.el.fabric, version).format(el=system.version)
+    if system.os_id == "debian":
+        return str(table.debian.fabric)
+    known = table.ubuntu.get(version)
+    return (known.fabric if known else None) or _by_rule(table.ubuntu_fabric, version)
+
+
+def _by_rule(rule: FabricRevision, version: str) -> str:
+    return rule.bare if parse(version) <= parse(rule.bare_until) else rule.later
+
+
+def _driver(system: OperatingSystem, stack: StackSet) -> list[Package]:
+    row, revision = _driver_row(system, stack), _revision(system, stack)
+    epoch = f"{packages().revisions.el.epoch}:" if system.family == "redhat" else ""
     values = {"version": stack.driver.version, "branch": stack.driver.branch}
-    return [package(system, name.format(**values), version) for name in row.packages]
+    found = [package(system, name.format(**values), None) for name in row.newest]
+    for name in (pattern.format(**values) for pattern in row.packages):
+        own = revision.packages.get(name, revision.driver)
+        found.append(package(system, name, f"{epoch}{stack.driver.version}-{own}"))
+    return found
 
 
 def _fabric(system: OperatingSystem, stack: StackSet) -> list[Package]:
@@ -118,14 +138,9 @@ def _fabric(system: OperatingSystem, stack: StackSet) -> list[Package]:
     names += table.imex if stack.imex else []
     if not names:
         return []
-    revision = _revision(system, stack).fabric
-    if revision is None:
-        raise PlanGap(
-            f"the package revision of fabric manager {stack.driver.version} for {system.name} is not known",
-            "cuda-repo",
-            "another point release of the branch, or state the driver's revision in stack.yml",
-        )
-    found = [package(system, name, f"{stack.driver.version}-{revision}") for name in names]
+    suffix = f"-{stack.driver.branch}" if int(stack.driver.branch) <= int(table.suffixed_until) else ""
+    version = f"{stack.driver.version}-{_fabric_revision(system, stack)}"
+    found = [package(system, name + suffix, version) for name in names]
     if stack.subnet_manager:
         extra = table.subnet_manager.apt if system.family == "debian" else table.subnet_manager.dnf
         found += [package(system, name, None) for name in extra]

@@ -13,6 +13,7 @@ from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.tables import Branch
 from gpucheck.stack import rules_archive as archive_rules
 from gpucheck.stack import rules_driver as driver_rules
+from gpucheck.stack import rules_folders as folder_rules
 from gpucheck.stack import rules_options as option_rules
 from gpucheck.stack import rules_wheels as wheel_rules
 from gpucheck.stack.advice import conflicts
@@ -124,6 +125,9 @@ def _driver(target: Target, wish: Wish, branch: Branch, archive: Archive | None)
             return check
     if archive is not None:
         return _archive_driver(wish, branch, archive)
+    missing = folder_rules.r24_branch(target, branch)
+    if missing:
+        return missing
     flavour = driver_rules.r14_flavour(target, wish.kernel_module, branch)
     if isinstance(flavour, Clash):
         return flavour

@@ -4,6 +4,7 @@ from gpucheck.knowledge import GpuModel, code_runs, tables
 from gpucheck.knowledge.packages import NcclSystemBuild, packages
 from gpucheck.knowledge.tables import CudnnRelease, NcclBuild, Toolkit
 from gpucheck.stack.rules_driver import is_a, r1_driver_floor, r2_full_function
+from gpucheck.stack.rules_folders import r24_cuda
 from gpucheck.stack.types import Clash, Fact, Reason, Target, TorchChoice
 from gpucheck.stack.versions import cc, major, minor, parse, request
 
@@ -37,10 +38,11 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
     """The newest toolkit that every GPU and the driver allow.
 
     full: only toolkits whose exact driver floor (R2) is known and met; else the floor of the CUDA major (R1) is enough,
-    which is what somebody gets who asks for such a toolkit by version.
+    which is what somebody gets who asks for such a toolkit by version. A clash of R24: nothing else stands against it.
     """
     asked = request(wanted)
     first: Clash | None = None
+    lacking: Clash | None = None
     for toolkit in reversed(tables.cuda().toolkits):
         if not asked.matches(toolkit.version) or toolkit.confidence == "unconfirmed":
             continue
@@ -48,17 +50,23 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
         if clash is None and toolkit.version in KNOWN_BAD_CUDA and asked.version != toolkit.version:
             continue
         if clash is None:
-            return toolkit, _cuda_reasons(target, driver, toolkit)
+            lacking = lacking or r24_cuda(target, toolkit)
+            if lacking is None:
+                return toolkit, _cuda_reasons(target, driver, toolkit)
         first = first or clash
-    return first or Clash(
-        component="cuda",
-        rule="R2",
-        between=(
-            Fact(f"CUDA {wanted} is asked for", "the wish"),
-            Fact("no such toolkit is in the tables, or nothing about it is confirmed", "cuda-rn"),
-        ),
-        because=f"no CUDA toolkit {wanted} is known",
-        unknown=True,
+    return (
+        lacking
+        or first
+        or Clash(
+            component="cuda",
+            rule="R2",
+            between=(
+                Fact(f"CUDA {wanted} is asked for", "the wish"),
+                Fact("no such toolkit is in the tables, or nothing about it is confirmed", "cuda-rn"),
+            ),
+            because=f"no CUDA toolkit {wanted} is known",
+            unknown=True,
+        )
     )
 
 

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from gpucheck.knowledge import tables
-from gpucheck.stack import rules_archive, rules_driver, rules_libraries, rules_options, rules_wheels
+from gpucheck.stack import rules_archive, rules_driver, rules_folders, rules_libraries, rules_options, rules_wheels
 
 STATEMENT = re.compile(r"\b(R\d+): ")
 HEAD = """<!-- Made by: gpucheck stack rules -o docs/stack-rules.md -->
@@ -38,7 +38,7 @@ def statements() -> dict[str, tuple[tuple[str, str], ...]]:
 
 
 def _statements() -> Iterator[tuple[str, str, str]]:
-    for module in (rules_archive, rules_driver, rules_libraries, rules_options, rules_wheels):
+    for module in (rules_archive, rules_driver, rules_folders, rules_libraries, rules_options, rules_wheels):
         functions = inspect.getmembers(module, inspect.isfunction)
         for name, function in functions:
             if function.__module__ != module.__name__:

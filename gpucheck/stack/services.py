@@ -9,6 +9,7 @@ looked at once, and a GPU host would now and then come up without persistence or
 from typing import Any
 
 from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack.imex import Imex, imex_service
 from gpucheck.stack.types import StackSet
 
 UNITS = "/etc/systemd/system"
@@ -24,12 +25,12 @@ PATIENCE = "StartLimitIntervalSec=120\nStartLimitBurst=12\n"
 RETRY = "Restart=on-failure\nRestartSec=5s\n"
 
 
-def services(stack: StackSet) -> list[dict[str, Any]]:
-    """The units that have to run, in the order in which they are started."""
+def services(stack: StackSet, imex: Imex) -> list[dict[str, Any]]:
+    """The units, in the order in which they are started; IMEX runs only where the site says that the host runs it."""
     names = ["nvidia-persistenced"]
     names += ["nvidia-fabricmanager"] if stack.fabric_manager else []
-    names += ["nvidia-imex"] if stack.imex else []
-    return [{"name": name, "enabled": True, "state": "started"} for name in names]
+    rows = [{"name": name, "enabled": True, "state": "started"} for name in names]
+    return [*rows, *([imex_service(imex)] if stack.imex else [])]
 
 
 def drop_ins(names: list[str], system: OperatingSystem, *, simulated: bool) -> list[tuple[str, str]]:

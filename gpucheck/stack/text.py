@@ -2,10 +2,11 @@
 
 import textwrap
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gpucheck.printable import of_printable
 from gpucheck.stack.lock import Lock, LockedGroup
+from gpucheck.stack.plan_unconfirmed import reasons as unconfirmed_reasons
 from gpucheck.stack.resolve import counted
 from gpucheck.stack.types import Conflict, Reason, Refusal, StackSet
 
@@ -48,7 +49,8 @@ def rows(stack: StackSet) -> list[tuple[str, str]]:
 def stack_text(stack: StackSet) -> str:
     """The set as a small table, then the reasons."""
     lines = [f"{counted(stack.gpus)} on {stack.os} ({stack.arch})", "", *_table(rows(stack)), ""]
-    return "\n".join([*lines, *_reasons(stack.reasons)])
+    said = unconfirmed_reasons(stack.unconfirmed) if stack.unconfirmed else ()
+    return "\n".join([*lines, *_reasons((*stack.reasons, *said))])
 
 
 def _table(pairs: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -153,6 +155,16 @@ def plan_text(plan: "Plan") -> str:
         specs = [package["spec"] for package in component["packages"]]
         lines += [f"  {name.replace('_', ' ')}", *(f"    {spec}" for spec in specs or ["none"])]
     lines += ["", "kernel headers", *(f"  {name}" for name in plan.headers or ("none",))]
+    lines += ["", "compilers", *(f"  {name}" for name in plan.compilers or ("none",))]
+    if plan.dkms_source:
+        row, enabled = plan.dkms_source["repository"], plan.dkms_source["enable"]
+        lines += [
+            "",
+            f"{' '.join(row['include'])}, where no source of the hosts has it, from {row['name']}  {row['url']}",
+            f"  with {' '.join(enabled)} enabled meanwhile",
+        ]
+    if plan.python.get("packages"):
+        lines += ["", f"gpucheck runs on {plan.python['interpreter']}, from {' '.join(plan.python['packages'])}"]
     lines += ["", "files", *(f"  {file['path']}" for file in plan.files)]
     if plan.container_engines:
         files = (f"  {row['name']}: {' '.join(row['files'])}" for row in plan.container_engines)
@@ -164,9 +176,13 @@ def plan_text(plan: "Plan") -> str:
         boot = plan.tuning.get("boot")
         lines += [f"  kernel arguments {' '.join(boot['arguments'])}"] if boot else []
     services = [*plan.services, *(row for part in plan.components.values() for row in part.get("services", ()))]
-    lines += ["", "services", *(f"  {service['name']}" for service in services)]
+    lines += ["", "services", *(f"  {_service(service)}" for service in services)]
     lines += ["", f"order  {', '.join(plan.order)}", f"reboot when {', '.join(plan.reboot['when'])}", ""]
     return "\n".join([*lines, *_reasons((*plan.stack.reasons, *plan.reasons))])
+
+
+def _service(row: dict[str, Any]) -> str:
+    return str(row["name"]) if row["enabled"] else f"{row['name']}, not enabled"
 
 
 @of_printable

@@ -36,7 +36,7 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Clash(msgspec.Struct, frozen=True, kw_only=True):
-    """Two facts that cannot both hold. rule: which rule says so (R1 to R23).
+    """Two facts that cannot both hold. rule: which rule says so (R1 to R24).
 
     unknown: nothing clashes, but the tables do not know what is asked for.
     """
@@ -112,11 +112,20 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True):
     imex: bool = False
 
 
+class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True):
+    """Something of a plan that no public document shows where the plan expects it. spec: as the plan names it."""
+
+    component: str
+    spec: str
+    because: str
+
+
 class StackSet(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     """One coherent set. nccl carries the CUDA its package was built for: ``2.29.3+cuda12.9``. None = not installed.
 
     source: whose archive the packages come from; left out where it is NVIDIA's repositories.
     dcgm, gdrcopy: options; left out where they are not wished for. gdrcopy may be ``newest``: the repository decides.
+    unconfirmed: packages of its plan that no public document shows; left out of a lock, where the plan says it.
     """
 
     schema_: str = SCHEMA
@@ -137,6 +146,7 @@ class StackSet(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sc
     dcgm: str | msgspec.UnsetType = msgspec.UNSET
     gdrcopy: str | msgspec.UnsetType = msgspec.UNSET
     reasons: tuple[Reason, ...]
+    unconfirmed: tuple[Unconfirmed, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ import msgspec
 
 from gpucheck.foreign import read_text
 from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, document
+from gpucheck.stack.imex import Imex, read_imex
 from gpucheck.stack.module_options import read_module_options
 from gpucheck.stack.tuning import Tuning, read_tuning
 from gpucheck.stack.versions import request
@@ -32,6 +33,7 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     key_fingerprint: of the signing key; several, separated by commas, if the key file holds several keys.
     signed: what of an rpm repository carries the mirror's signature: packages, metadata or both.
+    Of epel the url may be ``none``: the hosts' own sources hold DKMS.
     """
 
     url: str | None = None
@@ -47,7 +49,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     kernel_lock: hold the kernel packages that a host has, or leave them to its own upgrades.
     source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
     container_engines: auto = Docker and kubelet's containerd are told of the GPUs where the toolkit is installed.
-    dcgm, gdrcopy: options, so none is what a site that says nothing gets.
+    dcgm, gdrcopy: options, so none is what a site that says nothing gets. imex: who runs the daemon of a rack.
     """
 
     driver: str = "auto"
@@ -66,6 +68,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     end_of_life_os: Literal["refuse", "allow"] = "refuse"
     kernel_lock: Literal["leave", "hold"] = "leave"
     module_options: dict[str, str] = msgspec.field(default_factory=dict)
+    imex: Imex = Imex()
     tuning: Tuning = Tuning()
     repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
 
@@ -167,11 +170,13 @@ def _wish(values: dict[str, Value], name: str) -> Wish:
     for key, value in values.items():
         if key not in Wish.__struct_fields__:
             raise value.problem(f"no such key. {did_you_mean(key, (*Wish.__struct_fields__, 'schema'))}")
-    repositories, tuning, options = (values.pop(key, None) for key in ("repositories", "tuning", "module_options"))
+    blocks = ("repositories", "tuning", "module_options", "imex")
+    repositories, tuning, options, imex = (values.pop(key, None) for key in blocks)
     fields = {key: _checked(key, value) for key, value in values.items()}
     wish = Wish(
         **fields,  # type: ignore[arg-type]
         module_options=read_module_options(options) if options else {},
+        imex=read_imex(imex) if imex else Imex(),
         tuning=read_tuning(tuning) if tuning else Tuning(),
         repositories=_repositories(repositories) if repositories else {},
     )
@@ -193,7 +198,12 @@ def _checked(key: str, value: Value) -> str:
 def _repositories(value: Value) -> dict[str, Repository]:
     if not value.is_mapping and value.text() in ("", "auto"):
         return {}
-    return {key: _repository(inner) for key, inner in value.pairs()}
+    return {key: _unwanted(key, inner) or _repository(inner) for key, inner in value.pairs()}
+
+
+def _unwanted(key: str, value: Value) -> Repository | None:
+    """``epel: none`` where the site's other sources hold DKMS."""
+    return Repository(url="none") if key == "epel" and not value.is_mapping and value.word("none") else None
 
 
 def _repository(value: Value) -> Repository:

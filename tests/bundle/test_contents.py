@@ -25,8 +25,16 @@ def test_an_order_names_every_planned_package_with_its_version(name):
 
     assert set(found.wanted) == {p["spec"] for part in one.components.values() for p in part["packages"]}
     assert len(found.wanted) > 10
-    assert set(one.headers) < set(found.optional)
+    assert {*one.headers, *one.compilers} < set(found.optional)
     assert found.repositories == one.repositories
+
+
+def test_where_no_package_brings_a_source_of_dkms_the_planned_one_is_used():
+    found = plan(lock(Wish(), [host("rhel-9", "t4-x1")]), host="node01")
+
+    assert isinstance(found, Plan)
+    assert found.dkms_source
+    assert contents.order(found, "node01").repositories == (*found.repositories, found.dkms_source["repository"])
 
 
 def test_groups_are_chosen_by_pattern_and_a_mistyped_one_is_named_with_those_there_are():
@@ -82,7 +90,9 @@ def test_a_plan_that_the_bundle_serves_has_it_as_its_one_source_and_is_the_same_
     assert str(repository["url"]).startswith("file:")
     assert repository["key_fingerprint"] == "AB" * 20
     assert found.prerequisites == ()
-    assert msgspec.structs.replace(found, repositories=one.repositories, prerequisites=one.prerequisites) == one
+    assert not found.dkms_source
+    left_out = {"repositories": one.repositories, "prerequisites": one.prerequisites, "dkms_source": one.dkms_source}
+    assert msgspec.structs.replace(found, **left_out) == one
 
 
 def test_a_group_that_is_not_in_the_bundle_is_refused_with_those_that_are():

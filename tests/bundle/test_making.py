@@ -90,8 +90,9 @@ def site(tmp_path_factory):
     assert isinstance(found, Plan)
     rows = []
     for package in [*contents.planned(found), {"name": "libdependency1", "version": "1:2-1"}]:
-        path = deb(root / f"collected/{GROUP}/packages", package["name"], package["version"])
-        rows.append({"name": package["name"], "version": package["version"], "arch": "all", "file": path.name})
+        version = package["version"] or "1-1"
+        path = deb(root / f"collected/{GROUP}/packages", package["name"], version)
+        rows.append({"name": package["name"], "version": version, "arch": "all", "file": path.name})
         rows[-1].update(msgspec.to_builtins(described(path)))
     answer = {
         "order": msgspec.to_builtins(contents.order(found, "lab-apt")),

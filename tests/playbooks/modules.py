@@ -55,6 +55,7 @@ def shared(name: str) -> ModuleType:
         "gpu_call",
         "gpu_explain",
         "gpu_apt",
+        "gpu_dkms",
         "gpu_dnf",
         "gpu_bundle",
         "gpu_bundle_apt",

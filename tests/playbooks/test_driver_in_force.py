@@ -110,6 +110,16 @@ def test_a_module_that_the_kernel_does_not_take_is_told_with_what_helps_and_no_s
     assert host.calls == [["modprobe", name]]
 
 
+def test_what_another_program_starts_and_stops_is_left_as_it_is(host):
+    """IMEX under Slurm: its prolog starts the daemon, and may have it enabled, masked or not at all."""
+    for state in (UP, DOWN, FAILED, {**DOWN, "LoadState": "masked"}, {"LoadState": "not-found"}):
+        host.seen = {"a": UP, "imex": state}
+        said = go(row("imex", False, "leave"), row("a"), forgive=True, restart=True)
+
+        assert said["actions"] == ["restart a"]
+        assert states.differences({"services": [row("imex", False, "leave")]}, host.seen) == []
+
+
 def test_services_are_brought_up_in_their_order(host):
     host.seen = {"b": DOWN, "a": FAILED}
     said = go(row("b"), row("a"), reload=True, forgive=True)

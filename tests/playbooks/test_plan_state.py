@@ -238,6 +238,39 @@ def test_a_newer_kernel_that_is_installed_needs_headers_and_a_module_too(machine
     assert machine.compare()["differences"] == {}
 
 
+@pytest.mark.parametrize(
+    ("planned", "running", "newer", "missing"),
+    [
+        ("kernel-64k-devel-matched-5.14.0-5.el9.aarch64", "5.14.0-5.el9.aarch64+64k", "5.14.0-9.el9.aarch64+64k", 2),
+        ("kernel-rt-devel-5.14.0-5.el9.x86_64", "5.14.0-5.el9.x86_64+rt", "5.14.0-9.el9.x86_64+rt", 2),
+        ("kernel-debug-devel-matched-5.14.0-5.el9.x86_64", "5.14.0-5.el9.x86_64+debug", "5.14.0-9.el9.x86_64", 1),
+        ("kernel-devel-matched-5.14.0-5.el9.aarch64", "5.14.0-5.el9.aarch64", "5.14.0-9.el9.aarch64+64k", 1),
+        ("linux-headers-6.6.20+rpt-rpi-v8", "6.6.20+rpt-rpi-v8", "6.6.31+rpt-rpi-v8", 2),
+    ],
+)
+def test_headers_of_a_kernel_variant_bear_the_release_without_it(machine, planned, running, newer, missing):
+    """Another variant boots only where a person chose it."""
+    machine.plan["headers"] = [planned]
+    machine.facts.update(kernel=running, kernels=[running, newer], headers=[])
+    later = planned.replace("5.14.0-5", "5.14.0-9").replace("6.6.20", "6.6.31")
+
+    assert machine.compare()["host"]["headers_missing"] == [planned, later][:missing]
+
+    machine.facts["headers"] = [running, newer]
+    assert machine.compare()["host"]["headers_missing"] == []
+
+
+def test_a_compiler_that_dkms_needs_is_part_of_the_plan(machine):
+    machine.plan["compilers"] = ["g++"]
+
+    assert machine.compare()["host"]["compilers_missing"] == ["g++"]
+    assert "g++ is needed to build the module" in machine.compare()["differences"]["driver"]
+
+    machine.beside["packages"]["g++"] = "4:11.2.0-1ubuntu1"
+    assert machine.compare()["host"]["compilers_missing"] == []
+    assert "driver" not in machine.compare()["differences"]
+
+
 def test_a_driver_that_dkms_does_not_build_asks_for_no_module_of_a_newer_kernel(machine):
     machine.facts.update(kernels=[NEWER], headers=[NEWER, "5.15.0-179-generic"], dkms={})
 

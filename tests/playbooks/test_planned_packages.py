@@ -20,6 +20,7 @@ HOST = {
     "module_stream": None,
     "module_stream_planned": True,
     "prerequisites_missing": [],
+    "compilers_missing": [],
     "library_lost": False,
 }
 ROWS = {
@@ -204,6 +205,7 @@ def test_dnf_changes_the_stream_and_prepares_before_its_one_transaction(machine)
         module_stream_planned=False,
         versionlock=False,
         prerequisites_missing=["epel-release"],
+        compilers_missing=["gcc-c++"],
     )
     go("dnf", machine)
 
@@ -212,9 +214,24 @@ def test_dnf_changes_the_stream_and_prepares_before_its_one_transaction(machine)
         "dnf reinstall driver",
         "dnf module reset nvidia-driver",
         "dnf module enable nvidia-driver:580-open",
-        "dnf install epel-release python3-dnf-plugin-versionlock",
+        "dnf install epel-release gcc-c++ python3-dnf-plugin-versionlock",
         "dnf install driver=2-1 toolkit=12-1 newest",
     ]
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+def test_compilers_come_before_the_driver_and_also_by_themselves(machine, manager):
+    """DKMS builds within the transaction."""
+    machine.state["host"]["compilers_missing"] = ["g++"]
+
+    assert go(manager, machine, "cuda")["changed"] is False
+    assert go(manager, machine)["changed"] is True
+    assert machine.calls == [f"{'apt-get' if manager == 'apt' else 'dnf'} install g++"]
+
+    machine.calls.clear()
+    missing(machine)
+    go(manager, machine)
+    assert [words.split()[2] for words in machine.calls if " install " in words] == ["g++", "driver=2-1"]
 
 
 def test_a_stream_that_is_not_to_be_had_leaves_the_one_before(machine):

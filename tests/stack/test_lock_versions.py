@@ -2,6 +2,7 @@
 
 import pytest
 
+from gpucheck.stack.imex import Imex
 from gpucheck.stack.lock import NO_VERSIONS, lock
 from gpucheck.stack.tuning import RECOMMENDED
 from gpucheck.stack.wish import Repository, Wish
@@ -13,6 +14,7 @@ CHANGED = {
     "container_engines": "leave",
     "module_options": {"NVreg_A": "1"},
     "kernel_lock": "hold",
+    "imex": Imex(service="slurm"),
 }
 
 

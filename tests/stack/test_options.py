@@ -94,11 +94,13 @@ def test_a_version_that_one_record_shows_is_taken_only_when_it_is_named_and_is_s
     assert not [r for r in range_.stack.reasons if r.component == "dcgm" and not r.confirmed]
 
 
-def test_a_folder_whose_packages_were_not_seen_is_said_to_be_unconfirmed():
-    noted = [r for r in planned("rocky-9", dcgm="auto").reasons if r.component == "dcgm"]
+def test_packages_that_no_record_shows_are_said_to_be_unconfirmed():
+    found = planned("rocky-9", dcgm="auto")
 
-    assert [(r.confirmed, "rhel9" in r.because) for r in noted] == [(False, True)]
-    assert not [r for r in planned(dcgm="auto").reasons if r.component == "dcgm"]
+    assert [r.confirmed for r in found.reasons if r.component == "dcgm"] == [False]
+    assert {row.spec for row in found.unconfirmed if row.component == "dcgm"} == {
+        package["spec"] for package in found.components["dcgm"]["packages"]
+    }
 
 
 def test_an_unknown_version_is_refused_with_the_known_one():

@@ -64,6 +64,8 @@ def bring(module, order):
     """
     host, seconds = order["host"], order["seconds"]
     mend(module, host["unfinished"], seconds)
+    if order["compilers"]:
+        apt_get(module, ["--no-install-recommends", "install"] + order["compilers"], seconds)
     if order["pins"]:
         apt_get(module, ["--allow-change-held-packages", "remove"] + order["pins"], seconds)
     loose = host["unplanned"]["held"]

@@ -122,6 +122,7 @@ def host_details(plan, digest, facts, beside):
         "headers_missing": gpu_plan.headers_missing(plan, facts, beside["packages"]),
         "kernels_without_module": gpu_plan.kernels_without_module(plan, facts),
         "prerequisites_missing": gpu_plan.prerequisites_missing(plan, beside["packages"]),
+        "compilers_missing": gpu_plan.compilers_missing(plan, beside["packages"]),
         "strays": gpu_plan.strays(plan, beside["packages"]),
         "busy": facts["processes"],
         "foreign": facts["foreign"],

@@ -5,6 +5,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer.
 
 import os
 
+from ansible.module_utils import gpu_dkms
 from ansible.module_utils.gpu_call import Refused, call, wait_for_locks
 from ansible.module_utils.gpu_files import text
 from ansible.module_utils.gpu_host import VERSIONLOCK
@@ -69,14 +70,14 @@ def stream_before(module, name, enabled, seconds):
     return "the stream is as it was"
 
 
-def prepare(module, names, seconds):
+def prepare(module, names, seconds, enabling=()):
     """Install what the transaction builds on, as far as there is such a package.
 
     Where the site's mirror carries dkms itself there is no release package of a repository with it, and none is needed:
     the transaction fails and says so if dkms is missing after all.
     """
     if names:
-        dnf(module, ["--setopt=strict=0", "install", *names], seconds)
+        dnf(module, [*enabling, "--setopt=strict=0", "install", *names], seconds)
 
 
 def lock_versions(module, add=(), drop=(), path=VERSIONLOCK):
@@ -100,12 +101,15 @@ def bring(module, order):
     mend(module, host, seconds)
     if not order["stream_planned"]:
         change_stream(module, order["stream"], host["module_stream"], seconds)
-    prepare(module, order["prerequisites"] + ([] if host["versionlock"] else [PLUGIN]), seconds)
+    plugin = [] if host["versionlock"] else [PLUGIN]
+    enabling = gpu_dkms.enabling(order["dkms_source"])
+    prepare(module, order["prerequisites"] + order["compilers"] + plugin, seconds, enabling)
+    gpu_dkms.supply(module, order["dkms_source"], lambda words: dnf(module, words, seconds))
     if order["stale"]:
         lock_versions(module, drop=order["stale"])
     try:
         if order["specs"]:
-            words = ["--allowerasing", "--setopt=install_weak_deps=False", "install"]
+            words = [*enabling, "--allowerasing", "--setopt=install_weak_deps=False", "install"]
             dnf(module, words + order["specs"], seconds)
     except Refused:
         if order["stale"]:

@@ -218,10 +218,21 @@ def headers_missing(plan, facts, packages):
     for release in [facts["kernel"], *later_kernels(facts)]:
         if release in facts["headers"]:
             continue
-        # The plan names those of the running kernel.
-        names = [name.replace(facts["kernel"], release) for name in plan["headers"] if facts["kernel"] in name]
-        missing += [name for name in names if name not in packages]
+        missing += [name for name in header_names(plan, facts["kernel"], release) if name not in packages]
     return missing
+
+
+def header_names(plan, kernel, release):
+    """The plan's header packages, which are those of the running kernel, for this release.
+
+    Packages of a variant (5.14.0-503.el9.aarch64+64k) bear the release without it. The next boot takes another variant
+    only where a person chose it, and what its packages are called the plan does not say.
+    """
+    (base, _, variant), (wanted, _, other) = kernel.partition("+"), release.partition("+")
+    whole = [name.replace(kernel, release) for name in plan["headers"] if kernel in name]
+    if whole or variant != other:
+        return whole if variant == other else []
+    return [name.replace(base, wanted) for name in plan["headers"] if base in name]
 
 
 def kernels_without_module(plan, facts):
@@ -240,6 +251,11 @@ def prerequisites_missing(plan, packages):
     return [name for name in plan.get("prerequisites") or [] if name not in packages]
 
 
+def compilers_missing(plan, packages):
+    """Compilers that DKMS builds the planned module with, and that the host lacks."""
+    return [name for name in plan.get("compilers") or [] if name not in packages]
+
+
 def initramfs(family):
     """(words, images): what rebuilds every initramfs here, empty where nothing can; whether the host boots with one."""
     program, *words = REBUILD_INITRAMFS[family]
@@ -250,7 +266,8 @@ def initramfs(family):
 
 def driver_differences(plan, facts, packages):
     """Everything of the driver but its packages, holds and services: module, files, tools."""
-    words = ["{} is needed to build the module".format(name) for name in headers_missing(plan, facts, packages)]
+    needed = headers_missing(plan, facts, packages) + compilers_missing(plan, packages)
+    words = ["{} is needed to build the module".format(name) for name in needed]
     built = "no module is built for kernel {}, which the next boot may take"
     words += [built.format(release) for release in kernels_without_module(plan, facts)]
     words += ["{} is missing or different".format(path) for path in wrong_files(plan)]

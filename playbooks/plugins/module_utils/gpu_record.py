@@ -23,7 +23,7 @@ PREVIOUS = "/var/lib/gpucheck/previous-stack.json"
 # Brought by our roles beside the planned packages. None of these goes while the host is provisioned.
 TOOLS = frozenset(["python3-venv", "python3-dnf-plugin-versionlock", "epel-release"])
 # The plan names them with their release on the EL family, and without them no module is built again.
-HEADERS = re.compile(r"^linux-headers-|^kernel(-uek)?-(devel|headers)")
+HEADERS = re.compile(r"^linux-headers-|^kernel(-[a-z0-9]+)*-(devel|headers)")
 LARGEST_KEPT_BYTES = 1 << 20
 
 
@@ -55,7 +55,7 @@ def planned_paths(plan):
     """Every file that a plan puts on the host: its own ones, the sources and their keys."""
     found = [row["path"] for row in plan["files"]] + gpu_archive.paths(plan) + gpu_tuning.paths(plan)
     found += gpu_options.paths(plan)
-    for repository in plan["repositories"]:
+    for repository in gpu_repository.planned(plan):
         found += gpu_repository.all_paths(repository)
     return found
 
@@ -127,7 +127,7 @@ def leftovers(plan, packages, family, recorded):
     ours = added(packages, recorded)
     if not ours:
         return []
-    wanted = planned_names(plan) | set(plan.get("prerequisites") or [])
+    wanted = planned_names(plan) | set(plan.get("prerequisites") or []) | set(plan.get("compilers") or [])
     if plan["components"]:
         wanted |= TOOLS | {name for name in packages if HEADERS.search(name)}
     return sorted(ours - reachable((set(packages) - ours) | wanted, *relations(family)))

@@ -13,6 +13,12 @@ YUM_REPOS = "/etc/yum.repos.d"
 RPM_KEYS = "/etc/pki/rpm-gpg"
 
 
+def planned(plan):
+    """Every repository that a host may get by the plan: with the one of DKMS, see gpu_dkms."""
+    dkms = (plan.get("dkms_source") or {}).get("repository")
+    return plan["repositories"] + ([dkms] if dkms else [])
+
+
 def paths(repository):
     """(source file, key file) of a repository."""
     if repository["kind"] == "apt":
@@ -58,6 +64,7 @@ def yum_file(repository):
         "repo_gpgcheck": "0" if repository["signed"] == "packages" else "1",
         "enabled": "1",
         "gpgkey": "file://" + paths(repository)[1],
+        **({"includepkgs": " ".join(repository["include"])} if repository.get("include") else {}),
     }
 
 

@@ -24,7 +24,7 @@ options:
     elements: str
     default: []
   services:
-    description: Rows of C(name) without .service, C(enabled), and C(state), started or stopped; as in a plan.
+    description: Rows of C(name) without .service, C(enabled), and C(state), started, stopped or leave; as in a plan.
     type: list
     elements: dict
     default: []
@@ -123,6 +123,11 @@ def due(services, seen, forgive=False, restart=False):
     return calls
 
 
+def acted_on(services):
+    """Without those that another program starts and stops; whether they are enabled is left to it as well."""
+    return [row for row in services if row["state"] != "leave"]
+
+
 def refusal(name, state):
     """Why a service cannot be acted on, "" where it can."""
     if "error" in state:
@@ -208,7 +213,7 @@ def act(module, done):
     params = module.params
     for words in [["modprobe", name] for name in params["modules"]] + ([["daemon-reload"]] if params["reload"] else []):
         take(module, words, done)
-    services = params["services"]
+    services = acted_on(params["services"])
     seen = gpu_services.states([row["name"] for row in services])
     for row in services:
         why = refusal(row["name"], seen[row["name"]])

@@ -110,7 +110,7 @@ from ansible.module_utils.gpu_credentials import SECRET_MODE, mode_for  # noqa: 
 from ansible.module_utils.gpu_files import Unreadable  # noqa: E402
 from ansible.module_utils.gpu_host import lock_name, read_facts  # noqa: E402
 from ansible.module_utils.gpu_note import as_bytes, write  # noqa: E402
-from ansible.module_utils.gpu_repository import key_fingerprints, paths  # noqa: E402
+from ansible.module_utils.gpu_repository import key_fingerprints, paths, planned  # noqa: E402
 
 
 def begin(module, plan, beside):
@@ -164,7 +164,7 @@ def our_keys(plan, before):
 
     before: fingerprints of the keys that rpm trusted earlier; an older record holds their last eight digits.
     """
-    rows = [paths(repository)[1] for repository in plan["repositories"]] if plan else []
+    rows = [paths(repository)[1] for repository in planned(plan)] if plan else []
     present = {fingerprint for path in rows for fingerprint in key_fingerprints(path)}
     return sorted({one[-8:].lower() for one in present if not {one, one[-8:].lower()} & set(before)})
 

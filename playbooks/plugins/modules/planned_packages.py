@@ -6,7 +6,8 @@ module: planned_packages
 short_description: Install exactly the planned packages of some components in one transaction, and hold them
 description:
   - Finishes first what an earlier transaction left behind. With the driver among the components, the planned module
-    stream (dnf) is enabled and what the transaction builds on is installed.
+    stream (dnf) is enabled, what the transaction builds on is installed, and the planned repository of DKMS (dnf) is
+    named where no source of the host offers DKMS.
   - Holds (apt) and version locks (dnf) that stand in the way are lifted, and put back where the transaction fails.
   - Asks the package manager nothing where everything is as planned, and where files alone differ.
   - Answers like C(plan_state), as the host is afterwards.
@@ -91,7 +92,7 @@ kernels_before:
   elements: str
 """
 
-from ansible.module_utils import gpu_apt, gpu_dnf, gpu_loader, gpu_place, gpu_plan  # noqa: E402
+from ansible.module_utils import gpu_apt, gpu_dkms, gpu_dnf, gpu_loader, gpu_place, gpu_plan  # noqa: E402
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 from ansible.module_utils.gpu_call import call  # noqa: E402
 from ansible.module_utils.gpu_compare import compare  # noqa: E402
@@ -108,7 +109,7 @@ REFUSED = {
 
 def due(order):
     """True where there is anything to do."""
-    parts = ("files", "specs", "unheld", "stale", "pins", "prerequisites", "left_behind", "library_lost")
+    parts = ("files", "specs", "unheld", "stale", "pins", "prerequisites", "compilers", "left_behind", "library_lost")
     return any(order[part] for part in parts) or not order["stream_planned"]
 
 
@@ -127,6 +128,7 @@ def orders(params, state, packages):
     installs = extra or left_behind or any(part["packages"] for part in parts)
     unheld = [word for part in parts for word in part["missing"]]
     specs = [row["spec"] for row in rows if row["version"] or row["name"] not in packages]
+    driver_due = with_driver and bool(state["components"]["driver"]["packages"])
     return {
         "host": host,
         "specs": specs + extra if installs else [],
@@ -138,9 +140,9 @@ def orders(params, state, packages):
         "library_lost": with_driver and host["library_lost"],
         "stream": plan["module_stream"],
         "stream_planned": host["module_stream_planned"] or not with_driver,
-        "prerequisites": host["prerequisites_missing"]
-        if with_driver and state["components"]["driver"]["packages"]
-        else [],
+        "prerequisites": host["prerequisites_missing"] if driver_due else [],
+        "compilers": host["compilers_missing"] if with_driver else [],
+        "dkms_source": gpu_dkms.wanted(plan, packages) if driver_due else {},
         "seconds": params["lock_timeout_s"],
         "files": [row for row in map(gpu_place.normal, params["files"]) if gpu_place.differs(row)],
     }

@@ -1,0 +1,186 @@
+"""Every name, version, folder and key that a plan can name, against what public documents show of the real folders."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+
+import pytest
+import yaml
+
+from gpucheck.knowledge import tables
+from gpucheck.knowledge.packages import packages
+from gpucheck.stack import Refusal, Wish
+from gpucheck.stack.candidates import versions
+from gpucheck.stack.lock import lock
+from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.wish import Repository
+from tests.stack import recordings
+from tests.stack.hosts import GPU_SETS, SYSTEMS, host
+
+COVERAGE = recordings.DATA / "coverage.yml"
+PLANNED = [name for name in SYSTEMS if name not in ("centos-7", "centos-stream-8")]
+# The fingerprint of NVIDIA's key for EL 10 was not read.
+STATED = {"nvidia-cuda": Repository(key_fingerprint="0123456789" * 4)}
+# A machine of each kind of fabric and of each first branch, for every release of every part.
+FEW = ("v100-sxm2-x8", "t4-x1", "h100-sxm5-x8", "b200-x8", "gb200-x4")
+
+
+def wishes(gpus: str) -> Iterator[dict[str, str]]:
+    """What a site may state: every driver that the tables know, and with few GPU sets every release of other parts."""
+    yield {"dcgm": "auto"}
+    branches = {branch.branch for branch in tables.drivers().branches if branch.last}
+    for driver in sorted(branches | set(packages().revisions.ubuntu)):
+        if int(driver.partition(".")[0]) >= 575:
+            yield {"driver": driver}
+    if gpus in FEW:
+        for part in ("cuda", "cudnn", "nccl", "container_toolkit", "dcgm"):
+            yield from ({part: version} for version in versions(part))
+
+
+def plans(system: str, *, only_auto: bool = False) -> Iterator[Plan]:
+    """Every plan for this system that is not refused."""
+    keys = STATED if system.endswith("-10") else {}
+    driver = {"driver": "580", "cuda": "12.9"} if system == "ubuntu-20.04" else {}
+    for gpus in GPU_SETS:
+        for stated in [{}] if only_auto else wishes(gpus):
+            wish = Wish(repositories=keys, **{**driver, **stated})  # type: ignore[arg-type]
+            found = plan(lock(wish, [host(system, gpus)]), host="node01")
+            if not isinstance(found, Refusal):
+                yield found
+
+
+Spec = tuple[str, str, str, str | None]
+
+
+@lru_cache(maxsize=64)
+def named(system: str, *, only_auto: bool = False) -> dict[Spec, bool]:
+    """(folder, architecture, name, version) of every package, and whether each plan with it says unconfirmed."""
+    folder = next(row.repository for row in tables.operating_systems().systems if row.id == _id(system))
+    assert folder
+    found: dict[Spec, bool] = {}
+    for one in plans(system, only_auto=only_auto):
+        arch = one.arch
+        said = {row.spec for row in one.unconfirmed}
+        for part, component in one.components.items():
+            where = recordings.TOOLKIT if part == "container_toolkit" else folder
+            for row in component["packages"]:
+                if row["name"] in packages().fabric.subnet_manager.of_the_system:
+                    continue
+                spec = (where, arch, row["name"], row["version"])
+                found[spec] = found.get(spec, True) and row["spec"] in said
+    return found
+
+
+def _id(system: str) -> str:
+    return system.replace("almalinux", "alma")
+
+
+@pytest.mark.parametrize("system", PLANNED)
+def test_no_plan_names_what_a_document_shows_otherwise(system):
+    wrong = {spec: why for spec in named(system) for verdict, why in [recordings.judge(*spec)] if verdict == "wrong"}
+
+    assert not wrong
+
+
+@pytest.mark.parametrize("system", PLANNED)
+def test_a_plan_says_unconfirmed_of_exactly_what_no_document_shows(system):
+    said = {spec for spec, unconfirmed in named(system).items() if unconfirmed}
+
+    assert said == {spec for spec in named(system) if recordings.judge(*spec)[0] != "seen"}
+
+
+@pytest.mark.parametrize("system", PLANNED)
+def test_a_folder_that_a_plan_names_was_seen(system):
+    """A folder and architecture with a line or a statement about it, or the plan says that none was seen."""
+    for one in plans(system):
+        for repository in one.repositories:
+            match = re.search(r"/cuda/repos/(\w+)/(\w+)/", str(repository["url"]))
+            if match:
+                known = any(row.arch == match[2] for row in recordings.sure(match[1]))
+                known |= any(row["folder"] == match[1] and row["arch"] == match[2] for row in _complete())
+                assert known or any(row.spec.startswith("folder ") for row in one.unconfirmed), match[0]
+        break
+
+
+def _complete() -> tuple[dict[str, str], ...]:
+    return recordings.document("complete")
+
+
+@pytest.mark.parametrize("system", [name for name in PLANNED if name.startswith(("rhel", "oracle"))])
+def test_the_drivers_parts_carry_the_epoch_that_documents_show_and_nothing_else_does(system):
+    epochs = {
+        row.version.partition(":")[0]
+        for name in recordings.sightings()
+        if name.startswith("rhel")
+        for row in recordings.sure(name)
+        if ":" in row.version
+    }
+    assert epochs == {"3"}
+    for _, _, name, version in named(system):
+        driver = name.startswith(("nvidia-driver", "libnvidia-ml", "nvidia-kmod", "kmod-nvidia", "nvidia-modprobe"))
+        if version and not name.startswith("datacenter-gpu-manager"):
+            assert version.startswith("3:") == (driver or name == "nvidia-persistenced"), name
+
+
+@pytest.mark.parametrize("folder", sorted(packages().repositories.keys))
+def test_the_key_of_a_folder_is_the_one_that_documents_show(folder):
+    key = packages().repositories.keys[folder]
+    rows = [row for row in recordings.document("keys") if row["folder"] == folder]
+
+    assert {row["file"] for row in rows if row["file"]} <= {key.file}
+    assert {row["fingerprint"] for row in rows if row["fingerprint"]} <= {key.fingerprint}
+
+
+def test_the_key_of_the_container_toolkit_is_the_one_that_documents_show():
+    rows = [row for row in recordings.document("keys") if row["folder"] == recordings.TOOLKIT]
+
+    assert {row["fingerprint"] for row in rows if row["fingerprint"]} == {
+        packages().repositories.container_toolkit.fingerprint
+    }
+
+
+def test_the_table_of_plans_is_made_from_the_recordings():
+    """python -m tests.stack.recordings"""
+    assert recordings.TABLE.read_text(encoding="utf-8") == recordings.table_text()
+
+
+def test_the_recordings_cite_a_source_for_every_line():
+    for folder, rows in recordings.sightings().items():
+        for row in rows:
+            assert re.fullmatch(r"id \d+|[\w.-]+/[\w.-]+[:#].+", row.source), (folder, row)
+            assert row.arch in ("x86_64", "sbsa")
+            assert row.kind in ("listing", "lock", "installer", "log")
+            assert re.fullmatch(r"(\d{4}-\d\d-\d\d)?", row.seen)
+
+
+def coverage() -> dict[str, dict[str, int]]:
+    """Packages named by all plans of a system: checked against the recordings, wrong, and said to be unconfirmed.
+
+    auto: of these, what plans name for a site that wishes for nothing in particular.
+    """
+    found = {}
+    for system in PLANNED:
+        verdicts = Counter(recordings.judge(*spec)[0] for spec in named(system))
+        found[system] = {
+            "checked": sum(verdicts.values()),
+            "seen": verdicts["seen"],
+            "wrong": verdicts["wrong"],
+            "unconfirmed": sum(named(system).values()),
+            "auto": len(named(system, only_auto=True)),
+            "auto_unconfirmed": sum(named(system, only_auto=True).values()),
+        }
+    return found
+
+
+def test_how_much_is_unconfirmed_is_written_down():
+    """A change of these counts is a decision: python -m tests.stack.test_recordings"""
+    assert yaml.safe_load(COVERAGE.read_text(encoding="utf-8")) == coverage()
+
+
+if __name__ == "__main__":
+    COVERAGE.write_text(
+        "# Made by: python -m tests.stack.test_recordings. Packages that plans of each system can name.\n"
+        + yaml.safe_dump(coverage(), sort_keys=False),
+        encoding="utf-8",
+    )
