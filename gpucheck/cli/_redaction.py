@@ -26,8 +26,8 @@ def of_report(report: "Report") -> Callable[[str], str]:
 
 
 def of_diagnosis(diagnosis: "Diagnosis") -> Callable[[str], str]:
-    """Return the redaction for texts of this diagnosis, whose host is not known."""
-    return _redaction("", diagnosis, ())
+    """Return the redaction for texts of this diagnosis."""
+    return _redaction(diagnosis.machine or "", diagnosis, ())
 
 
 def _redaction(hostname: str, about: object, uuids: tuple[str, ...]) -> Callable[[str], str]:

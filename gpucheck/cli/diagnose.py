@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gpucheck.cli._common import Problem, output_options, write_result
+from gpucheck.cli._redaction import NO_REDACT, of_diagnosis
 from gpucheck.foreign import read_bytes, shown, unpacked
 from gpucheck.model.verdict import EXIT_STATUS
 from gpucheck.processes.atomic import SHARED
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 )
 @click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
 @output_options("text", "json", "html", "markdown")
+@NO_REDACT
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     files: tuple[str, ...],
     as_: str | None,
@@ -53,6 +55,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     strict: bool,
     format_: str,
     output: Path | None,
+    no_redact: bool,
 ) -> int:
     """Say what pasted output means: nvidia-smi, kernel logs, NCCL logs, benchmarks, lspci and more; no GPU is needed.
 
@@ -94,7 +97,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         )
     except TwoMachines as problem:
         raise Problem(f"{problem}.") from problem
-    write_result(_rendered(found, format_, verbose, plain=output is not None), output)
+    write_result(_rendered(found, format_, verbose, plain=output is not None, redact=not no_redact), output)
     return EXIT_STATUS[found.verdict]
 
 
@@ -133,11 +136,14 @@ def _reading(name: str, as_: str | None) -> "Reading":
         raise Problem(f"{shown(name)}: {problem}") from problem
 
 
-def _rendered(diagnosis: "Diagnosis", format_: str, verbose: int, *, plain: bool) -> str:
+def _rendered(diagnosis: "Diagnosis", format_: str, verbose: int, *, plain: bool, redact: bool) -> str:
     from gpucheck.render import diagnosis as render
 
     if format_ == "text":
         text = render.to_text(diagnosis, verbose=verbose)
         return click.unstyle(text) if plain else text
-    writers = {"json": render.to_json, "html": render.to_html, "markdown": render.to_markdown}
-    return writers[format_](diagnosis)
+    if format_ == "markdown":
+        return (
+            render.to_markdown(diagnosis, change=of_diagnosis(diagnosis)) if redact else render.to_markdown(diagnosis)
+        )
+    return {"json": render.to_json, "html": render.to_html}[format_](diagnosis)

@@ -35,7 +35,7 @@ NO_DIGITS = str.maketrans("", "", "0123456789")
 class _Whole:
     """The text in one piece, for a look at what can be in it; each look is taken once.
 
-    Lines of large logs differ in little but their numbers: their digits are left out, and equal lines are looked at once.
+    Lines of large logs differ in little but numbers: their digits are left out, and equal lines are looked at once.
     """
 
     def __init__(self, text: str) -> None:

@@ -14,7 +14,8 @@ SCHEMA = "gpucheck.diagnosis/1"
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of ``gpucheck diagnose --format json``.
 
-    source: the inputs. gpus: how many there are in them. counts: findings by verdict, every verdict present.
+    source: the inputs. machine: the host that they name, None where they name none. gpus: how many there are in them.
+    counts: findings by verdict, every verdict present.
     read, unread: lines of the inputs that were understood, and as what, and those that were not.
     observations: all that the inputs say of GPU links. looked_at: what was looked at, in words; unproven: what no
     input says anything about, though readiness for training needs it.
@@ -24,6 +25,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     schema: str = SCHEMA
     verdict: Verdict
     source: tuple[str, ...]
+    machine: str | None = None
     gpus: int
     findings: tuple[Finding, ...]
     counts: dict[str, int]

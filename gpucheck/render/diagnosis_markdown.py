@@ -1,6 +1,7 @@
 """A diagnosis as Markdown: for an issue or a wiki."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from gpucheck.model import Verdict
@@ -12,7 +13,7 @@ from gpucheck.render._markdown import Change, Markdown, table, unchanged
 from gpucheck.render._predicted import Block, blocks, percent, readings, span
 from gpucheck.render.findings import TROUBLE, how_sure, others, worst_first
 from gpucheck.render.groups import Group
-from gpucheck.render.ranking import FAULTLESS, SHOWN, cause_names
+from gpucheck.render.ranking import FAULTLESS, SHOWN, cause_names, likely
 from gpucheck.render.words import counts_line, plural
 
 # Lines of one input that are named.
@@ -29,18 +30,20 @@ def to_markdown(diagnosis: Diagnosis, *, change: Change = unchanged) -> str:
 
 @of_printable
 def _page(diagnosis: Diagnosis, page: Markdown) -> str:
-    source = f"{plural(diagnosis.gpus, 'GPU')}, from {', '.join(diagnosis.source)}"
+    names = map(_name, diagnosis.source)
+    source = f"{plural(diagnosis.gpus, 'GPU')}, from {', '.join(names)}"
     lines = [f"# {diagnosis.verdict.name}: gpucheck diagnose", ""]
     lines += [f"{page.text(source)}: {counts_line(diagnosis.counts)}"]
     for verdict, groups, _ in worst_first(diagnosis.findings, diagnosis.gpu_names):
         for group in groups:
             lines += ["", *_finding(verdict, group, page)]
     lines += _read(diagnosis, page)
-    if diagnosis.ranking:
-        lines += ["", "## Explanations, the most probable first", "", *_ranking(diagnosis, page)]
-    if diagnosis.decided and len(diagnosis.ranking) > 1:
+    ranking = likely(diagnosis.ranking)
+    if ranking:
+        lines += ["", "## Explanations, the most probable first", "", *_ranking(ranking, diagnosis.gpu_names, page)]
+    if diagnosis.decided and len(ranking) > 1:
         lines += ["", f"What decided between the first two: {page.text(diagnosis.decided)}"]
-    for one in diagnosis.ranking[:SHOWN]:
+    for one in ranking[:SHOWN]:
         lines += _details(one, page)
     return "\n".join(lines) + "\n"
 
@@ -65,11 +68,11 @@ def _read(diagnosis: Diagnosis, page: Markdown) -> list[str]:
     """What was read out of the inputs, as what, and what was not; nothing for a diagnosis that lists neither."""
     places: dict[tuple[str, str], list[str]] = {}
     for one in getattr(diagnosis, "read", ()):
-        places.setdefault((one.kind, one.source), []).append(_span(one))
+        places.setdefault((one.kind, _name(one.source)), []).append(_span(one))
     rows = [[page.text(kind), _spans(spans), page.text(source)] for (kind, source), spans in places.items()]
     unread: Sequence[Any] = getattr(diagnosis, "unread", ())
     rows += [
-        [f"not understood{f': {page.text(one.why)}' if one.why else ''}", _span(one), page.text(one.source)]
+        [f"not understood{f': {page.text(one.why)}' if one.why else ''}", _span(one), page.text(_name(one.source))]
         for one in unread[:SPANS]
     ]
     if len(unread) > SPANS:
@@ -81,19 +84,24 @@ def _span(one: Any) -> str:
     return "-".join(dict.fromkeys((str(one.first_line), str(one.last_line))))
 
 
+def _name(source: str) -> str:
+    """The name of a file without its folder, which is of no use to others."""
+    return PurePath(source).name or source
+
+
 def _spans(spans: Sequence[str]) -> str:
     more = f" and {len(spans) - SPANS} more" if len(spans) > SPANS else ""
     return f"{', '.join(spans[:SPANS])}{more}"
 
 
-def _ranking(diagnosis: Diagnosis, page: Markdown) -> Iterator[str]:
+def _ranking(ranking: Sequence[Explanation], gpus: Sequence[str], page: Markdown) -> Iterator[str]:
     rows = [
         [
             percent(one.probability),
             page.text(one.words),
-            page.text("; ".join(cause_names(one, diagnosis.gpu_names)) or FAULTLESS),
+            page.text("; ".join(cause_names(one, gpus)) or FAULTLESS),
         ]
-        for one in diagnosis.ranking
+        for one in ranking
     ]
     yield from table(("probability", "explanation", "causes"), rows, right=(0,))
 

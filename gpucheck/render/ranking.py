@@ -1,9 +1,10 @@
 """The explanations that a diagnosis weighed, as text: the ranking, and what the first two predicted."""
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import click
+from msgspec.structs import replace
 
 from gpucheck.model import Finding, Verdict, where
 from gpucheck.model.naming import bus_ids
@@ -19,6 +20,8 @@ SHOWN = 2
 ROWS = 8
 CAUSES = 4
 FAULTLESS = "no fault"
+# Below this an explanation is not worth a line, beyond the first two.
+UNLIKELY = 0.01
 HEADER = ("", "predicted", "measured", "fits")
 COLOUR = {"yes": "green", "nearly": "yellow"}
 
@@ -29,6 +32,8 @@ def to_text(judgement: Judgement, *, everything: bool = False) -> str:
 
     everything: the predictions of all explanations, and all rows.
     """
+    if not everything:
+        judgement = replace(judgement, ranking=likely(judgement.ranking))
     if not judgement.ranking:
         return ""
     parts = [list(_ranking(judgement))]
@@ -41,6 +46,13 @@ def to_text(judgement: Judgement, *, everything: bool = False) -> str:
     if judgement.decided:
         parts.append(list(_wrapped("decided   ", judgement.decided)))
     return "\n\n".join("\n".join(part) for part in parts)
+
+
+def likely(ranking: Sequence[Explanation]) -> tuple[Explanation, ...]:
+    """Those worth reading; none where no number and no reading spoke for or against any of them."""
+    if not any(one.predictions or one.readings for one in ranking):
+        return ()
+    return tuple(one for at, one in enumerate(ranking) if at < SHOWN or one.probability >= UNLIKELY)
 
 
 def cause_names(explanation: Explanation, gpus: Iterable[str]) -> list[str]:

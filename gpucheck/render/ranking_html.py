@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gpucheck.model.ranking import Explanation, Judgement
 from gpucheck.render._predicted import MISFITS, Block, Row, blocks, percent, readings, span
-from gpucheck.render.ranking import FAULTLESS, SHOWN, cause_names
+from gpucheck.render.ranking import FAULTLESS, SHOWN, cause_names, likely
 from gpucheck.render.words import plural
 
 STYLES = ("ranking.css",)
@@ -130,9 +130,10 @@ class Axis:
 
 def view(judgement: Judgement | None) -> Ranking | None:
     """Return what the template shows; None if nothing was weighed."""
-    if judgement is None or not judgement.ranking:
+    worth = likely(judgement.ranking) if judgement is not None else ()
+    if judgement is None or not worth:
         return None
-    shown = judgement.ranking[:SHOWN]
+    shown = worth[:SHOWN]
     found = [blocks(one) for one in shown]
     axes = _axes(block for some in found for block in some)
     stories = [
@@ -146,7 +147,7 @@ def view(judgement: Judgement | None) -> Ranking | None:
         for number, (one, some) in enumerate(zip(shown, found, strict=True), 1)
         if some or one.readings
     ]
-    places = [_place(one, judgement.gpus) for one in judgement.ranking]
+    places = [_place(one, judgement.gpus) for one in worth]
     # With one explanation there is no second that a number could have told it from.
     return Ranking(places, stories, judgement.decided if len(places) > 1 else "")
 

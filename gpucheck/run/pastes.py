@@ -8,7 +8,7 @@ from gpucheck.checks import kernel_log
 from gpucheck.diagnose import ObservationProblem, judge, together
 from gpucheck.diagnose.combine import joined, listed
 from gpucheck.diagnose.messages import of_messages
-from gpucheck.model import KernelLog, TopologyGpu, Verdict, named, worst
+from gpucheck.model import KernelLog, NvmlReading, TopologyGpu, Verdict, named, worst
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.finding import Finding
 from gpucheck.model.observations import Measured, Method, Observations, ObservedGpu
@@ -49,13 +49,20 @@ def diagnosis(
     findings += kernel_log.evaluate(kernel_log.Values(log=logs, gpus=_bus_ids(seen))) if logs is not None else ()
     findings += of_messages(message for part in parts for message in part.messages)
     findings += state
-    # Where no bus id was given, the subject is GPU and its position.
-    listed = [TopologyGpu(index=i, pci_bus_id=gpu.bus_id or f"GPU{i}") for i, gpu in enumerate(seen.gpus)]
+    # Where no bus id was given, the subject is GPU and its position. A part of a table has the driver's own numbers.
+    numbers = {
+        gpu.pci_bus_id: gpu.index for part in parts if isinstance(part.nvml, NvmlReading) for gpu in part.nvml.gpus
+    }
+    listed = [
+        TopologyGpu(index=numbers.get(gpu.bus_id or "", i), pci_bus_id=gpu.bus_id or f"GPU{i}")
+        for i, gpu in enumerate(seen.gpus)
+    ]
     found = named(findings, listed) or (_nothing_judged(),)
     verdicts = [finding.verdict for finding in found]
     return Diagnosis(
         verdict=worst(verdicts, strict=strict),
         source=sources,
+        machine=next((part.machine for part in parts if part.machine), None),
         gpus=max(len(seen.gpus), len(kernel_log.gpus_named(logs)) if logs is not None else 0),
         findings=tuple(found),
         counts={verdict.value: verdicts.count(verdict) for verdict in Verdict},

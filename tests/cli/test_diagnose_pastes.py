@@ -7,6 +7,7 @@ import pytest
 
 from gpucheck.cli import main
 from gpucheck.imports import all_kinds
+from tests.cli.test_cli import run as typed
 from tests.imports.pastes.samples import KERNEL, MATRIX, P2P_SAMPLE, samples
 
 USAGE = 64
@@ -130,3 +131,20 @@ def test_the_kinds_are_listed_once_each(diagnose):
 
 def test_nothing_given_is_wrong_usage(diagnose):
     assert "nothing to judge" in refused(diagnose())
+
+
+def test_markdown_names_no_host_user_address_or_serial_number(tmp_path, capsys):
+    paste = tmp_path / "issue.txt"
+    paste.write_text(
+        "Nov 22 10:00:00 node07 kernel: [ 12.5] NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, GPU has fallen off the bus.\n"
+        "Nov 22 10:00:00 node07 kernel: [ 12.6] NVRM: GPU serial number 1321021036387\n"
+        "contact bob@example.com at 203.0.113.7 on node07\n",
+        encoding="utf-8",
+    )
+    _, redacted, _ = typed(capsys, "diagnose", str(paste), "--format", "markdown")
+    _, open_, _ = typed(capsys, "diagnose", str(paste), "--format", "markdown", "--no-redact")
+
+    assert "gpu-lost" in redacted
+    assert "0000:3b:00.0" in redacted
+    assert not [word for word in ("node07", "bob", "203.0.113.7", "1321021036387", str(tmp_path)) if word in redacted]
+    assert "issue.txt" in open_

@@ -63,12 +63,20 @@ def test_without_a_ranking_there_is_no_section():
     assert view(Judgement(findings=())) is None
 
 
+def test_without_a_number_and_a_reading_there_is_nothing_to_rank():
+    bare = replace(winner(), ranking=tuple(replace(one, predictions=(), readings=()) for one in winner().ranking))
+
+    assert shown(bare) == ""
+    assert view(bare) is None
+
+
 def test_the_ranking_names_causes_and_the_deciding_number():
     text = shown(winner())
 
     assert "  1        92 %  the PCIe link of GPU 3 has 8 of 16 lanes" in text
     assert "pcie-width-reduced: GPU 3 (0000:13:00.0)" in text
-    assert "under 1 %  GPU 3 is throttled" in text
+    assert "under 1 %" not in text
+    assert "under 1 %  GPU 3 is throttled" in shown(winner(), everything=True)
     assert text.index("decided   copies between GPU 0-2") > text.index("If explanation 2 holds")
     assert "no fault" in shown(healthy())
 

@@ -123,3 +123,13 @@ def test_an_answer_is_json():
 
     assert answer["verdict"] == "fail"
     assert answer["read"][0] == {"kind": "nvidia-smi-topo", "source": "0.txt", "first_line": 1, "last_line": 5}
+
+
+def test_a_gpu_of_a_cut_table_keeps_its_own_number():
+    table = (
+        "|   5  ERR!                On   | 00000000:91:00.0 Off |                 ERR! |\n"
+        "| N/A   ERR!  ERR!   ERR! /  ERR! |      0MiB / 24220MiB |    ERR!      ERR! |\n"
+    )
+    found = diagnosis(reading(table), sources=("a",))
+
+    assert [(f.gpu_index, f.cause) for f in found.findings if f.verdict is Verdict.FAIL] == [(5, "gpu-lost")]

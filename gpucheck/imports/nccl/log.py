@@ -39,57 +39,73 @@ def parse(text: str) -> Part:
 
     machine stays None: in containers the log names the container, which no other tool's output does.
     """
-    messages: list[Message] = []
-    channels: set[Channel] = set()
-    seats: set[Seat] = set()
-    hosts: set[str] = set()
-    versions: dict[str, None] = {}
-    environment: dict[str, str] = {}
-    usual_ones: set[tuple[str, ...]] = set()
-    any_line = False
+    log = _Log()
     for number, line in enumerate(lines_of(text), start=1):
-        if usual := USUAL_CHANNEL.match(line):
-            usual_ones.add(usual.groups())
-            any_line = True
-            continue
-        found = list(records(line))
-        if not found and not is_line(line):
-            continue
-        any_line = True
-        found = found or [Record(None, "", line)]
-        if version := LIBRARY.search(line):
-            versions[version["version"]] = None
-        for one in found:
-            hosts |= {one.host} if one.host else set()
-            if channel := channel_in(one.text):
-                channels.add(channel)
-                continue
-            if seat := seat_in(one.text):
-                seats.add(seat)
-            if "set by environment" in one.text:
-                environment = {**dict(set_by_environment(one.text)), **environment}
-            if len(messages) < MOST_MESSAGES and (message := _message(one, line, number)):
-                messages.append(message)
-    if not any_line:
+        log.take(line, number)
+    if not log.any_line:
         raise ImportProblem(
             "no NCCL log in the input",
             where="whole input",
             why="no line is one that NCCL prints",
             do="Run the program with NCCL_DEBUG=INFO and give its whole output",
         )
-    hosts |= {host for host, *_ in usual_ones}
-    channels |= {Channel(int(one), int(other), way) for _, one, other, way in usual_ones}
-    one_host = len(hosts) <= 1
-    way = slowest(channel.way for channel in channels)
-    return Part(
-        observations=Observations(
-            gpus=_gpus(seats) if one_host else (),
-            environment=leftovers([pair for pair in environment.items() if pair[0] not in OF_THE_NETWORK]),
-            measured=Measured(collectives=(Collective(transport=way),) if way else ()),
-        ),
-        messages=tuple(messages),
-        looked_at=(_looked_at(list(versions), channels, seats, len(hosts)),),
-    )
+    return log.part()
+
+
+class _Log:
+    """What the lines of a log say together."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.channels: set[Channel] = set()
+        self.seats: set[Seat] = set()
+        self.hosts: set[str] = set()
+        self.versions: dict[str, None] = {}
+        self.environment: dict[str, str] = {}
+        self.usual: set[tuple[str, ...]] = set()
+        self.any_line = False
+
+    def take(self, line: str, number: int) -> None:
+        """Add a line; one that is not of NCCL adds nothing."""
+        if usual := USUAL_CHANNEL.match(line):
+            self.usual.add(usual.groups())
+            self.any_line = True
+            return
+        found = list(records(line))
+        if not found and not is_line(line):
+            return
+        self.any_line = True
+        if version := LIBRARY.search(line):
+            self.versions[version["version"]] = None
+        for one in found or [Record(None, "", line)]:
+            self._take(one, line, number)
+
+    def _take(self, one: Record, line: str, number: int) -> None:
+        self.hosts |= {one.host} if one.host else set()
+        if channel := channel_in(one.text):
+            self.channels.add(channel)
+            return
+        if seat := seat_in(one.text):
+            self.seats.add(seat)
+        if "set by environment" in one.text:
+            self.environment = {**dict(set_by_environment(one.text)), **self.environment}
+        if len(self.messages) < MOST_MESSAGES and (message := _message(one, line, number)):
+            self.messages.append(message)
+
+    def part(self) -> Part:
+        """All of it as one part of a paste."""
+        hosts = self.hosts | {host for host, *_ in self.usual}
+        channels = self.channels | {Channel(int(one), int(other), way) for _, one, other, way in self.usual}
+        way = slowest(channel.way for channel in channels)
+        return Part(
+            observations=Observations(
+                gpus=_gpus(self.seats) if len(hosts) <= 1 else (),
+                environment=leftovers([pair for pair in self.environment.items() if pair[0] not in OF_THE_NETWORK]),
+                measured=Measured(collectives=(Collective(transport=way),) if way else ()),
+            ),
+            messages=tuple(self.messages),
+            looked_at=(_looked_at(list(self.versions), channels, self.seats, len(hosts)),),
+        )
 
 
 def _message(one: Record, line: str, number: int) -> Message | None:
