@@ -133,7 +133,7 @@ def _filled(one: S, other: S) -> S:
             found[name] = _filled(here, there)
         elif name in LISTS and isinstance(here, tuple) and isinstance(there, tuple):
             found[name] = here + tuple(row for row in there if row not in here)
-        elif here is None or (here in ((), {}) and there is not None):  # () is told too: compared, and none is bad
+        elif here is None or (here in ((), {}) and there is not None):  # () is a value: compared, and none is bad
             found[name] = there
     return replace(one, **found)
 

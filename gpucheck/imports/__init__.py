@@ -66,7 +66,7 @@ def read(data: str | bytes) -> Topology:
         if isinstance(found, Topology):
             return found
     if kind is not None:
-        # Other output may stand beside the dump, as that of topo -p2p often does.
+        # There may be other output around the dump, as that of topo -p2p often does.
         for other in (one for one in all_kinds() if one.holds == "topology" and one.recognise(text)):
             with suppress(ImportProblem):
                 found = other.parse(text)

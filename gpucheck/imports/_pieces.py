@@ -17,8 +17,8 @@ from gpucheck.model.topology import Topology
 
 LINE = re.compile(r"\bline (\d{1,9})\b")
 SHOWN = 80
-MOST_TOLD = 2000  # lines that are searched for words of people about an Xid
-TOLD = re.compile(r"\b(?:Xid|XID)\b[ :#(]{0,3}(\d{1,3})\b")
+MOST_MENTIONS = 2000  # lines that are searched for words of people about an Xid
+MENTION = re.compile(r"\b(?:Xid|XID)\b[ :#(]{0,3}(\d{1,3})\b")
 
 
 def read_pieces(text: str, source: str, kinds: Sequence[Kind], as_: str | None) -> Reading:
@@ -139,13 +139,13 @@ def _unread(text: list[str], at: list[int], source: str, why: str) -> Iterator[U
 
 def _nothing(text: list[str]) -> ImportProblem:
     first = next((line for line in text if line.strip()), "")
-    told = next((match for line in text[:MOST_TOLD] if (match := TOLD.search(line))), None)
-    if told is not None:
+    mention = next((match for line in text[:MOST_MENTIONS] if (match := MENTION.search(line))), None)
+    if mention is not None:
         return ImportProblem(
             "nothing in the input is understood",
             where="whole input",
-            why=f"people speak of Xid {told[1]} in it, and no line is of a kernel log",
-            do=f"Give the log itself: sudo dmesg > kernel.txt. What the code means: gpucheck explain xid:{told[1]}",
+            why=f"people speak of Xid {mention[1]} in it, and no line is of a kernel log",
+            do=f"Give the log itself: sudo dmesg > kernel.txt. What the code means: gpucheck explain xid:{mention[1]}",
         )
     return ImportProblem(
         "nothing in the input is understood",

@@ -23,7 +23,7 @@ def _patterns() -> list[tuple[str, re.Pattern[str]]]:
 def messages(text: str, where: str, line: int, gpu: str | None = None) -> list[Message]:
     """What a text of DCGM means, once for every meaning and GPU. where: the test. gpu: the one that the text is of.
 
-    Links that are down from the first on are told apart from single ones: on a card without a bridge all are down.
+    Links that are down from the first on are distinguished from single ones: on a card without a bridge all are down.
     """
     text = " ".join(text[:LONGEST].split())
     found: dict[tuple[str, str | None], Message] = {}

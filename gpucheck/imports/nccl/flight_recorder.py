@@ -159,11 +159,11 @@ def _messages(dumps: list[_Dump]) -> Iterator[Message]:
 
 def _differing(dumps: list[_Dump]) -> Iterator[Message]:
     """The first number in each process group under which the ranks called other collectives."""
-    told = set()
+    reported = set()
     for group, number in sorted({key for dump in dumps for key in dump.ops}):
         ops = {dump.name: dump.ops[group, number] for dump in dumps if (group, number) in dump.ops}
-        if len(set(ops.values())) > 1 and group not in told:
-            told.add(group)
+        if len(set(ops.values())) > 1 and group not in reported:
+            reported.add(group)
             who = ", ".join(f"{name} {op}" for name, op in list(ops.items())[:8])
             text = f"collective {number} differs between ranks in process group {group}: {who}"
             yield Message(key=f"{NAME}.differs", text=text, line=dumps[0].line)

@@ -15,7 +15,7 @@ ENOUGH_ALIKE = 3
 class Port:
     """One port. state and physical are lower-case words; card is what alike ports have in common, board one card.
 
-    rate: Gb/s. line: where it stands. None is "was not told".
+    rate: Gb/s. line: where it stands. None is not reported.
     """
 
     name: str

@@ -59,7 +59,7 @@ def parse(text: str) -> Part:
 
 
 def _of_table(lines: Sequence[str]) -> Iterator[str]:
-    """The best row of every table. Columns are told by the heading: BW average is the second, t_avg the fourth."""
+    """The best row of every table. By the heading: BW average is the second column, t_avg the fourth."""
     what, device = "RDMA test", ""
     unit, at = "", 0
     best: tuple[float, str] | None = None

@@ -76,12 +76,12 @@ def observed(gpu: Gpu, facts: Facts | None = None) -> ObservedGpu:
     """The same for the judge of GPU links. A generation below the maximum says nothing unless the GPU was idle."""
     link = gpu.pcie
     idle = facts is not None and _is_idle(facts)
-    told = idle or (link.generation is not None and link.generation == link.max_generation)
+    known = idle or (link.generation is not None and link.generation == link.max_generation)
     return ObservedGpu(
         model=gpu.name or None,
         bus_id=None if gpu.pci_bus_id.startswith("GPU") else gpu.pci_bus_id,
         pcie=Port(
-            gen=link.generation if told else None,
+            gen=link.generation if known else None,
             width=link.width,
             max_gen=link.max_generation,
             max_width=link.max_width,

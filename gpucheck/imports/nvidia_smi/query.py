@@ -87,7 +87,7 @@ def parse(text: str) -> Part:
 def _rows(lines: Sequence[str]) -> Iterator[tuple[str | None, Path, str]]:
     """Bus id, path and value of each fact; an empty path where a GPU begins.
 
-    The sections that a fact is in are told by indentation; in a page that lost it, the last name alone.
+    The sections that a fact is in are recognized by indentation; in a page that lost it, the last name alone.
     """
     flat = not any(line[:1].isspace() for line in lines if PAIR.match(line))
     above: list[tuple[int, str]] = []

@@ -29,7 +29,7 @@ def parse(text: str) -> Part:
     """The table. Raises ImportProblem, and nothing else.
 
     p2p_status: of reading or writing; of a table of another kind nothing is kept. Where the command is not in the
-    text, NS may be of another kind of access (no NVLink, no atomic operations), and is taken as not told.
+    text, NS may be of another kind of access (no NVLink, no atomic operations), and is taken as unknown.
     """
     lines = lines_of(text)
     command = next((match[1] for line in lines if (match := COMMAND.search(line))), None)

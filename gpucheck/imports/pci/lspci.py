@@ -57,10 +57,10 @@ def parse(text: str) -> Part:
     gpus.sort(key=lambda gpu: gpu.bus_id)
     acs = acs_of(every.values())
     redirect = False if not acs and bare and not any(value & REDIRECTS for _, value in bare) else None
-    told = [gpu_of(gpu, every, tree) for gpu in gpus]
+    found = [gpu_of(gpu, every, tree) for gpu in gpus]
     return Part(
         partial=True,
-        observations=Observations(gpus=tuple(told), host=ObservedHost(acs=acs, acs_redirect=redirect)),
+        observations=Observations(gpus=tuple(found), host=ObservedHost(acs=acs, acs_redirect=redirect)),
         pci=functions(every.values(), every, tree),
         messages=(
             *(one for gpu in gpus for one in _of_gpu(gpu)),
