@@ -111,9 +111,11 @@ class _Page(HTMLParser):
 
 
 def markdown(text: str, what: str) -> None:
-    """Nothing of the input is markup, and no line is the input's."""
-    markup(text, what)
+    """Nothing of the input is a tag (a backslash makes it text), and no line is the input's."""
     terminal(text, what)
+    found = re.search(rf"(?<!\\)<{hostile.MARK}", text)
+    if found:
+        raise Wrong(f"{what} with a tag of the input", ascii(text[max(0, found.start() - 60) : found.end() + 40]))
 
 
 def html(text: str, what: str) -> None:
