@@ -148,3 +148,13 @@ def test_markdown_names_no_host_user_address_or_serial_number(tmp_path, capsys):
     assert "0000:3b:00.0" in redacted
     assert not [word for word in ("node07", "bob", "203.0.113.7", "1321021036387", str(tmp_path)) if word in redacted]
     assert "issue.txt" in open_
+
+
+def test_the_page_says_what_was_read_and_what_was_not(diagnose, tmp_path):
+    page = tmp_path / "page.html"
+    diagnose("--format", "html", "-o", str(page), texts=[f"Our box:\n{KERNEL}"])
+    text = page.read_text(encoding="utf-8")
+
+    assert "kernel-log: lines 2 to" in text
+    assert "not understood: lines 1 to 1" in text
+    assert "Not proven:" in text
