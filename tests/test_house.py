@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "imports": {"model", "knowledge", "foreign"},
     "topology": {"model", "knowledge"},
     "stack": {"model", "knowledge", "foreign"},
+    "repositories": {"knowledge", "foreign", "processes", "stack"},
     "bundle": {"model", "knowledge", "stack"},
     "train": {"model", "processes"},
     "measure": {"model", "knowledge", "processes", "topology", "host"},

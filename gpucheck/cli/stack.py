@@ -32,6 +32,7 @@ from gpucheck.cli._stack import (
     refuse,
     wish_of,
 )
+from gpucheck.cli._stack_repositories import check_repositories
 from gpucheck.processes.atomic import SHARED
 
 SHORT_HELP = "One compatible set of driver, CUDA, cuDNN, NCCL and frameworks, or the reason why not."
@@ -303,3 +304,6 @@ def rules_command(output: Path | None) -> None:
     from gpucheck.stack.rules_page import rules_page
 
     write_result(guarded(rules_page), output, mode=SHARED)
+
+
+COMMAND.add_command(check_repositories)

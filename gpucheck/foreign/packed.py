@@ -1,16 +1,17 @@
-"""Unpack gzip and Zstandard content, in pieces: a few kB can hold terabytes."""
+"""Unpack gzip, xz and Zstandard content, in pieces: a few kB can hold terabytes."""
 
 import gzip
 import io
+import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from gpucheck.foreign.files import UnreadableInput
 
-GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+GZIP, XZ, ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 PIECE_BYTES = 1 << 20
 MAX_WINDOW = 1 << 27
-"""What a Zstandard frame may ask for; the format would allow 2 GiB."""
+"""What a Zstandard or xz stream may ask for; the formats would allow 2 GiB and more."""
 
 
 def unpacked(content: bytes, most: int, where: str, do: str) -> bytes:
@@ -18,11 +19,12 @@ def unpacked(content: bytes, most: int, where: str, do: str) -> bytes:
 
     most: bytes that it may unpack to. where, do: for messages.
     """
-    if not content.startswith((GZIP, ZSTD)):
+    unpacker = next((read for magic, read in UNPACKERS.items() if content.startswith(magic)), None)
+    if unpacker is None:
         return content
     pieces, size = [], 0
     try:
-        for piece in _gunzipped(content) if content.startswith(GZIP) else _zstd(content):
+        for piece in unpacker(content):
             pieces.append(piece)
             size += len(piece)
             if size > most:
@@ -32,7 +34,7 @@ def unpacked(content: bytes, most: int, where: str, do: str) -> bytes:
         raise UnreadableInput(where, need, f"Install it: python -m pip install {error.name}") from error
     except EOFError:
         raise UnreadableInput(where, "cut off in the middle", "Copy it again") from None
-    except (OSError, zlib.error) as error:
+    except (OSError, zlib.error, lzma.LZMAError) as error:
         raise UnreadableInput(where, f"damaged: {error}", do) from error
     return b"".join(pieces)
 
@@ -40,6 +42,16 @@ def unpacked(content: bytes, most: int, where: str, do: str) -> bytes:
 def _gunzipped(content: bytes) -> Iterator[bytes]:
     with gzip.GzipFile(fileobj=io.BytesIO(content)) as stream:
         yield from iter(lambda: stream.read(PIECE_BYTES), b"")
+
+
+def _xz(content: bytes) -> Iterator[bytes]:
+    unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_WINDOW)
+    piece = unpacker.decompress(content, PIECE_BYTES)
+    while piece or not unpacker.eof:
+        if not piece and unpacker.needs_input:
+            raise EOFError
+        yield piece
+        piece = b"" if unpacker.eof else unpacker.decompress(b"", PIECE_BYTES)
 
 
 def _zstd(content: bytes) -> Iterator[bytes]:
@@ -51,3 +63,6 @@ def _zstd(content: bytes) -> Iterator[bytes]:
             yield from iter(lambda: reader.read(PIECE_BYTES), b"")
     except zstandard.ZstdError as error:
         raise zlib.error(str(error)) from error
+
+
+UNPACKERS: Mapping[bytes, Callable[[bytes], Iterator[bytes]]] = {GZIP: _gunzipped, XZ: _xz, ZSTD: _zstd}

@@ -1,0 +1,231 @@
+"""Compare plans with what their repositories hold: names, versions, dependencies, systems. Pure but for the fetcher."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any
+
+from gpucheck.knowledge.packages import packages as package_tables
+from gpucheck.knowledge.recorded import is_recorded
+from gpucheck.repositories.fetching import Fetcher, without_credentials
+from gpucheck.repositories.index import Catalog, Index, Kind, Package, Relation, UnusableIndex
+from gpucheck.repositories.reading import ARCHITECTURES, Row, read_index, systems_of
+from gpucheck.repositories.report import Dependency, Group, Planned, Repository, RepositoryReport, verdict_of
+from gpucheck.repositories.versions import newest_first, rpm_parts
+from gpucheck.stack.plan import Plan
+
+NEAREST = 3
+
+
+def check_plans(plans: Sequence[Plan], fetcher: Fetcher, now: datetime) -> RepositoryReport:
+    """Compare plans with their repositories; an index that several plans use is read once. now: with a time zone."""
+    read: dict[tuple[str, str], tuple[Repository, Index | None]] = {}
+    groups = []
+    for plan in plans:
+        found = []
+        for row in _rows(plan):
+            key = (row["url"] or row["name"] or "", plan.arch)
+            if key not in read:
+                read[key] = _read(row, plan.arch, fetcher, now)
+            found.append((row, *read[key]))
+        groups.append(_compare(plan, found))
+    repositories = tuple(row for row, _ in read.values())
+    return RepositoryReport(
+        verdict=verdict_of(repositories, tuple(groups)), repositories=repositories, groups=tuple(groups)
+    )
+
+
+def _rows(plan: Plan) -> list[Row]:
+    """NVIDIA's repositories and the one that DKMS comes from."""
+    extra = plan.dkms_source["repository"] if isinstance(plan.dkms_source, dict) else None
+    return [*plan.repositories, *([extra] if extra else [])]
+
+
+def _read(row: Row, arch: str, fetcher: Fetcher, now: datetime) -> tuple[Repository, Index | None]:
+    name, url = row["name"] or "", without_credentials(row["url"] or "")
+    try:
+        index = read_index(row, arch, fetcher, now)
+    except UnusableIndex as error:
+        state: Any = "rejected" if error.rejected else "unreachable"
+        return Repository(name=name, url=url, state=state, why=str(error), fix=error.do), None
+    described = Repository(
+        name=name,
+        url=url,
+        state="read",
+        packages=len(index),
+        made=index.made or None,
+        signed_by=index.signed_by,
+    )
+    return described, index
+
+
+def _compare(plan: Plan, found: Sequence[tuple[Row, Repository, Index | None]]) -> Group:
+    kind: Kind = plan.package_manager
+    arch = ARCHITECTURES[kind][plan.arch]
+    catalog = Catalog(kind, [index for _, _, index in found if index is not None], arch)
+    unread = [state.name for _, state, index in found if index is None]
+    mirrored = [str(row["name"]) for row, _, _ in found if not _is_nvidias(row)]
+    wanted = [(name, one) for name, component in plan.components.items() for one in component["packages"]]
+    rows, chosen = [], []
+    for component, one in wanted:
+        package = _present(catalog, one, kind)
+        if package is None:
+            rows.append(_missing(component, one, catalog, plan, unread, mirrored))
+        else:
+            chosen.append(package)
+            rows.append(Planned(component=component, spec=one["spec"], state="present", size=package.size))
+    problems, brought = _dependencies(chosen, catalog, complete=not unread)
+    size = sum(package.size for package in (*chosen, *brought))
+    return Group(group=plan.group, packages=tuple(rows), dependencies=tuple(problems), download_bytes=size)
+
+
+def _version(one: Mapping[str, Any]) -> str:
+    """The version that the package manager is asked for, empty for any."""
+    rest = one["spec"][len(one["name"]) :]
+    return rest[1:] if rest else ""
+
+
+def _present(catalog: Catalog, one: Mapping[str, Any], kind: Kind) -> Package | None:
+    rows = catalog.packages.get(one["name"], [])
+    version = _version(one)
+    if not version:
+        newest = newest_first({row.version for row in rows}, kind)
+        return next((row for row in rows if row.version == newest[0]), None)
+    return next((row for row in rows if _same(row.version, version, kind)), None)
+
+
+def _same(version: str, asked: str, kind: Kind) -> bool:
+    """dnf takes any epoch if none is asked for; apt compares the complete version."""
+    if kind == "apt" or ":" in asked:
+        return version == asked or (kind == "dnf" and rpm_parts(version) == rpm_parts(asked))
+    return rpm_parts(version)[1:] == rpm_parts(asked)[1:]
+
+
+def _missing(
+    component: str,
+    one: Mapping[str, Any],
+    catalog: Catalog,
+    plan: Plan,
+    unread: Sequence[str],
+    mirrored: Sequence[str],
+) -> Planned:
+    kind: Kind = plan.package_manager
+    name, asked = one["name"], _version(one)
+    versions = {row.version for row in catalog.packages.get(name, ())}
+    nearest = _nearest(asked, versions, kind) if versions else _names_like(name, catalog)
+    if unread and not versions:
+        why = f"it may be in {', '.join(unread)}, which could not be read"
+        return Planned(component=component, spec=one["spec"], state="unknown", why=why)
+    why, fix = _why(name, asked, versions, plan, catalog, mirrored)
+    return Planned(component=component, spec=one["spec"], state="missing", why=why, fix=fix, nearest=nearest)
+
+
+def _why(
+    name: str, asked: str, versions: set[str], plan: Plan, catalog: Catalog, mirrored: Sequence[str]
+) -> tuple[str, str]:
+    kind: Kind = plan.package_manager
+    folder, arch = _folder(plan), plan.arch
+    tag = f"el{plan.os['version'].partition('.')[0]}"
+    systems = systems_of(one for rows in catalog.packages.values() for one in rows)
+    if kind == "dnf" and systems and tag not in systems:
+        return (
+            f"the repositories are built for {', '.join(sorted(systems))}, and the hosts are {tag}",
+            "Correct the url",
+        )
+    behind = bool(asked and versions) and all(catalog.compare(one, asked) < 0 for one in versions)
+    known = is_recorded(folder, arch, name, asked or None)
+    what = f"no repository has {'this version of ' if versions else ''}{name}"
+    if mirrored and (known or behind):
+        seen = "NVIDIA's repository has had it" if known else "what it has is older"
+        return f"{what}; {', '.join(mirrored)} is a mirror, and {seen}: the mirror is behind", "Synchronize the mirror"
+    if known:
+        return f"{what}, where public records show it: it was withdrawn", "State another version in stack.yml"
+    part = "the nearest version" if versions else "another version of the component"
+    return what, f"State {part} in stack.yml, and report the wrong name or version to the project"
+
+
+def _folder(plan: Plan) -> str:
+    system = plan.os
+    version = system["version"]
+    if system["family"] == "debian":
+        return f"{system['id']}{version.replace('.', '')}"
+    return f"rhel{version.partition('.')[0]}"
+
+
+def _is_nvidias(row: Row) -> bool:
+    """Whether a repository has the address that the tables give, so that it is no mirror of a site."""
+    tables = package_tables().repositories
+    url = row["url"] or ""
+    own = (tables.cuda_url, tables.container_toolkit.apt_url, tables.container_toolkit.dnf_url)
+    return url.startswith(tuple(one.partition("{")[0] for one in own)) or row["name"] == "gpucheck-epel"
+
+
+def _nearest(asked: str, versions: set[str], kind: Kind) -> tuple[str, ...]:
+    """The versions most like the planned one: its other revisions first, then its branch; each the newest first."""
+    ordered = newest_first(versions, kind)
+
+    def unlike(version: str) -> int:
+        one, other = (text.rpartition(":")[2] for text in (version, asked))
+        if one.partition("-")[0] == other.partition("-")[0]:
+            return 0
+        return 1 if one.partition(".")[0] == other.partition(".")[0] else 2
+
+    return tuple(sorted(ordered, key=unlike)[:NEAREST])
+
+
+def _names_like(name: str, catalog: Catalog) -> tuple[str, ...]:
+    return tuple(get_close_matches(name, catalog.packages, NEAREST, 0.75))
+
+
+def _dependencies(
+    chosen: Sequence[Package], catalog: Catalog, *, complete: bool
+) -> tuple[list[Dependency], list[Package]]:
+    """Return what cannot be satisfied, and the further packages that are brought along.
+
+    A name that no index of the plan has comes from the system's own repositories, and is not decided here.
+    complete: whether all indexes were read; otherwise what is missing may be in one that was not.
+    """
+    planned = {package.name: package for package in chosen}
+    problems, brought, queue = [], dict[str, Package](), list(chosen)
+    while queue:
+        package = queue.pop()
+        for alternatives in package.requires:
+            selected = [*planned.values(), *brought.values()]
+            if any(catalog.satisfies(one, relation) for relation in alternatives for one in selected):
+                continue
+            problem = _contradiction(package, alternatives, planned)
+            candidates = [one for relation in alternatives for one in catalog.candidates(relation)]
+            if problem is None and candidates:
+                best = newest_first({one.version for one in candidates}, catalog.kind)[0]
+                new = next(one for one in candidates if one.version == best)
+                if new.name not in planned and new.name not in brought:
+                    brought[new.name] = new
+                    queue.append(new)
+            elif problem is not None:
+                problems.append(problem)
+            elif complete and any(catalog.knows(relation.name) for relation in alternatives):
+                problems.append(_nothing(package, alternatives, catalog))
+    return problems, list(brought.values())
+
+
+def _contradiction(
+    package: Package, alternatives: Iterable[Relation], planned: Mapping[str, Package]
+) -> Dependency | None:
+    for relation in alternatives:
+        other = planned.get(relation.name)
+        if other is None:
+            return None
+    names = [planned[relation.name] for relation in alternatives]
+    why = f"the plan installs {', '.join(f'{one.name} {one.version}' for one in names)}"
+    return _dependency(package, alternatives, why)
+
+
+def _nothing(package: Package, alternatives: Iterable[Relation], catalog: Catalog) -> Dependency:
+    there = {row.version for relation in alternatives for row in catalog.packages.get(relation.name, ())}
+    versions = newest_first(there, catalog.kind)[:NEAREST]
+    why = f"the repositories have {', '.join(versions)}" if versions else "no repository provides that version"
+    return _dependency(package, alternatives, why)
+
+
+def _dependency(package: Package, alternatives: Iterable[Relation], why: str) -> Dependency:
+    return Dependency(of=f"{package.name} {package.version}", requires=" or ".join(map(str, alternatives)), why=why)

@@ -1,0 +1,180 @@
+"""Read the index of a dnf repository: repomd.xml, which is what may be signed, and the primary list that it names.
+
+Sources: createrepo_c's output, and the element names of libsolv's and dnf's readers of it.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import NamedTuple
+from xml.parsers import expat
+
+from gpucheck.repositories.checksums import ALGORITHMS, Checksum
+from gpucheck.repositories.index import Operator, Package, Relation, UnusableIndex
+
+DEEPEST = 32
+_OPERATORS: Mapping[str, Operator] = {"LT": "<", "LE": "<=", "EQ": "=", "GE": ">=", "GT": ">"}
+# Not packages: what rpm itself provides, shared objects, files.
+_OF_RPM = ("rpmlib(", "/", "config(")
+
+
+class Primary(NamedTuple):
+    """The package list as repomd.xml names it. made: ISO 8601 time, empty if it states none."""
+
+    location: str
+    checksum: Checksum
+    made: str
+
+
+class _Xml:
+    """A pass over an XML document of foreign origin: no entities, no document type, a bounded depth."""
+
+    def __init__(self) -> None:
+        self.parser = expat.ParserCreate(namespace_separator=" ")
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._characters
+        self.parser.StartDoctypeDeclHandler = self._doctype
+        self.depth, self.pieces = 0, []  # type: int, list[str]
+
+    def run(self, content: bytes, what: str) -> None:
+        try:
+            self.parser.Parse(content, True)
+        except expat.ExpatError as error:
+            cut = error.code in (expat.errors.codes[expat.errors.XML_ERROR_NO_ELEMENTS], 3, 5)
+            raise UnusableIndex(
+                f"{what} is cut off"
+                if cut
+                else f"{what} is not XML: line {error.lineno}: {expat.ErrorString(error.code)}",
+                "Fetch it again; if it stays so, synchronize the mirror again",
+            ) from None
+
+    def _doctype(self, *_: object) -> None:
+        raise UnusableIndex("the index declares a document type, which no index needs", "Do not trust this mirror")
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise UnusableIndex(f"the index nests deeper than {DEEPEST} elements", "Do not trust this mirror")
+        self.pieces = []
+        self.start(name.rpartition(" ")[2], attributes)
+
+    def _end(self, name: str) -> None:
+        self.depth -= 1
+        self.end(name.rpartition(" ")[2], "".join(self.pieces).strip())
+        self.pieces = []
+
+    def _characters(self, text: str) -> None:
+        self.pieces.append(text)
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        """Take the start of an element."""
+
+    def end(self, name: str, text: str) -> None:
+        """Take the end of an element with its own text."""
+
+
+class _Repomd(_Xml):
+    def __init__(self) -> None:
+        super().__init__()
+        self.kind, self.checksum_kind = "", ""
+        self.rows: dict[str, dict[str, str]] = {}
+        self.revision = ""
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        if name == "data":
+            self.kind = attributes.get("type", "")
+        elif name == "checksum":
+            self.checksum_kind = attributes.get("type", "")
+        elif name == "location":
+            self.rows.setdefault(self.kind, {})["location"] = attributes.get("href", "")
+
+    def end(self, name: str, text: str) -> None:
+        if name == "checksum" and self.checksum_kind in ALGORITHMS:
+            self.rows.setdefault(self.kind, {})["checksum"] = text.lower()
+            self.rows[self.kind]["algorithm"] = self.checksum_kind
+        elif name == "timestamp":
+            self.rows.setdefault(self.kind, {})["timestamp"] = text
+        elif name == "data":
+            self.kind = ""
+
+
+def read_repomd(content: bytes) -> Primary:
+    """Read repomd.xml. Raises UnusableIndex if it is damaged or names no primary list with a checksum."""
+    document = _Repomd()
+    document.run(content, "repomd.xml")
+    row = document.rows.get("primary", {})
+    if not row.get("location") or not row.get("checksum"):
+        raise UnusableIndex(
+            "repomd.xml names no primary list with a SHA-256 or SHA-512",
+            "Make the mirror's index again with createrepo_c",
+        )
+    stamp = row.get("timestamp", "").partition(".")[0]
+    # Bounded: a year that datetime does not know would raise.
+    made = (
+        datetime.fromtimestamp(int(stamp), timezone.utc).isoformat() if stamp.isdecimal() and len(stamp) <= 11 else ""
+    )
+    return Primary(row["location"], Checksum(row["algorithm"], row["checksum"]), made)
+
+
+class _PrimaryList(_Xml):
+    def __init__(self) -> None:
+        super().__init__()
+        self.packages: dict[str, list[Package]] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        self.name = self.arch = self.version = self.section = ""
+        self.size = 0
+        self.requires: list[tuple[Relation, ...]] = []
+        self.provides: list[Relation] = []
+
+    def start(self, name: str, attributes: dict[str, str]) -> None:
+        if name == "package":
+            self.begin()
+        elif name == "version":
+            self.version = _version(attributes)
+        elif name == "size":
+            size = attributes.get("package", "")
+            self.size = int(size) if size.isdecimal() else 0
+        elif name in ("requires", "provides"):
+            self.section = name
+        elif name == "entry" and self.section:
+            self._entry(attributes)
+
+    def _entry(self, attributes: dict[str, str]) -> None:
+        name = attributes.get("name", "")
+        # Rich dependencies, "(kernel-64k-devel if kernel-64k-core)", depend on the host: dnf decides them there.
+        if not name or name.startswith(("(", *_OF_RPM)) or ".so" in name:
+            return
+        operator = _OPERATORS.get(attributes.get("flags", ""), "")
+        relation = Relation(name, operator, _version(attributes) if operator else "")
+        if self.section == "requires":
+            self.requires.append((relation,))
+        elif name != self.name or relation.version != self.version:
+            self.provides.append(relation)
+
+    def end(self, name: str, text: str) -> None:
+        if name in ("requires", "provides"):
+            self.section = ""
+        elif name == "name" and not self.name:
+            self.name = text
+        elif name == "arch" and not self.arch:
+            self.arch = text
+        elif name == "package" and self.name and self.arch and self.version and self.arch != "src":
+            row = (self.name, self.version, self.arch, self.size, tuple(self.requires), tuple(self.provides))
+            self.packages.setdefault(self.name, []).append(Package(*row))
+
+
+def read_primary(content: bytes) -> dict[str, tuple[Package, ...]]:
+    """Read the primary list: name -> its versions. Raises UnusableIndex if it is damaged or holds no package."""
+    document = _PrimaryList()
+    document.run(content, "the primary list")
+    if not document.packages:
+        raise UnusableIndex("the primary list holds no package", "Make the mirror's index again with createrepo_c")
+    return {name: tuple(rows) for name, rows in document.packages.items()}
+
+
+def _version(attributes: dict[str, str]) -> str:
+    epoch, release = attributes.get("epoch") or "0", attributes.get("rel", "")
+    upstream = attributes.get("ver", "") + (f"-{release}" if release else "")
+    return upstream if epoch == "0" else f"{epoch}:{upstream}"

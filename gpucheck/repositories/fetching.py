@@ -1,0 +1,223 @@
+"""Fetch small files of repositories: over the network through the site's proxy and credentials, or as saved before."""
+
+import netrc
+import os
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from time import monotonic
+from typing import Protocol
+
+from gpucheck.foreign import UnreadableInput, read_bytes
+from gpucheck.processes.atomic import SHARED, write_atomic
+from gpucheck.repositories.index import UnusableIndex
+
+PIECE_BYTES = 1 << 20
+SCHEMES = ("https", "http", "file")
+TRIES = 2
+AGENT = {"User-Agent": "gpucheck stack check-repositories"}
+REASONS = {
+    401: "the server requires credentials",
+    403: "the server refuses access",
+    404: "there is no such file",
+    407: "the proxy requires credentials",
+}
+
+
+class NotThere(UnusableIndex):
+    """The server has no such file."""
+
+
+class Fetcher(Protocol):
+    """Where files of repositories come from."""
+
+    def get(self, url: str, most: int) -> bytes:
+        """Return the content of at most `most` bytes. Raises UnusableIndex, and NotThere if there is no such file."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """How repositories are reached. seconds: for one file, all of it. Proxies are those of the environment.
+
+    netrc_file: credentials by host name; client_certificate, client_key, ca_file: PEM files.
+    """
+
+    seconds: float = 60.0
+    netrc_file: Path | None = None
+    client_certificate: Path | None = None
+    client_key: Path | None = None
+    ca_file: Path | None = None
+
+
+class Network:
+    """Files from the network. Raises ValueError for files of `access` that cannot be used."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        try:
+            context = ssl.create_default_context(cafile=str(access.ca_file) if access.ca_file else None)
+            if access.client_certificate:
+                context.load_cert_chain(access.client_certificate, access.client_key)
+        except (OSError, ssl.SSLError) as error:
+            names = [str(p) for p in (access.ca_file, access.client_certificate, access.client_key) if p]
+            raise ValueError(f"{', '.join(names)}: not a usable certificate or key: {error}") from error
+        self.credentials = _credentials(access.netrc_file)
+        self.opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _SameKindRedirects())
+
+    def get(self, url: str, most: int) -> bytes:
+        """Return the content of a URL."""
+        parts = urllib.parse.urlsplit(url)
+        if parts.scheme not in SCHEMES:
+            raise UnusableIndex(f"{url}: not an https, http or file URL", "Correct the repository's url in stack.yml")
+        if parts.scheme == "file":
+            return _local(Path(urllib.parse.unquote(parts.path)), most)
+        last: UnusableIndex | None = None
+        for _ in range(TRIES):
+            found = self._tried(parts, most)
+            if isinstance(found, bytes):
+                return found
+            last = found
+        raise last or AssertionError("no try")
+
+    def _tried(self, parts: urllib.parse.SplitResult, most: int) -> "bytes | UnusableIndex":
+        """Return the content, or the error if another try may help. Raises UnusableIndex if none will."""
+        url = without_credentials(urllib.parse.urlunsplit(parts))
+        try:
+            return self._read(self._request(parts), most)
+        except urllib.error.HTTPError as error:
+            refused = _refused(url, error)
+            if error.code < 500:
+                raise refused from None
+            return refused
+        except UnusableIndex:
+            raise
+        except (OSError, HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            do = "Check the address, the network and the proxy (https_proxy, no_proxy)"
+            return UnusableIndex(f"{url}: {reason}", do, rejected=False)
+
+    def _request(self, parts: urllib.parse.SplitResult) -> urllib.request.Request:
+        request = urllib.request.Request(without_credentials(urllib.parse.urlunsplit(parts)), headers=AGENT)  # noqa: S310
+        user, password = parts.username, parts.password
+        if user is None:
+            user, password = self.credentials.get(parts.hostname or "", (None, None))
+        if user is not None:
+            import base64
+
+            pair = f"{urllib.parse.unquote(user)}:{urllib.parse.unquote(password or '')}"
+            request.add_unredirected_header("Authorization", f"Basic {base64.b64encode(pair.encode()).decode()}")
+        return request
+
+    def _read(self, request: urllib.request.Request, most: int) -> bytes:
+        end = monotonic() + self.access.seconds
+        pieces, size = [], 0
+        with self.opener.open(request, timeout=min(30.0, self.access.seconds)) as response:
+            expected = response.headers.get("Content-Length", "")
+            while piece := response.read(PIECE_BYTES):
+                pieces.append(piece)
+                size += len(piece)
+                if size > most:
+                    raise UnusableIndex(
+                        f"{request.full_url}: larger than {most >> 20} MiB", "Check the address of the repository"
+                    )
+                if monotonic() > end:
+                    raise TimeoutError(f"not complete after {self.access.seconds:.0f} s")
+            if expected.isdecimal() and size < int(expected):
+                raise TimeoutError(f"the connection ended after {size} of {expected} bytes")
+        return b"".join(pieces)
+
+
+class Saved:
+    """Files as `Saving` wrote them below a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def get(self, url: str, most: int) -> bytes:
+        """Return what was saved of a URL."""
+        place = self.directory / place_of(url)
+        if not place.is_file():
+            raise NotThere(f"{place}: not saved", "Save the index again with --save", rejected=False)
+        return _local(place, most)
+
+
+class Saving:
+    """Another fetcher, whose files are also written below a directory."""
+
+    def __init__(self, fetcher: Fetcher, directory: Path) -> None:
+        self.fetcher, self.directory = fetcher, directory
+
+    def get(self, url: str, most: int) -> bytes:
+        """Return the content of a URL, and save it. Raises OSError if it cannot be written."""
+        content = self.fetcher.get(url, most)
+        place = self.directory / place_of(url)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(place, content, mode=SHARED)
+        return content
+
+
+def place_of(url: str) -> Path:
+    """Return the path of a URL below a saved index: host name and path, the layout that wget -x writes.
+
+    Raises UnusableIndex for a URL that would leave the directory.
+    """
+    parts = urllib.parse.urlsplit(url)
+    names = [parts.hostname or parts.scheme, *(urllib.parse.unquote(name) for name in parts.path.split("/") if name)]
+    if any(name in (".", "..") or "/" in name or "\0" in name or len(name.encode()) > 255 for name in names):
+        raise UnusableIndex(f"{without_credentials(url)}: not a usable path", "Correct the repository's url")
+    return Path(*names)
+
+
+def without_credentials(url: str) -> str:
+    """Return a URL without user name and password."""
+    parts = urllib.parse.urlsplit(url)
+    return urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _local(path: Path, most: int) -> bytes:
+    try:
+        return read_bytes(path, most)
+    except UnreadableInput as error:
+        missing = not path.exists()
+        raise (NotThere if missing else UnusableIndex)(
+            f"{path}: {error.what}", "Check the path", rejected=False
+        ) from None
+
+
+def _credentials(path: Path | None) -> Mapping[str, tuple[str, str]]:
+    """Host name -> (user, password). Without a path: the user's ~/.netrc if it is there and private."""
+    chosen = path or Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
+    if path is None and not chosen.is_file():
+        return {}
+    try:
+        found = netrc.netrc(str(chosen))
+    except (OSError, netrc.NetrcParseError, UnicodeDecodeError) as error:
+        if path is None:
+            return {}
+        raise ValueError(f"{chosen}: not a usable netrc file: {error}") from error
+    return {host: (row[0], row[2] or "") for host, row in found.hosts.items() if host != "default"}
+
+
+def _refused(url: str, error: urllib.error.HTTPError) -> UnusableIndex:
+    reason = REASONS.get(error.code, error.reason)
+    kind = NotThere if error.code in (404, 410) else UnusableIndex
+    do = "Check the address of the repository, and that a mirror is synchronized"
+    if error.code in (401, 403, 407):
+        do = "Give credentials in a netrc file (--netrc) or a client certificate (--client-cert)"
+    return kind(f"{url}: HTTP {error.code}: {reason}", do, rejected=False)
+
+
+class _SameKindRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to http and https only, and never from https to http."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):  # type: ignore[no-untyped-def]
+        old, new = urllib.parse.urlsplit(req.full_url).scheme, urllib.parse.urlsplit(newurl).scheme
+        if new not in ("http", "https") or (old == "https" and new == "http"):
+            raise ValueError(f"redirects to {without_credentials(newurl)}, which is not followed")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)

@@ -1,0 +1,117 @@
+"""The packages of one repository, as its own index lists them."""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+from gpucheck.repositories.versions import compare_of
+
+Kind = Literal["apt", "dnf"]
+Operator = Literal["", "<", "<=", "=", ">=", ">"]
+HOLDS: Mapping[str, Callable[[int], bool]] = {
+    "": lambda _: True,
+    "<": lambda order: order < 0,
+    "<=": lambda order: order <= 0,
+    "=": lambda order: order == 0,
+    ">=": lambda order: order >= 0,
+    ">": lambda order: order > 0,
+}
+
+
+class UnusableIndex(ValueError):
+    """An index that cannot be used. As text it is one sentence: what is wrong with it.
+
+    rejected: whether it was read and is not acceptable (cut off, unsigned, of another system); otherwise it could not
+    be read at all. do: what to do about it.
+    """
+
+    def __init__(self, what: str, do: str, *, rejected: bool = True) -> None:
+        super().__init__(what)
+        self.do, self.rejected = do, rejected
+
+
+class Relation(NamedTuple):
+    """One dependency: a name, an operator and a version. The last two are empty if any version will do."""
+
+    name: str
+    operator: Operator
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.operator} {self.version}" if self.operator else self.name
+
+
+class Package(NamedTuple):
+    """A package of an index. version: with epoch and revision, ``3:580.178.04-1.el9``; no epoch 0.
+
+    size: bytes to download.
+    requires: each a tuple of alternatives, of which one is enough. provides: what it is besides its own name.
+    """
+
+    name: str
+    version: str
+    arch: str
+    size: int
+    requires: tuple[tuple[Relation, ...], ...] = ()
+    provides: tuple[Relation, ...] = ()
+
+
+class Index(NamedTuple):
+    """What one repository holds. made: ISO 8601 time that the index states, empty if it states none.
+
+    signed_by: fingerprint of the key that vouches for the index, None where its publisher signs packages only.
+    """
+
+    kind: Kind
+    packages: Mapping[str, tuple[Package, ...]]
+    made: str
+    signed_by: str | None
+
+    def __len__(self) -> int:
+        return sum(map(len, self.packages.values()))
+
+
+class Catalog:
+    """The indexes of all repositories of one plan, seen as one."""
+
+    def __init__(self, kind: Kind, indexes: Iterable[Index], arch: str) -> None:
+        """arch: as the package manager calls it (amd64, x86_64, arm64, aarch64); packages of others are not seen."""
+        self.kind: Kind = kind
+        self.compare = compare_of(kind)
+        self.packages: dict[str, list[Package]] = {}
+        for index in indexes:
+            for name, rows in index.packages.items():
+                fitting = [row for row in rows if row.arch in (arch, "all", "noarch")]
+                if fitting:
+                    self.packages.setdefault(name, []).extend(fitting)
+
+    @cached_property
+    def provided(self) -> Mapping[str, list[tuple[Package, str]]]:
+        """What packages provide besides their own names -> (package, version of what is provided, or empty)."""
+        found: dict[str, list[tuple[Package, str]]] = {}
+        for rows in self.packages.values():
+            for row in rows:
+                for relation in row.provides:
+                    found.setdefault(relation.name, []).append((row, relation.version))
+        return found
+
+    def satisfies(self, package: Package, relation: Relation) -> bool:
+        """Whether this package, by its own name or by what it provides, is what a dependency asks for."""
+        offered = [package.version] if package.name == relation.name else []
+        offered += [one.version for one in package.provides if one.name == relation.name]
+        return any(self.fits(version, relation) for version in offered)
+
+    def fits(self, version: str, relation: Relation) -> bool:
+        """Whether a version is within a dependency. What is provided without a version satisfies no versioned one."""
+        if not relation.operator:
+            return True
+        return bool(version) and HOLDS[relation.operator](self.compare(version, relation.version))
+
+    def candidates(self, relation: Relation) -> list[Package]:
+        """Packages that satisfy a dependency."""
+        own = [row for row in self.packages.get(relation.name, ()) if self.fits(row.version, relation)]
+        return own + [row for row, version in self.provided.get(relation.name, ()) if self.fits(version, relation)]
+
+    def knows(self, name: str) -> bool:
+        """Whether any package here has or provides this name; others come from the system's own repositories."""
+        return name in self.packages or name in self.provided

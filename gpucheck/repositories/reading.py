@@ -1,0 +1,110 @@
+"""Read the index of a planned repository: fetch, verify the signature and the checksums, parse."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from gpucheck.foreign import UnreadableInput, unpacked
+from gpucheck.repositories import apt, dnf
+from gpucheck.repositories.fetching import Fetcher, NotThere, without_credentials
+from gpucheck.repositories.index import Index, Package, UnusableIndex
+from gpucheck.repositories.signatures import keyring
+
+Row = Mapping[str, str | None]
+MOST_KEY, MOST_RELEASE = 1 << 20, 16 << 20
+# Debian's main list is 50 MiB, EPEL's 20 MiB compressed and 200 MiB unpacked (2026).
+MOST_LIST, MOST_UNPACKED = 256 << 20, 1 << 30
+# What the plan calls an architecture -> what the package managers do.
+ARCHITECTURES = {"apt": {"x86_64": "amd64", "sbsa": "arm64"}, "dnf": {"x86_64": "x86_64", "sbsa": "aarch64"}}
+SYNCHRONIZE = "Synchronize the mirror again"
+_DIST_TAG = re.compile(r"\.el(\d+)(?:_\d+)?$")
+
+
+def read_index(row: Row, arch: str, fetcher: Fetcher, now: datetime) -> Index:
+    """Return the packages of one repository of a plan. arch: x86_64 or sbsa.
+
+    Raises UnusableIndex: rejected if it was read and is cut off, changed, unsigned, expired or of another architecture.
+    """
+    url = row["url"] or ""
+    if not url:
+        raise UnusableIndex("the plan has no address of it", "Set its url in stack.yml", rejected=False)
+    base = url if url.endswith("/") else f"{url}/"
+    index = _apt(row, base, arch, fetcher, now) if row["kind"] == "apt" else _dnf(row, base, fetcher)
+    own = ARCHITECTURES[str(row["kind"])][arch]
+    others = {one.arch for rows in index.packages.values() for one in rows} - {"all", "noarch"}
+    if others and own not in others:
+        raise UnusableIndex(f"it is for {', '.join(sorted(others))}, and the hosts are {own}", "Correct its url")
+    return index
+
+
+def systems_of(packages: Iterable[Package]) -> set[str]:
+    """Return the EL releases, as ``el9``, that the release tags of packages name."""
+    return {f"el{found[1]}" for one in packages if (found := _DIST_TAG.search(one.version))}
+
+
+def _apt(row: Row, base: str, arch: str, fetcher: Fetcher, now: datetime) -> Index:
+    suite = row.get("suite") or "/"
+    flat = suite.endswith("/")
+    place = base + (suite.lstrip("/") if flat else f"dists/{suite}/")
+    with keyring(_key(row, fetcher), row["key_fingerprint"] or "", without_credentials(row["key_url"] or "")) as keys:
+        try:
+            text, signer = keys.clearsigned(fetcher.get(f"{place}InRelease", MOST_RELEASE))
+        except NotThere:
+            text = fetcher.get(f"{place}Release", MOST_RELEASE)
+            signer = keys.detached(text, _signature(fetcher, f"{place}Release.gpg"))
+    release = apt.read_release(text.decode("utf-8", "replace"), now)
+    dpkg_arch = ARCHITECTURES["apt"][arch]
+    packages: dict[str, tuple[Package, ...]] = {}
+    for component in (row.get("components") or "").split() or ([""] if flat else ["main"]):
+        listed = apt.package_list(release, component, dpkg_arch)
+        content = fetcher.get(place + listed.name, MOST_LIST)
+        if len(content) != listed.size or not listed.checksum.matches(content):
+            raise _changed(listed.name, len(content), listed.size)
+        found = apt.read_packages(_unpacked(content, listed.name).decode("utf-8", "replace"))
+        packages |= {name: (*packages.get(name, ()), *rows) for name, rows in found.items()}
+    return Index("apt", packages, release.date, signer)
+
+
+def _dnf(row: Row, base: str, fetcher: Fetcher) -> Index:
+    content = fetcher.get(f"{base}repodata/repomd.xml", MOST_RELEASE)
+    signer = None
+    if row.get("signed") in ("metadata", "both"):
+        with keyring(
+            _key(row, fetcher), row["key_fingerprint"] or "", without_credentials(row["key_url"] or "")
+        ) as keys:
+            signer = keys.detached(content, _signature(fetcher, f"{base}repodata/repomd.xml.asc"))
+    primary = dnf.read_repomd(content)
+    packed = fetcher.get(base + primary.location, MOST_LIST)
+    if not primary.checksum.matches(packed):
+        raise _changed(primary.location, len(packed), None)
+    return Index("dnf", dnf.read_primary(_unpacked(packed, primary.location)), primary.made, signer)
+
+
+def _key(row: Row, fetcher: Fetcher) -> bytes:
+    if not row["key_url"]:
+        raise UnusableIndex("the plan has no key of it", "Set its key_url and key_fingerprint in stack.yml")
+    return fetcher.get(row["key_url"], MOST_KEY)
+
+
+def _signature(fetcher: Fetcher, url: str) -> bytes:
+    try:
+        return fetcher.get(url, MOST_KEY)
+    except NotThere:
+        raise UnusableIndex(
+            f"it is not signed: there is no {without_credentials(url)}",
+            "Mirror the signature as well; a mirror with its own key needs key_url and key_fingerprint in stack.yml. "
+            "For a dnf mirror without one, set signed: packages",
+        ) from None
+
+
+def _changed(name: str, size: int, expected: int | None) -> UnusableIndex:
+    if expected is not None and size < expected:
+        return UnusableIndex(f"{name} is cut off: {size} of {expected} bytes", SYNCHRONIZE)
+    return UnusableIndex(f"{name} is not the file that the signed index names: its checksum differs", SYNCHRONIZE)
+
+
+def _unpacked(content: bytes, name: str) -> bytes:
+    try:
+        return unpacked(content, MOST_UNPACKED, name, SYNCHRONIZE)
+    except UnreadableInput as error:
+        raise UnusableIndex(f"{name}: {error.what}", SYNCHRONIZE) from None

@@ -1,0 +1,105 @@
+"""The result of comparing plans with repositories: ``gpucheck.repositories/1``."""
+
+from typing import Literal
+
+import msgspec
+
+SCHEMA = "gpucheck.repositories/1"
+
+
+class Repository(msgspec.Struct, frozen=True, kw_only=True):
+    """One repository that plans use.
+
+    state: read; rejected, it was read and is not acceptable; or unreachable, nothing is known of what it holds.
+    packages: versions listed; made: ISO 8601 time of the index, None if it states none; signed_by: fingerprint.
+    """
+
+    name: str
+    url: str
+    state: Literal["read", "rejected", "unreachable"]
+    why: str = ""
+    fix: str = ""
+    packages: int = 0
+    made: str | None = None
+    signed_by: str | None = None
+
+
+class Planned(msgspec.Struct, frozen=True, kw_only=True):
+    """One package of a plan. state: present, missing, or unknown because no repository of the plan could be read.
+
+    nearest: versions of it that exist, or names like it; size: bytes to download.
+    """
+
+    component: str
+    spec: str
+    state: Literal["present", "missing", "unknown"]
+    why: str = ""
+    fix: str = ""
+    nearest: tuple[str, ...] = ()
+    size: int = 0
+
+
+class Dependency(msgspec.Struct, frozen=True, kw_only=True):
+    """A dependency of a planned package that cannot be satisfied. of: the package and its version."""
+
+    of: str
+    requires: str
+    why: str
+
+
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """One plan compared. download_bytes: of the planned packages and what they bring from these repositories."""
+
+    group: str
+    packages: tuple[Planned, ...]
+    dependencies: tuple[Dependency, ...]
+    download_bytes: int
+
+
+class RepositoryReport(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """All plans and repositories. verdict: fail for anything missing or rejected, unknown if something was not read."""
+
+    schema_: str = SCHEMA
+    verdict: Literal["pass", "fail", "unknown"]
+    repositories: tuple[Repository, ...]
+    groups: tuple[Group, ...]
+
+
+def verdict_of(repositories: tuple[Repository, ...], groups: tuple[Group, ...]) -> Literal["pass", "fail", "unknown"]:
+    """Return the worst of all: fail, unknown, pass. Nothing compared is unknown."""
+    states = {row.state for row in repositories} | {one.state for group in groups for one in group.packages}
+    if states & {"rejected", "missing"} or any(group.dependencies for group in groups):
+        return "fail"
+    return "unknown" if states & {"unreachable", "unknown"} or not groups else "pass"
+
+
+def to_text(report: RepositoryReport) -> str:
+    """Return the report for a terminal."""
+    lines = ["Repositories"]
+    for row in report.repositories:
+        lines.append(f"  {row.state:<12}{row.name}  {row.url}")
+        if row.state == "read":
+            signed = f"signed by {row.signed_by}" if row.signed_by else "index not signed, only its packages are"
+            lines.append(f"{'':14}{row.packages} packages, made {row.made or 'at an unknown time'}, {signed}")
+        else:
+            lines += [f"{'':14}{row.why}.", f"{'':14}Fix: {row.fix}."]
+    for group in report.groups:
+        lines += ["", *_group_lines(group)]
+    return "\n".join(lines)
+
+
+def _group_lines(group: Group) -> list[str]:
+    present = sum(one.state == "present" for one in group.packages)
+    lines = [f"{group.group}: {present} of {len(group.packages)} planned packages are there"]
+    if group.download_bytes:
+        lines[0] += f", download at least {group.download_bytes / 1e9:.2f} GB"
+    for one in group.packages:
+        if one.state == "present":
+            continue
+        lines.append(f"  {one.state:<9}{one.spec}")
+        lines.append(f"{'':11}{one.why}." + (f" Nearest: {', '.join(one.nearest)}." if one.nearest else ""))
+        if one.fix:
+            lines.append(f"{'':11}Fix: {one.fix}.")
+    for row in group.dependencies:
+        lines += [f"  conflict {row.of} requires {row.requires}", f"{'':11}{row.why}."]
+    return lines
