@@ -27,6 +27,7 @@ from gpucheck.bundle.manifest import (
     Verified,
     write_manifest,
 )
+from gpucheck.bundle.publisher import file_digests
 from gpucheck.bundle.signing import Signer, homes, signer
 from gpucheck.stack.lock import Lock, read_lock_file
 from gpucheck.stack.plan import Plan, plan
@@ -143,7 +144,7 @@ def _system(
             versions.setdefault(package.name, set()).add(package.version)
         modules |= {module: regular_file(source, module) for module in answer.modules}
     say(f"{name}: checking the packages against the signed indexes of their publishers")
-    verified = verify_packages(answers, [collected / answer.order.group for answer in answers], trust)
+    verified = verify_packages(answers, [collected / answer.order.group for answer in answers], packages, trust)
     say(f"{name}: {sum(map(len, versions.values()))} packages; writing and signing their list")
     if order.package_manager == "apt":
         indexes.index_apt(packages, signing)
@@ -169,8 +170,10 @@ def _system(
     )
 
 
-def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], trust: Trust) -> Verified:
-    """What vouches for each package. Raises BundleError for one that nothing does, unless the site accepts it.
+def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], packages: Path, trust: Trust) -> Verified:
+    """What vouches for each package. packages: the folder that holds them.
+
+    Raises BundleError for one that nothing vouches for, unless the site accepts it.
 
     The digests of the rows are those of the files: they were compared when the files were taken.
     """
@@ -181,8 +184,9 @@ def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], trust
         found: dict[str, publisher.Published] = {}
         for answer, folder in zip(answers, folders, strict=True):
             found |= publisher.published(keys, folder, answer.metadata)
-    for package in {package.sha256: package for answer in answers for package in answer.packages}.values():
-        row = found.get(package.sha256)
+    rows = {package.sha256: package for answer in answers for package in answer.packages}
+    for package in rows.values():
+        row = next((found[one] for one in file_digests(packages / package.file) if one in found), None)
         if row is None:
             unverified.add(package.name)
         elif (row.name, row.version, row.arch) != (package.name, package.version.removeprefix("0:"), package.arch):

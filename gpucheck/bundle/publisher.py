@@ -6,6 +6,7 @@ hash is in a release file that such a key signed; each package only if its hash 
 
 import bz2
 import gzip
+import hashlib
 import lzma
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +17,6 @@ import msgspec
 
 from gpucheck.bundle.collected import Collected, regular_file
 from gpucheck.bundle.errors import BundleError
-from gpucheck.bundle.folder import described
 from gpucheck.bundle.programs import run_with_status
 from gpucheck.bundle.signing import gpg
 
@@ -24,6 +24,8 @@ LARGEST_RELEASE_BYTES = 16 << 20
 LARGEST_INDEX_BYTES = 1 << 30
 OPENERS: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".xml": open, ".Packages": open}
 BEGIN, SIGNATURE = b"-----BEGIN PGP SIGNED MESSAGE-----", b"-----BEGIN PGP SIGNATURE-----"
+# NVIDIA's CUDA repositories state SHA-256, its container toolkit SHA-512 alone.
+ALGORITHMS = ("sha256", "sha512")
 BAD = ("BADSIG", "EXPSIG", "EXPKEYSIG", "REVKEYSIG")
 SPACE = "{http://linux.duke.edu/metadata/%s}"
 
@@ -66,7 +68,7 @@ def _primary_keys(home: Path, path: Path) -> list[str]:
 
 
 def published(keys: Path, folder: Path, metadata: Iterable[str]) -> dict[str, Published]:
-    """SHA-256 of a package -> its row in an index that a trusted key vouches for. keys: keyring."""
+    """SHA-256 or SHA-512 of a package -> its row in an index that a trusted key vouches for. keys: keyring."""
     files = {name: regular_file(folder, name) for name in metadata if name.startswith("metadata/")}
     digests: dict[str, str] = {}
     for name, path in files.items():
@@ -74,14 +76,25 @@ def published(keys: Path, folder: Path, metadata: Iterable[str]) -> dict[str, Pu
             digests |= _vouched(keys, path)
     found: dict[str, Published] = {}
     for name, path in files.items():
-        key = digests.get(described(path).sha256) if ".Packages" in name or ".primary.xml" in name else None
+        listed = ".Packages" in name or ".primary.xml" in name
+        key = next((digests[one] for one in file_digests(path) if one in digests), None) if listed else None
         if key is not None:
             found |= dict(_apt_rows(path, key) if name.endswith(".Packages") else _dnf_rows(path, key))
     return found
 
 
+def file_digests(path: Path) -> list[str]:
+    """Return the SHA-256 and the SHA-512 of a file."""
+    with path.open("rb") as file:
+        digests = [hashlib.new(name) for name in ALGORITHMS]
+        while piece := file.read(1 << 20):
+            for one in digests:
+                one.update(piece)
+    return [one.hexdigest() for one in digests]
+
+
 def _vouched(keys: Path, path: Path) -> dict[str, str]:
-    """SHA-256 of an index -> the key, for every index that this release file names; {} without a good signature."""
+    """Checksum of an index -> the key, for every index that this release file names; {} without a good signature."""
     if path.stat().st_size > LARGEST_RELEASE_BYTES:
         return {}
     signature = next((s for s in (path.with_name(f"{path.name}{e}") for e in (".gpg", ".asc")) if s.is_file()), None)
@@ -99,10 +112,9 @@ def _vouched(keys: Path, path: Path) -> dict[str, str]:
     if path.suffix == ".xml":
         digests = _primary_digests(text)
     else:
-        section = re.search(rb"(?m)^SHA256:[^\n]*\n((?: [^\n]*\n?)*)", text)
-        digests = (
-            [row.split()[0].decode("ascii", "replace") for row in section.group(1).splitlines()] if section else []
-        )
+        sections = re.finditer(rb"(?m)^SHA(?:256|512):[^\n]*\n((?: [^\n]*\n?)*)", text)
+        rows = [row.split() for section in sections for row in section.group(1).splitlines()]
+        digests = [row[0].decode("ascii", "replace") for row in rows if row]
     return dict.fromkeys(digests, key)
 
 
@@ -123,7 +135,7 @@ def _primary_digests(text: bytes) -> list[str]:
     found = []
     for row in ElementTree.fromstring(text).iter(SPACE % "repo" + "data"):  # noqa: S314 - a trusted key signed it
         checksum = row.find(SPACE % "repo" + "checksum")
-        if row.get("type") == "primary" and checksum is not None and checksum.get("type") == "sha256":
+        if row.get("type") == "primary" and checksum is not None and checksum.get("type") in ALGORITHMS:
             found.append((checksum.text or "").strip())
     return found
 
@@ -154,7 +166,7 @@ def _dnf_rows(path: Path, key: str) -> Iterator[tuple[str, Published]]:
             if row.tag != common + "package":
                 continue
             version, checksum = row.find(common + "version"), row.find(common + "checksum")
-            if version is not None and checksum is not None and checksum.get("type") == "sha256":
+            if version is not None and checksum is not None and checksum.get("type") in ALGORITHMS:
                 epoch = version.get("epoch") or "0"
                 text = f"{'' if epoch == '0' else epoch + ':'}{version.get('ver')}-{version.get('rel')}"
                 name, arch = row.findtext(common + "name") or "", row.findtext(common + "arch") or ""

@@ -2,9 +2,11 @@
 
 import gzip
 import json
+import lzma
 import pathlib
 import shutil
 import subprocess
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -415,3 +417,37 @@ def test_an_index_of_rpm_packages_counts_with_its_signature_alone(tmp_path, epoc
 
     repomd.write_bytes(repomd.read_bytes() + b"<!-- -->")
     assert publisher.published(tmp_path / "gpg/trusted.gpg", folder, names) == {}
+
+
+INDEXES = Path(__file__).parent.parent / "data/repositories/indexes/nvidia.github.io/nvidia-docker"
+
+
+@pytest.mark.parametrize(
+    ("files", "package"),
+    [
+        ({"0000.InRelease": "ubuntu18.04/amd64/InRelease", "0001.Packages": "ubuntu18.04/amd64/Packages.xz"}, "all"),
+        (
+            {
+                "0000.repomd.xml": "centos8/x86_64/repodata/repomd.xml",
+                "0000.repomd.xml.asc": "centos8/x86_64/repodata/repomd.xml.asc",
+                "0001.primary.xml.gz": "centos8/x86_64/repodata/*-primary.xml.gz",
+            },
+            "noarch",
+        ),
+    ],
+)
+def test_nvidias_own_signed_indexes_vouch_with_sha_512(tmp_path, files, package):
+    """The container toolkit's repositories state no SHA-256. Files: NVIDIA/nvidia-docker, gh-pages."""
+    home, folder = tmp_path / "gpg", tmp_path / "collected"
+    home.mkdir(mode=0o700)
+    (folder / "metadata").mkdir(parents=True)
+    for name, source in files.items():
+        content = next(INDEXES.glob(source)).read_bytes()
+        (folder / "metadata" / name).write_bytes(lzma.decompress(content) if source.endswith(".xz") else content)
+    subprocess.run(["gpg", "--homedir", home, "--import", INDEXES / "gpgkey"], check=True, capture_output=True)
+    subprocess.run(["gpg", "--homedir", home, "-o", home / "trusted.gpg", "--export"], check=True, capture_output=True)
+
+    found = publisher.published(home / "trusted.gpg", folder, [f"metadata/{name}" for name in files])
+
+    assert {row.key for row in found.values()} == {"C95B321B61E88C1809C4F759DDCAE044F796ECB0"}
+    assert package in {row.arch for row in found.values() if row.name == "nvidia-docker2"}
