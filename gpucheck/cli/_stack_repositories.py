@@ -56,10 +56,11 @@ def check_repositories(
 ) -> None:
     """Compare every planned package with the indexes of its repositories.
 
-    Fetches each index once, verifies its signature with the pinned key, and looks up every name, version and dependency.
-    Downloads no package and changes nothing. Uses https_proxy and no_proxy.
+    Fetches each index once, verifies its signature with the pinned key, and looks up every name, version and
+    dependency. Downloads no package and changes nothing. Uses https_proxy and no_proxy.
 
-    Exit status: 0 everything is there, 2 something is missing or a repository is rejected, 3 an index could not be read.
+    Exit status: 0 everything is there, 2 a package is missing or a repository is rejected, 3 an index could not be
+    read.
     """
     from datetime import datetime, timezone
 

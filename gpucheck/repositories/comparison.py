@@ -19,12 +19,12 @@ NEAREST = 3
 
 def check_plans(plans: Sequence[Plan], fetcher: Fetcher, now: datetime) -> RepositoryReport:
     """Compare plans with their repositories; an index that several plans use is read once. now: with a time zone."""
-    read: dict[tuple[str, str], tuple[Repository, Index | None]] = {}
+    read: dict[tuple[str | None, ...], tuple[Repository, Index | None]] = {}
     groups = []
     for plan in plans:
         found = []
         for row in _rows(plan):
-            key = (row["url"] or row["name"] or "", plan.arch)
+            key = (row["kind"], row["url"], row["key_fingerprint"], plan.arch)
             if key not in read:
                 read[key] = _read(row, plan.arch, fetcher, now)
             found.append((row, *read[key]))
@@ -64,17 +64,17 @@ def _compare(plan: Plan, found: Sequence[tuple[Row, Repository, Index | None]]) 
     arch = ARCHITECTURES[kind][plan.arch]
     catalog = Catalog(kind, [index for _, _, index in found if index is not None], arch)
     unread = [state.name for _, state, index in found if index is None]
-    mirrored = [str(row["name"]) for row, _, _ in found if not _is_nvidias(row)]
+    mirrors = {str(row["name"]): index for row, _, index in found if index is not None and not _is_nvidias(row)}
     wanted = [(name, one) for name, component in plan.components.items() for one in component["packages"]]
     rows, chosen = [], []
     for component, one in wanted:
         package = _present(catalog, one, kind)
         if package is None:
-            rows.append(_missing(component, one, catalog, plan, unread, mirrored))
+            rows.append(_missing(component, one, catalog, plan, unread, mirrors))
         else:
             chosen.append(package)
             rows.append(Planned(component=component, spec=one["spec"], state="present", size=package.size))
-    problems, brought = _dependencies(chosen, catalog, complete=not unread)
+    problems, brought = _dependencies(chosen, catalog)
     size = sum(package.size for package in (*chosen, *brought))
     return Group(group=plan.group, packages=tuple(rows), dependencies=tuple(problems), download_bytes=size)
 
@@ -107,16 +107,17 @@ def _missing(
     catalog: Catalog,
     plan: Plan,
     unread: Sequence[str],
-    mirrored: Sequence[str],
+    mirrors: Mapping[str, Index],
 ) -> Planned:
     kind: Kind = plan.package_manager
     name, asked = one["name"], _version(one)
     versions = {row.version for row in catalog.packages.get(name, ())}
     nearest = _nearest(asked, versions, kind) if versions else _names_like(name, catalog)
     if unread and not versions:
-        why = f"it may be in {', '.join(unread)}, which could not be read"
+        why = f"not in what was read; {', '.join(unread)} could not be read"
         return Planned(component=component, spec=one["spec"], state="unknown", why=why)
-    why, fix = _why(name, asked, versions, plan, catalog, mirrored)
+    holding = [mirror for mirror, index in mirrors.items() if name in index.packages or not versions]
+    why, fix = _why(name, asked, versions, plan, catalog, holding)
     return Planned(component=component, spec=one["spec"], state="missing", why=why, fix=fix, nearest=nearest)
 
 
@@ -137,7 +138,8 @@ def _why(
     what = f"no repository has {'this version of ' if versions else ''}{name}"
     if mirrored and (known or behind):
         seen = "NVIDIA's repository has had it" if known else "what it has is older"
-        return f"{what}; {', '.join(mirrored)} is a mirror, and {seen}: the mirror is behind", "Synchronize the mirror"
+        which = f"{' and '.join(mirrored)} {'is a mirror' if len(mirrored) == 1 else 'are mirrors'}"
+        return f"{what}; {which}, and {seen}: the mirror is behind", "Synchronize the mirror"
     if known:
         return f"{what}, where public records show it: it was withdrawn", "State another version in stack.yml"
     part = "the nearest version" if versions else "another version of the component"
@@ -177,13 +179,10 @@ def _names_like(name: str, catalog: Catalog) -> tuple[str, ...]:
     return tuple(get_close_matches(name, catalog.packages, NEAREST, 0.75))
 
 
-def _dependencies(
-    chosen: Sequence[Package], catalog: Catalog, *, complete: bool
-) -> tuple[list[Dependency], list[Package]]:
+def _dependencies(chosen: Sequence[Package], catalog: Catalog) -> tuple[list[Dependency], list[Package]]:
     """Return what cannot be satisfied, and the further packages that are brought along.
 
     A name that no index of the plan has comes from the system's own repositories, and is not decided here.
-    complete: whether all indexes were read; otherwise what is missing may be in one that was not.
     """
     planned = {package.name: package for package in chosen}
     problems, brought, queue = [], dict[str, Package](), list(chosen)
@@ -203,7 +202,7 @@ def _dependencies(
                     queue.append(new)
             elif problem is not None:
                 problems.append(problem)
-            elif complete and any(catalog.knows(relation.name) for relation in alternatives):
+            elif any(catalog.knows(relation.name) for relation in alternatives):
                 problems.append(_nothing(package, alternatives, catalog))
     return problems, list(brought.values())
 

@@ -99,6 +99,7 @@ class Network:
             raise
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
+            reason = getattr(reason, "strerror", None) or reason
             do = "Check the address, the network and the proxy (https_proxy, no_proxy)"
             return UnusableIndex(f"{url}: {reason}", do, rejected=False)
 

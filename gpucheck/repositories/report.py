@@ -92,14 +92,20 @@ def _group_lines(group: Group) -> list[str]:
     present = sum(one.state == "present" for one in group.packages)
     lines = [f"{group.group}: {present} of {len(group.packages)} planned packages are there"]
     if group.download_bytes:
-        lines[0] += f", download at least {group.download_bytes / 1e9:.2f} GB"
+        lines[0] += f", download at least {_size(group.download_bytes)}"
     for one in group.packages:
-        if one.state == "present":
-            continue
-        lines.append(f"  {one.state:<9}{one.spec}")
-        lines.append(f"{'':11}{one.why}." + (f" Nearest: {', '.join(one.nearest)}." if one.nearest else ""))
-        if one.fix:
-            lines.append(f"{'':11}Fix: {one.fix}.")
+        if one.state == "missing":
+            nearest = f" Nearest: {', '.join(one.nearest)}." if one.nearest else ""
+            lines += [f"  missing   {one.spec}", f"{'':12}{one.why}.{nearest}", f"{'':12}Fix: {one.fix}."]
     for row in group.dependencies:
-        lines += [f"  conflict {row.of} requires {row.requires}", f"{'':11}{row.why}."]
+        lines += [f"  conflict  {row.of} requires {row.requires}", f"{'':12}{row.why}."]
+    # They share their reason: what could not be read.
+    unknown = [one for one in group.packages if one.state == "unknown"]
+    if unknown:
+        lines += [f"  unknown   {len(unknown)} package{'s' * (len(unknown) > 1)}: {unknown[0].why}"]
+        lines += [f"{'':12}{one.spec}" for one in unknown]
     return lines
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"

@@ -1,0 +1,211 @@
+"""A plan against what its repositories hold."""
+
+import shutil
+
+import msgspec
+import pytest
+
+from gpucheck.repositories import check_plans
+from gpucheck.repositories.fetching import Access, Network, Saved, place_of
+from gpucheck.repositories.report import to_text
+from gpucheck.stack import Wish
+from gpucheck.stack.lock import lock
+from gpucheck.stack.plan import plan
+from tests.repositories import mirror
+from tests.repositories.conftest import NOW
+from tests.repositories.mirror import Made
+from tests.stack.hosts import host
+
+
+def planned(system="ubuntu-24.04", gpus="h100-sxm5-x8"):
+    """The plan of one group of hosts, as the tables make it."""
+    made = lock(Wish(), [host(system, gpus)])
+    return plan(made, group=next(iter(made.groups)))
+
+
+def specs(found):
+    return [one for component in found.components.values() for one in component["packages"]]
+
+
+def packages_of(found) -> list[Made]:
+    """Every planned package, as its repository would list it."""
+    versions = [(one["name"], one["spec"][len(one["name"]) + 1 :] or "1-1") for one in specs(found)]
+    return [Made(name, version) for name, version in versions]
+
+
+class Site:
+    """The repositories of a plan on a disk, and the plan with their addresses."""
+
+    def __init__(self, root, publisher, found) -> None:
+        self.root, self.publisher, self.found = root, publisher, found
+        self.packages = {one.name: one for one in packages_of(found)}
+        self.extra: list[Made] = []
+
+    def report(self):
+        kind = self.found.package_manager
+        getattr(mirror, kind)(self.root / "all", self.publisher, [*self.packages.values(), *self.extra])
+        rows = tuple(
+            dict(row) | self.publisher.row(self.root / "all", kind, name=row["name"]) for row in self.found.repositories
+        )
+        changed = msgspec.structs.replace(self.found, repositories=rows, dkms_source=msgspec.UNSET)
+        return check_plans([changed], Network(Access(seconds=5)), NOW)
+
+
+@pytest.fixture(params=["ubuntu-24.04", "rocky-9"])
+def site(request, tmp_path, publisher):
+    return Site(tmp_path, publisher, planned(request.param))
+
+
+def only(report, state):
+    return [one for group in report.groups for one in group.packages if one.state == state]
+
+
+def test_everything_there_passes(site):
+    report = site.report()
+
+    assert report.verdict == "pass"
+    assert len(only(report, "present")) == len(specs(site.found)) > 10
+    assert report.groups[0].download_bytes == 1000 * len(specs(site.found))
+    assert f"{len(specs(site.found))} of {len(specs(site.found))} planned packages are there" in to_text(report)
+
+
+def test_a_missing_revision_is_named_with_the_nearest(site):
+    name = "nvidia-persistenced"
+    version = site.packages[name].version
+    other = version.replace("-1", "-2")
+    site.packages[name] = site.packages[name]._replace(version=other)
+    site.extra = [Made(name, "3:590.48.01-1.el9"), Made(name, version.replace("178.04", "95.05"))]
+
+    report = site.report()
+
+    assert report.verdict == "fail"
+    (missing,) = only(report, "missing")
+    assert missing.spec.startswith(name)
+    assert missing.nearest[0] == other
+    assert missing.nearest[1].startswith(("580.95", "3:580.95"))
+    assert "no repository has this version of nvidia-persistenced" in missing.why
+    assert f"Nearest: {other}" in to_text(report)
+
+
+def test_a_missing_name_is_named_with_names_like_it(site):
+    name = next(name for name in site.packages if name.startswith(("nvidia-utils", "nvidia-driver-cuda-libs")))
+    made = site.packages.pop(name)
+    site.extra = [made._replace(name=f"{name}-server")]
+
+    (missing,) = only(site.report(), "missing")
+
+    assert f"{name}-server" in missing.nearest
+    assert missing.why.startswith(f"no repository has {name}")
+
+
+def older(site):
+    name = "nvidia-persistenced"
+    version = site.packages[name].version
+    site.packages[name] = site.packages[name]._replace(version=version.replace("178.04", "95.05"))
+
+
+def test_a_mirror_that_is_behind_is_named(site):
+    older(site)
+
+    (missing,) = only(site.report(), "missing")
+
+    assert f"{site.found.repositories[0]['name']} and nvidia-container-toolkit are mirrors" in missing.why
+    assert missing.why.endswith("the mirror is behind")
+    assert missing.fix == "Synchronize the mirror"
+
+
+def test_the_same_at_nvidias_own_address_is_no_mirror(site, publisher):
+    """Read as saved: the files stand where those of NVIDIA's address are saved."""
+    older(site)
+    site.report()
+    rows = []
+    for row in site.found.repositories:
+        place = site.root / "saved" / place_of(row["url"])
+        shutil.copytree(site.root / "all", place)
+        shutil.copy(site.root / "all/key.asc", site.root / "saved" / place_of(row["key_url"]))
+        rows.append(dict(row) | {"key_fingerprint": publisher.fingerprint})
+    found = msgspec.structs.replace(site.found, repositories=tuple(rows), dkms_source=msgspec.UNSET)
+
+    (missing,) = only(check_plans([found], Saved(site.root / "saved"), NOW), "missing")
+
+    assert "mirror" not in missing.why
+    assert missing.fix.startswith("State the nearest version in stack.yml")
+
+
+def dependency(site):
+    """(package, the planned package it is made to depend on, how the kind writes an exact dependency)."""
+    names = [name for name in site.packages if name.startswith(("nvidia-persistenced", "nvidia-modprobe", "libnvidia"))]
+    return names[0], names[-1]
+
+
+def test_a_dependency_on_another_version_than_planned_is_a_conflict(site):
+    one, other = dependency(site)
+    site.packages[one] = site.packages[one]._replace(requires=f"{other} (= 1:1.0-1)")
+
+    report = site.report()
+
+    assert report.verdict == "fail"
+    (conflict,) = report.groups[0].dependencies
+    assert conflict.requires == f"{other} = 1:1.0-1"
+    assert conflict.why == f"the plan installs {other} {site.packages[other].version}"
+
+
+def test_a_dependency_that_no_repository_has_in_that_version_is_named(site):
+    one, _ = dependency(site)
+    site.packages[one] = site.packages[one]._replace(requires="libnvidia-part (= 2.0-1)")
+    site.extra = [Made("libnvidia-part", "1.0-1"), Made("libnvidia-part", "1.5-1")]
+
+    (conflict,) = site.report().groups[0].dependencies
+
+    assert conflict.why == "the repositories have 1.5-1, 1.0-1"
+
+
+def test_a_dependency_on_the_systems_own_packages_is_not_decided_here(site):
+    one, _ = dependency(site)
+    site.packages[one] = site.packages[one]._replace(requires="libc6 (>= 99), kmod")
+
+    assert site.report().verdict == "pass"
+
+
+def test_what_a_package_brings_counts_to_the_download_and_is_followed(site):
+    one, _ = dependency(site)
+    site.packages[one] = site.packages[one]._replace(requires="libpart")
+    site.extra = [Made("part-real", "1-1", "deeper (= 9-1)", "libpart", size=5000), Made("deeper", "1-1")]
+
+    report = site.report()
+
+    assert report.groups[0].download_bytes == 1000 * len(site.packages) + 5000
+    (conflict,) = report.groups[0].dependencies
+    assert conflict.of == "part-real 1-1"
+
+
+def test_packages_of_another_release_are_told_from_missing_ones(tmp_path, publisher):
+    """A mirror of rhel8 at the address for rhel9."""
+    site = Site(tmp_path, publisher, planned("rocky-9"))
+    site.packages = {
+        name: one._replace(version=one.version.replace(".el9", ".el8")) for name, one in site.packages.items()
+    }
+
+    missing = only(site.report(), "missing")
+
+    assert missing
+    assert all("built for el8, and the hosts are el9" in one.why for one in missing)
+
+
+def test_a_repository_that_cannot_be_read_leaves_its_packages_unknown(site):
+    kind = site.found.package_manager
+    rows = tuple(
+        dict(row) | site.publisher.row(site.root / "gone", kind, name=row["name"]) for row in site.found.repositories
+    )
+    changed = msgspec.structs.replace(site.found, repositories=rows, dkms_source=msgspec.UNSET)
+
+    report = check_plans([changed], Network(Access(seconds=5)), NOW)
+
+    assert report.verdict == "unknown"
+    assert {row.state for row in report.repositories} == {"unreachable"}
+    assert len(only(report, "unknown")) == len(specs(site.found))
+    assert "could not be read" in to_text(report)
+
+
+def test_nothing_to_compare_is_unknown():
+    assert check_plans([], Network(Access(seconds=5)), NOW).verdict == "unknown"

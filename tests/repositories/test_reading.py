@@ -1,0 +1,241 @@
+"""Indexes: real ones are read, and one that is cut off, changed, unsigned, expired or of another system is rejected."""
+
+import gzip
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from gpucheck.repositories.fetching import Access, Network, Saved
+from gpucheck.repositories.index import Relation, UnusableIndex
+from gpucheck.repositories.reading import read_index
+from tests.repositories import mirror
+from tests.repositories.conftest import NOW
+from tests.repositories.mirror import Made
+
+REAL = Path(__file__).parent.parent / "data/repositories/indexes"
+BASE = "https://nvidia.github.io/nvidia-docker/"
+NVIDIA = {
+    "name": "t",
+    "key_url": f"{BASE}gpgkey",
+    "key_fingerprint": "C95B321B61E88C1809C4F759DDCAE044F796ECB0",
+    "suite": "/",
+    "signed": "metadata",
+}
+
+
+def real(url, kind, arch, **changes):
+    row = NVIDIA | {"url": BASE + url, "kind": kind} | changes
+    return read_index(row, arch, Saved(REAL), datetime.now(timezone.utc))
+
+
+@pytest.mark.parametrize(
+    ("url", "kind", "arch", "count", "newest"),
+    [
+        ("ubuntu18.04/amd64", "apt", "x86_64", 25, "2.6.0-1"),
+        ("ubuntu18.04/arm64", "apt", "sbsa", 4, "2.6.0-1"),
+        ("debian10/amd64/", "apt", "x86_64", 6, "2.6.0-1"),
+        ("centos8/x86_64/", "dnf", "x86_64", 54, "2.6.0-1"),
+    ],
+)
+def test_nvidias_own_repositories_are_read_with_their_signature(url, kind, arch, count, newest):
+    """Signed by the key that is pinned for the container toolkit."""
+    index = real(url, kind, arch)
+
+    assert index.signed_by == NVIDIA["key_fingerprint"]
+    assert len(index) == count
+    assert newest in {one.version for one in index.packages["nvidia-docker2"]}
+
+
+def test_alternatives_and_versions_of_a_real_dependency_are_read():
+    newest = max(real("ubuntu18.04/arm64", "apt", "sbsa").packages["nvidia-docker2"], key=lambda one: one.version)
+    (docker,) = (row for row in newest.requires if len(row) > 1)
+    assert Relation("docker.io", ">=", "18.06.0") in docker
+
+
+def test_a_real_repository_of_another_architecture_is_rejected():
+    with pytest.raises(UnusableIndex, match="not saved"):
+        real("ubuntu18.04/ppc64el", "apt", "x86_64")
+
+
+def test_a_real_repository_with_another_key_pinned_is_rejected():
+    with pytest.raises(UnusableIndex, match=r"holds key C95B321B.*; pinned is AAAA") as error:
+        real("ubuntu18.04/amd64", "apt", "x86_64", key_fingerprint="A" * 40)
+    assert error.value.rejected
+
+
+PACKAGES = [Made("nvidia-utils-580", "580.178.04-1ubuntu1", "libc6 (>= 2.27), a | b (<< 3)"), Made("other", "1-1")]
+RPMS = [Made("nvidia-driver-cuda", "3:580.178.04-1.el9", "nvidia-persistenced (= 3:580.178.04)"), Made("other", "1-1")]
+
+
+@pytest.fixture
+def made(tmp_path, publisher):
+    """(root, row of the plan) by kind; both repositories are good."""
+    mirror.apt(tmp_path / "apt", publisher, PACKAGES)
+    mirror.dnf(tmp_path / "dnf", publisher, RPMS)
+    return {kind: (tmp_path / kind, publisher.row(tmp_path / kind, kind)) for kind in ("apt", "dnf")}
+
+
+def read(row, arch="x86_64", now=NOW):
+    return read_index(row, arch, Network(Access(seconds=5)), now)
+
+
+@pytest.mark.parametrize("kind", ["apt", "dnf"])
+def test_a_good_repository_is_read(made, publisher, kind):
+    index = read(made[kind][1])
+
+    assert index.signed_by == publisher.fingerprint
+    assert len(index) == 2
+    assert index.made.startswith("2025-11-22")
+    name = {"apt": "nvidia-utils-580", "dnf": "nvidia-driver-cuda"}[kind]
+    (package,) = index.packages[name]
+    assert package.size == 1000
+    assert len(package.requires) == {"apt": 2, "dnf": 1}[kind]
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def changed(path):
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+def in_release(root):
+    path = root / "InRelease"
+    path.write_text(path.read_text().replace("Origin: NVIDIA", "Origin: NVIDIA\nLabel: x"))
+
+
+def outside(root):
+    path = root / "InRelease"
+    path.write_text("SHA256:\n 00 1 Packages\n" + path.read_text())
+
+
+def two_messages(root):
+    path = root / "InRelease"
+    path.write_text(path.read_text() * 2)
+
+
+def unsigned(root):
+    path = root / "InRelease"
+    path.write_text(path.read_text().partition("-----BEGIN PGP SIGNATURE")[0])
+
+
+def without_asc(root):
+    (root / "repodata/repomd.xml.asc").unlink()
+
+
+def repomd(root):
+    path = root / "repodata/repomd.xml"
+    path.write_text(path.read_text().replace("<revision>1", "<revision>2"))
+
+
+def listing(root):
+    return next(root.glob("repodata/*primary*"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "spoil", "words"),
+    [
+        ("apt", lambda root: cut(root / "Packages.xz"), "Packages.xz is cut off: [0-9]+ of [0-9]+ bytes"),
+        ("apt", lambda root: changed(root / "Packages.xz"), "its checksum differs"),
+        ("apt", in_release, "the signature does not match"),
+        ("apt", outside, "InRelease is not one signed message"),
+        ("apt", two_messages, "InRelease is not one signed message"),
+        ("apt", unsigned, "InRelease is not one signed message|no valid signature"),
+        ("apt", lambda root: (root / "key.asc").write_text("no key"), "holds no OpenPGP key"),
+        ("dnf", lambda root: cut(listing(root)), "its checksum differs"),
+        ("dnf", repomd, "the signature does not match"),
+        ("dnf", without_asc, "it is not signed: there is no .*repomd.xml.asc"),
+        ("dnf", lambda root: cut(root / "repodata/repomd.xml"), "the signature does not match"),
+    ],
+)
+def test_a_spoilt_repository_is_rejected(made, kind, spoil, words):
+    root, row = made[kind]
+    spoil(root)
+
+    with pytest.raises(UnusableIndex, match=words) as error:
+        read(row)
+    assert error.value.rejected
+    assert error.value.do
+
+
+@pytest.mark.parametrize("kind", ["apt", "dnf"])
+def test_a_signature_by_another_key_is_rejected(made, tmp_path, stranger, kind):
+    """The key file is the pinned one; the index is signed by somebody else."""
+    root, row = made[kind]
+    key = (root / "key.asc").read_bytes()
+    getattr(mirror, kind)(root, stranger, PACKAGES if kind == "apt" else RPMS)
+    (root / "key.asc").write_bytes(key)
+
+    with pytest.raises(UnusableIndex, match=f"signed with key {stranger.fingerprint[-16:]}, which is not the pinned"):
+        read(row)
+
+
+def test_a_further_key_in_the_key_file_is_rejected(made, stranger):
+    root, row = made["apt"]
+    (root / "key.asc").write_bytes((root / "key.asc").read_bytes() + stranger.key)
+
+    with pytest.raises(UnusableIndex, match=f"holds key {stranger.fingerprint}; pinned is"):
+        read(row)
+
+
+def test_an_expired_index_is_rejected(tmp_path, publisher):
+    mirror.apt(tmp_path / "apt", publisher, PACKAGES, "Valid-Until: Sat, 01 Nov 2025 10:00:00 UTC")
+
+    with pytest.raises(UnusableIndex, match="expired on 2025-11-01"):
+        read(publisher.row(tmp_path / "apt", "apt"))
+    assert len(read(publisher.row(tmp_path / "apt", "apt"), now=datetime(2025, 10, 1, tzinfo=timezone.utc))) == 2
+
+
+def test_another_architecture_is_rejected(made):
+    with pytest.raises(UnusableIndex, match="it is for amd64, and the hosts are arm64"):
+        read(made["apt"][1], arch="sbsa")
+
+
+def test_a_publisher_that_signs_packages_only_is_read_without_a_signature(made):
+    root, row = made["dnf"]
+    without_asc(root)
+
+    assert read(row | {"signed": "packages"}).signed_by is None
+
+
+DOCTYPE = b'<?xml version="1.0"?><!DOCTYPE m [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><metadata>&b;</metadata>'
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (DOCTYPE, "declares a document type"),
+        (b"<metadata>" + b"<a>" * 5000, "nests deeper"),
+        (b"<metadata><package>", "is cut off"),
+        (b"", "is cut off"),
+        (b"not XML", "is not XML"),
+        (b"<metadata/>", "holds no package"),
+    ],
+)
+def test_a_hostile_primary_list_is_rejected_even_if_it_is_signed(made, publisher, content, words):
+    root, row = made["dnf"]
+    mirror.primary(root, publisher, gzip.compress(content))
+
+    with pytest.raises(UnusableIndex, match=words):
+        read(row)
+
+
+def test_a_list_that_unpacks_to_too_much_is_rejected(made, publisher, monkeypatch):
+    from gpucheck.repositories import reading
+
+    monkeypatch.setattr(reading, "MOST_UNPACKED", 1 << 20)
+    root, row = made["dnf"]
+    mirror.primary(root, publisher, gzip.compress(b" " * (8 << 20)))
+
+    with pytest.raises(UnusableIndex, match="unpacks to more than 1 MiB"):
+        read(row)
+
+
+def test_a_repository_that_is_not_there_was_not_read(tmp_path, publisher):
+    with pytest.raises(UnusableIndex, match=re.escape(str(tmp_path))) as error:
+        read(publisher.row(tmp_path / "nothing", "apt"))
+    assert not error.value.rejected
