@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
 from gpucheck.repositories.checksums import ALGORITHMS, Checksum
-from gpucheck.repositories.index import Operator, Package, Relation, UnusableIndex
+from gpucheck.repositories.index import Operator, Package, Relation, UnusableIndex, number
 
 # In this order: the first that the release file lists is fetched.
 COMPRESSED = (".xz", ".gz", "")
@@ -46,8 +46,8 @@ def read_release(text: str, now: datetime) -> Release:
     for algorithm in ALGORITHMS:
         for line in fields.get(algorithm.upper(), "").splitlines():
             row = line.split()
-            if len(row) == 3 and row[1].isdecimal():
-                files.setdefault(row[2], Listed(row[2], Checksum(algorithm, row[0].lower()), int(row[1])))
+            if len(row) == 3 and (size := number(row[1])):
+                files.setdefault(row[2], Listed(row[2], Checksum(algorithm, row[0].lower()), size))
     if not files:
         raise UnusableIndex(
             "the release file lists no file with a SHA-256 or SHA-512", "Check the address of the repository"
@@ -96,12 +96,11 @@ def read_packages(text: str) -> dict[str, tuple[Package, ...]]:
     for row in paragraphs(text):
         if not {"Package", "Version", "Architecture"} <= row.keys():
             continue
-        size = row.get("Size", "")
         package = Package(
             row["Package"],
             row["Version"],
             row["Architecture"],
-            int(size) if size.isdecimal() else 0,
+            number(row.get("Size", "")),
             (*relations(row.get("Pre-Depends", "")), *relations(row.get("Depends", ""))),
             tuple(one for alternatives in relations(row.get("Provides", "")) for one in alternatives),
         )
@@ -125,6 +124,6 @@ def _moment(value: str) -> datetime | None:
     """Return the time of a date field; None if there is none or it is not a date."""
     try:
         found = parsedate_to_datetime(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return found if found.tzinfo else found.replace(tzinfo=timezone.utc)

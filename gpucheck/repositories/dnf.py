@@ -9,7 +9,7 @@ from typing import NamedTuple
 from xml.parsers import expat
 
 from gpucheck.repositories.checksums import ALGORITHMS, Checksum
-from gpucheck.repositories.index import Operator, Package, Relation, UnusableIndex
+from gpucheck.repositories.index import Operator, Package, Relation, UnusableIndex, number
 
 DEEPEST = 32
 _OPERATORS: Mapping[str, Operator] = {"LT": "<", "LE": "<=", "EQ": "=", "GE": ">=", "GT": ">"}
@@ -29,7 +29,7 @@ class _Xml:
     """A pass over an XML document of foreign origin: no entities, no document type, a bounded depth."""
 
     def __init__(self) -> None:
-        self.parser = expat.ParserCreate(namespace_separator=" ")
+        self.parser = expat.ParserCreate("UTF-8", " ")
         self.parser.StartElementHandler = self._start
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._characters
@@ -134,8 +134,7 @@ class _PrimaryList(_Xml):
         elif name == "version":
             self.version = _version(attributes)
         elif name == "size":
-            size = attributes.get("package", "")
-            self.size = int(size) if size.isdecimal() else 0
+            self.size = number(attributes.get("package", ""))
         elif name in ("requires", "provides"):
             self.section = name
         elif name == "entry" and self.section:

@@ -56,6 +56,11 @@ class Package(NamedTuple):
     provides: tuple[Relation, ...] = ()
 
 
+def number(text: str) -> int:
+    """Return a size in bytes as an index states it, 0 if it is none."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else 0
+
+
 class Index(NamedTuple):
     """What one repository holds. made: ISO 8601 time that the index states, empty if it states none.
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from itertools import zip_longest
 
-_DEB = re.compile(r"(\D*)(\d*)")
-_RPM = re.compile(r"\d+|[a-zA-Z]+|~|\^")
+_DEB = re.compile(r"([^0-9]*)([0-9]*)")
+_RPM = re.compile(r"[0-9]+|[a-zA-Z]+|~|\^")
 END = 0
 
 
@@ -21,7 +21,7 @@ def deb_key(version: str) -> tuple[object, ...]:
     upstream, _, revision = rest.rpartition("-")
     if not upstream:
         upstream, revision = revision, ""
-    return (int(epoch) if epoch.isdecimal() else 0, _deb_part(upstream), _deb_part(revision or "0"))
+    return (_number(epoch), _deb_part(upstream), _deb_part(revision or "0"))
 
 
 def _deb_part(part: str) -> tuple[object, ...]:
@@ -29,8 +29,14 @@ def _deb_part(part: str) -> tuple[object, ...]:
     found: list[object] = []
     for text, number in _DEB.findall(part):
         found.append((*map(_deb_order, text), END))
-        found.append(int(number or 0))
+        found.append(_number(number))
     return tuple(found)
+
+
+def _number(digits: str) -> tuple[int, str]:
+    """Return what sorts numbers of any length; int refuses those of thousands of digits."""
+    plain = digits.lstrip("0")
+    return len(plain), plain
 
 
 def _deb_order(character: str) -> int:
@@ -56,7 +62,7 @@ def rpm_parts(version: str) -> tuple[int, str, str]:
     if not colon:
         epoch, rest = "0", version
     upstream, dash, release = rest.rpartition("-")
-    return (int(epoch) if epoch.isdecimal() else 0, *((upstream, release) if dash else (rest, "")))
+    return (int(epoch[:9]) if epoch.isdecimal() else 0, *((upstream, release) if dash else (rest, "")))
 
 
 def _rpm_order(a: str, b: str) -> int:
@@ -73,9 +79,9 @@ def _rpm_order(a: str, b: str) -> int:
             return 1 if one else -1
         if one.isdigit() != other.isdigit():
             return 1 if one.isdigit() else -1
-        left, right = (int(one), int(other)) if one.isdigit() else (one, other)
+        left, right = (_number(one), _number(other)) if one.isdigit() else ((0, one), (0, other))
         if left != right:
-            return 1 if left > right else -1  # type: ignore[operator]
+            return 1 if left > right else -1
     return 0
 
 

@@ -8,7 +8,7 @@ from tests.fuzz.target import Seeds, target
 
 # Commands that only read. Others start programs, measure, or write in places that they are told.
 READ_ONLY = ("diagnose", "topo", "explain", "profiles", "stack", "fleet", "verify")
-NOT_THESE = ("simulate", "--keep", "--shard", "--write", "--every", "-o", "--output", "--svg")
+NOT_THESE = ("simulate", "--keep", "--shard", "--write", "--every", "-o", "--output", "--svg", "check-repositories")
 STATUSES = (0, 1, 2, 3, 64)
 FILES: dict[str, Seeds] = {
     "topo.txt": pastes.matrices,
