@@ -6,12 +6,12 @@ from itertools import combinations
 import msgspec
 
 from gpucheck.knowledge import tables
-from gpucheck.stack.rules_driver import r13_forward_compatibility
-from gpucheck.stack.rules_folders import folder_of
-from gpucheck.stack.rules_options import NEWEST
+from gpucheck.stack.rules.driver import r13_forward_compatibility
+from gpucheck.stack.rules.folders import folder_of
+from gpucheck.stack.rules.options import NEWEST
+from gpucheck.stack.spec import COMPONENTS, Wish
 from gpucheck.stack.types import Clash, Conflict, StackSet, Target
 from gpucheck.stack.versions import parse, request
-from gpucheck.stack.wish import COMPONENTS, Wish
 
 # What helps whatever the tables say.
 ALWAYS = {

@@ -3,7 +3,7 @@
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.options import options
 from gpucheck.knowledge.packages import packages
-from gpucheck.stack.rules_libraries import KNOWN_BAD_CUDA
+from gpucheck.stack.rules.libraries import KNOWN_BAD_CUDA
 from gpucheck.stack.types import StackSet
 from gpucheck.stack.versions import parse, request
 

@@ -15,11 +15,11 @@ from gpucheck.stack.exact import exact_wish
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import Lock, LockedGroup, lock, same_wish, still_valid, target_of_group
 from gpucheck.stack.resolve import counted, search
-from gpucheck.stack.rules_archive import archive_of
-from gpucheck.stack.rules_driver import r2_full_function, r18_branches
+from gpucheck.stack.rules.archive import archive_of
+from gpucheck.stack.rules.driver import r2_full_function, r18_branches
+from gpucheck.stack.spec import Wish
 from gpucheck.stack.types import Clash, Conflict, Fact, Reason, Refusal, StackSet, Target
 from gpucheck.stack.versions import request
-from gpucheck.stack.wish import Wish
 
 # A training job needs these on every rank; any other part is left out where no version of it serves all groups.
 NEEDED = ("driver", "torch")

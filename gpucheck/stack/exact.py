@@ -1,6 +1,6 @@
 """From a set back to the wish that names it and nothing else."""
 
-from gpucheck.stack.rules_options import NEWEST
+from gpucheck.stack.rules.options import NEWEST
 from gpucheck.stack.types import StackSet
 
 

@@ -11,10 +11,10 @@ import msgspec
 from gpucheck.knowledge import gpus, tables
 from gpucheck.stack.candidates import PARTS, chosen, plain, versions
 from gpucheck.stack.resolve import search
-from gpucheck.stack.rules_driver import r2_full_function
+from gpucheck.stack.rules.driver import r2_full_function
+from gpucheck.stack.spec import COMPONENTS, Wish, did_you_mean
 from gpucheck.stack.types import Clash, Fact, Reason, StackSet, Target
 from gpucheck.stack.versions import cc, major, parse, request
-from gpucheck.stack.wish import COMPONENTS, Wish, did_you_mean
 
 SCHEMA = "gpucheck.explanation/1"
 # Parts without versions of their own, and what they follow.

@@ -16,15 +16,15 @@ import yaml
 from gpucheck.foreign import read_text
 from gpucheck.foreign.documents import DocumentProblem, bounded, compose, load, parse
 from gpucheck.knowledge import gpu_by_pci_id, tables
-from gpucheck.stack import rules_driver
 from gpucheck.stack.exact import exact_wish
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.rdma import Rdma, rdma_of_facts
 from gpucheck.stack.refused import RefusedHost, no_gpu, unknown, unknown_gpu, vgpu_guest
 from gpucheck.stack.resolve import resolve_target, search
+from gpucheck.stack.rules import driver as rules_driver
+from gpucheck.stack.spec import Wish, check_value
 from gpucheck.stack.systems import normal_arch, os_of_facts
 from gpucheck.stack.types import Conflict, Fact, Refusal, StackSet, Target, UnknownInput
-from gpucheck.stack.wish import Wish, check_value
 
 MOST_GPUS = 64
 MOST_BYTES = 64 << 20

@@ -5,12 +5,12 @@ from typing import TypeVar
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.recorded import TOOLKIT, recorded_versions
-from gpucheck.stack import rules_archive as archive_rules
-from gpucheck.stack import rules_libraries as library_rules
-from gpucheck.stack import rules_wheels as wheel_rules
+from gpucheck.stack.rules import archive as archive_rules
+from gpucheck.stack.rules import libraries as library_rules
+from gpucheck.stack.rules import wheels as wheel_rules
+from gpucheck.stack.spec import Wish
 from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target, TorchChoice
 from gpucheck.stack.versions import major, request
-from gpucheck.stack.wish import Wish
 
 T = TypeVar("T")
 Chosen = tuple[T, tuple[Reason, ...]]

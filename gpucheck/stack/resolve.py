@@ -11,13 +11,14 @@ import msgspec
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.tables import Branch
-from gpucheck.stack import rules_archive as archive_rules
-from gpucheck.stack import rules_driver as driver_rules
-from gpucheck.stack import rules_folders as folder_rules
-from gpucheck.stack import rules_options as option_rules
-from gpucheck.stack import rules_wheels as wheel_rules
 from gpucheck.stack.advice import conflicts
 from gpucheck.stack.parts import Chosen, container_toolkit, libraries, part
+from gpucheck.stack.rules import archive as archive_rules
+from gpucheck.stack.rules import driver as driver_rules
+from gpucheck.stack.rules import folders as folder_rules
+from gpucheck.stack.rules import options as option_rules
+from gpucheck.stack.rules import wheels as wheel_rules
+from gpucheck.stack.spec import Wish
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.types import (
     Clash,
@@ -29,7 +30,6 @@ from gpucheck.stack.types import (
     Target,
 )
 from gpucheck.stack.versions import request
-from gpucheck.stack.wish import Wish
 
 
 def resolve(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucheck.printable import of_printable
 from gpucheck.stack.lock import Lock, LockedGroup
-from gpucheck.stack.plan_unconfirmed import reasons as unconfirmed_reasons
+from gpucheck.stack.plan.unconfirmed import reasons as unconfirmed_reasons
 from gpucheck.stack.resolve import counted
 from gpucheck.stack.types import Conflict, Reason, Refusal, StackSet
 

@@ -9,9 +9,9 @@ import yaml
 from gpucheck.stack import Refusal, Wish
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import plan
-from gpucheck.stack.rules_page import rules_page
-from gpucheck.stack.tuning import Tuning
-from gpucheck.stack.wish import Repository
+from gpucheck.stack.rules.page import rules_page
+from gpucheck.stack.settings.tuning import Tuning
+from gpucheck.stack.spec import Repository
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
 FOLDER = Path(__file__).parent / "golden"

@@ -13,12 +13,12 @@ from gpucheck.stack.common import lock_common
 from gpucheck.stack.explain import explain
 from gpucheck.stack.lock import Lock, lock, read_lock, write_lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.rules_options import r23_cuda_majors
+from gpucheck.stack.rules.options import r23_cuda_majors
+from gpucheck.stack.spec import parse_wish
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.text import plan_text, stack_text
 from gpucheck.stack.types import DriverChoice
 from gpucheck.stack.versions import cc
-from gpucheck.stack.wish import parse_wish
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 from tests.stack.regenerate import GDRCOPY
 

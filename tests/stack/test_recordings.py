@@ -14,7 +14,7 @@ from gpucheck.stack import Refusal, Wish
 from gpucheck.stack.candidates import versions
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.wish import Repository
+from gpucheck.stack.spec import Repository
 from tests.stack import recordings
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
