@@ -11,7 +11,7 @@ from gpucheck.images.versions import FILE, Filled, Variant, Versions, VersionsEr
 from gpucheck.knowledge import tables
 from gpucheck.stack import Refusal, UnknownInput, resolve
 from gpucheck.stack.spec import Wish
-from gpucheck.stack.types import StackSet
+from gpucheck.stack.stack_set import StackSet
 
 LOCKS = "images/locks"
 # No GPU limits a CPU build, and the resolver asks for one: any that every driver branch knows will do.

@@ -10,10 +10,10 @@ import msgspec
 
 from gpucheck.foreign import read_text
 from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, document
+from gpucheck.stack.components import COMPONENTS, VERSIONED
 from gpucheck.stack.settings.imex import Imex, read_imex
 from gpucheck.stack.settings.module_options import read_module_options
 from gpucheck.stack.settings.tuning import Tuning, read_tuning
-from gpucheck.stack.versions import request
 
 SCHEMA = "gpucheck.wish/1"
 MOST_BYTES = 1 << 20
@@ -73,15 +73,15 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
 
 
-COMPONENTS = ("driver", "cuda", "cudnn", "nccl", "container_toolkit", "dcgm", "gdrcopy", "torch", "tensorflow")
 CHOICES = {
-    "kernel_module": ("auto", "open", "proprietary"),
+    **{row.name: row.choices for row in COMPONENTS if row.choices},
     "source": ("auto", "nvidia", "debian"),
     "container_engines": ("auto", "leave"),
     "prefer": ("longest-supported", "production", "newest"),
     "end_of_life_os": ("refuse", "allow"),
     "kernel_lock": ("leave", "hold"),
 }
+VERSIONS = {row.name: row for row in VERSIONED}
 
 
 def did_you_mean(word: str, known: tuple[str, ...]) -> str:
@@ -94,16 +94,14 @@ def check_value(key: str, value: str) -> None:
     """Raise ValueError if ``value`` is nothing that ``key`` can be."""
     if key in CHOICES and value not in CHOICES[key]:
         raise ValueError(f"{value!r} is not possible. {did_you_mean(value, CHOICES[key])}")
-    if key == "driver" and value == "none":
-        raise ValueError("'none' is not possible: a GPU host needs a driver. Say auto, a branch or a version.")
-    if key in COMPONENTS:
-        request(value)
+    if key in VERSIONS:
+        VERSIONS[key].check(value)
 
 
 def wants(items: tuple[str, ...], base: Wish | None = None) -> Wish:
     """A wish from ``component=version`` words. Raises WishError."""
     fields: dict[str, str] = {}
-    known = (*COMPONENTS, "kernel_module", "source")
+    known = (*VERSIONS, *(row.name for row in COMPONENTS if row.choices), "source")
     for item in items:
         name, operator, value = item.partition("=")
         if not operator:
@@ -128,16 +126,7 @@ def wants(items: tuple[str, ...], base: Wish | None = None) -> Wish:
 
 def contradictions(wish: Wish) -> Iterator[tuple[tuple[str, str], str]]:
     """What in a wish rules itself out on every host: the two keys, and why."""
-    if request(wish.cuda).none:
-        for key in ("cudnn", "nccl"):
-            if request(getattr(wish, key)).explicit:
-                yield (
-                    ("cuda", key),
-                    "cuda is none, and this is built for one CUDA major. State a cuda, or none here too.",
-                )
-    toolkit, build = request(wish.cuda).prefix, request(wish.nccl).build
-    if toolkit and build.startswith("cuda") and build[4:].partition(".")[0] != str(toolkit[0]):
-        yield ("cuda", "nccl"), f"cuda is {wish.cuda}, and this build is for {build}. Both must be of one CUDA major."
+    return (found for row in COMPONENTS for found in row.contradictions(wish))
 
 
 def _split_range(item: str) -> tuple[str, str]:

@@ -7,31 +7,30 @@ from typing import Any, Literal
 
 import msgspec
 
-from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack.components import BY_TURN, COMPONENTS
+from gpucheck.stack.components.base import PlanInput
 from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, target_of_group
-from gpucheck.stack.packages import PlanGap, components, gaps, module_stream
-from gpucheck.stack.plan.archive import archive_components, archive_notes, archive_of_set, host_sources
-from gpucheck.stack.plan.files import file, files
+from gpucheck.stack.packages import PlanGap, file, repository
+from gpucheck.stack.plan.archive import archive_of_set, host_sources
 from gpucheck.stack.plan.kernel import compilers, headers
-from gpucheck.stack.plan.options import option_components, option_notes
+from gpucheck.stack.plan.parts import module_stream, planned_components, roles
 from gpucheck.stack.plan.services import drop_ins, services
-from gpucheck.stack.plan.system import epel_row, python, release_packages, system_repositories, uname_arch
+from gpucheck.stack.plan.system import epel_row, python, release_packages, system_repositories
 from gpucheck.stack.plan.unconfirmed import reasons as unconfirmed_reasons
 from gpucheck.stack.plan.unconfirmed import unconfirmed
 from gpucheck.stack.rdma import Rdma, rdma_plan
 from gpucheck.stack.refused import RefusedHost
 from gpucheck.stack.settings.tuning import tuning_plan
 from gpucheck.stack.spec import Repository, Wish
-from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, StackSet, Unconfirmed
+from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, Unconfirmed
 
 SCHEMA = "gpucheck.plan/1"
-# The roles in this order: what comes later needs what came before, and a reboot happens within the driver's.
-ORDER = ("repository", "driver", "cuda", "cudnn", "nccl", "container_toolkit")
 # What stack.yml calls it under repositories.
 EPEL = "epel"
-# After them, and only where the plan has something for them.
+# Roles after those of the components, and only where the plan has something for them.
 LATER = ("container_engine", "tuning", "kernel_lock")
 
 
@@ -46,7 +45,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     come from ``repositories`` alone. tuning: settings of the host, see ``tuning_plan``; left out where none is wished.
     container_engines: rows of ``knowledge.packages.ContainerEngine``; left out without container toolkit, or where the
     site configures its engines itself. kernel_lock: hold, and left out where the kernels are left to the hosts.
-    components: packages and holds of six parts, and of the options that are wished for, see ``option_components``.
+    components: packages and holds by component, and what else it needs, see ``Component.packages``.
     prerequisites: packages that bring further sources of packages. dkms_source: where DKMS comes from on EL, that is
     ``repository``, a row like those of repositories that may supply the packages of ``include`` alone, and ``enable``,
     repositories of the system itself. python: interpreter of gpucheck's own environment and the packages that bring it.
@@ -129,14 +128,15 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
     stack = locked.stack
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
     archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning, locked.arch)
-    parts = archive_components(system, stack, archive) if archive else components(system, stack)
-    options = option_components(target, stack, wish)
+    wanted = PlanInput(target=target, stack=stack, spec=wish, archive=archive)
+    parts = planned_components(wanted)
     kernels = _kernels(locked, host)
     rdma, rdma_reasons = rdma_plan(_rdma_hosts(locked, host), stack)
-    engines, held = _engines(wish, stack), wish.kernel_lock == "hold"
+    engines = tuple(engine for row in COMPONENTS for engine in row.container_engines(wanted))
+    held = wish.kernel_lock == "hold"
     later = zip(LATER, (engines, tuning, held), strict=True)
-    notes = archive_notes(archive) if archive else gaps(system, stack)
-    said = unconfirmed(system, stack, parts | options)
+    said = unconfirmed(wanted)
+    rows = list(services(stack, wish))
     return Plan(
         group=name,
         hosts=tuple(locked.hosts) if host is None else (host,),
@@ -144,45 +144,41 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         os={"id": system.os_id, "version": system.version, "family": system.family},
         arch=locked.arch,
         package_manager=manager,
-        order=(*ORDER, *options, *(role for role, wanted in later if wanted)),
+        order=("repository", *roles(parts), *(role for role, there in later if there)),
         stack=stack,
-        repositories=tuple(_repositories(system, locked.arch, wish, stack, archive)),
+        repositories=tuple(_repositories(wanted)),
         archive=host_sources(archive) if archive else msgspec.UNSET,
         tuning=tuning or msgspec.UNSET,
         container_engines=engines or msgspec.UNSET,
         kernel_lock="hold" if held else msgspec.UNSET,
         module_stream=module_stream(system, stack),
-        components=parts | options,
+        components=parts,
         # It would name the public addresses beside a site's mirror.
         prerequisites=() if EPEL in wish.repositories else release_packages(system),
         dkms_source=_dkms_source(system, locked.arch, wish) or msgspec.UNSET,
         python=python(system),
         headers=headers(system, kernels),
         compilers=compilers(system, stack.driver.kernel_module, kernels),
-        files=(*files(manager, stack, wish), *(file(*row) for row in rdma), *_unit_files(system, locked, wish, host)),
-        services=tuple(services(stack, wish.imex)),
+        files=(
+            *(one for row in BY_TURN for one in row.files(wanted)),
+            *(file(*row) for row in rdma),
+            *_unit_files(system, locked, [row["name"] for row in rows], host),
+        ),
+        services=tuple(rows),
         reboot={"when": ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
-        expected={
-            "driver_version": stack.driver.version,
-            "kernel_module": stack.driver.kernel_module,
-            "fabric_manager_version": stack.fabric_manager,
-        },
-        reasons=(*notes, *option_notes(stack), *rdma_reasons, *unconfirmed_reasons(said)),
+        expected={key: value for row in COMPONENTS for key, value in row.expected(stack).items()},
+        reasons=(
+            *(note for row in COMPONENTS for note in row.notes(wanted)),
+            *rdma_reasons,
+            *unconfirmed_reasons(said),
+        ),
         unconfirmed=said,
     )
 
 
-def _engines(wish: Wish, stack: StackSet) -> tuple[dict[str, Any], ...]:
-    """What may be on a host and is told of its GPUs then; which of them is there, the host knows."""
-    if stack.container_toolkit is None or wish.container_engines == "leave":
-        return ()
-    return tuple(msgspec.to_builtins(row) for row in packages().container_toolkit.engines)
-
-
-def _repositories(
-    system: OperatingSystem, arch: str, wish: Wish, stack: StackSet, archive: Archive | None
-) -> list[dict[str, str | None]]:
+def _repositories(plan: PlanInput) -> list[dict[str, str | None]]:
     """NVIDIA's repositories, or the site's mirrors of them; not the driver's where an archive holds that."""
+    system, arch, wish = plan.system, plan.target.arch, plan.spec
     table = packages().repositories
     distro = system.repository
     if distro is None:
@@ -191,34 +187,14 @@ def _repositories(
         )
     if distro not in table.keys:
         raise PlanGap(f"the signing key of {distro} is not known", "cuda-repo", "add it to packages.yml")
-    apt = system.family == "debian"
     key = table.keys[distro]
     base = table.cuda_url.format(distro=distro, arch=arch)
-    name = "nvidia-cuda" if apt else f"cuda-{distro}-{arch}"
-    cuda = _repository(name, base, (f"{base}{key.file}", key.fingerprint), table.keyring if apt else None, table.signed)
-    found = [] if archive else [_mirrored(cuda, wish, ("nvidia-cuda", name), distro, arch)]
-    if stack.container_toolkit:
-        box = table.container_toolkit
-        url = (box.apt_url if apt else box.dnf_url).format(
-            deb_arch="amd64" if arch == "x86_64" else "arm64", uname_arch=uname_arch(arch)
-        )
-        keyring = box.keyring if apt else None
-        tool = _repository("nvidia-container-toolkit", url, (box.key_url, box.fingerprint), keyring, box.signed)
-        found.append(_mirrored(tool, wish, ("nvidia-container-toolkit",), distro, arch))
-    if stack.gdrcopy:
-        keyring = "/usr/share/keyrings/gdrcopy.gpg" if apt else None
-        own = _repository("gdrcopy", "", ("", None), keyring, table.signed)
-        found.append(_mirrored(own, wish, ("gdrcopy",), distro, arch))
-    return found
-
-
-def _repository(
-    name: str, url: str, key: tuple[str, str | None], keyring: str | None, signed: str
-) -> dict[str, str | None]:
-    """key: URL and fingerprint. signed counts for dnf alone: apt always checks the metadata and nothing else."""
-    row: dict[str, str | None] = {"name": name, "kind": "apt" if keyring else "dnf", "url": url}
-    row |= {"key_url": key[0], "key_fingerprint": key[1]}
-    return row | ({"suite": "/", "keyring": keyring} if keyring else {"signed": signed})
+    name = "nvidia-cuda" if plan.apt else f"cuda-{distro}-{arch}"
+    keyring = table.keyring if plan.apt else None
+    cuda = repository(name, base, (f"{base}{key.file}", key.fingerprint), keyring, table.signed)
+    found = [] if plan.archive else [_mirrored(cuda, wish, ("nvidia-cuda", name), distro, arch)]
+    own = [row for row in (component.repository(plan) for component in COMPONENTS) if row]
+    return [*found, *(_mirrored(row, wish, (str(row["name"]),), distro, arch) for row in own)]
 
 
 def _without_epel(wish: Wish) -> bool:
@@ -270,7 +246,8 @@ def _kernels(locked: LockedGroup, host: str | None) -> tuple[str, ...]:
     return tuple(h.kernel for h in hosts if not any(s.lower().startswith("kernel") for s in h.stand_ins))
 
 
-def _unit_files(system: OperatingSystem, locked: LockedGroup, wish: Wish, host: str | None) -> list[dict[str, Any]]:
-    names = [row["name"] for row in services(locked.stack, wish.imex)]
+def _unit_files(
+    system: OperatingSystem, locked: LockedGroup, names: list[str], host: str | None
+) -> list[dict[str, Any]]:
     simulated = all(one.simulated for one in _planned_hosts(locked, host).values())
     return [file(path, content) for path, content in drop_ins(names, system, simulated=simulated)]

@@ -6,11 +6,13 @@ the driver (/dev/nvidiactl, /sys/module/nvidia) would not do: udev loads the mod
 looked at once, and a GPU host would now and then come up without persistence or fabric.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from gpucheck.knowledge.tables import OperatingSystem
-from gpucheck.stack.settings.imex import Imex, imex_service
-from gpucheck.stack.types import StackSet
+from gpucheck.stack.components import BY_TURN
+from gpucheck.stack.spec import Wish
+from gpucheck.stack.stack_set import StackSet
 
 UNITS = "/etc/systemd/system"
 NVIDIA = "0x10de"
@@ -25,12 +27,9 @@ PATIENCE = "StartLimitIntervalSec=120\nStartLimitBurst=12\n"
 RETRY = "Restart=on-failure\nRestartSec=5s\n"
 
 
-def services(stack: StackSet, imex: Imex) -> list[dict[str, Any]]:
-    """The units, in the order in which they are started; IMEX runs only where the site says that the host runs it."""
-    names = ["nvidia-persistenced"]
-    names += ["nvidia-fabricmanager"] if stack.fabric_manager else []
-    rows = [{"name": name, "enabled": True, "state": "started"} for name in names]
-    return [*rows, *([imex_service(imex)] if stack.imex else [])]
+def services(stack: StackSet, wish: Wish) -> Iterator[dict[str, Any]]:
+    """The units, in the order in which they are started."""
+    return (service for row in BY_TURN for service in row.services(stack, wish))
 
 
 def drop_ins(names: list[str], system: OperatingSystem, *, simulated: bool) -> list[tuple[str, str]]:

@@ -4,11 +4,7 @@ from typing import Any
 
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
-
-
-def uname_arch(arch: str) -> str:
-    """The machine as the kernel and rpm name it."""
-    return "x86_64" if arch == "x86_64" else "aarch64"
+from gpucheck.stack.packages import uname_arch
 
 
 def release_packages(system: OperatingSystem) -> tuple[str, ...]:

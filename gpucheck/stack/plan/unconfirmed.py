@@ -1,38 +1,38 @@
 """What of a plan no public document shows in NVIDIA's folders: said by the plan, package by package."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import msgspec
 
 from gpucheck.knowledge.packages import packages
-from gpucheck.knowledge.recorded import TOOLKIT, is_recorded, nearest, recorded
+from gpucheck.knowledge.recorded import is_recorded, nearest, recorded
 from gpucheck.knowledge.tables import OperatingSystem
-from gpucheck.stack.packages import PlanGap, components, module_stream
-from gpucheck.stack.plan.archive import archive_components, archive_of_set
-from gpucheck.stack.plan.options import option_components
+from gpucheck.stack.components import COMPONENTS
+from gpucheck.stack.components.base import PlanInput
+from gpucheck.stack.packages import PlanGap
+from gpucheck.stack.plan.archive import archive_of_set
+from gpucheck.stack.plan.parts import module_stream
 from gpucheck.stack.spec import Wish
-from gpucheck.stack.types import Reason, StackSet, Target, Unconfirmed
+from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import Reason, Target, Unconfirmed
 
 SOURCE = "cuda-repo"
-# Parts of NVIDIA's folders; the rest comes from a site's own repository or from the system.
-PARTS = ("driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit", "dcgm")
-# What NVIDIA's repositories still supply where an archive holds the driver.
-BESIDE_AN_ARCHIVE = ("container_toolkit", "dcgm")
 
 
-def unconfirmed(system: OperatingSystem, stack: StackSet, parts: Mapping[str, Any]) -> tuple[Unconfirmed, ...]:
-    """Folder, module stream and packages without a record. parts: components of the plan."""
-    folder = system.repository or ""
+def unconfirmed(plan: PlanInput) -> tuple[Unconfirmed, ...]:
+    """Folder, module stream and packages without a record. Raises PlanGap."""
+    system, stack, folder = plan.system, plan.stack, plan.system.repository or ""
     found = [] if stack.source else [*_folder(folder, stack.arch), *_stream(system, folder, stack)]
-    for part in BESIDE_AN_ARCHIVE if stack.source else PARTS:
-        where = TOOLKIT if part == "container_toolkit" else folder
-        for row in parts.get(part, {}).get("packages", ()):
-            if row["name"] in packages().fabric.subnet_manager.of_the_system:
-                continue
-            if not is_recorded(where, stack.arch, row["name"], row["version"]):
-                because = _because(where, stack.arch, row["name"], row["version"])
-                found.append(Unconfirmed(component=part, spec=row["spec"], because=because))
+    for row in COMPONENTS:
+        part, where = row.packages(plan), row.folder(plan)
+        if part is None or where is None:
+            continue
+        for package in part["packages"]:
+            name, version = package["name"], package["version"]
+            # What is not held belongs to the system.
+            if name in part["holds"] and not is_recorded(where, stack.arch, name, version):
+                because = _because(where, stack.arch, name, version)
+                found.append(Unconfirmed(component=row.part, spec=package["spec"], because=because))
     return tuple(found)
 
 
@@ -40,8 +40,7 @@ def with_unconfirmed(target: Target, stack: StackSet, wish: Wish) -> StackSet:
     """The set with what its plan would say to be unconfirmed; a gap in the tables is one of them."""
     archive = archive_of_set(target.os, stack)
     try:
-        own = archive_components(target.os, stack, archive) if archive else components(target.os, stack)
-        said = unconfirmed(target.os, stack, own | option_components(target, stack, wish))
+        said = unconfirmed(PlanInput(target=target, stack=stack, spec=wish, archive=archive))
     except PlanGap as gap:
         said = (Unconfirmed(component="driver", spec=stack.driver.version, because=f"{gap}: {gap.advice}"),)
     return msgspec.structs.replace(stack, unconfirmed=said)

@@ -1,32 +1,28 @@
 """Rules about a distribution's own archive as the package source: one version of each part, some parts not at all."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from gpucheck.knowledge.archives import Archive, archives
 from gpucheck.knowledge.tables import Branch, OperatingSystem
-from gpucheck.stack.rules.driver import is_a, r17_fabric
-from gpucheck.stack.spec import Wish
+from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.types import Clash, Fact, Reason, Target
 from gpucheck.stack.versions import request
 
+if TYPE_CHECKING:
+    from gpucheck.stack.spec import Wish
+
 RULE, SOURCE = "R22", "debian-archive"
-PARTS = {
-    "fabric_manager": "fabric manager",
-    "imex": "IMEX",
-    "cudnn": "cuDNN library",
-    "nccl": "NCCL",
-    "container_toolkit": "container toolkit",
-}
 
 
-def archive_of(system: OperatingSystem, wish: Wish) -> Archive | None:
+def archive_of(system: OperatingSystem, wish: "Wish") -> Archive | None:
     """What the archive that is wished for holds; None: the packages come from NVIDIA, or there is no such archive."""
     if wish.source != "debian":
         return None
     return next((archive for archive in archives() if archive.os == system.id), None)
 
 
-def r22_host(target: Target, wish: Wish) -> Iterator[Clash]:
+def r22_host(target: Target, wish: "Wish") -> Iterator[Clash]:
     """R22: with ``source: debian`` a host gets what the archive of its own release holds, or is refused.
 
     The archive must be known, hold the driver for the host's architecture, and serve the GPUs with proprietary modules
@@ -54,11 +50,13 @@ def r22_host(target: Target, wish: Wish) -> Iterator[Clash]:
         because = f"the open modules of the archive are {archive.open_modules}, its driver is {archive.driver}"
         fact = Fact(f"{because}, and both must be one version", SOURCE)
         yield _clash("source" if needs_open else "kernel_module", (Fact(who, "open-gkm, the wish"), fact), because)
-    fabric, reasons = r17_fabric(target)
-    for part, needed in (("fabric_manager", fabric.fabric_manager), ("imex", fabric.imex)):
-        if needed and part in archive.absent:
-            clash = _absent(archive, part, Fact(reasons[0].because, reasons[0].source))
-            yield _clash("source", clash.between, clash.because)
+
+
+def r22_needed(archive: Archive | None, component: str, title: str, reason: Reason) -> Iterator[Clash]:
+    """R22: a host that needs a component which the archive does not hold is refused."""
+    if archive is not None and component in archive.absent:
+        between, because = _lacks(archive, title, Fact(reason.because, reason.source))
+        yield _clash("source", between, because)
 
 
 def r22_driver(archive: Archive, branch: Branch, wanted: str) -> tuple[str, Reason] | Clash:
@@ -103,16 +101,17 @@ def r22_cuda(archive: Archive, wanted: str) -> str | Clash:
     )
 
 
-def r22_absent(archive: Archive | None, component: str, wanted: str) -> Clash | None:
+def r22_absent(archive: Archive | None, component: str, title: str, wanted: str) -> Clash | None:
     """R22: a part that the archive does not hold is left out, and refused where it is asked for by version."""
     if archive is None or component not in archive.absent:
         return None
-    return _absent(archive, component, Fact(f"{component} is {wanted}, and source is debian", "the wish"))
+    between, because = _lacks(archive, title, Fact(f"{component} is {wanted}, and source is debian", "the wish"))
+    return _clash(component, between, because)
 
 
-def _absent(archive: Archive, component: str, needed: Fact) -> Clash:
-    because = f"the archive of {archive.os} holds no {PARTS[component]}"
-    return Clash(component=component, rule=RULE, between=(needed, Fact(because, SOURCE)), because=because)
+def _lacks(archive: Archive, title: str, needed: Fact) -> tuple[tuple[Fact, Fact], str]:
+    because = f"the archive of {archive.os} holds no {title}"
+    return (needed, Fact(because, SOURCE)), because
 
 
 def _clash(component: str, between: tuple[Fact, Fact], because: str, *, unknown: bool = False) -> Clash:

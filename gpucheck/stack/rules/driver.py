@@ -3,13 +3,12 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from gpucheck.knowledge import GpuModel, gpu_table, tables
+from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.tables import Branch, OperatingSystem, Toolkit
-from gpucheck.stack.types import Clash, Fabric, Fact, Reason, Target
+from gpucheck.stack.types import Clash, Fact, Reason, Target
 from gpucheck.stack.versions import parse, request
 
 Flavour = Literal["open", "proprietary"]
-NVLINK5_KERNEL = "5.17"
 LAST_KERNEL_FLOOR = "4.15"
 
 
@@ -89,53 +88,6 @@ def r9_architecture_ended(gpu: GpuModel) -> Clash | None:
     )
 
 
-def r14_flavour(target: Target, wanted: str, branch: Branch | None = None) -> Flavour | Clash:
-    """R14: the one kernel module flavour that drives every GPU of the host, or why there is none.
-
-    Open needs the GPU System Processor (Turing and newer) and is required from Blackwell and on Grace; one kernel
-    loads one flavour. branch: None looks at the GPUs alone.
-    """
-    needs_proprietary = next((g for g in target.models if g.kernel_module == "proprietary"), None)
-    needs_open = next((g for g in target.models if g.kernel_module == "open"), None)
-    if needs_proprietary and needs_open:
-        return _flavour_clash(
-            f"{is_a(needs_proprietary)} and needs the proprietary kernel modules",
-            f"{is_a(needs_open)} and needs the open kernel modules",
-            "one kernel loads one flavour, so no driver serves both GPUs in one host",
-        )
-    flavour: Flavour = "proprietary" if needs_proprietary else "open"
-    if needs_proprietary is None and needs_open is None:
-        flavour = "proprietary" if wanted == "proprietary" or _turing_exception(target, branch) else "open"
-    if wanted not in ("auto", flavour):
-        gpu = needs_proprietary or needs_open
-        return _flavour_clash(
-            f"{is_a(gpu)} and needs the {flavour} kernel modules" if gpu else f"the {flavour} modules are needed",
-            f"kernel_module: {wanted} is asked for",
-            f"the {wanted} modules would install and bind no GPU",
-        )
-    if branch is not None and flavour not in branch.kernel_modules:
-        return _flavour_clash(
-            f"branch {branch.branch} holds {' and '.join(branch.kernel_modules)} kernel modules only",
-            f"the {flavour} kernel modules are needed",
-            f"branch {branch.branch} has no {flavour} modules",
-        )
-    return flavour
-
-
-def _turing_exception(target: Target, branch: Branch | None) -> bool:
-    note = tables.drivers().turing_with_proprietary_below
-    if branch is None or int(branch.branch) >= int(note.branch):
-        return False
-    return any(gpu.name == note.gpu for gpu in target.models)
-
-
-def _flavour_clash(one: str, other: str, because: str) -> Clash:
-    source = "driver-install-guide, open-gkm"
-    return Clash(
-        component="kernel_module", rule="R14", between=(Fact(one, source), Fact(other, source)), because=because
-    )
-
-
 def r15_kernel(os: OperatingSystem, branch: Branch) -> Clash | None:
     """R15: a branch builds only on kernels from its floor. Where that is not known, the floor of 555 still holds."""
     newest = os.max_driver_branch
@@ -150,45 +102,6 @@ def r15_kernel(os: OperatingSystem, branch: Branch) -> Clash | None:
         ),
         because=f"driver branch {branch.branch} does not build on {os.name}",
     )
-
-
-def r17_fabric(target: Target) -> tuple[Fabric, tuple[Reason, ...]]:
-    """R17: NVSwitch and NVLink 5 boards need fabric manager at exactly the driver's version; racks need IMEX."""
-    kinds = {gpu.fabric for gpu in target.models} - {None}
-    source = "fabric-manager-guide, driver-install-guide"
-    if "imex" in kinds:
-        text = "compute tray of a rack: fabric manager runs on the switch trays, IMEX runs here"
-        return Fabric(imex=True), (Reason(component="imex", because=text, rule="R17", source=source),)
-    if "nvlink5" in kinds:
-        text = (
-            "NVLink 5 board: needs fabric manager at the driver's version, the subnet manager nvlsm, and ib_umad loaded"
-        )
-        reasons = [Reason(component="fabric_manager", because=text, rule="R17", source=source)]
-        if parse(target.os.kernel) < parse(NVLINK5_KERNEL):
-            old = f"{target.os.name} has kernel {target.os.kernel}; NVLink 5 wants {NVLINK5_KERNEL} or an EL backport"
-            reasons.append(
-                Reason(component="fabric_manager", because=old, rule="R17", source="public-installers", confirmed=False)
-            )
-        return Fabric(fabric_manager=True, subnet_manager=True), tuple(reasons)
-    if target.nvswitches:
-        text = "NVSwitch devices on the PCI bus: needs fabric manager at exactly the driver's version"
-        return Fabric(fabric_manager=True), (
-            Reason(component="fabric_manager", because=text, rule="R17", source=source),
-        )
-    if "nvswitch" not in kinds:
-        return Fabric(), ()
-    count = sum(gpu.fabric == "nvswitch" for gpu in target.gpus)
-    if target.nvswitches is None and count >= gpu_table().nvswitch_from_gpus:
-        text = f"{count} SXM GPUs are taken for an NVSwitch board (the PCI bus was not read): needs fabric manager"
-        reason = Reason(component="fabric_manager", because=text, rule="R17", source=source, confirmed=False)
-        return Fabric(fabric_manager=True), (reason,)
-    text = (
-        "no NVSwitch on the PCI bus: no fabric manager here (in a virtual machine it runs on the host)"
-        if target.nvswitches == 0
-        else f"{count} SXM GPUs are taken for a board without NVSwitch (the PCI bus was not read)"
-    )
-    confirmed = target.nvswitches is not None
-    return Fabric(), (Reason(component="fabric_manager", because=text, rule="R17", source=source, confirmed=confirmed),)
 
 
 def r18_branches(prefer: str, wanted: str) -> tuple[Branch, ...]:

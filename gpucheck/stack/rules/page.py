@@ -1,16 +1,13 @@
 """The rules as a page for people: statements from the code that carries them out, sources from the tables."""
 
+import importlib
 import inspect
+import pkgutil
 import re
 from collections.abc import Iterator
 
 from gpucheck.knowledge import tables
-from gpucheck.stack.rules import archive as rules_archive
-from gpucheck.stack.rules import driver as rules_driver
-from gpucheck.stack.rules import folders as rules_folders
-from gpucheck.stack.rules import libraries as rules_libraries
-from gpucheck.stack.rules import options as rules_options
-from gpucheck.stack.rules import wheels as rules_wheels
+from gpucheck.stack import components, rules
 
 STATEMENT = re.compile(r"\b(R\d+): ")
 HEAD = """<!-- Made by: gpucheck stack rules -o docs/stack-rules.md -->
@@ -43,9 +40,10 @@ def statements() -> dict[str, tuple[tuple[str, str], ...]]:
 
 
 def _statements() -> Iterator[tuple[str, str, str]]:
-    for module in (rules_archive, rules_driver, rules_folders, rules_libraries, rules_options, rules_wheels):
-        functions = inspect.getmembers(module, inspect.isfunction)
-        for name, function in functions:
+    packages = (rules, components)
+    names = [f"{package.__name__}.{row.name}" for package in packages for row in pkgutil.iter_modules(package.__path__)]
+    for module in map(importlib.import_module, names):
+        for name, function in inspect.getmembers(module, inspect.isfunction):
             if function.__module__ != module.__name__:
                 continue
             _, *parts = STATEMENT.split(inspect.getdoc(function) or "")

@@ -6,7 +6,7 @@ kernel's arguments change through the boot loader, ACS by a service that runs at
 
 from typing import Any
 
-from gpucheck.stack.packages import Component, PlanGap
+from gpucheck.stack.packages import PlanGap
 
 GRUB = "/etc/default/grub.d/90-gpucheck.cfg"
 PROGRAM = "/usr/local/sbin/gpucheck-acs-off"
@@ -76,7 +76,7 @@ def kernel_arguments(iommu: str, arch: str) -> dict[str, Any] | None:
     return {"arguments": list(arguments), "grub": {"path": GRUB, "content": content, "mode": "0644"}}
 
 
-def acs_component() -> Component:
+def acs_component() -> dict[str, Any]:
     """A component like those of the options: the tool, the program and its service, which go together with the wish."""
     return {
         "packages": [{"name": "pciutils", "version": None, "spec": "pciutils"}],

@@ -4,8 +4,8 @@ import json
 
 from gpucheck.stack import Wish, resolve_target, target_of
 from gpucheck.stack.plan.unconfirmed import with_unconfirmed
+from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.text import plan_text, stack_text
-from gpucheck.stack.types import StackSet
 from tests.stack.cli_words import run
 from tests.stack.plan.test_plan import planned, refused
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from gpucheck.knowledge import gpus, tables
 from gpucheck.stack import Refusal, StackSet, Wish, resolve
 from gpucheck.stack.common import lock_common
+from gpucheck.stack.components.dcgm import r23_cuda_majors
 from gpucheck.stack.explain import explain
 from gpucheck.stack.lock import Lock, lock, read_lock, write_lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.rules.options import r23_cuda_majors
 from gpucheck.stack.spec import parse_wish
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.text import plan_text, stack_text

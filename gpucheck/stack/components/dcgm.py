@@ -1,19 +1,17 @@
-"""Rules about what goes beside the stack only where a site asks for it."""
+"""DCGM, if a site requests it."""
 
-from collections.abc import Iterator
+from typing import Any
 
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.options import OptionVersion, options
+from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.packages import component, package, started
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.spec import Repository, Wish
 from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target
 from gpucheck.stack.versions import cc, parse, request
 
 RULE = "R23"
-# GDRCopy without a stated version: what the site's repository has newest when it is installed, and held from then on.
-NEWEST = "newest"
-NEEDED = ("url", "key_url", "key_fingerprint")
 
 
 def choose_dcgm(
@@ -71,39 +69,41 @@ def _is_old(capability: str) -> bool:
     return cc(capability) < cc(options().dcgm.first_capability)
 
 
-def r23_gdrcopy(wish: Wish) -> Iterator[Clash]:
-    """R23: GDRCopy comes from a repository of the site's, in a stated version or in the newest that is there."""
-    asked = request(wish.gdrcopy)
-    if asked.none:
-        return
-    wanted, source = Fact(f"gdrcopy is {wish.gdrcopy}", "the wish"), ", ".join(options().gdrcopy.source)
-    repository = wish.repositories.get("gdrcopy", Repository())
-    lacking = [key for key in NEEDED if not getattr(repository, key)]
-    if lacking:
-        fact = Fact("NVIDIA's package repositories are not known to hold GDRCopy", source)
-        because = f"GDRCopy needs a repository of the site's, and repositories: gdrcopy lacks {', '.join(lacking)}"
-        yield Clash(component="gdrcopy", rule=RULE, between=(wanted, fact), because=because)
-    if asked.specifiers:
-        fact = Fact("what a repository of the site's holds is not read before it is installed from", "the tables")
-        because = "of a range of GDRCopy none can be chosen: state a version, or auto for the newest"
-        yield Clash(component="gdrcopy", rule=RULE, between=(wanted, fact), because=because)
+class Dcgm(Component):
+    """Its packages are those of the driver's CUDA major, its service runs after everything that it needs."""
+
+    name = part = "dcgm"
+    title = "DCGM"
+    place, turn = 70, 70
+    default = "none"
+    optional = True
+
+    def versions(self) -> tuple[str, ...]:
+        """Every version that a record shows."""
+        return tuple(row.version for row in options().dcgm.versions)
+
+    def choose(self, choice: Choice) -> Any:
+        """The newest confirmed one, or the one that is stated."""
+        wanted = choice.spec.dcgm
+        return choice.settle(choose_dcgm(choice.target, choice.driver, wanted, choice.archive), wanted)
+
+    def packages(self, plan: PlanInput) -> dict[str, Any] | None:
+        """With its service; DCGM 3 may not be on the host."""
+        if not plan.stack.dcgm:
+            return None
+        table = options().dcgm
+        cuda = r23_cuda_majors(plan.target, plan.stack.driver)
+        names = [*table.packages, *(name.format(major=number) for number in cuda for name in table.by_cuda)]
+        version = f"{table.epoch}:{plan.stack.dcgm}-{table.revision}"
+        return {
+            **component([package(plan.system, name, version) for name in names]),
+            "services": started([table.service]),
+            "refuse": list(table.old),
+        }
+
+    def folder(self, plan: PlanInput) -> str | None:
+        """NVIDIA's, by system, also with an archive."""
+        return plan.system.repository or ""
 
 
-def gdrcopy(wish: Wish, archive: Archive | None, why: list[Reason]) -> str | None:
-    """The version with its package revision as far as stated, or NEWEST; None = not asked for. Notes its reasons."""
-    asked, table = request(wish.gdrcopy), options().gdrcopy
-    if asked.none:
-        return None
-    source = ", ".join(table.source)
-
-    def note(text: str, *, confirmed: bool) -> None:
-        why.append(Reason(component="gdrcopy", because=text, rule=RULE, source=source, confirmed=confirmed))
-
-    note("asked for, from the site's own repository; its module is built again after every driver", confirmed=True)
-    if asked.auto:
-        note("its version is what that repository has newest: it is taken, then held", confirmed=False)
-    elif asked.version not in table.seen:
-        note(f"the versions read of are {', '.join(table.seen)}", confirmed=False)
-    if archive is not None:
-        note("that its module builds against the driver of a distribution's own archive was not read", confirmed=False)
-    return NEWEST if asked.auto else asked.text
+COMPONENT = Dcgm()

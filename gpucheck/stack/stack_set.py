@@ -1,0 +1,38 @@
+"""One coherent set: the outside contract ``gpucheck.stack/1``."""
+
+from typing import Literal
+
+import msgspec
+
+from gpucheck.stack.types import DriverChoice, Reason, TensorflowChoice, TorchChoice, Unconfirmed
+
+SCHEMA = "gpucheck.stack/1"
+
+
+class StackSet(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """One coherent set. nccl carries the CUDA its package was built for: ``2.29.3+cuda12.9``. None = not installed.
+
+    source: whose archive the packages come from; left out where it is NVIDIA's repositories.
+    dcgm, gdrcopy: options; left out where they are not wished for. gdrcopy may be ``newest``: the repository decides.
+    unconfirmed: packages of its plan that no public document shows; left out of a lock, where the plan says it.
+    """
+
+    schema_: str = SCHEMA
+    gpus: tuple[str, ...]
+    os: str
+    arch: str
+    driver: DriverChoice
+    fabric_manager: str | None
+    subnet_manager: bool
+    imex: str | None
+    cuda: str | None
+    cudnn: str | None
+    nccl: str | None
+    container_toolkit: str | None
+    torch: TorchChoice | None
+    tensorflow: TensorflowChoice | None
+    source: Literal["debian"] | msgspec.UnsetType = msgspec.UNSET
+    dcgm: str | msgspec.UnsetType = msgspec.UNSET
+    gdrcopy: str | msgspec.UnsetType = msgspec.UNSET
+    reasons: tuple[Reason, ...]
+    unconfirmed: tuple[Unconfirmed, ...] | msgspec.UnsetType = msgspec.UNSET
