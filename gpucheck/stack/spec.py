@@ -4,7 +4,7 @@ import difflib
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -42,7 +42,7 @@ class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     signed: Literal["packages", "metadata", "both"] | None = None
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     """What the site wants; see the comments in stack.yml at the root of the project.
 
     driver: a branch (580), a version (580.178.04), or one with its package revision (580.95.05-0ubuntu1).
@@ -72,6 +72,14 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     tuning: Tuning = Tuning()
     repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
 
+
+# A component whose key is not stated above brings it, with its default.
+ADDED = [(row.name, str, row.default) for row in VERSIONED if row.name not in SpecFields.__struct_fields__]
+if TYPE_CHECKING:
+    Wish = SpecFields
+else:
+    Wish = msgspec.defstruct("Wish", ADDED, bases=(SpecFields,), frozen=True, kw_only=True, module=__name__)
+    Wish.__doc__ = SpecFields.__doc__
 
 CHOICES = {
     **{row.name: row.choices for row in COMPONENTS if row.choices},

@@ -2,9 +2,12 @@
 
 import importlib
 import pkgutil
+from typing import TYPE_CHECKING
 
 from gpucheck.stack.components.base import Component
-from gpucheck.stack.stack_set import StackSet
+
+if TYPE_CHECKING:
+    from gpucheck.stack.stack_set import StackSet
 
 HELPERS = ("base",)
 
@@ -25,7 +28,7 @@ LISTED = tuple(row for row in BY_TURN if row.default is not None and not row.fol
 EXPLAINED = (*LISTED, *(row for row in COMPONENTS if row.follows))
 
 
-def given(component: Component, stack: StackSet) -> dict[str, str]:
+def given(component: Component, stack: "StackSet") -> dict[str, str]:
     """What a version of a component is requested with: what it is built for, as the set has it."""
     value = BY_NAME[component.built_for].value(stack) if component.built_for else None
     return {component.built_for: value} if value else {}

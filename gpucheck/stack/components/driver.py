@@ -300,14 +300,18 @@ def _revision(system: OperatingSystem, stack: "StackSet") -> Revision:
 
 
 def _packages(system: OperatingSystem, stack: "StackSet") -> list[Package]:
-    row, revision = _row(system, stack), _revision(system, stack)
-    epoch = f"{packages().revisions.el.epoch}:" if system.family == "redhat" else ""
+    row = _row(system, stack)
     values = {"version": stack.driver.version, "branch": stack.driver.branch}
     found = [package(system, name.format(**values), None) for name in row.newest]
-    for name in (pattern.format(**values) for pattern in row.packages):
-        own = revision.packages.get(name, revision.driver)
-        found.append(package(system, name, f"{epoch}{stack.driver.version}-{own}"))
-    return found
+    return [*found, *(at_driver_version(system, stack, name.format(**values)) for name in row.packages)]
+
+
+def at_driver_version(system: OperatingSystem, stack: "StackSet", name: str) -> Package:
+    """A package that is released with the driver. Raises PlanGap."""
+    revision = _revision(system, stack)
+    epoch = f"{packages().revisions.el.epoch}:" if system.family == "redhat" else ""
+    own = revision.packages.get(name, revision.driver)
+    return package(system, name, f"{epoch}{stack.driver.version}-{own}")
 
 
 def _archive_revision(stack: "StackSet", archive: Archive) -> str:

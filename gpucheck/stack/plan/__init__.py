@@ -191,8 +191,8 @@ def _repositories(plan: PlanInput) -> list[dict[str, str | None]]:
     base = table.cuda_url.format(distro=distro, arch=arch)
     name = "nvidia-cuda" if plan.apt else f"cuda-{distro}-{arch}"
     keyring = table.keyring if plan.apt else None
-    cuda = repository(name, base, (f"{base}{key.file}", key.fingerprint), keyring, table.signed)
-    found = [] if plan.archive else [_mirrored(cuda, wish, ("nvidia-cuda", name), distro, arch)]
+    nvidia = repository(name, base, (f"{base}{key.file}", key.fingerprint), keyring, table.signed)
+    found = [] if plan.archive else [_mirrored(nvidia, wish, ("nvidia-cuda", name), distro, arch)]
     own = [row for row in (component.repository(plan) for component in COMPONENTS) if row]
     return [*found, *(_mirrored(row, wish, (str(row["name"]),), distro, arch) for row in own)]
 
