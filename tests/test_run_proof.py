@@ -21,7 +21,7 @@ from gpucheck.stack import Wish
 from gpucheck.train import smoke, whole_gpus
 from tests.fakes import FakeHost
 from tests.machines import LOADED, on_bus, p100, reading
-from tests.stack.test_plan import planned
+from tests.stack.plan.test_plan import planned
 from tests.train.outcomes import ON_CPU, ON_GPUS, ON_ONE_GPU
 
 TWO, ONE = (p100(0), p100(1)), (p100(0),)

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.bundle.errors import BundleError
-from gpucheck.stack.types import StackSet
+from gpucheck.stack.stack_set import StackSet
 
 MANIFEST = "bundle.json"
 SIGNATURE = "bundle.json.asc"

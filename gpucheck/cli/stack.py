@@ -61,7 +61,7 @@ def COMMAND() -> None:  # noqa: N802 - the name every command module has
 def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: Any) -> None:
     """Print the one set that belongs on a kind of host; without --gpu or --os, on this host."""
     from gpucheck import stack
-    from gpucheck.stack.plan_unconfirmed import with_unconfirmed
+    from gpucheck.stack.plan.unconfirmed import with_unconfirmed
     from gpucheck.stack.text import stack_text
 
     def work() -> Any:
@@ -301,7 +301,7 @@ def check_command(
 @click.option("-o", "--output", type=OutputFile(), help="Write this file instead.")
 def rules_command(output: Path | None) -> None:
     """Print the rules that every set satisfies, with their sources, as a Markdown page (docs/stack-rules.md)."""
-    from gpucheck.stack.rules_page import rules_page
+    from gpucheck.stack.rules.page import rules_page
 
     write_result(guarded(rules_page), output, mode=SHARED)
 

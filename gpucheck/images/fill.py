@@ -10,8 +10,8 @@ from packaging.requirements import Requirement
 from gpucheck.images.versions import FILE, Filled, Variant, Versions, VersionsError
 from gpucheck.knowledge import tables
 from gpucheck.stack import Refusal, UnknownInput, resolve
-from gpucheck.stack.types import StackSet
-from gpucheck.stack.wish import Wish
+from gpucheck.stack.spec import Wish
+from gpucheck.stack.stack_set import StackSet
 
 LOCKS = "images/locks"
 # No GPU limits a CPU build, and the resolver asks for one: any that every driver branch knows will do.

@@ -53,14 +53,22 @@ class GdrcopyPackages(_Row, frozen=True, kw_only=True):
     services: dict[str, tuple[str, ...]]
 
 
+class WithDriver(_Row, frozen=True, kw_only=True):
+    """Packages that are released with the driver, at its version, and installed with it."""
+
+    source: tuple[str, ...]
+    packages: tuple[str, ...]
+
+
 class OptionTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """options.yml."""
+    """options.yml. with_driver: by component."""
 
     schema_: Literal["gpucheck.knowledge.options/1"]
     as_of: str
     source: tuple[str, ...]
     dcgm: DcgmPackages
     gdrcopy: GdrcopyPackages
+    with_driver: dict[str, WithDriver] = {}
 
 
 def options() -> OptionTable:

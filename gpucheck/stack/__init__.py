@@ -5,9 +5,10 @@ Pure: facts, wishes and tables in, one compatible set or a reasoned refusal out.
 
 from gpucheck.stack.facts import FactsError, HostFacts, read_facts, read_facts_file
 from gpucheck.stack.resolve import resolve, resolve_target
+from gpucheck.stack.spec import Wish, WishError, parse_wish, read_wish, wants
+from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.targets import target_of
-from gpucheck.stack.types import Conflict, Refusal, StackSet, Target, UnknownInput
-from gpucheck.stack.wish import Wish, WishError, parse_wish, read_wish, wants
+from gpucheck.stack.types import Conflict, Refusal, Target, UnknownInput
 
 __all__ = [
     "Conflict",

@@ -6,22 +6,15 @@ from itertools import combinations
 import msgspec
 
 from gpucheck.knowledge import tables
-from gpucheck.stack.rules_driver import r13_forward_compatibility
-from gpucheck.stack.rules_folders import folder_of
-from gpucheck.stack.rules_options import NEWEST
-from gpucheck.stack.types import Clash, Conflict, StackSet, Target
+from gpucheck.stack.components import BY_NAME, COMPONENTS, VERSIONED
+from gpucheck.stack.exact import exact_wish
+from gpucheck.stack.rules.driver import r13_forward_compatibility
+from gpucheck.stack.rules.folders import folder_of
+from gpucheck.stack.spec import Wish
+from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import Clash, Conflict, Target
 from gpucheck.stack.versions import parse, request
-from gpucheck.stack.wish import COMPONENTS, Wish
 
-# What helps whatever the tables say.
-ALWAYS = {
-    "arch": "--arch sbsa, which is what the host of this GPU is",
-    "gdrcopy": (
-        "build its packages with the project's own scripts (build-deb-packages.sh, build-rpm-packages.sh) or take "
-        "prebuilt ones, put them into a signed repository of yours, and name it in stack.yml: repositories: gdrcopy: "
-        "{url, key_url, key_fingerprint}; or gdrcopy: none"
-    ),
-}
 Search = Callable[[Target, Wish], StackSet | tuple[Clash, ...]]
 
 
@@ -61,15 +54,15 @@ def nearest_wish(target: Target, wish: Wish, clashes: tuple[Clash, ...], search:
         relaxed = msgspec.structs.replace(wish, **dict.fromkeys(keys, "auto"))
         found = search(target, relaxed)
         if isinstance(found, StackSet):
-            return {key: _value(found, key) for key in keys}
+            values = {**exact_wish(found), "source": found.source or "nvidia"}
+            return {key: values[key] for key in keys}
     return None
 
 
 def _relaxations(wish: Wish, clashes: tuple[Clash, ...]) -> Iterator[tuple[str, ...]]:
     """Stated wishes to give up: the one that clashes first, then every one, then pairs, then all."""
-    stated = [key for key in COMPONENTS if request(getattr(wish, key)).explicit]
-    if wish.kernel_module != "auto":
-        stated.append("kernel_module")
+    stated = [row.name for row in VERSIONED if request(getattr(wish, row.name)).explicit]
+    stated += [row.name for row in COMPONENTS if row.choices and getattr(wish, row.name) != "auto"]
     if wish.source == "debian":
         stated.append("source")
     named = [clash.component for clash in clashes]
@@ -78,40 +71,18 @@ def _relaxations(wish: Wish, clashes: tuple[Clash, ...]) -> Iterator[tuple[str, 
         yield from combinations(stated, count)
 
 
-def _value(found: StackSet, key: str) -> str:
-    if key == "driver":
-        return found.driver.version
-    if key == "kernel_module":
-        return found.driver.kernel_module
-    if key == "source":
-        return found.source or "nvidia"
-    if key == "torch":
-        return f"{found.torch.version}+{found.torch.build}" if found.torch else "none"
-    if key == "tensorflow":
-        return found.tensorflow.version if found.tensorflow else "none"
-    if key == "gdrcopy" and found.gdrcopy == NEWEST:
-        return "auto"
-    value = getattr(found, key)
-    return str(value) if value else "none"
-
-
 def _without_wish(target: Target, wish: Wish, clash: Clash, search: Search) -> str:
     """Advice where no version helps: other hosts, another system, other hardware."""
-    if clash.component == "kernel_module" and len(target.models) > 1:
-        alone = [
-            gpu.name
-            for gpu in target.models
-            if isinstance(search(msgspec.structs.replace(target, gpus=(gpu,), nvswitches=None), wish), StackSet)
-        ]
-        if len(alone) == len(target.models):
-            return f"put {' and '.join(alone)} into separate hosts: each has a set of its own"
-    if clash.component in ALWAYS:
-        return ALWAYS[clash.component]
-    if clash.rule == "R15" and clash.component == "driver":
-        for branch in reversed(tables.drivers().branches):
-            asked = msgspec.structs.replace(wish, driver=branch.branch)
-            if branch.state == "eol" and isinstance(search(target, asked), StackSet):
-                return f"a newer system; or driver {branch.branch}, whose support has ended, at your own risk"
+
+    def works(other: Target, asked: Wish) -> bool:
+        return isinstance(search(other, asked), StackSet)
+
+    component = BY_NAME.get(clash.component)
+    own = component.advice(clash.rule, target, wish, works) if component else None
+    if own:
+        return own
+    if clash.component == "arch":
+        return "--arch sbsa, which is what the host of this GPU is"
     if clash.component == "os":
         if target.os.explicit_only:
             return "a newer release of the system, or state driver and cuda in stack.yml"

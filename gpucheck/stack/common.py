@@ -9,20 +9,18 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.knowledge import tables
-from gpucheck.stack.candidates import PARTS, chosen, newest_first
+from gpucheck.stack.components import BY_NAME, LISTED, given
+from gpucheck.stack.components.base import Component
 from gpucheck.stack.exact import exact_wish
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import Lock, LockedGroup, lock, same_wish, still_valid, target_of_group
 from gpucheck.stack.resolve import counted, search
-from gpucheck.stack.rules_archive import archive_of
-from gpucheck.stack.rules_driver import r2_full_function, r18_branches
-from gpucheck.stack.types import Clash, Conflict, Fact, Reason, Refusal, StackSet, Target
+from gpucheck.stack.rules.archive import archive_of
+from gpucheck.stack.rules.driver import r18_branches
+from gpucheck.stack.spec import Wish
+from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import Clash, Conflict, Fact, Reason, Refusal, Target
 from gpucheck.stack.versions import request
-from gpucheck.stack.wish import Wish
-
-# A training job needs these on every rank; any other part is left out where no version of it serves all groups.
-NEEDED = ("driver", "torch")
 
 
 class _NoneServes(Exception):
@@ -77,7 +75,7 @@ def newest_common(wish: Wish, targets: dict[str, Target]) -> dict[str, Any]:
 
 
 def _drivers(wish: Wish, targets: dict[str, Target]) -> tuple[str, ...]:
-    asked = newest_first("driver", wish.driver)
+    asked = BY_NAME["driver"].newest_first(wish.driver)
     archives = (archive_of(target.os, wish) for target in targets.values())
     held = tuple(dict.fromkeys(archive.driver for archive in archives if archive))
     if held:
@@ -90,40 +88,35 @@ def _drivers(wish: Wish, targets: dict[str, Target]) -> tuple[str, ...]:
 
 def _given_driver(wish: Wish, targets: dict[str, Target], driver: str, *, full: bool) -> dict[str, Any] | _NoneServes:
     pins: dict[str, Any] = {}
-    for part in PARTS:
+    for component in LISTED:
+        part = component.name
         wanted = str(getattr(wish, part))
-        if request(wanted).none or (part in ("cudnn", "nccl") and pins.get("cuda") == "none"):
-            continue
-        # The archive lacks it: taken from elsewhere only when the site asks for it, as for one host.
-        if part == "container_toolkit" and request(wanted).auto and wish.source == "debian":
+        if request(wanted).none or pins.get(component.built_for) == "none" or not component.pinned(wish):
             continue
         pinned = msgspec.structs.replace(wish, **pins)
-        order = (driver,) if part == "driver" else tuple(_order(part, wanted, pinned, targets))
-        if part == "cuda" and full:
-            order = tuple(version for version in order if _is_full(version, driver))
+        order = (driver,) if part == "driver" else tuple(_order(component, wanted, pinned, targets))
+        in_full = component.partial and full
+        if in_full:
+            order = tuple(version for version in order if component.in_full(version, driver))
         best, answers = _serving(part, order, pinned, targets)
         if best is not None:
             pins[part] = best
-        elif part in NEEDED or request(wanted).explicit or (part == "cuda" and full):
+        # A training job needs a required one on every rank; any other is omitted if no version serves all groups.
+        elif component.required or request(wanted).explicit or in_full:
             return _NoneServes(part, answers)
         else:
             pins[part] = "none"
     return pins
 
 
-def _order(part: str, wanted: str, pinned: Wish, targets: dict[str, Target]) -> Iterator[str]:
-    """Newest first; of cuDNN and NCCL first what the groups would choose, which is what their torch brings along."""
-    known = newest_first(part, wanted)
-    if part in ("cudnn", "nccl"):
+def _order(component: Component, wanted: str, pinned: Wish, targets: dict[str, Target]) -> Iterator[str]:
+    """Newest first; of what is built for another component first what the groups would choose, as torch brings it."""
+    known = component.newest_first(wanted)
+    if component.built_for:
         found = (search(target, pinned) for target in targets.values())
-        own = {chosen(stack, part) for stack in found if isinstance(stack, StackSet)}
+        own = {component.value(stack) for stack in found if isinstance(stack, StackSet)}
         yield from (version for version in known if version in own)
     yield from known
-
-
-def _is_full(version: str, driver: str) -> bool:
-    toolkit = next(t for t in tables.cuda().toolkits if t.version == version)
-    return r2_full_function(toolkit, driver) is None
 
 
 def _serving(
@@ -184,8 +177,8 @@ def _ruled_out(none: _NoneServes, group: str, version: str | None, other: str) -
 
 def _held_down(name: str, own: StackSet, found: StackSet, wish: Wish, targets: dict[str, Target]) -> Iterator[Reason]:
     """Why this group has another version than it would have alone: the first group that could not use that one."""
-    for part in PARTS:
-        alone, now = chosen(own, part), chosen(found, part)
+    for component in LISTED:
+        part, alone, now = component.name, component.value(own), component.value(found)
         if alone is None or alone == now:
             continue
         clash, other = _first_refusal(part, alone, name, found, wish, targets)
@@ -201,9 +194,8 @@ def _first_refusal(
     part: str, version: str, name: str, found: StackSet, wish: Wish, targets: dict[str, Target]
 ) -> tuple[Clash | None, str]:
     asked = msgspec.structs.replace(wish, **{part: version})
-    # cuDNN and NCCL belong to a CUDA major, which is given by then.
-    if part in ("cudnn", "nccl") and found.cuda:
-        asked = msgspec.structs.replace(asked, cuda=found.cuda)
+    # What is built for another component is asked for with that as it is.
+    asked = msgspec.structs.replace(asked, **given(BY_NAME[part], found))
     for other, target in targets.items():
         said = search(target, asked)
         if other != name and not isinstance(said, StackSet):

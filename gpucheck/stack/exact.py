@@ -1,23 +1,13 @@
-"""From a set back to the wish that names it and nothing else."""
+"""From a set back to the specification that names it and nothing else."""
 
-from gpucheck.stack.rules_options import NEWEST
-from gpucheck.stack.types import StackSet
+from gpucheck.stack.components import COMPONENTS
+from gpucheck.stack.stack_set import StackSet
 
 
 def exact_wish(stack: StackSet) -> dict[str, str]:
-    """The wish values that name exactly this set."""
-    revision = f"-{stack.driver.revision}" if stack.driver.revision else ""
+    """The values of the specification that name exactly this set."""
     return {
-        "driver": f"{stack.driver.version}{revision}",
-        "kernel_module": stack.driver.kernel_module,
-        "cuda": stack.cuda or "none",
-        "cudnn": stack.cudnn or "none",
-        "nccl": stack.nccl or "none",
-        "container_toolkit": stack.container_toolkit or "none",
-        "dcgm": stack.dcgm or "none",
-        "gdrcopy": "auto" if stack.gdrcopy == NEWEST else stack.gdrcopy or "none",
-        "torch": f"{stack.torch.version}+{stack.torch.build}" if stack.torch else "none",
-        "tensorflow": stack.tensorflow.version if stack.tensorflow else "none",
+        **{row.name: row.exact(stack) for row in COMPONENTS if row.default is not None},
         "source": stack.source or "auto",
         # Chosen before, so its place in the order of preference no longer matters.
         "end_of_life_os": "allow",

@@ -9,22 +9,18 @@ from typing import Any
 import msgspec
 
 from gpucheck.knowledge import gpus, tables
-from gpucheck.stack.candidates import PARTS, chosen, plain, versions
+from gpucheck.stack.components import BY_NAME, COMPONENTS, LISTED, given
+from gpucheck.stack.components import EXPLAINED as ROWS
+from gpucheck.stack.components.base import Component, NotFirst, plain
 from gpucheck.stack.resolve import search
-from gpucheck.stack.rules_driver import r2_full_function
-from gpucheck.stack.types import Clash, Fact, Reason, StackSet, Target
-from gpucheck.stack.versions import cc, major, parse, request
-from gpucheck.stack.wish import COMPONENTS, Wish, did_you_mean
+from gpucheck.stack.spec import Wish, did_you_mean
+from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import Clash, Fact, Reason, Target
+from gpucheck.stack.versions import cc, parse, request
 
 SCHEMA = "gpucheck.explanation/1"
-# Parts without versions of their own, and what they follow.
-FOLLOWERS = {
-    "kernel_module": "what the GPUs need",
-    "fabric_manager": "the driver",
-    "imex": "the driver",
-    "gdrcopy": "what the site's own repository holds",
-}
-EXPLAINED = (*PARTS, *FOLLOWERS)
+EXPLAINED = tuple(row.name for row in ROWS)
+CHOSEN = tuple(row.name for row in COMPONENTS if row.choices)
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,54 +58,37 @@ def component_named(word: str) -> str:
 
 
 def explain(target: Target, wish: Wish, stack: StackSet, component: str | None = None) -> tuple[Explanation, ...]:
-    """One part of a set, or all of them. stack: what was resolved, or locked, for this target and wish."""
-    return tuple(_explanation(target, wish, stack, part) for part in ([component] if component else EXPLAINED))
+    """One component of a set, or all of them. stack: what was resolved, or locked, for this target and wish."""
+    rows = (BY_NAME[component],) if component else ROWS
+    return tuple(_explanation(target, wish, stack, row) for row in rows)
 
 
-def _explanation(target: Target, wish: Wish, stack: StackSet, part: str) -> Explanation:
+def _explanation(target: Target, wish: Wish, stack: StackSet, row: Component) -> Explanation:
+    part, version = row.name, row.value(stack)
     reasons = tuple(reason for reason in stack.reasons if reason.component == part)
-    version = chosen(stack, part)
-    if part in FOLLOWERS:
-        absent = "none is asked for" if part in COMPONENTS else "is not needed here"
-        note = f"has no version of its own: it follows {FOLLOWERS[part]}" if version else absent
+    if row.follows:
+        absent = "is not needed here" if row.default is None else "none is asked for"
+        note = f"has no version of its own: it follows {row.follows}" if version else absent
         return Explanation(component=part, version=version, reasons=reasons, held_by=(), note=note)
     if request(getattr(wish, part)).none:
         return Explanation(component=part, version=None, reasons=reasons, held_by=(), note="none is asked for")
-    newer = _newer(part, version)
+    # Of a component that was left out the newest version alone.
+    newer = row.versions()[-1:] if version is None else row.newer(version)
     note = "" if newer else "nothing newer is in the tables"
-    return Explanation(
-        component=part,
-        version=version,
-        reasons=reasons,
-        held_by=tuple(_held(target, wish, stack, part, newer)),
-        note=note,
-    )
+    held = tuple(_held(target, wish, stack, row, newer))
+    return Explanation(component=part, version=version, reasons=reasons, held_by=held, note=note)
 
 
-def _newer(part: str, version: str | None) -> tuple[str, ...]:
-    """Newer versions, the next one first; of a part that was left out, the newest alone."""
-    known = versions(part)
-    if version is None:
-        return known[-1:]
-    have = parse(plain(version))
-    newer = tuple(text for text in known if parse(plain(text)) > have)
-    if part == "nccl":
-        # A build for another CUDA major is another question: that of the toolkit.
-        family = major(version.partition("+cuda")[2])
-        newer = tuple(text for text in newer if major(text.partition("+cuda")[2]) == family)
-    return newer
-
-
-def _held(target: Target, wish: Wish, stack: StackSet, part: str, newer: tuple[str, ...]) -> Iterator[Step]:
+def _held(target: Target, wish: Wish, stack: StackSet, row: Component, newer: tuple[str, ...]) -> Iterator[Step]:
     """The next newer version, and, where that one is possible, the first that is forbidden."""
+    part = row.name
     for place, version in enumerate(newer):
-        # cuDNN and NCCL are built for one CUDA major, so they are asked for with the toolkit as it is.
-        rest = {"cuda": stack.cuda} if part in ("cudnn", "nccl") and stack.cuda else {}
-        asked = msgspec.structs.replace(wish, **{**rest, part: version})
+        # What is built for another component is asked for with that as it is.
+        asked = msgspec.structs.replace(wish, **{**given(row, stack), part: version})
         found = search(target, asked)
         if isinstance(found, StackSet):
             if place == 0:
-                yield _possible(target, wish, stack, part, version, found)
+                yield _possible(target, wish, stack, row, version, found)
             continue
         clash = found[0]
         yield Step(
@@ -123,31 +102,23 @@ def _held(target: Target, wish: Wish, stack: StackSet, part: str, newer: tuple[s
         return
 
 
-def _possible(target: Target, wish: Wish, stack: StackSet, part: str, version: str, found: StackSet) -> Step:
+def _possible(target: Target, wish: Wish, stack: StackSet, row: Component, version: str, found: StackSet) -> Step:
+    part = row.name
     price = (*_moves(part, stack, found), *_doubts(part, stack, found))
     asked = request(getattr(wish, part))
-    between: tuple[Fact, ...] = ()
-    rule = ""
     if asked.explicit and not asked.matches(plain(version)):
-        because = f"{part} {asked.text} is asked for, and {version} is outside of that"
-    elif part == "driver":
-        because, rule = f"prefer is {wish.prefer}, and that puts branch {stack.driver.branch} first", "R18"
-    elif part == "cuda":
-        full = r2_full_function(next(t for t in tables.cuda().toolkits if t.version == version), stack.driver.version)
-        because = full.because if full else "the version chosen is the newest that is confirmed"
-        rule, between = ("R2", full.between) if full else ("", ())
+        why = NotFirst(f"{part} {asked.text} is asked for, and {version} is outside of that")
     else:
-        because = next((reason.because for reason in stack.reasons if reason.component == part), "not the first choice")
-        because = f"another is chosen: {because}"
-    lifts = (f"{part}: {version} in stack.yml, or --want {part}={version}", *_preferences(target, wish, part, version))
-    return Step(version=version, possible=True, because=because, rule=rule, between=between, price=price, lifts=lifts)
+        why = row.not_first(stack, wish, version)
+    lifts = (f"{part}: {version} in stack.yml, or --want {part}={version}", *_preferences(target, wish, row, version))
+    return Step(version=version, possible=True, **why._asdict(), price=price, lifts=lifts)
 
 
 def _moves(part: str, before: StackSet, after: StackSet) -> Iterator[str]:
-    for other in (*PARTS, "kernel_module"):
-        old, new = chosen(before, other), chosen(after, other)
-        if other != part and old != new:
-            yield f"{other} moves from {old or 'none'} to {new or 'none'}"
+    for other in (*LISTED, *(BY_NAME[name] for name in CHOSEN)):
+        old, new = other.value(before), other.value(after)
+        if other.name != part and old != new:
+            yield f"{other.name} moves from {old or 'none'} to {new or 'none'}"
 
 
 def _doubts(part: str, before: StackSet, after: StackSet) -> Iterator[str]:
@@ -157,23 +128,23 @@ def _doubts(part: str, before: StackSet, after: StackSet) -> Iterator[str]:
             yield reason.because
 
 
-def _preferences(target: Target, wish: Wish, part: str, version: str) -> Iterator[str]:
+def _preferences(target: Target, wish: Wish, row: Component, version: str) -> Iterator[str]:
     """Other preferences, and other branches, under which the resolver takes it of its own accord."""
     for prefer in ("production", "newest"):
         changed: Any = {"prefer": prefer}
-        if prefer != wish.prefer and _reaches(target, wish, changed, part, version):
+        if prefer != wish.prefer and _reaches(target, wish, changed, row, version):
             yield f"prefer: {prefer}"
-    if part == "driver" or not request(wish.driver).auto:
+    if row.name == "driver" or not request(wish.driver).auto:
         return
     for branch in tables.drivers().branches:
-        if branch.state == "supported" and _reaches(target, wish, {"driver": branch.branch}, part, version):
+        if branch.state == "supported" and _reaches(target, wish, {"driver": branch.branch}, row, version):
             yield f"driver: {branch.branch}"
             return
 
 
-def _reaches(target: Target, wish: Wish, changes: dict[str, Any], part: str, version: str) -> bool:
+def _reaches(target: Target, wish: Wish, changes: dict[str, Any], row: Component, version: str) -> bool:
     found = search(target, msgspec.structs.replace(wish, **changes))
-    have = chosen(found, part) if isinstance(found, StackSet) else None
+    have = row.value(found) if isinstance(found, StackSet) else None
     return have is not None and parse(plain(have)) >= parse(plain(version))
 
 
@@ -188,7 +159,7 @@ def _lifts(target: Target, asked: Wish, part: str, clash: Clash) -> Iterator[str
 
 
 def _other_wish(target: Target, asked: Wish, part: str) -> Iterator[str]:
-    free: dict[str, Any] = dict.fromkeys((*PARTS, "kernel_module", "source"), "auto")
+    free: dict[str, Any] = dict.fromkeys((*(row.name for row in LISTED), *CHOSEN, "source"), "auto")
     for key in free:
         stated = getattr(asked, key)
         if key != part and stated != "auto" and _works(target, msgspec.structs.replace(asked, **{key: "auto"})):

@@ -16,15 +16,16 @@ import yaml
 from gpucheck.foreign import read_text
 from gpucheck.foreign.documents import DocumentProblem, bounded, compose, load, parse
 from gpucheck.knowledge import gpu_by_pci_id, tables
-from gpucheck.stack import rules_driver
+from gpucheck.stack.components import COMPONENTS
 from gpucheck.stack.exact import exact_wish
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.rdma import Rdma, rdma_of_facts
 from gpucheck.stack.refused import RefusedHost, no_gpu, unknown, unknown_gpu, vgpu_guest
 from gpucheck.stack.resolve import resolve_target, search
+from gpucheck.stack.spec import Wish, check_value
+from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.systems import normal_arch, os_of_facts
-from gpucheck.stack.types import Conflict, Fact, Refusal, StackSet, Target, UnknownInput
-from gpucheck.stack.wish import Wish, check_value
+from gpucheck.stack.types import Conflict, Refusal, Target, UnknownInput
 
 MOST_GPUS = 64
 MOST_BYTES = 64 << 20
@@ -140,9 +141,7 @@ def target_of_facts(host: HostFacts) -> tuple[Target, dict[str, int]]:
 def group_name(target: Target, counts: dict[str, int]) -> str:
     """``ubuntu-22.04-x86_64-15f8x2``; a suffix where the board is not the usual one for these GPUs."""
     gpus = "+".join(f"{device}x{count}" for device, count in counts.items())
-    usual = rules_driver.r17_fabric(msgspec.structs.replace(target, nvswitches=None))[0]
-    actual = rules_driver.r17_fabric(target)[0]
-    suffix = "" if usual == actual else ("-nvswitch" if actual.fabric_manager else "-no-nvswitch")
+    suffix = "".join(row.group_suffix(target) for row in COMPONENTS)
     return f"{target.os.id}-{target.arch}-{gpus}{suffix}"
 
 
@@ -166,18 +165,8 @@ def still_valid(target: Target, stack: StackSet, wish: Wish) -> tuple[Conflict, 
     found = resolve_target(target, exact)
     if isinstance(found, Refusal):
         return found.conflicts
-    fabric = (found.fabric_manager, found.subnet_manager, found.imex)
-    if fabric != (stack.fabric_manager, stack.subnet_manager, stack.imex):
-        edited = Fact(f"the lock says fabric manager {stack.fabric_manager}, IMEX {stack.imex}", "the lock")
-        needed = Fact(
-            f"this board needs fabric manager {found.fabric_manager}, IMEX {found.imex}", "fabric-manager-guide"
-        )
-        because = "fabric manager must be exactly the driver's version, and only where the board needs it"
-        try_ = "run gpucheck stack lock again instead of editing the lock"
-        return (
-            Conflict(between=(edited, needed), because=because, source="fabric-manager-guide", try_=try_, rule="R17"),
-        )
-    return ()
+    edited = (row.edited(stack, found) for row in COMPONENTS)
+    return tuple(conflict for conflict in edited if conflict)[:1]
 
 
 def _kept(previous: Lock | None, name: str, wish: Wish, target: Target) -> StackSet | None:

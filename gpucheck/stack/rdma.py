@@ -11,7 +11,8 @@ from typing import Literal
 import msgspec
 
 from gpucheck.stack.facts import HostFacts
-from gpucheck.stack.types import Reason, StackSet
+from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import Reason
 
 Rdma = Literal["none", "inbox", "ofed"]
 PATH = "/etc/modules-load.d/gpucheck-nvidia-peermem.conf"

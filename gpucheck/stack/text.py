@@ -5,10 +5,12 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from gpucheck.printable import of_printable
+from gpucheck.stack.components import COMPONENTS
 from gpucheck.stack.lock import Lock, LockedGroup
-from gpucheck.stack.plan_unconfirmed import reasons as unconfirmed_reasons
+from gpucheck.stack.plan.unconfirmed import reasons as unconfirmed_reasons
 from gpucheck.stack.resolve import counted
-from gpucheck.stack.types import Conflict, Reason, Refusal, StackSet
+from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import Conflict, Reason, Refusal
 
 if TYPE_CHECKING:
     from gpucheck.stack.explain import Explanation
@@ -18,31 +20,9 @@ WIDTH = 110
 
 
 def rows(stack: StackSet) -> list[tuple[str, str]]:
-    """Part and value, in the order of the layers."""
-    driver, torch, tensorflow = stack.driver, stack.torch, stack.tensorflow
-    exact = f"{driver.version}-{driver.revision}" if driver.revision else driver.version
-    origin = ", from the distribution's own archive" if stack.source else ""
-    found = [("driver", f"{exact}  {driver.kernel_module} kernel modules, branch {driver.branch}{origin}")]
-    if stack.fabric_manager:
-        extra = " with the NVLink subnet manager" if stack.subnet_manager else ""
-        found.append(("fabric manager", f"{stack.fabric_manager}{extra}"))
-    if stack.imex:
-        found.append(("IMEX", stack.imex))
-    found += [
-        ("CUDA toolkit", stack.cuda or "none"),
-        ("cuDNN", stack.cudnn or "none"),
-        ("NCCL", stack.nccl or "none"),
-        ("container toolkit", stack.container_toolkit or "none"),
-        *([("DCGM", stack.dcgm)] if stack.dcgm else []),
-        *([("GDRCopy", f"{stack.gdrcopy}, from the site's own repository")] if stack.gdrcopy else []),
-        ("torch", f"{torch.version}+{torch.build} on Python {torch.python}" if torch else "none"),
-    ]
-    if tensorflow:
-        pins = f" with {', '.join(tensorflow.constraints)}" if tensorflow.constraints else ""
-        found.append(("TensorFlow", f"{tensorflow.version} on Python {tensorflow.python}{pins}"))
-    else:
-        found.append(("TensorFlow", "none"))
-    return found
+    """Component and value, in the order of the layers."""
+    found = ((component.title, component.label(stack)) for component in COMPONENTS)
+    return [(title, label) for title, label in found if label is not None]
 
 
 @of_printable

@@ -7,8 +7,6 @@ import msgspec
 from gpucheck.knowledge import GpuModel
 from gpucheck.knowledge.tables import OperatingSystem
 
-SCHEMA = "gpucheck.stack/1"
-
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of host. gpus: every GPU of it, ordered by PCI id; nvswitches None = the PCI bus was not read.
@@ -118,35 +116,6 @@ class Unconfirmed(msgspec.Struct, frozen=True, kw_only=True):
     component: str
     spec: str
     because: str
-
-
-class StackSet(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """One coherent set. nccl carries the CUDA its package was built for: ``2.29.3+cuda12.9``. None = not installed.
-
-    source: whose archive the packages come from; left out where it is NVIDIA's repositories.
-    dcgm, gdrcopy: options; left out where they are not wished for. gdrcopy may be ``newest``: the repository decides.
-    unconfirmed: packages of its plan that no public document shows; left out of a lock, where the plan says it.
-    """
-
-    schema_: str = SCHEMA
-    gpus: tuple[str, ...]
-    os: str
-    arch: str
-    driver: DriverChoice
-    fabric_manager: str | None
-    subnet_manager: bool
-    imex: str | None
-    cuda: str | None
-    cudnn: str | None
-    nccl: str | None
-    container_toolkit: str | None
-    torch: TorchChoice | None
-    tensorflow: TensorflowChoice | None
-    source: Literal["debian"] | msgspec.UnsetType = msgspec.UNSET
-    dcgm: str | msgspec.UnsetType = msgspec.UNSET
-    gdrcopy: str | msgspec.UnsetType = msgspec.UNSET
-    reasons: tuple[Reason, ...]
-    unconfirmed: tuple[Unconfirmed, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
 class Refusal(msgspec.Struct, frozen=True, kw_only=True):

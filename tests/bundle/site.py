@@ -18,7 +18,7 @@ from gpucheck.bundle.manifest import (
 from gpucheck.bundle.signing import signer
 from gpucheck.stack.lock import Lock, lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.wish import Wish
+from gpucheck.stack.spec import Wish
 from tests.stack.hosts import host
 
 WHEEL = OwnWheel(name="gpucheck-0.1.0-py3-none-any.whl", digest="ab" * 32, python_minimum="3.10")

@@ -10,8 +10,8 @@ from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.manifest import BundledFile, read_manifest, write_manifest
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.spec import Wish
 from gpucheck.stack.types import Refusal
-from gpucheck.stack.wish import Wish
 from tests.bundle.site import host_plan, manifest, site_lock, versions_of
 from tests.stack.hosts import host
 

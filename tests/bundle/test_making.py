@@ -18,7 +18,7 @@ from gpucheck.bundle.signing import Signer, gpg
 from gpucheck.bundle.text import manifest_text
 from gpucheck.stack.lock import write_lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.wish import Repository
+from gpucheck.stack.spec import Repository
 from tests.bundle.site import WHEEL, site_lock
 
 pytestmark = pytest.mark.skipif(

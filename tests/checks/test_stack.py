@@ -9,7 +9,7 @@ from gpucheck.cli._stack import as_json
 from gpucheck.model import DriverState, PackageVersion, Verdict
 from tests.fakes import FakeHost
 from tests.machines import LOADED
-from tests.stack.test_plan import planned
+from tests.stack.plan.test_plan import planned
 
 PLAN: dict[str, Any] = {
     "schema": "gpucheck.plan/1",

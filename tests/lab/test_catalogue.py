@@ -15,8 +15,8 @@ from gpucheck.simulator.gpu_model import gpu_model
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.tuning import Tuning
-from gpucheck.stack.wish import Repository, Wish
+from gpucheck.stack.settings.tuning import Tuning
+from gpucheck.stack.spec import Repository, Wish
 
 PACKAGES = catalogue.packages()
 NAMES = {"deb": re.compile(r"[a-z0-9][a-z0-9+.-]+"), "rpm": re.compile(r"[a-z0-9][a-z0-9+._-]+")}

@@ -9,7 +9,7 @@ import yaml
 
 from gpucheck.lab.inventory import dump, inventory, known_hosts, wish, write_if_changed, write_wish
 from gpucheck.lab.model import Lab
-from gpucheck.stack.wish import parse_wish
+from gpucheck.stack.spec import parse_wish
 
 LAB = Lab("unit", IPv4Network("10.99.7.0/24"), Path("/src/gpucheck"))
 FINGERPRINT = "0123456789ABCDEF0123456789ABCDEF01234567"

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from gpucheck.stack import Refusal, Wish
-from gpucheck.stack import common as common_module
 from gpucheck.stack.common import lock_common
+from gpucheck.stack.components import BY_NAME
 from gpucheck.stack.lock import Lock, lock, still_valid, target_of_group
 from tests.stack.hosts import host
 
@@ -109,7 +109,7 @@ def test_a_part_that_was_asked_for_is_never_left_out(wish, rule):
 
 def test_leaving_out_is_only_for_what_was_left_to_us(monkeypatch):
     """With torch not needed: auto leaves it out for P100 and B200, a stated range refuses."""
-    monkeypatch.setattr(common_module, "NEEDED", ("driver",))
+    monkeypatch.setattr(BY_NAME["torch"], "required", False)
     kinds = ((U, "p100-pcie-x2"), (U, "b200-x8"))
 
     assert {s.torch for s in stacks(common(*kinds))} == {None}

@@ -3,13 +3,11 @@
 import pytest
 
 from tests.stack import regenerate
-from tests.stack.hosts import GPU_SETS, SYSTEMS
 
 HINT = "if this is meant: python -m tests.stack.regenerate, and read the diff"
 
 
-@pytest.mark.parametrize("gpus", GPU_SETS)
-@pytest.mark.parametrize("system", [*SYSTEMS, *regenerate.ARCHIVES])
+@pytest.mark.parametrize(("system", "gpus"), regenerate.PLANS)
 def test_a_plan_is_the_one_that_was_reviewed(system, gpus):
     """Package names, versions and repositories change only by a reviewed diff."""
     path = regenerate.FOLDER / system / f"{gpus}.yml"
@@ -33,7 +31,7 @@ def test_a_lab_plan_is_the_one_that_was_reviewed(name):
 
 def test_no_golden_file_is_left_over():
     """A system or GPU set that was taken out takes its files along."""
-    kept = {f"{system}/{gpus}.yml" for system in (*SYSTEMS, *regenerate.ARCHIVES) for gpus in GPU_SETS}
+    kept = {f"{system}/{gpus}.yml" for system, gpus in regenerate.PLANS}
     kept |= {f"options/{name}.yml" for name in regenerate.OPTIONS}
     kept |= {f"{name}.json" for name in regenerate.LAB}
 

@@ -6,7 +6,7 @@ import pytest
 from gpucheck.stack import Wish, read_facts
 from gpucheck.stack.facts import FactsError
 from gpucheck.stack.lock import LockError, lock, read_lock, still_valid, target_of_group, write_lock
-from gpucheck.stack.types import StackSet
+from gpucheck.stack.stack_set import StackSet
 from tests.stack.hosts import host
 
 LAB = (host("ubuntu-22.04", "p100-pcie-x2", "lab-apt"), host("rocky-9", "h100-sxm5-x8", "lab-dnf"))

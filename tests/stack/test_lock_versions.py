@@ -2,10 +2,10 @@
 
 import pytest
 
-from gpucheck.stack.imex import Imex
 from gpucheck.stack.lock import NO_VERSIONS, lock
-from gpucheck.stack.tuning import RECOMMENDED
-from gpucheck.stack.wish import Repository, Wish
+from gpucheck.stack.settings.imex import Imex
+from gpucheck.stack.settings.tuning import RECOMMENDED
+from gpucheck.stack.spec import Repository, Wish
 from tests.stack.hosts import host
 
 CHANGED = {

@@ -9,14 +9,16 @@ from hypothesis import strategies as st
 
 from gpucheck.knowledge import gpus, tables
 from gpucheck.stack import Refusal, StackSet, Wish, resolve_target
-from gpucheck.stack.candidates import PARTS, chosen, plain
 from gpucheck.stack.common import lock_common
+from gpucheck.stack.components import BY_NAME, LISTED
+from gpucheck.stack.components.base import plain
 from gpucheck.stack.explain import explain
 from gpucheck.stack.lock import lock, target_of_group, write_lock
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.versions import cc, major, parse
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
+PARTS = [row.name for row in LISTED]
 NAMES = [gpu.name for gpu in gpus()]
 OSES = [system.id for system in tables.operating_systems().systems]
 WISHES: dict[str, list[str]] = {
@@ -59,6 +61,11 @@ def test_every_set_satisfies_every_rule_and_every_refusal_has_a_way_that_works(g
     change: dict[str, Any] = found.conflicts[0].change
     if change:
         assert isinstance(resolve_target(target, msgspec.structs.replace(wish, **change)), StackSet)
+
+
+def chosen(stack: StackSet, part: str) -> str | None:
+    """What a set holds of a component."""
+    return BY_NAME[part].value(stack)
 
 
 def assert_rules(found: StackSet, target: Any) -> None:

@@ -11,10 +11,10 @@ import yaml
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.packages import packages
 from gpucheck.stack import Refusal, Wish
-from gpucheck.stack.candidates import versions
+from gpucheck.stack.components import BY_NAME
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.wish import Repository
+from gpucheck.stack.spec import Repository
 from tests.stack import recordings
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
@@ -35,7 +35,7 @@ def wishes(gpus: str) -> Iterator[dict[str, str]]:
             yield {"driver": driver}
     if gpus in FEW:
         for part in ("cuda", "cudnn", "nccl", "container_toolkit", "dcgm"):
-            yield from ({part: version} for version in versions(part))
+            yield from ({part: version} for version in BY_NAME[part].versions())
 
 
 def plans(system: str, *, only_auto: bool = False) -> Iterator[Plan]:

@@ -18,7 +18,7 @@ from gpucheck.host.recording import Recording, RecordingHost, ReplayHost
 from gpucheck.model import FleetReport, NvmlReading, Report
 from gpucheck.stack.lock import Lock, lock, write_lock
 from gpucheck.stack.plan import plan
-from gpucheck.stack.wish import Wish
+from gpucheck.stack.spec import Wish
 from tests.machines import h100, p100, whole_host
 from tests.stack.hosts import host
 

@@ -1,0 +1,34 @@
+"""The components of the stack, one module each; a new module is found by itself."""
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING
+
+from gpucheck.stack.components.base import Component
+
+if TYPE_CHECKING:
+    from gpucheck.stack.stack_set import StackSet
+
+HELPERS = ("base",)
+
+
+def _found() -> tuple[Component, ...]:
+    names = [module.name for module in pkgutil.iter_modules(__path__) if module.name not in HELPERS]
+    rows: list[Component] = [importlib.import_module(f"{__name__}.{name}").COMPONENT for name in names]
+    return tuple(sorted(rows, key=lambda row: row.place))
+
+
+COMPONENTS = _found()
+BY_NAME = {row.name: row for row in COMPONENTS}
+BY_TURN = tuple(sorted(COMPONENTS, key=lambda row: row.turn))
+# Keys of stack.yml that name a version.
+VERSIONED = tuple(row for row in COMPONENTS if row.default is not None and not row.choices)
+# Those with versions in the tables, in the order of choice: each is chosen for the ones before it.
+LISTED = tuple(row for row in BY_TURN if row.default is not None and not row.follows)
+EXPLAINED = (*LISTED, *(row for row in COMPONENTS if row.follows))
+
+
+def given(component: Component, stack: "StackSet") -> dict[str, str]:
+    """What a version of a component is requested with: what it is built for, as the set has it."""
+    value = BY_NAME[component.built_for].value(stack) if component.built_for else None
+    return {component.built_for: value} if value else {}

@@ -1,0 +1,31 @@
+"""The service that clears ACS at boot, if ``tuning.acs`` is off: a component of the plan without a version."""
+
+from typing import TYPE_CHECKING, Any
+
+from gpucheck.stack.components.base import Component, PlanInput
+from gpucheck.stack.settings.isolation import acs_component
+
+if TYPE_CHECKING:
+    from gpucheck.stack.stack_set import StackSet
+
+
+class Acs(Component):
+    """Planned with ``tuning``, removed with it."""
+
+    name = part = "acs"
+    place = 110
+    optional = True
+
+    def fields(self, chosen: Any) -> dict[str, Any]:
+        """The set holds versions only."""
+        return {}
+
+    def label(self, stack: "StackSet") -> None:
+        """Nor does its text."""
+
+    def packages(self, plan: PlanInput) -> dict[str, Any] | None:
+        """The tool, the program and its service."""
+        return acs_component() if plan.spec.tuning.acs == "off" else None
+
+
+COMPONENT = Acs()

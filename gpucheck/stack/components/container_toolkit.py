@@ -1,0 +1,95 @@
+"""The container toolkit, and the container engines that it configures."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.recorded import TOOLKIT, recorded_versions
+from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.packages import component, package, repository, uname_arch
+from gpucheck.stack.rules.archive import r22_absent
+from gpucheck.stack.types import Clash, Fact, Reason
+from gpucheck.stack.versions import request
+
+if TYPE_CHECKING:
+    from gpucheck.stack.spec import Wish
+
+TITLE = "container toolkit"
+
+
+class ContainerToolkit(Component):
+    """All of its packages are at one version, from a repository of its own."""
+
+    name = part = "container_toolkit"
+    title = TITLE
+    place, turn = 60, 60
+    default = "auto"
+
+    def versions(self) -> tuple[str, ...]:
+        """Every version."""
+        return packages().container_toolkit.versions
+
+    def choose(self, choice: Choice) -> Any:
+        """What an archive lacks is taken from NVIDIA's repository only if stated."""
+        wanted = choice.spec.container_toolkit
+        absent = r22_absent(choice.archive, self.name, TITLE, wanted) if request(wanted).auto else None
+        return choice.settle(absent or choose_container_toolkit(wanted), wanted)
+
+    def pinned(self, spec: "Wish") -> bool:
+        """As for one host."""
+        return not (request(spec.container_toolkit).auto and spec.source == "debian")
+
+    def packages(self, plan: PlanInput) -> dict[str, Any]:
+        """All at one version."""
+        version, table = plan.stack.container_toolkit, packages().container_toolkit
+        names = table.packages if version else ()
+        return component([package(plan.system, name, f"{version}-{table.revision}") for name in names])
+
+    def repository(self, plan: PlanInput) -> dict[str, str | None] | None:
+        """NVIDIA's for containers."""
+        if not plan.stack.container_toolkit:
+            return None
+        box, arch = packages().repositories.container_toolkit, plan.target.arch
+        deb_arch = "amd64" if arch == "x86_64" else "arm64"
+        url = (box.apt_url if plan.apt else box.dnf_url).format(deb_arch=deb_arch, uname_arch=uname_arch(arch))
+        keyring = box.keyring if plan.apt else None
+        return repository("nvidia-container-toolkit", url, (box.key_url, box.fingerprint), keyring, box.signed)
+
+    def folder(self, plan: PlanInput) -> str | None:
+        """Its own, for all systems."""
+        return TOOLKIT
+
+    def container_engines(self, plan: PlanInput) -> tuple[dict[str, Any], ...]:
+        """What may be on a host and is configured then; which of them is there, the host determines."""
+        if plan.stack.container_toolkit is None or plan.spec.container_engines == "leave":
+            return ()
+        return tuple(msgspec.to_builtins(row) for row in packages().container_toolkit.engines)
+
+
+def choose_container_toolkit(wanted: str) -> tuple[str, tuple[Reason, ...]] | Clash:
+    """The newest version that the guide names, or a stated one that records show in the repository."""
+    asked, name = request(wanted), COMPONENT.name
+    known = packages().container_toolkit.versions
+    for version in reversed(known):
+        if asked.matches(version):
+            text = "the version whose four packages the installation guide names"
+            return version, (Reason(component=name, because=text, source="container-toolkit-guide"),)
+    # What auto never takes: the guide does not name it, but somebody installed it.
+    for version in recorded_versions(TOOLKIT, packages().container_toolkit.packages[0]):
+        if asked.version == version:
+            text = f"{version} as asked for: records show it in its repository, the tables name {', '.join(known)}"
+            return version, (Reason(component=name, because=text, source="cuda-repo"),)
+    return Clash(
+        component="container_toolkit",
+        rule="R18",
+        between=(
+            Fact(f"container toolkit {wanted} is asked for", "the wish"),
+            Fact(f"the tables hold {', '.join(known)}", "container-toolkit-guide"),
+        ),
+        because=f"no container toolkit {wanted} is known",
+        unknown=True,
+    )
+
+
+COMPONENT = ContainerToolkit()

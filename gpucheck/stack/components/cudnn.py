@@ -1,0 +1,111 @@
+"""The cuDNN library of the host."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gpucheck.knowledge import GpuModel, tables
+from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.tables import CudnnRelease
+from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.components.torch import reference_torch
+from gpucheck.stack.packages import component, package
+from gpucheck.stack.rules.archive import r22_absent
+from gpucheck.stack.rules.driver import is_a
+from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
+from gpucheck.stack.types import Clash, Fact, Reason, Target, TorchChoice
+from gpucheck.stack.versions import cc, major, request
+
+if TYPE_CHECKING:
+    from gpucheck.stack.spec import Wish
+
+
+def r7_cudnn(gpu: GpuModel, release: CudnnRelease) -> Clash | None:
+    """R7: a newer cuDNN replaces an older one, but its architecture list shrinks: below 7.5 ends at 9.10.2.21."""
+    have = cc(gpu.compute_capability)
+    if release.min_cc is None or have >= cc(release.min_cc):
+        newest_major = cc(release.max_cc)[0] if release.max_cc else None
+        if newest_major is None or have[0] <= newest_major:
+            return None
+        limit = f"cuDNN {release.version} has code up to compute capability {release.max_cc}"
+    else:
+        limit = f"cuDNN {release.version} has no code below compute capability {release.min_cc}"
+    return Clash(
+        component="cudnn",
+        rule="R7",
+        between=(Fact(is_a(gpu), "cuda-gpus"), Fact(limit, "cudnn-matrix, wheel-bytes")),
+        because=f"cuDNN {release.version} cannot run on {gpu.name}",
+    )
+
+
+def choose_cudnn(
+    target: Target, cuda_major: int, wanted: str, torch: TorchChoice | None
+) -> tuple[str, tuple[Reason, ...]] | Clash:
+    """The host's cuDNN: that of the torch build where its CUDA major is the same, else the newest confirmed one."""
+    asked = request(wanted)
+    same = torch.cudnn if torch and torch.cuda and major(torch.cuda) == cuda_major and asked.auto else None
+    first: Clash | None = None
+    for release in sorted(tables.cudnn().releases, key=lambda r: (r.version != same, -numeric(r.version))):
+        if not asked.matches(release.version) or cuda_major not in release.cuda_majors:
+            continue
+        if not asked.explicit and release.version != same and cuda_major not in release.confirmed_for:
+            continue
+        clash = next(filter(None, (r7_cudnn(gpu, release) for gpu in target.models)), None)
+        if clash is None:
+            return release.version, (_cudnn_reason(release, cuda_major, same, torch),)
+        first = first or clash
+    return first or no_release("cudnn", "cuDNN", "R7", wanted, cuda_major, COMPONENT.versions())
+
+
+def _cudnn_reason(release: CudnnRelease, cuda_major: int, same: str | None, torch: TorchChoice | None) -> Reason:
+    if release.version == same and torch:
+        text = (
+            f"what torch {torch.version}+{torch.build} brings along, so a program that loads the host's finds the same"
+        )
+    else:
+        text = f"newest for CUDA {cuda_major} with code for these GPUs ({release.basis})"
+    confirmed = cuda_major in release.confirmed_for
+    return Reason(component="cudnn", because=text, rule="R7", source="cudnn-matrix, wheel-bytes", confirmed=confirmed)
+
+
+class Cudnn(Component):
+    """cuDNN, built for one CUDA major."""
+
+    name = part = "cudnn"
+    title = "cuDNN"
+    place, turn = 40, 40
+    default = "auto"
+    built_for = "cuda"
+
+    def contradictions(self, spec: "Wish") -> Iterator[tuple[tuple[str, str], str]]:
+        """Stated without a toolkit."""
+        yield from without_toolkit(self.name, spec)
+
+    def versions(self) -> tuple[str, ...]:
+        """Every release."""
+        return tuple(release.version for release in tables.cudnn().releases)
+
+    def choose(self, choice: Choice) -> Any:
+        """That of the torch build, else the newest for the CUDA major."""
+        toolkit, spec, archive = choice.chosen["cuda"], choice.spec, choice.archive
+        if toolkit is None:
+            return no_toolkit(self.name, spec)
+        found = r22_absent(archive, self.name, "cuDNN library", spec.cudnn)
+        torch = reference_torch(choice, major(toolkit))
+        return choice.settle(found or choose_cudnn(choice.target, major(toolkit), spec.cudnn, torch), spec.cudnn)
+
+    def packages(self, plan: PlanInput) -> dict[str, Any]:
+        """Their names carry the CUDA major."""
+        stack = plan.stack
+        if stack.cudnn is None or stack.cuda is None:
+            return component([])
+        table = packages().cudnn
+        version = f"{stack.cudnn}-{table.revision}"
+        names = table.apt if plan.apt else table.dnf
+        return component([package(plan.system, name.format(major=major(stack.cuda)), version) for name in names])
+
+    def folder(self, plan: PlanInput) -> str | None:
+        """NVIDIA's, by system."""
+        return plan.system.repository or ""
+
+
+COMPONENT = Cudnn()

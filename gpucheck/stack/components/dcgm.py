@@ -1,0 +1,109 @@
+"""DCGM, if a site requests it."""
+
+from typing import Any
+
+from gpucheck.knowledge import tables
+from gpucheck.knowledge.archives import Archive
+from gpucheck.knowledge.options import OptionVersion, options
+from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.packages import component, package, started
+from gpucheck.stack.rules.driver import is_a
+from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target
+from gpucheck.stack.versions import cc, parse, request
+
+RULE = "R23"
+
+
+def choose_dcgm(
+    target: Target, driver: DriverChoice, wanted: str, archive: Archive | None
+) -> tuple[str, tuple[Reason, ...]] | Clash:
+    """R23: the newest DCGM that a source of its own confirms, or the one that is asked for by version.
+
+    archive: where the driver comes from, None = NVIDIA's repositories, which alone hold DCGM.
+    """
+    table = options().dcgm
+    if archive is not None:
+        because = f"the archive of {archive.os} is not known to hold DCGM, and NVIDIA's repository is not mixed with it"
+        between = (Fact(f"dcgm is {wanted}, and source is debian", "the wish"), Fact(because, "debian-archive"))
+        return Clash(component="dcgm", rule=RULE, between=between, because=because)
+    asked = request(wanted)
+    fitting = [row for row in table.versions if asked.matches(row.version)]
+    # What nothing but one record shows is taken only where no other version is what was asked for.
+    found = ([row for row in fitting if not row.unconfirmed] or fitting)[-1:]
+    if not found:
+        known = ", ".join(row.version for row in table.versions)
+        facts = (
+            Fact(f"DCGM {wanted} is asked for", "the wish"),
+            Fact(f"the tables hold {known}", ", ".join(table.source)),
+        )
+        return Clash(component="dcgm", rule=RULE, between=facts, because=f"no DCGM {wanted} is known", unknown=True)
+    return found[0].version, _dcgm_reasons(target, driver, found[0])
+
+
+def _dcgm_reasons(target: Target, driver: DriverChoice, row: OptionVersion) -> tuple[Reason, ...]:
+    majors = r23_cuda_majors(target, driver)
+    text = f"asked for; packages for CUDA {majors[0]}, which is the CUDA major of driver branch {driver.branch}"
+    if len(majors) > 1:
+        old = next(gpu for gpu in target.models if _is_old(gpu.compute_capability))
+        text += f", and for CUDA {majors[1]}: {is_a(old)}, which code for CUDA {majors[0]} does not run on"
+    source = ", ".join(options().dcgm.source)
+    reasons = [Reason(component="dcgm", because=text, rule=RULE, source=source)]
+    if row.unconfirmed:
+        text = f"DCGM {row.version} was {row.unconfirmed}"
+        reasons.append(Reason(component="dcgm", because=text, rule=RULE, source="public-installers", confirmed=False))
+    return tuple(reasons)
+
+
+def r23_cuda_majors(target: Target, driver: DriverChoice) -> tuple[int, ...]:
+    """R23: DCGM's packages are those for the CUDA major of the driver; GPUs older than Turing need those for the
+    one before as well.
+    """
+    floors = tables.drivers().minor_compat_floor.items()
+    own = max(int(cuda) for cuda, floor in floors if parse(driver.version) >= parse(floor))
+    old = any(_is_old(gpu.compute_capability) for gpu in target.models)
+    # CUDA 13 is the first whose code does not run on them.
+    return (own, own - 1) if old and own > 12 else (own,)
+
+
+def _is_old(capability: str) -> bool:
+    return cc(capability) < cc(options().dcgm.first_capability)
+
+
+class Dcgm(Component):
+    """Its packages are those of the driver's CUDA major, its service runs after everything that it needs."""
+
+    name = part = "dcgm"
+    title = "DCGM"
+    place, turn = 70, 70
+    default = "none"
+    optional = True
+
+    def versions(self) -> tuple[str, ...]:
+        """Every version that a record shows."""
+        return tuple(row.version for row in options().dcgm.versions)
+
+    def choose(self, choice: Choice) -> Any:
+        """The newest confirmed one, or the one that is stated."""
+        wanted = choice.spec.dcgm
+        return choice.settle(choose_dcgm(choice.target, choice.driver, wanted, choice.archive), wanted)
+
+    def packages(self, plan: PlanInput) -> dict[str, Any] | None:
+        """With its service; DCGM 3 may not be on the host."""
+        if not plan.stack.dcgm:
+            return None
+        table = options().dcgm
+        cuda = r23_cuda_majors(plan.target, plan.stack.driver)
+        names = [*table.packages, *(name.format(major=number) for number in cuda for name in table.by_cuda)]
+        version = f"{table.epoch}:{plan.stack.dcgm}-{table.revision}"
+        return {
+            **component([package(plan.system, name, version) for name in names]),
+            "services": started([table.service]),
+            "refuse": list(table.old),
+        }
+
+    def folder(self, plan: PlanInput) -> str | None:
+        """NVIDIA's, by system, also with an archive."""
+        return plan.system.repository or ""
+
+
+COMPONENT = Dcgm()

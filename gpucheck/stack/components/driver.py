@@ -1,0 +1,336 @@
+"""The driver: its branch and release, its packages and what every GPU host gets with it."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpucheck.knowledge import tables
+from gpucheck.knowledge.archives import Archive
+from gpucheck.knowledge.packages import DriverPackages, Revision, packages
+from gpucheck.knowledge.tables import Branch, OperatingSystem
+from gpucheck.stack.components.base import Choice, Component, NotFirst, PlanInput, Works
+from gpucheck.stack.components.kernel_module import r14_flavour
+from gpucheck.stack.packages import Package, PlanGap, component, file, package
+from gpucheck.stack.rules import archive as archive_rules
+from gpucheck.stack.rules import driver as rules
+from gpucheck.stack.rules.folders import r24_branch
+from gpucheck.stack.settings import module_options
+from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target
+from gpucheck.stack.versions import request
+
+if TYPE_CHECKING:
+    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.stack_set import StackSet
+
+Found = tuple[DriverChoice, tuple[Reason, ...]]
+NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
+UNATTENDED = """// NVIDIA packages move only as a whole set: an unattended fabric manager upgrade has stopped clusters.
+Unattended-Upgrade::Package-Blacklist {
+    "nvidia-.*";
+    "libnvidia-.*";
+    "cuda-.*";
+    "libnccl.*";
+    "libcudnn.*";
+    "libcublas.*";
+    "libcufft.*";
+    "libcufile.*";
+    "libcurand.*";
+    "libcusolver.*";
+    "libcusparse.*";
+    "libnpp.*";
+    "libnvfatbin.*";
+    "libnvjitlink.*";
+    "libnvjpeg.*";
+    "gds-tools-.*";
+    "nsight-.*";
+};
+"""
+# The pinning package does the same, but is not in force yet while the transaction that installs it is computed.
+PIN = """# Every part of the driver at one version, also what is pulled in as a dependency.
+Package: nvidia-* libnvidia-* libcuda1 cuda-drivers* firmware-nvidia-* libxnvctrl* xserver-xorg-video-nvidia*
+Pin: version {version}*
+Pin-Priority: 1000
+"""
+
+
+def branches(wish: "Wish", archive: Archive | None) -> tuple[Branch, ...]:
+    """Branches worth trying, best first; of an archive its own."""
+    if archive is None:
+        return rules.r18_branches(wish.prefer, wish.driver)
+    number = archive.driver.partition(".")[0]
+    return tuple(branch for branch in tables.drivers().branches if branch.branch == number)
+
+
+def of_branch(target: Target, wish: "Wish", branch: Branch, archive: Archive | None) -> Found | Clash:
+    """The driver of one branch with its flavour, or the first rule that forbids the branch."""
+    for check in (
+        *(rules.r4_r9_branch_window(gpu, branch.branch) for gpu in target.models),
+        rules.r15_kernel(target.os, branch),
+    ):
+        if check:
+            return check
+    if archive is not None:
+        return _archive_driver(wish, branch, archive)
+    missing = r24_branch(target, branch)
+    if missing:
+        return missing
+    flavour = r14_flavour(target, wish.kernel_module, branch)
+    if isinstance(flavour, Clash):
+        return flavour
+    version, reason = rules.r18_version(branch, wish.driver)
+    if isinstance(reason, Clash):
+        return reason
+    choice = DriverChoice(
+        branch=branch.branch,
+        version=version,
+        kernel_module=flavour,
+        revision=request(wish.driver).package_revision or None,
+    )
+    return choice, (reason, *_driver_reasons(target, branch, choice))
+
+
+def _archive_driver(wish: "Wish", branch: Branch, archive: Archive) -> Found | Clash:
+    found = archive_rules.r22_driver(archive, branch, wish.driver)
+    if isinstance(found, Clash):
+        return found
+    version, reason = found
+    revision = request(wish.driver).package_revision or None
+    choice = DriverChoice(branch=branch.branch, version=version, kernel_module="proprietary", revision=revision)
+    return choice, (reason, archive_rules.r22_flavour(archive))
+
+
+def _driver_reasons(target: Target, branch: Branch, choice: DriverChoice) -> Iterator[Reason]:
+    last = next((gpu for gpu in target.models if gpu.last_driver_branch), None)
+    if last:
+        text = f"{rules.is_a(last)}: branch {last.last_driver_branch} is its last"
+        yield Reason(component="driver", because=text, rule="R9", source="arch-matrix")
+    weak = next(
+        (gpu for gpu in target.models if gpu.first_driver.branch == branch.branch and gpu.first_driver.is_ != "proven"),
+        None,
+    )
+    if weak:
+        text = f"that branch {branch.branch} drives {weak.name} is {weak.first_driver.is_}"
+        yield Reason(component="driver", because=text, rule="R9", source="open-gkm", confirmed=False)
+    if branch.state == "eol":
+        ended = ", ".join(f"{date} says {who}" for who, date in branch.eol.items())
+        yield Reason(
+            component="driver",
+            because=f"branch {branch.branch} has ended ({ended}); it is taken because it was asked for",
+            rule="R18",
+            source="endoflife",
+            confirmed=False,
+        )
+    needs = next((gpu for gpu in target.models if gpu.kernel_module == choice.kernel_module), None)
+    if needs:
+        text = f"{rules.is_a(needs)} and needs the {choice.kernel_module} modules"
+    else:
+        text = "every GPU here can use either flavour; open is NVIDIA's default from branch 560"
+        if choice.kernel_module == "proprietary":
+            text = "proprietary: asked for, or safer for this GPU on an old branch"
+    yield Reason(component="kernel_module", because=text, rule="R14", source="driver-install-guide, open-gkm")
+    if target.os.id in tables.drivers().not_listed_by_nvidia:
+        text = f"NVIDIA does not list {target.os.name}; its packages for {target.os.repository} are used, built by DKMS"
+        yield Reason(component="driver", because=text, rule="R15", source="driver-install-guide", confirmed=False)
+
+
+def no_branch(wanted: str) -> Clash:
+    """No branch is what was asked for."""
+    known = ", ".join(b.branch for b in tables.drivers().branches if b.state == "supported" and b.last)
+    return Clash(
+        component="driver",
+        rule="R18",
+        between=(
+            Fact(f"driver {wanted} is asked for", "the wish"),
+            Fact(f"the branches known to be supported are {known}", "nv-supported-drivers-615, endoflife"),
+        ),
+        because=f"no driver {wanted} is known",
+        unknown=True,
+    )
+
+
+class Driver(Component):
+    """Everything else is chosen for a driver."""
+
+    name = title = part = "driver"
+    place, turn = 10, 0
+    default = "auto"
+    required = True
+
+    def check(self, value: str) -> None:
+        """A GPU host needs one."""
+        if value == "none":
+            raise ValueError("'none' is not possible: a GPU host needs a driver. Say auto, a branch or a version.")
+        request(value)
+
+    def versions(self) -> tuple[str, ...]:
+        """The newest release known of each branch."""
+        return tuple(branch.last for branch in tables.drivers().branches if branch.last)
+
+    def newest_first(self, requested: str) -> tuple[str, ...]:
+        """A stated release may be missing from the tables."""
+        return (requested,) if len(request(requested).prefix) > 1 else super().newest_first(requested)
+
+    def host_clashes(self, target: Target, spec: "Wish", archive: Archive | None) -> Iterator[Clash]:
+        """The system, the architecture, GPUs whose last branch has ended, kernel modules, the archive."""
+        old = rules.end_of_life(target.os, tables.operating_systems().as_of)
+        if old and spec.end_of_life_os == "refuse":
+            yield old
+        if target.os.explicit_only and not (request(spec.driver).explicit and request(spec.cuda).explicit):
+            yield Clash(
+                component="os",
+                rule="R15",
+                between=(
+                    Fact(target.os.explicit_only, "driver-install-guide"),
+                    Fact("driver and cuda are left to the resolver", "the wish"),
+                ),
+                because=f"on {target.os.name} the site must state driver and cuda itself",
+            )
+        yield from filter(None, (rules.r20_architecture(target), *map(rules.r9_architecture_ended, target.models)))
+        flavour = r14_flavour(target, spec.kernel_module)
+        if isinstance(flavour, Clash):
+            yield flavour
+        yield from archive_rules.r22_host(target, spec)
+
+    def choose(self, choice: Choice) -> DriverChoice:
+        """Chosen before everything else."""
+        return choice.driver
+
+    def value(self, stack: "StackSet") -> str:
+        """The version."""
+        return stack.driver.version
+
+    def exact(self, stack: "StackSet") -> str:
+        """With its package revision, if that is stated."""
+        return _exact(stack.driver)
+
+    def label(self, stack: "StackSet") -> str:
+        """With flavor, branch and source."""
+        origin = ", from the distribution's own archive" if stack.source else ""
+        driver = stack.driver
+        return f"{_exact(driver)}  {driver.kernel_module} kernel modules, branch {driver.branch}{origin}"
+
+    def not_first(self, stack: "StackSet", spec: "Wish", version: str) -> NotFirst:
+        """The preference decides."""
+        return NotFirst(f"prefer is {spec.prefer}, and that puts branch {stack.driver.branch} first", "R18")
+
+    def advice(self, rule: str, target: Target, spec: "Wish", works: Works) -> str | None:
+        """On an old kernel: a branch that has ended."""
+        ended = (b.branch for b in reversed(tables.drivers().branches) if b.state == "eol") if rule == "R15" else ()
+        for branch in ended:
+            if works(target, msgspec.structs.replace(spec, driver=branch)):
+                return f"a newer system; or driver {branch}, whose support has ended, at your own risk"
+        return None
+
+    def packages(self, plan: PlanInput) -> dict[str, Any]:
+        """The compute-only set, all at the driver's version."""
+        system, stack, archive = plan.system, plan.stack, plan.archive
+        if archive:
+            version = f"{stack.driver.version}-{_archive_revision(stack, archive)}"
+            return component([package(system, row.name, row.version or version) for row in archive.driver_packages])
+        return component(_packages(system, stack))
+
+    def folder(self, plan: PlanInput) -> str | None:
+        """None with packages of the archive."""
+        return None if plan.stack.source else plan.system.repository or ""
+
+    def services(self, stack: "StackSet", spec: "Wish") -> Iterator[dict[str, Any]]:
+        """Persistence."""
+        yield {"name": "nvidia-persistenced", "enabled": True, "state": "started"}
+
+    def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
+        """Without nouveau, with the options of the module, and no part of the driver moves by itself."""
+        yield file("/etc/modprobe.d/gpucheck-nouveau.conf", NOUVEAU, initramfs=True)
+        if plan.spec.module_options:
+            content = module_options.options_line(plan.spec.module_options)
+            yield file(module_options.PATH, content, initramfs=True)
+        if plan.apt:
+            yield file("/etc/apt/apt.conf.d/51gpucheck-nvidia", UNATTENDED)
+            yield file("/etc/apt/preferences.d/gpucheck-nvidia", PIN.format(version=plan.stack.driver.version))
+
+    def notes(self, plan: PlanInput) -> Iterator[Reason]:
+        """What of names and keys is not confirmed; of an archive, that it replaces its release."""
+        if plan.archive:
+            yield _archive_note(plan.archive)
+            return
+        key = packages().repositories.keys[plan.system.repository or ""]
+        for what, text in ((self.name, _row(plan.system, plan.stack).unconfirmed), ("repositories", key.unconfirmed)):
+            if text:
+                yield Reason(component=what, because=text, source="cuda-repo", confirmed=False)
+
+    def expected(self, stack: "StackSet") -> dict[str, str | None]:
+        """Version and flavor."""
+        return {"driver_version": stack.driver.version, "kernel_module": stack.driver.kernel_module}
+
+
+def _exact(driver: DriverChoice) -> str:
+    return f"{driver.version}-{driver.revision}" if driver.revision else driver.version
+
+
+def _row(system: OperatingSystem, stack: "StackSet") -> DriverPackages:
+    branch, flavour = stack.driver.branch, stack.driver.kernel_module
+    for row in packages().drivers:
+        inside = int(row.branches.first) <= int(branch) <= int(row.branches.last)
+        if inside and row.flavour == flavour and system.os_id in row.os:
+            return row
+    raise PlanGap(
+        f"the package names of driver branch {branch} with {flavour} modules on {system.name} are not known",
+        "driver-install-guide",
+        "driver 580 or newer in stack.yml: older branches are not planned",
+    )
+
+
+def _revision(system: OperatingSystem, stack: "StackSet") -> Revision:
+    """The driver's own revision. On Ubuntu it follows no rule, so only seen ones are used, or the one stated."""
+    table = packages().revisions
+    version = stack.driver.version
+    if system.family == "redhat":
+        return Revision(driver=table.el.driver.format(el=system.version))
+    if stack.driver.revision:
+        return Revision(driver=stack.driver.revision)
+    if system.os_id == "debian":
+        return table.debian
+    if version in table.ubuntu:
+        return table.ubuntu[version]
+    raise PlanGap(
+        f"the package revision of driver {version} for {system.name} is not known",
+        "cuda-repo",
+        f"look with apt-cache madison and state it in stack.yml, for example driver: {version}-1ubuntu1",
+    )
+
+
+def _packages(system: OperatingSystem, stack: "StackSet") -> list[Package]:
+    row = _row(system, stack)
+    values = {"version": stack.driver.version, "branch": stack.driver.branch}
+    found = [package(system, name.format(**values), None) for name in row.newest]
+    return [*found, *(at_driver_version(system, stack, name.format(**values)) for name in row.packages)]
+
+
+def at_driver_version(system: OperatingSystem, stack: "StackSet", name: str) -> Package:
+    """A package that is released with the driver. Raises PlanGap."""
+    revision = _revision(system, stack)
+    epoch = f"{packages().revisions.el.epoch}:" if system.family == "redhat" else ""
+    own = revision.packages.get(name, revision.driver)
+    return package(system, name, f"{epoch}{stack.driver.version}-{own}")
+
+
+def _archive_revision(stack: "StackSet", archive: Archive) -> str:
+    if stack.driver.revision or stack.driver.version == archive.driver:
+        return stack.driver.revision or archive.revision
+    example = f"{archive.driver}-{archive.revision}"
+    raise PlanGap(
+        f"the package revision of driver {stack.driver.version} in the archive of {archive.os} is not known",
+        archive_rules.SOURCE,
+        f"look with apt-cache madison and state it in stack.yml, for example driver: {example}",
+    )
+
+
+def _archive_note(archive: Archive) -> Reason:
+    text = (
+        f"the archive of {archive.os} drops a release when it publishes the next: where apt finds no "
+        f"{archive.driver}-{archive.revision}, state the new one as driver in stack.yml, revision included"
+    )
+    return Reason(component="driver", because=text, source=archive_rules.SOURCE)
+
+
+COMPONENT = Driver()

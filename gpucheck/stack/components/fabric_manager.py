@@ -1,0 +1,149 @@
+"""Fabric manager, and the NVLink subnet manager with it: NVSwitch boards need it at the driver's version."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gpucheck.knowledge import gpu_table
+from gpucheck.knowledge.archives import Archive
+from gpucheck.knowledge.packages import packages
+from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.packages import component, fabric_packages, file, package
+from gpucheck.stack.rules.archive import r22_needed
+from gpucheck.stack.types import Clash, Conflict, Fabric, Fact, Reason, Target
+from gpucheck.stack.versions import parse
+
+if TYPE_CHECKING:
+    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.stack_set import StackSet
+
+NVLINK5_KERNEL = "5.17"
+
+
+def r17_fabric(target: Target) -> tuple[Fabric, tuple[Reason, ...]]:
+    """R17: NVSwitch and NVLink 5 boards need fabric manager at exactly the driver's version; racks need IMEX."""
+    kinds = {gpu.fabric for gpu in target.models} - {None}
+    source = "fabric-manager-guide, driver-install-guide"
+    if "imex" in kinds:
+        text = "compute tray of a rack: fabric manager runs on the switch trays, IMEX runs here"
+        return Fabric(imex=True), (Reason(component="imex", because=text, rule="R17", source=source),)
+    if "nvlink5" in kinds:
+        text = (
+            "NVLink 5 board: needs fabric manager at the driver's version, the subnet manager nvlsm, and ib_umad loaded"
+        )
+        reasons = [Reason(component="fabric_manager", because=text, rule="R17", source=source)]
+        if parse(target.os.kernel) < parse(NVLINK5_KERNEL):
+            old = f"{target.os.name} has kernel {target.os.kernel}; NVLink 5 wants {NVLINK5_KERNEL} or an EL backport"
+            reasons.append(
+                Reason(component="fabric_manager", because=old, rule="R17", source="public-installers", confirmed=False)
+            )
+        return Fabric(fabric_manager=True, subnet_manager=True), tuple(reasons)
+    if target.nvswitches:
+        text = "NVSwitch devices on the PCI bus: needs fabric manager at exactly the driver's version"
+        return Fabric(fabric_manager=True), (
+            Reason(component="fabric_manager", because=text, rule="R17", source=source),
+        )
+    if "nvswitch" not in kinds:
+        return Fabric(), ()
+    count = sum(gpu.fabric == "nvswitch" for gpu in target.gpus)
+    if target.nvswitches is None and count >= gpu_table().nvswitch_from_gpus:
+        text = f"{count} SXM GPUs are taken for an NVSwitch board (the PCI bus was not read): needs fabric manager"
+        reason = Reason(component="fabric_manager", because=text, rule="R17", source=source, confirmed=False)
+        return Fabric(fabric_manager=True), (reason,)
+    text = (
+        "no NVSwitch on the PCI bus: no fabric manager here (in a virtual machine it runs on the host)"
+        if target.nvswitches == 0
+        else f"{count} SXM GPUs are taken for a board without NVSwitch (the PCI bus was not read)"
+    )
+    confirmed = target.nvswitches is not None
+    return Fabric(), (Reason(component="fabric_manager", because=text, rule="R17", source=source, confirmed=confirmed),)
+
+
+class FabricManager(Component):
+    """At exactly the driver's version, and only where the board needs it."""
+
+    name = part = "fabric_manager"
+    title = "fabric manager"
+    place, turn = 20, 90
+    follows = "the driver"
+
+    def host_clashes(self, target: Target, spec: "Wish", archive: Archive | None) -> Iterator[Clash]:
+        """Needed, and not in the archive."""
+        fabric, reasons = r17_fabric(target)
+        if fabric.fabric_manager:
+            yield from r22_needed(archive, self.name, self.title, reasons[0])
+
+    def choose(self, choice: Choice) -> Any:
+        """Whether this board needs it."""
+        fabric, reasons = r17_fabric(choice.target)
+        if fabric.imex:
+            return None
+        choice.reasons += reasons
+        return (choice.driver.version, fabric.subnet_manager) if fabric.fabric_manager else None
+
+    def fields(self, chosen: Any) -> dict[str, Any]:
+        """With whether the subnet manager goes with it."""
+        version, subnet_manager = chosen or (None, False)
+        return {self.name: version, "subnet_manager": subnet_manager}
+
+    def label(self, stack: "StackSet") -> str | None:
+        """With the subnet manager."""
+        extra = " with the NVLink subnet manager" if stack.subnet_manager else ""
+        return f"{stack.fabric_manager}{extra}" if stack.fabric_manager else None
+
+    def edited(self, locked: "StackSet", found: "StackSet") -> Conflict | None:
+        """A lock that states another fabric than the board has."""
+        fabric = (found.fabric_manager, found.subnet_manager, found.imex)
+        if fabric == (locked.fabric_manager, locked.subnet_manager, locked.imex):
+            return None
+        edited = Fact(f"the lock says fabric manager {locked.fabric_manager}, IMEX {locked.imex}", "the lock")
+        source = "fabric-manager-guide"
+        needed = Fact(f"this board needs fabric manager {found.fabric_manager}, IMEX {found.imex}", source)
+        because = "fabric manager must be exactly the driver's version, and only where the board needs it"
+        try_ = "run gpucheck stack lock again instead of editing the lock"
+        return Conflict(between=(edited, needed), because=because, source=source, try_=try_, rule="R17")
+
+    def group_suffix(self, target: Target) -> str:
+        """For a board that is not the usual one for these GPUs."""
+        usual, actual = r17_fabric(msgspec.structs.replace(target, nvswitches=None))[0], r17_fabric(target)[0]
+        return "" if usual == actual else ("-nvswitch" if actual.fabric_manager else "-no-nvswitch")
+
+    def packages(self, plan: PlanInput) -> dict[str, Any]:
+        """Without holds of what belongs to the system, or to a vendor's own RDMA packages: it moves with its source."""
+        if not plan.stack.fabric_manager:
+            return component([])
+        table = packages().fabric
+        found = fabric_packages(plan.system, plan.stack, table.fabric_manager)
+        if plan.stack.subnet_manager:
+            extra = table.subnet_manager.apt if plan.apt else table.subnet_manager.dnf
+            found += [package(plan.system, name, None) for name in extra]
+        rows = component(found)
+        return {**rows, "holds": [name for name in rows["holds"] if name not in table.subnet_manager.of_the_system]}
+
+    def folder(self, plan: PlanInput) -> str | None:
+        """NVIDIA's, by system."""
+        return plan.system.repository or ""
+
+    def services(self, stack: "StackSet", spec: "Wish") -> Iterator[dict[str, Any]]:
+        """The daemon."""
+        if stack.fabric_manager:
+            yield {"name": "nvidia-fabricmanager", "enabled": True, "state": "started"}
+
+    def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
+        """The module that the subnet manager reaches the switches by."""
+        if plan.stack.subnet_manager:
+            yield file("/etc/modules-load.d/gpucheck-ib_umad.conf", packages().fabric.boot_module + "\n")
+
+    def notes(self, plan: PlanInput) -> Iterator[Reason]:
+        """The subnet manager has a version of its own."""
+        if plan.stack.subnet_manager and not plan.archive:
+            text = "the version of nvlsm is not known here: the newest is taken, then held"
+            yield Reason(component=self.name, because=text, source="cuda-repo", confirmed=False)
+
+    def expected(self, stack: "StackSet") -> dict[str, str | None]:
+        """Its version."""
+        return {"fabric_manager_version": stack.fabric_manager}
+
+
+COMPONENT = FabricManager()

@@ -1,0 +1,140 @@
+"""GDRCopy from a repository of the site, if the site requests it."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gpucheck.knowledge.archives import Archive
+from gpucheck.knowledge.options import options
+from gpucheck.knowledge.packages import packages
+from gpucheck.stack.components.base import Choice, Component, PlanInput, Works
+from gpucheck.stack.packages import component, package, repository, started
+from gpucheck.stack.types import Clash, Fact, Reason, Target
+from gpucheck.stack.versions import request
+
+if TYPE_CHECKING:
+    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.stack_set import StackSet
+
+RULE = "R23"
+GDRDRV = "/etc/modules-load.d/gpucheck-gdrdrv.conf"
+ADVICE = (
+    "build its packages with the project's own scripts (build-deb-packages.sh, build-rpm-packages.sh) or take "
+    "prebuilt ones, put them into a signed repository of yours, and name it in stack.yml: repositories: gdrcopy: "
+    "{url, key_url, key_fingerprint}; or gdrcopy: none"
+)
+# GDRCopy without a stated version: what the site's repository has newest when it is installed, and held from then on.
+NEWEST = "newest"
+NEEDED = ("url", "key_url", "key_fingerprint")
+
+
+def r23_gdrcopy(wish: "Wish") -> Iterator[Clash]:
+    """R23: GDRCopy comes from a repository of the site's, in a stated version or in the newest that is there."""
+    asked = request(wish.gdrcopy)
+    if asked.none:
+        return
+    wanted, source = Fact(f"gdrcopy is {wish.gdrcopy}", "the wish"), ", ".join(options().gdrcopy.source)
+    repository = wish.repositories.get("gdrcopy")
+    lacking = [key for key in NEEDED if not getattr(repository, key, None)]
+    if lacking:
+        fact = Fact("NVIDIA's package repositories are not known to hold GDRCopy", source)
+        because = f"GDRCopy needs a repository of the site's, and repositories: gdrcopy lacks {', '.join(lacking)}"
+        yield Clash(component="gdrcopy", rule=RULE, between=(wanted, fact), because=because)
+    if asked.specifiers:
+        fact = Fact("what a repository of the site's holds is not read before it is installed from", "the tables")
+        because = "of a range of GDRCopy none can be chosen: state a version, or auto for the newest"
+        yield Clash(component="gdrcopy", rule=RULE, between=(wanted, fact), because=because)
+
+
+def choose_gdrcopy(wish: "Wish", archive: Archive | None, why: list[Reason]) -> str | None:
+    """The version with its package revision as far as stated, or NEWEST; None = not asked for. Notes its reasons."""
+    asked, table = request(wish.gdrcopy), options().gdrcopy
+    if asked.none:
+        return None
+    source = ", ".join(table.source)
+
+    def note(text: str, *, confirmed: bool) -> None:
+        why.append(Reason(component="gdrcopy", because=text, rule=RULE, source=source, confirmed=confirmed))
+
+    note("asked for, from the site's own repository; its module is built again after every driver", confirmed=True)
+    if asked.auto:
+        note("its version is what that repository has newest: it is taken, then held", confirmed=False)
+    elif asked.version not in table.seen:
+        note(f"the versions read of are {', '.join(table.seen)}", confirmed=False)
+    if archive is not None:
+        note("that its module builds against the driver of a distribution's own archive was not read", confirmed=False)
+    return NEWEST if asked.auto else asked.text
+
+
+class Gdrcopy(Component):
+    """Its version is what the repository of the site holds."""
+
+    name = part = "gdrcopy"
+    title = "GDRCopy"
+    place, turn = 80, 80
+    default = "none"
+    optional = True
+    follows = "what the site's own repository holds"
+
+    def host_clashes(self, target: Target, spec: "Wish", archive: Archive | None) -> Iterator[Clash]:
+        """Without a repository of the site there is none."""
+        yield from r23_gdrcopy(spec)
+
+    def choose(self, choice: Choice) -> Any:
+        """The stated version, or the newest of the repository."""
+        return choose_gdrcopy(choice.spec, choice.archive, choice.reasons)
+
+    def exact(self, stack: "StackSet") -> str:
+        """The newest is what auto means."""
+        return "auto" if stack.gdrcopy == NEWEST else stack.gdrcopy or "none"
+
+    def label(self, stack: "StackSet") -> str | None:
+        """With its source."""
+        return f"{stack.gdrcopy}, from the site's own repository" if stack.gdrcopy else None
+
+    def advice(self, rule: str, target: Target, spec: "Wish", works: Works) -> str | None:
+        """Build the packages."""
+        return ADVICE
+
+    def packages(self, plan: PlanInput) -> dict[str, Any] | None:
+        """The module is loaded at boot by a managed file; a service of the packages makes the device."""
+        wanted = plan.stack.gdrcopy
+        if not wanted:
+            return None
+        table, manager = options().gdrcopy, "apt" if plan.apt else "dnf"
+        names, module_package = table.apt if plan.apt else table.dnf, table.module_packages[manager]
+        words = {module_package: table.module_word.get(manager, "")}
+        rows = [package(plan.system, name, _package_version(wanted, words.get(name, ""))) for name in names]
+        boot = {"path": GDRDRV, "content": f"{table.module}\n", "mode": "0644"}
+        return {
+            **component(rows),
+            "services": started(table.services.get(manager, ())),
+            "files": [boot],
+            "modules": [{"name": table.module, "package": module_package, "device": table.device}],
+        }
+
+    def repository(self, plan: PlanInput) -> dict[str, str | None] | None:
+        """The site's."""
+        if not plan.stack.gdrcopy:
+            return None
+        keyring = "/usr/share/keyrings/gdrcopy.gpg" if plan.apt else None
+        return repository("gdrcopy", "", ("", None), keyring, packages().repositories.signed)
+
+    def notes(self, plan: PlanInput) -> Iterator[Reason]:
+        """A revision that is not stated is a guess."""
+        wanted = plan.stack.gdrcopy
+        if wanted and wanted != NEWEST and not request(wanted).package_revision:
+            table = options().gdrcopy
+            text = f"package revision -{table.revision} is a guess: state yours, as in gdrcopy: 2.5.1-1.el9"
+            yield Reason(component=self.name, because=text, source=", ".join(table.source), confirmed=False)
+
+
+def _package_version(wanted: str, word: str) -> str | None:
+    """``2.5.1-1.el9`` with the word ``dkms`` is ``2.5.1-1dkms.el9``."""
+    if wanted == NEWEST:
+        return None
+    revision = request(wanted).package_revision or options().gdrcopy.revision
+    number = len(revision) - len(revision.lstrip("0123456789"))
+    return f"{request(wanted).version}-{revision[:number]}{word}{revision[number:]}"
+
+
+COMPONENT = Gdrcopy()

@@ -1,0 +1,151 @@
+"""The NCCL library of the host."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gpucheck.knowledge import GpuModel, tables
+from gpucheck.knowledge.packages import NcclSystemBuild, packages
+from gpucheck.knowledge.tables import NcclBuild
+from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.components.torch import reference_torch
+from gpucheck.stack.packages import component, package
+from gpucheck.stack.rules.archive import r22_absent
+from gpucheck.stack.rules.code import r5_runs
+from gpucheck.stack.rules.driver import is_a
+from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
+from gpucheck.stack.types import Clash, Fact, Reason, Target, TorchChoice
+from gpucheck.stack.versions import major, minor, parse, request
+
+if TYPE_CHECKING:
+    from gpucheck.stack.spec import Wish
+
+
+def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
+    """R8: the build must hold machine code for the GPU; which depends on its version and its CUDA major."""
+    if r5_runs(gpu.compute_capability, build.sm):
+        return None
+    code = " ".join(str(arch) for arch in build.sm)
+    return Clash(
+        component="nccl",
+        rule="R8",
+        between=(
+            Fact(is_a(gpu), "cuda-gpus"),
+            Fact(f"NCCL {build.version} for CUDA {build.cuda_major} holds code for sm {code}", "nccl-mk, wheel-bytes"),
+        ),
+        because=f"NCCL {build.version} built for CUDA {build.cuda_major} cannot run on {gpu.name}",
+    )
+
+
+def choose_nccl(
+    target: Target, toolkit: str, wanted: str, torch: TorchChoice | None
+) -> tuple[str, tuple[Reason, ...]] | Clash:
+    """The host's NCCL as ``version+cudaX.Y``: torch's version where it exists for this CUDA major, else the newest."""
+    asked = request(wanted)
+    cuda_major = major(toolkit)
+    same = torch.nccl if torch and torch.cuda and major(torch.cuda) == cuda_major and asked.auto else None
+    first: Clash | None = None
+    for pair in _nccl_order(toolkit, same):
+        if not asked.matches(pair.version) or asked.build not in ("", f"cuda{pair.cuda}"):
+            continue
+        build = next(
+            (b for b in tables.nccl().builds if b.version == pair.version and b.cuda_major == cuda_major), None
+        )
+        if build is None:
+            continue
+        clash = next(filter(None, (r8_nccl(gpu, build) for gpu in target.models)), None)
+        if clash is None:
+            return f"{pair.version}+cuda{pair.cuda}", _nccl_reasons(pair, build, same, torch, toolkit)
+        first = first or clash
+    known = tuple(pair.version for pair in packages().nccl.builds)
+    return first or no_release("nccl", "NCCL", "R8", wanted, cuda_major, known)
+
+
+def _nccl_order(toolkit: str, same: str | None) -> list[NcclSystemBuild]:
+    """System builds of the toolkit's CUDA major: torch's version first, then newest; its own CUDA minor first."""
+    pairs = [pair for pair in packages().nccl.builds if major(pair.cuda) == major(toolkit)]
+    return sorted(pairs, key=lambda p: (p.version != same, -numeric(p.version), p.cuda != minor(toolkit)))
+
+
+def _nccl_reasons(
+    pair: NcclSystemBuild, build: NcclBuild, same: str | None, torch: TorchChoice | None, toolkit: str
+) -> tuple[Reason, ...]:
+    if pair.version == same and torch:
+        text = f"the version torch {torch.version}+{torch.build} brings along: all ranks of a job should load one NCCL"
+    else:
+        text = f"newest system build for CUDA {major(pair.cuda)} with code for these GPUs"
+    reasons = [Reason(component="nccl", because=text, rule="R8", source="nccl-mk, wheel-bytes")]
+    if parse(pair.cuda) > parse(minor(toolkit)):
+        text = (
+            f"built with CUDA {pair.cuda}: every driver for CUDA {major(pair.cuda)} runs it, as it holds machine code"
+        )
+        reasons.append(Reason(component="nccl", because=text, rule="R1", source="cuda-compat"))
+    if "carried over" in build.basis:
+        text = f"its list of machine code was {build.basis}, not read"
+        reasons.append(Reason(component="nccl", because=text, rule="R8", source="nccl-mk", confirmed=False))
+    if pair.unconfirmed:
+        reasons.append(
+            Reason(component="nccl", because=pair.unconfirmed, rule="R8", source="cuda-repo", confirmed=False)
+        )
+    return tuple(reasons)
+
+
+class Nccl(Component):
+    """NCCL, built for one CUDA major; ``2.29.3+cuda12.9`` is its version with the build."""
+
+    name = part = "nccl"
+    title = "NCCL"
+    place, turn = 50, 50
+    default = "auto"
+    built_for = "cuda"
+
+    def contradictions(self, spec: "Wish") -> Iterator[tuple[tuple[str, str], str]]:
+        """Stated without a toolkit, or with one of another CUDA major."""
+        yield from without_toolkit(self.name, spec)
+        toolkit, build = request(spec.cuda).prefix, request(spec.nccl).build
+        if toolkit and build.startswith("cuda") and build[4:].partition(".")[0] != str(toolkit[0]):
+            text = f"cuda is {spec.cuda}, and this build is for {build}. Both must be of one CUDA major."
+            yield ("cuda", self.name), text
+
+    def versions(self) -> tuple[str, ...]:
+        """Every build."""
+        pairs = sorted(packages().nccl.builds, key=lambda pair: (parse(pair.version), parse(pair.cuda)))
+        return tuple(f"{pair.version}+cuda{pair.cuda}" for pair in pairs)
+
+    def newest_first(self, requested: str) -> tuple[str, ...]:
+        """Of a stated build no other."""
+        found, build = super().newest_first(requested), request(requested).build
+        return tuple(text for text in found if text.endswith(f"+{build}")) if build else found
+
+    def newer(self, version: str) -> tuple[str, ...]:
+        """Of the same CUDA major: a build for another is a question of the toolkit."""
+        family = _cuda_major(version)
+        return tuple(text for text in super().newer(version) if _cuda_major(text) == family)
+
+    def choose(self, choice: Choice) -> Any:
+        """That of the torch build, else the newest for the CUDA major."""
+        toolkit, spec, archive = choice.chosen["cuda"], choice.spec, choice.archive
+        if toolkit is None:
+            return no_toolkit(self.name, spec)
+        found = r22_absent(archive, self.name, "NCCL", spec.nccl)
+        torch = reference_torch(choice, major(toolkit))
+        return choice.settle(found or choose_nccl(choice.target, toolkit, spec.nccl, torch), spec.nccl)
+
+    def packages(self, plan: PlanInput) -> dict[str, Any]:
+        """The CUDA build follows the package revision: 2.29.3+cuda12.9 -> 2.29.3-1+cuda12.9."""
+        if plan.stack.nccl is None:
+            return component([])
+        table = packages().nccl
+        version, _, build = plan.stack.nccl.partition("+")
+        names = table.apt if plan.apt else table.dnf
+        return component([package(plan.system, name, f"{version}-{table.revision}+{build}") for name in names])
+
+    def folder(self, plan: PlanInput) -> str | None:
+        """NVIDIA's, by system."""
+        return plan.system.repository or ""
+
+
+def _cuda_major(version: str) -> int:
+    return major(version.partition("+cuda")[2])
+
+
+COMPONENT = Nccl()

@@ -1,0 +1,55 @@
+"""nvidia-modprobe, if a site requests it: makes the device files of the driver for programs without root."""
+
+from typing import Any
+
+from gpucheck.knowledge.options import options
+from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.components.driver import COMPONENT as DRIVER
+from gpucheck.stack.components.driver import at_driver_version
+from gpucheck.stack.packages import component
+from gpucheck.stack.types import Clash, Fact, Reason
+from gpucheck.stack.versions import request
+
+
+class NvidiaModprobe(Component):
+    """At exactly the driver's version, and installed in the driver's transaction."""
+
+    name = "nvidia_modprobe"
+    title = "nvidia-modprobe"
+    part = "driver"
+    place, turn = 85, 85
+    default = "none"
+    optional = True
+    follows = "the driver"
+
+    def choose(self, choice: Choice) -> Any:
+        """The driver's version; another one, and an archive that is not known to hold it, are refused."""
+        wanted, driver = choice.spec.nvidia_modprobe, choice.driver.version
+        source = ", ".join(options().with_driver[self.name].source)
+        if choice.archive is not None:
+            because = f"the archive of {choice.archive.os} is not known to hold {self.title}"
+            return choice.settle(self._clash(wanted, because, source), wanted)
+        if not request(wanted).none and not request(wanted).matches(driver):
+            because = f"{self.title} is released with the driver, which is {driver}"
+            return self._clash(wanted, because, source)
+        reason = Reason(component=self.name, because="asked for, at the driver's version", source=source)
+        return choice.settle((driver, (reason,)), wanted)
+
+    def _clash(self, wanted: str, because: str, source: str) -> Clash:
+        facts = (Fact(f"{self.name} is {wanted}", "the wish"), Fact(because, source))
+        return Clash(component=self.name, rule="R23", between=facts, because=because)
+
+    def packages(self, plan: PlanInput) -> dict[str, Any] | None:
+        """None where the driver's own packages include it (the EL family)."""
+        if not self.value(plan.stack):
+            return None
+        drivers = {row["name"] for row in DRIVER.packages(plan)["packages"]}
+        names = [name for name in options().with_driver[self.name].packages if name not in drivers]
+        return component([at_driver_version(plan.system, plan.stack, name) for name in names])
+
+    def folder(self, plan: PlanInput) -> str | None:
+        """NVIDIA's, by system."""
+        return plan.system.repository or ""
+
+
+COMPONENT = NvidiaModprobe()

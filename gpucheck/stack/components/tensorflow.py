@@ -1,0 +1,144 @@
+"""TensorFlow: like torch it brings its own CUDA; in an environment of its own."""
+
+from typing import TYPE_CHECKING, Any
+
+from gpucheck.knowledge import tables
+from gpucheck.knowledge.tables import TensorflowRelease
+from gpucheck.stack.components.base import Choice, Component
+from gpucheck.stack.rules.code import r3_ptx_needs_full_driver, r5_runs, r6_wheel_driver
+from gpucheck.stack.rules.driver import is_a
+from gpucheck.stack.rules.wheels import glibc_clash, not_known, r16_python, r16_unconfirmed
+from gpucheck.stack.types import Clash, Fact, Reason, Target, TensorflowChoice, TorchChoice
+from gpucheck.stack.versions import cc, parse, request, sm
+
+if TYPE_CHECKING:
+    from gpucheck.stack.stack_set import StackSet
+
+OLD_CUDNN = "9.10.2.21"
+
+
+def _tensorflow_clash(target: Target, driver: str, release: TensorflowRelease) -> Clash | None:
+    what = f"TensorFlow {release.version}"
+    archs = tuple(int(name.partition("_")[2]) for name in release.archs or ())
+    ptx = max((int(name.partition("_")[2]) for name in release.archs or () if name.startswith("compute_")), default=0)
+    for gpu in target.models:
+        if r5_runs(gpu.compute_capability, archs):
+            continue
+        code = " ".join(release.archs or ())
+        # Blackwell would have to live from PTX, and official wheels were seen to fail at it (tf-issues).
+        if ptx and sm(ptx) < cc(gpu.compute_capability) and cc(gpu.compute_capability) < (10, 0):
+            clash = r3_ptx_needs_full_driver(release.cuda or "", driver, "tensorflow", what)
+            if clash is None:
+                continue
+            return clash
+        return Clash(
+            component="tensorflow",
+            rule="R11",
+            between=(Fact(is_a(gpu), "cuda-gpus"), Fact(f"{what} holds {code}", "wheel-bytes, tf-issues")),
+            because=f"no official wheel of {what} works on {gpu.name}; a vendor container or a source build may",
+        )
+    return r6_wheel_driver(release.cuda or "12", driver, "tensorflow", what)
+
+
+def choose_tensorflow(target: Target, driver: str, wanted: str) -> tuple[TensorflowChoice, tuple[Reason, ...]] | Clash:
+    """The newest TensorFlow for every GPU. R20: none with GPU support exists for aarch64."""
+    asked = request(wanted)
+    if target.arch == "sbsa":
+        return not_known("tensorflow", wanted, "wheel-bytes", target, _known())
+    first: Clash | None = None
+    for release in reversed(tables.tensorflow().releases):
+        if release.archs is None or not release.and_cuda_extra or not asked.matches(release.version):
+            continue
+        clash = _tensorflow_clash(target, driver, release)
+        python = r16_python(target.os, release.pythons, release.glibc)
+        if clash is None and python is None:
+            clash = glibc_clash("tensorflow", f"TensorFlow {release.version}", release.glibc, target.os)
+        if clash is None and python is not None:
+            return _tensorflow_choice(target, release, python)
+        first = first or clash
+    return first or not_known("tensorflow", wanted, "wheel-bytes", target, _known())
+
+
+def _tensorflow_choice(
+    target: Target, release: TensorflowRelease, python: str
+) -> tuple[TensorflowChoice, tuple[Reason, ...]]:
+    reasons = [
+        Reason(
+            component="tensorflow",
+            because="newest release with code for every GPU here, in an environment of its own",
+            rule="R11",
+            source="wheel-bytes",
+        )
+    ]
+    old = next((gpu for gpu in target.models if cc(gpu.compute_capability) < (7, 5)), None)
+    constraints: tuple[str, ...] = ()
+    if old and not (release.cudnn or "").startswith("=="):
+        constraints = (f"nvidia-cudnn-cu12=={OLD_CUDNN}",)
+        text = f"{is_a(old)}: without the pin pip takes a newer cuDNN, which has no code for it"
+        reasons.append(Reason(component="tensorflow", because=text, rule="R7", source="pip-resolve, wheel-bytes"))
+    if python != target.os.python:
+        text = f"needs an added Python {python}: there is no wheel for {target.os.python}"
+        reasons.append(Reason(component="tensorflow", because=text, rule="R16", source="pypi-meta"))
+    return TensorflowChoice(version=release.version, python=python, constraints=constraints), tuple(reasons)
+
+
+def r19_same_environment(torch: TorchChoice | None, tensorflow: TensorflowChoice | None) -> tuple[Reason, ...]:
+    """R19: whether torch and GPU TensorFlow can share one environment. The default is two."""
+    if torch is None or tensorflow is None or torch.cuda is None:
+        return ()
+    row = next(
+        (
+            r
+            for r in tables.tensorflow().same_environment
+            if (r.torch, r.tensorflow) == (torch.version, tensorflow.version)
+        ),
+        None,
+    )
+    if row and row.result == "works":
+        text = f"one environment for both was resolved ({row.because})"
+    elif row:
+        text = f"two environments: {row.because}"
+    else:
+        text = "two environments: this pair was not resolved together, and cu12 and cu13 wheels overwrite each other"
+    return (Reason(component="tensorflow", because=text, rule="R19", source="pip-resolve", confirmed=row is not None),)
+
+
+class Tensorflow(Component):
+    """The release, and what must be pinned with it for these GPUs."""
+
+    name = "tensorflow"
+    title = "TensorFlow"
+    place, turn = 100, 20
+    default = "auto"
+
+    def versions(self) -> tuple[str, ...]:
+        """Releases, without pre-releases."""
+        return tuple(r.version for r in tables.tensorflow().releases if not parse(r.version).is_prerelease)
+
+    def choose(self, choice: Choice) -> Any:
+        """The newest release for every GPU, and whether it shares an environment with torch."""
+        spec, target, torch = choice.spec, choice.target, choice.chosen["torch"]
+        found = choice.settle(choose_tensorflow(target, choice.driver.version, spec.tensorflow), spec.tensorflow)
+        if not isinstance(found, Clash):
+            choice.reasons += r19_same_environment(torch, found)
+            choice.reasons += r16_unconfirmed(target.os) if torch or found else ()
+        return found
+
+    def value(self, stack: "StackSet") -> str | None:
+        """The version."""
+        return stack.tensorflow.version if stack.tensorflow else None
+
+    def label(self, stack: "StackSet") -> str:
+        """With its Python and its pins."""
+        found = stack.tensorflow
+        if found is None:
+            return "none"
+        pins = f" with {', '.join(found.constraints)}" if found.constraints else ""
+        return f"{found.version} on Python {found.python}{pins}"
+
+
+def _known() -> tuple[str, ...]:
+    return tuple(release.version for release in tables.tensorflow().releases)
+
+
+COMPONENT = Tensorflow()

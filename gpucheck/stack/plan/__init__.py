@@ -1,0 +1,253 @@
+"""The plan of one group of hosts: exact packages, repositories, holds, files, services and the reboot rule.
+
+The roles apply it and hold no version logic of their own. A name or a version that is not known is refused here.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack.components import BY_TURN, COMPONENTS
+from gpucheck.stack.components.base import PlanInput
+from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, target_of_group
+from gpucheck.stack.packages import PlanGap, file, repository
+from gpucheck.stack.plan.archive import archive_of_set, host_sources
+from gpucheck.stack.plan.kernel import compilers, headers
+from gpucheck.stack.plan.parts import module_stream, planned_components, roles
+from gpucheck.stack.plan.services import drop_ins, services
+from gpucheck.stack.plan.system import epel_row, python, release_packages, system_repositories
+from gpucheck.stack.plan.unconfirmed import reasons as unconfirmed_reasons
+from gpucheck.stack.plan.unconfirmed import unconfirmed
+from gpucheck.stack.rdma import Rdma, rdma_plan
+from gpucheck.stack.refused import RefusedHost
+from gpucheck.stack.settings.tuning import tuning_plan
+from gpucheck.stack.spec import Repository, Wish
+from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, Unconfirmed
+
+SCHEMA = "gpucheck.plan/1"
+# What stack.yml calls it under repositories.
+EPEL = "epel"
+# Roles after those of the components, and only where the plan has something for them.
+LATER = ("container_engine", "tuning", "kernel_lock")
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+    """The outside contract ``gpucheck.plan/1``. host: the host that ``headers`` are for, None = all of the group.
+
+    hosts: whom it is for; the plan of one host names that host alone, so that a new neighbour changes nothing on it.
+
+    order: the roles that carry it out, first to last; the driver's installs fabric manager in the same transaction.
+
+    archive: suite and components of the host's own package sources that the packages come from; left out where they
+    come from ``repositories`` alone. tuning: settings of the host, see ``tuning_plan``; left out where none is wished.
+    container_engines: rows of ``knowledge.packages.ContainerEngine``; left out without container toolkit, or where the
+    site configures its engines itself. kernel_lock: hold, and left out where the kernels are left to the hosts.
+    components: packages and holds by component, and what else it needs, see ``Component.packages``.
+    prerequisites: packages that bring further sources of packages. dkms_source: where DKMS comes from on EL, that is
+    ``repository``, a row like those of repositories that may supply the packages of ``include`` alone, and ``enable``,
+    repositories of the system itself. python: interpreter of gpucheck's own environment and the packages that bring it.
+    headers, compilers: from the host's own sources, what DKMS builds with.
+    unconfirmed: what of it no public document shows in NVIDIA's folders; the reasons say the same in words.
+    """
+
+    schema_: str = SCHEMA
+    group: str
+    hosts: tuple[str, ...]
+    host: str | None
+    os: dict[str, str]
+    arch: str
+    package_manager: Literal["apt", "dnf"]
+    order: tuple[str, ...]
+    stack: StackSet
+    repositories: tuple[dict[str, str | None], ...]
+    archive: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    tuning: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    container_engines: tuple[dict[str, Any], ...] | msgspec.UnsetType = msgspec.UNSET
+    kernel_lock: Literal["hold"] | msgspec.UnsetType = msgspec.UNSET
+    module_stream: dict[str, str] | None
+    components: dict[str, dict[str, Any]]
+    prerequisites: tuple[str, ...]
+    dkms_source: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    python: dict[str, Any] = msgspec.field(default_factory=dict)
+    headers: tuple[str, ...]
+    compilers: tuple[str, ...] = ()
+    files: tuple[dict[str, Any], ...]
+    services: tuple[dict[str, Any], ...]
+    reboot: dict[str, tuple[str, ...]]
+    expected: dict[str, str | None]
+    reasons: tuple[Reason, ...]
+    unconfirmed: tuple[Unconfirmed, ...] = ()
+
+
+class NoSuchHost(LookupError):
+    """The lock holds no such host or group."""
+
+
+def plan(lock: Lock, *, host: str | None = None, group: str | None = None) -> Plan | Refusal:
+    """The plan of a host, or of a whole group. Exactly one of the two is given.
+
+    Raises NoSuchHost, or UnknownInput where a lock was edited to something that the tables do not know.
+    """
+    name = _group_of(lock, host) if host is not None else (group or "")
+    if isinstance(name, RefusedHost):
+        return Refusal(conflicts=name.conflicts, unknown=name.kind == "unknown")
+    if name not in lock.groups:
+        known = ", ".join(lock.groups) or "none"
+        raise NoSuchHost(f"the lock has no group {name!r}. It has: {known}")
+    locked = lock.groups[name]
+    broken = still_valid(target_of_group(locked), locked.stack, lock.wish)
+    if broken:
+        return Refusal(conflicts=broken)
+    try:
+        return _plan(name, locked, lock.wish, host)
+    except PlanGap as gap:
+        return Refusal(conflicts=(_gap_conflict(gap, locked),))
+
+
+def _group_of(lock: Lock, host: str) -> str | RefusedHost:
+    if host in lock.refused:
+        return lock.refused[host]
+    for name, group in lock.groups.items():
+        if host in group.hosts:
+            return name
+    known = ", ".join(sorted({*lock.refused, *(h for g in lock.groups.values() for h in g.hosts)})) or "none"
+    raise NoSuchHost(f"the lock has no host {host!r}. It has: {known}. Lock again with its facts.")
+
+
+def _gap_conflict(gap: PlanGap, locked: LockedGroup) -> Conflict:
+    between = (Fact(str(gap), gap.source), Fact(f"{locked.os} on {locked.arch} needs it", "the lock"))
+    return Conflict(between=between, because=str(gap), source=gap.source, try_=gap.advice)
+
+
+def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
+    target = target_of_group(locked)
+    system = target.os
+    stack = locked.stack
+    manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
+    archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning, locked.arch)
+    wanted = PlanInput(target=target, stack=stack, spec=wish, archive=archive)
+    parts = planned_components(wanted)
+    kernels = _kernels(locked, host)
+    rdma, rdma_reasons = rdma_plan(_rdma_hosts(locked, host), stack)
+    engines = tuple(engine for row in COMPONENTS for engine in row.container_engines(wanted))
+    held = wish.kernel_lock == "hold"
+    later = zip(LATER, (engines, tuning, held), strict=True)
+    said = unconfirmed(wanted)
+    rows = list(services(stack, wish))
+    return Plan(
+        group=name,
+        hosts=tuple(locked.hosts) if host is None else (host,),
+        host=host,
+        os={"id": system.os_id, "version": system.version, "family": system.family},
+        arch=locked.arch,
+        package_manager=manager,
+        order=("repository", *roles(parts), *(role for role, there in later if there)),
+        stack=stack,
+        repositories=tuple(_repositories(wanted)),
+        archive=host_sources(archive) if archive else msgspec.UNSET,
+        tuning=tuning or msgspec.UNSET,
+        container_engines=engines or msgspec.UNSET,
+        kernel_lock="hold" if held else msgspec.UNSET,
+        module_stream=module_stream(system, stack),
+        components=parts,
+        # It would name the public addresses beside a site's mirror.
+        prerequisites=() if EPEL in wish.repositories else release_packages(system),
+        dkms_source=_dkms_source(system, locked.arch, wish) or msgspec.UNSET,
+        python=python(system),
+        headers=headers(system, kernels),
+        compilers=compilers(system, stack.driver.kernel_module, kernels),
+        files=(
+            *(one for row in BY_TURN for one in row.files(wanted)),
+            *(file(*row) for row in rdma),
+            *_unit_files(system, locked, [row["name"] for row in rows], host),
+        ),
+        services=tuple(rows),
+        reboot={"when": ("nouveau-loaded", "loaded-differs-from-installed", "module-files-changed")},
+        expected={key: value for row in COMPONENTS for key, value in row.expected(stack).items()},
+        reasons=(
+            *(note for row in COMPONENTS for note in row.notes(wanted)),
+            *rdma_reasons,
+            *unconfirmed_reasons(said),
+        ),
+        unconfirmed=said,
+    )
+
+
+def _repositories(plan: PlanInput) -> list[dict[str, str | None]]:
+    """NVIDIA's repositories, or the site's mirrors of them; not the driver's where an archive holds that."""
+    system, arch, wish = plan.system, plan.target.arch, plan.spec
+    table = packages().repositories
+    distro = system.repository
+    if distro is None:
+        raise PlanGap(
+            f"NVIDIA has no package repository for {system.name}", "cuda-repo", "a newer release of the system"
+        )
+    if distro not in table.keys:
+        raise PlanGap(f"the signing key of {distro} is not known", "cuda-repo", "add it to packages.yml")
+    key = table.keys[distro]
+    base = table.cuda_url.format(distro=distro, arch=arch)
+    name = "nvidia-cuda" if plan.apt else f"cuda-{distro}-{arch}"
+    keyring = table.keyring if plan.apt else None
+    nvidia = repository(name, base, (f"{base}{key.file}", key.fingerprint), keyring, table.signed)
+    found = [] if plan.archive else [_mirrored(nvidia, wish, ("nvidia-cuda", name), distro, arch)]
+    own = [row for row in (component.repository(plan) for component in COMPONENTS) if row]
+    return [*found, *(_mirrored(row, wish, (str(row["name"]),), distro, arch) for row in own)]
+
+
+def _without_epel(wish: Wish) -> bool:
+    return wish.repositories.get(EPEL, Repository()).url == "none"
+
+
+def _dkms_source(system: OperatingSystem, arch: str, wish: Wish) -> dict[str, Any] | None:
+    row = epel_row(system, arch)
+    if row is None or system.repository is None or _without_epel(wish):
+        return None
+    mirrored = _mirrored(row, wish, (EPEL,), system.repository, arch)
+    return {"repository": mirrored, "enable": system_repositories(system, arch)}
+
+
+def _mirrored(
+    repository: dict[str, str | None], wish: Wish, names: tuple[str, ...], distro: str, arch: str
+) -> dict[str, str | None]:
+    """The repository with the site's own values; the later, more exact name wins."""
+    result = dict(repository)
+    for name in names:
+        override = wish.repositories.get(name, Repository())
+        # A mirror signs with its own key: NVIDIA's fingerprint would only mislead.
+        if override.key_url:
+            result["key_fingerprint"] = None
+        if override.signed and "signed" in result:
+            result["signed"] = override.signed
+        for field in ("url", "key_url", "key_fingerprint"):
+            value = getattr(override, field)
+            if value:
+                result[field] = value.replace("{distro}", distro).replace("{arch}", arch)
+    if not result["key_fingerprint"]:
+        message = f"no fingerprint of the signing key {result['key_url']} is known, so any key would be trusted"
+        advice = f"compare it with its publisher's, and set repositories.{names[0]}.key_fingerprint in stack.yml"
+        raise PlanGap(message, "cuda-repo", advice)
+    return result
+
+
+def _planned_hosts(locked: LockedGroup, host: str | None) -> dict[str, LockedHost]:
+    return {host: locked.hosts[host]} if host is not None else locked.hosts
+
+
+def _rdma_hosts(locked: LockedGroup, host: str | None) -> dict[str, tuple[Rdma, str]]:
+    return {name: (one.rdma, one.kernel) for name, one in _planned_hosts(locked, host).items()}
+
+
+def _kernels(locked: LockedGroup, host: str | None) -> tuple[str, ...]:
+    """The running kernels, but for those that are not the host's own."""
+    hosts = _planned_hosts(locked, host).values()
+    return tuple(h.kernel for h in hosts if not any(s.lower().startswith("kernel") for s in h.stand_ins))
+
+
+def _unit_files(
+    system: OperatingSystem, locked: LockedGroup, names: list[str], host: str | None
+) -> list[dict[str, Any]]:
+    simulated = all(one.simulated for one in _planned_hosts(locked, host).values())
+    return [file(path, content) for path, content in drop_ins(names, system, simulated=simulated)]

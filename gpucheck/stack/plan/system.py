@@ -1,0 +1,49 @@
+"""What the plan needs of the system itself: a source of DKMS on the EL family, and a Python that gpucheck runs on."""
+
+from typing import Any
+
+from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack.packages import uname_arch
+
+
+def release_packages(system: OperatingSystem) -> tuple[str, ...]:
+    """The package of the system's own sources that brings EPEL; none where no source of its holds one."""
+    name = packages().epel.release_packages.get(system.os_id)
+    return (name.format(major=system.version),) if name and system.family == "redhat" else ()
+
+
+def epel_row(system: OperatingSystem, arch: str) -> dict[str, Any] | None:
+    """EPEL as a repository of the plan, for DKMS alone and with its pinned key; None on other families."""
+    table = packages().epel
+    if system.family != "redhat" or system.version not in table.fingerprints:
+        return None
+    values = {"major": system.version, "uname_arch": uname_arch(arch)}
+    return {
+        "name": table.name,
+        "kind": "dnf",
+        "url": table.url.format(**values),
+        "key_url": table.key_url.format(**values),
+        "key_fingerprint": table.fingerprints[system.version],
+        "signed": table.signed,
+        "include": list(table.include),
+    }
+
+
+def system_repositories(system: OperatingSystem, arch: str) -> list[str]:
+    """Repositories of the system itself that have to be enabled: CRB, by the name it has there."""
+    table = packages().epel
+    older = table.enable_el8 if system.version == "8" else {}
+    name = older.get(system.os_id) or table.enable.get(system.os_id)
+    return [name.format(major=system.version, uname_arch=uname_arch(arch))] if name else []
+
+
+def python(system: OperatingSystem) -> dict[str, Any]:
+    """The interpreter of gpucheck's own environment, and the system's packages that bring it."""
+    table = packages().python
+    newer = system.family == "redhat" and int(system.version) in table.el_majors
+    return {"interpreter": table.interpreter, "packages": list(table.packages)} if newer else _own_python()
+
+
+def _own_python() -> dict[str, Any]:
+    return {"interpreter": "python3", "packages": []}

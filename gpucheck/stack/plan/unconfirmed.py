@@ -1,0 +1,78 @@
+"""What of a plan no public document shows in NVIDIA's folders: said by the plan, package by package."""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.recorded import is_recorded, nearest, recorded
+from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack.components import COMPONENTS
+from gpucheck.stack.components.base import PlanInput
+from gpucheck.stack.packages import PlanGap
+from gpucheck.stack.plan.archive import archive_of_set
+from gpucheck.stack.plan.parts import module_stream
+from gpucheck.stack.spec import Wish
+from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.types import Reason, Target, Unconfirmed
+
+SOURCE = "cuda-repo"
+
+
+def unconfirmed(plan: PlanInput) -> tuple[Unconfirmed, ...]:
+    """Folder, module stream and packages without a record. Raises PlanGap."""
+    system, stack, folder = plan.system, plan.stack, plan.system.repository or ""
+    found = [] if stack.source else [*_folder(folder, stack.arch), *_stream(system, folder, stack)]
+    for row in COMPONENTS:
+        part, where = row.packages(plan), row.folder(plan)
+        if part is None or where is None:
+            continue
+        for package in part["packages"]:
+            name, version = package["name"], package["version"]
+            # What is not held belongs to the system.
+            if name in part["holds"] and not is_recorded(where, stack.arch, name, version):
+                because = _because(where, stack.arch, name, version)
+                found.append(Unconfirmed(component=row.part, spec=package["spec"], because=because))
+    return tuple(found)
+
+
+def with_unconfirmed(target: Target, stack: StackSet, wish: Wish) -> StackSet:
+    """The set with what its plan would say to be unconfirmed; a gap in the tables is one of them."""
+    archive = archive_of_set(target.os, stack)
+    try:
+        said = unconfirmed(PlanInput(target=target, stack=stack, spec=wish, archive=archive))
+    except PlanGap as gap:
+        said = (Unconfirmed(component="driver", spec=stack.driver.version, because=f"{gap}: {gap.advice}"),)
+    return msgspec.structs.replace(stack, unconfirmed=said)
+
+
+def reasons(said: tuple[Unconfirmed, ...]) -> tuple[Reason, ...]:
+    """The same in words, one for each part."""
+    by_part: dict[str, list[str]] = {}
+    for row in said:
+        by_part.setdefault(row.component, []).append(row.spec)
+    return tuple(
+        Reason(
+            component=part, because=f"unconfirmed, no record shows {', '.join(specs)}", source=SOURCE, confirmed=False
+        )
+        for part, specs in by_part.items()
+    )
+
+
+def _folder(folder: str, arch: str) -> Iterator[Unconfirmed]:
+    if arch not in recorded().folders.get(folder, {}) and arch not in packages().folders.get(folder, {}):
+        because = "no record shows this folder for this architecture"
+        yield Unconfirmed(component="repositories", spec=f"folder {folder}/{arch}", because=because)
+
+
+def _stream(system: OperatingSystem, folder: str, stack: StackSet) -> Iterator[Unconfirmed]:
+    stream = module_stream(system, stack)
+    if stream and stream["stream"] not in recorded().streams.get(folder, ()):
+        because = f"no record shows this module stream in {folder}"
+        yield Unconfirmed(component="driver", spec=f"{stream['module']}:{stream['stream']}", because=because)
+
+
+def _because(folder: str, arch: str, name: str, version: str | None) -> str:
+    text = f"no record shows it in {folder} for {arch}"
+    near = nearest(folder, arch, name, version) if version else ""
+    return f"{text}; seen in {near}" if near else text

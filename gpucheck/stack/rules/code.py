@@ -1,0 +1,34 @@
+"""Rules about machine code and PTX: what a program needs of the GPU and of the driver."""
+
+from gpucheck.knowledge import code_runs, tables
+from gpucheck.stack.rules.driver import r1_driver_floor
+from gpucheck.stack.types import Clash, Fact
+from gpucheck.stack.versions import major, minor, parse
+
+
+def r3_ptx_needs_full_driver(cuda: str, driver: str, component: str, what: str) -> Clash | None:
+    """R3: a GPU that finds only PTX in a program needs a driver as new as the toolkit that built it."""
+    full = next((t.driver_full for t in reversed(tables.cuda().toolkits) if minor(t.version) == minor(cuda)), None)
+    if full is not None and parse(driver) >= parse(full):
+        return None
+    return Clash(
+        component=component,
+        rule="R3",
+        between=(
+            Fact(f"{what} holds only PTX of CUDA {cuda} for this GPU, to be translated by the driver", "wheel-bytes"),
+            Fact(
+                f"PTX translation needs driver {full or '(not known)'}, the driver is {driver}", "cuda-compat, cuda-rn"
+            ),
+        ),
+        because=f"driver {driver} cannot translate the PTX in {what}",
+    )
+
+
+def r6_wheel_driver(cuda: str, driver: str, component: str, what: str) -> Clash | None:
+    """R6: a wheel takes only the driver from the host, so R1 holds with the wheel's own CUDA major."""
+    return r1_driver_floor(major(cuda), driver, component, what)
+
+
+def r5_runs(capability: str, archs: tuple[int, ...]) -> bool:
+    """R5: machine code for X.Y runs on X.Z with Z >= Y, and never on another X."""
+    return code_runs(capability, archs)

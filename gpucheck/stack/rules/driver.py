@@ -1,0 +1,196 @@
+"""Rules about the driver: which branches a host can use, which flavour, and what goes with it."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from gpucheck.knowledge import GpuModel, tables
+from gpucheck.knowledge.tables import Branch, OperatingSystem, Toolkit
+from gpucheck.stack.types import Clash, Fact, Reason, Target
+from gpucheck.stack.versions import parse, request
+
+Flavour = Literal["open", "proprietary"]
+LAST_KERNEL_FLOOR = "4.15"
+
+
+def is_a(gpu: GpuModel) -> str:
+    """A GPU in words: ``Tesla P100-PCIE is sm_60 (Pascal)``."""
+    return f"{gpu.name} is sm_{gpu.compute_capability.replace('.', '')} ({gpu.architecture})"
+
+
+def r1_driver_floor(cuda_major: int, driver: str, component: str, what: str) -> Clash | None:
+    """R1: programs built with a CUDA major run on any driver from that major's floor."""
+    floor = tables.drivers().minor_compat_floor[str(cuda_major)]
+    if parse(driver) >= parse(floor):
+        return None
+    return Clash(
+        component=component,
+        rule="R1",
+        between=(
+            Fact(f"{what} is built with CUDA {cuda_major}, which runs from driver {floor}", "cuda-compat, cuda-rn"),
+            Fact(f"the driver is {driver}", "the wish"),
+        ),
+        because=f"driver {driver} is older than {floor}, the floor of every CUDA {cuda_major} program",
+    )
+
+
+def r2_full_function(toolkit: Toolkit, driver: str) -> Clash | None:
+    """R2: everything incl. PTX JIT needs the driver of exactly that toolkit. An unknown row never fits."""
+    if toolkit.driver_full is not None and parse(driver) >= parse(toolkit.driver_full):
+        return None
+    wanted = f"driver {toolkit.driver_full}" if toolkit.driver_full else "a driver that is not known"
+    return Clash(
+        component="cuda",
+        rule="R2",
+        between=(
+            Fact(f"CUDA {toolkit.version} needs {wanted} for full function, PTX JIT included", "cuda-rn"),
+            Fact(f"the driver is {driver}", "the wish"),
+        ),
+        because=f"with driver {driver} CUDA {toolkit.version} would run by minor version compatibility only",
+    )
+
+
+def r4_r9_branch_window(gpu: GpuModel, branch: str) -> Clash | None:
+    """R9: the first and last branch that drive a GPU. R4: CUDA itself never sets an upper end, only the GPU does."""
+    number = int(branch)
+    if number < int(gpu.first_driver.branch):
+        edge = f"the first branch with {gpu.name} is {gpu.first_driver.branch} ({gpu.first_driver.evidence})"
+        source = "open-gkm"
+    elif gpu.last_driver_branch is not None and number > int(gpu.last_driver_branch):
+        edge = f"{is_a(gpu)} and branch {gpu.last_driver_branch} is its last"
+        source = "arch-matrix"
+    else:
+        return None
+    return Clash(
+        component="driver",
+        rule="R9",
+        between=(Fact(edge, source), Fact(f"driver branch {branch} is asked for or needed", "the wish")),
+        because=f"branch {branch} does not drive {gpu.name}",
+    )
+
+
+def r9_architecture_ended(gpu: GpuModel) -> Clash | None:
+    """R9: an architecture whose last branch has ended has no stack any more (Kepler)."""
+    last = gpu.last_driver_branch
+    if last is None:
+        return None
+    branch = next(b for b in tables.drivers().branches if b.branch == last)
+    if branch.state != "eol":
+        return None
+    ended = ", ".join(f"{date} says {who}" for who, date in branch.eol.items())
+    return Clash(
+        component="driver",
+        rule="R9",
+        between=(
+            Fact(f"{is_a(gpu)}: branch {last} is its last driver, CUDA {gpu.max_cuda} its last CUDA", "arch-matrix"),
+            Fact(f"branch {last} has ended ({ended})", "endoflife"),
+        ),
+        because=f"no supported driver drives {gpu.name} any more",
+    )
+
+
+def r15_kernel(os: OperatingSystem, branch: Branch) -> Clash | None:
+    """R15: a branch builds only on kernels from its floor. Where that is not known, the floor of 555 still holds."""
+    newest = os.max_driver_branch
+    if newest is None or int(branch.branch) <= int(newest):
+        return None
+    return Clash(
+        component="driver",
+        rule="R15",
+        between=(
+            Fact(f"branch {branch.branch} needs kernel {branch.min_kernel or LAST_KERNEL_FLOOR} or newer", "open-gkm"),
+            Fact(f"{os.name} has kernel {os.kernel}, on which branch {newest} is the last that builds", "env-dumps"),
+        ),
+        because=f"driver branch {branch.branch} does not build on {os.name}",
+    )
+
+
+def r18_branches(prefer: str, wanted: str) -> tuple[Branch, ...]:
+    """R18: branches worth trying, best first. A branch that has ended is tried only when it was asked for by name.
+
+    longest-supported: long-term first, then production; production: the other way round; newest: by number.
+    """
+    asked = request(wanted)
+    fits = [b for b in tables.drivers().branches if b.last is not None and _branch_matches(b, wanted)]
+    if not asked.prefix:
+        fits = [b for b in fits if b.state in ("supported", "disputed")]
+    order = {"longest-supported": ("LTS", "PB"), "production": ("PB", "LTS"), "newest": ()}[prefer]
+
+    def rank(branch: Branch) -> tuple[int, int]:
+        known = branch.type in order and branch.state == "supported"
+        place = order.index(branch.type) if known and branch.type else len(order) + (branch.state != "supported")
+        return place, -int(branch.branch)
+
+    return tuple(sorted(fits, key=rank))
+
+
+def _branch_matches(branch: Branch, wanted: str) -> bool:
+    asked = request(wanted)
+    if asked.prefix:
+        return asked.prefix[0] == int(branch.branch)
+    return asked.matches(branch.last or branch.branch)
+
+
+def r18_version(branch: Branch, wanted: str) -> tuple[str, Reason | Clash]:
+    """R18: the newest point release known of a branch, or the exact one that was asked for."""
+    asked = request(wanted)
+    newest = branch.last or ""
+    if len(asked.prefix) < 2 or asked.version == newest:
+        kind = {"LTS": "long-term", "PB": "production", "NFB": "new feature"}.get(branch.type or "", "unconfirmed type")
+        ends = "; ".join(f"{date} ({who})" for who, date in branch.eol.items()) or "end not known"
+        text = f"branch {branch.branch}: {kind}, ends {ends}; {newest} is its newest release known"
+        sure = branch.state == "supported" and branch.type is not None
+        return newest, Reason(
+            component="driver", because=text, rule="R18", source="nv-supported-drivers-615, endoflife", confirmed=sure
+        )
+    version = asked.version
+    if branch.first is not None and parse(version) < parse(branch.first):
+        clash = Clash(
+            component="driver",
+            rule="R18",
+            between=(
+                Fact(f"the oldest release of branch {branch.branch} known is {branch.first}", "endoflife"),
+                Fact(f"driver {version} is asked for", "the wish"),
+            ),
+            because=f"no driver {version} is known",
+            unknown=True,
+        )
+        return version, clash
+    text = f"{version} as asked for; it is not in the tables (newest known of branch {branch.branch}: {newest})"
+    return version, Reason(component="driver", because=text, rule="R18", source="the wish", confirmed=False)
+
+
+def end_of_life(os: OperatingSystem, today: str) -> Clash | None:
+    """An operating system past its last free support date. today: ISO date the tables were made."""
+    end = os.eol_extended or os.eol
+    if end is None or end >= today:
+        return None
+    between = (
+        Fact(f"{os.name} has been out of support since {end}", "endoflife"),
+        Fact("NVIDIA's current driver guides do not list it", "driver-install-guide"),
+    )
+    because = f"{os.name} is past its end of life, so nothing supported runs on it"
+    return Clash(component="os", rule="R15", between=between, because=because)
+
+
+def r20_architecture(target: Target) -> Clash | None:
+    """R20: Grace boards are aarch64 hosts, everything else here may be either."""
+    grace: Sequence[GpuModel] = [gpu for gpu in target.models if gpu.grace]
+    if not grace or target.arch == "sbsa":
+        return None
+    return Clash(
+        component="arch",
+        rule="R20",
+        between=(
+            Fact(f"{grace[0].name} is attached to a Grace CPU, which is aarch64", "spec-lists"),
+            Fact(f"the host is {target.arch}", "the wish"),
+        ),
+        because=f"no {target.arch} host has a {grace[0].name}",
+    )
+
+
+def r13_forward_compatibility(target: Target) -> str:
+    """R13: whether cuda-compat packages could lift a driver floor here. A dropped architecture stays dropped."""
+    if all(gpu.forward_compatibility for gpu in target.models):
+        return "NVIDIA's cuda-compat packages may lift this floor too: read their matrix first"
+    barred = next(gpu for gpu in target.models if not gpu.forward_compatibility)
+    return f"cuda-compat packages do not help: they are not for {barred.name}"

@@ -1,0 +1,52 @@
+"""What cuDNN and NCCL share: each is built for one CUDA major, so there is none without a toolkit."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from gpucheck.stack.types import Clash, Fact
+from gpucheck.stack.versions import parse, request
+
+if TYPE_CHECKING:
+    from gpucheck.stack.spec import Wish
+
+
+def without_toolkit(key: str, spec: "Wish") -> Iterator[tuple[tuple[str, str], str]]:
+    """A library that is stated while the toolkit is none: the two keys, and why."""
+    if request(spec.cuda).none and request(getattr(spec, key)).explicit:
+        yield ("cuda", key), "cuda is none, and this is built for one CUDA major. State a cuda, or none here too."
+
+
+def no_toolkit(key: str, spec: "Wish") -> Clash | None:
+    """The same as a clash; a library that is left to the resolver is omitted with the toolkit."""
+    if not request(getattr(spec, key)).explicit:
+        return None
+    return Clash(
+        component="cuda",
+        rule="R7",
+        between=(
+            Fact("cuda: none", "the wish"),
+            Fact("cudnn or nccl is asked for, and each is built for one CUDA major", "the wish"),
+        ),
+        because="without a CUDA toolkit there is no CUDA major to choose cuDNN and NCCL for",
+    )
+
+
+def no_release(component: str, title: str, rule: str, requested: str, cuda_major: int, known: tuple[str, ...]) -> Clash:
+    """No release for this CUDA major. known: all versions in the tables."""
+    asked = request(requested)
+    return Clash(
+        component=component,
+        rule=rule,
+        between=(
+            Fact(f"{title} {requested} is asked for", "the wish"),
+            Fact(f"no such release for CUDA {cuda_major} is in the tables", "cudnn-matrix, nccl-mk"),
+        ),
+        because=f"no {title} {requested} for CUDA {cuda_major} is known",
+        unknown=not any(asked.matches(version) for version in known),
+    )
+
+
+def numeric(version: str) -> int:
+    """A version of up to four numbers as one number that sorts like it."""
+    numbers = (*parse(version).release, 0, 0, 0, 0)[:4]
+    return int("".join(f"{number:05d}" for number in numbers))

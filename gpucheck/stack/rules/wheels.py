@@ -1,0 +1,58 @@
+"""Rules about the framework wheels: they bring their own CUDA, so only the driver and the GPU bind them (R6)."""
+
+from collections.abc import Iterable
+
+from gpucheck.knowledge.tables import OperatingSystem
+from gpucheck.stack.types import Clash, Fact, Reason, Target
+from gpucheck.stack.versions import parse, request
+
+# Both frameworks have wheels for it, and it is supported until late 2028.
+ADDED_PYTHON = "3.12"
+
+
+def r16_python(os: OperatingSystem, pythons: tuple[str, ...], glibc: str) -> str | None:
+    """R16: the Python to use, None where glibc is too old. The system's own if there is a wheel, else an added one."""
+    if parse(os.glibc) < parse(glibc):
+        return None
+    if os.python in pythons:
+        return os.python
+    if ADDED_PYTHON in pythons:
+        return ADDED_PYTHON
+    return max((p for p in pythons if not p.endswith("t")), key=parse)
+
+
+def r16_unconfirmed(os: OperatingSystem) -> tuple[Reason, ...]:
+    """R16: what of a system decides about wheels and was not confirmed."""
+    values = {"python": f"its default Python is {os.python}", "glibc": f"its glibc is {os.glibc}"}
+    texts = [text for field, text in values.items() if field in os.unconfirmed]
+    if not texts:
+        return ()
+    text = f"{os.name}: that {' and that '.join(texts)} was not confirmed"
+    return (Reason(component="os", because=text, rule="R16", source="env-dumps", confirmed=False),)
+
+
+def glibc_clash(component: str, what: str, glibc: str, os: OperatingSystem) -> Clash:
+    """A wheel that needs a newer glibc than the system has."""
+    return Clash(
+        component=component,
+        rule="R16",
+        between=(
+            Fact(f"the wheels of {what} need glibc {glibc}", "wheel-bytes"),
+            Fact(f"{os.name} has glibc {os.glibc}", "env-dumps"),
+        ),
+        because=f"{what} does not install on {os.name}",
+    )
+
+
+def not_known(component: str, wanted: str, source: str, target: Target, known: Iterable[str]) -> Clash:
+    """No release of a framework. known: every version in the tables."""
+    return Clash(
+        component=component,
+        rule="R20" if target.arch == "sbsa" else "R11",
+        between=(
+            Fact(f"{component} {wanted} is asked for", "the wish"),
+            Fact(f"the tables hold no confirmed GPU build of it for {target.arch}", source),
+        ),
+        because=f"no {component} {wanted} with GPU support for {target.arch} is known",
+        unknown=not any(request(wanted).matches(version) for version in known),
+    )

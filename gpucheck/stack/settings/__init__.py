@@ -1,0 +1,1 @@
+"""Blocks of stack.yml that choose no version: host tuning, device isolation, module options, the IMEX service."""

@@ -1,0 +1,146 @@
+"""Settings of the hosts themselves that training wants: what stack.yml says of them, and the files that make them last.
+
+Off unless the site asks. What only helps on bare metal and gives isolation up (IOMMU, ACS) is in no recommended set: it
+has to be asked for by name. ``gpucheck verify`` says where it stands in the way.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from gpucheck.knowledge.strict import Value
+from gpucheck.stack.settings.isolation import kernel_arguments
+
+LEAVE = "leave"
+LARGEST = 1 << 40
+SYSCTL = "/etc/sysctl.d/90-gpucheck.conf"
+TMPFILES = "/etc/tmpfiles.d/gpucheck-tuning.conf"
+LIMITS = "/etc/security/limits.d/90-gpucheck.conf"
+MANAGER = "/etc/systemd/system.conf.d/90-gpucheck.conf"
+THP = "/sys/kernel/mm/transparent_hugepage/enabled"
+GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+# key: the words it can have beside leave; None is a whole number.
+CHOICES: dict[str, tuple[str, ...] | None] = {
+    "numa_balancing": ("off",),
+    "transparent_hugepages": ("always", "madvise", "never"),
+    "hugepages": None,
+    "memlock": ("unlimited",),
+    "nofile": None,
+    "governor": ("performance", "schedutil"),
+    "iommu": ("passthrough", "off"),
+    "acs": ("off",),
+}
+
+
+class Tuning(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """stack.yml's ``tuning``; leave = as the host has it.
+
+    hugepages: how many of 2 MiB are set aside at boot. nofile: open files of a process. sysctl: further keys.
+    iommu, acs: see ``isolation``; acs is a component of the plan.
+    """
+
+    numa_balancing: Literal["leave", "off"] = "leave"
+    transparent_hugepages: Literal["leave", "always", "madvise", "never"] = "leave"
+    hugepages: str = LEAVE
+    memlock: Literal["leave", "unlimited"] = "leave"
+    nofile: str = LEAVE
+    governor: Literal["leave", "performance", "schedutil"] = "leave"
+    iommu: Literal["leave", "passthrough", "off"] = "leave"
+    acs: Literal["leave", "off"] = "leave"
+    sysctl: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+# numa_balancing: it unmaps pages to see who uses them, also those that a GPU works on. madvise: huge pages for programs
+# that ask for them, without the stalls of always. memlock: RDMA registers its buffers as locked memory. nofile: workers
+# that load data share memory through open files, and the usual 1024 are soon gone.
+RECOMMENDED = Tuning(
+    numa_balancing="off",
+    transparent_hugepages="madvise",
+    memlock="unlimited",
+    nofile="1048576",
+    governor="performance",
+)
+
+
+def read_tuning(value: Value) -> Tuning:
+    """``none``, ``recommended``, or the settings one by one. Raises InputProblem with the line."""
+    if not value.is_mapping:
+        return RECOMMENDED if value.word("none", "auto", "recommended") == "recommended" else Tuning()
+    readers: dict[str, Any] = {key: _reader(words) for key, words in CHOICES.items()}
+    fields = value.fields({**readers, "sysctl": _sysctl})
+    return msgspec.convert(fields, Tuning)
+
+
+def _reader(words: tuple[str, ...] | None) -> Any:
+    if words is not None:
+        return lambda value: value.word(LEAVE, *words)
+    return lambda value: LEAVE if value.text() == LEAVE else str(value.integer(0, LARGEST))
+
+
+def _sysctl(value: Value) -> dict[str, str]:
+    found = {}
+    for key, inner in value.pairs():
+        if "." not in key or not key.replace(".", "").replace("_", "").replace("-", "").isalnum():
+            raise inner.problem("is no kernel setting: write it as sysctl does, for example vm.swappiness")
+        found[key] = inner.text().strip()
+    return found
+
+
+def tuning_plan(wish: Tuning, arch: str = "x86_64") -> dict[str, Any] | None:
+    """The plan's ``tuning``: files that hold after a boot, and what is to be set now where the host lets it be set.
+
+    live: path (a pattern), value, and the setting's name in words. boot: see ``kernel_arguments``; left out where none
+    is asked for. None: nothing is asked for. Raises PlanGap.
+    """
+    boot = kernel_arguments(wish.iommu, arch)
+    keys = _kernel_keys(wish)
+    files = [
+        _file(SYSCTL, [f"-{key} = {value}" for key, value in keys.items()]),
+        _file(TMPFILES, [f"w {path} - - - - {value}" for path, value in _sysfs(wish)]),
+        _file(LIMITS, _limits(wish)),
+        _file(MANAGER, _manager(wish)),
+    ]
+    wanted = [file for file in files if file]
+    if not wanted and not boot:
+        return None
+    live = [
+        {"path": f"/proc/sys/{key.replace('.', '/')}", "value": value, "name": key}
+        for key, value in keys.items()
+        # Memory in pieces gives fewer than asked for: set aside at boot, when it is whole.
+        if key != "vm.nr_hugepages"
+    ]
+    live += [{"path": path, "value": value, "name": NAMES[path]} for path, value in _sysfs(wish)]
+    return {"files": wanted, "live": live, **({"boot": boot} if boot else {})}
+
+
+NAMES = {THP: "transparent huge pages", GOVERNORS: "the CPU governor"}
+
+
+def _kernel_keys(wish: Tuning) -> dict[str, str]:
+    keys = {"kernel.numa_balancing": "0"} if wish.numa_balancing == "off" else {}
+    if wish.hugepages != LEAVE:
+        keys["vm.nr_hugepages"] = wish.hugepages
+    return {**keys, **wish.sysctl}
+
+
+def _sysfs(wish: Tuning) -> list[tuple[str, str]]:
+    pairs = ((THP, wish.transparent_hugepages), (GOVERNORS, wish.governor))
+    return [(path, value) for path, value in pairs if value != LEAVE]
+
+
+def _limits(wish: Tuning) -> list[str]:
+    """``*`` is everybody but root."""
+    values = (("memlock", wish.memlock), ("nofile", wish.nofile))
+    return [f"{who} - {item} {value}" for item, value in values if value != LEAVE for who in ("*", "root")]
+
+
+def _manager(wish: Tuning) -> list[str]:
+    """What services get that state no limit of their own: limits.d is for logins."""
+    lines = ["DefaultLimitMEMLOCK=infinity"] if wish.memlock != LEAVE else []
+    lines += [f"DefaultLimitNOFILE={wish.nofile}"] if wish.nofile != LEAVE else []
+    return ["[Manager]", *lines] if lines else []
+
+
+def _file(path: str, lines: list[str]) -> dict[str, Any]:
+    head = "# Written by gpucheck: tuning in stack.yml\n"
+    return {"path": path, "content": head + "\n".join(lines) + "\n", "mode": "0644"} if lines else {}

@@ -1,0 +1,218 @@
+"""stack.yml: the site's wish. Every value may be ``auto``; a mistake is one message with file, line and key."""
+
+import difflib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from gpucheck.foreign import read_text
+from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, document
+from gpucheck.stack.components import COMPONENTS, VERSIONED
+from gpucheck.stack.settings.imex import Imex, read_imex
+from gpucheck.stack.settings.module_options import read_module_options
+from gpucheck.stack.settings.tuning import Tuning, read_tuning
+
+SCHEMA = "gpucheck.wish/1"
+MOST_BYTES = 1 << 20
+
+
+class WishError(Exception):
+    """stack.yml, or a wish on the command line, cannot be understood. The message says where and what to do."""
+
+
+SIGNED = ("packages", "metadata", "both")
+_ONE = "(?:[0-9A-Fa-f]{40}|[0-9A-Fa-f]{64})"
+FINGERPRINTS = re.compile(f"{_ONE}(?:,{_ONE})*")
+
+
+class Repository(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A site's own mirror. url and key_url may hold ``{distro}`` (rhel9) and ``{arch}`` (x86_64 or sbsa).
+
+    key_fingerprint: of the signing key; several, separated by commas, if the key file holds several keys.
+    signed: what of an rpm repository carries the mirror's signature: packages, metadata or both.
+    Of epel the url may be ``none``: the hosts' own sources hold DKMS.
+    """
+
+    url: str | None = None
+    key_url: str | None = None
+    key_fingerprint: str | None = None
+    signed: Literal["packages", "metadata", "both"] | None = None
+
+
+class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
+    """What the site wants; see the comments in stack.yml at the root of the project.
+
+    driver: a branch (580), a version (580.178.04), or one with its package revision (580.95.05-0ubuntu1).
+    kernel_lock: hold the kernel packages that a host has, or leave them to its own upgrades.
+    source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
+    container_engines: auto = Docker and kubelet's containerd are told of the GPUs where the toolkit is installed.
+    dcgm, gdrcopy: options, so none is what a site that says nothing gets. imex: who runs the daemon of a rack.
+    """
+
+    driver: str = "auto"
+    kernel_module: Literal["auto", "open", "proprietary"] = "auto"
+    source: Literal["auto", "nvidia", "debian"] = "auto"
+    cuda: str = "auto"
+    cudnn: str = "auto"
+    nccl: str = "auto"
+    container_toolkit: str = "auto"
+    container_engines: Literal["auto", "leave"] = "auto"
+    dcgm: str = "none"
+    gdrcopy: str = "none"
+    torch: str = "auto"
+    tensorflow: str = "auto"
+    prefer: Literal["longest-supported", "production", "newest"] = "longest-supported"
+    end_of_life_os: Literal["refuse", "allow"] = "refuse"
+    kernel_lock: Literal["leave", "hold"] = "leave"
+    module_options: dict[str, str] = msgspec.field(default_factory=dict)
+    imex: Imex = Imex()
+    tuning: Tuning = Tuning()
+    repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
+
+
+# A component whose key is not stated above brings it, with its default.
+ADDED = [(row.name, str, row.default) for row in VERSIONED if row.name not in SpecFields.__struct_fields__]
+if TYPE_CHECKING:
+    Wish = SpecFields
+else:
+    Wish = msgspec.defstruct("Wish", ADDED, bases=(SpecFields,), frozen=True, kw_only=True, module=__name__)
+    Wish.__doc__ = SpecFields.__doc__
+
+CHOICES = {
+    **{row.name: row.choices for row in COMPONENTS if row.choices},
+    "source": ("auto", "nvidia", "debian"),
+    "container_engines": ("auto", "leave"),
+    "prefer": ("longest-supported", "production", "newest"),
+    "end_of_life_os": ("refuse", "allow"),
+    "kernel_lock": ("leave", "hold"),
+}
+VERSIONS = {row.name: row for row in VERSIONED}
+
+
+def did_you_mean(word: str, known: tuple[str, ...]) -> str:
+    """`` Did you mean cudnn?`` or the whole list when nothing is near."""
+    near = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"Did you mean {near[0]!r}?" if near else f"Known here: {', '.join(known)}."
+
+
+def check_value(key: str, value: str) -> None:
+    """Raise ValueError if ``value`` is nothing that ``key`` can be."""
+    if key in CHOICES and value not in CHOICES[key]:
+        raise ValueError(f"{value!r} is not possible. {did_you_mean(value, CHOICES[key])}")
+    if key in VERSIONS:
+        VERSIONS[key].check(value)
+
+
+def wants(items: tuple[str, ...], base: Wish | None = None) -> Wish:
+    """A wish from ``component=version`` words. Raises WishError."""
+    fields: dict[str, str] = {}
+    known = (*VERSIONS, *(row.name for row in COMPONENTS if row.choices), "source")
+    for item in items:
+        name, operator, value = item.partition("=")
+        if not operator:
+            name, value = _split_range(item)
+        elif value.startswith("="):
+            value = value[1:]
+        elif name and name[-1] in "<>!~":
+            name, value = name[:-1], f"{name[-1]}={value}"
+        key = name.strip().replace("-", "_")
+        if key not in known:
+            raise WishError(f"--want {item}: {key!r} is no component. {did_you_mean(key, known)}")
+        try:
+            check_value(key, value.strip())
+        except ValueError as error:
+            raise WishError(f"--want {item}: {error}") from None
+        fields[key] = value.strip()
+    wish = msgspec.structs.replace(base or Wish(), **fields)
+    for keys, problem in contradictions(wish):
+        raise WishError(f"--want {keys[-1]}={getattr(wish, keys[-1])}: {problem}")
+    return wish
+
+
+def contradictions(wish: Wish) -> Iterator[tuple[tuple[str, str], str]]:
+    """What in a wish rules itself out on every host: the two keys, and why."""
+    return (found for row in COMPONENTS for found in row.contradictions(wish))
+
+
+def _split_range(item: str) -> tuple[str, str]:
+    for index, letter in enumerate(item):
+        if letter in "<>!~":
+            return item[:index], item[index:]
+    raise WishError(f"--want {item}: say component=version, for example cuda=12.9 or 'cuda>=12.8,<13'")
+
+
+def read_wish(path: Path) -> Wish:
+    """The wish in a file. Raises WishError with file, line and key, and UnreadableInput."""
+    return parse_wish(read_text(path, MOST_BYTES, "Give another file with --wish"), str(path))
+
+
+def parse_wish(text: str, name: str) -> Wish:
+    """The wish in YAML text. Raises WishError naming ``name``, the line and the key."""
+    try:
+        top = document(text, shape="A wish is a few levels deep", example="Every value may be auto")
+        return _wish(dict(top.pairs()), name)
+    except EmptyDocument:
+        return Wish()
+    except InputProblem as problem:
+        raise WishError(problem.inside(name)) from None
+
+
+def _wish(values: dict[str, Value], name: str) -> Wish:
+    schema = values.pop("schema", None)
+    if schema is not None and schema.text() != SCHEMA:
+        raise schema.problem(f"{schema.text()!r} is not {SCHEMA!r}, the only one known")
+    for key, value in values.items():
+        if key not in Wish.__struct_fields__:
+            raise value.problem(f"no such key. {did_you_mean(key, (*Wish.__struct_fields__, 'schema'))}")
+    blocks = ("repositories", "tuning", "module_options", "imex")
+    repositories, tuning, options, imex = (values.pop(key, None) for key in blocks)
+    fields = {key: _checked(key, value) for key, value in values.items()}
+    wish = Wish(
+        **fields,  # type: ignore[arg-type]
+        module_options=read_module_options(options) if options else {},
+        imex=read_imex(imex) if imex else Imex(),
+        tuning=read_tuning(tuning) if tuning else Tuning(),
+        repositories=_repositories(repositories) if repositories else {},
+    )
+    for (one, other), problem in contradictions(wish):
+        where = f"{name}:{values[other].line}: {other}"
+        raise WishError(f"{where}: contradicts line {values[one].line}: {problem}")
+    return wish
+
+
+def _checked(key: str, value: Value) -> str:
+    text = value.text()
+    try:
+        check_value(key, text)
+    except ValueError as error:
+        raise value.problem(str(error)) from None
+    return text
+
+
+def _repositories(value: Value) -> dict[str, Repository]:
+    if not value.is_mapping and value.text() in ("", "auto"):
+        return {}
+    return {key: _unwanted(key, inner) or _repository(inner) for key, inner in value.pairs()}
+
+
+def _unwanted(key: str, value: Value) -> Repository | None:
+    """``epel: none`` where the site's other sources hold DKMS."""
+    return Repository(url="none") if key == "epel" and not value.is_mapping and value.word("none") else None
+
+
+def _repository(value: Value) -> Repository:
+    fields: dict[str, str] = {}
+    for field, inner in value.pairs():
+        if field not in Repository.__struct_fields__:
+            raise inner.problem(f"no such key. {did_you_mean(field, Repository.__struct_fields__)}")
+        fields[field] = inner.text()
+        if field == "signed" and fields[field] not in SIGNED:
+            raise inner.problem(f"{fields[field]!r} is none of {', '.join(SIGNED)}")
+        if field == "key_fingerprint" and not FINGERPRINTS.fullmatch(re.sub(r"\s", "", fields[field])):
+            raise inner.problem(
+                f"{fields[field]!r} is not a fingerprint of 40 or 64 hex digits; several are separated by commas"
+            )
+    return msgspec.convert(fields, Repository)

@@ -1,0 +1,98 @@
+"""nvidia-modprobe: off by default, at the driver's version, and installed with the driver."""
+
+import pytest
+
+from gpucheck.stack import Refusal, StackSet, Wish, resolve, wants
+from gpucheck.stack.explain import explain
+from gpucheck.stack.lock import lock, read_lock, still_valid, target_of_group, write_lock
+from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.targets import target_of
+from gpucheck.stack.text import stack_text
+from tests.stack.hosts import SYSTEMS, host
+
+NAME = "nvidia-modprobe"
+
+
+def spec(value, *more):
+    return wants((f"nvidia_modprobe={value}", *more))
+
+
+def planned(system, *wanted, gpus="t4-x1"):
+    found = plan(lock(spec("auto", *wanted), [host(system, gpus)]), host="node01")
+    assert isinstance(found, Plan), found
+    return found
+
+
+def modprobe_rows(found):
+    return [row for row in found.components["driver"]["packages"] if row["name"] == NAME]
+
+
+def test_default_has_no_key_in_the_set_and_no_package_with_apt():
+    found = plan(lock(Wish(), [host("ubuntu-22.04", "t4-x1")]), host="node01")
+
+    assert isinstance(found, Plan)
+    assert modprobe_rows(found) == []
+    assert "nvidia_modprobe" not in write_lock(lock(Wish(), [host("ubuntu-22.04", "t4-x1")])).partition("groups:")[2]
+
+
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if name.startswith(("ubuntu-2", "debian"))])
+def test_apt_plan_has_it_once_at_the_drivers_version_and_held(system):
+    wanted = ("driver=580", "cuda=12.9") if system == "ubuntu-20.04" else ()
+    found = planned(system, *wanted)
+
+    (row,) = modprobe_rows(found)
+    assert row["spec"].startswith(f"{NAME}={found.stack.driver.version}-")
+    assert NAME in found.components["driver"]["holds"]
+
+
+def test_dnf_plan_is_the_same_because_the_driver_includes_it():
+    plain = plan(lock(Wish(), [host("rocky-9", "t4-x1")]), host="node01")
+    found = planned("rocky-9")
+
+    assert isinstance(plain, Plan)
+    assert len(modprobe_rows(found)) == 1
+    assert (found.components, found.order) == (plain.components, plain.order)
+
+
+def test_version_without_a_record_is_unconfirmed_and_a_recorded_one_is_not():
+    recorded, unseen = planned("ubuntu-22.04", "driver=580.159.04"), planned("ubuntu-22.04", "driver=580.178.04")
+
+    assert not [row for row in recorded.unconfirmed if row.spec.startswith(NAME)]
+    assert [row.spec for row in unseen.unconfirmed if row.spec.startswith(NAME)] == [f"{NAME}=580.178.04-1ubuntu1"]
+
+
+def test_version_of_another_driver_is_refused_with_the_one_that_works():
+    found = resolve(["T4"], "ubuntu-22.04", wish=spec("575.57.08"))
+
+    assert isinstance(found, Refusal)
+    assert found.conflicts[0].change["nvidia_modprobe"].startswith("580.")
+
+
+def test_debian_archive_leaves_it_out_with_its_reason():
+    found = resolve(["T4"], "debian-12", wish=spec("auto", "source=debian"))
+
+    assert isinstance(found, StackSet)
+    (reason,) = [reason for reason in found.reasons if reason.component == "nvidia_modprobe"]
+    assert reason.because == "left out: the archive of debian-12 is not known to hold nvidia-modprobe"
+
+
+def test_lock_keeps_it_and_is_still_valid_when_read_again():
+    wish = spec("auto")
+    made = read_lock(write_lock(lock(wish, [host("ubuntu-24.04", "t4-x1")])), "stack.lock.yml")
+    (group,) = made.groups.values()
+
+    assert still_valid(target_of_group(group), group.stack, made.wish) == ()
+    assert lock(wish, [host("ubuntu-24.04", "t4-x1")], made) == made
+
+
+def test_set_and_explanation_show_it():
+    target = target_of(["T4"], "ubuntu-24.04")
+    found = resolve(["T4"], "ubuntu-24.04", wish=spec("auto"))
+
+    assert isinstance(found, StackSet)
+    assert f"{NAME}    " in stack_text(found)
+    (explanation,) = explain(target, spec("auto"), found, "nvidia_modprobe")
+    assert (explanation.version, explanation.note) == (
+        found.driver.version,
+        "has no version of its own: it follows the driver",
+    )

@@ -1,0 +1,224 @@
+"""Options: in a plan only where a site asks for them, with every package named that they need."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucheck.knowledge import gpus, tables
+from gpucheck.stack import Refusal, StackSet, Wish, resolve
+from gpucheck.stack.common import lock_common
+from gpucheck.stack.components.dcgm import r23_cuda_majors
+from gpucheck.stack.explain import explain
+from gpucheck.stack.lock import Lock, lock, read_lock, write_lock
+from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.spec import parse_wish
+from gpucheck.stack.targets import target_of
+from gpucheck.stack.text import plan_text, stack_text
+from gpucheck.stack.types import DriverChoice
+from gpucheck.stack.versions import cc
+from tests.stack.hosts import GPU_SETS, SYSTEMS, host
+from tests.stack.regenerate import GDRCOPY
+
+
+def planned(system: str = "ubuntu-22.04", gpus: str = "t4-x1", **wish: Any) -> Plan:
+    found = plan(lock(Wish(**wish), [host(system, gpus)]), host="node01")
+    assert isinstance(found, Plan), found
+    return found
+
+
+def specs(found: Plan, name: str) -> list[str]:
+    return [str(package["spec"]) for package in found.components[name]["packages"]]
+
+
+@pytest.mark.parametrize("text", ["", "dcgm: none\ngdrcopy: none\n"])
+def test_a_plan_says_nothing_of_what_nobody_asked_for(text):
+    found = plan(lock(parse_wish(text, "stack.yml"), [host("ubuntu-22.04", "t4-x1")]), host="node01")
+
+    assert isinstance(found, Plan)
+    assert list(found.components) == ["driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit"]
+    assert "dcgm" not in plan_text(found).lower()
+
+
+def test_dcgm_is_a_held_component_with_its_service_after_everything_that_it_needs():
+    found = planned(dcgm="auto")
+    dcgm = found.components["dcgm"]
+
+    assert specs(found, "dcgm") == [
+        "datacenter-gpu-manager-4-core=1:4.6.0-1",
+        "datacenter-gpu-manager-4-proprietary=1:4.6.0-1",
+        "datacenter-gpu-manager-4-cuda13=1:4.6.0-1",
+        "datacenter-gpu-manager-4-proprietary-cuda13=1:4.6.0-1",
+    ]
+    assert dcgm["holds"] == [package["name"] for package in dcgm["packages"]]
+    assert dcgm["services"] == [{"name": "nvidia-dcgm", "enabled": True, "state": "started"}]
+    assert "datacenter-gpu-manager" in dcgm["refuse"]
+    assert found.order.index("dcgm") > found.order.index("driver")
+    assert "  nvidia-dcgm\n" in plan_text(found)
+
+
+def test_gpus_older_than_turing_get_the_packages_of_the_cuda_major_before_as_well():
+    names = " ".join(specs(planned(gpus="mixed-v100-a100", dcgm="auto"), "dcgm"))
+
+    for number in (12, 13):
+        assert f"datacenter-gpu-manager-4-cuda{number}=" in names
+        assert f"datacenter-gpu-manager-4-proprietary-cuda{number}=" in names
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.lists(st.sampled_from([gpu.name for gpu in gpus()]), min_size=1, max_size=4),
+    st.sampled_from([branch for branch in tables.drivers().branches if branch.last]),
+)
+def test_the_cuda_majors_run_on_every_gpu_and_none_is_newer_than_the_driver(names, branch):
+    """Against what the branch's own row says, and the first capability of CUDA 13."""
+    target = target_of(names, "ubuntu-22.04", "x86_64")
+    driver = DriverChoice(branch=branch.branch, version=branch.last, kernel_module="open")
+
+    majors = r23_cuda_majors(target, driver) if branch.native_cuda and float(branch.native_cuda) >= 11 else ()
+
+    for gpu in target.models if majors else ():
+        assert any(number < 13 or cc(gpu.compute_capability) >= (7, 5) for number in majors)
+    assert not majors or majors[0] == int(float(branch.native_cuda))
+    assert len(set(majors)) == len(majors)
+
+
+def test_a_version_that_one_record_shows_is_taken_only_when_it_is_named_and_is_said_to_be_unconfirmed():
+    named, range_ = planned(dcgm="4.6.1"), planned(dcgm="<4.7")
+
+    assert named.stack.dcgm == "4.6.1"
+    assert [r.because for r in named.stack.reasons if r.component == "dcgm" and not r.confirmed]
+    assert range_.stack.dcgm == "4.6.0"
+    assert not [r for r in range_.stack.reasons if r.component == "dcgm" and not r.confirmed]
+
+
+def test_packages_that_no_record_shows_are_said_to_be_unconfirmed():
+    found = planned("rocky-9", dcgm="auto")
+
+    assert [r.confirmed for r in found.reasons if r.component == "dcgm"] == [False]
+    assert {row.spec for row in found.unconfirmed if row.component == "dcgm"} == {
+        package["spec"] for package in found.components["dcgm"]["packages"]
+    }
+
+
+def test_an_unknown_version_is_refused_with_the_known_one():
+    found = resolve(["T4"], "ubuntu-22.04", wish=Wish(dcgm="3.3"))
+
+    assert isinstance(found, Refusal)
+    assert found.unknown
+    assert found.conflicts[0].because == "no DCGM 3.3 is known"
+    assert found.conflicts[0].change == {"dcgm": "4.6.0"}
+
+
+def test_the_debian_archive_leaves_it_out_with_its_reason_and_refuses_a_version():
+    left = planned("debian-12", source="debian", dcgm="auto")
+    refused = resolve(["T4"], "debian-12", wish=Wish(source="debian", dcgm="4.6.0"))
+
+    assert "dcgm" not in left.components
+    assert next(r.because for r in left.stack.reasons if r.component == "dcgm").startswith("left out: the archive")
+    assert isinstance(refused, Refusal)
+
+
+def test_a_lock_keeps_the_option_and_drops_it_with_the_wish():
+    facts = [host("ubuntu-22.04", "t4-x1")]
+    asked = lock(Wish(dcgm="4.5.2"), facts)
+    text = write_lock(asked)
+
+    assert read_lock(text, "lock") == asked
+    assert isinstance(plan(read_lock(text, "lock"), host="node01"), Plan)
+    (group,) = lock(Wish(), facts, previous=asked).groups.values()
+    assert not group.stack.dcgm
+    assert "dcgm" not in {r.component for r in group.stack.reasons}
+
+
+def test_the_set_and_its_explanation_show_it():
+    target = target_of(["T4"], "ubuntu-22.04")
+    found = resolve(["T4"], "ubuntu-22.04", wish=Wish(dcgm="auto"))
+    assert isinstance(found, StackSet)
+    (told,) = explain(target, Wish(dcgm="auto"), found, "dcgm")
+
+    assert "DCGM               4.6.0" in stack_text(found)
+    assert told.version == "4.6.0"
+    assert [(step.version, step.possible) for step in told.held_by] == [("4.6.1", True)]
+    (nothing,) = explain(target, Wish(), resolve(["T4"], "ubuntu-22.04"), "dcgm")
+    assert (nothing.version, nothing.note) == (None, "none is asked for")
+
+
+def test_gdrcopy_comes_from_the_sites_repository_and_is_loaded_at_boot():
+    found = planned(gdrcopy="auto", repositories=GDRCOPY)
+    part = found.components["gdrcopy"]
+
+    assert specs(found, "gdrcopy") == ["gdrdrv-dkms", "libgdrapi", "gdrcopy"]
+    assert part["holds"] == ["gdrdrv-dkms", "libgdrapi", "gdrcopy"]
+    assert part["files"] == [
+        {"path": "/etc/modules-load.d/gpucheck-gdrdrv.conf", "content": "gdrdrv\n", "mode": "0644"}
+    ]
+    assert part["modules"] == [{"name": "gdrdrv", "package": "gdrdrv-dkms", "device": "/dev/gdrdrv"}]
+    (own,) = [row for row in found.repositories if row["name"] == "gdrcopy"]
+    assert own["url"] == "https://packages.example/ubuntu2204/x86_64/"
+    assert own["key_fingerprint"] == "0123456789" * 4
+    assert own["keyring"] == "/usr/share/keyrings/gdrcopy.gpg"
+    assert found.stack.gdrcopy == "newest"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "packages"),
+    [
+        ("2.5.1-1.el9", ["gdrcopy-kmod-2.5.1-1dkms.el9", "gdrcopy-2.5.1-1.el9"]),
+        ("2.5.1", ["gdrcopy-kmod-2.5.1-1dkms", "gdrcopy-2.5.1-1"]),
+        ("auto", ["gdrcopy-kmod", "gdrcopy"]),
+    ],
+)
+def test_a_stated_version_is_asked_for_with_its_revision(wanted, packages):
+    """The kernel module's package has a word of its own in it."""
+    found = planned("rocky-9", gdrcopy=wanted, repositories=GDRCOPY)
+    guessed = [r for r in found.reasons if r.component == "gdrcopy" and not r.confirmed]
+
+    assert specs(found, "gdrcopy") == packages
+    assert [row["name"] for row in found.components["gdrcopy"]["services"]] == ["gdrcopy"]
+    assert bool(guessed) is (wanted == "2.5.1")
+
+
+@pytest.mark.parametrize("lacking", ["url", "key_url", "key_fingerprint"])
+def test_gdrcopy_without_a_whole_repository_is_refused_with_what_to_do(lacking):
+    own = {"gdrcopy": msgspec.structs.replace(GDRCOPY["gdrcopy"], **{lacking: None})}
+    found = resolve(["T4"], "ubuntu-22.04", wish=Wish(gdrcopy="auto", repositories=own))
+
+    assert isinstance(found, Refusal)
+    assert f"repositories: gdrcopy lacks {lacking}" in found.conflicts[0].because
+    assert "build its packages with the project's own scripts" in found.conflicts[0].try_
+    assert "or gdrcopy: none" in found.conflicts[0].try_
+
+
+def test_a_range_of_gdrcopy_is_refused_and_auto_offered():
+    found = resolve(["T4"], "ubuntu-22.04", wish=Wish(gdrcopy=">=2.5", repositories=GDRCOPY))
+
+    assert isinstance(found, Refusal)
+    assert found.conflicts[0].change == {"gdrcopy": "auto"}
+
+
+def test_a_lock_with_gdrcopy_still_holds_when_it_is_read_again():
+    facts = [host("ubuntu-22.04", "t4-x1"), host("rocky-9", "a100-sxm4-x8", "b")]
+    for wanted in ("auto", "2.5.1-1"):
+        wish = Wish(gdrcopy=wanted, repositories=GDRCOPY)
+        made = lock(wish, facts)
+
+        assert write_lock(lock(wish, facts, previous=made)) == write_lock(made)
+        assert isinstance(plan(read_lock(write_lock(made), "lock"), host="b"), Plan)
+        assert isinstance(lock_common(wish, facts), Lock)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from(sorted(SYSTEMS)), st.sampled_from(sorted(GPU_SETS)), st.sampled_from(["auto", "4.5.2", "4.6.1"]))
+def test_an_option_changes_nothing_of_the_rest_of_a_plan(system, gpus, version):
+    """Whoever asks for it gets the same driver, packages and files as before, and it beside them."""
+    plain, asked = (plan(lock(wish, [host(system, gpus)]), host="node01") for wish in (Wish(), Wish(dcgm=version)))
+    if isinstance(plain, Refusal) or isinstance(asked, Refusal):
+        assert isinstance(plain, Refusal)
+        return
+
+    assert {**asked.components, "dcgm": None} == {**plain.components, "dcgm": None}
+    for field in ("repositories", "files", "services", "headers", "reboot", "expected", "module_stream"):
+        assert getattr(asked, field) == getattr(plain, field)

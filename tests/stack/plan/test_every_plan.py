@@ -1,0 +1,102 @@
+"""Plans of every system with every GPU set: what must hold in each, where no reviewed file shows it."""
+
+import msgspec
+import pytest
+
+from gpucheck.knowledge import tables
+from gpucheck.knowledge.archives import archives
+from gpucheck.stack import Refusal
+from gpucheck.stack.lock import lock, write_lock
+from gpucheck.stack.plan import plan
+from tests.stack import regenerate
+from tests.stack.hosts import GPU_SETS, SYSTEMS, host
+
+ARCHIVES = regenerate.ARCHIVES
+EVERYWHERE = [*SYSTEMS, *ARCHIVES]
+
+
+def asked_of(system):
+    """The system's own name, and the specification that its plans are made with."""
+    return ARCHIVES.get(system, (system, regenerate.WISHES.get(system, regenerate.Wish())))
+
+
+def plans(system):
+    """(GPU set, lock, plan or refusal) of every GPU set on a system."""
+    name, spec = asked_of(system)
+    for gpus in GPU_SETS:
+        made = lock(spec, [host(name, gpus)])
+        yield gpus, made, plan(made, host="node01")
+
+
+def planned(system):
+    """The plans that exist."""
+    return [(gpus, found) for gpus, _, found in plans(system) if not isinstance(found, Refusal)]
+
+
+def package_rows(found):
+    """Every package of a plan with the name of its component."""
+    return [(name, row) for name, part in found.components.items() for row in part["packages"]]
+
+
+@pytest.mark.parametrize("system", EVERYWHERE)
+def test_plan_exists_or_conflict_has_facts_source_and_advice(system):
+    for gpus, _, found in plans(system):
+        if isinstance(found, Refusal):
+            assert found.conflicts, gpus
+            for conflict in found.conflicts:
+                assert conflict.because, gpus
+                assert conflict.source, gpus
+                assert conflict.try_, gpus
+                assert all(fact.fact and fact.source for fact in conflict.between), gpus
+
+
+@pytest.mark.parametrize("system", EVERYWHERE)
+def test_planned_versions_are_in_the_tables(system):
+    drivers = {branch.last for branch in tables.drivers().branches}
+    archive = {version for row in archives() for version in (row.driver, row.cuda)} if system in ARCHIVES else set()
+    toolkits = {row.version for row in tables.cuda().toolkits} | archive
+    torches = {row.version for row in tables.torch().releases}
+    for gpus, found in planned(system):
+        stack = found.stack
+        assert stack.driver.version in drivers | archive, gpus
+        assert stack.cuda is None or stack.cuda in toolkits, gpus
+        assert stack.cudnn is None or stack.cudnn in {row.version for row in tables.cudnn().releases}, gpus
+        assert stack.nccl is None or stack.nccl.partition("+")[0] in {row.version for row in tables.nccl().builds}, gpus
+        assert stack.torch is None or stack.torch.version in torches, gpus
+
+
+@pytest.mark.parametrize("system", EVERYWHERE)
+def test_package_spec_carries_the_planned_version(system):
+    for gpus, found in planned(system):
+        stack = found.stack
+        expected = {"cudnn": stack.cudnn, "nccl": (stack.nccl or "").partition("+")[0]}
+        expected |= {"container_toolkit": stack.container_toolkit}
+        expected |= {} if system in ARCHIVES else {"driver": stack.driver.version, "cuda": stack.cuda}
+        expected |= {"fabric_manager": stack.fabric_manager or stack.imex}
+        for name, row in package_rows(found):
+            unversioned = row["version"] is None and row["spec"] == row["name"]
+            if unversioned or row["name"].endswith("-config-common"):
+                continue
+            if name in expected:
+                assert expected[name] in row["version"], (gpus, row)
+
+
+@pytest.mark.parametrize("system", EVERYWHERE)
+def test_package_specs_follow_the_package_manager(system):
+    for gpus, found in planned(system):
+        separator = "=" if found.package_manager == "apt" else "-"
+        assert found.package_manager == ("apt" if system.startswith(("ubuntu", "debian")) else "dnf")
+        for _, row in package_rows(found):
+            expected = row["name"] if row["version"] is None else f"{row['name']}{separator}{row['version']}"
+            assert row["spec"] == expected, gpus
+        names = [row["name"] for _, row in package_rows(found)]
+        assert len(names) == len(set(names)), gpus
+
+
+@pytest.mark.parametrize("system", EVERYWHERE)
+def test_lock_and_plan_are_the_same_when_made_again(system):
+    name, spec = asked_of(system)
+    for gpus, made, found in plans(system):
+        again = lock(spec, [host(name, gpus)], made)
+        assert write_lock(again) == write_lock(made), gpus
+        assert msgspec.json.encode(plan(again, host="node01")) == msgspec.json.encode(found), gpus

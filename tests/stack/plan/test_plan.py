@@ -1,0 +1,256 @@
+"""The plan: what the golden files cannot say by themselves."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from gpucheck.knowledge.packages import packages
+from gpucheck.stack import Refusal, Wish
+from gpucheck.stack.lock import lock
+from gpucheck.stack.plan import NoSuchHost, Plan, plan
+from gpucheck.stack.spec import Repository
+from tests.stack.hosts import GPU_SETS, SYSTEMS, host
+
+
+def planned(system, gpus, wish=None, **changes) -> Plan:
+    """The plan; fails the test if it was refused."""
+    # The fingerprint of NVIDIA's key for EL 10 is not known: a site has to state it.
+    el10 = {"nvidia-cuda": Repository(key_fingerprint="E1" * 20)} if system.endswith("-10") else {}
+    found = plan(lock(wish or Wish(repositories=el10), [host(system, gpus, **changes)]), host="node01")
+    assert isinstance(found, Plan), found
+    return found
+
+
+def refused(system, gpus, wish):
+    """The first conflict; fails the test if there was a plan."""
+    found = plan(lock(wish, [host(system, gpus)]), host="node01")
+    assert isinstance(found, Refusal), found
+    return found.conflicts[0]
+
+
+# The folders of these systems begin after the last branch for Pascal and Volta.
+LATE = [(s, g) for s in ("ubuntu-26.04", "debian-13") for g in GPU_SETS if g.startswith(("p100", "v100", "mixed-v100"))]
+KINDS = [
+    (s, g)
+    for s in SYSTEMS
+    for g in GPU_SETS
+    if s not in ("ubuntu-20.04", "centos-7", "centos-stream-8") and g != "mixed-v100-b200" and (s, g) not in LATE
+]
+
+
+LIBIBUMAD = ("libibumad", "libibumad3")
+
+
+@pytest.mark.parametrize(("system", "gpus"), KINDS)
+def test_every_plan_keeps_the_outside_contract(system, gpus):
+    """The keys that the roles read, the form of a spec, and a hold for every package."""
+    found = planned(system, gpus)
+    separator = "=" if found.package_manager == "apt" else "-"
+
+    assert list(found.components) == ["driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit"]
+    for component in found.components.values():
+        names = [package["name"] for package in component["packages"]]
+        assert component["holds"] == [name for name in names if name not in ("infiniband-diags", *LIBIBUMAD)]
+        for package in component["packages"]:
+            version = package["version"]
+            assert "{" not in package["spec"]
+            assert package["spec"] == (package["name"] + separator + version if version else package["name"])
+    assert (found.module_stream is None) == (found.package_manager == "apt" or found.os["version"] == "10")
+    assert set(found.expected) == {"driver_version", "kernel_module", "fabric_manager_version"}
+
+
+@pytest.mark.parametrize("system", ["ubuntu-22.04", "debian-13", "rocky-9"])
+def test_fabric_manager_is_at_the_drivers_version(system):
+    """To the last digit."""
+    found = planned(system, "h100-sxm5-x8")
+    driver = [p["version"] for p in found.components["driver"]["packages"] if p["version"]]
+    versions = {version.partition(":")[2] or version for version in driver}
+    fabric = {p["version"] for p in found.components["fabric_manager"]["packages"]}
+
+    assert {version.partition("-")[0] for version in versions | fabric} == {found.expected["driver_version"]}
+
+
+def test_names_change_at_590():
+    """Ubuntu's packages lose the branch suffix."""
+    names = [p["name"] for p in planned("ubuntu-24.04", "t4-x1", Wish(driver="595")).components["driver"]["packages"]]
+
+    assert names == ["nvidia-driver-pinning-595.91.07", "libnvidia-compute", "nvidia-dkms-open", "nvidia-persistenced"]
+
+
+def test_no_metapackage_that_floats_is_ever_asked_for():
+    """nvidia-open and cuda-drivers depend on "at least", nvidia-smi has no candidate, cuda brings a driver."""
+    floating = {"nvidia-open", "cuda-drivers", "cuda", "cuda-toolkit", "cudnn", "cudnn9", "nvidia-smi"}
+    for system in ("ubuntu-24.04", "debian-12", "rocky-9", "almalinux-10"):
+        for component in planned(system, "h100-sxm5-x8").components.values():
+            assert not floating & set(component["holds"])
+
+
+def test_headers_belong_to_the_running_kernel_of_each_host():
+    """One host: its own; a group: all of them."""
+    first = host("ubuntu-22.04", "t4-x1", "a", kernel="5.15.0-1-generic")
+    second = host("ubuntu-22.04", "t4-x1", "b", kernel="5.15.0-2-generic")
+    made = lock(Wish(), [first, second])
+
+    one, all_of_them = plan(made, host="b"), plan(made, group="ubuntu-22.04-x86_64-1eb8x1")
+
+    assert isinstance(one, Plan)
+    assert isinstance(all_of_them, Plan)
+    assert one.headers == ("linux-headers-5.15.0-2-generic",)
+    assert all_of_them.headers == (
+        "linux-headers-5.15.0-1-generic",
+        "linux-headers-5.15.0-2-generic",
+    )
+
+
+def test_a_kernel_that_is_not_the_hosts_own_has_no_headers():
+    """In the lab the kernel is the container engine's."""
+    assert planned("ubuntu-22.04", "t4-x1", stand_ins=("kernel modules, DKMS and initramfs",)).headers == ()
+
+
+def test_a_sites_mirror_replaces_url_and_key():
+    """NVIDIA's fingerprint goes, as the mirror signs with its own key; the more exact name wins."""
+    mirror = Repository(
+        url="http://mirror/cuda/{distro}/{arch}/", key_url="http://mirror/key.asc", key_fingerprint="AB" * 20
+    )
+    wish = Wish(repositories={"nvidia-cuda": mirror, "cuda-rhel9-x86_64": Repository(key_fingerprint="CD" * 20)})
+    apt = planned("ubuntu-22.04", "t4-x1", wish).repositories[0]
+    dnf = planned("rocky-9", "t4-x1", wish).repositories[0]
+
+    assert (apt["url"], apt["key_fingerprint"]) == ("http://mirror/cuda/ubuntu2204/x86_64/", "AB" * 20)
+    assert (dnf["name"], dnf["url"]) == ("cuda-rhel9-x86_64", "http://mirror/cuda/rhel9/x86_64/")
+    assert dnf["key_fingerprint"] == "CD" * 20
+
+
+def test_a_key_without_a_fingerprint_is_refused_unless_the_site_states_one():
+    """The fingerprint of NVIDIA's key for EL 10 is not known, and a mirror's own key is known to its site alone."""
+    mirror = {"nvidia-cuda": Repository(url="http://mirror/", key_url="http://mirror/key.asc")}
+    for system, wish in (("rocky-10", Wish()), ("ubuntu-22.04", Wish(repositories=mirror))):
+        conflict = refused(system, "t4-x1", wish)
+        assert "no fingerprint of the signing key" in conflict.because
+        assert "repositories.nvidia-cuda.key_fingerprint" in conflict.try_
+    stated = Wish(repositories={"nvidia-cuda": Repository(key_fingerprint="AB" * 20)})
+    assert planned("rocky-10", "t4-x1", stated).repositories[0]["key_fingerprint"] == "AB" * 20
+
+
+@pytest.mark.parametrize("system", sorted(packages().repositories.keys))
+def test_every_known_fingerprint_ends_with_the_name_of_its_key_file(system):
+    key = packages().repositories.keys[system]
+    if key.fingerprint is None:
+        assert key.unconfirmed
+    else:
+        assert len(key.fingerprint) == 40
+        assert key.fingerprint.endswith(key.file.removesuffix(".pub").upper())
+
+
+def test_what_is_signed_follows_the_publisher_and_the_sites_mirror():
+    """NVIDIA signs CUDA packages and their metadata, and of the toolkit repository the metadata alone."""
+    nvidia = planned("rocky-9", "t4-x1").repositories
+    mirror = planned("rocky-9", "t4-x1", Wish(repositories={"nvidia-cuda": Repository(signed="packages")})).repositories
+
+    assert [repository["signed"] for repository in nvidia] == ["both", "metadata"]
+    assert [repository["signed"] for repository in mirror] == ["packages", "metadata"]
+    assert all("signed" not in repository for repository in planned("ubuntu-22.04", "t4-x1").repositories)
+
+
+def test_parts_that_are_not_wanted_have_no_packages():
+    """none leaves out; without a toolkit there is no cuDNN and no NCCL either."""
+    found = planned("rocky-9", "t4-x1", Wish(cuda="none", container_toolkit="none"))
+
+    assert [name for name, part in found.components.items() if part["packages"]] == ["driver"]
+    assert [repository["name"] for repository in found.repositories] == ["cuda-rhel9-x86_64"]
+
+
+def test_parts_of_rdma_core_are_installed_and_not_held():
+    """Held, they would stand in the way of the next DOCA or rdma-core."""
+    fabric = planned("ubuntu-24.04", "b200-x8").components["fabric_manager"]
+
+    assert {"infiniband-diags", "libibumad3"} <= {package["name"] for package in fabric["packages"]}
+    assert fabric["holds"] == ["nvidia-fabricmanager", "libnvidia-nscq", "nvlsm"]
+
+
+def test_nothing_of_the_toolkit_moves_by_an_unattended_upgrade():
+    """Only cuda-toolkit-13-0 is held, and what it depends on has no fixed version."""
+    files = {file["path"]: file["content"] for file in planned("ubuntu-24.04", "t4-x1").files}
+    patterns = re.findall(r'"(.+)";', files["/etc/apt/apt.conf.d/51gpucheck-nvidia"])
+
+    for name in ("libcublas-13-0", "libcufft-13-0", "libnvjitlink-13-0", "nsight-compute-2025.3.1", "gds-tools-13-0"):
+        assert any(re.match(pattern, name) for pattern in patterns), name
+
+
+def test_nvlink_5_boards_load_ib_umad_and_start_fabric_manager():
+    """The subnet manager has no unit of its own."""
+    found = planned("ubuntu-24.04", "b200-x8")
+
+    assert [file["content"] for file in found.files if "modules-load" in file["path"]] == ["ib_umad\n"]
+    assert [service["name"] for service in found.services] == ["nvidia-persistenced", "nvidia-fabricmanager"]
+
+
+def test_only_the_nouveau_file_asks_for_a_new_initramfs():
+    """Rebuilding it is slow and needs a reboot to matter."""
+    files = {file["path"]: file["initramfs"] for file in planned("ubuntu-24.04", "b200-x8").files}
+
+    assert [path for path, initramfs in files.items() if initramfs] == ["/etc/modprobe.d/gpucheck-nouveau.conf"]
+
+
+def test_a_revision_that_is_not_known_is_refused_with_the_way_out():
+    """0ubuntu1 or 1ubuntu1 follows no rule: the site looks and states it."""
+    conflict = refused("ubuntu-22.04", "t4-x1", Wish(driver="580.130.01"))
+    stated = planned("ubuntu-22.04", "t4-x1", Wish(driver="580.130.01-0ubuntu1"))
+
+    assert "revision of driver 580.130.01" in conflict.because
+    assert "apt-cache madison" in conflict.try_
+    assert stated.components["driver"]["packages"][1]["spec"] == "libnvidia-compute-580=580.130.01-0ubuntu1"
+
+
+def test_a_branch_whose_package_names_are_not_known_is_refused():
+    """Older branches had other names; none is made up."""
+    assert "package names of driver branch 570" in refused("ubuntu-22.04", "t4-x1", Wish(driver="570")).because
+
+
+def test_a_system_without_a_repository_is_refused():
+    """CentOS 7 resolves at the site's own risk, but NVIDIA has no packages for it any more."""
+    conflict = refused("centos-7", "v100-sxm2-x8", Wish(driver="535", end_of_life_os="allow"))
+
+    assert "no package repository" in conflict.because or "package names" in conflict.because
+
+
+def test_a_lock_edited_by_hand_is_refused():
+    """The plan never carries out what breaks a rule."""
+    made = lock(Wish(), [host("rocky-9", "h100-sxm5-x8")])
+    name, group = next(iter(made.groups.items()))
+    broken = msgspec.structs.replace(group, stack=msgspec.structs.replace(group.stack, fabric_manager="570.86.15"))
+    found = plan(msgspec.structs.replace(made, groups={name: broken}), host="node01")
+
+    assert isinstance(found, Refusal)
+    assert "exactly the driver's version" in found.conflicts[0].because
+
+
+def test_a_host_that_is_not_in_the_lock_is_named_with_those_that_are():
+    """Lock again with its facts."""
+    made = lock(Wish(), [host("rocky-9", "t4-x1")])
+
+    with pytest.raises(NoSuchHost, match=r"'other'.*node01"):
+        plan(made, host="other")
+    with pytest.raises(NoSuchHost, match="rocky-9-x86_64-1eb8x1"):
+        plan(made, group="other")
+
+
+def test_the_order_is_the_one_in_which_the_playbooks_apply_it():
+    """A role that is moved, added or taken out is moved in the plan as well."""
+
+    def roles_of(file: str) -> Iterator[str]:
+        for task in yaml.safe_load((Path("playbooks/tasks") / file).read_text(encoding="utf-8")):
+            if "ansible.builtin.include_role" in task:
+                yield task["ansible.builtin.include_role"]["name"]
+            elif isinstance(task.get("ansible.builtin.include_tasks"), str):
+                yield from roles_of(task["ansible.builtin.include_tasks"])
+
+    roles = list(roles_of("apply.yml"))
+    order = planned("rocky-9", "h100-sxm5-x8").order
+
+    assert {"cuda", "nccl", "container_toolkit"} <= set(roles)
+    assert tuple(role for role in roles if role in order) == order

@@ -1,0 +1,89 @@
+"""A plan says of each package whether a record shows it in its folder; so does the set that a site asks about."""
+
+import json
+
+from gpucheck.stack import Wish, resolve_target, target_of
+from gpucheck.stack.plan.unconfirmed import with_unconfirmed
+from gpucheck.stack.stack_set import StackSet
+from gpucheck.stack.text import plan_text, stack_text
+from tests.stack.cli_words import run
+from tests.stack.plan.test_plan import planned, refused
+
+
+def said(found) -> dict[str, str]:
+    """Spec and why."""
+    return {row.spec: row.because for row in found.unconfirmed}
+
+
+def test_a_package_that_a_record_shows_is_not_among_them():
+    """libnvidia-compute-580 580.178.04-1ubuntu1 in ubuntu2404: id 68369579800."""
+    found = said(planned("ubuntu-24.04", "t4-x1"))
+
+    assert "libnvidia-compute-580=580.178.04-1ubuntu1" not in found
+    assert "nvidia-persistenced=580.178.04-1ubuntu1" in found
+
+
+def test_the_nearest_record_is_named():
+    """The same build in another folder: only the dist tag differs."""
+    found = said(planned("rocky-9", "h100-sxm5-x8"))
+
+    assert found["nvidia-fabricmanager-580.178.04-1.el9"] == (
+        "no record shows it in rhel9 for x86_64; seen in rhel10 x86_64: 580.178.04-1.el10"
+    )
+
+
+def test_a_module_stream_and_a_folder_without_a_record_are_among_them():
+    assert "nvidia-driver:580-open" not in said(planned("rocky-9", "t4-x1"))
+    assert "nvidia-driver:595-open" in said(planned("rocky-9", "t4-x1", Wish(driver="595")))
+    assert "folder rhel8/sbsa" not in said(planned("rocky-8", "h100-pcie-x2-arm64"))
+    assert "folder ubuntu2204/sbsa" in said(planned("ubuntu-22.04", "h100-pcie-x2-arm64"))
+
+
+def test_what_comes_from_the_systems_own_archive_is_not_looked_for_in_nvidias_folders():
+    found = planned("debian-12", "p100-pcie-x2", Wish(source="debian", container_toolkit="1.18.1"))
+
+    assert {row.component for row in found.unconfirmed} <= {"container_toolkit"}
+
+
+def test_the_text_of_a_plan_says_it():
+    text = plan_text(planned("rocky-9", "h100-sxm5-x8"))
+
+    assert "unconfirmed, no record shows" in text
+    assert "nvidia-fabricmanager-580.178.04-1.el9" in text.partition("not confirmed")[2].replace("\n    ", " ")
+
+
+def test_a_resolved_set_says_what_its_plan_would():
+    target = target_of(["H100 SXM"] * 8, "rocky-9", nvswitches=4)
+    found = resolve_target(target, Wish())
+    assert isinstance(found, StackSet)
+    told = with_unconfirmed(target, found, Wish())
+
+    assert "nvidia-fabricmanager-580.178.04-1.el9" in said(told)
+    assert "unconfirmed, no record shows" in stack_text(told)
+    assert "unconfirmed" not in stack_text(found)
+
+
+def test_a_revision_that_is_not_known_is_said_by_the_set():
+    target = target_of(["T4"], "ubuntu-24.04")
+    wish = Wish(driver="580.130.01")
+    found = resolve_target(target, wish)
+    assert isinstance(found, StackSet)
+
+    assert "apt-cache madison" in said(with_unconfirmed(target, found, wish))["580.130.01"]
+
+
+def test_resolve_prints_it():
+    words = ["stack", "resolve", "--gpu", "T4", "--os", "rocky-9"]
+
+    assert "unconfirmed, no record shows" in run(*words[1:]).output
+    rows = json.loads(run(*words[1:], "--format", "json").output)["unconfirmed"]
+    assert {"component", "spec", "because"} == set(rows[0])
+
+
+def test_a_container_toolkit_that_records_show_can_be_asked_for():
+    """1.20.0 is none of the tables' (id 68385240776); one that nobody saw is refused."""
+    found = planned("ubuntu-24.04", "t4-x1", Wish(container_toolkit="1.20.0"))
+
+    assert {row["version"] for row in found.components["container_toolkit"]["packages"]} == {"1.20.0-1"}
+    assert not [row for row in found.unconfirmed if row.component == "container_toolkit"]
+    assert "no container toolkit 1.20.9" in refused("ubuntu-24.04", "t4-x1", Wish(container_toolkit="1.20.9")).because

@@ -1,0 +1,94 @@
+"""Tuning: off unless it is asked for, and then files that hold after a boot beside what can be set at once."""
+
+import fnmatch
+
+import pytest
+
+from gpucheck.stack.lock import lock
+from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.settings.tuning import RECOMMENDED, Tuning, tuning_plan
+from gpucheck.stack.spec import WishError, parse_wish
+from tests.stack.hosts import host
+
+
+def planned(text: str) -> Plan:
+    found = plan(lock(parse_wish(text, "stack.yml"), [host("ubuntu-22.04", "t4-x1")]), host="node01")
+    assert isinstance(found, Plan), found
+    return found
+
+
+def files(tuning: Tuning) -> dict[str, str]:
+    found = tuning_plan(tuning)
+    assert found is not None
+    return {row["path"]: row["content"] for row in found["files"]}
+
+
+@pytest.mark.parametrize("text", ["", "tuning: none\n", "tuning: auto\n", "tuning: {}\n", "tuning: {nofile: leave}\n"])
+def test_nothing_is_tuned_unless_it_is_asked_for(text):
+    found = planned(text)
+
+    assert not found.tuning
+    assert "tuning" not in found.order
+    assert found == planned("driver: auto\n")
+
+
+def test_the_recommended_set_is_the_one_that_stack_yml_shows():
+    assert parse_wish("tuning: recommended\n", "stack.yml").tuning == RECOMMENDED
+    shown = "numa_balancing: off, transparent_hugepages: madvise, memlock: unlimited, nofile: 1048576"
+    assert parse_wish(f"tuning: {{{shown}, governor: performance}}\n", "stack.yml").tuning == RECOMMENDED
+
+
+def test_every_setting_of_the_recommended_set_outlives_a_boot():
+    found = files(RECOMMENDED)
+
+    assert "-kernel.numa_balancing = 0\n" in found["/etc/sysctl.d/90-gpucheck.conf"]
+    boot = found["/etc/tmpfiles.d/gpucheck-tuning.conf"]
+    assert "w /sys/kernel/mm/transparent_hugepage/enabled - - - - madvise\n" in boot
+    assert "scaling_governor - - - - performance\n" in boot
+    logins = found["/etc/security/limits.d/90-gpucheck.conf"]
+    assert "* - memlock unlimited\nroot - memlock unlimited\n" in logins
+    assert (
+        "[Manager]\nDefaultLimitMEMLOCK=infinity\nDefaultLimitNOFILE=1048576\n"
+        in found["/etc/systemd/system.conf.d/90-gpucheck.conf"]
+    )
+
+
+def test_only_what_is_asked_for_is_written():
+    assert list(files(Tuning(governor="performance"))) == ["/etc/tmpfiles.d/gpucheck-tuning.conf"]
+    assert list(files(Tuning(memlock="unlimited"))) == [
+        "/etc/security/limits.d/90-gpucheck.conf",
+        "/etc/systemd/system.conf.d/90-gpucheck.conf",
+    ]
+
+
+def test_a_kernel_setting_is_set_at_once_and_huge_pages_at_the_boot():
+    """Of memory in pieces a kernel gives fewer than asked for, so a later run would never be content."""
+    found = tuning_plan(Tuning(hugepages="64", sysctl={"vm.swappiness": "10"}))
+
+    assert found is not None
+    assert [row["path"] for row in found["live"]] == ["/proc/sys/vm/swappiness"]
+    assert "-vm.nr_hugepages = 64\n-vm.swappiness = 10\n" in found["files"][0]["content"]
+
+
+def test_every_cpu_gets_the_governor():
+    (row,) = tuning_plan(Tuning(governor="performance"))["live"]
+
+    assert fnmatch.fnmatch("/sys/devices/system/cpu/cpu17/cpufreq/scaling_governor", row["path"])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("tuning: yes\n", "stack.yml:1: tuning: yes is not possible"),
+        ("tuning:\n  governer: performance\n", "stack.yml:2: tuning.governer: no such key. Did you mean governor?"),
+        ("tuning:\n  nofile: many\n", "stack.yml:2: tuning.nofile: many is not a whole number"),
+        ("tuning:\n  numa_balancing: on\n", "stack.yml:2: tuning.numa_balancing: on is not possible"),
+        ("tuning:\n  sysctl: {swappiness: 3}\n", "tuning.sysctl.swappiness: is no kernel setting"),
+        ("tuning:\n  sysctl: {../../etc.passwd: 3}\n", "is no kernel setting"),
+    ],
+)
+def test_a_mistake_names_the_line_and_what_there_is(text, message):
+    with pytest.raises(WishError) as caught:
+        parse_wish(text, "stack.yml")
+
+    assert message in str(caught.value)
