@@ -29,7 +29,7 @@ PLAY = """
 - hosts: gpu
   gather_facts: false
   tasks:
-    - show_text:
+    - gpucheck.provision.show_text:
         text: >-
           END {{{{ inventory_hostname }}}} {{{{ host_outcome.state | default('changed') }}}}:
           {{{{ host_outcome.reason | default('') }}}}

@@ -11,7 +11,7 @@ from tests.playbooks.modules import action, shared
 from tests.playbooks.test_runs import playbook
 
 plans = action("stack_plans")
-record = shared("gpu_record")
+record = shared("record")
 
 WHEEL = {"path": "/build/wheels/0123/gpucheck-1-py3-none-any.whl", "digest": "d", "sha256": "ab" * 32}
 PLACE, INDEX = "/var/lib/gpucheck/bundle", "https://torch.example/"
