@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 PLAY = """
 - hosts: node01
   gather_facts: false
-  tasks: [{include_role: {name: reboot}}]
+  tasks: [{include_role: {name: gpucheck.provision.reboot}}]
 """
 
 

@@ -121,7 +121,7 @@ def compute(tmp_path, status, stderr="", program_text=GPUCHECK):
     task = {"source": "wish", **words, "wheel": WHEEL, "bundle_place": PLACE, "torch_index": INDEX}
     tasks = [
         {"stack_plans": task, "register": "made"},
-        {"show_text": {"text": "MADE {{ made.plans.keys() | list }} {{ made.plans.n1.requirements }}"}},
+        {"gpucheck.provision.show_text": {"text": "MADE {{ made.plans.keys() | list }} {{ made.plans.n1.requirements }}"}},
     ]
     (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
     return playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
