@@ -134,7 +134,7 @@ PLAY = """
           vars: {{repository_plan: "{{{{ host_plan }}}}", repository_archive: {{}}, repository_lock_timeout_s: 1}}
         - import_tasks: {folder}/pip.yml
       rescue:
-        - gpucheck.provision.show_text: {{text: "ENDED {{{{ outcome_reason }}}}"}}
+        - ansible.builtin.debug: {{msg: "ENDED {{{{ outcome_reason }}}}"}}
 """
 
 

@@ -24,8 +24,8 @@ PLAY = """
         program: {folder}/gpucheck
         report: {folder}/host-report.json
       register: answer
-    - gpucheck.provision.show_text:
-        text: "KEYS {{{{ answer.keys() | sort | join(' ') }}}} STATUS {{{{ answer.status }}}}"
+    - ansible.builtin.debug:
+        msg: "KEYS {{{{ answer.keys() | sort | join(' ') }}}} STATUS {{{{ answer.status }}}}"
 """
 
 

@@ -33,6 +33,7 @@ FEW = 20
 EVERY_S = 5.0
 # The colours that Ansible itself writes, where it does.
 COLOUR = re.compile("(\x1b\\[(?:0|[01];3[0-7]|38;5;[0-9]{1,3})m)")
+TEXT = ("debug", "ansible.builtin.debug")
 APART = ("free", "host_pinned", "ansible.builtin.free", "ansible.builtin.host_pinned")
 
 
@@ -84,8 +85,10 @@ class CallbackModule(Default):
             super().v2_playbook_on_task_start(task, is_conditional)
 
     def v2_runner_on_ok(self, result):
-        """Counted for a fleet."""
-        if self.many:
+        """Counted for a fleet. A message is shown as it is: in YAML or JSON a table is no table any more."""
+        if result._task.action in TEXT and "msg" in result._result and not self._display.verbosity:
+            self._display.display(str(result._result["msg"]).rstrip("\n"))
+        elif self.many:
             self.count(result)
         elif self.apart:
             self.line(result)
