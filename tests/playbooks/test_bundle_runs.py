@@ -35,7 +35,7 @@ def preflight(tmp_path, headers_missing, **bundle):
         "host": {**host, "headers_missing": headers_missing},
     }
     variables = {"preflight_plan": {"package_manager": "apt"}, "preflight_state": state, "preflight_bundle": bundle}
-    task = {"ansible.builtin.include_role": {"name": "preflight"}, "vars": variables}
+    task = {"ansible.builtin.include_role": {"name": "gpucheck.provision.preflight"}, "vars": variables}
     return play(tmp_path, {**LOCAL, "vars": PYTHON, "tasks": [task]})
 
 

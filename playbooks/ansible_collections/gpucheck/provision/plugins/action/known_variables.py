@@ -1,4 +1,7 @@
-"""Refuse variables that look like ours and are not: a mistyped name would silently leave its default in force."""
+"""Reject variables that look like ours and are not: a mistyped name would silently leave its default in force.
+
+An argument specification only sees the names that it has.
+"""
 
 import difflib
 from pathlib import Path

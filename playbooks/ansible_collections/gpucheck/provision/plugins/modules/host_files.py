@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Put several files of ours onto a host, or take them away, in one round trip."""
+"""Put several managed files onto a host, or remove them, in one round trip: copy takes three for each file."""
 
 DOCUMENTATION = r"""
 module: host_files

@@ -37,10 +37,7 @@ differences:
   returned: success
   type: dict
   contains:
-    "*":
-      description: Sentences of one role.
-      type: list
-      elements: str
+    "*": {description: Sentences of one role., type: list, elements: str}
 components:
   description: What differs by package component; see C(plan_state).
   returned: success
@@ -49,8 +46,7 @@ components:
     "*":
       description: What differs of one component.
       type: dict
-      contains:
-        packages: {description: Sentences., type: list, elements: str}
+      contains: {packages: {description: Sentences., type: list, elements: str}}
 reboot:
   description: Why a reboot is due now.
   returned: success

@@ -50,10 +50,7 @@ differences:
   returned: with finish
   type: dict
   contains:
-    "*":
-      description: Sentences of one role.
-      type: list
-      elements: str
+    "*": {description: Sentences of one role., type: list, elements: str}
 packages:
   description: With leftovers, names of packages that nothing needs any more.
   returned: with leftovers

@@ -49,10 +49,7 @@ differences:
   returned: success
   type: dict
   contains:
-    "*":
-      description: Sentences of one role.
-      type: list
-      elements: str
+    "*": {description: Sentences of one role., type: list, elements: str}
 components:
   description: By package component, packages that differ, and holds to add (missing) or to remove first (stale).
   returned: success
@@ -61,8 +58,7 @@ components:
     "*":
       description: What differs of one component.
       type: dict
-      contains:
-        packages: {description: Sentences., type: list, elements: str}
+      contains: {packages: {description: Sentences., type: list, elements: str}}
 reboot:
   description: Why a reboot is due now, by the plan's rule.
   returned: success

@@ -62,10 +62,7 @@ differences:
   returned: success
   type: dict
   contains:
-    "*":
-      description: Sentences of one role.
-      type: list
-      elements: str
+    "*": {description: Sentences of one role., type: list, elements: str}
 components:
   description: By package component, packages that still differ, and holds that are missing or stale.
   returned: success
@@ -74,8 +71,7 @@ components:
     "*":
       description: What differs of one component.
       type: dict
-      contains:
-        packages: {description: Sentences., type: list, elements: str}
+      contains: {packages: {description: Sentences., type: list, elements: str}}
 reboot:
   description: Why a reboot is due now.
   returned: success
