@@ -85,7 +85,7 @@ class ActionModule(ActionBase):
         timeout, begun = int(arguments.get("timeout_s", 0)), time.monotonic()
         host = task_vars["inventory_hostname"]
         while True:
-            answer = self._execute_module("host_lock", module_args=arguments, task_vars=task_vars)
+            answer = self._execute_module("gpucheck.provision.host_lock", module_args=arguments, task_vars=task_vars)
             answer = node_result.received(self, answer, host)
             holder = answer.get("holder")
             if answer.get("failed") or not holder:
