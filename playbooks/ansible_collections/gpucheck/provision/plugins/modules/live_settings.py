@@ -1,7 +1,7 @@
 #!/usr/bin/python
 """Set what the running kernel shows as files: below /proc/sys and /sys.
 
-copy replaces a file, which these do not allow, and a loop of commands is one connection a file: a governor has one a CPU.
+copy replaces a file, which these do not allow. A loop of commands is one connection a file; a governor has one a CPU.
 """
 
 DOCUMENTATION = r"""
