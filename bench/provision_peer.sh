@@ -43,7 +43,7 @@ peer() { # its role gathers facts and has no configuration of its own: Ansible's
 }
 
 ours() { # ours LABEL [TAGS]: without verification, and without what else is in TAGS
-  ANSIBLE_CONFIG=playbooks/ansible.cfg ANSIBLE_ROLES_PATH=playbooks/roles measured "$1" --skip-tags "verify${2:+,$2}" \
+  ANSIBLE_CONFIG=playbooks/ansible.cfg measured "$1" --skip-tags "verify${2:+,$2}" \
     -e "reports_dir=$work/reports" -e "build_dir=$work/build" -e preflight_minimum_free_gib=1 playbooks/provision.yml
 }
 

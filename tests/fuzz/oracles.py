@@ -15,7 +15,7 @@ from tests.fuzz.product import shown
 ROOT = Path(__file__).parents[2]
 PRODUCT = (ROOT / "gpucheck", ROOT / "playbooks")
 SHORT, LONGEST_MESSAGE = 300, 1000
-OWN = ("gpucheck.", "ansible.module_utils.")
+OWN = ("gpucheck.", "ansible_collections.gpucheck.")
 INTERRUPT = "interrupt_slow_work"  # the handler in limits.py is where an input was interrupted, not why
 # Control characters, directional and invisible ones, lone surrogates. Line breaks and tabs are looked at apart.
 UNCLEAN = re.compile("[\0-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")

@@ -9,14 +9,14 @@ import pytest
 from jinja2 import Environment, StrictUndefined
 
 from tests.images.containers import ASKED, Image
-from tests.playbooks.modules import PLAYBOOKS
+from tests.playbooks.modules import ROLES
 
 pytestmark = pytest.mark.images
 
 
 @pytest.fixture(params=ASKED)
 def command(request, tmp_path):
-    template = (PLAYBOOKS / "roles/gpucheck/templates/gpucheck.j2").read_text(encoding="utf-8")
+    template = (ROLES / "gpucheck/templates/gpucheck.j2").read_text(encoding="utf-8")
     shell = Environment(undefined=StrictUndefined)  # noqa: S701 - no HTML
     shell.filters["quote"] = shlex.quote
     text = shell.from_string(template).render(

@@ -99,8 +99,8 @@ def killed_after_every_step(at: Bare, folder: Path) -> list[str]:
     """Provision a bare host by runs that each die after one more step, until one gets to the end. Their steps."""
     kept = folder / "steps"
     killing = {
-        "ANSIBLE_CALLBACK_PLUGINS": "playbooks/plugins/callback:tests/lab/plugins",
-        "ANSIBLE_CALLBACKS_ENABLED": "host_summary,kill_after_change",
+        "ANSIBLE_CALLBACK_PLUGINS": "tests/lab/plugins",
+        "ANSIBLE_CALLBACKS_ENABLED": "gpucheck.provision.host_summary,kill_after_change",
         "GPUCHECK_TEST_STEPS": str(kept),
     }
     for _ in range(MOST_STEPS):

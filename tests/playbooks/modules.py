@@ -1,6 +1,6 @@
-"""Load our Ansible modules the way Ansible does on a host: their shared code appears as ansible.module_utils.<name>."""
+"""Load the plugins of the collection as Ansible does: each under its name below ansible_collections."""
 
-import importlib.util
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -9,78 +9,36 @@ from typing import Any
 from unittest.mock import patch
 
 PLAYBOOKS = Path(__file__).parents[2] / "playbooks"
-PLUGINS = PLAYBOOKS / "plugins"
+COLLECTION = PLAYBOOKS / "ansible_collections/gpucheck/provision"
+PLUGINS, ROLES = COLLECTION / "plugins", COLLECTION / "roles"
+
+if str(PLAYBOOKS) not in sys.path:
+    sys.path.insert(0, str(PLAYBOOKS))
 
 
-def _load(name: str, path: Path) -> ModuleType:
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        spec.loader.exec_module(module)
-    return sys.modules[name]
+def plugin(kind: str, name: str) -> ModuleType:
+    """One file of plugins/<kind>."""
+    return importlib.import_module(f"ansible_collections.gpucheck.provision.plugins.{kind}.{name}")
 
 
 def shared(name: str) -> ModuleType:
-    """One file of plugins/module_utils, with everything it imports from there."""
-    package = importlib.import_module("ansible.module_utils")
-    for needed in (
-        "gpu_files",
-        "gpu_credentials",
-        "gpu_lock",
-        "gpu_safety",
-        "gpu_rdma",
-        "openpgp",
-        "gpu_host",
-        "gpu_module_options",
-        "gpu_plan",
-        "gpu_repository",
-        "gpu_archive",
-        "gpu_tuning",
-        "gpu_services",
-        "gpu_isolation",
-        "gpu_boot",
-        "gpu_options",
-        "gpu_loader",
-        "gpu_engines",
-        "gpu_record",
-        "gpu_kernel",
-        "gpu_note",
-        "gpu_place",
-        "gpu_keys",
-        "gpu_headers",
-        "gpu_compare",
-        "gpu_call",
-        "gpu_explain",
-        "gpu_apt",
-        "gpu_dkms",
-        "gpu_dnf",
-        "gpu_bundle",
-        "gpu_bundle_apt",
-        "gpu_bundle_dnf",
-    ):
-        loaded = _load(f"ansible.module_utils.{needed}", PLUGINS / "module_utils" / f"{needed}.py")
-        setattr(package, needed, loaded)
-    return sys.modules[f"ansible.module_utils.{name}"]
+    """One file of plugins/module_utils."""
+    return plugin("module_utils", name)
 
 
 def module(name: str) -> ModuleType:
     """One file of plugins/modules."""
-    shared("gpu_host")
-    return _load(f"playbooks_module_{name}", PLUGINS / "modules" / f"{name}.py")
+    return plugin("modules", name)
 
 
 def action(name: str) -> ModuleType:
     """One file of plugins/action."""
-    shared("gpu_host")
-    return _load(f"playbooks_action_{name}", PLUGINS / "action" / f"{name}.py")
+    return plugin("action", name)
 
 
 def controller() -> ModuleType:
     """What all plugins on the controller share."""
-    return _load("node_result", PLUGINS / "plugin_utils/node_result.py")
+    return plugin("plugin_utils", "node_result")
 
 
 class Ended(BaseException):

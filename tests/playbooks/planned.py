@@ -7,13 +7,13 @@ from typing import Any
 
 from tests.playbooks.modules import shared
 
-plan_code = shared("gpu_plan")
-repository_code = shared("gpu_repository")
-record_code = shared("gpu_record")
-kernel_code = shared("gpu_kernel")
-compare_code = shared("gpu_compare")
-services_code = shared("gpu_services")
-loader_code = shared("gpu_loader")
+plan_code = shared("host_plan")
+repository_code = shared("package_repository")
+record_code = shared("record")
+kernel_code = shared("kernel")
+compare_code = shared("compare")
+services_code = shared("systemd")
+loader_code = shared("loader")
 
 VERSION = "580.178.04-1ubuntu1"
 PLAN: dict[str, Any] = {

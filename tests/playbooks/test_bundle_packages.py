@@ -9,10 +9,10 @@ import pytest
 from gpucheck.bundle import contents
 from tests.playbooks.modules import action, module, shared
 
-bundle = shared("gpu_bundle")
-apt = shared("gpu_bundle_apt")
-dnf = shared("gpu_bundle_dnf")
-record = shared("gpu_record")
+bundle = shared("bundle")
+apt = shared("bundle_apt")
+dnf = shared("bundle_dnf")
+record = shared("record")
 folder_module = module("bundle_folder")
 
 # name: needs. gcc was there, dkms came with us, site-tool needs dkms, nvidia is planned.
@@ -215,6 +215,6 @@ def test_plan_playbooks_and_hosts_mean_the_same_place_and_name():
     from tests.playbooks.modules import PLAYBOOKS
 
     assert bundle.BUNDLE == action("stack_plans").BUNDLE == contents.NAME
-    assert shared("gpu_plan").BUNDLE_PLACE == contents.HOST_FOLDER
+    assert shared("host_plan").BUNDLE_PLACE == contents.HOST_FOLDER
     assert yaml.safe_load((PLAYBOOKS / "vars/controller.yml").read_text())["bundle_place"] == contents.HOST_FOLDER
     assert f"'{contents.NAME}'" in (PLAYBOOKS / "tasks/rollout.yml").read_text()

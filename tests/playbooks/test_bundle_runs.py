@@ -35,7 +35,7 @@ def preflight(tmp_path, headers_missing, **bundle):
         "host": {**host, "headers_missing": headers_missing},
     }
     variables = {"preflight_plan": {"package_manager": "apt"}, "preflight_state": state, "preflight_bundle": bundle}
-    task = {"ansible.builtin.include_role": {"name": "preflight"}, "vars": variables}
+    task = {"ansible.builtin.include_role": {"name": "gpucheck.provision.preflight"}, "vars": variables}
     return play(tmp_path, {**LOCAL, "vars": PYTHON, "tasks": [task]})
 
 
@@ -70,7 +70,7 @@ def test_a_host_is_refused_for_space_and_headers_at_once(tmp_path):
 def test_package_managers_are_led_to_the_bundle_and_only_where_it_is_the_source(tmp_path, manager, name, seen):
     """Every command of the rollout, also in files that it includes."""
     change = [{"name": "Look", "ansible.builtin.command": {"argv": ["env"]}, "register": "looked"}]
-    change.append({"name": "Say", "show_text": {"text": "ENV {{ looked.stdout }} END"}})
+    change.append({"name": "Say", "ansible.builtin.debug": {"msg": "ENV {{ looked.stdout }} END"}})
     (tmp_path / "apply.yml").write_text(yaml.safe_dump(change))
     shutil.copy(PLAYBOOKS / "tasks/rollout.yml", tmp_path)
     plan = {"package_manager": manager, "repositories": [{"name": name}]}
@@ -117,10 +117,13 @@ def test_a_rollback_keeps_the_source_that_the_host_has_now(tmp_path, back, now, 
         "torch_index": "https://torch/",
     }
     wheel = {"set_fact": {"controller_wheel": {"path": "/x/gpucheck.whl", "digest": "d"}}}
-    find = [wheel, {"stack_plans": record, "register": "controller_plans"}]
+    find = [wheel, {"gpucheck.provision.stack_plans": record, "register": "controller_plans"}]
     first = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": find}
     said = "{{ host_plan.stack.driver }} {{ host_plan.repositories[0].name }} {{ host_pip_args | join(' ') }}"
-    tasks = [{"import_tasks": str(PLAYBOOKS / "tasks/host_plan.yml")}, {"show_text": {"text": f"TOLD {said} END"}}]
+    tasks = [
+        {"import_tasks": str(PLAYBOOKS / "tasks/host_plan.yml")},
+        {"ansible.builtin.debug": {"msg": f"TOLD {said} END"}},
+    ]
     take = {**LOCAL, "vars_files": [str(PLAYBOOKS / "vars/planned.yml")], "tasks": tasks}
     site = {"gpucheck_pip_args": ["--index", "{{ 'si' ~ 'te' }}"]}
     status, words = play(tmp_path, remember, first, take, hosts={"n1": site})
@@ -136,7 +139,10 @@ def test_files_are_sent_and_fetched_as_they_are(tmp_path):
     (tmp_path / "here/a.deb").write_bytes(content)
     there = {"dest": str(tmp_path / "there"), "files": {str(tmp_path / "here/a.deb"): "packages:a.deb"}}
     back = {"src": str(tmp_path / "there"), "dest": str(tmp_path / "back/deep"), "files": ["packages:a.deb"]}
-    status, words = play(tmp_path, {**LOCAL, "tasks": [{"send_files": there}, {"fetch_files": back}]})
+    status, words = play(
+        tmp_path,
+        {**LOCAL, "tasks": [{"gpucheck.provision.send_files": there}, {"gpucheck.provision.fetch_files": back}]},
+    )
 
     assert status == 0, words
     assert (tmp_path / "back/deep/packages:a.deb").read_bytes() == content

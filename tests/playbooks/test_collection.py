@@ -36,7 +36,16 @@ def play(tmp_path, text, **environment):
     built = run(str(PLAYBOOKS / "collection/build"), str(tmp_path))
     assert built.returncode == 0, built.stdout + built.stderr
     (archive,) = tmp_path.glob("gpucheck-provision-*.tar.gz")
-    installed = run(str(BIN / "ansible-galaxy"), "collection", "install", str(archive), "-p", str(tmp_path / "here"))
+    none = str(tmp_path / "none.cfg")
+    installed = run(
+        str(BIN / "ansible-galaxy"),
+        "collection",
+        "install",
+        str(archive),
+        "-p",
+        str(tmp_path / "here"),
+        ANSIBLE_CONFIG=none,
+    )
     assert installed.returncode == 0, installed.stdout + installed.stderr
     (tmp_path / "play.yml").write_text(text)
     done: subprocess.CompletedProcess[str] = run(
@@ -45,7 +54,7 @@ def play(tmp_path, text, **environment):
         "localhost,",
         str(tmp_path / "play.yml"),
         cwd=tmp_path,
-        ANSIBLE_CONFIG=str(tmp_path / "none.cfg"),
+        ANSIBLE_CONFIG=none,
         ANSIBLE_COLLECTIONS_PATH=str(tmp_path / "here"),
         **environment,
     )

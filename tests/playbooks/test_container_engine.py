@@ -11,7 +11,7 @@ import pytest
 from gpucheck.knowledge.packages import packages
 from tests.playbooks.modules import module, shared
 
-engines = shared("gpu_engines")
+engines = shared("engines")
 task = module("container_engine")
 CTK = Path(__file__).parents[2] / "images/lab/payload/nvidia-ctk"
 ROWS = {str(row.name): row for row in packages().container_toolkit.engines}

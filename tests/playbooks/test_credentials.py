@@ -9,14 +9,14 @@ import pytest
 import yaml
 from jinja2 import Environment, StrictUndefined
 
-from tests.playbooks.modules import PLAYBOOKS, answer_of, module, shared
+from tests.playbooks.modules import PLAYBOOKS, ROLES, answer_of, module, shared
 from tests.playbooks.test_package_sources import host, repository  # noqa: F401 - host is a fixture
 from tests.playbooks.test_runs import playbook
 
 TOKEN = "T0K3N-of-alice"
 SITE = f"https://alice:{TOKEN}@mirror.example.org/cuda"
-credentials = shared("gpu_credentials")
-repositories = shared("gpu_repository")
+credentials = shared("credentials")
+repositories = shared("package_repository")
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_a_note_that_gets_credentials_is_never_readable(tmp_path):
             subprocess.run(["/bin/mv", source, destination], check=True)
 
     seen: list[int] = []
-    shared("gpu_note").write(Moves(), str(path), b"x", 0o600)
+    shared("note").write(Moves(), str(path), b"x", 0o600)
 
     assert (seen, mode(path), path.read_bytes()) == ([0o600], 0o600, b"x")
 
@@ -130,11 +130,11 @@ PLAY = """
   tasks:
     - block:
         - import_tasks: {playbooks}/tasks/host_plan.yml
-        - include_role: {{name: {playbooks}/roles/repository, rolespec_validate: false}}
+        - include_role: {{name: gpucheck.provision.repository, rolespec_validate: false}}
           vars: {{repository_plan: "{{{{ host_plan }}}}", repository_archive: {{}}, repository_lock_timeout_s: 1}}
         - import_tasks: {folder}/pip.yml
       rescue:
-        - show_text: {{text: "ENDED {{{{ outcome_reason }}}}"}}
+        - ansible.builtin.debug: {{msg: "ENDED {{{{ outcome_reason }}}}"}}
 """
 
 
@@ -144,7 +144,7 @@ def test_a_run_shows_no_credentials_however_much_it_shows(tmp_path):
     program = tmp_path / "pip"
     program.write_text('#!/bin/sh\necho "ERROR: 401 for $8" >&2\necho "ERROR: 401 $*" >&2\nexit 1\n')
     program.chmod(0o755)
-    role = (PLAYBOOKS / "roles/gpucheck/tasks/environment.yml").read_text()
+    role = (ROLES / "gpucheck/tasks/environment.yml").read_text()
     whole = yaml.safe_load(role.replace("/opt/gpucheck/venv/bin/python", str(program)))
     tasks = [task for task in whole if "gpucheck_pip" in str(task.get("ansible.builtin.command", ""))]
     (tmp_path / "pip.yml").write_text(yaml.safe_dump(tasks))
@@ -179,7 +179,7 @@ def test_values_of_the_image_mode_are_quoted_for_the_shell(tmp_path):
     engine.chmod(0o755)
     shell = Environment(undefined=StrictUndefined)  # noqa: S701 - no HTML
     shell.filters["quote"] = shlex.quote
-    template = (PLAYBOOKS / "roles/gpucheck/templates/gpucheck.j2").read_text()
+    template = (ROLES / "gpucheck/templates/gpucheck.j2").read_text()
     image = "registry/x@sha256:0 ;reboot"
     text = shell.from_string(template).render(
         gpucheck_engine=str(engine), gpucheck_image_pulled=image, gpucheck_image_options=words

@@ -15,9 +15,9 @@ PLAY = """
   gather_facts: false
   vars: {drain_timeout_s: 20}
   tasks:
-    - include_role: {name: drain}
+    - include_role: {name: gpucheck.provision.drain}
       vars: {drain_action: drain}
-    - include_role: {name: drain}
+    - include_role: {name: gpucheck.provision.drain}
       vars: {drain_action: undrain}
 """
 STAND_IN = """#!/bin/sh

@@ -5,7 +5,7 @@ import pytest
 from tests.playbooks.modules import answer_of, module, shared
 
 task = module("driver_in_force")
-states = shared("gpu_services")
+states = shared("systemd")
 
 UP = {"LoadState": "loaded", "ActiveState": "active", "UnitFileState": "enabled"}
 DOWN = {"LoadState": "loaded", "ActiveState": "inactive", "UnitFileState": "disabled"}

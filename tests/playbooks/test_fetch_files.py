@@ -3,7 +3,6 @@
 import os
 import resource
 import shutil
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.playbooks.modules import action
+from tests.playbooks.modules import plugin as load
 
 plugin = action("fetch_files")
-names = sys.modules["inside_folder"]
+names = load("plugin_utils", "inside_folder")
 
 HOSTILE = [
     "../../../../../../evil/PWNED-fetch",

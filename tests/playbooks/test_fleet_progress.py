@@ -17,11 +17,11 @@ PLAY = """
     - name: Do it
       ansible.builtin.assert: {that: inventory_hostname != 'n3', fail_msg: "n3: no more space"}
     - name: Do more
-      ansible.builtin.debug: {msg: said}
+      ansible.builtin.assert: {that: true, success_msg: said}
     - name: Include more
       ansible.builtin.include_tasks: more.yml
     - name: Do it to many
-      ansible.builtin.debug: {msg: said}
+      ansible.builtin.assert: {that: true, success_msg: said}
       changed_when: true
       loop: [1, 2]
 """
@@ -29,7 +29,9 @@ PLAY = """
 
 def shown(tmp_path, count, *words, strategy="linear"):
     (tmp_path / "play.yml").write_text(PLAY.replace("  tasks:", f"  strategy: {strategy}\n  tasks:"))
-    (tmp_path / "more.yml").write_text("- name: Do what is in a file\n  ansible.builtin.debug: {msg: said}\n")
+    (tmp_path / "more.yml").write_text(
+        "- name: Do what is in a file\n  ansible.builtin.assert: {that: true, success_msg: said}\n"
+    )
     (tmp_path / "hosts.yml").write_text(f"gpu: {{hosts: {{{', '.join(f'n{i}: ' for i in range(1, count + 1))}}}}}\n")
     done = playbook(tmp_path / "hosts.yml", *words, str(tmp_path / "play.yml"))
     assert done.returncode == 2
@@ -81,3 +83,16 @@ def test_v_shows_such_a_play_as_ansible_does(tmp_path):
 
     assert "TASK [Do more]" in text
     assert "included:" in text
+
+
+def test_a_message_is_shown_as_text_whatever_the_number_of_hosts(tmp_path):
+    (tmp_path / "play.yml").write_text(
+        "- hosts: gpu\n  gather_facts: false\n  tasks:\n"
+        "    - ansible.builtin.debug: {msg: '{{ inventory_hostname }}: a  table\\n  \u2502 of two lines'}\n"
+        "      when: inventory_hostname == 'n7'\n".replace("'{{", '"{{').replace("lines'", 'lines"')
+    )
+    (tmp_path / "hosts.yml").write_text(f"gpu: {{hosts: {{{', '.join(f'n{i}: ' for i in range(22))}}}}}\n")
+
+    done = playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
+
+    assert "\nn7: a  table\n  \u2502 of two lines\n" in done.stdout, done.stdout + done.stderr

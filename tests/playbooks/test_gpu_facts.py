@@ -9,7 +9,7 @@ import pytest
 from tests.playbooks.modules import answer_of, module, shared
 from tests.playbooks.stand_ins import program
 
-host = shared("gpu_host")
+host = shared("host")
 
 
 def pci(root: Path, bus_id: str, **values: str) -> None:

@@ -6,7 +6,7 @@ from tests.playbooks.modules import shared
 from tests.playbooks.planned import DATA
 from tests.playbooks.stand_ins import program
 
-host = shared("gpu_host")
+host = shared("host")
 
 
 def rpm_list(tools, *rows):

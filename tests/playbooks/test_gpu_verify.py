@@ -18,13 +18,14 @@ PLAY = """
   gather_facts: false
   vars: {{ansible_python_interpreter: "{{{{ ansible_playbook_python }}}}"}}
   tasks:
-    - gpu_verify:
+    - gpucheck.provision.gpu_verify:
         host: n1
         dest: {folder}/reports/n1.json
         program: {folder}/gpucheck
         report: {folder}/host-report.json
       register: answer
-    - show_text: {{text: "KEYS {{{{ answer.keys() | sort | join(' ') }}}} STATUS {{{{ answer.status }}}}"}}
+    - ansible.builtin.debug:
+        msg: "KEYS {{{{ answer.keys() | sort | join(' ') }}}} STATUS {{{{ answer.status }}}}"
 """
 
 

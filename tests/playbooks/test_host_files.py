@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.playbooks.modules import answer_of, module, shared
 
-place = shared("gpu_place")
+place = shared("place")
 host_files = module("host_files")
 
 

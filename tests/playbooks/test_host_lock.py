@@ -14,7 +14,7 @@ from tests.playbooks.modules import PLAYBOOKS, action, shared
 from tests.playbooks.test_rollout import PLAY
 from tests.playbooks.test_runs import BIN
 
-lock = shared("gpu_lock")
+lock = shared("lock")
 plugin = action("host_lock")
 HOLDER = {"playbook": "provision.yml", "user": "alice", "controller": "ctl7", "pid": 4711, "started": "2026-11-22"}
 
@@ -96,7 +96,7 @@ def test_a_damaged_lease_is_none(clock, content):
 def test_a_step_whose_run_lost_the_host_changes_nothing(clock, monkeypatch):
     lock.take(a_run("b"), 600, folder=clock.folder)
     monkeypatch.setenv(lock.VARIABLE, f"a {clock.folder}")
-    call = shared("gpu_call")
+    call = shared("call")
 
     class Module:
         def run_command(self, *_, **__):

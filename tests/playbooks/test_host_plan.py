@@ -32,7 +32,7 @@ def taken(tmp_path, plan, wheel):
         "vars": {"plan_told": told, "plan_wheel": {"path": "/x/gpucheck.whl"} if wheel else {}},
         "tasks": [
             {"import_tasks": str(PLAYBOOKS / "tasks/host_plan.yml")},
-            {"show_text": {"text": "TAKEN {{ host_plan.schema }} {{ host_requirements }}"}},
+            {"ansible.builtin.debug": {"msg": "TAKEN {{ host_plan.schema }} {{ host_requirements }}"}},
         ],
     }
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))

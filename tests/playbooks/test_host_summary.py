@@ -1,18 +1,13 @@
 """The summary of a run: what became of each host, told from what Ansible tells a callback."""
 
-import importlib.util
 import json
 from types import SimpleNamespace as Thing
 
 import pytest
 
-from tests.playbooks.modules import PLUGINS
+from tests.playbooks.modules import plugin
 
-_SPEC = importlib.util.spec_from_file_location("host_summary_callback", PLUGINS / "callback/host_summary.py")
-assert _SPEC is not None
-assert _SPEC.loader is not None
-summary = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(summary)
+summary = plugin("callback", "host_summary")
 
 
 class Ended:
@@ -21,7 +16,7 @@ class Ended:
     def __init__(self, host, result, task="a task", action="ansible.builtin.set_fact"):
         self._host = Thing(get_name=lambda: host)
         self._result = result
-        self._task = Thing(get_name=lambda: task, _uuid=f"{host}{task}", action=action)
+        self._task = Thing(get_name=lambda **_: task, _uuid=f"{host}{task}", action=action)
 
 
 @pytest.fixture
@@ -51,7 +46,7 @@ def test_every_kind_of_end_is_told_apart(callback, tmp_path):
     planned(callback, "moved", {"driver": ["a", "b"], "nccl": ["c"]})
     callback.v2_runner_on_ok(Ended("moved", {"changed": True}, task="Install"))
     callback.v2_runner_on_ok(Ended("moved", {"changed": True, "rebooted": True}, task="Reboot"))
-    callback.v2_runner_on_ok(Ended("moved", {"rollout": "done"}, action="rollout_mark"))
+    callback.v2_runner_on_ok(Ended("moved", {"rollout": "done"}, action="gpucheck.provision.rollout_mark"))
     planned(callback, "halfway", {"driver": ["a"]})
     callback.v2_runner_on_unreachable(Ended("dead", {"msg": "no route"}))
     callback.v2_runner_on_failed(Ended("unsafe", {"msg": "raw words"}))
@@ -119,7 +114,7 @@ def test_the_table_of_a_fleet_leaves_out_what_nothing_happened_to(callback):
     for number in range(25):
         planned(callback, f"same{number}", {})
     planned(callback, "moved", {"driver": ["a"]})
-    callback.v2_runner_on_ok(Ended("moved", {"rollout": "done"}, action="rollout_mark"))
+    callback.v2_runner_on_ok(Ended("moved", {"rollout": "done"}, action="gpucheck.provision.rollout_mark"))
     callback.v2_runner_on_unreachable(Ended("dead", {"msg": "no route"}))
 
     lines = callback.table().splitlines()

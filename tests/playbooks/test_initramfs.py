@@ -5,7 +5,7 @@ import pytest
 from tests.playbooks.modules import answer_of, module, shared
 
 task = module("initramfs")
-plan = shared("gpu_plan")
+plan = shared("host_plan")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.playbooks.modules import module, shared
 
-kernel = shared("gpu_kernel")
+kernel = shared("kernel")
 lock = module("kernel_lock")
 
 HOLD = {"kernel_lock": "hold"}

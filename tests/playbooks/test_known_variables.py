@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from tests.playbooks.modules import PLAYBOOKS, action
+from tests.playbooks.modules import PLAYBOOKS, ROLES, action
 from tests.playbooks.test_runs import playbook
 
 plugin = action("known_variables")
@@ -12,7 +12,7 @@ SITE = set(yaml.safe_load((PLAYBOOKS / "vars/site_variables.yml").read_text()))
 
 
 def mistakes(*names):
-    settable, needed = plugin.options(PLAYBOOKS / "roles")
+    settable, needed = plugin.options(ROLES)
     return plugin.mistakes(names, settable, needed, SITE)
 
 
@@ -36,7 +36,7 @@ def test_an_unknown_name_under_our_prefix_is_an_error_with_a_way_out():
 
 
 def test_every_documented_variable_and_other_peoples_are_fine():
-    settable, _ = plugin.options(PLAYBOOKS / "roles")
+    settable, _ = plugin.options(ROLES)
 
     assert mistakes(*settable, *SITE, "ansible_user", "http_port", "cuda_version", "nginx_driver") == {}
 
@@ -50,7 +50,7 @@ def test_the_example_inventory_names_only_variables_that_exist():
 
     assert len(names) > 8
     assert mistakes(*names) == {}
-    settable, _ = plugin.options(PLAYBOOKS / "roles")
+    settable, _ = plugin.options(ROLES)
     assert {name for name in names if not name.startswith("ansible_")} <= settable | SITE
 
 

@@ -6,9 +6,9 @@ from tests.playbooks.modules import answer_of, module, shared
 from tests.playbooks.planned import DATA
 
 sources = module("package_sources")
-keys = shared("gpu_keys")
-place = shared("gpu_place")
-repository_code = shared("gpu_repository")
+keys = shared("signing_keys")
+place = shared("place")
+repository_code = shared("package_repository")
 
 RSA, EDDSA = "E330F152D648B8AD42B0AF30D384DE7990FFEED0", "FDEE779FA5C8D8701EE58DB39E5FF66A7905B8FB"
 FILES = {RSA: "signing-key-rsa2048.asc", EDDSA: "signing-key-ed25519.asc"}
@@ -41,12 +41,12 @@ def host(tmp_path, monkeypatch):
         return (0, "", "")
 
     Host.fetched, Host.rpm, Host.read = [], [], []
-    monkeypatch.setattr(shared("gpu_call"), "package_locks", lambda _: [])
+    monkeypatch.setattr(shared("call"), "package_locks", lambda _: [])
     for name in ("APT_LISTS", "YUM_REPOS", "RPM_KEYS"):
         monkeypatch.setattr(repository_code, name, str(tmp_path / name))
     monkeypatch.setattr(keys, "fetch", fetch)
     Host.trusted = []
-    monkeypatch.setattr(shared("gpu_host"), "rpm_keys", lambda: Host.trusted)
+    monkeypatch.setattr(shared("host"), "rpm_keys", lambda: Host.trusted)
     monkeypatch.setattr("tests.playbooks.modules._Module.run_command", run_command, raising=False)
     return Host
 

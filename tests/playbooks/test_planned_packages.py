@@ -7,8 +7,8 @@ import pytest
 from tests.playbooks.modules import answer_of, module, shared
 
 task = module("planned_packages")
-calls = shared("gpu_call")
-apt, dnf, loader = shared("gpu_apt"), shared("gpu_dnf"), shared("gpu_loader")
+calls = shared("call")
+apt, dnf, loader = shared("apt"), shared("dnf"), shared("loader")
 
 NOTHING: dict[str, list[str]] = {"packages": [], "missing": [], "stale": []}
 HOST = {

@@ -106,7 +106,7 @@ def test_a_build_that_fails_and_a_folder_that_is_no_project_are_said(run, projec
 
 @pytest.mark.slow
 def test_a_playbook_says_why_there_is_no_wheel(tmp_path):
-    task = f"python_wheel: {{source: {tmp_path}, package: tool, dest: {tmp_path}/wheels}}"
+    task = f"gpucheck.provision.python_wheel: {{source: {tmp_path}, package: tool, dest: {tmp_path}/wheels}}"
     (tmp_path / "play.yml").write_text(f"- hosts: localhost\n  gather_facts: false\n  tasks: [{{{task}}}]\n")
     done = playbook("localhost,", str(tmp_path / "play.yml"))
 

@@ -1,11 +1,9 @@
 """The reboot role where Ansible runs on the host itself: it says so, and reboots nothing."""
 
 import json
-from types import SimpleNamespace
 
 import pytest
 
-from tests.playbooks.modules import action
 from tests.playbooks.test_runs import playbook
 
 pytestmark = pytest.mark.slow
@@ -13,7 +11,7 @@ pytestmark = pytest.mark.slow
 PLAY = """
 - hosts: node01
   gather_facts: false
-  tasks: [{include_role: {name: reboot}}]
+  tasks: [{include_role: {name: gpucheck.provision.reboot}}]
 """
 
 
@@ -30,15 +28,6 @@ def reboot(tmp_path, **variables):
         str(tmp_path / "play.yml"),
     )
     return done, (tmp_path / "rebooted").exists()
-
-
-def test_the_command_is_what_was_given_and_the_host_is_not_asked_for_it():
-    """Ansible would run its setup module and its find module for that."""
-    plugin = object.__new__(action("host_reboot").ActionModule)
-    plugin._task = SimpleNamespace(args={"reboot_command": "systemctl reboot --force"})
-
-    assert plugin.get_shutdown_command({}, plugin.get_distribution({})) == "systemctl"
-    assert plugin.get_shutdown_command_args({}) == "reboot --force"
 
 
 def test_what_ansible_runs_on_is_not_rebooted_but_a_person_is_told(tmp_path):

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.playbooks.modules import PLAYBOOKS, PLUGINS
+from tests.playbooks.modules import COLLECTION, PLAYBOOKS, PLUGINS, ROLES
 
-ROLES = sorted((PLAYBOOKS / "roles").iterdir())
-TASK_FILES = sorted([*PLAYBOOKS.glob("roles/*/tasks/*.yml"), *PLAYBOOKS.glob("tasks/*.yml")])
-OURS = {path.stem for path in (PLUGINS / "modules").glob("*.py")}
+EVERY_ROLE = sorted(ROLES.iterdir())
+TASK_FILES = sorted([*ROLES.glob("*/tasks/*.yml"), *PLAYBOOKS.glob("tasks/*.yml")])
+OURS = {f"gpucheck.provision.{path.stem}" for path in (PLUGINS / "modules").glob("*.py")}
 KEYWORDS = {"name", "when", "become", "register", "loop", "loop_control", "vars", "tags", "delegate_to", "run_once"}
 KEYWORDS |= {"check_mode", "changed_when", "failed_when", "diff", "environment", "timeout", "block", "rescue", "always"}
 KEYWORDS |= {"module_defaults", "until", "retries", "delay", "no_log"}
@@ -40,7 +40,7 @@ def every_task() -> Iterator[tuple[str, dict[str, Any]]]:
                 yield path.name, task
 
 
-@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+@pytest.mark.parametrize("role", EVERY_ROLE, ids=lambda role: role.name)
 def test_argument_specs_say_what_defaults_do(role):
     options = yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
     real = yaml.safe_load((role / "defaults/main.yml").read_text()) or {}
@@ -48,11 +48,12 @@ def test_argument_specs_say_what_defaults_do(role):
     assert {key: option["default"] for key, option in options.items() if "default" in option} == real
 
 
-@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+@pytest.mark.parametrize("role", EVERY_ROLE, ids=lambda role: role.name)
 def test_every_variable_of_a_role_is_described(role):
     """Whatever a role reads under its own prefix is an option, or made by the role itself."""
     options = yaml.safe_load((role / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
     text = "\n".join(path.read_text() for path in [*role.glob("tasks/*.yml"), *role.glob("vars/*.yml")])
+    text = re.sub(r"\bgpucheck\.provision\.\w+", "", text)
     made = set(re.findall(rf"^\s*({role.name}_\w+):", text, re.MULTILINE))
     made |= set(re.findall(rf"register: ({role.name}_\w+)", text))
 
@@ -137,3 +138,15 @@ def test_every_module_documents_its_options(path):
     # An action plugin is documented in a module file and checks its arguments itself.
     assert spec in ([], [described]), path
     assert spec or (PLUGINS / "action" / path.name).exists()
+
+
+def test_every_module_names_the_plugin_that_decodes_its_result():
+    """In a collection Ansible finds it by this list; the name alone only counts for plugins of no collection."""
+    routed = yaml.safe_load((COLLECTION / "meta/runtime.yml").read_text())["plugin_routing"]["modules"]
+    own = {path.stem for path in (PLUGINS / "action").glob("*.py")}
+
+    assert routed == {
+        path.stem: {"action_plugin": "gpucheck.provision.normal"}
+        for path in (PLUGINS / "modules").glob("*.py")
+        if path.stem not in own
+    }

@@ -29,8 +29,8 @@ PLAY = """
 - hosts: gpu
   gather_facts: false
   tasks:
-    - show_text:
-        text: >-
+    - ansible.builtin.debug:
+        msg: >-
           END {{{{ inventory_hostname }}}} {{{{ host_outcome.state | default('changed') }}}}:
           {{{{ host_outcome.reason | default('') }}}}
 """

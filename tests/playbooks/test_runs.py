@@ -94,7 +94,7 @@ def test_text_is_shown_as_it_is(tmp_path):
     """A table wrapped into one YAML string is no table any more."""
     table = "host   verdict\nlab-a  PASS  \u2502 SIMULATED\n\nend"
     (tmp_path / "play.yml").write_text(
-        "- hosts: localhost\n  gather_facts: false\n  tasks: [{show_text: {text: '{{ table }}'}}]\n"
+        "- hosts: localhost\n  gather_facts: false\n  tasks: [{ansible.builtin.debug: {msg: '{{ table }}'}}]\n"
     )
     (tmp_path / "vars.json").write_text(json.dumps({"table": table}))
 

@@ -94,7 +94,7 @@ def install(**options: object) -> dict[str, object]:
         "-e",
         interpreter,
         "-m",
-        "signing_key",
+        "gpucheck.provision.signing_key",
         "-a",
         arguments,
     ]
@@ -144,7 +144,7 @@ def given_file(tmp_path, monkeypatch, content, fingerprint=KEYS["signing-key-rsa
         def read(self, count):
             return content[:count]
 
-    monkeypatch.setattr(shared("gpu_keys"), "fetch_url", lambda *_, **__: (Response(), {"status": 200}))
+    monkeypatch.setattr(shared("signing_keys"), "fetch_url", lambda *_, **__: (Response(), {"status": 200}))
     dest = tmp_path / "key.gpg"
     answer = answer_of(signing_key, {"url": "https://m/key", "dest": str(dest), "fingerprint": fingerprint})
     return answer, dest.exists()

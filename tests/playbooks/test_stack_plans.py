@@ -11,7 +11,7 @@ from tests.playbooks.modules import action, shared
 from tests.playbooks.test_runs import playbook
 
 plans = action("stack_plans")
-record = shared("gpu_record")
+record = shared("record")
 
 WHEEL = {"path": "/build/wheels/0123/gpucheck-1-py3-none-any.whl", "digest": "d", "sha256": "ab" * 32}
 PLACE, INDEX = "/var/lib/gpucheck/bundle", "https://torch.example/"
@@ -120,8 +120,8 @@ def compute(tmp_path, status, stderr="", program_text=GPUCHECK):
     words = {"gpucheck": str(program), "wish": "stack.yml", "lock": "lock.yml", "folder": str(tmp_path)}
     task = {"source": "wish", **words, "wheel": WHEEL, "bundle_place": PLACE, "torch_index": INDEX}
     tasks = [
-        {"stack_plans": task, "register": "made"},
-        {"show_text": {"text": "MADE {{ made.plans.keys() | list }} {{ made.plans.n1.requirements }}"}},
+        {"gpucheck.provision.stack_plans": task, "register": "made"},
+        {"ansible.builtin.debug": {"msg": "MADE {{ made.plans.keys() | list }} {{ made.plans.n1.requirements }}"}},
     ]
     (tmp_path / "play.yml").write_text(yaml.safe_dump([{"hosts": "localhost", "gather_facts": False, "tasks": tasks}]))
     return playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
@@ -195,7 +195,7 @@ def test_a_program_that_is_not_there_is_named(tmp_path):
     (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": known}}))
     words = {"gpucheck": "/nowhere/gpucheck", "wish": "w", "lock": "l", "folder": str(tmp_path)}
     task = {"source": "wish", **words, "wheel": {}, "bundle_place": PLACE, "torch_index": INDEX}
-    play = [{"hosts": "localhost", "gather_facts": False, "tasks": [{"stack_plans": task}]}]
+    play = [{"hosts": "localhost", "gather_facts": False, "tasks": [{"gpucheck.provision.stack_plans": task}]}]
     (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
     done = playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
 

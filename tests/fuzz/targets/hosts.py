@@ -99,8 +99,8 @@ def plan(data: bytes) -> None:
     text = data.decode(errors="replace")
     shown_diagnosis(tuple(stack.evaluate(stack.probe(whole_host(p100(0), p100(1)), plan=text, where="stack.json"))))
     path = str(product.file(data, "stack.json"))
-    shared("gpu_plan").recorded_plan(path)
-    shared("gpu_record").read(path)
+    shared("host_plan").recorded_plan(path)
+    shared("record").read(path)
 
 
 @target(seeds=own.manifests, format="json", rate=5000)

@@ -7,7 +7,7 @@ from tests.fuzz.target import target
 
 @target(seeds=documents.keys, format="bytes", rate=2000, attacks=attacks.keys)
 def openpgp_key(data: bytes) -> None:
-    """playbooks/plugins/module_utils/openpgp.py."""
+    """module_utils/openpgp.py of the collection."""
     from tests.playbooks.modules import shared
 
     openpgp = shared("openpgp")

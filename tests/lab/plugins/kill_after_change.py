@@ -37,7 +37,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc]
 
     def v2_runner_on_ok(self, result):
         """A step is done, and nothing of what follows has begun."""
-        step = result.task.get_name()
+        step = result.task.get_name(include_role_fqcn=False)
         seen = self.steps.read_text().splitlines() if self.steps.exists() else []
         if self.changing and result.result.get("changed") and step not in seen:
             with self.steps.open("a") as file:

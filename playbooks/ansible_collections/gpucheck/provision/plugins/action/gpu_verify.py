@@ -1,0 +1,78 @@
+"""The controller's half of gpu_verify: the report that came with the result becomes a file."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
+
+SCHEMA = "gpucheck.report/1"
+VERDICTS = ("pass", "warn", "fail", "unknown")
+FINDING = ("check", "verdict", "subject")
+
+
+def report_of(text, host):
+    """The report as a document under the host's name in the inventory. Raises ValueError, naming the field.
+
+    The host's own name for itself is not believed: it may be another host's. Only what decides where the report goes
+    and what it counts for is looked at here; gpucheck fleet decodes all of it.
+    """
+
+    def refuse(number):
+        raise ValueError(f"the number {number}")
+
+    try:
+        report = json.loads(text, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    node_result.bounded(report, node_result.MOST_REPORT_BYTES)
+    if not isinstance(report, dict) or report.get("schema") != SCHEMA:
+        raise ValueError(f"schema is not {SCHEMA}")
+    if report.get("verdict") not in VERDICTS:
+        raise ValueError("verdict is none of " + ", ".join(VERDICTS))
+    findings = report.get("findings")
+    if not isinstance(findings, list) or not all(
+        isinstance(row, dict) and all(isinstance(row.get(name), str) for name in FINDING) for row in findings
+    ):
+        raise ValueError("findings is not a list of findings")
+    return {**report, "host": host}
+
+
+def write(path, text):
+    """Write a file for the owner and its group, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(prefix=".", suffix=".partial", dir=path.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), 0o640)
+            file.write(text)
+        os.replace(partial, path)
+    except OSError:
+        os.unlink(partial)
+        raise
+
+
+class ActionModule(ActionBase):
+    """Runs the module on the host, then writes on the controller."""
+
+    def run(self, tmp=None, task_vars=None):
+        """The module's result, with ``dest`` in place of the report's text: no run keeps 500 of those in memory."""
+        result = super().run(tmp, task_vars)
+        host = task_vars["inventory_hostname"]
+        result.update(self._execute_module(task_vars=task_vars))
+        result = node_result.received(self, result, host)
+        report = result.pop("report", None)
+        if report is None or result.get("failed"):
+            return result
+        dest = Path(self._task.args["dest"])
+        try:
+            node_result.file_name(dest.name)
+            write(dest, json.dumps(report_of(report, host), indent=2) + "\n")
+        except ValueError as error:
+            words = f"{host}: gpu_verify returned no report: field report: {node_result.one_line(str(error), 200)}."
+            return {**result, "failed": True, "msg": words}
+        except OSError as error:
+            return {**result, "failed": True, "msg": f"{error.filename}: cannot be written: {error.strerror}"}
+        return {**result, "dest": str(dest)}

@@ -1,0 +1,74 @@
+"""Reject variables that look like ours and are not: a mistyped name would silently leave its default in force.
+
+An argument specification only sees the names that it has.
+"""
+
+import difflib
+from pathlib import Path
+
+import yaml
+from ansible.plugins.action import ActionBase
+from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
+
+NEAR = 0.88
+
+
+def options(roles):
+    """(settable, needed): names of role options that a site may set, and of those that the playbooks fill in."""
+    settable, needed = set(), set()
+    for path in sorted(Path(roles).glob("*/meta/argument_specs.yml")):
+        specs = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]["main"]["options"]
+        for name, option in specs.items():
+            (needed if option.get("required") else settable).add(name)
+    return settable, needed
+
+
+def mistakes(names, settable, needed, site):
+    """Words for every name that is none of ours but bears one of our prefixes, or is nearly one of ours."""
+    known = settable | needed | site
+    prefixes = tuple(sorted({name.split("_")[0] + "_" for name in settable}))
+    found = {}
+    for name in sorted(set(names) - known):
+        if name.startswith("ansible_"):
+            continue
+        near = difflib.get_close_matches(name, settable | site, n=1, cutoff=NEAR)
+        if near:
+            found[name] = f"{name}: no such variable. Did you mean {near[0]}?"
+        elif name.startswith(prefixes):
+            hint = difflib.get_close_matches(name, settable | site, n=1, cutoff=0.5)
+            guess = f" Did you mean {hint[0]}?" if hint else ""
+            found[name] = f"{name}: no such variable.{guess} If another role reads it, name it in other_variables."
+    return found
+
+
+class ActionModule(ActionBase):
+    """Runs on the controller, touches nothing."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp=None, task_vars=None):
+        """Look through the names and variables of every GPU host."""
+        result = super().run(tmp, task_vars)
+        spec = {"roles": {"type": "path", "required": True}, "site": {"type": "path", "required": True}}
+        _, arguments = self.validate_argument_spec(spec)
+        settable, needed = options(arguments["roles"])
+        site = set(yaml.safe_load(Path(arguments["site"]).read_text(encoding="utf-8")))
+        named = {}
+        try:
+            for host in task_vars["groups"].get("gpu", []):
+                node_result.file_name(host)
+        except ValueError as wrong:
+            return {**result, "failed": True, "msg": f"{wrong}. Rename it in the inventory. Nothing was changed."}
+        for host in task_vars["groups"].get("gpu", []):
+            variables = task_vars["hostvars"].raw_get(host)
+            for name in set(variables) - set(variables.get("other_variables") or ()):
+                named.setdefault(name, []).append(host)
+        # Asked once for a name, not for every host that has it: the search for near names is slow.
+        found = mistakes(named, settable, needed, site)
+        result["changed"] = False
+        if found:
+            lines = [f"{words} (set for {', '.join(named[name][:3])})" for name, words in found.items()]
+            result.update(failed=True, msg=" ".join(lines) + " Nothing was changed.")
+        return result

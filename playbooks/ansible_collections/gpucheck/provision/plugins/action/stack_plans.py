@@ -1,0 +1,204 @@
+"""The plan of every host, and what its gpucheck is to be installed from.
+
+All hosts at once, on the controller: a template that reads and digests a plan takes longer than all else about a host
+that is as planned, and a task of its own would be a process a host.
+"""
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+
+from ansible.plugins.action import ActionBase
+from ansible.template import Templar
+from ansible.utils.display import Display
+from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
+
+# 2 and 3: some host is refused, which is in the lock with its reason; its plan file says it for that host.
+RESOLVED = (0, 2, 3)
+BUNDLE = "gpucheck-bundle"
+# What a recorded plan that is no plan leads to.
+BAD_PLAN = (AttributeError, KeyError, TypeError, ValueError)
+# What a site may set for a host, see the options of role gpucheck.
+CHOICES = ("gpucheck_python", "gpucheck_image", "gpucheck_pip_args")
+WHEELS = "/opt/gpucheck/wheels"
+
+
+class Unresolved(Exception):
+    """There is no lock, so there are no plans."""
+
+    def __init__(self, wish, words):
+        super().__init__(f"{wish} could not be resolved into plans, no host was changed. {words}")
+
+
+def put(path, content):
+    """Write what differs, the file whole or not at all."""
+    if path.is_file() and path.read_bytes() == content.encode("utf-8"):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.partial")
+    partial.write_text(content, encoding="utf-8")
+    partial.replace(path)
+
+
+def document(content):
+    """A file of facts or of a plan."""
+    return json.dumps(content, indent=1, sort_keys=True) + "\n"
+
+
+def digest(plan):
+    """As the host computes it from its recorded plan (module_utils/record.py)."""
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode("utf-8")).hexdigest()
+
+
+def sources(plan):
+    """Names of the plan's repositories."""
+    return [repository["name"] for repository in plan.get("repositories") or ()]
+
+
+def way_back(read):
+    """The set that a host returns to, {} where none is recorded.
+
+    The set goes back, the source stays what it is: a bundle may be gone since, and a network may be out of reach.
+    """
+    back, now = read.get("way_back") or {}, read.get("plan") or {}
+    if back:
+        # It becomes part of a path on the controller.
+        node_result.file_name(back["group"])
+    if not back or (BUNDLE in sources(back)) == (BUNDLE in sources(now)):
+        return back
+    kept = {name: value for name, value in back.items() if name != "dkms_source"}
+    return {**kept, **{name: now[name] for name in ("repositories", "dkms_source") if name in now}}
+
+
+def origin(plan, wheel, choices, bundle_place, torch_index):
+    """{requirements, torch, pip_args, digest}: what pip is given on the host, and a digest of all that decides it.
+
+    requirements: all with hashes, the lock that lies next to them included. torch: its version alone is pinned.
+    """
+    torch = (plan.get("stack") or {}).get("torch") or {}
+    indexed = torch.get("origin") == "index"
+    pip_args = ["--extra-index-url", torch_index + torch["build"]] if indexed else []
+    if BUNDLE in sources(plan):
+        pip_args = ["--no-index", "--find-links", f"{bundle_place}/wheels"]
+    elif choices.get("gpucheck_pip_args") is not None:
+        pip_args = list(choices["gpucheck_pip_args"])
+    pin = f"torch=={torch['version']}{'+' + torch['build'] if indexed else ''}" if torch else ""
+    file = f"file://{WHEELS}/{Path(wheel.get('path', '')).name}"
+    requirements = f"--requirement requirements.lock\ngpucheck @ {file} --hash=sha256:{wheel.get('sha256', '')}\n"
+    python, image = choices.get("gpucheck_python") or "python3", choices.get("gpucheck_image") or ""
+    words = " ".join([wheel.get("digest", ""), requirements, pin, python, image, *pip_args])
+    decided = hashlib.sha256(words.encode("utf-8")).hexdigest()
+    return {"requirements": requirements, "torch": pin, "pip_args": pip_args, "digest": decided}
+
+
+def refusal(host, words):
+    """In place of a plan: the host is refused by itself, and the others go on."""
+    fact = {"fact": f"what {host} returned", "source": "the host"}
+    because = f"the set that is recorded on {host} cannot be used: {node_result.one_line(words, 300)}"
+    try_ = "look at /etc/gpucheck on the host, or state the versions in stack.yml and run make provision"
+    return {"schema": "gpucheck.plan/1", "conflicts": [{"because": because, "between": [fact], "try": try_}]}
+
+
+def as_planned(read, plan, decided):
+    """The host compared itself with its recorded plan when it was read. If that is this plan, its answer stands."""
+    recorded = read.get("recorded") or ""
+    compared = "differences" in (read.get("state") or {})
+    return bool(recorded and compared and recorded == digest(plan) and read.get("requirements") == decided)
+
+
+class ActionModule(ActionBase):
+    """Runs on the controller, touches no host."""
+
+    TRANSFERS_FILES = False
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp=None, task_vars=None):
+        """Find the plans, and say of each host what follows from its plan."""
+        result = super().run(tmp, task_vars)
+        path, needed = {"type": "path"}, {"type": "str", "required": True}
+        spec = {
+            "source": {**needed, "choices": ["wish", "record", "file"]},
+            "folder": {**path, "required": True},
+            "wheel": {"type": "dict", "required": True},
+            "bundle_place": needed,
+            "torch_index": needed,
+            **dict.fromkeys(("gpucheck", "wish", "lock", "bundle", "file"), path),
+        }
+        _, arguments = self.validate_argument_spec(spec)
+        whole = arguments["source"] != "file"
+        hosts = task_vars["groups"].get("gpu", []) if whole else [task_vars["inventory_hostname"]]
+        variables = {host: task_vars["hostvars"].raw_get(host) for host in hosts}
+        reads = {host: variables[host].get("gpu_facts_read") or {} for host in hosts}
+        result["changed"] = False
+        try:
+            files = getattr(self, arguments["source"])(arguments, reads)
+            result["plans"] = {
+                host: self.told(host, path, arguments, reads[host], variables[host])
+                for host, path in files.items()
+                if path.is_file()
+            }
+        except OSError as error:
+            result.update(failed=True, msg=f"{error.filename}: {error.strerror}. No host was changed.")
+        except (Unresolved, ValueError) as error:
+            result.update(failed=True, msg=str(error))
+        return result
+
+    def told(self, host, path, arguments, read, variables):
+        """A host's row: its plan's file, what its gpucheck comes from, and whether all of that is there already."""
+        plan = json.loads(path.read_text(encoding="utf-8"))
+        templar = Templar(loader=self._loader, variables=variables)
+        choices = {name: templar.template(variables[name]) for name in CHOICES if name in variables}
+        given = (arguments["wheel"], choices, arguments["bundle_place"], arguments["torch_index"])
+        try:
+            row = origin(plan, *given)
+        except BAD_PLAN as error:
+            plan = refusal(host, f"{type(error).__name__} {error}")
+            put(path, document(plan))
+            row = origin(plan, *given)
+        return {"file": str(path), **row, "as_planned": as_planned(read, plan, row["digest"])}
+
+    # Where plans come from
+
+    def file(self, arguments, reads):
+        """One plan for the task's own host."""
+        return dict.fromkeys(reads, Path(arguments["file"]))
+
+    def record(self, arguments, reads):
+        """The way back of each host; a host without one gets an empty plan."""
+        folder = Path(arguments["folder"]) / "way-back"
+        files = {host: folder / f"{node_result.file_name(host)}.json" for host in reads}
+        for host, path in files.items():
+            try:
+                back = way_back(reads[host])
+            except BAD_PLAN as error:
+                back = refusal(host, f"{type(error).__name__} {error}")
+            put(path, document(back))
+        return files
+
+    def wish(self, arguments, reads):
+        """One call of gpucheck for all: hosts of the same system and GPUs form a group and get the same set.
+
+        A host that is down or outside the limit stays in the lock with the facts it gave last.
+        """
+        facts, plans = Path(arguments["folder"]) / "facts", Path(arguments["folder"]) / "plans"
+        files = {host: plans / f"{node_result.file_name(host)}.json" for host in reads}
+        for host, read in reads.items():
+            # A plan of an earlier run is not taken for one of this.
+            files[host].unlink(missing_ok=True)
+            if "facts" in read:
+                # A host is who the inventory says, whatever it says itself.
+                put(facts / f"{host}.json", document({**read["facts"], "host": host}))
+        words = [arguments["gpucheck"], "stack", "lock", "--wish", arguments["wish"], "-o", arguments["lock"]]
+        words += ["--every", str(plans)] + (["--bundle", arguments["bundle"]] if arguments["bundle"] else [])
+        given = [str(facts / f"{host}.json") for host in reads if (facts / f"{host}.json").is_file()]
+        if given:
+            for path in given:
+                words += ["--facts", path]
+            done = subprocess.run(words, capture_output=True, encoding="utf-8", errors="replace", check=False)
+            if done.returncode not in RESOLVED or not any(path.is_file() for path in files.values()):
+                raise Unresolved(arguments["wish"], (done.stderr + done.stdout).strip())
+            if done.stdout.strip():
+                Display().display(done.stdout.rstrip("\n"))
+        return files

@@ -1,0 +1,161 @@
+"""Ansible's own display for a few hosts; for a fleet, a line of progress every few seconds instead of a line a host.
+
+Where hosts do not wait for each other, a heading would stand above nearly every line: there a line names its step.
+Failures, changes of a host's fate and everything said in words are shown as they come, in all.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+
+from ansible import constants
+from ansible.playbook.task_include import TaskInclude
+from ansible.plugins.callback.default import CallbackModule as Default
+from ansible.utils import color
+from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
+
+DOCUMENTATION = """
+name: fleet_progress
+type: stdout
+short_description: The default display, which says less of each host the more hosts there are
+description:
+  - Up to 20 hosts it is ansible.builtin.default, but in plays with strategy free a line names host and task. Beyond,
+    ok and changed lines of single hosts give way to one line every few seconds, which says how far the present task
+    is. With -v it is ansible.builtin.default for any number.
+extends_documentation_fragment:
+  - default_callback
+  - result_format_callback
+author: gpucheck
+"""
+
+FEW = 20
+EVERY_S = 5.0
+# The colours that Ansible itself writes, where it does.
+COLOUR = re.compile("(\x1b\\[(?:0|[01];3[0-7]|38;5;[0-9]{1,3})m)")
+TEXT = ("debug", "ansible.builtin.debug")
+APART = ("free", "host_pinned", "ansible.builtin.free", "ansible.builtin.host_pinned")
+
+
+def plain(display):
+    """Write out what a terminal would act on in everything that Ansible prints: much of it is words of a host."""
+    written = display.display
+
+    def display_plain(msg, *arguments, **options):
+        written("\n".join(map(plain_line, str(msg).split("\n"))), *arguments, **options)
+
+    display.display = display_plain
+
+
+def plain_line(line):
+    """One line with Ansible's own colours as its only commands to the terminal."""
+    line = line.expandtabs()
+    parts = COLOUR.split(line) if color.ANSIBLE_COLOR else [line]
+    return "".join(part if number % 2 else node_result.one_line(part, len(part)) for number, part in enumerate(parts))
+
+
+class CallbackModule(Default):
+    """Counts where the default prints."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "fleet_progress"
+
+    def __init__(self):
+        super().__init__()
+        self.many = self.many_seen = self.apart = False
+        self.hosts = set()
+        self.ended = {}
+        self.spoke = time.monotonic()
+        plain(self._display)
+
+    def v2_playbook_on_play_start(self, play):
+        """How many hosts there are decides how much is said of each."""
+        inventory = play.get_variable_manager()._inventory
+        self.hosts = {host.get_name() for host in inventory.get_hosts(play.hosts)}
+        self.many = len(self.hosts) > FEW and not self._display.verbosity
+        self.many_seen = self.many_seen or self.many
+        self.apart = play.strategy in APART and not self._display.verbosity
+        self.ended = {}
+        super().v2_playbook_on_play_start(play)
+
+    def v2_playbook_on_task_start(self, task, is_conditional):
+        """A task's title is shown with its first line, or counted."""
+        if not self.many:
+            super().v2_playbook_on_task_start(task, is_conditional)
+
+    def v2_runner_on_ok(self, result):
+        """Counted for a fleet. A message is shown as it is: in YAML or JSON a table is no table any more."""
+        if result._task.action in TEXT and "msg" in result._result and not self._display.verbosity:
+            self._display.display(str(result._result["msg"]).rstrip("\n"))
+        elif self.many:
+            self.count(result)
+        elif self.apart:
+            self.line(result)
+        else:
+            super().v2_runner_on_ok(result)
+
+    def v2_runner_on_skipped(self, result):
+        """Counted for a fleet."""
+        if self.many:
+            self.count(result)
+        else:
+            super().v2_runner_on_skipped(result)
+
+    def v2_runner_on_failed(self, result, ignore_errors=False):
+        """One line for a fleet: what is to be done about it stands in the summary."""
+        if self.many:
+            self.count(result, "failed")
+        else:
+            super().v2_runner_on_failed(result, ignore_errors)
+
+    def v2_runner_on_unreachable(self, result):
+        """One line for a fleet."""
+        if self.many:
+            self.count(result, "unreachable")
+        else:
+            super().v2_runner_on_unreachable(result)
+
+    def v2_runner_item_on_ok(self, result):
+        """Nothing of single items where their task has one line, or none."""
+        if not self.many and not self.apart:
+            super().v2_runner_item_on_ok(result)
+
+    def v2_runner_item_on_skipped(self, result):
+        """Nothing of single items for a fleet."""
+        if not self.many:
+            super().v2_runner_item_on_skipped(result)
+
+    def v2_playbook_on_include(self, included_file):
+        """A list of all hosts in a line, which is nothing to read for a fleet; of one host, it says nothing."""
+        if not self.many and not self.apart:
+            super().v2_playbook_on_include(included_file)
+
+    def v2_playbook_on_stats(self, stats):
+        """For a fleet the summary that follows says more than a recap of every host."""
+        if not self.many_seen:
+            super().v2_playbook_on_stats(stats)
+
+    def line(self, result):
+        """What a host is through with, in one line."""
+        if isinstance(result._task, TaskInclude):
+            return
+        changed = bool(result._result.get("changed"))
+        task = result._task.get_name(include_role_fqcn=False).strip()
+        words = f"{'changed' if changed else 'ok'}: [{result._host.get_name()}] {task}"
+        self._display.display(words, color=constants.COLOR_CHANGED if changed else constants.COLOR_OK)
+
+    def count(self, result, fate=""):
+        """Note that a host is through with the task; say how far all are, but not all the time.
+
+        By the task's name: hosts that do not wait for each other are at different ones.
+        """
+        host, task = result._host.get_name(), result._task.get_name(include_role_fqcn=False).strip()
+        through = self.ended.setdefault(task, set())
+        through.add(host)
+        if fate:
+            words = " ".join(str(result._result.get("msg", "")).split())
+            self._display.display(f"{fate}: [{host}] {task}: {words}", color="red")
+        elif time.monotonic() - self.spoke >= EVERY_S:
+            self.spoke = time.monotonic()
+            self._display.display(f"  {task}: {len(through)} of {len(self.hosts)} hosts")

@@ -1,0 +1,228 @@
+"""What a run did to each host: a table at its end, and reports/provision.json for programs.
+
+Written also when Ansible itself cuts the run short, and before each play, so that a controller that dies leaves the
+state of that moment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from datetime import datetime, timezone
+
+from ansible.plugins.callback import CallbackBase
+from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
+
+DOCUMENTATION = """
+name: host_summary
+type: notification
+short_description: A table and a JSON file of what a run did to each host
+description:
+  - Prints one line a host when a playbook that changes hosts ends, and writes provision.json into reports_dir.
+  - Says nothing for other playbooks.
+author: gpucheck
+"""
+
+SCHEMA = "gpucheck.provision/1"
+PLAYBOOKS = ("provision", "rollback", "deprovision")
+BAD = ("unreachable", "refused", "stopped", "failed")
+# Of more hosts than these the table leaves out those that nothing happened to.
+FEW = 20
+
+
+SETS = ("set_fact", "ansible.builtin.set_fact")
+
+
+def plain(value):
+    """The mapping without Ansible's own string and list types; empty where it is none."""
+    found = json.loads(json.dumps(value, default=str))
+    return found if isinstance(found, dict) else {}
+
+
+def sentences(differences):
+    """Sentences by role, each on one line; what is none is left out. A host may have said anything."""
+    rows = {role: words if isinstance(words, list) else [] for role, words in plain(differences).items()}
+    return {node_result.one_line(role): [node_result.one_line(word) for word in words] for role, words in rows.items()}
+
+
+class Host:
+    """What is known of one host."""
+
+    def __init__(self):
+        self.outcome = {}
+        self.plan = {}
+        self.differences = {}
+        self.changed_tasks = []
+        self.reboots = 0
+        self.seconds = 0.0
+        self.lost = ""
+        self.failed = ""
+        self.done = False
+
+    def state(self, check_mode):
+        """One word: what became of it."""
+        if self.outcome:
+            return self.outcome["state"]
+        if self.lost or self.failed:
+            return "unreachable" if self.lost else "failed"
+        if check_mode:
+            return "would change" if self.differences else "unchanged"
+        if self.differences and not self.done:
+            return "in progress"
+        return "changed" if self.differences else "unchanged"
+
+    def reason(self):
+        """Why it stopped, empty where it did not."""
+        return node_result.one_line(self.outcome.get("reason", "") or self.lost or self.failed)
+
+    def group(self):
+        """The group that it belongs to."""
+        return node_result.one_line(self.plan.get("group") or "-", 80)
+
+    def document(self, check_mode):
+        """Its entry in provision.json."""
+        stack = plain(self.plan.get("stack"))
+        return {
+            "state": self.state(check_mode),
+            "group": self.plan.get("group"),
+            "plan": {part: stack.get(part) for part in sorted(stack) if part != "reasons"},
+            "changes": [f"{role}: {word}" for role, words in self.differences.items() for word in words],
+            "tasks_changed": self.changed_tasks,
+            "reboots": self.reboots,
+            "seconds": round(self.seconds, 1),
+            "failure": self.reason() or None,
+        }
+
+
+class CallbackModule(CallbackBase):
+    """Collects, then writes."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "notification"
+    CALLBACK_NAME = "host_summary"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self):
+        super().__init__()
+        self.hosts = {}
+        self.begun = {}
+        self.kind = ""
+        self.folder = ""
+        self.check_mode = False
+        self.started = datetime.now(timezone.utc)
+        self.clock = time.monotonic()
+
+    # What Ansible tells
+
+    def v2_playbook_on_start(self, playbook):
+        """The playbook's name decides whether there is anything to say."""
+        self.kind = os.path.basename(playbook._file_name).rsplit(".", 1)[0]
+
+    def v2_playbook_on_play_start(self, play):
+        """The state so far, for whoever finds a run that died."""
+        variables = play.get_variable_manager().extra_vars
+        self.folder = variables.get("reports_dir", self.folder) or self.folder
+        self.check_mode = bool(play.check_mode)
+        self.write()
+
+    def v2_runner_on_start(self, host, task):
+        """The host's clock runs while a task of its own does."""
+        self.begun[(host.get_name(), task._uuid)] = time.monotonic()
+
+    def v2_runner_on_ok(self, result):
+        """Facts that our playbooks set, changes, reboots."""
+        row = self.ended(result)
+        if row is None:
+            return
+        answer = result._result
+        # Of a host that is as planned nothing but its reading is heard.
+        row.plan = row.plan or plain(answer.get("recorded_set"))
+        row.done = (
+            result._task.action == "gpucheck.provision.rollout_mark" and answer.get("rollout") == "done"
+        ) or row.done
+        if result._task.action in SETS:
+            self.take_facts(row, answer.get("ansible_facts") or {})
+        if answer.get("unreachable"):
+            return
+        if answer.get("changed") and not self.check_mode:
+            row.changed_tasks.append(result._task.get_name(include_role_fqcn=False).strip())
+            row.reboots += bool(answer.get("rebooted"))
+
+    def v2_runner_on_failed(self, result, ignore_errors=False):
+        """Kept until a rescue gives the host an outcome of its own."""
+        row = self.ended(result)
+        if row is not None and not ignore_errors:
+            row.failed = str(result._result.get("msg", "failed"))
+
+    def v2_runner_on_unreachable(self, result):
+        """Final where no outcome follows: Ansible does not ask the host again."""
+        row = self.ended(result)
+        if row is not None:
+            row.lost = "unreachable: " + str(result._result.get("msg", ""))
+
+    def v2_playbook_on_stats(self, stats):  # noqa: ARG002 - Ansible's signature
+        """The end, also of a run that Ansible cut short."""
+        if self.kind in PLAYBOOKS and self.hosts:
+            self.write()
+            self._display.display("\n" + self.table())
+
+    # What is made of it
+
+    def ended(self, result):
+        """The host's row with the task's seconds added; None for the controller."""
+        name = result._host.get_name()
+        begun = self.begun.pop((name, result._task._uuid), None)
+        if name == "localhost":
+            return None
+        row = self.hosts.setdefault(name, Host())
+        row.seconds += time.monotonic() - begun if begun is not None else 0.0
+        return row
+
+    def take_facts(self, row, facts):
+        """What read.yml, compare.yml and rollout.yml say of the host."""
+        row.plan = plain(facts.get("host_plan")) or row.plan
+        if "host_state" in facts:
+            row.differences = sentences(plain(facts["host_state"]).get("differences"))
+        if "host_outcome" in facts:
+            row.outcome = plain(facts["host_outcome"])
+            row.lost = row.failed = ""
+
+    def write(self):
+        """provision.json, whole or not at all."""
+        if self.kind not in PLAYBOOKS or self.check_mode or not self.hosts or not self.folder:
+            return
+        hosts = {name: row.document(self.check_mode) for name, row in sorted(self.hosts.items())}
+        states = [host["state"] for host in hosts.values()]
+        document = {
+            "schema": SCHEMA,
+            "playbook": self.kind,
+            "started": self.started.isoformat(timespec="seconds"),
+            "seconds": round(time.monotonic() - self.clock, 1),
+            "counts": {state: states.count(state) for state in sorted(set(states))},
+            "hosts": hosts,
+        }
+        os.makedirs(self.folder, exist_ok=True)
+        path = os.path.join(self.folder, "provision.json")
+        with open(path + ".partial", "w", encoding="utf-8") as file:
+            json.dump(document, file, indent=2)
+            file.write("\n")
+        os.replace(path + ".partial", path)
+
+    def table(self):
+        """One line a host, those that stopped last, where the eye is when the run ends."""
+        rows = sorted(self.hosts.items(), key=lambda pair: (pair[1].state(self.check_mode) in BAD, pair[0]))
+        head = ("host", "state", "changes", "reboots", "seconds", "group")
+        lines = [head]
+        shown = [pair for pair in rows if len(rows) <= FEW or pair[1].state(self.check_mode) != "unchanged"]
+        for name, row in shown:
+            count = sum(len(words) for words in row.differences.values())
+            cells = (row.state(self.check_mode), str(count), str(row.reboots), f"{row.seconds:.0f}", row.group())
+            lines.append((name, *cells))
+        widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+        text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
+        text += [f"  {row.reason()}" for name, row in rows if row.state(self.check_mode) in BAD]
+        states = [row.state(self.check_mode) for _, row in rows]
+        counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
+        where = f"; {self.folder}/provision.json" if self.folder and not self.check_mode else ""
+        return "\n".join([*text, f"{len(rows)} hosts: {counts}{where}"])

@@ -1,0 +1,117 @@
+"""Components of the distribution's own archive that a plan needs, against the package sources that the host has.
+
+The host's sources say where its archive is (a mirror of the site, mostly), so the plan names no address: a file of ours
+names the same places again with the components they lack. Standard library only, Python 3.6 or newer; changes nothing.
+"""
+
+import glob
+import os
+import re
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+
+OURS = "/etc/apt/sources.list.d/gpucheck-archive.sources"
+ONE_LINE = re.compile(r"deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s+(.+)")
+# Options of a one-line source whose name is another one in a .sources file; the others differ in case alone.
+FIELDS = {"arch": "architectures", "lang": "languages", "target": "targets"}
+COPIED = ("signed-by", "architectures", "trusted", "check-valid-until", "check-date", "allow-insecure", "by-hash")
+NAME = re.compile(r"debian[^/]*$")
+
+
+def one_line_sources(content):
+    """The fields of every source of a sources.list."""
+    for line in content.splitlines():
+        match = ONE_LINE.match(line.split("#")[0].strip())
+        if match:
+            options = (word.partition("=") for word in (match.group(1) or "").split())
+            fields = {FIELDS.get(name.lower(), name.lower()): value for name, _, value in options}
+            yield dict(fields, types="deb", uris=match.group(2), suites=match.group(3), components=match.group(4))
+
+
+def deb822_sources(content):
+    """The fields of every stanza of a .sources file, names in lower case; lines that go on keep their form."""
+    for stanza in re.split(r"\n[ \t]*\n", content):
+        fields, name = {}, None
+        for line in stanza.splitlines():
+            if line.startswith("#") or not line.strip():
+                continue
+            if line[0] in " \t" and name:
+                fields[name] += "\n" + line
+            elif ":" in line:
+                name, _, value = line.partition(":")
+                name = name.strip().lower()
+                fields[name] = value.strip()
+        if fields:
+            yield fields
+
+
+def sources(root="/"):
+    """The host's active binary sources, ours left out: their fields, one dict for every address and suite."""
+    folder, found = os.path.join(root, "etc/apt"), []
+    for path in [os.path.join(folder, "sources.list"), *sorted(glob.glob(folder + "/sources.list.d/*.list"))]:
+        found += one_line_sources(text(path) or "")
+    for path in sorted(glob.glob(folder + "/sources.list.d/*.sources")):
+        if os.path.basename(path) != os.path.basename(OURS):
+            found += deb822_sources(text(path) or "")
+    active = []
+    for fields in found:
+        if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() in ("no", "false"):
+            continue
+        suites = fields.get("suites", "").split()
+        for uri in fields.get("uris", "").split():
+            active += [dict(fields, uri=uri.rstrip("/"), suite=suite) for suite in suites]
+    return active
+
+
+def is_archive(source, suite):
+    """True for Debian's own archive of this release or a mirror of it, its updates and its security updates."""
+    named = source["suite"] in (suite, suite + "-updates", suite + "-security", suite + "/updates")
+    return named and "main" in source.get("components", "").split() and bool(NAME.search(source["uri"]))
+
+
+def wanted(plan, root="/"):
+    """What our file has to hold: "" where the sources have every component already, None where no archive is named."""
+    archive = plan["archive"]
+    active = [source for source in sources(root) if is_archive(source, archive["suite"])]
+    if not active:
+        return None
+    offered = {}
+    for source in sources(root):
+        offered.setdefault((source["uri"], source["suite"]), set()).update(source.get("components", "").split())
+    stanzas = []
+    for source in active:
+        lacking = [name for name in archive["components"] if name not in offered[source["uri"], source["suite"]]]
+        lines = ["Types: deb", "URIs: " + source["uri"], "Suites: " + source["suite"]]
+        lines += ["Components: " + " ".join(lacking)]
+        lines += ["{}: {}".format(name.title(), source[name]) for name in COPIED if name in source]
+        if lacking and "\n".join(lines) not in stanzas:
+            stanzas.append("\n".join(lines))
+    return "\n\n".join(stanzas) + "\n" if stanzas else ""
+
+
+def state(plan, root="/"):
+    """{path, content, found, right} for the roles, None where the plan needs no component of the archive."""
+    if not plan.get("archive"):
+        return None
+    content = wanted(plan, root)
+    seen = text(os.path.join(root, OURS.lstrip("/")))
+    right = content is not None and (seen or "") == content.strip()
+    return {"path": OURS, "content": content or "", "found": content is not None, "right": right}
+
+
+def differences(plan, root="/"):
+    """Words where the host's package sources lack what the plan needs of them."""
+    seen = state(plan, root)
+    if seen is None or seen["right"]:
+        return []
+    names = ", ".join(plan["archive"]["components"])
+    if not seen["found"]:
+        return [
+            "the host's package sources name no archive of {}, to add {} to".format(plan["archive"]["suite"], names)
+        ]
+    return ["{} is missing or different: {} of the host's own archive".format(OURS, names)]
+
+
+def paths(plan):
+    """Our file, where the plan has one."""
+    return [OURS] if plan.get("archive") else []

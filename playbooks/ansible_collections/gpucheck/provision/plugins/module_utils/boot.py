@@ -1,0 +1,119 @@
+"""The kernel's arguments: which of the planned ones a boot entry or the running kernel lacks, and which of ours go.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+
+kernel-arguments.json   added: what we put there; removed: what we took away, which counts until a boot without it
+"""
+
+import json
+import os
+import re
+import shutil
+
+from ansible_collections.gpucheck.provision.plugins.module_utils import isolation
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command, text
+from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import same_file
+
+NOTE = "var/lib/gpucheck/kernel-arguments.json"
+GRUB_CONFIG = "boot/grub/grub.cfg"
+GRUB_FILE = "etc/default/grub.d/90-gpucheck.cfg"
+# What writes the boot entries anew, by package manager.
+TOOLS = {"apt": "update-grub", "dnf": "grubby"}
+ENTRY = re.compile(r"^\s*linux(?:efi|16)?\s+\S+\s*(.*)$", re.MULTILINE)
+# Entries for repair boot as the host came: that is the way back.
+RECOVERY = re.compile(r"\b(recovery|single)\b")
+GRUBBY = re.compile(r'^args="(.*)"$', re.MULTILINE)
+
+
+def wanted(plan):
+    """The arguments that the plan has, empty where it has none."""
+    return ((plan.get("tuning") or {}).get("boot") or {}).get("arguments") or []
+
+
+def noted(root="/"):
+    """(added, removed) of the note."""
+    try:
+        note = json.loads(text(os.path.join(root, NOTE)) or "{}")
+    except ValueError:
+        note = {}
+    return note.get("added") or [], note.get("removed") or []
+
+
+def entries(manager, root="/"):
+    """The arguments of every normal boot entry, as lines; none where they cannot be read."""
+    if manager == "apt":
+        lines = ENTRY.findall(text(os.path.join(root, GRUB_CONFIG)) or "")
+        return [line for line in lines if not RECOVERY.search(line)]
+    try:
+        return [line for line in GRUBBY.findall(command(["grubby", "--info=ALL"])) if not RECOVERY.search(line)]
+    except Unreadable:
+        return []
+
+
+def decide(arguments, note, lines, running):
+    """What is to be done. note: (added, removed); lines: those of the boot entries; running: /proc/cmdline.
+
+    add: arguments that an entry lacks. drop: ours that are planned no more. lacking, lingering: what keeps the running
+    kernel from being as planned, which only a boot can change. One of ours that went and that an entry has
+    again is somebody else's.
+    """
+    added, removed = note
+    present = [line.split() for line in lines]
+    now = running.split()
+    drop = [word for word in added if word not in arguments]
+    gone = [word for word in removed if not any(word in line for line in present)]
+    return {
+        "add": [word for word in arguments if not present or any(word not in line for line in present)],
+        "drop": drop,
+        "lacking": [word for word in arguments if word not in now],
+        "lingering": [word for word in dict.fromkeys(drop + gone) if word in now and word not in arguments],
+    }
+
+
+def after(note, add, drop):
+    """The note once this was done: what is added is ours, what was dropped counts until a boot without it."""
+    added, removed = note
+    kept = [word for word in dict.fromkeys(list(added) + list(add)) if word not in drop]
+    gone = [word for word in dict.fromkeys(list(removed) + list(drop)) if word not in kept]
+    return {"added": kept, "removed": gone}
+
+
+def state(plan, root="/"):
+    """What the role acts on: see decide; grub: its file where that differs from what was written, and its path."""
+    arguments, note = wanted(plan), noted(root)
+    if not arguments and not any(note):
+        return {"add": [], "drop": [], "lacking": [], "lingering": [], "file_wrong": False}
+    running = text(os.path.join(root, "proc/cmdline")) or ""
+    seen = decide(arguments, note, entries(plan["package_manager"], root), running)
+    grub = ((plan.get("tuning") or {}).get("boot") or {}).get("grub")
+    # A site that has the arguments by itself needs no file of ours.
+    ours = bool(note[0]) and bool(grub) and plan["package_manager"] == "apt"
+    wrong = ours and not same_file(os.path.join(root, grub["path"].lstrip("/")), grub["content"], grub["mode"])
+    return dict(seen, file_wrong=wrong)
+
+
+def reboot_reasons(seen):
+    """Why the running kernel has to be started anew. seen: what state said."""
+    found = ["the kernel runs without {}".format(" ".join(seen["lacking"]))] if seen["lacking"] else []
+    return found + (["the kernel still runs with {}".format(" ".join(seen["lingering"]))] if seen["lingering"] else [])
+
+
+def differences(seen):
+    """Words for what is not as planned. seen: what state said."""
+    words = ["kernel arguments {} are missing in a boot entry".format(" ".join(seen["add"]))] if seen["add"] else []
+    if seen["drop"]:
+        words.append("kernel arguments {} are no longer planned".format(" ".join(seen["drop"])))
+    if seen["file_wrong"]:
+        words.append("the file that puts the kernel arguments into boot entries is missing or different")
+    return words + ["reboot needed: " + reason for reason in reboot_reasons(seen)]
+
+
+def refusals(plan):
+    """Why this host gets neither arguments nor ACS changed: it is a guest, or has no boot loader that can be told."""
+    found = isolation.refusals(plan)
+    tool = TOOLS[plan["package_manager"]]
+    if wanted(plan) and not found and not shutil.which(tool):
+        words = "tuning asks for kernel arguments ({}), and there is no {} on this host to tell its boot loader. Set "
+        words += "them by hand as that boot loader wants it and leave iommu in stack.yml, or install GRUB's tools"
+        found.append(words.format(" ".join(wanted(plan)), tool))
+    return found

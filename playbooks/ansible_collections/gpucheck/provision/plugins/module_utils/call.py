@@ -1,0 +1,60 @@
+"""Calls that change a host: run as a person would run them, and told in the program's own words where they fail.
+
+Runs on the managed host: standard library only, Python 3.6 or newer.
+"""
+
+import time
+
+from ansible_collections.gpucheck.provision.plugins.module_utils import lock
+from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
+from ansible_collections.gpucheck.provision.plugins.module_utils.safety import package_locks
+
+# Nobody is there to answer a question, and the words are read by us.
+ENVIRONMENT = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", "DEBIAN_PRIORITY": "critical"}
+POLL_S = 1
+MOST_LINES = 8
+
+
+class Refused(Exception):
+    """A program would not do, or could not, what it was asked for; the message has its own words."""
+
+
+def call(module, argv, accept=(0,), shown=None):
+    """stdout of a program. Raises Refused for an exit status that is not accepted, and where it is missing.
+
+    shown: what is said of the call where it fails, the first three words of it where that is left out.
+    """
+    other = lock.renew()
+    if other:
+        raise Refused("Another run changes this host now: {}".format(lock.named(other)))
+    try:
+        status, out, err = module.run_command(argv, environ_update=ENVIRONMENT, handle_exceptions=False)
+    except OSError as error:
+        raise Refused("{}: {}".format(argv[0], error))
+    if status not in accept:
+        raise Refused("{}: exit {}: {}".format(shown or " ".join(argv[:3]), status, last_words(err, out)))
+    return out
+
+
+def last_words(*told):
+    """The last lines of what was told, in one; of the first that told anything."""
+    for words in told:
+        lines = [line.strip() for line in words.splitlines() if line.strip()]
+        if lines:
+            return masked(" ".join(lines[-MOST_LINES:]))
+    return "without a word"
+
+
+def wait_for_locks(family, seconds, sleep=time.sleep, clock=time.monotonic):
+    """Wait until no other program holds the package manager's locks. Raises Refused, with who does, after so long.
+
+    family: dpkg or rpm.
+    """
+    end = clock() + seconds
+    while True:
+        held = package_locks(family)
+        if not held:
+            return
+        if clock() >= end:
+            raise Refused("After {} s of waiting {}. Let it end, or stop it".format(seconds, "; ".join(held)))
+        sleep(POLL_S)

@@ -1,0 +1,151 @@
+"""The whole answer about a host and a plan: differences in words by role, and what the roles act on.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+"""
+
+import os
+
+from ansible_collections.gpucheck.provision.plugins.module_utils import (
+    archive,
+    boot,
+    engines,
+    host_plan,
+    kernel,
+    loader,
+    options,
+    package_repository,
+    rdma,
+    record,
+    systemd,
+    tuning,
+)
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
+
+ROLE_OF = {"fabric_manager": "driver"}
+
+
+def compare(host, plan, digest, known=None):
+    """The whole answer as a dict; see plan_state. Raises Unreadable, ValueError for a plan that is no plan.
+
+    known: what read_facts said a moment ago, to save reading it twice.
+    """
+    if plan.get("schema") != "gpucheck.plan/1":
+        raise ValueError("schema {!r} where gpucheck.plan/1 is wanted".format(plan.get("schema")))
+    facts, beside = known or read_facts(host)
+    packages = beside["packages"]
+    sources = package_repository.differences(plan, beside["keys"]) + archive.differences(plan)
+    differences = {"repository": sources, "driver": []}
+    components = {}
+    for name in host_plan.PACKAGE_COMPONENTS:
+        words = host_plan.package_differences(plan, name, packages)
+        held = host_plan.hold_differences(plan, name, packages, facts["holds"], beside["locks"])
+        components[name] = {"packages": words, "missing": held[1], "stale": held[2]}
+        differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0])
+    for name in options.planned(plan):
+        differences[name] += options.differences(plan, name, facts["kernel"])
+    differences["driver"] += host_plan.driver_differences(plan, facts, packages)
+    # Without the packages it is no wonder.
+    lost = bool(host_plan.component(plan, "driver")[0]) and not components["driver"]["packages"] and loader.lost()
+    differences["driver"] += ["{} is installed, and not found by programs".format(loader.LIBRARY)] if lost else []
+    modules = rdma.missing_modules(plan, beside["modules"], facts["kernel"])
+    differences["driver"] += rdma.differences(modules)
+    services = systemd.states([row["name"] for row in plan["services"]])
+    differences["driver"] += systemd.differences(plan, services) + stream_differences(plan)
+    differences["container_engine"] = engines.differences(plan)
+    differences["tuning"] = tuning.differences(plan)
+    differences["kernel_lock"] = kernel_differences(plan, facts, beside)
+    arguments = boot.state(plan)
+    differences["kernel_arguments"] = boot.differences(arguments)
+    differences["gpucheck"] = host_plan.gpucheck_differences(plan, digest)
+    differences["cleanup"] = record.differences(plan, packages) + engines.left(plan)
+    if beside["unfinished"]:
+        names = ", ".join(beside["unfinished"])
+        differences["driver"].insert(0, "a package transaction was cut off, unfinished: {}".format(names))
+    return {
+        "differences": {role: words for role, words in differences.items() if words},
+        "components": components,
+        "reboot": host_plan.reboot_reasons(plan, facts) + boot.reboot_reasons(arguments),
+        "host": dict(
+            host_details(plan, digest, facts, beside),
+            services=systemd.details(services),
+            modules_missing=modules,
+            library_lost=lost,
+        ),
+    }
+
+
+def changes(plan, answer):
+    """The plan's files as they are and as they are planned, for --diff; what else differs is said in sentences."""
+    found = []
+    host = answer["host"]
+    wrong = host["wrong_files"] + host["tuning"]["wrong_files"] + host["options"]["wrong_files"]
+    distribution = host["archive"]
+    added = [distribution] if distribution and not distribution["right"] else []
+    for row in plan["files"] + tuning.wanted(plan)["files"] + options.rows(plan, "files") + added:
+        if row in added or row["path"] in wrong:
+            now = text(row["path"])
+            header = {"before_header": row["path"], "after_header": row["path"]}
+            found.append(dict(header, before="" if now is None else now + "\n", after=row["content"]))
+    return found
+
+
+def kernel_differences(plan, facts, beside):
+    """The holds of the kernel packages against the plan."""
+    ours = kernel.noted()
+    return kernel.differences(kernel.state(plan, facts["holds"], beside, ours), ours)
+
+
+def stream_differences(plan):
+    """The dnf module stream that is enabled against the planned one."""
+    wanted = plan["module_stream"]
+    if wanted is None:
+        return []
+    seen = host_plan.enabled_stream(wanted["module"])
+    if seen == wanted["stream"]:
+        return []
+    return ["module {} has stream {} enabled, planned {}".format(wanted["module"], seen or "none", wanted["stream"])]
+
+
+def host_details(plan, digest, facts, beside):
+    """What roles act on besides sentences."""
+    stream = plan["module_stream"]
+    recorded = host_plan.recorded_plan()
+    return {
+        "driver": facts["driver"],
+        "kernel": facts["kernel"],
+        "kernels": facts["kernels"],
+        "nouveau_loaded": facts["nouveau_loaded"],
+        "secure_boot": facts["secure_boot"],
+        "python3": facts["python3"],
+        "headers_present": facts["kernel"] in facts["headers"],
+        "headers_missing": host_plan.headers_missing(plan, facts, beside["packages"]),
+        "kernels_without_module": host_plan.kernels_without_module(plan, facts),
+        "prerequisites_missing": host_plan.prerequisites_missing(plan, beside["packages"]),
+        "compilers_missing": host_plan.compilers_missing(plan, beside["packages"]),
+        "strays": host_plan.strays(plan, beside["packages"]),
+        "busy": facts["processes"],
+        "foreign": facts["foreign"],
+        "rivals": package_repository.rivals(plan),
+        "archive": archive.state(plan),
+        "tuning": tuning.state(plan),
+        "options": options.state(plan, facts["kernel"]),
+        "refusals": options.refusals(plan, beside["packages"]) + boot.refusals(plan) + engines.refusals(plan),
+        "free_bytes": facts["free_bytes"],
+        "unfinished": beside["unfinished"],
+        "unplanned": record.unplanned(plan, beside["packages"], facts["holds"]),
+        "superfluous": host_plan.superfluous(plan, beside["doubled"]),
+        "module_stream": host_plan.enabled_stream(stream["module"]) if stream else None,
+        "module_stream_planned": not stream_differences(plan),
+        "plan_current": recorded == plan,
+        "requirements_current": bool(digest) and text(host_plan.MARKER) == digest,
+        "versionlock": host_plan.versionlock_available(),
+        "wrong_files": host_plan.wrong_files(plan),
+        "wrong_initramfs_files": host_plan.initramfs_files(plan),
+        "module_planned": (facts["driver"]["installed_version"], facts["driver"]["installed_flavour"])
+        == (plan["expected"]["driver_version"], plan["expected"]["kernel_module"]),
+        "build_again": host_plan.build_again(plan),
+        "rebuild_initramfs": host_plan.initramfs(beside["family"])[0],
+        "initramfs_pending": os.path.exists(host_plan.INITRAMFS_PENDING),
+        "bundle_there": os.path.lexists(host_plan.BUNDLE_PLACE),
+    }

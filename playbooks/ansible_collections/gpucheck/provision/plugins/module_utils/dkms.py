@@ -1,0 +1,64 @@
+"""Where DKMS comes from on hosts whose own sources do not have it: the plan's repository, for what it may supply alone.
+
+Runs on the managed host: standard library only, Python 3.6 or newer.
+"""
+
+import glob
+import os
+import re
+
+from ansible_collections.gpucheck.provision.plugins.module_utils import package_repository, place, signing_keys
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import armor
+
+SECTION = re.compile(r"^\[([^\]]+)\]", re.MULTILINE)
+
+
+def wanted(plan, packages):
+    """The plan's source of DKMS, {} where the plan has none or everything that it would supply is installed."""
+    source = plan.get("dkms_source") or {}
+    row = source.get("repository")
+    return source if row and any(name not in packages for name in row["include"]) else {}
+
+
+def enabling(source):
+    """Words that have one call of dnf use repositories of the system itself, as far as the host knows them.
+
+    The host's own settings stay as they are. One that does not answer is passed over: it may not be needed.
+    """
+    files = glob.glob(os.path.join(package_repository.YUM_REPOS, "*.repo"))
+    known = {name for path in files for name in SECTION.findall(text(path) or "")}
+    names = [name for name in source.get("enable") or [] if name in known]
+    return ["--setopt={}.{}".format(name, word) for name in names for word in ("enabled=1", "skip_if_unavailable=1")]
+
+
+def supply(module, source, dnf):
+    """Name the repository unless another source offers what it is for. Raises Refused; it is taken out again then.
+
+    dnf: calls it with words, returns what it says. Called once the prerequisites are there, which may bring a source.
+    """
+    row = source.get("repository")
+    if not row:
+        return
+    offered = set(dnf([*enabling(source), "repoquery", "--queryformat", "%{name}\n", *row["include"]]).split())
+    if offered.issuperset(row["include"]):
+        return
+    key = signing_keys.pinned(module, row["key_url"], package_repository.pins(row["key_fingerprint"]))[0]
+    path = package_repository.paths(row)[1]
+    place.put(module, path, armor(key))
+    call(module, ["rpm", "--import", path])
+    files = package_repository.rows(row)
+    for target, content, mode in files:
+        place.put(module, target, content.encode("utf-8"), mode)
+    try:
+        dnf(["--refresh", "makecache", "--repo", row["name"]])
+    except Refused as error:
+        for target, _, _ in files:
+            place.remove(target)
+        raise Refused(
+            "No source of this host offers {}, and repository {} of the plan cannot be read: {}. Name a mirror of it, "
+            "or none where sources of yours will have it, as repositories: epel in stack.yml".format(
+                ", ".join(row["include"]), row["name"], str(error).rstrip(".")
+            )
+        )

@@ -1,0 +1,117 @@
+"""dnf, asked to bring a plan's packages onto a host, and to lock their versions.
+
+Runs on the managed host: standard library only, Python 3.6 or newer.
+"""
+
+import os
+
+from ansible_collections.gpucheck.provision.plugins.module_utils import dkms
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call, wait_for_locks
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import VERSIONLOCK
+from ansible_collections.gpucheck.provision.plugins.module_utils.note import write
+
+PLUGIN = "python3-dnf-plugin-versionlock"
+
+
+def dnf(module, words, seconds):
+    """One call of dnf that changes packages; waits so long for another program's lock. Raises Refused."""
+    wait_for_locks("rpm", seconds)
+    return call(module, ["dnf", "--assumeyes", "--quiet", *words], shown="dnf")
+
+
+def read_lists(module, repositories, seconds):
+    """Read the lists of these repositories anew: dnf trusts what it read up to two days ago. Raises Refused."""
+    only = [word for repository in repositories for word in ("--repo", repository["name"])]
+    dnf(module, ["--refresh", "makecache", *only], seconds)
+
+
+def mend(module, host, seconds):
+    """Finish what a transaction that was cut off left behind.
+
+    rpm writes the new version before it erases the old one: a power cut in between leaves both in its database, and dnf
+    would upgrade or downgrade neither. --nodeps: what needs the erased version is erased with it. The script of the
+    package that the cut hit may never have run.
+    """
+    if host["superfluous"]:
+        wait_for_locks("rpm", seconds)
+        call(module, ["rpm", "--erase", "--nodeps"] + host["superfluous"])
+    if host["unfinished"]:
+        dnf(module, ["reinstall"] + host["unfinished"], seconds)
+
+
+def change_stream(module, wanted, enabled, seconds):
+    """Enable the planned stream of a module; where that fails the one that was enabled is again. Raises Refused.
+
+    Whether it is needed is read from dnf's own files: asked to install, dnf answers "nothing to do" while another
+    stream stays enabled.
+    """
+    name = wanted["module"]
+    try:
+        if enabled is not None:
+            dnf(module, ["module", "reset", name], seconds)
+        dnf(module, ["module", "enable", "{}:{}".format(name, wanted["stream"])], seconds)
+    except Refused as error:
+        raise Refused(
+            "The repository has no stream {} of module {}, or cannot be read; {}. {} Look with dnf module list {}; a "
+            "mirror may lack it: update the mirror, or state another driver branch in stack.yml".format(
+                wanted["stream"], name, stream_before(module, name, enabled, seconds), error, name
+            )
+        )
+
+
+def stream_before(module, name, enabled, seconds):
+    """Enable the stream that was enabled before, None for none; how it stands now, in words."""
+    try:
+        if enabled is not None:
+            dnf(module, ["module", "enable", "{}:{}".format(name, enabled)], seconds)
+    except Refused:
+        return "none is enabled now, where {} was".format(enabled)
+    return "the stream is as it was"
+
+
+def prepare(module, names, seconds, enabling=()):
+    """Install what the transaction builds on, as far as there is such a package.
+
+    Where the site's mirror carries dkms itself there is no release package of a repository with it, and none is needed:
+    the transaction fails and says so if dkms is missing after all.
+    """
+    if names:
+        dnf(module, [*enabling, "--setopt=strict=0", "install", *names], seconds)
+
+
+def lock_versions(module, add=(), drop=(), path=VERSIONLOCK):
+    """Change entries of the version lock's own list, whole or not at all; what else is in it stays.
+
+    The list is one entry a line (dnf-plugins-core, versionlock). Raises OSError.
+    """
+    lines = [line for line in (text(path) or "").splitlines() if line.strip() not in drop]
+    lines += [entry for entry in add if entry not in lines]
+    mode = os.stat(path).st_mode & 0o7777 if os.path.exists(path) else 0o644
+    write(module, path, "".join(line + "\n" for line in lines).encode("utf-8"))
+    os.chmod(path, mode)
+
+
+def bring(module, order):
+    """Install order's packages in one transaction. Raises Refused; the version locks are as they were then.
+
+    order: of planned_packages. Locks are lifted only around the transaction: without them a host would move by itself.
+    """
+    host, seconds = order["host"], order["seconds"]
+    mend(module, host, seconds)
+    if not order["stream_planned"]:
+        change_stream(module, order["stream"], host["module_stream"], seconds)
+    plugin = [] if host["versionlock"] else [PLUGIN]
+    enabling = dkms.enabling(order["dkms_source"])
+    prepare(module, order["prerequisites"] + order["compilers"] + plugin, seconds, enabling)
+    dkms.supply(module, order["dkms_source"], lambda words: dnf(module, words, seconds))
+    if order["stale"]:
+        lock_versions(module, drop=order["stale"])
+    try:
+        if order["specs"]:
+            words = [*enabling, "--allowerasing", "--setopt=install_weak_deps=False", "install"]
+            dnf(module, words + order["specs"], seconds)
+    except Refused:
+        if order["stale"]:
+            lock_versions(module, add=order["stale"])
+        raise

@@ -1,0 +1,114 @@
+"""Container engines and the GPUs: which of the planned engines this host has, and which know the runtime nvidia.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+
+engines.json    by path, what an engine's file was before nvidia-ctk wrote it (as ``kept`` has it), and the digest after
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+
+RECORD = "/var/lib/gpucheck/engines.json"
+RUNTIME = "nvidia"
+# [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]; containerd 2 says 'io.containerd.cri.v1.runtime'.
+TABLE = re.compile(r"""^\s*\[[^\]#]*\.runtimes\.['"]?nvidia['"]?\s*\]""", re.MULTILINE)
+
+
+def wanted(plan):
+    """The plan's engines, empty where it leaves them to the site."""
+    return plan.get("container_engines") or []
+
+
+def present(row):
+    """Whether this host has the engine, and what it serves here."""
+    return all(shutil.which(program) for program in (row["program"], row.get("beside")) if program)
+
+
+def here(plan):
+    """The plan's engines that this host has."""
+    return [row for row in wanted(plan) if present(row)]
+
+
+def knows_runtime(row):
+    """Whether the engine's configuration names the runtime nvidia. Raises ValueError where it cannot be read."""
+    if row["name"] == "docker":
+        return RUNTIME in runtimes(row["files"][0])
+    main, beside = (text(path) or "" for path in row["files"])
+    # What lies beside counts only where the main file imports that folder.
+    imported = os.path.dirname(row["files"][1]) in main and TABLE.search(beside)
+    return bool(TABLE.search(main) or imported)
+
+
+def runtimes(path):
+    """The runtimes in Docker's configuration. Raises ValueError where that is not a JSON object of the right shape."""
+    content = json.loads(text(path) or "{}")
+    found = content.get("runtimes", {}) if isinstance(content, dict) else None
+    if not isinstance(found, dict):
+        raise ValueError("no object of settings with an object of runtimes")
+    return found
+
+
+def recorded():
+    """What we noted, by path; {} where nothing of ours is in an engine's configuration."""
+    try:
+        found = json.loads(text(RECORD) or "{}").get("files")
+    except (ValueError, AttributeError):
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def digest(path):
+    """SHA-256 of a file, None where it does not exist."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.sha256(file.read()).hexdigest()
+    except OSError:
+        return None
+
+
+def to_undo(plan):
+    """Engines that we told of the GPUs and whose plan no longer says so, by the paths that we noted."""
+    kept = {path for row in wanted(plan) for path in row["files"]}
+    return sorted(set(recorded()) - kept)
+
+
+def state(plan):
+    """What the role acts on: names of engines to configure, and sentences for configurations that cannot be read."""
+    rows = [(row, why_unreadable(row)) for row in here(plan)]
+    return {
+        "missing": [row["name"] for row, why in rows if why is None and not knows_runtime(row)],
+        "broken": ["{}: {}".format(row["files"][0], why) for row, why in rows if why is not None],
+    }
+
+
+def why_unreadable(row):
+    """Why the engine's configuration cannot be read, None where it can."""
+    try:
+        knows_runtime(row)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def refusals(plan):
+    """Why nothing can be added to an engine's configuration, each with what to do."""
+    words = "{}: the engine does not start with that, and nothing can be added to it. Correct the file (python3 -m "
+    words += "json.tool shows the place), or set container_engines to leave in stack.yml"
+    return [words.format(said) for said in state(plan)["broken"]]
+
+
+def differences(plan):
+    """Words for the role that tells engines of the GPUs."""
+    seen = state(plan)
+    words = ["{} does not know the runtime {}".format(name, RUNTIME) for name in seen["missing"]]
+    return words + ["{} cannot be read".format(said) for said in seen["broken"]]
+
+
+def left(plan):
+    """Words for the role that takes back what is no longer planned."""
+    return ["{} holds the runtime {}, which is no longer planned".format(path, RUNTIME) for path in to_undo(plan)]

@@ -1,0 +1,27 @@
+"""What stops one of our modules, told as one sentence of a task's result: never a traceback.
+
+Runs on the managed host: standard library only, Python 3.6 or newer.
+"""
+
+from contextlib import contextmanager
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable
+
+
+@contextmanager
+def explained(module, host, refused="{}."):
+    """Fail the task with what went wrong on a host whose plan is carried out.
+
+    refused: the sentences around the words of a program that would not do what it was asked for.
+    """
+    try:
+        yield
+    except Unreadable as error:
+        module.fail_json(msg="{}: this host cannot be read: {}".format(host, error))
+    except Refused as error:
+        module.fail_json(msg="{}: {}".format(host, refused.format(str(error).rstrip("."))))
+    except OSError as error:
+        module.fail_json(msg="{}: {}. Make space there or mount it writable, then run again.".format(host, error))
+    except (KeyError, TypeError, ValueError) as error:
+        module.fail_json(msg="{}: its plan is not a gpucheck.plan/1 document: {!r}".format(host, error))

@@ -1,0 +1,54 @@
+"""Whether a host's package sources offer kernel headers.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+"""
+
+import os
+import re
+import shutil
+import tempfile
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command
+
+
+def apt_missing(names, options=()):
+    """Names without a candidate in the lists that the options name."""
+    told = command(["apt-cache", *options, "policy", *names])
+    offered = set()
+    for block in re.split(r"(?m)^(?=\S+:$)", told):
+        name, _, rest = block.partition(":\n")
+        if re.search(r"^\s+Candidate: (?!\(none\))\S", rest, re.MULTILINE):
+            offered.add(name)
+    return [name for name in names if name not in offered]
+
+
+def ask_apt(names):
+    """Ask the host's lists, then fresh ones. Raises Unreadable where the sources do not answer."""
+    if not apt_missing(names):
+        return []
+    folder = tempfile.mkdtemp(prefix="gpucheck-lists-")
+    try:
+        # apt fetches as a user of its own, who has to get in.
+        os.chmod(folder, 0o755)  # noqa: S103 - lists of packages are no secret
+        os.makedirs(os.path.join(folder, "partial"))
+        options = ["-o", "Dir::State::lists=" + folder, "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
+        command(["apt-get", *options, "-o", "APT::Update::Error-Mode=any", "-o", "APT::Sandbox::User=root", "update"])
+        return apt_missing(names, options)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def ask_dnf(names):
+    """Ask the enabled repositories. Raises Unreadable where they do not answer."""
+    told = command(["dnf", "--quiet", "repoquery", "--queryformat", "%{name}\n", *names])
+    offered = set(told.split())
+    # kernel-devel-5.14.0-503.el9.x86_64 is asked for by name and version, and answered by name.
+    return [name for name in names if not any(name == seen or name.startswith(seen + "-") for seen in offered)]
+
+
+def ask(names, package_manager):
+    """(missing, unknown): packages that no source offers, and why that could not be found out, "" where it could."""
+    try:
+        return (ask_apt if package_manager == "apt" else ask_dnf)(names) if names else [], ""
+    except Unreadable as error:
+        return [], str(error)

@@ -1,0 +1,298 @@
+"""Compare a host with its plan: what is not yet as the plan says, in words and as data for the roles.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Pure functions of what was read, but for the
+small files and systemd states that only a plan can name.
+"""
+
+import glob
+import json
+import os
+import re
+import shutil
+
+from ansible_collections.gpucheck.provision.plugins.module_utils import module_options
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, text, upstream
+
+OPTIONS = ("dcgm", "gdrcopy", "acs")
+PACKAGE_COMPONENTS = ("driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit", *OPTIONS)
+STACK_FILE = "/etc/gpucheck/stack.json"
+MARKER = "/opt/gpucheck/requirements.sha256"
+# Survives a reboot: the initramfs is older than a module file until it was rebuilt.
+INITRAMFS_PENDING = "/var/lib/gpucheck/initramfs-pending"
+# What a host keeps of the bundle that it installs from.
+BUNDLE_PLACE = "/var/lib/gpucheck/bundle"
+# Lives in /run, so that the reboot it asks for is what removes it.
+REBOOT_REQUIRED = "/run/gpucheck/reboot-required"
+MODULES_D = "/etc/dnf/modules.d"
+VERSIONLOCK_PLUGIN = "/usr/lib/python3*/*-packages/dnf-plugins/versionlock.py"
+REBUILD_INITRAMFS = {
+    "dpkg": ["update-initramfs", "-u", "-k", "all"],
+    "rpm": ["dracut", "--force", "--regenerate-all"],
+}
+BUILD_AGAIN = {
+    "apt": ["dpkg-reconfigure", "--frontend", "noninteractive"],
+    "dnf": ["dnf", "--assumeyes", "--quiet", "reinstall"],
+}
+DRIVER_FAMILY = re.compile(r"^(lib)?nvidia|^kmod-nvidia|^xserver-xorg-video-nvidia")
+MODULE_PACKAGE = re.compile(r"^kmod-nvidia|^nvidia-(kernel-)?(open-)?dkms|^nvidia-kernel-.*dkms")
+DRIVER_VERSION = re.compile(r"^\d{3}\.\d{2,3}(\.\d+)?$")
+
+
+def component(plan, name):
+    """A component's packages and holds, empty where the plan does not want it."""
+    found = plan["components"].get(name) or {}
+    return found.get("packages") or [], found.get("holds") or []
+
+
+def package_differences(plan, name, packages):
+    """Packages of one component that are not installed in exactly the planned version."""
+    words = []
+    for package in component(plan, name)[0]:
+        seen = packages.get(package["name"])
+        if seen is None:
+            words.append("{} {} is not installed".format(package["name"], package["version"] or "(newest)"))
+        elif package["version"] not in (None, seen):
+            words.append("{} is {}, planned {}".format(package["name"], seen, package["version"]))
+    return words
+
+
+def lock_entries(plan, name, packages, locks):
+    """(missing, stale): raw versionlock entries to add, and entries of the same packages for another version."""
+    # A version of None means the newest: what is installed is what gets locked.
+    planned = {row["name"]: row["version"] or packages.get(row["name"]) for row in component(plan, name)[0]}
+    holds = [hold for hold in component(plan, name)[1] if planned.get(hold)]
+    wanted = ["{}-{}.*".format(held, planned[held]) for held in holds]
+    # dnf writes epoch 0 out where rpm leaves it away; both mean the same package.
+    known = {normal_lock(entry) for entry in locks}
+    missing = [entry for entry in wanted if normal_lock(entry) not in known]
+    good = {normal_lock(entry) for entry in wanted}
+    stale = [entry for entry in locks if lock_name(entry) in planned and normal_lock(entry) not in good]
+    return missing, stale
+
+
+def normal_lock(entry):
+    """(name, version, release) without an epoch of 0."""
+    name, version, release = entry.rsplit("-", 2)
+    return name, version[2:] if version.startswith("0:") else version, release
+
+
+def hold_differences(plan, name, packages, held, locks):
+    """(words, missing, stale) for the holds of one component; missing holds names (apt) or raw entries (dnf)."""
+    if plan["package_manager"] == "apt":
+        missing = [hold for hold in component(plan, name)[1] if hold not in held]
+        return ["{} is not held".format(hold) for hold in missing], missing, []
+    missing, stale = lock_entries(plan, name, packages, locks)
+    words = ["{} is not version-locked".format(lock_name(entry)) for entry in missing]
+    words += ["{} is a stale version lock".format(entry) for entry in stale]
+    return words, missing, stale
+
+
+def superfluous(plan, doubled):
+    """``name-version`` of every version to be erased of packages that are installed twice.
+
+    The planned version stays, for what came along with the driver the one of the planned driver, else the newest.
+    """
+    planned = {row["name"]: row["version"] for part in PACKAGE_COMPONENTS for row in component(plan, part)[0]}
+    expected = plan["expected"]["driver_version"]
+    found = []
+    for name, versions in sorted(doubled.items()):
+        fitting = [version for version in versions if planned.get(name) in (version, normal_epoch(version))]
+        if not fitting and DRIVER_FAMILY.search(name):
+            fitting = [version for version in versions if upstream(version) == expected]
+        keep = (fitting or versions)[-1]
+        found += ["{}-{}".format(name, version) for version in versions if version != keep]
+    return found
+
+
+def normal_epoch(version):
+    """The version without an epoch of 0."""
+    return version[2:] if version.startswith("0:") else version
+
+
+def strays(plan, packages):
+    """Driver packages, planned or pulled in, that are of another driver version than the plan's."""
+    planned = {row["name"] for part in PACKAGE_COMPONENTS for row in component(plan, part)[0]}
+    expected = plan["expected"]["driver_version"]
+    found = []
+    for name, version in sorted(packages.items()):
+        seen = upstream(version)
+        if name not in planned and DRIVER_FAMILY.search(name) and DRIVER_VERSION.match(seen) and seen != expected:
+            found.append("{} {}".format(name, version))
+    return found
+
+
+def same_file(path, content, mode):
+    """True where the file has this content and these permissions."""
+    try:
+        if os.stat(path).st_mode & 0o7777 != int(mode, 8):
+            return False
+        with open(path, "rb") as file:
+            return file.read() == content.encode("utf-8")
+    except OSError:
+        return False
+
+
+def wrong_files(plan):
+    """Paths of the plan's files that are missing or different."""
+    return [row["path"] for row in plan["files"] if not same_file(row["path"], row["content"], row["mode"])]
+
+
+def initramfs_files(plan):
+    """Those of the wrong files that the initramfs carries a copy of."""
+    wrong = wrong_files(plan)
+    return [row["path"] for row in plan["files"] if row["initramfs"] and row["path"] in wrong]
+
+
+def build_again(plan):
+    """The words that have the packages' own scripts build the kernel module again."""
+    names = [row["name"] for row in component(plan, "driver")[0] if MODULE_PACKAGE.search(row["name"])]
+    return BUILD_AGAIN[plan["package_manager"]] + names
+
+
+def enabled_stream(module):
+    """The enabled stream of a dnf module from dnf's own state, None where none is enabled."""
+    inside = False
+    stream, state = None, None
+    for line in (text(os.path.join(MODULES_D, module + ".module")) or "").splitlines():
+        line = line.strip()
+        if line.startswith("["):
+            inside = line == "[{}]".format(module)
+        key, _, value = line.partition("=")
+        if inside and key.strip() == "stream":
+            stream = value.strip() or None
+        if inside and key.strip() == "state":
+            state = value.strip()
+    return stream if state == "enabled" else None
+
+
+def reboot_reasons(plan, facts):
+    """Why the plan's rule asks for a reboot now, empty where it does not."""
+    rules = plan["reboot"]["when"]
+    driver = facts["driver"]
+    reasons = []
+    if "nouveau-loaded" in rules and facts["nouveau_loaded"]:
+        reasons.append("nouveau is loaded and holds the GPUs")
+    if "loaded-differs-from-installed" in rules and driver["loaded_version"]:
+        loaded = (driver["loaded_version"], driver["loaded_flavour"])
+        installed = (driver["installed_version"] or loaded[0], driver["installed_flavour"] or loaded[1])
+        if loaded != installed:
+            reasons.append("the loaded module is {} {}, the installed one {} {}".format(*(loaded + installed)))
+    pending = text(REBOOT_REQUIRED)
+    if "module-files-changed" in rules and pending is not None:
+        reasons.append(pending or "a module file changed since the last boot")
+    return reasons
+
+
+def loaded_differences(plan, facts):
+    """The kernel module in force against the plan."""
+    expected, driver = plan["expected"], facts["driver"]
+    if driver["installed_version"] is None:
+        return [
+            "no nvidia module is built for kernel {}, planned {}".format(facts["kernel"], expected["driver_version"])
+        ]
+    if driver["loaded_version"] is None:
+        return ["no nvidia module is loaded, planned {driver_version} {kernel_module}".format(**expected)]
+    seen = "{loaded_version} {loaded_flavour}".format(**driver)
+    wanted = "{driver_version} {kernel_module}".format(**expected)
+    return [] if seen == wanted else ["the loaded module is {}, planned {}".format(seen, wanted)]
+
+
+def versionlock_available():
+    """Whether dnf's versionlock plugin is installed."""
+    return bool(glob.glob(VERSIONLOCK_PLUGIN))
+
+
+def later_kernels(facts):
+    """Installed kernels that are newer than the running one: the next boot takes the newest."""
+    return [release for release in facts["kernels"] if release_key(release) > release_key(facts["kernel"])]
+
+
+def release_key(release):
+    """Orders kernel releases: numbers as numbers, and a number after any word, as package managers have it."""
+    return [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.findall(r"\d+|[a-zA-Z]+", release)]
+
+
+def headers_missing(plan, facts, packages):
+    """Header packages of the plan that a kernel still lacks: the running one, or one that the next boot may take."""
+    missing = []
+    for release in [facts["kernel"], *later_kernels(facts)]:
+        if release in facts["headers"]:
+            continue
+        missing += [name for name in header_names(plan, facts["kernel"], release) if name not in packages]
+    return missing
+
+
+def header_names(plan, kernel, release):
+    """The plan's header packages, which are those of the running kernel, for this release.
+
+    Packages of a variant (5.14.0-503.el9.aarch64+64k) bear the release without it. The next boot takes another variant
+    only where a person chose it, and what its packages are called the plan does not say.
+    """
+    (base, _, variant), (wanted, _, other) = kernel.partition("+"), release.partition("+")
+    whole = [name.replace(kernel, release) for name in plan["headers"] if kernel in name]
+    if whole or variant != other:
+        return whole if variant == other else []
+    return [name.replace(base, wanted) for name in plan["headers"] if base in name]
+
+
+def kernels_without_module(plan, facts):
+    """Newer kernels for which DKMS has not built the planned driver, though it has for others and headers are there."""
+    built = facts["dkms"].get(plan["expected"]["driver_version"])
+    if not built:
+        return []
+    return [release for release in later_kernels(facts) if release in facts["headers"] and release not in built]
+
+
+def prerequisites_missing(plan, packages):
+    """Packages to try before the driver's own transaction, such as the release package of a repository with dkms.
+
+    Not a difference: a site's mirror may carry dkms itself.
+    """
+    return [name for name in plan.get("prerequisites") or [] if name not in packages]
+
+
+def compilers_missing(plan, packages):
+    """Compilers that DKMS builds the planned module with, and that the host lacks."""
+    return [name for name in plan.get("compilers") or [] if name not in packages]
+
+
+def initramfs(family):
+    """(words, images): what rebuilds every initramfs here, empty where nothing can; whether the host boots with one."""
+    program, *words = REBUILD_INITRAMFS[family]
+    found = shutil.which(program)
+    images = bool(glob.glob("/boot/initr*") + glob.glob("/boot/*/*/initrd"))
+    return [found, *words] if found else [], images
+
+
+def driver_differences(plan, facts, packages):
+    """Everything of the driver but its packages, holds and services: module, files, tools."""
+    needed = headers_missing(plan, facts, packages) + compilers_missing(plan, packages)
+    words = ["{} is needed to build the module".format(name) for name in needed]
+    built = "no module is built for kernel {}, which the next boot may take"
+    words += [built.format(release) for release in kernels_without_module(plan, facts)]
+    words += ["{} is missing or different".format(path) for path in wrong_files(plan)]
+    words += module_options.not_in_force(plan) + loaded_differences(plan, facts)
+    words += ["{} is of another driver version".format(stray) for stray in strays(plan, packages)]
+    if shutil.which("nvidia-smi") is None:
+        words.append("nvidia-smi is missing")
+    if os.path.exists(INITRAMFS_PENDING):
+        words.append("the initramfs is older than the module files")
+    return words + ["reboot needed: " + reason for reason in reboot_reasons(plan, facts)]
+
+
+def recorded_plan(path=STACK_FILE):
+    """The plan that an earlier run left on the host, None where there is none that can be read."""
+    try:
+        return json.loads(text(path) or "null")
+    except (ValueError, RecursionError):
+        return None
+
+
+def gpucheck_differences(plan, digest):
+    """gpucheck itself: the requirement set it was installed from, and the plan it judges by."""
+    words = []
+    if digest and text(MARKER) != digest:
+        words.append("gpucheck is not installed from the wanted requirement set")
+    if recorded_plan() != plan:
+        words.append("{} does not hold this plan".format(STACK_FILE))
+    return words

@@ -1,0 +1,100 @@
+"""What a host is (bare metal, or somebody's guest), and which PCIe bridges above its GPUs have ACS on.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+"""
+
+import glob
+import os
+import re
+import struct
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command, text
+
+CONTAINER = ("run/systemd/container", "run/.containerenv", ".dockerenv")
+DMI = ("sys_vendor", "product_name", "bios_vendor", "board_vendor")
+# Words that a virtual machine's firmware says of itself. Some clouds' bare metal has the same vendor.
+GUEST = re.compile(
+    r"qemu|kvm|bochs|vmware|virtualbox|innotek|\bxen\b|virtual machine|parallels|openstack|google compute engine"
+    r"|cloud hypervisor|bhyve|amazon ec2|alibaba cloud",
+    re.IGNORECASE,
+)
+BARE = re.compile(r"metal|ebm", re.IGNORECASE)
+FIRST_CAPABILITY, CAPABILITY_ACS, ACS_CONTROL = 0x100, 0x0D, 6
+REFUSED = (
+    "tuning asks for {}, and this host is {}: what isolates its devices belongs to the machine below it, which may "
+    "be changed there alone. Take it out of the tuning of this host's stack.yml (an inventory of its own), or ask "
+    "whoever runs that machine"
+)
+
+
+def guest(root="/"):
+    """What kind of guest this is, in words, None on bare metal. Any evidence counts: rather refuse one too many."""
+    environment = text(os.path.join(root, "proc/1/environ")) or ""
+    if any(os.path.exists(os.path.join(root, path)) for path in CONTAINER) or "container=" in environment:
+        return "a container"
+    try:
+        told = command(["systemd-detect-virt"]).strip() if root == "/" else ""
+    except Unreadable:
+        told = ""  # it is not there, or says none with an exit status of its own
+    if told not in ("", "none"):
+        return "a virtual machine ({})".format(told)
+    kind = text(os.path.join(root, "sys/hypervisor/type"))
+    if kind:
+        return "a virtual machine ({})".format(kind)
+    firmware = " ".join(text(os.path.join(root, "sys/class/dmi/id", name)) or "" for name in DMI)
+    found = GUEST.search(firmware)
+    if found and not BARE.search(firmware):
+        return "a virtual machine ({})".format(found.group(0))
+    flags = re.search(r"^flags\s*:.*\bhypervisor\b", text(os.path.join(root, "proc/cpuinfo")) or "", re.MULTILINE)
+    return "a virtual machine (its processor says so)" if flags else None
+
+
+def bridges(root="/"):
+    """Bus ids of the PCIe bridges between the root and each NVIDIA GPU, ordered."""
+    found = set()
+    for device in glob.glob(os.path.join(root, "sys/bus/pci/devices/*")):
+        kind = text(os.path.join(device, "class")) or ""
+        if text(os.path.join(device, "vendor")) != "0x10de" or not kind.startswith(("0x0300", "0x0302")):
+            continue
+        above = os.path.dirname(os.path.realpath(device))
+        while os.path.exists(os.path.join(above, "class")):
+            found.add(os.path.basename(above))
+            above = os.path.dirname(above)
+    return sorted(found)
+
+
+def acs_control(config):
+    """The ACS control register in a bridge's configuration space, None without the capability, or where it was cut off:
+    only root reads beyond the first 256 bytes.
+    """
+    place, seen = FIRST_CAPABILITY, set()
+    while place and place not in seen and place + ACS_CONTROL + 2 <= len(config):
+        # A broken list may point back into itself.
+        seen.add(place)
+        (head,) = struct.unpack_from("<I", config, place)
+        if head & 0xFFFF == CAPABILITY_ACS:
+            return struct.unpack_from("<H", config, place + ACS_CONTROL)[0]
+        place = head >> 20
+    return None
+
+
+def acs_words(root="/"):
+    """Words for every bridge above a GPU whose ACS is on."""
+    words = []
+    for bridge in bridges(root):
+        try:
+            with open(os.path.join(root, "sys/bus/pci/devices", bridge, "config"), "rb") as file:
+                control = acs_control(file.read())
+        except OSError:
+            continue
+        if control:
+            words.append("ACS is on at bridge {} (control {:04x}), planned off".format(bridge, control))
+    return words
+
+
+def refusals(plan, root="/"):
+    """Why this host may not give isolation up, where the plan asks for it."""
+    asked = ["iommu"] if (plan.get("tuning") or {}).get("boot") else []
+    asked += ["acs"] if plan["components"].get("acs") else []
+    kind = guest(root) if asked else None
+    return [REFUSED.format(" and ".join(asked), kind)] if kind else []

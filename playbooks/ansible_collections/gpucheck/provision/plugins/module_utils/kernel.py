@@ -1,0 +1,87 @@
+"""The plan's lock of the kernel: which packages it holds, which of the holds are ours, and what is to be set or lifted.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+
+kernel-lock.json names the holds that we set, written before they are set: a run that is cut off loses none of them, and
+what somebody else held before is never in it.
+"""
+
+import re
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name
+from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import normal_lock
+from ansible_collections.gpucheck.provision.plugins.module_utils.record import read
+
+NOTE = "/var/lib/gpucheck/kernel-lock.json"
+# Images, headers and modules of every release, and the metapackages that move them. Not NVIDIA's modules that are built
+# for a kernel (linux-modules-nvidia-580-...), which are a driver.
+DEB = re.compile(
+    r"^linux-(image|headers|modules)-(?!nvidia-\d)"
+    r"|^linux-(generic|virtual|lowlatency|realtime|aws|azure|gcp|gke|gkeop|ibm|oracle|oem|kvm|nvidia)(-|$)"
+)
+RPM = re.compile(
+    r"^kernel(?P<flavour>(-uek|-rt|-64k)*)"
+    r"(-(?P<part>core|modules|modules-core|modules-extra|devel|devel-matched|headers))?$"
+)
+HEADERS = ("devel", "devel-matched", "headers")
+
+
+def noted():
+    """The holds that we set."""
+    return sorted(read(NOTE).get("holds", []))
+
+
+def wanted_deb(packages):
+    """Names of the installed kernel packages."""
+    return sorted(name for name in packages if DEB.search(name))
+
+
+def wanted_rpm(kernels):
+    """Lock entries for the installed kernel packages. kernels: by name every installed version.
+
+    A lock of kernel-devel keeps every other version of it out: headers are locked to the version of each installed
+    kernel, so that the driver's are to be had also for a kernel that has none yet.
+    """
+    found = []
+    for name in sorted(kernels):
+        part = RPM.match(name)
+        if part is None:
+            continue
+        versions = set(kernels[name])
+        if part.group("part") in HEADERS:
+            base = "kernel" + part.group("flavour")
+            versions.update(kernels.get(base, []), kernels.get(base + "-core", []))
+        found += ["{}-{}.*".format(name, version) for version in sorted(versions)]
+    return found
+
+
+def state(plan, holds, beside, ours):
+    """What the role acts on: holds to set (missing), holds to lift, and ours afterwards, for the note.
+
+    holds: held package names. ours: of ``noted``. What somebody else holds is left to him, in his version.
+    """
+    asked = plan.get("kernel_lock") == "hold"
+    if plan["package_manager"] == "apt":
+        wanted = wanted_deb(beside["packages"]) if asked else []
+        missing = [name for name in wanted if name not in holds]
+        present = [name for name in ours if name in holds]
+        lifted = [name for name in present if name not in wanted]
+    else:
+        wanted = wanted_rpm(beside["kernels"]) if asked else []
+        good, mine = {normal_lock(entry) for entry in wanted}, {normal_lock(entry) for entry in ours}
+        known = {normal_lock(entry) for entry in beside["locks"]}
+        theirs = {lock_name(entry) for entry in beside["locks"] if normal_lock(entry) not in mine}
+        missing = [one for one in wanted if normal_lock(one) not in known and lock_name(one) not in theirs]
+        present = [entry for entry in beside["locks"] if normal_lock(entry) in mine]
+        lifted = [entry for entry in present if normal_lock(entry) not in good]
+    kept = [entry for entry in present if entry not in lifted]
+    return {"missing": missing, "lifted": lifted, "ours": sorted(set(kept + missing))}
+
+
+def differences(seen, ours):
+    """Words for what is not as the plan says. seen: of ``state``; ours: of ``noted``."""
+    words = ["{} is not held".format(entry) for entry in seen["missing"]]
+    words += ["{} is held by us, not planned".format(entry) for entry in seen["lifted"]]
+    if not words and seen["ours"] != ours:
+        words.append("the record of our kernel holds names some that are gone")
+    return words

@@ -1,0 +1,41 @@
+"""Options of the nvidia module: those of the plan against those that the loaded module runs with.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+"""
+
+import re
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+
+OPTIONS_FILE = "/etc/modprobe.d/gpucheck-nvidia.conf"
+# The options in force; the driver leaves the prefix away.
+PARAMS = "/proc/driver/nvidia/params"
+OPTION = re.compile(r'NVreg_(\w+)=("[^"]*"|\S+)')
+
+
+def not_in_force(plan, path=PARAMS):
+    """Words for planned module options that the loaded module does not have; empty where none is loaded."""
+    seen = dict(line.partition(":")[::2] for line in (text(path) or "").splitlines())
+    if not seen:
+        return []
+    words = []
+    for name, value in OPTION.findall(planned(plan)):
+        now = seen.get(name)
+        if now is None:
+            words.append("the loaded module knows no option NVreg_{}".format(name))
+        elif number(now.strip(' "')) != number(value.strip('"')):
+            words.append("the module option NVreg_{} is {}, planned {}".format(name, now.strip(), value.strip('"')))
+    return words
+
+
+def planned(plan):
+    """The content of the planned file of module options, "" where there is none."""
+    return "".join(row["content"] for row in plan["files"] if row["path"] == OPTIONS_FILE)
+
+
+def number(value):
+    """The value as a number where it is one: the driver shows 0x10 as 16."""
+    try:
+        return int(value, 0)
+    except ValueError:
+        return value

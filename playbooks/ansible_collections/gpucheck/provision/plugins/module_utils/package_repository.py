@@ -1,0 +1,165 @@
+"""Package repositories of a plan against a host's files. Standard library only, Python 3.6 or newer."""
+
+import glob
+import os
+import re
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import (
+    APT_AUTH,
+    SECRET_MODE,
+    auth_line,
+    login,
+    masked,
+    public,
+)
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import (
+    LARGEST_KEY_BYTES,
+    NotAKey,
+    fingerprints,
+    read_key,
+)
+
+APT_LISTS = "/etc/apt/sources.list.d"
+YUM_REPOS = "/etc/yum.repos.d"
+RPM_KEYS = "/etc/pki/rpm-gpg"
+
+
+def planned(plan):
+    """Every repository that a host may get by the plan: with the one of DKMS, see dkms."""
+    dkms = (plan.get("dkms_source") or {}).get("repository")
+    return plan["repositories"] + ([dkms] if dkms else [])
+
+
+def paths(repository):
+    """(source file, key file) of a repository."""
+    if repository["kind"] == "apt":
+        return os.path.join(APT_LISTS, repository["name"] + ".list"), repository["keyring"]
+    name = repository["name"]
+    return os.path.join(YUM_REPOS, name + ".repo"), os.path.join(RPM_KEYS, "RPM-GPG-KEY-" + name)
+
+
+def auth_file(repository):
+    """The path of apt's file for the credentials of this address, None where it has none."""
+    if repository["kind"] != "apt" or login(repository["url"]) is None:
+        return None
+    return os.path.join(APT_AUTH, "gpucheck-" + repository["name"] + ".conf")
+
+
+def all_paths(repository):
+    """Every file of a repository."""
+    auth = auth_file(repository)
+    return [*paths(repository), *([auth] if auth else [])]
+
+
+def rows(repository):
+    """(path, content, mode) of every file that names the source: credentials are root's alone."""
+    source, auth = paths(repository)[0], auth_file(repository)
+    mode = SECRET_MODE if repository["kind"] == "dnf" and login(repository["url"]) else 0o644
+    # The credentials first: a source without them is refused by its server.
+    found = [(auth, auth_line(repository["url"]), SECRET_MODE)] if auth else []
+    return [*found, (source, source_text(repository), mode)]
+
+
+def source_line(repository):
+    """The one-line apt source, signed by its own key and no other; credentials are in a file of their own."""
+    return "deb [signed-by={}] {} {}\n".format(repository["keyring"], public(repository["url"]), repository["suite"])
+
+
+def yum_file(repository):
+    """The settings that the .repo file must hold; at least one of packages and metadata is always checked."""
+    found = login(repository["url"])
+    return {
+        "baseurl": public(repository["url"]),
+        **(dict(zip(("username", "password"), found)) if found else {}),
+        "gpgcheck": "0" if repository["signed"] == "metadata" else "1",
+        "repo_gpgcheck": "0" if repository["signed"] == "packages" else "1",
+        "enabled": "1",
+        "gpgkey": "file://" + paths(repository)[1],
+        **({"includepkgs": " ".join(repository["include"])} if repository.get("include") else {}),
+    }
+
+
+def source_text(repository):
+    """What the source file holds, as the package manager reads it."""
+    if repository["kind"] == "apt":
+        return source_line(repository)
+    settings = dict(yum_file(repository), name=repository["name"])
+    lines = ["{} = {}".format(name, settings[name]) for name in sorted(settings)]
+    return "\n".join(["[{}]".format(repository["name"]), *lines, "", ""])
+
+
+def pins(stated):
+    """Pinned fingerprints, ``EB69 3B30 ..., 610C...``: in capitals and without spaces; [] if nothing is pinned."""
+    return [part for part in re.sub(r"\s", "", stated or "").upper().split(",") if part]
+
+
+def key_as_planned(repository):
+    """True if the key file holds pinned keys and no other."""
+    present = key_fingerprints(paths(repository)[1])
+    return bool(present) and set(present) <= set(pins(repository["key_fingerprint"]))
+
+
+def differences(plan, keys):
+    """A message for each repository whose source or key is not as planned. keys: fingerprints that rpm trusts."""
+    words = []
+    for repository in plan["repositories"]:
+        source, key_file = paths(repository)
+        present, wanted = key_fingerprints(key_file), pins(repository["key_fingerprint"])
+        if not present:
+            words.append("{}: its key {} is missing".format(repository["name"], key_file))
+        elif not set(present) <= set(wanted):
+            told = [repository["name"], key_file, ", ".join(present), ", ".join(wanted) or "none"]
+            words.append("{}: {} holds key {}, planned {}".format(*told))
+        elif repository["kind"] == "dnf" and not set(present) <= set(keys):
+            words.append("{}: its key is not imported into rpm".format(repository["name"]))
+        if not source_as_planned(repository, source):
+            words.append("{}: {} is missing or different".format(repository["name"], source))
+    return words
+
+
+def key_fingerprints(path):
+    """Fingerprints of all keys in a file, [] if it is missing or not a key file."""
+    try:
+        with open(path, "rb") as file:
+            return fingerprints(read_key(file.read(LARGEST_KEY_BYTES + 1)))
+    except (OSError, NotAKey):
+        return []
+
+
+def source_as_planned(repository, path):
+    """True where the source file says what the plan wants."""
+    content = text(path)
+    if content is None:
+        return False
+    auth = auth_file(repository)
+    if auth and (text(auth) != auth_line(repository["url"]).strip() or not private(auth)):
+        return False
+    if repository["kind"] == "apt":
+        return content == source_line(repository).strip()
+    if login(repository["url"]) and not private(path):
+        return False
+    seen = dict((part.strip() for part in line.split("=", 1)) for line in content.splitlines() if "=" in line)
+    return all(seen.get(key) == value for key, value in yum_file(repository).items())
+
+
+def private(path):
+    """True where nobody but the owner may read the file."""
+    return not os.stat(path).st_mode & 0o077
+
+
+def rivals(plan):
+    """Other active source files that name a planned repository: two signed-by for one URL stop apt altogether."""
+    found = []
+    for repository in plan["repositories"]:
+        source, _ = paths(repository)
+        if repository["kind"] == "apt":
+            files = glob.glob(APT_LISTS + "/*.list") + glob.glob(APT_LISTS + "/*.sources") + ["/etc/apt/sources.list"]
+        else:
+            files = glob.glob(YUM_REPOS + "/*.repo")
+        url = re.compile(re.escape(public(repository["url"]).rstrip("/")) + r"/?(\s|$)")
+        for path in sorted(set(files) - {source}):
+            lines = (line.strip() for line in (text(path) or "").splitlines())
+            if any(url.search(line) for line in lines if not line.startswith("#")):
+                found.append("{} also names {}".format(path, masked(repository["url"])))
+    return found

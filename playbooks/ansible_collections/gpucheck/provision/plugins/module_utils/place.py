@@ -1,0 +1,118 @@
+"""Files and folders as they are to be on a host: whether they are, and putting them in place.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. A row says ``path`` and ``state``; a file also
+``content`` and ``mode``, a folder ``mode``.
+"""
+
+import os
+import stat
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.note import write
+
+FOLDER_MODE = 0o755
+
+
+def normal(row):
+    """The row with everything that it may leave out. Raises ValueError where it cannot be meant."""
+    path, state = row.get("path"), row.get("state", "present")
+    if not isinstance(path, str) or not os.path.isabs(path) or shallow(path):
+        raise ValueError("path {!r} has to be absolute, and below a folder of /".format(path))
+    if state not in ("present", "directory", "absent"):
+        raise ValueError("{}: state {!r} is none of present, directory, absent".format(path, state))
+    if state == "present" and not isinstance(row.get("content"), str):
+        raise ValueError("{}: a file needs its content as text".format(path))
+    try:
+        mode = int(row.get("mode", "0755" if state == "directory" else "0644"), 8)
+    except (TypeError, ValueError):
+        raise ValueError("{}: mode {!r} is not an octal number in quotes".format(path, row["mode"]))
+    return {"path": os.path.normpath(path), "state": state, "mode": mode, "content": row.get("content", "")}
+
+
+def shallow(path):
+    """True for / and for what is directly in it: no row may mean a whole system, or /etc."""
+    return os.path.normpath(path).count("/") < 2 or os.path.normpath(path).startswith("//")
+
+
+def owner():
+    """(user, group) that everything belongs to: the one that the module runs as, root under become."""
+    return os.geteuid(), os.getegid()
+
+
+def same_owner_and_mode(path, mode):
+    """True where the path is ours and has these permissions."""
+    seen = os.stat(path)
+    return (seen.st_uid, seen.st_gid) == owner() and stat.S_IMODE(seen.st_mode) == mode
+
+
+def read(path):
+    """The bytes of a file, None where there is no file. Raises OSError where it may not be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def differs(row):
+    """True where the host is not as the row says. Raises OSError where it cannot be told."""
+    path = row["path"]
+    if row["state"] == "absent":
+        return os.path.lexists(path)
+    if row["state"] == "directory":
+        return not (os.path.isdir(path) and same_owner_and_mode(path, row["mode"]))
+    return read(path) != row["content"].encode("utf-8") or not same_owner_and_mode(path, row["mode"])
+
+
+def apply(module, row):
+    """Make the host what the row says. Raises OSError."""
+    if row["state"] == "absent":
+        remove(row["path"])
+    elif row["state"] == "directory":
+        make_folders(row["path"])
+        set_owner_and_mode(row["path"], row["mode"])
+    else:
+        put(module, row["path"], row["content"].encode("utf-8"), row["mode"])
+
+
+def put(module, path, content, mode=0o644):
+    """Put a file in place, whole or not at all, with the folders that it lacks. Raises OSError."""
+    make_folders(os.path.dirname(path))
+    if read(path) != content:
+        try:
+            write(module, path, content, mode)
+        except OSError:
+            raise
+        except Exception as error:  # atomic_move of newer versions raises no narrower one
+            raise OSError(str(error))
+    set_owner_and_mode(path, mode)
+
+
+def make_folders(path):
+    """Make a folder and those above it that are missing, whatever the umask is. Raises OSError."""
+    if os.path.isdir(path):
+        return
+    make_folders(os.path.dirname(path))
+    os.mkdir(path)
+    set_owner_and_mode(path, FOLDER_MODE)
+
+
+def set_owner_and_mode(path, mode):
+    """Give the path to us with these permissions, where it differs. Raises OSError."""
+    if not same_owner_and_mode(path, mode):
+        os.chown(path, *owner())
+        os.chmod(path, mode)
+
+
+def remove(path):
+    """Take away a file or a link. Raises OSError, also for a folder: a row that is meant wrong must not cost a disk."""
+    if os.path.isdir(path) and not os.path.islink(path):
+        raise OSError("it is a folder, and folders are not removed")
+    if os.path.lexists(path):
+        os.unlink(path)
+
+
+def change(path, after):
+    """What --diff shows of a path. after: its text to be, "" where it is to go; unreadable bytes show as such."""
+    before = read(path) if os.path.isfile(path) else None
+    text = (before or b"").decode("utf-8", "replace")
+    return {"before_header": path, "after_header": path, "before": text, "after": after}

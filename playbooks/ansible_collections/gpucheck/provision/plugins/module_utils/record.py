@@ -1,0 +1,195 @@
+"""What we brought onto a host, and what of it a plan no longer wants. Pure, but for the files and relations read.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+
+installed.json    what the last finished run left: the planned packages, every package that came with them, our files
+baseline.json     what was there before us: the content of files that we replaced, rpm keys, the dnf module stream
+transaction.json  the packages from before a run that has not finished; whoever finds it continues that run
+"""
+
+import base64
+import hashlib
+import json
+import os
+import re
+
+from ansible_collections.gpucheck.provision.plugins.module_utils import (
+    archive,
+    host_plan,
+    options,
+    package_repository,
+    tuning,
+)
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import command, text
+
+INSTALLED = "/var/lib/gpucheck/installed.json"
+BASELINE = "/var/lib/gpucheck/baseline.json"
+TRANSACTION = "/var/lib/gpucheck/transaction.json"
+PREVIOUS = "/var/lib/gpucheck/previous-stack.json"
+# Brought by our roles beside the planned packages. None of these goes while the host is provisioned.
+TOOLS = frozenset(["python3-venv", "python3-dnf-plugin-versionlock", "epel-release"])
+# The plan names them with their release on the EL family, and without them no module is built again.
+HEADERS = re.compile(r"^linux-headers-|^kernel(-[a-z0-9]+)*-(devel|headers)")
+LARGEST_KEPT_BYTES = 1 << 20
+
+
+def read(path):
+    """A JSON object from a file, {} where there is none that can be read."""
+    try:
+        content = json.loads(text(path) or "null")
+    except (ValueError, RecursionError):
+        content = None
+    return content if isinstance(content, dict) else {}
+
+
+def digest(plan):
+    """SHA-256 of a plan, "" for none; the controller computes the same from its own copy."""
+    return hashlib.sha256(json.dumps(plan, sort_keys=True).encode("utf-8")).hexdigest() if plan else ""
+
+
+def planned_names(plan):
+    """The names of the planned packages of all components."""
+    return {row["name"] for part in host_plan.PACKAGE_COMPONENTS for row in host_plan.component(plan, part)[0]}
+
+
+def planned_holds(plan):
+    """The names that the plan holds."""
+    return {name for part in host_plan.PACKAGE_COMPONENTS for name in host_plan.component(plan, part)[1]}
+
+
+def planned_paths(plan):
+    """Every file that a plan puts on the host: its own ones, the sources and their keys."""
+    found = [row["path"] for row in plan["files"]] + archive.paths(plan) + tuning.paths(plan)
+    found += options.paths(plan)
+    for repository in package_repository.planned(plan):
+        found += package_repository.all_paths(repository)
+    return found
+
+
+def added(packages, recorded):
+    """Installed packages that came with us, by finished runs and by one that was cut off."""
+    record, pending = read(INSTALLED), read(TRANSACTION)
+    # Before packages were recorded one by one, only the planned ones were known to be ours.
+    names = set(record.get("added", planned_names(recorded) if recorded else ()))
+    if pending:
+        names |= set(packages) - set(pending["packages"])
+    return names & set(packages)
+
+
+def relations(family):
+    """(needs, provides): by package name the words it depends on; by word the packages that provide it."""
+    return dpkg_relations() if family == "dpkg" else rpm_relations()
+
+
+def dpkg_relations():
+    """The relations of every package that dpkg knows. Of alternatives all count: rather keep one too many."""
+    layout = "${Package}\t${Pre-Depends}, ${Depends}\t${Provides}\n"
+    needs, provides = {}, {}
+    for line in command(["dpkg-query", "-W", "-f", layout]).splitlines():
+        name, wanted, given = line.split("\t")
+        needs.setdefault(name, set()).update(words(wanted))
+        for word in words(given) | {name}:
+            provides.setdefault(word, set()).add(name)
+    return needs, provides
+
+
+def words(relation):
+    """The bare names of a dpkg relation: ``a (= 1), b:any | c`` gives a, b, c."""
+    return {re.split(r"[\s(:]", part.strip())[0] for part in re.split(r"[,|]", relation) if part.strip()}
+
+
+def rpm_relations():
+    """The relations of every installed rpm."""
+    layout = "N%{NAME}\n[R%{REQUIRENAME}\n][P%{PROVIDENAME}\n]"
+    needs, provides, name = {}, {}, ""
+    for line in command(["rpm", "-qa", "--qf", layout]).splitlines():
+        kind, word = line[:1], line[1:]
+        if kind == "N":
+            name = word
+            needs.setdefault(name, set())
+            provides.setdefault(name, set()).add(name)
+        elif kind == "R":
+            needs[name].add(word)
+        elif kind == "P":
+            provides.setdefault(word, set()).add(name)
+    return needs, provides
+
+
+def reachable(roots, needs, provides):
+    """Everything that the roots depend on, and the roots."""
+    seen, todo = set(), list(roots)
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        for word in needs.get(name, ()):
+            todo.extend(provides.get(word, ()))
+    return seen
+
+
+def leftovers(plan, packages, family, recorded):
+    """Packages that we brought and that neither the plan nor any other package on the host needs."""
+    ours = added(packages, recorded)
+    if not ours:
+        return []
+    wanted = planned_names(plan) | set(plan.get("prerequisites") or []) | set(plan.get("compilers") or [])
+    if plan["components"]:
+        wanted |= TOOLS | {name for name in packages if HEADERS.search(name)}
+    return sorted(ours - reachable((set(packages) - ours) | wanted, *relations(family)))
+
+
+def unplanned(plan, packages, holds):
+    """Our packages that the plan no longer has, and those of them that are held.
+
+    A resolver takes no held package away for another. A hold outlives its package.
+    """
+    ours = added(packages, host_plan.recorded_plan()) - planned_holds(plan)
+    return {"installed": sorted(ours), "held": sorted(ours & set(holds))}
+
+
+def left_files(plan):
+    """Our files that the plan no longer has."""
+    return sorted(set(read(INSTALLED).get("paths", [])) - set(planned_paths(plan)))
+
+
+def left_locks(plan, locks, lock_name):
+    """Version locks that we set for packages that are not planned any more. lock_name: from an entry to its package."""
+    ours = set(read(INSTALLED).get("holds", [])) - planned_holds(plan)
+    return [entry for entry in locks if lock_name(entry) in ours]
+
+
+def differences(plan, packages):
+    """Words for what an earlier plan brought and this one leaves out, and for a run that was cut off."""
+    found = []
+    for name, version in sorted(read(INSTALLED).get("packages", {}).items()):
+        if name in packages and name not in planned_names(plan):
+            found.append("{} {} is no longer planned".format(name, packages[name] or version))
+    found += ["{} is no longer planned".format(path) for path in left_files(plan)]
+    if os.path.exists(TRANSACTION):
+        found.append("an earlier run was cut off before it was recorded")
+    return found
+
+
+def kept(path):
+    """A file's content and mode, to put it back one day; None where it does not exist. Too large a file is not ours."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read(LARGEST_KEPT_BYTES)
+        return {"content": base64.b64encode(content).decode("ascii"), "mode": os.stat(path).st_mode & 0o7777}
+    except OSError:
+        return None
+
+
+def same_set(one, other):
+    """Whether two plans install the same: a reason in other words is no step that could be rolled back."""
+    keys = ("components", "module_stream", "expected")
+    stacks = [{part: plan["stack"].get(part) for part in ("torch", "tensorflow")} for plan in (one, other)]
+    return all(one[key] == other[key] for key in keys) and stacks[0] == stacks[1]
+
+
+def way_back(recorded):
+    """The plan to roll back to: the last finished one where a run was cut off, else the one before it; None: none."""
+    if os.path.exists(TRANSACTION) and recorded:
+        return recorded
+    return read(PREVIOUS) or None

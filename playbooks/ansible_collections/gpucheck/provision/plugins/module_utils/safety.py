@@ -1,0 +1,159 @@
+"""What stands in the way of a change on a GPU host: programs on the GPUs, package locks, foreign packages, space.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+"""
+
+import fcntl
+import glob
+import os
+import re
+import struct
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+
+# They hold the device files open all their life and stop with the driver's own scripts.
+DAEMONS = frozenset(["nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-imex"])
+# apt and dpkg take these with fcntl, rpm its own; dnf writes its process number into files.
+FCNTL_LOCKS = {
+    "dpkg": ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock"),
+    "rpm": ("/var/lib/rpm/.rpm.lock",),
+}
+PID_LOCKS = {"dpkg": (), "rpm": ("/var/lib/dnf/rpmdb_lock.pid", "/var/cache/dnf/*_lock.pid", "/run/dnf.pid")}
+FLOCK = "@hhqqi4x"
+SPACE = ("/usr", "/var", "/boot")
+# A driver that NVIDIA's runfile installed belongs to no package, and overwrites those of the packages.
+RUNFILE = "/usr/bin/nvidia-uninstall"
+ARCHIVE_NAME = re.compile(r"^linux-(modules|objects|signatures)-nvidia|^(lib)?nvidia.*-server(-|$)")
+ARCHIVE_VERSION = re.compile(r"-\d+ubuntu0\.\d")
+OTHER_RPMS = re.compile(r"^(akmod-nvidia|xorg-x11-drv-nvidia|nvidia-x11-drv|kmod-nvidia-\d)")
+DRIVER = re.compile(r"^(lib)?nvidia|^linux-(modules|objects|signatures)-nvidia")
+PCI_STATUS, PCI_POINTER, PCI_HAS_LIST, PCI_VENDOR_SPECIFIC = 0x06, 0x34, 0x10, 0x09
+VGPU_MARK = b"VF"
+
+
+def processes():
+    """Programs that hold a GPU device file open, as ``name (pid)``; needs root to see those of other users."""
+    found = []
+    for folder in glob.glob("/proc/[0-9]*/fd"):
+        pid = folder.split("/")[2]
+        try:
+            targets = [os.readlink(os.path.join(folder, fd)) for fd in os.listdir(folder)]
+        except OSError:
+            continue  # the process ended while we looked
+        name = text("/proc/{}/comm".format(pid)) or ""
+        if any(re.match(r"/dev/nvidia(\d|-uvm$)", target) for target in targets) and name not in DAEMONS:
+            found.append("{} ({})".format(name, pid))
+    return sorted(found)
+
+
+def free_bytes(folders=SPACE):
+    """Bytes free for root, by folder, of those that are there."""
+    found = {}
+    for folder in folders:
+        if os.path.isdir(folder):
+            space = os.statvfs(folder)
+            found[folder] = space.f_bavail * space.f_frsize
+    return found
+
+
+def package_locks(family):
+    """Who holds the package manager's locks now, in sentences; needs root."""
+    found = []
+    for path in FCNTL_LOCKS[family]:
+        pid = fcntl_owner(path)
+        if pid is not None:
+            found.append("{} is held by {}".format(path, process_name(pid)))
+    for pattern in PID_LOCKS[family]:
+        for path in sorted(glob.glob(pattern)):
+            pid = text(path) or ""
+            if pid.isdigit() and os.path.isdir("/proc/" + pid):
+                found.append("{} is held by {}".format(path, process_name(int(pid))))
+    return found
+
+
+def fcntl_owner(path):
+    """The process that holds a write lock on the file, 0 where it is in another namespace, None where there is none."""
+    try:
+        with open(path, "rb+") as file:
+            asked = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            kind, _, _, _, pid = struct.unpack(FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    except OSError:
+        return None
+    return None if kind == fcntl.F_UNLCK else pid
+
+
+def process_name(pid):
+    """``name (pid)``."""
+    return "{} ({})".format(text("/proc/{}/comm".format(pid)) or "a process", pid)
+
+
+def foreign(packages, family, runfile=RUNFILE):
+    """Driver packages that come from another source than NVIDIA's repository: the two overwrite each other's files."""
+    found = []
+    for name, version in sorted(packages.items()):
+        if family == "rpm":
+            other = OTHER_RPMS.search(name)
+        else:
+            other = DRIVER.search(name) and (ARCHIVE_NAME.search(name) or ARCHIVE_VERSION.search(version))
+        if other:
+            found.append("{} {}".format(name, version))
+    if os.path.exists(runfile):
+        found.append("{} of a runfile installation".format(runfile))
+    return found
+
+
+def vgpu_guest(root, bus_ids):
+    """True where a GPU bears the mark of a vGPU: ``VF`` in its vendor-specific PCI capability. Only root sees it."""
+    for bus_id in bus_ids:
+        try:
+            with open(os.path.join(root, "sys/bus/pci/devices", bus_id, "config"), "rb") as file:
+                config = file.read(256)
+        except OSError:
+            continue
+        if vendor_mark(config) == VGPU_MARK:
+            return True
+    return False
+
+
+def vendor_mark(config):
+    """The two bytes after the length of the vendor-specific capability, empty where there is none."""
+    if len(config) <= PCI_POINTER or not config[PCI_STATUS] & PCI_HAS_LIST:
+        return b""
+    place, seen = config[PCI_POINTER] & 0xFC, set()
+    # A broken list may point back into itself.
+    while place and place not in seen and place + 5 <= len(config):
+        seen.add(place)
+        if config[place] == PCI_VENDOR_SPECIFIC:
+            return bytes(config[place + 3 : place + 5])
+        place = config[place + 1] & 0xFC
+    return b""
+
+
+def kernels(root="/"):
+    """Releases of the installed kernels: those that have modules of their own."""
+    folder = os.path.join(root, "lib/modules")
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return sorted(name for name in names if os.path.exists(os.path.join(folder, name, "modules.dep")))
+
+
+def dkms(root="/"):
+    """{version: [kernels]} of the nvidia modules that DKMS holds built; Debian's own packages say nvidia-current."""
+    found = {}
+    for name in ("nvidia", "nvidia-current"):
+        for path in glob.glob(os.path.join(root, "var/lib/dkms", name, "[0-9]*/*/*/module")):
+            version, kernel = path.split("/")[-4:-2]
+            found.setdefault(version, []).append(kernel)
+    return {version: sorted(names) for version, names in sorted(found.items())}
+
+
+def repositories(root="/"):
+    """Addresses of the active package sources, ordered."""
+    patterns = ("etc/apt/sources.list", "etc/apt/sources.list.d/*.list", "etc/apt/sources.list.d/*.sources")
+    found = set()
+    for pattern in (*patterns, "etc/yum.repos.d/*.repo"):
+        for path in glob.glob(os.path.join(root, pattern)):
+            lines = (line.strip() for line in (text(path) or "").splitlines())
+            for line in lines:
+                if not line.startswith("#"):
+                    found.update(re.findall(r"[a-z+]+://[^\s\]]+", line))
+    return sorted(found)

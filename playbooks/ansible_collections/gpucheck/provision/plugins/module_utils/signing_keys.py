@@ -1,0 +1,57 @@
+"""Signing keys of repositories: fetched and compared with the pinned fingerprints, all of them.
+
+Runs on the managed host: standard library only, Python 3.6 or newer.
+"""
+
+import re
+
+from ansible.module_utils.urls import fetch_url
+from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
+from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import (
+    LARGEST_KEY_BYTES,
+    NotAKey,
+    fingerprints,
+    read_key,
+)
+
+FINGERPRINT = re.compile(r"([0-9A-F]{40}|[0-9A-F]{64})\Z")
+
+
+def fetch(module, url):
+    """The key's binary packets, or the task fails with what to do."""
+    response, info = fetch_url(module, url, timeout=30)
+    # A local file has no status: a bundle brings its key along.
+    if response is None or (info["status"] != 200 and not url.startswith("file:")):
+        hint = "Check that the host reaches this address, or name a mirror under repositories in stack.yml."
+        module.fail_json(msg="key {} cannot be fetched: {}. {}".format(masked(url), masked(info["msg"]), hint))
+    try:
+        return read_key(response.read(LARGEST_KEY_BYTES + 1))
+    except NotAKey as error:
+        module.fail_json(msg="{} is not a signing key: {}. Nothing was written.".format(masked(url), error))
+
+
+def pinned(module, url, allowed):
+    """(key, its fingerprints) from this address; the task fails unless every key in the file is a pinned one.
+
+    allowed: the pinned fingerprints, in capitals and without spaces.
+    """
+    short = [one for one in allowed if not FINGERPRINT.match(one)]
+    if short:
+        # Eight hex digits can be forged in minutes.
+        hint = "State all 40 or 64 hex digits in key_fingerprint, several fingerprints separated by commas."
+        module.fail_json(msg="{}: {} is not a fingerprint. {}".format(masked(url), ", ".join(short), hint))
+    if not allowed:
+        module.fail_json(
+            msg="{}: no fingerprint is pinned, so any key would be taken: rejected, nothing was written. Compare the "
+            "key with what its publisher states and set key_fingerprint in stack.yml.".format(masked(url))
+        )
+    key = fetch(module, url)
+    present = fingerprints(key)
+    foreign = [one for one in present if one not in allowed]
+    if foreign:
+        module.fail_json(
+            msg="{} has fingerprint {}, pinned is {}: refused, nothing was written. Each key in the file would be "
+            "trusted. If the publisher changed or added a key, confirm the fingerprint there and put it into "
+            "stack.yml; several are separated by commas.".format(masked(url), ", ".join(foreign), ", ".join(allowed))
+        )
+    return key, present

@@ -1,0 +1,51 @@
+"""The plan's services against systemd: what does not run as planned, and what systemd has to be told.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+"""
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command
+
+# What counts as enabled, for the judge and for the one that acts alike.
+ENABLED = ("enabled", "static", "enabled-runtime")
+FIELDS = "Id,LoadState,ActiveState,UnitFileState,NeedDaemonReload"
+
+
+def states(names):
+    """systemd's FIELDS of each unit, in one call; an error's words in place of them where it cannot be asked."""
+    if not names:
+        return {}
+    try:
+        shown = command(["systemctl", "show", "--no-pager", "-p", FIELDS] + [name + ".service" for name in names])
+    except Unreadable as error:
+        return {name: {"error": str(error)} for name in names}
+    blocks = shown.strip().split("\n\n")
+    return {name: dict(line.partition("=")[::2] for line in block.splitlines()) for name, block in zip(names, blocks)}
+
+
+def differences(plan, seen):
+    """Services that are not enabled or not running as planned. seen: of ``states``."""
+    words = []
+    for row in plan["services"]:
+        state = seen.get(row["name"], {})
+        if "error" in state:
+            return ["services cannot be read: {}".format(state["error"])]
+        active = state.get("ActiveState", "unknown")
+        if row["state"] == "started" and active != "active":
+            words.append("{} is {}, planned started".format(row["name"], active))
+        if row["enabled"] and state.get("UnitFileState") not in ENABLED:
+            words.append("{} is not enabled".format(row["name"]))
+    return words
+
+
+def failed(seen):
+    """Units whose failed attempts count towards their limit of starts. One between two attempts is ``activating``."""
+    return sorted(name for name, state in seen.items() if state.get("ActiveState") in ("failed", "activating"))
+
+
+def details(seen):
+    """What the role acts on.
+
+    reload: whether systemd says that it has yet to read a unit that changed; it misses the first drop-in of a unit. No
+    difference by itself: the next boot reads it, and a reload can take the GPUs from containers that run.
+    """
+    return {"reload": any(state.get("NeedDaemonReload") == "yes" for state in seen.values())}

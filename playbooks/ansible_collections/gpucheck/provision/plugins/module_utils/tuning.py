@@ -1,0 +1,72 @@
+"""The plan's tuning against the host: files, and settings of the running kernel as far as this host lets them be set.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+"""
+
+import glob
+import os
+import re
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import same_file
+
+CHOSEN = re.compile(r"\[(\w+)\]")
+
+
+def wanted(plan):
+    """The plan's tuning, empty where it has none."""
+    return plan.get("tuning") or {"files": [], "live": []}
+
+
+def paths(plan):
+    """The files that tuning puts on the host."""
+    return [row["path"] for row in wanted(plan)["files"]]
+
+
+def current(content):
+    """The value in force: of ``always [madvise] never`` the one in brackets, of several words with one blank each."""
+    chosen = CHOSEN.search(content)
+    return chosen.group(1) if chosen else " ".join(content.split())
+
+
+def settings(plan, root="/"):
+    """(to set, left): rows of path, value and seen; words for every setting that stays as it is, and why."""
+    ready, left = [], []
+    for row in wanted(plan)["live"]:
+        found = sorted(glob.glob(os.path.join(root, row["path"].lstrip("/"))))
+        other = [(path, current(text(path) or "")) for path in found]
+        other = [(path, seen) for path, seen in other if seen != row["value"]]
+        refused = [path for path, _ in other if not writable(path)]
+        if not found:
+            left.append("{}: this kernel has no {}".format(row["name"], row["path"]))
+        elif refused:
+            left.append("{} stays {}: {}".format(row["name"], dict(other)[refused[0]], why_not(refused[0], root)))
+        else:
+            ready += [{"path": path, "value": row["value"], "seen": seen, "name": row["name"]} for path, seen in other]
+    return ready, left
+
+
+def writable(path):
+    """Whether root may write here: a file system that is mounted read-only, as in a container, refuses that too."""
+    return os.access(path, os.W_OK)
+
+
+def why_not(path, root="/"):
+    """Why a setting cannot be set from here."""
+    if os.path.exists(os.path.join(root, "run/systemd/container")) or os.path.exists(os.path.join(root, ".dockerenv")):
+        return "a container sees its host's kernel and may not set it; set it on the host"
+    return "{} may not be written".format(path)
+
+
+def state(plan, root="/"):
+    """What the role acts on: paths of files that differ, settings to set now, and what is left with the reason."""
+    ready, left = settings(plan, root)
+    wrong = [row["path"] for row in wanted(plan)["files"] if not same_file(row["path"], row["content"], row["mode"])]
+    return {"wrong_files": wrong, "live": ready, "left": left}
+
+
+def differences(plan, root="/"):
+    """Words for what is not as the plan's tuning says. What cannot be set from here is no difference."""
+    seen = state(plan, root)
+    words = ["{} is missing or different".format(path) for path in seen["wrong_files"]]
+    return words + ["{name} is {seen}, planned {value}".format(**row) for row in seen["live"]]

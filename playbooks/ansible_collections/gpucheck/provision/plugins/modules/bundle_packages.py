@@ -1,0 +1,145 @@
+#!/usr/bin/python
+"""Collect packages and all that they need into a folder, with the host's own package manager and nothing installed."""
+
+DOCUMENTATION = r"""
+module: bundle_packages
+short_description: Collect packages with all that they need, and install nothing
+description:
+  - The host's package manager resolves, downloads and checks the packages against the signed lists of their sources,
+    as before an installation, on a state of its own below one folder. The host stays as it is.
+  - Packages that provisioning brought count as not installed, so a provisioned host gives the same as a bare one.
+options:
+  folder:
+    description: Where everything is written; the keys of the sources are in its folder keys already.
+    type: path
+    required: true
+  package_manager:
+    description: The host's package manager.
+    type: str
+    choices: [apt, dnf]
+    required: true
+  wanted:
+    description: Packages with their versions, as the package manager takes them.
+    type: list
+    elements: str
+    required: true
+  optional:
+    description: Packages that are taken along where a source offers them.
+    type: list
+    elements: str
+    default: []
+  prerequisites:
+    description: Packages that bring further sources (epel-release), used where one offers them and not taken along.
+    type: list
+    elements: str
+    default: []
+  repositories:
+    description: The plan's sources.
+    type: list
+    elements: dict
+    required: true
+  files:
+    description: The plan's files; the pins among them count.
+    type: list
+    elements: dict
+    default: []
+  module_stream:
+    description: The plan's module stream, for dnf.
+    type: dict
+  base:
+    description: What counts as there, the packages that this host has beside ours, or nothing at all.
+    type: str
+    choices: [host, empty]
+    default: host
+  python:
+    description: The interpreter that gpucheck will run on.
+    type: str
+    default: python3
+attributes:
+  check_mode:
+    description: Writes below folder in check mode too, it changes no host.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Collect the packages
+  gpucheck.provision.bundle_packages:
+    folder: /var/tmp/collected
+    package_manager: apt
+    wanted: [libnccl2=2.29.3-1+cuda12.9]
+    repositories: []
+  become: true
+"""
+
+RETURN = r"""
+packages:
+  description: Name, version, arch, file, sha256 and bytes of every package; the files are in the folder packages.
+  returned: success
+  type: list
+  elements: dict
+not_offered:
+  description: Optional packages that no source offers.
+  returned: success
+  type: list
+  elements: str
+modules:
+  description: Files with the module metadata of the sources, relative to the folder.
+  returned: success
+  type: list
+  elements: str
+metadata:
+  description: The sources' signed lists and keys, relative to the folder; the controller checks the packages with them.
+  returned: success
+  type: list
+  elements: str
+python:
+  description: Version, glibc and machine of the interpreter.
+  returned: success
+  type: dict
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils import bundle_apt, bundle_dnf
+from ansible_collections.gpucheck.provision.plugins.module_utils.bundle import interpreter
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import os_release, read_facts
+
+
+def main():
+    """Collect, answer."""
+    module = AnsibleModule(
+        argument_spec={
+            "folder": {"type": "path", "required": True},
+            "package_manager": {"type": "str", "choices": ["apt", "dnf"], "required": True},
+            "wanted": {"type": "list", "elements": "str", "required": True},
+            "optional": {"type": "list", "elements": "str", "default": []},
+            "prerequisites": {"type": "list", "elements": "str", "default": []},
+            "repositories": {"type": "list", "elements": "dict", "required": True},
+            "files": {"type": "list", "elements": "dict", "default": []},
+            "module_stream": {"type": "dict"},
+            "base": {"type": "str", "choices": ["host", "empty"], "default": "host"},
+            "python": {"type": "str", "default": "python3"},
+        },
+        supports_check_mode=True,
+    )
+    folder = module.params["folder"]
+    request = dict(module.params, releasever=os_release()["version"].partition(".")[0])
+    way = bundle_apt if module.params["package_manager"] == "apt" else bundle_dnf
+    try:
+        os.makedirs(folder, exist_ok=True)
+        os.chmod(folder, 0o755)  # noqa: S103 - packages are no secret, and the login that fetches them is not root
+        answer = way.collect(folder, request, read_facts("host")[1]["packages"])
+        answer["python"] = interpreter(module.params["python"])
+    except Unreadable as error:
+        hint = "Nothing was installed. Check that this host reaches its sources, and that they have these versions."
+        module.fail_json(msg="the packages cannot be collected: {}. {}".format(str(error).strip().rstrip("."), hint))
+    except OSError as error:
+        module.fail_json(msg="the packages cannot be collected: {}. Make space there, then run again.".format(error))
+    module.exit_json(changed=False, **answer)
+
+
+if __name__ == "__main__":
+    main()

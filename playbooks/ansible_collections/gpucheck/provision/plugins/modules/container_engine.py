@@ -1,0 +1,178 @@
+#!/usr/bin/python
+"""Tell container engines of the GPUs, and take that back."""
+
+DOCUMENTATION = r"""
+module: container_engine
+short_description: Register the NVIDIA container runtime with Docker and containerd, or take it out again
+description:
+  - With C(present), C(nvidia-ctk runtime configure) writes the configuration of every planned engine that this host has
+    and that does not know the runtime yet. An engine that knows it is not written again.
+  - With C(absent), files that still are as nvidia-ctk left them become what they were before. From a daemon.json that
+    somebody changed since, only the runtime goes. What was configured before us stays.
+  - The engines take nothing over by themselves; RV(services) says which of those that run have to, and how.
+options:
+  state:
+    description: What to do.
+    type: str
+    choices: [present, absent]
+    required: true
+  plan:
+    description: The host's plan, schema gpucheck.plan/1.
+    type: dict
+    required: true
+attributes:
+  check_mode:
+    description: Says what it would write.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Tell the container engines of the GPUs
+  gpucheck.provision.container_engine:
+    state: present
+    plan: "{{ host_plan }}"
+  become: true
+  register: engines
+"""
+
+RETURN = r"""
+written:
+  description: The files that were, or would be, written or removed.
+  returned: success
+  type: list
+  elements: str
+services:
+  description: Rows of service and action (reloaded or restarted), for the running engines whose files changed.
+  returned: success
+  type: list
+left:
+  description: With absent, sentences for what a person has to take out, because the file changed since.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import base64
+import json
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils import engines
+from ansible_collections.gpucheck.provision.plugins.module_utils.note import as_bytes, write
+from ansible_collections.gpucheck.provision.plugins.module_utils.record import kept
+
+TOOL = "nvidia-ctk"
+
+
+def note(module, files):
+    """Keep the record; none where nothing of ours is left."""
+    if files:
+        write(module, engines.RECORD, as_bytes({"schema": "gpucheck.engines/1", "files": files}))
+    elif os.path.exists(engines.RECORD):
+        os.unlink(engines.RECORD)
+
+
+def configure(module, row):
+    """Let nvidia-ctk write one engine's files, and note what they were. Fails the task with the tool's words."""
+    files = engines.recorded()
+    # Noted before: a run that is cut off here still knows the way back.
+    for path in row["files"]:
+        entry = files.setdefault(path, {"before": kept(path)})
+        entry.update(after=None, service=row["service"], action=row["action"])
+    note(module, files)
+    argv = [TOOL, "runtime", "configure", "--runtime", row["name"]]
+    status, _, said = module.run_command(argv)
+    if status:
+        module.fail_json(msg="{}: exit {}: {}".format(" ".join(argv), status, " ".join(said.split())))
+    for path in row["files"]:
+        files[path]["after"] = engines.digest(path)
+    note(module, files)
+
+
+def undo(module, path, entry):
+    """Take one file back: a sentence where a person has to, None where it is done."""
+    before, changed = entry["before"], engines.digest(path) != entry["after"]
+    if changed and path.endswith(".json"):
+        return without_runtime(module, path)
+    if changed and os.path.exists(path):
+        return "{} was changed since: take the runtime {} out by hand".format(path, engines.RUNTIME)
+    if before is not None:
+        write(module, path, base64.b64decode(before["content"]))
+        os.chmod(path, before["mode"])
+    elif os.path.exists(path):
+        os.unlink(path)
+    return None
+
+
+def without_runtime(module, path):
+    """Take the runtime out of a daemon.json that somebody else changed since; a sentence where it cannot be read."""
+    if not os.path.exists(path):
+        return None
+    try:
+        others = {name: row for name, row in engines.runtimes(path).items() if name != engines.RUNTIME}
+        content = json.loads(engines.text(path) or "{}")
+    except ValueError as error:
+        return "{} cannot be read: {}".format(path, error)
+    content.pop("runtimes", None)
+    if others:
+        content["runtimes"] = others
+    if content.get("default-runtime") == engines.RUNTIME:
+        del content["default-runtime"]
+    mode = os.stat(path).st_mode & 0o7777
+    write(module, path, (json.dumps(content, indent=4) + "\n").encode("utf-8"))
+    os.chmod(path, mode)
+    return None
+
+
+def active(module, pairs):
+    """Those of the (service, action) pairs that run: what does not run reads its configuration when it starts."""
+    running = [pair for pair in pairs if module.run_command(["systemctl", "is-active", "--quiet", pair[0]])[0] == 0]
+    return [{"service": service, "action": action} for service, action in running]
+
+
+def make_present(module, plan):
+    """Configure what does not know the runtime."""
+    missing = engines.state(plan)["missing"]
+    rows = [row for row in engines.here(plan) if row["name"] in missing]
+    for row in rows if not module.check_mode else []:
+        configure(module, row)
+        if not engines.knows_runtime(row):
+            words = "{} reported success, and {} still does not name the runtime {}"
+            module.fail_json(msg=words.format(TOOL, " ".join(row["files"]), engines.RUNTIME))
+    written = [path for row in rows for path in row["files"]]
+    return written, active(module, [(row["service"], row["action"]) for row in rows]), []
+
+
+def make_absent(module, plan):
+    """Take back what we noted and the plan no longer has."""
+    files, left = engines.recorded(), []
+    paths = engines.to_undo(plan)
+    pairs = sorted({(files[path]["service"], files[path]["action"]) for path in paths})
+    for path in paths if not module.check_mode else []:
+        said = undo(module, path, files.pop(path))
+        left += [said] if said else []
+        note(module, files)
+    return paths, active(module, pairs), left
+
+
+def main():
+    """Do one of the two."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "required": True},
+            "plan": {"type": "dict", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    step = make_present if module.params["state"] == "present" else make_absent
+    try:
+        written, services, left = step(module, module.params["plan"])
+    except (OSError, ValueError) as error:
+        hint = "Nothing else was changed. Correct that file, or set container_engines to leave in stack.yml."
+        module.fail_json(msg="the configuration of a container engine: {}. {}".format(error, hint))
+    module.exit_json(changed=bool(written), written=written, services=services, left=left)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,246 @@
+#!/usr/bin/python
+"""Load the planned kernel modules and bring the services to their planned state, in one round trip."""
+
+DOCUMENTATION = r"""
+module: driver_in_force
+short_description: Load kernel modules, start services, and say what of the plan is still not in force
+description:
+  - Loads the modules first, so that a service does not fail for want of one.
+  - Asks systemd once how all services are, and acts only where one is not as planned. Where one fails, those after it
+    are not touched, and the message has systemd's own words about it.
+  - Answers like C(plan_state), as the host is afterwards.
+options:
+  host:
+    description: The host's name in the inventory, for messages.
+    type: str
+    required: true
+  plan:
+    description: The host's plan, schema gpucheck.plan/1.
+    type: dict
+    required: true
+  modules:
+    description: Kernel modules to load.
+    type: list
+    elements: str
+    default: []
+  services:
+    description: Rows of C(name) without .service, C(enabled), and C(state), started, stopped or leave; as in a plan.
+    type: list
+    elements: dict
+    default: []
+  reload:
+    description: Let systemd read its units before.
+    type: bool
+    default: false
+  forgive:
+    description: >-
+      Forget the attempts of failed services before. While its module was being built, a daemon may have used up the
+      starts that it is allowed in two minutes.
+    type: bool
+    default: false
+  restart:
+    description: Start anew what is to be started; it holds what was replaced under it.
+    type: bool
+    default: false
+attributes:
+  check_mode:
+    description: Says what would be done.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Put the driver in force
+  gpucheck.provision.driver_in_force:
+    host: "{{ inventory_hostname }}"
+    plan: "{{ host_plan }}"
+    modules: [nvidia]
+    services: "{{ host_plan.services }}"
+  become: true
+"""
+
+RETURN = r"""
+actions:
+  description: What was, or would be, done, as words for modprobe and systemctl.
+  returned: always
+  type: list
+  elements: str
+differences:
+  description: What still differs from the plan, sentences by role; see C(plan_state).
+  returned: success
+  type: dict
+  contains:
+    "*": {description: Sentences of one role., type: list, elements: str}
+components:
+  description: What differs by package component; see C(plan_state).
+  returned: success
+  type: dict
+  contains:
+    "*":
+      description: What differs of one component.
+      type: dict
+      contains: {packages: {description: Sentences., type: list, elements: str}}
+reboot:
+  description: Why a reboot is due now.
+  returned: success
+  type: list
+  elements: str
+host:
+  description: What else the roles need; see C(plan_state).
+  returned: success
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan, systemd
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call
+from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
+from ansible_collections.gpucheck.provision.plugins.module_utils.explain import explained
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
+
+DRIVER = "nvidia"
+
+
+def due(services, seen, forgive=False, restart=False):
+    """The calls of systemctl that bring services to their planned state, in order. seen: of systemd.states."""
+    calls = []
+    failed = systemd.failed(seen)
+    if forgive and failed:
+        calls.append(["reset-failed", *failed])
+    for row in services:
+        name, state = row["name"], seen[row["name"]]
+        if bool(row["enabled"]) != (state.get("UnitFileState") in systemd.ENABLED):
+            calls.append(["enable" if row["enabled"] else "disable", name])
+        running = state.get("ActiveState") == "active"
+        if row["state"] == "started" and (restart or not running):
+            calls.append(["restart" if restart else "start", name])
+        elif row["state"] == "stopped" and state.get("ActiveState") not in ("inactive", "unknown", None):
+            calls.append(["stop", name])
+    return calls
+
+
+def acted_on(services):
+    """Without those that another program starts and stops; whether they are enabled is left to it as well."""
+    return [row for row in services if row["state"] != "leave"]
+
+
+def refusal(name, state):
+    """Why a service cannot be acted on, "" where it can."""
+    if "error" in state:
+        return "services cannot be read: {}. Is systemd running here?".format(state["error"])
+    if state.get("LoadState") == "not-found":
+        return "{}: there is no such service here. Its package is missing or damaged: install it again.".format(name)
+    if state.get("LoadState") == "masked":
+        return (
+            "{0} is masked, which somebody did on purpose: ask them, or systemctl unmask {0}, then run again.".format(
+                name
+            )
+        )
+    return ""
+
+
+def journal(module, name):
+    """The last lines that a service wrote, "" where there are none to be had."""
+    if not module.get_bin_path("journalctl"):
+        return ""
+    status, said, _ = module.run_command(["journalctl", "--no-pager", "--quiet", "-o", "cat", "-n", "5", "-u", name])
+    return " It wrote: {}".format(" / ".join(said.split("\n")).strip(" /")) if status == 0 and said.strip() else ""
+
+
+def systemctl(module, words):
+    """One call. Raises Refused with what systemd and the service say."""
+    try:
+        call(module, ["systemctl", *words])
+    except Refused as error:
+        name = words[-1]
+        raise Refused(
+            "{}.{} See systemctl status {} there, repair that, then run again".format(
+                str(error).rstrip("."), journal(module, name), name
+            )
+        )
+
+
+def load(module, name):
+    """Load one module. Raises Refused with what the kernel says, and what helps against it."""
+    try:
+        call(module, ["modprobe", name])
+    except Refused as error:
+        facts = read_facts(module.params["host"])[0]
+        raise Refused(not_loaded(name, str(error).rstrip("."), module.params["plan"], facts))
+
+
+def not_loaded(name, said, plan, facts):
+    """Why a module is not in the kernel, and what to do, in sentences."""
+    if name != DRIVER:
+        why = "module {} is planned at boot and refused by the kernel: {}. ".format(name, said)
+        if name == "nvidia_peermem":
+            rebuild = " ".join(host_plan.build_again(plan))
+            return (
+                why
+                + "nvidia_peermem is only usable where OFED was there when the driver was built: run {}, reboot, "
+                "then run again".format(rebuild)
+            )
+        return (
+            why + "The last lines of dmesg say why; the module may be in a package of extra modules for this kernel. "
+            "Then run again"
+        )
+    hint = (
+        "Secure Boot is on: enrol the key that DKMS signs with (mokutil --import), or switch it off."
+        if facts["secure_boot"] is True
+        else "The last lines of dmesg say why; a kernel that was replaced on disk since the boot wants a reboot."
+    )
+    return (
+        "driver {} is installed and its module built for kernel {}, but it cannot be loaded: {}. {} Then run "
+        "again".format(facts["driver"]["installed_version"], facts["kernel"], said, hint)
+    )
+
+
+def take(module, words, done):
+    """Take one step, but in check mode; it goes to done. Raises Refused."""
+    if not module.check_mode and words[0] == "modprobe":
+        load(module, words[1])
+    elif not module.check_mode:
+        systemctl(module, words)
+    done.append(" ".join(words))
+
+
+def act(module, done):
+    """Load, reload, start; every step that is taken, or would be, goes to done. Raises Refused."""
+    params = module.params
+    for words in [["modprobe", name] for name in params["modules"]] + ([["daemon-reload"]] if params["reload"] else []):
+        take(module, words, done)
+    services = acted_on(params["services"])
+    seen = systemd.states([row["name"] for row in services])
+    for row in services:
+        why = refusal(row["name"], seen[row["name"]])
+        if why:
+            raise Refused(why)
+    for words in due(services, seen, params["forgive"], params["restart"]):
+        take(module, words, done)
+
+
+def main():
+    """Act, then look."""
+    module = AnsibleModule(
+        argument_spec={
+            "host": {"type": "str", "required": True},
+            "plan": {"type": "dict", "required": True},
+            "modules": {"type": "list", "elements": "str", "default": []},
+            "services": {"type": "list", "elements": "dict", "default": []},
+            "reload": {"type": "bool", "default": False},
+            "forgive": {"type": "bool", "default": False},
+            "restart": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    host, plan, done = module.params["host"], module.params["plan"], []
+    with explained(module, host):
+        act(module, done)
+        state = compare(host, plan, "")
+    # A reload, and attempts that are forgotten, leave no trace on the host.
+    changed = any(not words.startswith(("daemon-reload", "reset-failed")) for words in done)
+    module.exit_json(changed=changed, actions=done, **state)
+
+
+if __name__ == "__main__":
+    main()

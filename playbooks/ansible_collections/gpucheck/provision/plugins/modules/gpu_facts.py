@@ -1,0 +1,138 @@
+#!/usr/bin/python
+"""Read everything the stack resolver needs to know about a host, in one round trip."""
+
+DOCUMENTATION = r"""
+module: gpu_facts
+short_description: Read GPUs, driver, kernel and NVIDIA packages of a host in one round trip
+description:
+  - Returns the host facts (schema gpucheck.facts/1) that C(gpucheck stack lock) reads.
+  - Compares the host with the plan that an earlier run recorded on it in the same breath. A controller whose plan for
+    the host is still that one knows from this single round trip that nothing has to be done.
+  - Needs only Python's standard library on the host, no lspci. Never changes anything. Without root, the programs and
+    package locks of other users are not seen.
+options:
+  host:
+    description: The host's name in the inventory, written into the facts.
+    type: str
+    required: true
+  record:
+    description: Also return the recorded plan itself, and the one that a rollback would return to.
+    type: bool
+    default: false
+  controller_time:
+    description: What the time is on the controller, in seconds since 1970 (UTC). 0 compares no clocks.
+    type: float
+    default: 0
+attributes:
+  check_mode:
+    description: Reads only, so check mode makes no difference.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Read the host
+  gpucheck.provision.gpu_facts:
+    host: "{{ inventory_hostname }}"
+  register: gpu_facts_read
+"""
+
+RETURN = r"""
+facts:
+  description: The facts, schema gpucheck.facts/1.
+  returned: success
+  type: dict
+  contains:
+    gpus: {description: GPUs on the PCI bus., returned: always, type: list, elements: dict}
+    processes: {description: What holds a GPU open., returned: always, type: list, elements: str}
+recorded:
+  description: SHA-256 of the plan recorded on the host, keys sorted; empty where there is none.
+  returned: success
+  type: str
+requirements:
+  description: Digest of the requirement set that gpucheck was installed from; empty where there is none.
+  returned: success
+  type: str
+state:
+  description: What C(plan_state) says for the recorded plan; empty where there is none.
+  returned: success
+  type: dict
+  contains:
+    differences:
+      description: Sentences by role.
+      type: dict
+      contains:
+        "*": {description: Sentences of one role., type: list, elements: str}
+    host: {description: What else the roles need., type: dict}
+clock_ahead_s:
+  description: Seconds by which the host's clock is ahead of the controller's, negative where it is behind; the time
+    that the question took on its way is in it.
+  returned: success
+  type: int
+recorded_set:
+  description: Group and stack of the recorded plan.
+  returned: where there is one
+  type: dict
+  contains:
+    group: {description: Name of the group., type: str, nullable: true}
+    stack: {description: The set., type: dict, nullable: true}
+plan:
+  description: The recorded plan, empty where there is none.
+  returned: when asked for with record
+  type: dict
+way_back:
+  description: The plan that a rollback returns to, empty where there is none.
+  returned: when asked for with record
+  type: dict
+"""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils import record
+from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, text
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
+from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import MARKER, recorded_plan
+
+
+def recorded_state(host, known):
+    """How the host stands to the plan that was recorded on it, {} without a record that this version can read."""
+    recorded = recorded_plan()
+    if not recorded:
+        return {}
+    try:
+        return compare(host, recorded, text(MARKER) or "", known)
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def main():
+    """Read, answer, change nothing."""
+    module = AnsibleModule(
+        argument_spec={
+            "host": {"type": "str", "required": True},
+            "record": {"type": "bool", "default": False},
+            "controller_time": {"type": "float", "default": 0},
+        },
+        supports_check_mode=True,
+    )
+    host, controller_time = module.params["host"], module.params["controller_time"]
+    ahead = int(time.time() - controller_time) if controller_time else 0
+    recorded = recorded_plan()
+    try:
+        known = read_facts(host)
+        state = recorded_state(host, known)
+    except Unreadable as error:
+        module.fail_json(msg="{}: this host cannot be read: {}".format(host, error))
+    answer = {"recorded": record.digest(recorded), "requirements": text(MARKER) or "", "state": state}
+    answer["clock_ahead_s"] = ahead
+    if recorded:
+        answer["recorded_set"] = {part: recorded.get(part) for part in ("group", "stack")}
+    if module.params["record"]:
+        answer.update(plan=recorded or {}, way_back=record.way_back(recorded) or {})
+    module.exit_json(changed=False, facts=known[0], **answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+#!/usr/bin/python
+"""Verify a host and bring its report back, in one round trip."""
+
+DOCUMENTATION = r"""
+module: gpu_verify
+short_description: Run gpucheck verify on a host and bring its report to the controller
+description:
+  - Removes the report of an earlier run, runs C(gpucheck verify), and returns the new report, in one round trip. The
+    action plugin of the same name writes it on the controller.
+  - Any verdict is a success of this module. It fails where there is no verdict.
+options:
+  host:
+    description: The host's name in the inventory, for messages.
+    type: str
+    required: true
+  dest:
+    description: The file on the controller that gets the report.
+    type: path
+    required: true
+  timeout_s:
+    description: Seconds that the host may take. What has not answered then is ended there.
+    type: int
+    default: 1200
+  program:
+    description: gpucheck on the host.
+    type: path
+    default: /opt/gpucheck/bin/gpucheck
+  report:
+    description: Where the report stays on the host.
+    type: path
+    default: /var/lib/gpucheck/report.json
+attributes:
+  check_mode:
+    description: Skipped in check mode, it writes the report.
+    support: none
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Verify the host
+  gpucheck.provision.gpu_verify:
+    host: "{{ inventory_hostname }}"
+    dest: "reports/{{ inventory_hostname }}.json"
+  become: true
+"""
+
+RETURN = r"""
+status:
+  description: gpucheck's exit status, 0 pass, 1 warn, 2 fail, 3 unknown.
+  returned: success
+  type: int
+report:
+  description: The report's text; the action plugin decodes it, writes it and passes it on to nobody.
+  returned: success
+  type: str
+hung:
+  description: That nothing was returned in time.
+  returned: where that is so
+  type: bool
+dest:
+  description: The file on the controller.
+  returned: by the action plugin
+  type: str
+"""
+
+import json
+import os
+import subprocess
+
+from ansible.module_utils.basic import AnsibleModule
+
+VERDICTS = {0: "pass", 1: "warn", 2: "fail", 3: "unknown"}
+# What gpucheck gets to end the programs that it has started.
+PATIENCE_S = 10
+
+
+def verify(program, report, timeout_s):
+    """(exit status, report, what went wrong): one of the last two is empty. The status is None where nothing ran.
+
+    Raises subprocess.TimeoutExpired where it gave no answer in time; it is ended then.
+    """
+    # A report of an earlier run must never be taken for the answer of this one.
+    if os.path.exists(report):
+        os.remove(report)
+    argv = [program, "verify", "--format", "json", "-o", report]
+    try:
+        running = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    except OSError as error:
+        return None, "", str(error)
+    said = ended(running, timeout_s).decode("utf-8", "replace").strip()
+    if running.returncode not in VERDICTS or not os.path.exists(report):
+        return running.returncode, "", said
+    with open(report, "rb") as file:
+        text = file.read().decode("utf-8", "replace")
+    # A program that breaks down ends with 1 or 2 as well.
+    if not says(text, VERDICTS[running.returncode]):
+        return running.returncode, "", "its report is damaged, or says something else. {}".format(said).strip()
+    return running.returncode, text, ""
+
+
+def says(text, verdict):
+    """Whether this is a whole report with that verdict."""
+    try:
+        report = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(report, dict) and report.get("verdict") == verdict
+
+
+def ended(running, timeout_s):
+    """What the program wrote to stderr, once it has ended. Raises TimeoutExpired after ending it."""
+    try:
+        return running.communicate(timeout=timeout_s)[1]
+    except subprocess.TimeoutExpired:
+        running.terminate()
+        try:
+            running.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            running.kill()
+        raise
+
+
+def main():
+    """Verify, answer with the report."""
+    module = AnsibleModule(
+        argument_spec={
+            "host": {"type": "str", "required": True},
+            "dest": {"type": "path", "required": True},
+            "timeout_s": {"type": "int", "default": 1200},
+            "program": {"type": "path", "default": "/opt/gpucheck/bin/gpucheck"},
+            "report": {"type": "path", "default": "/var/lib/gpucheck/report.json"},
+        },
+    )
+    host, timeout_s = module.params["host"], module.params["timeout_s"]
+    try:
+        status, report, wrong = verify(module.params["program"], module.params["report"], timeout_s)
+    except subprocess.TimeoutExpired:
+        module.fail_json(msg="{}: gpucheck verify gave no answer within {} s".format(host, timeout_s), hung=True)
+    except (OSError, ValueError) as error:
+        module.fail_json(msg="{}: its report cannot be kept: {}".format(host, error))
+    if not report:
+        module.fail_json(
+            msg="{}: gpucheck verify gave no answer (exit status {}). {} If it is not installed there, provision the "
+            "host first (make provision).".format(host, "none" if status is None else status, wrong)
+        )
+    # Not as rc: Ansible takes any that is not 0 for a failure.
+    module.exit_json(changed=False, status=status, report=report)
+
+
+if __name__ == "__main__":
+    main()

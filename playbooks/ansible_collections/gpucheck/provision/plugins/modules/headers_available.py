@@ -1,0 +1,67 @@
+#!/usr/bin/python
+"""Ask the package sources of a host whether they offer kernel headers. Changes nothing."""
+
+DOCUMENTATION = r"""
+module: headers_available
+short_description: Ask whether kernel header packages are to be had
+description:
+  - Asks the package lists that the host has, and where those say no, lists fetched anew into a temporary folder. The
+    host's own lists stay as they are.
+  - Sources that do not answer make the answer unknown, which is not "missing".
+options:
+  names:
+    description: The packages, without versions.
+    type: list
+    elements: str
+    required: true
+  package_manager:
+    description: The host's package manager.
+    type: str
+    choices: [apt, dnf]
+    required: true
+attributes:
+  check_mode:
+    description: Asks only, so check mode makes no difference.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Ask for the headers of the running kernel
+  gpucheck.provision.headers_available:
+    names: [linux-headers-generic]
+    package_manager: apt
+  become: true
+"""
+
+RETURN = r"""
+missing:
+  description: Packages that no source offers.
+  returned: success
+  type: list
+  elements: str
+unknown:
+  description: Why it could not be found out, empty where it could.
+  returned: success
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils.headers import ask
+
+
+def main():
+    """Ask, answer."""
+    module = AnsibleModule(
+        argument_spec={
+            "names": {"type": "list", "elements": "str", "required": True},
+            "package_manager": {"type": "str", "choices": ["apt", "dnf"], "required": True},
+        },
+        supports_check_mode=True,
+    )
+    missing, unknown = ask(module.params["names"], module.params["package_manager"])
+    module.exit_json(changed=False, missing=missing, unknown=unknown)
+
+
+if __name__ == "__main__":
+    main()

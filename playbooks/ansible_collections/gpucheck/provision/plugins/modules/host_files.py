@@ -1,0 +1,90 @@
+#!/usr/bin/python
+"""Put several managed files onto a host, or remove them, in one round trip: copy takes three for each file."""
+
+DOCUMENTATION = r"""
+module: host_files
+short_description: Write and remove several files of a host in one round trip
+description:
+  - Goes through the rows in their order. A file is written whole or not at all, with the folders that it lacks (0755).
+  - Everything belongs to the user that the module runs as, with become that is root. Owner and permissions are put
+    right also where the content is already right.
+  - A path directly below / is refused, so that no row can mean a whole system or its /etc.
+  - Where one row fails, those after it are not begun, and the message says what was changed before.
+options:
+  files:
+    description:
+      - "Rows of C(path); C(state), which is present (default), directory or absent; C(content) of a file; C(mode),
+        octal in quotes, 0644 for a file and 0755 for a folder where it is left out. Other keys are ignored."
+      - Absent takes away a file or a link, never a folder.
+    type: list
+    elements: dict
+    required: true
+attributes:
+  check_mode:
+    description: Says what it would change.
+    support: full
+  diff_mode:
+    description: Shows the content of files before and after.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Write a drop-in, and take away what it replaces
+  gpucheck.provision.host_files:
+    files:
+      - {path: /etc/systemd/system/a.service.d/10-site.conf, content: "[Unit]\n", mode: "0644"}
+      - {path: /etc/a.conf, state: absent}
+  become: true
+"""
+
+RETURN = r"""
+paths:
+  description: The paths that were, or would be, changed.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils import place
+
+
+def rows(module):
+    """The rows, complete. Fails the task where one cannot be meant, before anything is changed."""
+    try:
+        return [place.normal(row) for row in module.params["files"]]
+    except ValueError as error:
+        module.fail_json(msg="a row of files is wrong, nothing was changed: {}".format(error), paths=[])
+
+
+def refuse(module, row, error, done):
+    """Fail the task: which file, why, what to do, and what was changed before."""
+    verb = "removed" if row["state"] == "absent" else "written"
+    before = "changed before it: {}".format(", ".join(done)) if done else "nothing was changed before it"
+    hint = "Make space there, mount it writable, or clear what stands in its place, then run again."
+    module.fail_json(msg="{} cannot be {}: {}; {}. {}".format(row["path"], verb, error, before, hint), paths=done)
+
+
+def main():
+    """Compare and change, row by row."""
+    module = AnsibleModule(
+        argument_spec={"files": {"type": "list", "elements": "dict", "required": True}}, supports_check_mode=True
+    )
+    done, shown = [], []
+    for row in rows(module):
+        try:
+            if not place.differs(row):
+                continue
+            if module._diff:
+                shown.append(place.change(row["path"], row["content"]))
+            if not module.check_mode:
+                place.apply(module, row)
+        except OSError as error:
+            refuse(module, row, error, done)
+        done.append(row["path"])
+    module.exit_json(changed=bool(done), paths=done, diff=shown)
+
+
+if __name__ == "__main__":
+    main()

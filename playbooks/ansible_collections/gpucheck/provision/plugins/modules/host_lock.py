@@ -1,0 +1,106 @@
+#!/usr/bin/python
+"""Take or release the lease that lets one run at a time change a host."""
+
+DOCUMENTATION = r"""
+module: host_lock
+short_description: Let one run at a time change a host
+description:
+  - With C(taken) notes on the host which run changes it. While another run does, waits so long, then fails and names
+    it.
+  - A lease ends with its run (C(released)), or so long after the last step of a run that died. A run of the same
+    controller that is known to be dead is replaced at once.
+  - Nothing is done in check mode.
+options:
+  state:
+    description: What to do.
+    type: str
+    choices: [taken, released]
+    required: true
+  timeout_s:
+    description: Seconds to wait for another run.
+    type: int
+    default: 0
+  lease_s:
+    description: Seconds after which the lease of a run that shows no sign of life lapses; longer than its longest step.
+    type: int
+    default: 3600
+  folder:
+    description: The folder of the lease on the host; it has to survive a reboot.
+    type: str
+    default: /var/lib/gpucheck
+  run:
+    description: The run; filled in by the action plugin.
+    type: dict
+    default: {}
+  dead:
+    description: The run that is known to be dead; filled in by the action plugin.
+    type: str
+    default: ""
+attributes:
+  check_mode:
+    description: Nothing is written in check mode.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Lock the host
+  gpucheck.provision.host_lock:
+    state: taken
+    timeout_s: 600
+  become: true
+  register: host_locked
+"""
+
+RETURN = r"""
+run:
+  description: This run and the folder, for the environment of its steps.
+  returned: success
+  type: str
+holder:
+  description: The run that has the lease, if it is another one.
+  returned: with taken
+  type: dict
+  nullable: true
+  contains:
+    id: {description: What is unique to it., type: str, returned: always}
+    controller: {description: Name of its controller., type: str, returned: always}
+    user: {description: Who started it there., type: str, returned: always}
+    pid: {description: Its process there., type: int, returned: always}
+    ticks: {description: When that process started., type: str, returned: always}
+    place: {description: Boot and process namespace of that process., type: str, returned: always}
+    started: {description: When it started., type: str, returned: always}
+    playbook: {description: Its playbook., type: str, returned: always}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils import lock
+
+
+def main():
+    """Take it once or release it; the action plugin waits."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["taken", "released"], "required": True},
+            "timeout_s": {"type": "int", "default": 0},
+            "lease_s": {"type": "int", "default": 3600},
+            "folder": {"type": "str", "default": "/var/lib/gpucheck"},
+            "run": {"type": "dict", "default": {}},
+            "dead": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    run, folder, holder = module.params["run"], module.params["folder"], None
+    try:
+        if module.params["state"] == "released" and not module.check_mode:
+            lock.release(run["id"], folder)
+        elif not module.check_mode:
+            holder = lock.take(run, module.params["lease_s"], module.params["dead"], folder)
+    except OSError as error:
+        hint = "Make space there, or mount it writable, then run again."
+        module.fail_json(msg="the lock of this host cannot be written: {}. {}".format(error, hint))
+    module.exit_json(changed=False, run="{} {}".format(run["id"], folder), holder=holder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+#!/usr/bin/python
+"""Keep book on the host of what we bring onto it, so that it can be rolled back or taken away again."""
+
+DOCUMENTATION = r"""
+module: install_record
+short_description: Record on the host what provisioning brings onto it
+description:
+  - C(begin) notes the packages that are there before anything is installed, and keeps the files that will be replaced.
+    A note of a run that was cut off stays, so that what that run brought still counts as ours.
+  - C(leftovers) lists what we brought and the plan no longer wants, and changes nothing.
+  - C(restore) takes files of ours away, and puts back what was there before them.
+  - C(finish) records plan, packages and files, ends the note that C(begin) made, and compares host and plan once more.
+options:
+  state:
+    description: What to do.
+    type: str
+    choices: [begin, leftovers, restore, finish]
+    required: true
+  plan:
+    description: The host's plan, schema gpucheck.plan/1; one without components wants nothing.
+    type: dict
+    required: true
+  paths:
+    description: With restore, the files.
+    type: list
+    elements: str
+    default: []
+  digest:
+    description: With finish, the digest of the requirement set that gpucheck was installed from.
+    type: str
+    default: ""
+attributes:
+  check_mode:
+    description: Nothing is written in check mode.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Note what is there before us
+  gpucheck.provision.install_record:
+    state: begin
+    plan: "{{ host_plan }}"
+  become: true
+"""
+
+RETURN = r"""
+differences:
+  description: With finish, what still differs from the plan, words by role.
+  returned: with finish
+  type: dict
+  contains:
+    "*": {description: Sentences of one role., type: list, elements: str}
+packages:
+  description: With leftovers, names of packages that nothing needs any more.
+  returned: with leftovers
+  type: list
+  elements: str
+held:
+  description: With leftovers, those of the packages that are held.
+  returned: with leftovers
+  type: list
+  elements: str
+services:
+  description: With leftovers, services of options that the plan no longer has and that are still there.
+  returned: with leftovers
+  type: list
+  elements: str
+paths:
+  description: With leftovers, our files that the plan no longer has.
+  returned: with leftovers
+  type: list
+  elements: str
+engines:
+  description: With leftovers, configurations of container engines that hold what the plan no longer has.
+  returned: with leftovers
+  type: list
+  elements: str
+locks:
+  description: With leftovers, version locks of packages that are not planned any more.
+  returned: with leftovers
+  type: list
+  elements: str
+keys:
+  description: With leftovers, imported rpm keys (eight hex digits) that were not there before us.
+  returned: with leftovers
+  type: list
+  elements: str
+kernel_holds:
+  description: With leftovers, the holds of kernel packages that we set.
+  returned: with leftovers
+  type: list
+  elements: str
+stream:
+  description: With leftovers, the dnf module stream that was enabled before us, empty for none.
+  returned: with leftovers
+  type: str
+"""
+
+import base64
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils import engines, host_plan, kernel, options, record
+from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
+from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import SECRET_MODE, mode_for
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, read_facts
+from ansible_collections.gpucheck.provision.plugins.module_utils.note import as_bytes, write
+from ansible_collections.gpucheck.provision.plugins.module_utils.package_repository import (
+    key_fingerprints,
+    paths,
+    planned,
+)
+
+
+def begin(module, plan, beside):
+    """Note packages and files from before; True where something was noted."""
+    changed = False
+    baseline = record.read(record.BASELINE)
+    recorded = host_plan.recorded_plan()
+    ours = set(record.planned_paths(recorded)) if recorded else set()
+    files = dict(baseline.get("files", {}))
+    for path in record.planned_paths(plan):
+        if path not in files:
+            files[path] = None if path in ours else record.kept(path)
+    stream = plan["module_stream"]
+    wanted = {
+        "schema": "gpucheck.baseline/1",
+        "files": files,
+        "keys": baseline.get("keys", beside["keys"]),
+        "stream": baseline.get("stream", (host_plan.enabled_stream(stream["module"]) or "") if stream else ""),
+    }
+    if wanted != baseline:
+        write(module, record.BASELINE, as_bytes(wanted), SECRET_MODE)
+        changed = True
+    if not os.path.exists(record.TRANSACTION):
+        # Those that came with us earlier are ours already, and stay so.
+        write(module, record.TRANSACTION, as_bytes({"packages": sorted(beside["packages"])}))
+        changed = True
+    return changed
+
+
+def leftovers(plan, holds, beside):
+    """What nothing needs any more."""
+    baseline = record.read(record.BASELINE)
+    recorded = host_plan.recorded_plan()
+    gone = record.leftovers(plan, beside["packages"], beside["family"], recorded)
+    return {
+        "packages": gone,
+        # Real packages bring a hundred others along, and lifting a hold costs a call each.
+        "held": sorted(set(gone) & set(holds)),
+        "services": options.unneeded_services(recorded, plan),
+        "paths": record.left_files(plan),
+        "engines": engines.to_undo(plan),
+        "locks": record.left_locks(plan, beside["locks"], lock_name),
+        "keys": our_keys(recorded, baseline.get("keys", [])),
+        "stream": baseline.get("stream", ""),
+        "kernel_holds": kernel.noted(),
+    }
+
+
+def our_keys(plan, before):
+    """The last eight hex digits, as rpm names keys, of those that the recorded plan's repositories are signed with.
+
+    before: fingerprints of the keys that rpm trusted earlier; an older record holds their last eight digits.
+    """
+    rows = [paths(repository)[1] for repository in planned(plan)] if plan else []
+    present = {fingerprint for path in rows for fingerprint in key_fingerprints(path)}
+    return sorted({one[-8:].lower() for one in present if not {one, one[-8:].lower()} & set(before)})
+
+
+def restore(module, names):
+    """Take our files away, or put back what they replaced; True where one was there."""
+    baseline = record.read(record.BASELINE)
+    files = dict(baseline.get("files", {}))
+    changed = False
+    for path in names:
+        before = files.pop(path, None)
+        if before is not None:
+            write(module, path, base64.b64decode(before["content"]), before["mode"])
+            os.chmod(path, before["mode"])
+            changed = True
+        elif os.path.exists(path):
+            unlink(path)
+            changed = True
+    if names:
+        write(module, record.BASELINE, as_bytes(dict(baseline, files=files)), SECRET_MODE)
+    return changed
+
+
+def unlink(path):
+    """Take a file away, and the folder of a unit's drop-ins with the last of them."""
+    os.unlink(path)
+    folder = os.path.dirname(path)
+    if folder.endswith(".service.d") and not os.listdir(folder):
+        os.rmdir(folder)
+
+
+def finish(module, plan, digest, packages):
+    """Record what is installed now; the plan before it stays as the way back."""
+    recorded = host_plan.recorded_plan()
+    planned = record.planned_names(plan)
+    document = {
+        "schema": "gpucheck.installed/1",
+        "group": plan["group"],
+        "packages": {name: packages[name] for name in sorted(planned & set(packages))},
+        "added": sorted(record.added(packages, recorded)),
+        "holds": sorted(record.planned_holds(plan)),
+        "paths": sorted(record.planned_paths(plan)),
+        "gpucheck": digest,
+    }
+    changed = False
+    if document != record.read(record.INSTALLED):
+        write(module, record.INSTALLED, as_bytes(document))
+        changed = True
+    if recorded != plan:
+        if recorded and not record.same_set(recorded, plan):
+            write(module, record.PREVIOUS, as_bytes(recorded), mode_for(recorded))
+        # With credentials in it only root reads it: rolling back needs them.
+        write(module, host_plan.STACK_FILE, as_bytes(plan), mode_for(plan))
+        changed = True
+    if os.path.exists(record.TRANSACTION):
+        os.unlink(record.TRANSACTION)
+        changed = True
+    return changed
+
+
+def main():
+    """Do one of the four; with finish, say also what still differs from the plan: nobody asks the host again."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["begin", "leftovers", "restore", "finish"], "required": True},
+            "plan": {"type": "dict", "required": True},
+            "paths": {"type": "list", "elements": "str", "default": []},
+            "digest": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    asked, plan, answer = module.params["state"], module.params["plan"], {}
+    try:
+        facts, beside = known = read_facts("host")
+        if asked == "leftovers":
+            module.exit_json(changed=False, **leftovers(plan, facts["holds"], beside))
+        if module.check_mode:
+            module.exit_json(changed=False)
+        if asked == "begin":
+            changed = begin(module, plan, beside)
+        elif asked == "restore":
+            changed = restore(module, module.params["paths"])
+        else:
+            digest = module.params["digest"]
+            changed = finish(module, plan, digest, beside["packages"])
+            answer["differences"] = compare("host", plan, digest, known)["differences"]
+    except Unreadable as error:
+        module.fail_json(msg="this host cannot be read: {}".format(error))
+    except OSError as error:
+        hint = "Make space there, or mount it writable, then run again."
+        module.fail_json(msg="the record of what is installed cannot be written: {}. {}".format(error, hint))
+    module.exit_json(changed=changed, **answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+#!/usr/bin/python
+"""Put arguments onto the kernel's command line of every boot entry, and take those away that are ours no more."""
+
+DOCUMENTATION = r"""
+module: kernel_arguments
+short_description: Change the kernel arguments of all boot entries
+description:
+  - On apt hosts by a file in /etc/default/grub.d, which their grub-mkconfig reads, and update-grub; on dnf hosts by
+    grubby. Entries for recovery keep the arguments they came with on apt hosts.
+  - What was added is noted on the host first, so that it can be taken away again, also after a run that was cut off.
+    Arguments that a boot entry has by itself are never noted and never removed.
+  - Takes effect at the next boot; nothing is rebooted.
+options:
+  plan:
+    description: The host's plan, schema gpucheck.plan/1; one without tuning takes away what is ours.
+    type: dict
+    required: true
+attributes:
+  check_mode:
+    description: Says whether it would change something.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Let the IOMMU pass addresses through
+  gpucheck.provision.kernel_arguments:
+    plan: "{{ host_plan }}"
+  become: true
+"""
+
+RETURN = r"""
+added:
+  description: Arguments that an entry lacked.
+  returned: success
+  type: list
+  elements: str
+dropped:
+  description: Arguments of ours that are planned no more.
+  returned: success
+  type: list
+  elements: str
+reboot:
+  description: Why the running kernel has to be started anew now.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import json
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils import boot
+
+
+def write(module, path, content, mode):
+    """Write a file whole or not at all."""
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    partial = path + ".partial"
+    with open(partial, "wb") as file:
+        file.write(content.encode("utf-8"))
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(partial, mode)
+    module.atomic_move(partial, path)
+
+
+def grub_file(module, plan, note, root):
+    """Write our file, or take it away where none of the arguments is ours."""
+    grub = ((plan.get("tuning") or {}).get("boot") or {}).get("grub")
+    if note["added"] and grub:
+        write(module, os.path.join(root, grub["path"].lstrip("/")), grub["content"], int(grub["mode"], 8))
+    elif os.path.exists(os.path.join(root, boot.GRUB_FILE)):
+        os.unlink(os.path.join(root, boot.GRUB_FILE))
+
+
+def commands(manager, add, drop):
+    """The calls that write the boot entries anew."""
+    if manager == "apt":
+        return [["update-grub"]]
+    words = ["--args=" + " ".join(add)] if add else []
+    words += ["--remove-args=" + " ".join(drop)] if drop else []
+    return [["grubby", "--update-kernel=ALL", *words]] if words else []
+
+
+def apply(module, plan, seen, root="/"):
+    """Note, write, tell the boot loader. Fails the task with the program's own words."""
+    note_path = os.path.join(root, boot.NOTE)
+    note = boot.noted(root)
+    # First what will be ours, so that a run that is cut off here is taken back one day; what goes stays ours till then.
+    ours = boot.after(note, seen["add"], [])
+    write(module, note_path, json.dumps(ours, sort_keys=True) + "\n", 0o644)
+    done = boot.after(note, seen["add"], seen["drop"])
+    if plan["package_manager"] == "apt":
+        grub_file(module, plan, done, root)
+    for argv in commands(plan["package_manager"], seen["add"], seen["drop"]):
+        status, output, error = module.run_command(argv)
+        if status:
+            words = " ".join((error or output).split())
+            hint = "The running kernel is as it was. Repair the boot loader's settings, then run again."
+            module.fail_json(msg="{}: exit {}: {}. {}".format(" ".join(argv), status, words, hint))
+    write(module, note_path, json.dumps(done, sort_keys=True) + "\n", 0o644)
+
+
+def main():
+    """Change what differs."""
+    module = AnsibleModule(argument_spec={"plan": {"type": "dict", "required": True}}, supports_check_mode=True)
+    plan = module.params["plan"]
+    seen = boot.state(plan)
+    changed = bool(seen["add"] or seen["drop"] or seen["file_wrong"])
+    if changed and not module.check_mode:
+        apply(module, plan, seen)
+    now = boot.state(plan)
+    if changed and not module.check_mode and (now["add"] or now["drop"]):
+        words = " ".join(now["add"] or now["drop"])
+        hint = "Another file in /etc/default/grub.d, or another boot loader, decides: let one of the two."
+        module.fail_json(msg="the boot entries are not as planned after they were written ({}). {}".format(words, hint))
+    reboot = boot.reboot_reasons(now)
+    module.exit_json(changed=changed, added=seen["add"], dropped=seen["drop"], reboot=reboot)
+
+
+if __name__ == "__main__":
+    main()

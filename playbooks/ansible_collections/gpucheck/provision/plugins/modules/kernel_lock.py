@@ -1,0 +1,110 @@
+#!/usr/bin/python
+"""Hold the host's kernel packages as the plan says, or lift the holds that we set."""
+
+DOCUMENTATION = r"""
+module: kernel_lock
+short_description: Hold the kernel packages of a host, or lift exactly the holds that we set
+description:
+  - With C(kernel_lock) hold in the plan, every installed kernel package is held (apt-mark), or locked to the versions
+    that are installed (dnf versionlock). Without it, the holds that this module set are lifted.
+  - A hold that was there before is somebody else's. It is neither noted nor lifted.
+  - What is set is noted on the host first, so that a run that is cut off leaves no hold that nobody knows of.
+options:
+  plan:
+    description: The host's plan, schema gpucheck.plan/1.
+    type: dict
+    required: true
+attributes:
+  check_mode:
+    description: Says what it would hold and lift.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Hold the kernels, or let them go
+  gpucheck.provision.kernel_lock:
+    plan: "{{ host_plan }}"
+  become: true
+"""
+
+RETURN = r"""
+missing:
+  description: Package names (apt) or version lock entries (dnf) that were set.
+  returned: success
+  type: list
+  elements: str
+lifted:
+  description: Those that were lifted.
+  returned: success
+  type: list
+  elements: str
+ours:
+  description: Those that are ours now.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils import kernel
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
+from ansible_collections.gpucheck.provision.plugins.module_utils.note import as_bytes, write
+
+SET = {"apt": ["apt-mark", "hold"], "dnf": ["dnf", "--quiet", "versionlock", "add", "--raw"]}
+LIFT = {"apt": ["apt-mark", "unhold"], "dnf": ["dnf", "--quiet", "versionlock", "delete", "--raw"]}
+
+
+def note(module, holds):
+    """Write down which holds are ours; without any, nothing is kept."""
+    if holds:
+        write(module, kernel.NOTE, as_bytes({"schema": "gpucheck.kernel-lock/1", "holds": sorted(holds)}))
+    elif os.path.exists(kernel.NOTE):
+        os.unlink(kernel.NOTE)
+
+
+def change(module, argv):
+    """Run the package manager. Fails the task with its words."""
+    try:
+        call(module, argv, shown=" ".join(argv[:4]))
+    except Refused as error:
+        words = str(error).rstrip(".")
+        module.fail_json(
+            msg="the kernel's holds could not be changed: {}. The next run goes on from here.".format(words)
+        )
+
+
+def apply(module, manager, seen, ours):
+    """Set what is missing, lift what is no longer planned; one call each."""
+    if seen["missing"]:
+        note(module, set(ours) | set(seen["missing"]))
+        change(module, SET[manager] + seen["missing"])
+    if seen["lifted"]:
+        change(module, LIFT[manager] + seen["lifted"])
+    note(module, seen["ours"])
+
+
+def main():
+    """Compare, then change what differs."""
+    module = AnsibleModule(argument_spec={"plan": {"type": "dict", "required": True}}, supports_check_mode=True)
+    plan = module.params["plan"]
+    try:
+        facts, beside = read_facts("host")
+        ours = kernel.noted()
+        seen = kernel.state(plan, facts["holds"], beside, ours)
+        changed = bool(kernel.differences(seen, ours))
+        if changed and not module.check_mode:
+            apply(module, plan["package_manager"], seen, ours)
+    except Unreadable as error:
+        module.fail_json(msg="this host cannot be read: {}".format(error))
+    except OSError as error:
+        module.fail_json(msg="the record of the kernel's holds cannot be written: {}. Make space there.".format(error))
+    module.exit_json(changed=changed, **seen)
+
+
+if __name__ == "__main__":
+    main()

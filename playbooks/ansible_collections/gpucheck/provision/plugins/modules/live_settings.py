@@ -1,0 +1,73 @@
+#!/usr/bin/python
+"""Set what the running kernel shows as files: below /proc/sys and /sys.
+
+copy replaces a file, which these do not allow. A loop of commands is one connection a file; a governor has one a CPU.
+"""
+
+DOCUMENTATION = r"""
+module: live_settings
+short_description: Write settings of the running kernel
+description:
+  - Writes each value into its file below /proc/sys or /sys, where it is in force at once and until the next boot.
+  - A value that is there already is not written. A kernel that refuses one fails the task with its words.
+options:
+  settings:
+    description: "Rows of C(path) and C(value)."
+    type: list
+    elements: dict
+    required: true
+attributes:
+  check_mode:
+    description: Says what it would write.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Stop the kernel from moving pages between NUMA nodes
+  gpucheck.provision.live_settings:
+    settings:
+      - {path: /proc/sys/kernel/numa_balancing, value: "0"}
+  become: true
+"""
+
+RETURN = r"""
+written:
+  description: The paths that were, or would be, written.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.tuning import current
+
+
+def differing(settings):
+    """The rows whose file says something else."""
+    return [row for row in settings if current(text(row["path"]) or "") != row["value"]]
+
+
+def write(module, path, value):
+    """Write one value. Fails the task where the kernel refuses it."""
+    try:
+        with open(path, "w") as file:
+            file.write(value)
+    except OSError as error:
+        module.fail_json(msg="{} = {}: the kernel refuses it: {}".format(path, value, error))
+
+
+def main():
+    """Write what differs."""
+    module = AnsibleModule(
+        argument_spec={"settings": {"type": "list", "elements": "dict", "required": True}}, supports_check_mode=True
+    )
+    rows = differing(module.params["settings"])
+    for row in rows if not module.check_mode else []:
+        write(module, row["path"], row["value"])
+    module.exit_json(changed=bool(rows), written=[row["path"] for row in rows])
+
+
+if __name__ == "__main__":
+    main()

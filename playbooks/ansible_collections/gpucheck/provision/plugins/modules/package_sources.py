@@ -1,0 +1,195 @@
+#!/usr/bin/python
+"""Name the planned package repositories on a host, each with its own pinned key, and read their lists."""
+
+DOCUMENTATION = r"""
+module: package_sources
+short_description: Name the planned package repositories on a host, each with its own pinned key, and read their lists
+description:
+  - Fetches missing keys and compares every key in their files with the pinned fingerprints, before anything is
+    written, so that one wrong key leaves the host as it was.
+  - Writes keys and source files for apt or dnf; for dnf the keys are imported into rpm as well. What is there already
+    is left alone, without any network access.
+  - Reads the package lists then. A wrong signature shows there, before any package is installed. Where the package
+    manager refuses one, the sources are taken out again, as it would make every later call on the host fail, also those
+    of other people; keys stay, nothing is trusted because of them alone.
+options:
+  host:
+    description: The host's name in the inventory, for messages.
+    type: str
+    required: true
+  package_manager:
+    description: The host's package manager.
+    type: str
+    choices: [apt, dnf]
+    required: true
+  repositories:
+    description: Repositories of the plan, schema gpucheck.plan/1.
+    type: list
+    elements: dict
+    required: true
+  archive:
+    description: >-
+      Path and content of the file that adds components of the distribution's own archive; with empty content it is
+      taken away.
+    type: dict
+    default: {}
+  lock_timeout_s:
+    description: Seconds to wait while another program holds the package manager's lock.
+    type: int
+    default: 600
+attributes:
+  check_mode:
+    description: Says whether something would be written, fetches nothing.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Name the repositories
+  gpucheck.provision.package_sources:
+    host: "{{ inventory_hostname }}"
+    package_manager: "{{ host_plan.package_manager }}"
+    repositories: "{{ host_plan.repositories }}"
+  become: true
+"""
+
+RETURN = r"""
+paths:
+  description: The files that were, or would be, written or taken away; a key that was imported into rpm alone too.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils import (
+    apt,
+    dnf,
+    host,
+    package_repository,
+    place,
+    signing_keys,
+)
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused
+from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, text
+from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import armor
+
+LISTS = {"apt": apt.read_lists, "dnf": dnf.read_lists}
+
+
+def source_files(repositories, archive):
+    """The files that name sources."""
+    found = [row[0] for repository in repositories for row in package_repository.rows(repository)]
+    return found + ([archive["path"]] if archive else [])
+
+
+def take_out(module, paths):
+    """Take the files away that are there; their paths."""
+    there = [path for path in paths if os.path.lexists(path)]
+    for path in [] if module.check_mode else there:
+        place.remove(path)
+    return there
+
+
+def trust(module, repositories):
+    """Import keys into rpm that it does not trust yet; the key files."""
+    rows = [repository for repository in repositories if repository["kind"] == "dnf"]
+    known, done = set(host.rpm_keys() if rows else ()), []
+    for repository in rows:
+        path = package_repository.paths(repository)[1]
+        wanted = set(package_repository.key_fingerprints(path))
+        if wanted and wanted <= known:
+            continue
+        if not module.check_mode:
+            module.run_command(["rpm", "--import", path], check_rc=True)
+        known |= wanted
+        done.append(path)
+    return done
+
+
+def write_keys(module, repositories):
+    """Fetch all that are missing, then write them; the key files."""
+    missing = [repository for repository in repositories if not package_repository.key_as_planned(repository)]
+    paths = [package_repository.paths(repository)[1] for repository in missing]
+    if module.check_mode:
+        return paths
+    keys = [
+        signing_keys.pinned(module, row["key_url"], package_repository.pins(row["key_fingerprint"]))[0]
+        for row in missing
+    ]
+    for repository, path, key in zip(missing, paths, keys):
+        place.put(module, path, armor(key) if repository["kind"] == "dnf" else key)
+    return paths
+
+
+def write_sources(module, repositories, archive):
+    """Write the source files that differ; their paths."""
+    wanted = [(package_repository.paths(row)[0], row) for row in repositories]
+    contents = [
+        file
+        for path, row in wanted
+        if not package_repository.source_as_planned(row, path)
+        for file in package_repository.rows(row)
+    ]
+    if archive.get("content") and (text(archive["path"]) or "") != archive["content"].strip():
+        contents.append((archive["path"], archive["content"], 0o644))
+    for path, content, mode in [] if module.check_mode else contents:
+        place.put(module, path, content.encode("utf-8"), mode)
+    gone = take_out(module, [archive["path"]]) if archive and not archive.get("content") else []
+    return [path for path, _, _ in contents] + gone
+
+
+def refused(manager, repositories, archive, error):
+    """Why the lists were refused, and what to do."""
+    named = ", ".join(
+        [masked(row["url"]) for row in repositories] + (["the components of the archive"] if archive else [])
+    )
+    return (
+        "{} refuses the package lists, no package was installed and the repositories were taken out again: {}. {}. "
+        "A wrong signature means a mirror that is broken, half-synchronised, or not what it says: check it and its "
+        "key. If it cannot be reached, check the address in stack.yml. Then run again."
+    ).format(manager, named, str(error).rstrip("."))
+
+
+def main():
+    """Compare, change, read the lists."""
+    module = AnsibleModule(
+        argument_spec={
+            "host": {"type": "str", "required": True},
+            "package_manager": {"type": "str", "choices": ["apt", "dnf"], "required": True},
+            "repositories": {"type": "list", "elements": "dict", "required": True},
+            "archive": {"type": "dict", "default": {}},
+            "lock_timeout_s": {"type": "int", "default": 600},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    name, manager, seconds = params["host"], params["package_manager"], params["lock_timeout_s"]
+    repositories, archive = params["repositories"], params["archive"] or {}
+    try:
+        paths = write_keys(module, repositories)
+        paths += [path for path in trust(module, repositories) if path not in paths]
+        paths += write_sources(module, repositories, archive)
+        if not module.check_mode:
+            LISTS[manager](module, repositories, seconds)
+    except Unreadable as error:
+        module.fail_json(
+            msg="{}: the keys that rpm trusts cannot be read: {}. No source was named.".format(name, error)
+        )
+    except Refused as error:
+        take_out(module, source_files(repositories, archive))
+        module.fail_json(msg="{}: {}".format(name, refused(manager, repositories, archive, error)))
+    except OSError as error:
+        # A source whose neighbour is missing is no set: half of the packages would come from elsewhere.
+        gone = take_out(module, source_files(repositories, archive))
+        hint = "Make space or mount it writable, then run again."
+        words = "taken out again: {}".format(", ".join(gone)) if gone else "no source was named"
+        module.fail_json(msg="{}: package sources cannot be written: {}; {}. {}".format(name, error, words, hint))
+    module.exit_json(changed=bool(paths), paths=paths)
+
+
+if __name__ == "__main__":
+    main()

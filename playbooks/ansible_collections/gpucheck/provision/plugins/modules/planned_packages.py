@@ -1,0 +1,201 @@
+#!/usr/bin/python
+"""Bring the packages of some of a plan's components onto a host, in one transaction and one round trip."""
+
+DOCUMENTATION = r"""
+module: planned_packages
+short_description: Install exactly the planned packages of some components in one transaction, and hold them
+description:
+  - Finishes first what an earlier transaction left behind. With the driver among the components, the planned module
+    stream (dnf) is enabled, what the transaction builds on is installed, and the planned repository of DKMS (dnf) is
+    named where no source of the host offers DKMS.
+  - Holds (apt) and version locks (dnf) that stand in the way are lifted, and put back where the transaction fails.
+  - Asks the package manager nothing where everything is as planned, and where files alone differ.
+  - Answers like C(plan_state), as the host is afterwards.
+options:
+  host:
+    description: The host's name in the inventory, for messages.
+    type: str
+    required: true
+  plan:
+    description: The host's plan, schema gpucheck.plan/1.
+    type: dict
+    required: true
+  components:
+    description: Names of the plan's package components that are installed together.
+    type: list
+    elements: str
+    required: true
+  extra:
+    description: Packages without versions for the same transaction, such as kernel headers. They are not held.
+    type: list
+    elements: str
+    default: []
+  files:
+    description: Rows of C(host_files) to put in place before, such as options that the installation's own scripts read.
+    type: list
+    elements: dict
+    default: []
+  lock_timeout_s:
+    description: Seconds to wait while another program holds the package manager's lock.
+    type: int
+    default: 600
+attributes:
+  check_mode:
+    description: Says whether something would be installed or held.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Install driver and CUDA
+  gpucheck.provision.planned_packages:
+    host: "{{ inventory_hostname }}"
+    plan: "{{ host_plan }}"
+    components: [driver, fabric_manager, cuda]
+  become: true
+  register: host_packages
+"""
+
+RETURN = r"""
+differences:
+  description: What still differs from the plan, sentences by role; see C(plan_state).
+  returned: success
+  type: dict
+  contains:
+    "*": {description: Sentences of one role., type: list, elements: str}
+components:
+  description: By package component, packages that still differ, and holds that are missing or stale.
+  returned: success
+  type: dict
+  contains:
+    "*":
+      description: What differs of one component.
+      type: dict
+      contains: {packages: {description: Sentences., type: list, elements: str}}
+reboot:
+  description: Why a reboot is due now.
+  returned: success
+  type: list
+  elements: str
+host:
+  description: What else the roles need; see C(plan_state).
+  returned: success
+  type: dict
+kernels_before:
+  description: Releases of the kernels that were installed before.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils import apt, dkms, dnf, host_plan, loader, place
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import call
+from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
+from ansible_collections.gpucheck.provision.plugins.module_utils.explain import explained
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, read_facts, version_locks
+
+REFUSED = {
+    "apt": "apt could not install the planned packages, the holds are as they were. {}. Look at /var/log/apt/term.log "
+    "there, repair that, then run again.",
+    "dnf": "dnf could not install the planned packages, the version locks are as they were. {}. Look at "
+    "/var/log/dnf.log there, repair that, then run again.",
+}
+
+
+def due(order):
+    """True where there is anything to do."""
+    parts = ("files", "specs", "unheld", "stale", "pins", "prerequisites", "compilers", "left_behind", "library_lost")
+    return any(order[part] for part in parts) or not order["stream_planned"]
+
+
+def orders(params, state, packages):
+    """What is to be done, from the plan and what compare said of the host.
+
+    specs: of everything that is planned with these components, so that the transaction can move nothing of it; of what
+    the plan wants in its newest version only what is not there yet, as the rest would move.
+    """
+    plan, names, host = params["plan"], params["components"], state["host"]
+    rows = [row for name in names for row in host_plan.component(plan, name)[0]]
+    parts = [state["components"][name] for name in names]
+    with_driver = "driver" in names
+    extra = [name for name in params["extra"] if name not in packages]
+    left_behind = host["unfinished"] + host["superfluous"]
+    installs = extra or left_behind or any(part["packages"] for part in parts)
+    unheld = [word for part in parts for word in part["missing"]]
+    specs = [row["spec"] for row in rows if row["version"] or row["name"] not in packages]
+    driver_due = with_driver and bool(state["components"]["driver"]["packages"])
+    return {
+        "host": host,
+        "specs": specs + extra if installs else [],
+        "holds": [hold for name in names for hold in host_plan.component(plan, name)[1]] if installs or unheld else [],
+        "unheld": unheld,
+        "stale": [word for part in parts for word in part["stale"]],
+        "pins": apt.pins(host["strays"]) if with_driver else [],
+        "left_behind": left_behind,
+        "library_lost": with_driver and host["library_lost"],
+        "stream": plan["module_stream"],
+        "stream_planned": host["module_stream_planned"] or not with_driver,
+        "prerequisites": host["prerequisites_missing"] if driver_due else [],
+        "compilers": host["compilers_missing"] if with_driver else [],
+        "dkms_source": dkms.wanted(plan, packages) if driver_due else {},
+        "seconds": params["lock_timeout_s"],
+        "files": [row for row in map(place.normal, params["files"]) if place.differs(row)],
+    }
+
+
+def lock(module, plan, names, known):
+    """Lock what is installed now to its version (dnf); what was read of the host, with the new locks."""
+    facts, beside = known
+    state = compare(module.params["host"], plan, "", known)["components"]
+    add = [entry for name in names for entry in state[name]["missing"]]
+    drop = [entry for name in names for entry in state[name]["stale"]]
+    if add or drop:
+        dnf.lock_versions(module, add, drop)
+        beside["locks"] = version_locks()
+        facts["holds"] = sorted({lock_name(entry) for entry in beside["locks"]})
+    return facts, beside
+
+
+def act(module, order):
+    """Bring the packages, hold them, and answer how the host is now. Raises Refused, OSError, Unreadable."""
+    plan, names = module.params["plan"], module.params["components"]
+    for row in order["files"]:
+        place.apply(module, row)
+    bring = {"apt": apt.bring, "dnf": dnf.bring}[plan["package_manager"]]
+    bring(module, order)
+    known = read_facts(module.params["host"])
+    if plan["package_manager"] == "dnf":
+        known = lock(module, plan, names, known)
+    # Distributions do it themselves at the end of a transaction; one that was cut off there never got to it.
+    if "driver" in names and loader.lost():
+        call(module, ["ldconfig"])
+    return compare(module.params["host"], plan, "", known)
+
+
+def main():
+    """Look, act where something is to be done, look again."""
+    module = AnsibleModule(
+        argument_spec={
+            "host": {"type": "str", "required": True},
+            "plan": {"type": "dict", "required": True},
+            "components": {"type": "list", "elements": "str", "required": True},
+            "extra": {"type": "list", "elements": "str", "default": []},
+            "files": {"type": "list", "elements": "dict", "default": []},
+            "lock_timeout_s": {"type": "int", "default": 600},
+        },
+        supports_check_mode=True,
+    )
+    host, plan = module.params["host"], module.params["plan"]
+    with explained(module, host, REFUSED.get(plan.get("package_manager"), "{}.")):
+        facts, beside = known = read_facts(host)
+        state = compare(host, plan, "", known)
+        order = orders(module.params, state, beside["packages"])
+        changed = due(order)
+        if changed and not module.check_mode:
+            state = act(module, order)
+    module.exit_json(changed=changed, kernels_before=facts["kernels"], **state)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+#!/usr/bin/python
+"""Documentation of stack_plans; the action plugin of the same name does the work on the controller."""
+
+DOCUMENTATION = r"""
+module: stack_plans
+short_description: The plan of every host, and what its gpucheck is to be installed from
+description:
+  - Finds the plans of all hosts of group gpu at once, on the controller, from what the hosts answered (gpu_facts_read).
+  - With source=wish gpucheck resolves the wish into the lock and the lock into plans, one call for all, and the plan of
+    every group is printed. A host that gave no facts in this run stays in the lock with those of an earlier one.
+  - Bookkeeping beside the hosts, so it never reports a change, and runs in check mode too.
+options:
+  source:
+    description: >-
+      Where the plans come from, the wish, the set that is recorded on each host before its present one, or a file with
+      the plan of the task's own host.
+    type: str
+    choices: [wish, record, file]
+    required: true
+  folder:
+    description: Where facts and plans are written, one file a host.
+    type: path
+    required: true
+  wheel:
+    description: The wheel of gpucheck, its path and the digest of its sources.
+    type: dict
+    required: true
+  bundle_place:
+    description: Where a host keeps a bundle.
+    type: str
+    required: true
+  torch_index:
+    description: Address of the index of PyTorch's own builds, without the build's name.
+    type: str
+    required: true
+  gpucheck:
+    description: The program; for source=wish.
+    type: path
+  wish:
+    description: The wish (stack.yml); for source=wish.
+    type: path
+  lock:
+    description: The lock that is written; for source=wish.
+    type: path
+  bundle:
+    description: A bundle that is the only source; for source=wish.
+    type: path
+  file:
+    description: The plan; for source=file.
+    type: path
+attributes:
+  check_mode:
+    description: Computes in check mode too.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Compute the plans
+  gpucheck.provision.stack_plans:
+    source: wish
+    gpucheck: /usr/local/bin/gpucheck
+    wish: stack.yml
+    lock: stack.lock.yml
+    folder: build
+    wheel: "{{ controller_wheel }}"
+    bundle_place: /var/lib/gpucheck/bundle
+    torch_index: https://download.pytorch.org/whl/
+"""
+
+RETURN = r"""
+plans:
+  description: >-
+    For each host that has a plan its file, the requirements and arguments for pip, the digest of what decides those,
+    and as_planned, whether the plan recorded on the host is this very plan, so that its comparison with it stands.
+  returned: success
+  type: dict
+"""

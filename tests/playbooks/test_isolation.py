@@ -1,0 +1,126 @@
+"""Bare metal or a guest, and ACS on the bridges above GPUs: on a machine that the tests make up."""
+
+import struct
+
+import pytest
+
+from tests.playbooks.modules import shared
+
+isolation = shared("isolation")
+
+
+def put(root, path, content):
+    target = root / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(content, bytes):
+        target.write_bytes(content)
+    else:
+        target.write_text(content)
+
+
+def firmware(root, vendor, product):
+    put(root, "sys/class/dmi/id/sys_vendor", f"{vendor}\n")
+    put(root, "sys/class/dmi/id/product_name", f"{product}\n")
+
+
+@pytest.mark.parametrize(
+    ("vendor", "product"),
+    [("Supermicro", "SYS-821GE-TNHR"), ("NVIDIA", "DGXH100"), ("Amazon EC2", "p5.metal-48xl"), ("Microsoft", "C2195")],
+)
+def test_a_machine_that_nothing_speaks_against_is_bare_metal(tmp_path, vendor, product):
+    firmware(tmp_path, vendor, product)
+    put(tmp_path, "proc/cpuinfo", "flags\t\t: fpu vme svm\n")
+    put(tmp_path, "proc/1/environ", "HOME=/\0TERM=linux\0")
+
+    assert isolation.guest(str(tmp_path)) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "content", "kind"),
+    [
+        ("run/systemd/container", "docker", "a container"),
+        (".dockerenv", "", "a container"),
+        ("proc/1/environ", "container=lxc\0TERM=linux\0", "a container"),
+        ("sys/hypervisor/type", "xen\n", "a virtual machine (xen)"),
+        ("sys/class/dmi/id/sys_vendor", "QEMU\n", "a virtual machine (QEMU)"),
+        ("sys/class/dmi/id/product_name", "Virtual Machine\n", "a virtual machine (Virtual Machine)"),
+        ("sys/class/dmi/id/sys_vendor", "Amazon EC2\n", "a virtual machine (Amazon EC2)"),
+        ("proc/cpuinfo", "flags\t\t: fpu hypervisor lahf_lm\n", "a virtual machine (its processor says so)"),
+    ],
+)
+def test_any_evidence_makes_it_a_guest(tmp_path, path, content, kind):
+    put(tmp_path, path, content)
+
+    assert isolation.guest(str(tmp_path)) == kind
+
+
+@pytest.mark.parametrize(
+    ("plan", "asked"),
+    [
+        ({"components": {}, "tuning": {"boot": {"arguments": ["iommu=pt"]}}}, "iommu"),
+        ({"components": {"acs": {"packages": []}}}, "acs"),
+        ({"components": {"acs": {"packages": []}}, "tuning": {"boot": {"arguments": ["iommu=pt"]}}}, "iommu and acs"),
+    ],
+)
+def test_a_guest_is_refused_with_the_way_out_and_only_where_it_is_asked(tmp_path, plan, asked):
+    (tmp_path / ".dockerenv").touch()
+
+    (words,) = isolation.refusals(plan, str(tmp_path))
+
+    assert words.startswith(f"tuning asks for {asked}, and this host is a container:")
+    assert "ask whoever runs that machine" in words
+    assert isolation.refusals({"components": {}, "tuning": {"files": [], "live": []}}, str(tmp_path)) == []
+    (tmp_path / ".dockerenv").unlink()
+    assert isolation.refusals(plan, str(tmp_path)) == []
+
+
+def space(control, first=0x0001, place=0x140):
+    """A configuration space: one other extended capability, then ACS with this control; None = without ACS."""
+    config = bytearray(4096)
+    following = place if control is not None else 0
+    struct.pack_into("<I", config, 0x100, first | 1 << 16 | following << 20)
+    if control is not None:
+        struct.pack_into("<IHH", config, place, 0x000D | 1 << 16, 0x1F, control)
+    return bytes(config)
+
+
+def test_the_control_register_is_read_where_the_capability_stands():
+    assert isolation.acs_control(space(0x1D)) == 0x1D
+    assert isolation.acs_control(space(0)) == 0
+    assert isolation.acs_control(space(None)) is None
+    assert isolation.acs_control(space(0x1D)[:256]) is None
+    assert isolation.acs_control(b"") is None
+
+
+def test_a_list_that_points_back_into_itself_ends():
+    config = bytearray(4096)
+    struct.pack_into("<I", config, 0x100, 0x0001 | 0x100 << 20)
+
+    assert isolation.acs_control(bytes(config)) is None
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A GPU and a network card, each below a bridge of its own; both bridges have ACS on."""
+    for bridge, device, vendor, kind in (
+        ("0000:40:01.0", "0000:41:00.0", "0x10de", "0x030200"),
+        ("0000:40:02.0", "0000:42:00.0", "0x15b3", "0x020000"),
+    ):
+        for path, row in ((bridge, ("0x8086", "0x060400")), (f"{bridge}/{device}", (vendor, kind))):
+            folder = f"sys/devices/pci0000:40/{path}"
+            put(tmp_path, f"{folder}/vendor", f"{row[0]}\n")
+            put(tmp_path, f"{folder}/class", f"{row[1]}\n")
+            put(tmp_path, f"{folder}/config", space(0x1D if path == bridge else None))
+            link = tmp_path / "sys/bus/pci/devices" / path.split("/")[-1]
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(tmp_path / folder)
+    return tmp_path
+
+
+def test_only_the_bridges_above_gpus_count(machine):
+    assert isolation.bridges(str(machine)) == ["0000:40:01.0"]
+    assert isolation.acs_words(str(machine)) == ["ACS is on at bridge 0000:40:01.0 (control 001d), planned off"]
+
+    put(machine, "sys/devices/pci0000:40/0000:40:01.0/config", space(0))
+
+    assert isolation.acs_words(str(machine)) == []

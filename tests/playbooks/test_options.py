@@ -1,0 +1,177 @@
+"""Options on a host: what of them differs, what forbids them, and what is stopped when they go."""
+
+import copy
+import os
+
+import pytest
+
+from tests.playbooks.modules import module, shared
+from tests.playbooks.planned import RUNNING
+
+options = shared("options")
+NAME, VERSION = "datacenter-gpu-manager-4-core", "1:4.6.0-1"
+DCGM = {
+    "packages": [{"name": NAME, "version": VERSION, "spec": f"{NAME}={VERSION}"}],
+    "holds": [NAME],
+    "services": [{"name": "nvidia-dcgm", "enabled": True, "state": "started"}],
+    "refuse": ["datacenter-gpu-manager"],
+}
+
+
+def with_dcgm(machine):
+    """The machine with DCGM planned, installed and running."""
+    machine.plan["components"]["dcgm"] = copy.deepcopy(DCGM)
+    machine.beside["packages"][NAME] = VERSION
+    machine.facts["holds"].append(NAME)
+    machine.services["nvidia-dcgm"] = dict(RUNNING)
+    return machine
+
+
+def dcgm_words(machine):
+    differences = machine.differences()
+    # The recorded plan is the one without it.
+    assert set(differences) <= {"dcgm", "gpucheck"}
+    return differences.get("dcgm", [])
+
+
+def test_what_is_as_planned_is_no_difference(machine):
+    assert dcgm_words(with_dcgm(machine)) == []
+
+
+def test_package_hold_and_service_are_the_options_own_and_not_the_drivers(machine):
+    """So that a host whose programs use the GPUs is not refused for them."""
+    with_dcgm(machine)
+    del machine.beside["packages"][NAME]
+    machine.facts["holds"].remove(NAME)
+    machine.services["nvidia-dcgm"].update(ActiveState="failed", UnitFileState="disabled")
+
+    assert dcgm_words(machine) == [
+        f"{NAME} {VERSION} is not installed",
+        f"{NAME} is not held",
+        "nvidia-dcgm is failed, planned started",
+        "nvidia-dcgm is not enabled",
+    ]
+
+
+def test_the_generation_before_is_refused_and_nothing_else(machine):
+    with_dcgm(machine)
+    assert machine.compare()["host"]["refusals"] == []
+
+    machine.beside["packages"]["datacenter-gpu-manager"] = "1:3.3.9-1"
+
+    (words,) = machine.compare()["host"]["refusals"]
+    assert "datacenter-gpu-manager 1:3.3.9-1 of another generation is installed" in words
+    assert "apt purge" in words
+    assert "dcgm: none in stack.yml" in words
+    del machine.plan["components"]["dcgm"]
+    assert machine.compare()["host"]["refusals"] == []
+
+
+def test_the_service_of_an_option_that_goes_is_stopped_first(machine, monkeypatch):
+    """Only while its unit is there: a run that was cut off after the removal has nothing to stop."""
+    record = module("install_record")
+    recorded = with_dcgm(machine).plan
+    now = copy.deepcopy(recorded)
+    del now["components"]["dcgm"]
+    monkeypatch.setattr(record.host_plan, "recorded_plan", lambda: recorded)
+    monkeypatch.setattr(record.record, "leftovers", lambda *_: [NAME])
+    monkeypatch.setattr(record, "our_keys", lambda *_: set())
+
+    assert record.leftovers(now, [NAME], machine.beside)["services"] == ["nvidia-dcgm"]
+    assert record.leftovers(recorded, [NAME], machine.beside)["services"] == []
+    machine.services["nvidia-dcgm"]["LoadState"] = "not-found"
+    assert record.leftovers(now, [NAME], machine.beside)["services"] == []
+
+
+def test_what_came_with_an_option_is_removed_with_it(machine, monkeypatch):
+    """By the record, like any component; here the set that a rollback returns to is another one, too."""
+    record = shared("record")
+    recorded = with_dcgm(machine).plan
+    now = copy.deepcopy(recorded)
+    del now["components"]["dcgm"]
+    needs = {name: set() for name in machine.beside["packages"]}
+    monkeypatch.setattr(record, "added", lambda *_: {NAME})
+    monkeypatch.setattr(record, "relations", lambda _: (needs, {name: {name} for name in needs}))
+
+    assert record.leftovers(now, machine.beside["packages"], "dpkg", recorded) == [NAME]
+    assert record.leftovers(recorded, machine.beside["packages"], "dpkg", recorded) == []
+    assert not record.same_set(recorded, now)
+
+
+KERNEL = "5.15.0-179-generic"
+ROW = {"name": "gdrdrv", "package": "gdrdrv-dkms", "device": "/dev/gdrdrv"}
+
+
+class Root:
+    """A machine whose driver was built at second 1000."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.build("nvidia", "580.178.04", 1000)
+
+    def build(self, module, version, when):
+        path = self.folder / f"var/lib/dkms/{module}/{version}/{KERNEL}/x86_64/module/{module.split('-')[0]}.ko.zst"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+        os.utime(path, (when, when))
+
+    def load(self):
+        (self.folder / "sys/module/gdrdrv").mkdir(parents=True)
+
+    def words(self):
+        seen = options.module_state(ROW, KERNEL, str(self.folder), str(self.folder))
+        return options.module_words(ROW, seen, KERNEL)
+
+
+@pytest.fixture
+def root(tmp_path):
+    return Root(tmp_path)
+
+
+def test_a_module_that_is_built_loaded_and_has_its_device_is_as_planned(root):
+    root.build("gdrdrv", "2.6", 1001)
+    root.load()
+    (root.folder / "dev").mkdir()
+    (root.folder / "dev/gdrdrv").touch()
+
+    assert root.words() == []
+
+
+def test_the_first_thing_that_is_wrong_with_a_module_is_said(root):
+    assert root.words() == [f"module gdrdrv is not built for kernel {KERNEL}"]
+    root.build("gdrdrv", "2.6", 1001)
+    assert root.words() == ["module gdrdrv is not loaded: /sys/module/gdrdrv and /dev/gdrdrv are missing"]
+    root.load()
+    assert root.words() == ["module gdrdrv is loaded, and /dev/gdrdrv is missing"]
+
+
+@pytest.mark.parametrize("driver", ["nvidia", "nvidia-current"])
+def test_a_module_from_before_a_driver_change_has_to_be_built_again(root, driver):
+    """Also where the run that changed the driver was cut off before it."""
+    root.build("gdrdrv", "2.6", 1001)
+    root.load()
+    root.build(driver, "595.91.07", 2000)
+
+    assert root.words() == ["module gdrdrv was built before the driver's, and has to be built again"]
+    seen = options.module_state(ROW, KERNEL, str(root.folder), str(root.folder))
+    assert (seen["unfit"], seen["loaded"]) == (True, True)
+    root.build("gdrdrv", "2.6", 2001)
+    assert not options.module_state(ROW, KERNEL, str(root.folder), str(root.folder))["unfit"]
+
+
+def test_a_file_of_an_option_is_shown_recorded_and_taken_back(machine):
+    """Like the plan's own files; but it is the option's, so that the driver is left alone."""
+    path = machine.folder / "gdrdrv.conf"
+    row = {"path": str(path), "content": "gdrdrv\n", "mode": "0644"}
+    machine.plan["components"]["gdrcopy"] = {"packages": [], "holds": [], "files": [row]}
+
+    answer = machine.compare()
+
+    assert answer["differences"]["gdrcopy"] == [f"{path} is missing or different"]
+    assert "driver" not in answer["differences"]
+    compare = shared("compare")
+    assert [change["after_header"] for change in compare.changes(machine.plan, answer)] == [str(path)]
+    assert str(path) in shared("record").planned_paths(machine.plan)
+    path.write_text("gdrdrv\n")
+    path.chmod(0o644)
+    assert "gdrcopy" not in machine.differences()

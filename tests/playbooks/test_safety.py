@@ -1,0 +1,179 @@
+"""What stands in the way of a change: locks, foreign packages, vGPU guests, space. Each against a hand-made host."""
+
+import fcntl
+import multiprocessing
+import struct
+from pathlib import Path
+
+import pytest
+
+from tests.playbooks.modules import shared
+
+safety = shared("safety")
+headers = shared("headers")
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "family", "found"),
+    [
+        ("linux-modules-nvidia-580-server-open-generic", "5.15.0-179.189", "dpkg", True),
+        ("nvidia-utils-580-server", "580.95.05-0ubuntu0.22.04.2", "dpkg", True),
+        ("libnvidia-compute-535", "535.183.01-0ubuntu0.22.04.1", "dpkg", True),
+        ("libnvidia-compute-580", "580.178.04-1ubuntu1", "dpkg", False),
+        ("libnvidia-compute-580", "580.95.05-0ubuntu1", "dpkg", False),
+        ("nvidia-container-toolkit", "1.18.1-1", "dpkg", False),
+        ("bash", "5.1-6ubuntu0.1", "dpkg", False),
+        ("akmod-nvidia", "3:580.95.05-1.el9", "rpm", True),
+        ("xorg-x11-drv-nvidia-cuda", "3:580.95.05-1.el9", "rpm", True),
+        ("kmod-nvidia-open-dkms", "3:580.178.04-1.el9", "rpm", False),
+    ],
+)
+def test_driver_packages_of_another_source_are_told_from_nvidias_own(tmp_path, name, version, family, found):
+    """The archive of Ubuntu, RPM Fusion and ELRepo use the same files under other names."""
+    seen = safety.foreign({name: version}, family, str(tmp_path / "none"))
+
+    assert seen == ([f"{name} {version}"] if found else [])
+
+
+def test_a_runfile_installation_is_foreign_too(tmp_path):
+    (tmp_path / "nvidia-uninstall").touch()
+
+    assert safety.foreign({}, "rpm", str(tmp_path / "nvidia-uninstall")) == [
+        f"{tmp_path}/nvidia-uninstall of a runfile installation"
+    ]
+
+
+def config(*capabilities: bytes, listed: bool = True) -> bytes:
+    """A PCI configuration space whose capabilities stand one after the other from 0x40 on."""
+    space = bytearray(256)
+    space[0x06] = 0x10 if listed else 0
+    place = 0x40
+    space[0x34] = place
+    for number, content in enumerate(capabilities):
+        following = place + 16 if number + 1 < len(capabilities) else 0
+        space[place : place + len(content)] = content
+        space[place + 1] = following
+        place += 16
+    return bytes(space)
+
+
+POWER = bytes([0x01, 0, 0, 0])
+MARK = bytes([0x09, 0, 8]) + b"VF"
+
+
+@pytest.mark.parametrize(
+    ("space", "guest"),
+    [
+        (config(POWER, MARK), True),
+        (config(MARK), True),
+        (config(POWER), False),
+        (config(POWER, bytes([0x09, 0, 8]) + b"XX"), False),
+        (config(MARK, listed=False), False),
+        (config(MARK)[:0x30], False),
+        (b"", False),
+    ],
+)
+def test_a_vgpu_guest_bears_its_mark_in_the_vendor_specific_capability(tmp_path, space, guest):
+    folder = tmp_path / "sys/bus/pci/devices/0000:3b:00.0"
+    folder.mkdir(parents=True)
+    (folder / "config").write_bytes(space)
+
+    assert safety.vgpu_guest(str(tmp_path), ["0000:af:00.0", "0000:3b:00.0"]) is guest
+
+
+def test_a_capability_list_that_points_into_itself_ends():
+    space = bytearray(config(POWER))
+    space[0x41] = 0x40
+
+    assert safety.vendor_mark(bytes(space)) == b""
+
+
+def hold(path: str, ready, done) -> None:
+    with Path(path).open("rb+") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        ready.set()
+        done.wait()
+
+
+def test_whoever_holds_a_package_lock_is_named(tmp_path, monkeypatch):
+    """The lock of a running apt is an fcntl lock; a file that merely exists is none."""
+    lock = tmp_path / "lock-frontend"
+    lock.touch()
+    monkeypatch.setattr(safety, "FCNTL_LOCKS", {"dpkg": (str(lock), str(tmp_path / "absent"))})
+    assert safety.package_locks("dpkg") == []
+
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Event(), context.Event()
+    holder = context.Process(target=hold, args=(str(lock), ready, done))
+    holder.start()
+    ready.wait()
+    try:
+        (words,) = safety.package_locks("dpkg")
+    finally:
+        done.set()
+        holder.join()
+
+    assert words.startswith(f"{lock} is held by ")
+    assert words.endswith(f"({holder.pid})")
+
+
+def test_the_lock_question_has_the_kernels_own_size():
+    """struct flock of a 64-bit Linux; a shorter one would be answered with rubbish."""
+    assert struct.calcsize(safety.FLOCK) == 32
+
+
+def test_dnf_leaves_its_process_number_and_a_dead_one_holds_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(safety, "FCNTL_LOCKS", {"rpm": ()})
+    monkeypatch.setattr(safety, "PID_LOCKS", {"rpm": (str(tmp_path / "*_lock.pid"),)})
+    (tmp_path / "metadata_lock.pid").write_text("999999999")
+    assert safety.package_locks("rpm") == []
+
+    (tmp_path / "metadata_lock.pid").write_text("1")
+    assert len(safety.package_locks("rpm")) == 1
+
+
+def test_what_dkms_built_and_which_kernels_are_there(tmp_path):
+    (tmp_path / "var/lib/dkms/nvidia/580.178.04/5.15.0-179-generic/x86_64/module").mkdir(parents=True)
+    (tmp_path / "lib/modules/5.15.0-179-generic").mkdir(parents=True)
+    (tmp_path / "lib/modules/5.15.0-179-generic/modules.dep").touch()
+    (tmp_path / "lib/modules/5.15.0-100-generic").mkdir()
+
+    assert safety.dkms(str(tmp_path)) == {"580.178.04": ["5.15.0-179-generic"]}
+    assert safety.kernels(str(tmp_path)) == ["5.15.0-179-generic"]
+
+
+def test_active_package_sources_are_listed_by_address(tmp_path):
+    lists = tmp_path / "etc/apt/sources.list.d"
+    lists.mkdir(parents=True)
+    (lists / "a.list").write_text("deb [signed-by=/k.gpg] https://b.example/ubuntu /\n# deb https://off.example/ /\n")
+    (lists / "b.sources").write_text("Types: deb\nURIs: http://a.example/debian\n")
+
+    assert safety.repositories(str(tmp_path)) == ["http://a.example/debian", "https://b.example/ubuntu"]
+
+
+POLICY = """linux-headers-5.15.0-179-generic:
+  Installed: (none)
+  Candidate: {}
+  Version table:
+"""
+
+
+@pytest.mark.parametrize(("candidate", "missing"), [("5.15.0-179.189", []), ("(none)", ["the headers"])])
+def test_headers_without_a_candidate_are_missing(monkeypatch, candidate, missing):
+    name = "linux-headers-5.15.0-179-generic"
+    monkeypatch.setattr(headers, "command", lambda argv: POLICY.format(candidate))
+
+    assert headers.apt_missing([name]) == [name for _ in missing]
+
+
+def test_headers_that_apt_has_never_heard_of_are_missing(monkeypatch):
+    monkeypatch.setattr(headers, "command", lambda argv: "")
+
+    assert headers.apt_missing(["linux-headers-1"]) == ["linux-headers-1"]
+
+
+@pytest.mark.parametrize(("told", "missing"), [("kernel-devel-matched\nkernel-headers\n", []), ("", 2)])
+def test_dnf_answers_by_name(monkeypatch, told, missing):
+    monkeypatch.setattr(headers, "command", lambda argv: told)
+
+    assert len(headers.ask_dnf(["kernel-devel-matched", "kernel-headers"])) == (missing or 0)

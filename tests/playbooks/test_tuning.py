@@ -1,0 +1,116 @@
+"""Tuning on a host: what differs is said and set, what this host does not let be set is left with its reason."""
+
+import pytest
+
+from tests.playbooks.modules import module, shared
+
+tuning = shared("tuning")
+THP = "/sys/kernel/mm/transparent_hugepage/enabled"
+GOVERNORS = "/sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
+NUMA = "/proc/sys/kernel/numa_balancing"
+
+
+def plan(*live, files=()):
+    rows = [{"path": path, "value": value, "name": name} for path, value, name in live]
+    return {"tuning": {"files": list(files), "live": rows}}
+
+
+@pytest.fixture
+def root(tmp_path):
+    """A machine with two CPUs that is not tuned."""
+    for path, content in {
+        NUMA: "1\n",
+        THP: "[always] madvise never\n",
+        GOVERNORS.replace("*", "0"): "powersave\n",
+        GOVERNORS.replace("*", "1"): "performance\n",
+    }.items():
+        target = tmp_path / path.lstrip("/")
+        target.parent.mkdir(parents=True)
+        target.write_text(content)
+    return tmp_path
+
+
+def test_each_setting_that_differs_is_said_with_what_it_is_now(root):
+    wanted = plan((NUMA, "0", "kernel.numa_balancing"), (THP, "madvise", "transparent huge pages"))
+
+    assert tuning.differences(wanted, str(root)) == [
+        "kernel.numa_balancing is 1, planned 0",
+        "transparent huge pages is always, planned madvise",
+    ]
+
+
+def test_only_the_cpu_that_differs_is_set(root):
+    ready, left = tuning.settings(plan((GOVERNORS, "performance", "the CPU governor")), str(root))
+
+    assert [row["path"] for row in ready] == [str(root / GOVERNORS.replace("*", "0").lstrip("/"))]
+    assert left == []
+
+
+def test_a_kernel_without_the_setting_is_no_difference(root):
+    wanted = plan(("/proc/sys/kernel/none", "1", "kernel.none"))
+
+    assert tuning.differences(wanted, str(root)) == []
+    assert tuning.state(wanted, str(root))["left"] == ["kernel.none: this kernel has no /proc/sys/kernel/none"]
+
+
+def test_what_a_container_may_not_set_is_left_and_said(root, monkeypatch):
+    """/proc/sys is mounted read-only there."""
+    monkeypatch.setattr(tuning, "writable", lambda path: False)
+    wanted = plan((NUMA, "0", "kernel.numa_balancing"))
+    assert "may not be written" in tuning.state(wanted, str(root))["left"][0]
+
+    (root / ".dockerenv").touch()
+
+    assert tuning.differences(wanted, str(root)) == []
+    (left,) = tuning.state(wanted, str(root))["left"]
+    assert left.startswith("kernel.numa_balancing stays 1: a container sees its host's kernel")
+
+
+def test_a_file_that_was_changed_is_a_difference(root):
+    path = root / "90-gpucheck.conf"
+    wanted = plan(files=[{"path": str(path), "content": "a = 1\n", "mode": "0644"}])
+    path.write_text("a = 1\n")
+    path.chmod(0o644)
+    assert tuning.differences(wanted, str(root)) == []
+
+    path.write_text("a = 2\n")
+
+    assert tuning.differences(wanted, str(root)) == [f"{path} is missing or different"]
+    assert tuning.paths(wanted) == [str(path)]
+
+
+def test_a_plan_without_tuning_says_nothing(root):
+    for empty in ({}, {"tuning": {}}):
+        assert tuning.state(empty, str(root)) == {"wrong_files": [], "live": [], "left": []}
+        assert tuning.paths(empty) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [("always [madvise] never\n", "madvise"), ("4096\t131072\t6291456\n", "4096 131072 6291456"), ("0\n", "0")],
+)
+def test_the_value_in_force_is_read_as_the_kernel_writes_it(content, value):
+    assert tuning.current(content) == value
+
+
+def test_the_module_writes_only_what_differs(root):
+    """A second run has nothing to write."""
+    settings = module("live_settings")
+    numa, governor = root / NUMA.lstrip("/"), root / GOVERNORS.replace("*", "1").lstrip("/")
+    rows = [{"path": str(numa), "value": "0"}, {"path": str(governor), "value": "performance"}]
+
+    assert settings.differing(rows) == rows[:1]
+    settings.write(None, str(numa), "0")
+    assert settings.differing(rows) == []
+
+
+def test_a_value_that_the_kernel_refuses_fails_with_its_words(tmp_path):
+    class Failed(Exception):
+        pass
+
+    class Module:
+        def fail_json(self, msg):
+            raise Failed(msg)
+
+    with pytest.raises(Failed, match=r"none/numa = 0: the kernel refuses it: .*No such file"):
+        module("live_settings").write(Module(), str(tmp_path / "none/numa"), "0")
