@@ -68,7 +68,7 @@ def plan(machine: Machine, wish: Wish) -> tuple[Step, ...]:
 
 
 def in_rounds(machine: Machine, groups: Sequence[tuple[Flow, ...]]) -> tuple[tuple[Flow, ...], ...]:
-    """Groups of flows that belong together, put into as few rounds as their resources allow."""
+    """Put groups of flows into rounds whose groups share no resource."""
     taken = [
         frozenset().union(*(flow_resources(flow, machine.between, machine.to_host) for flow in group))
         for group in groups

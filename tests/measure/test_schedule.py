@@ -1,4 +1,4 @@
-"""Rounds are as few as the busiest resource allows, and nothing in a round meets anything else."""
+"""The number of rounds stays close to what the busiest resource requires, and a round shares no resource."""
 
 from collections import Counter
 from itertools import combinations, permutations
@@ -7,7 +7,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucheck.measure.schedule import lower_bound, rounds
+from gpucheck import simulator
+from gpucheck.host import live_host
+from gpucheck.measure.paths import flow_resources, paths, ports_to_host
+from gpucheck.measure.schedule import rounds
+from gpucheck.measure.values import Flow
+from gpucheck.simulator.machine import build as machine
+from gpucheck.topology import build
+
+# Rounds of all pairs in one direction, and in both, on each simulated machine with more than one GPU: what a search
+# with Kempe chains, lower bounds and tabu moves needed, which first-fit replaced.
+SEARCHED = {
+    "a100-mig-x8": (7, 7),
+    "a100-pcie-x2-nvlink": (1, 1),
+    "a100-pcie-x8": (16, 20),
+    "a100-sxm-x4": (3, 3),
+    "a6000-x4-nvlink": (3, 3),
+    "dgx1-p100": (12, 12),
+    "dgx1-v100": (12, 12),
+    "dgx2-v100": (15, 15),
+    "gb200-nvl72": (71, 71),
+    "gb200-x4": (3, 3),
+    "h100-nvl-x2": (1, 1),
+    "hgx-a100-x8": (7, 7),
+    "hgx-b200-x8": (7, 7),
+    "hgx-h100-x8": (7, 7),
+    "hgx-h200-x8": (7, 7),
+    "l40s-x4": (4, 5),
+    "mixed-x4": (3, 3),
+    "p100-pcie-x2": (1, 1),
+    "p100-pcie-x2-sys": (1, 1),
+    "rtx3090-x2-nvlink": (1, 1),
+    "rtx4090-x2": (1, 1),
+    "rtx4090-x8": (7, 7),
+}
 
 
 def one_way(count):
@@ -49,6 +82,58 @@ def busiest(items):
     return max(Counter(resource for item in items for resource in item).values())
 
 
+def lower_bound(items):
+    """The largest set found of which no two can run together.
+
+    Such sets are the users of one resource with all that share something with each of them, and the users of two of
+    three resources.
+    """
+    use = {}
+    for i, item in enumerate(items):
+        for resource in item:
+            use.setdefault(resource, set()).add(i)
+    sizes = [1]
+    for users in use.values():
+        clique = list(users)
+        clique += [i for i, item in enumerate(items) if i not in users and all(item & items[j] for j in users)]
+        sizes.append(len([i for n, i in enumerate(clique) if all(items[i] & items[j] for j in clique[:n])]))
+    sizes += [len(a & b | a & c | b & c) for a, b, c in combinations(use.values(), 3)]
+    return max(sizes)
+
+
+def test_every_machine_with_several_gpus_has_a_row():
+    profiles = map(simulator.load, simulator.profile_names())
+    with_several = {profile.name for profile in profiles if len(machine(profile, profile.driver.state()).gpus) > 1}
+
+    assert set(SEARCHED) == with_several
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_no_machine_takes_more_rounds_than_a_search_needed(activate, name):
+    activate(name)
+    host = live_host(isolated=False, deadline_s=20)
+    reading, pci = host.nvml(), host.pci()
+    between = paths(reading.gpus, pci, build(reading, pci, simulated=True))
+    to_host = ports_to_host(reading.gpus, pci)
+    gpus = range(len(reading.gpus))
+
+    def resources(a, b):
+        return flow_resources(Flow(src=a, dst=b), between, to_host)
+
+    unidirectional, bidirectional = list(permutations(gpus, 2)), list(combinations(gpus, 2))
+    counts = []
+    for pairs, items in (
+        (unidirectional, [resources(a, b) for a, b in unidirectional]),
+        (bidirectional, [resources(a, b) | resources(b, a) for a, b in bidirectional]),
+    ):
+        schedule = rounds(items, pairs)
+        hold(items, schedule)
+        counts.append(len(schedule))
+
+    assert counts[0] <= SEARCHED[name][0]
+    assert counts[1] <= SEARCHED[name][1]
+
+
 def test_56_ordered_pairs_through_nvswitch_take_7_rounds():
     order, items = one_way(8)
     schedule = rounds(items, order)
@@ -88,30 +173,30 @@ def test_switches_and_sockets_take_what_their_links_demand(groups, sockets, both
     assert len(schedule) == lower_bound(items) == fewest
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(count=st.integers(2, 9), data=st.data())
-def test_any_choice_of_pairs_through_a_switch_reaches_the_busiest_port(count, data):
-    """By Koenig's theorem: copies out of GPUs and into GPUs make a bipartite graph."""
+def test_any_choice_of_pairs_through_a_switch_shares_no_port(count, data):
+    """A copy waits only for those of its two ports, so there are fewer than twice the copies of the busiest port."""
     order, items = one_way(count)
     kept = data.draw(st.lists(st.sampled_from(range(len(items))), min_size=1, unique=True))
     some = [items[i] for i in kept]
     schedule = rounds(some, [order[i] for i in kept])
 
     hold(some, schedule)
-    assert len(schedule) == busiest(some)
+    assert busiest(some) <= len(schedule) < 2 * busiest(some)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(groups=st.lists(st.integers(1, 4), min_size=1, max_size=4), sockets=st.integers(1, 2), both=st.booleans())
-def test_random_trees_are_scheduled_within_one_round_of_the_bound(groups, sockets, both):
+def test_random_trees_are_scheduled_within_two_rounds_of_the_bound(groups, sockets, both):
     order, items = below_switches(groups, min(sockets, len(groups)), both)
     if not items:
         return
     schedule = rounds(items, order)
 
     hold(items, schedule)
-    assert busiest(items) <= lower_bound(items) <= len(schedule) <= lower_bound(items) + 1
+    assert busiest(items) <= lower_bound(items) <= len(schedule) <= lower_bound(items) + 2
 
 
 def test_nothing_to_measure_needs_no_round():
-    assert rounds([]) == ()
+    assert rounds([], []) == ()
