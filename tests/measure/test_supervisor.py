@@ -13,6 +13,7 @@ from gpucheck.measure.simulated import SimulatedEngine
 from gpucheck.measure.supervisor import Supervised
 from gpucheck.measure.values import Answer, Failure, Flow, Opened, Step
 from tests.measure.benches import TWO_PCIE, Here, fault
+from tests.processes.test_group import state
 
 STEP = Step(operation="bandwidth", purpose="one direction", flows=(Flow(src=0, dst=1),), size=1 << 20)
 OPENED = '{"type":"opened","buffer_bytes":1,"methods":["ce-write"],"clock":"none"}'
@@ -39,12 +40,7 @@ def pid_of(child):
 
 
 def alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    with open(f"/proc/{pid}/stat") as stat:  # noqa: PTH123 - a zombie is gone as well
-        return stat.read().rpartition(")")[2].split()[0] != "Z"
+    return state(pid) not in ("Z", None)
 
 
 def test_a_child_answers_step_after_step():
