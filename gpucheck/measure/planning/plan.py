@@ -9,8 +9,7 @@ import msgspec
 
 from gpucheck.measure.planning.paths import Path, flow_resources
 from gpucheck.measure.planning.schedule import rounds
-from gpucheck.measure.running.execute import LATENCY_REPEATS, WARM_UP_S
-from gpucheck.measure.statistics import SAMPLE_S
+from gpucheck.measure.statistics import LATENCY_REPEATS, SAMPLE_S, WARM_UP_S
 from gpucheck.measure.values import HOST, Device, Flow, Method, Region, Step
 
 Depth = Literal["quick", "default", "full"]

@@ -5,12 +5,10 @@ from typing import TypeVar
 
 from gpucheck.measure.engines.protocol import CopyEngine, NotTimed
 from gpucheck.measure.running.integrity import verify
-from gpucheck.measure.statistics import MAX_REPEATS, adaptive, repeats_together, spread
+from gpucheck.measure.statistics import LATENCY_REPEATS, MAX_REPEATS, WARM_UP_S, adaptive, repeats_together, spread
 from gpucheck.measure.values import Answer, Flow, Step, Timing
 
-WARM_UP_S = 0.05  # an idle PCIe link retrains on the first traffic, and clocks rise
 LATENCY_SIZE = 16
-LATENCY_REPEATS = 100
 Shape = TypeVar("Shape")
 
 
