@@ -1,11 +1,14 @@
 """What the whole test run shares: the figures of the fault matrix and of the NVML boundary, shown at its end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from gpucheck import simulator
 
 # A busy machine is slow, and that is no failure: what a search finds counts, not how long it took. The same tree gives
 # the same result: inputs that no run has seen before are the business of make fuzz.
@@ -58,6 +61,20 @@ def figures(request: pytest.FixtureRequest) -> Iterator[Figures]:
     own = Figures()
     yield own
     request.node.user_properties.append((MATRIX, vars(own)))
+
+
+@pytest.fixture(scope="session")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cache directory of this test process."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def activate(monkeypatch: pytest.MonkeyPatch, cache: Path) -> Callable[..., Path]:
+    """simulator.activate with the cache of the test run; the environment is restored afterwards."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
+    return simulator.activate
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

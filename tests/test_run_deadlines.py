@@ -11,7 +11,8 @@ from functools import partial
 import pytest
 
 from gpucheck import run
-from gpucheck.measure import bandwidth, supervisor
+from gpucheck.measure import bandwidth
+from gpucheck.measure.running import supervisor
 from gpucheck.model import Check, Finding, Verdict
 from gpucheck.run import _guard, _report, _train
 from gpucheck.run._measure import measurement_steps

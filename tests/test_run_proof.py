@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpucheck import run
 from gpucheck.checks.stack import PLAN
 from gpucheck.cli._stack import as_json
-from gpucheck.measure.selection import Unmeasurable
+from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Simulation, Verdict
 from gpucheck.render import report as render
 from gpucheck.run import _train

@@ -123,7 +123,7 @@ def _measured(options: "Options") -> "BandwidthReport":
     from gpucheck.cli._measuring import Display
     from gpucheck.host import live_host
     from gpucheck.measure.bandwidth import Watch
-    from gpucheck.measure.selection import Unmeasurable
+    from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.run.links import bandwidth
 
     with Display(sys.stderr) as display:

@@ -64,7 +64,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     from gpucheck.host import live_host
     from gpucheck.measure.collectives.definitions import ALL
     from gpucheck.measure.collectives.run import Options
-    from gpucheck.measure.selection import Unmeasurable
+    from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.render import collectives as render
     from gpucheck.run.links import collectives
 

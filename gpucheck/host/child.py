@@ -1,32 +1,24 @@
 """Ask NVML through a child process with a deadline: whatever the child does, the answer is a value and in time."""
 
 import atexit
-import fcntl
 import os
-import selectors
-import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
 from gpucheck.model import CRASHED, DEFECT, LATE, NOT_STARTED, NvmlFailure, NvmlReading
+from gpucheck.processes.child import GRACE_S, Child, Ending
 from gpucheck.processes.signals import NO_MEMORY
 
 # Without a process that keeps it, the driver initialises each GPU anew, one after the other, for 1 to 3 s each
 # (NVIDIA's Driver Persistence page).
 SECONDS_PER_GPU = 5.0
 INITIALISING = ("start of the NVML child", "dlopen", "nvmlInit", "nvmlDeviceGetHandleByIndex")
-# By these a process is ended from outside or by its own limits: by a person, the out-of-memory killer, a supervisor.
-FROM_OUTSIDE = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGXCPU, signal.SIGXFSZ)
-# A killed child that sits in the driver (state D) cannot go before the driver lets it: it is left behind.
-GRACE_S = 0.2
-TAIL_BYTES = 2000
-PIPE_BYTES = 1 << 20  # what Linux grants everybody by default: /proc/sys/fs/pipe-max-size
+LATECOMER_S = 0.2  # for a response that is there already
+LONGEST_READING = 1 << 26  # bytes; that of 72 simulated GPUs is 1.2 MB
 START = (
     "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); "
     "from gpucheck.host.nvml_child import main; main(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))"
@@ -37,22 +29,18 @@ class _Transcript:
     """What came from the child so far."""
 
     def __init__(self) -> None:
-        self.buffer = b""
-        self.errors = b""
         self.call = "start of the NVML child"
         self.subject = ""
         self.entered = time.monotonic()
         self.answer: bytes | None = None
 
-    def take(self, data: bytes) -> None:
-        *lines, self.buffer = (self.buffer + data).split(b"\n")
-        for line in lines:
-            mark, _, rest = line.partition(b" ")
-            if mark == b">":
-                self.call, _, self.subject = rest.decode(errors="replace").partition(" ")
-                self.entered = time.monotonic()
-            elif mark == b"=":
-                self.answer = rest
+    def take(self, line: bytes) -> None:
+        mark, _, rest = line.partition(b" ")
+        if mark == b">":
+            self.call, _, self.subject = rest.decode(errors="replace").partition(" ")
+            self.entered = time.monotonic()
+        elif mark == b"=":
+            self.answer = rest
 
 
 def ask_child(
@@ -97,28 +85,15 @@ class NvmlChild:
         self.deadline_s = deadline_s
         self.total_s = deadline_s
         self.failure: NvmlFailure | None = None
-        self.receive, send = os.pipe()
-        _widen(send)
+        command = child_command() if command is None else command
+        depth = "health" if health else "identity"
         try:
-            self.child = subprocess.Popen(
-                [
-                    *(child_command() if command is None else command),
-                    *(str(send), "health" if health else "identity", str(os.getpid())),
-                ],
-                pass_fds=(send,),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
+            self.child = Child(command, os.environ, depth, str(os.getpid()), longest_line=LONGEST_READING)
             atexit.register(self.child.kill)  # where nobody came to ask for the answer
         except OSError as error:
-            os.close(self.receive)
             self.failure = NvmlFailure(
                 call="start of the NVML child", code=NOT_STARTED, name="ChildNotStarted", detail=str(error)
             )
-        finally:
-            os.close(send)
 
     def more_time(self, gpus: int) -> None:
         """Allow what the driver may take to initialise so many GPUs."""
@@ -129,63 +104,21 @@ class NvmlChild:
         if self.failure is not None:
             return self.failure
         seen = _Transcript()
-        in_time = False
         try:
             # What is there already is heard, however late we come for it.
-            deadline = max(self.started + self.total_s, time.monotonic() + GRACE_S)
-            in_time = _listen(self.child, self.receive, seen, deadline, self.deadline_s)
+            deadline = max(self.started + self.total_s, time.monotonic() + LATECOMER_S)
+            while seen.answer is None:
+                until = deadline if seen.call in INITIALISING else min(deadline, seen.entered + self.deadline_s)
+                line = self.child.read_line(until)
+                if line is None:
+                    return _died(seen, self.child.how_it_ended())
+                seen.take(line)
+        except TimeoutError:
+            return _late(seen, time.monotonic() - seen.entered)
         finally:
-            os.close(self.receive)
-            status = _end(self.child, patient=in_time)
+            self.child.end(patience_s=GRACE_S if seen.answer is not None else 0.0)
             atexit.unregister(self.child.kill)
-        if seen.answer is not None:
-            return _decode(seen)
-        return _died(seen, status) if in_time else _late(seen, time.monotonic() - seen.entered)
-
-
-def _widen(pipe: int) -> None:
-    """Room for every call of a large machine, so that the child need not wait until we have time to listen."""
-    with suppress(OSError):  # the kernel's limit for unprivileged users was lowered: then it waits
-        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-
-
-def _listen(child: subprocess.Popen[bytes], receive: int, seen: _Transcript, deadline: float, call_s: float) -> bool:
-    """Read until the answer is there or both pipes are closed. False at the deadline, of the whole or of one call."""
-    assert child.stderr is not None  # noqa: S101 - we asked for the pipe
-    errors = child.stderr.fileno()
-    with selectors.DefaultSelector() as selector:
-        for descriptor in (receive, errors):
-            selector.register(descriptor, selectors.EVENT_READ)
-        while selector.get_map() and seen.answer is None:
-            until = deadline if seen.call in INITIALISING else min(deadline, seen.entered + call_s)
-            remaining = until - time.monotonic()
-            ready = selector.select(remaining) if remaining > 0 else []
-            if not ready:
-                return False
-            for key, _ in ready:
-                data = os.read(key.fd, 65536)
-                if not data:
-                    selector.unregister(key.fd)
-                elif key.fd == receive:
-                    seen.take(data)
-                else:
-                    seen.errors = (seen.errors + data)[-TAIL_BYTES:]
-    return True
-
-
-def _end(child: subprocess.Popen[bytes], *, patient: bool) -> int | None:
-    """Return the child's exit status, or None where it had to be killed."""
-    assert child.stderr is not None  # noqa: S101 - we asked for the pipe
-    child.stderr.close()
-    if patient:
-        try:
-            return child.wait(GRACE_S)
-        except subprocess.TimeoutExpired:
-            pass  # it closed its pipes and lives on: as good as stuck
-    child.kill()
-    with suppress(subprocess.TimeoutExpired):
-        child.wait(GRACE_S)
-    return None
+        return _decode(seen)
 
 
 def _decode(seen: _Transcript) -> NvmlReading | NvmlFailure:
@@ -196,21 +129,19 @@ def _decode(seen: _Transcript) -> NvmlReading | NvmlFailure:
     return answer
 
 
-def _died(seen: _Transcript, status: int | None) -> NvmlFailure:
+def _died(seen: _Transcript, ending: Ending) -> NvmlFailure:
     """Only a signal that a process raises by itself speaks of the library; any other end is gpucheck's."""
     detail = f"during {seen.call}{f' of {seen.subject}' if seen.subject else ''}"
-    lines = seen.errors.decode(errors="replace").strip().splitlines()
-    last = f"; last line on stderr: {lines[-1]}" if lines else ""
-    if status is None or status >= 0:
-        how = "closed its pipes and did not exit" if status is None else f"exited with status {status}"
+    last = f"; last line on stderr: {ending.last_line}" if ending.last_line else ""
+    if ending.how in ("crashed", "killed"):
+        code, name = (CRASHED, "ChildCrashed") if ending.how == "crashed" else (NOT_STARTED, "ChildKilled")
+        how = f"was killed by {ending.status}"
+    else:
         starved = any(words in last for words in NO_MEMORY)
         code, name = (NOT_STARTED, "ChildOutOfMemory") if starved else (DEFECT, "ChildFailed")
-        return NvmlFailure(call=seen.call, code=code, name=name, detail=f"the process {how} {detail}{last}")
-    killed = signal.Signals(-status)
-    code, name = (NOT_STARTED, "ChildKilled") if killed in FROM_OUTSIDE else (CRASHED, "ChildCrashed")
-    return NvmlFailure(
-        call=seen.call, code=code, name=name, detail=f"the process was killed by {killed.name} {detail}{last}"
-    )
+        running = ending.how == "running"
+        how = "closed its pipes and did not exit" if running else f"exited with status {ending.status}"
+    return NvmlFailure(call=seen.call, code=code, name=name, detail=f"the process {how} {detail}{last}")
 
 
 def _late(seen: _Transcript, seconds: float) -> NvmlFailure:

@@ -12,22 +12,22 @@ import msgspec
 
 from gpucheck.host.child import ask_child, child_command
 from gpucheck.host.simulated import machine_directory
-from gpucheck.measure import report
-from gpucheck.measure.engine_choice import KIND, PATIENCE_S, EngineName, choose_engine
-from gpucheck.measure.gaps import gaps
-from gpucheck.measure.observed import observations
-from gpucheck.measure.observed_host import Scene
-from gpucheck.measure.paths import Path, paths, ports_to_host
-from gpucheck.measure.plan import Depth, Machine, Wish, buffer_bytes, plan
-from gpucheck.measure.repeats import Doubts, again
-from gpucheck.measure.results import Results
-from gpucheck.measure.runner import run
-from gpucheck.measure.sampler import Sampler
-from gpucheck.measure.selection import Unmeasurable, admit, choose, device, room
-from gpucheck.measure.simulated_machine import describe, read_faults
-from gpucheck.measure.supervisor import Supervised
+from gpucheck.measure.engines.choice import KIND, PATIENCE_S, EngineName, choose_engine
+from gpucheck.measure.engines.simulated.machine import describe, read_faults
+from gpucheck.measure.planning.paths import Path, paths, ports_to_host
+from gpucheck.measure.planning.plan import Depth, Machine, Wish, buffer_bytes, plan
+from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, device, room
+from gpucheck.measure.reporting import report
+from gpucheck.measure.reporting.gaps import gaps
+from gpucheck.measure.reporting.observed import observations
+from gpucheck.measure.reporting.surroundings import Scene
+from gpucheck.measure.reporting.text import count_text
+from gpucheck.measure.running.repeats import Doubts, again
+from gpucheck.measure.running.results import Results
+from gpucheck.measure.running.runner import run
+from gpucheck.measure.running.sampler import Sampler
+from gpucheck.measure.running.supervisor import Supervised
 from gpucheck.measure.values import Device, Failure, Flow, Setup, Simulated, Step
-from gpucheck.measure.words import count_text
 from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.observations import Observations

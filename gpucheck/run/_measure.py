@@ -55,7 +55,7 @@ def measurement_steps() -> tuple[Step, ...]:
 
 def _p2p(host: Host) -> Outcome:
     from gpucheck.measure.bandwidth import Options
-    from gpucheck.measure.selection import Unmeasurable
+    from gpucheck.measure.planning.selection import Unmeasurable
     from gpucheck.run.links import bandwidth
 
     try:

@@ -26,7 +26,7 @@ DATA = "p2p-integrity"
 def bandwidth(host: Host, options: "Options", watch: "Watch | None" = None) -> "BandwidthReport":
     """Copies between the GPUs of this host, measured, low pairs once more alone, and judged.
 
-    Raises gpucheck.measure.selection.Unmeasurable when there is nothing to measure, or not as asked.
+    Raises gpucheck.measure.planning.selection.Unmeasurable when there is nothing to measure, or not as asked.
     """
     from gpucheck.measure.bandwidth import Watch, measure
 

@@ -23,7 +23,7 @@ PHASES = {
     "nvml": ([*HANG, "nvml-hang"], "gpucheck.host.nvml_child"),
     "nvml in state D": ([*HANG, "nvml-hang:state=uninterruptible"], "gpucheck.host.nvml_child"),
     "a program": (["--only", "quick"], "slow-program"),
-    "copies": ([*HANG[:2], "--only", "p2p", "--fault", "p2p-stuck:pair=0-1"], "gpucheck.measure.child"),
+    "copies": ([*HANG[:2], "--only", "p2p", "--fault", "p2p-stuck:pair=0-1"], "gpucheck.measure.running.child"),
     "training": (["--only", "smoke-ddp"], "gpucheck.train.rank"),
 }
 # A measured end takes 0.1 to 0.5 s; this only catches one that waits for what hangs.

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.measure.child import open_engine
-from gpucheck.measure.torch_cuda import TorchEngine
-from gpucheck.measure.torch_runtime import library
+from gpucheck.measure.engines.torch.engine import TorchEngine
+from gpucheck.measure.engines.torch.runtime import library
+from gpucheck.measure.running.child import open_engine
 from gpucheck.measure.values import Device, Opened, Setup
 
 RESULTS = Path(__file__).parents[2] / "bench/results"

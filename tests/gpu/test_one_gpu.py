@@ -9,8 +9,8 @@ from statistics import median
 
 import pytest
 
-from gpucheck.measure.execute import execute
-from gpucheck.measure.integrity import verify
+from gpucheck.measure.running.execute import execute
+from gpucheck.measure.running.integrity import verify
 from gpucheck.measure.values import HOST, Flow, Region, Step
 
 pytestmark = pytest.mark.gpu

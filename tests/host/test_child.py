@@ -188,9 +188,9 @@ def test_asking_begins_at_once_and_the_answer_is_there_when_it_is_wanted(activat
     host.begin()
     child = host._child
     assert child is not None
-    child.child.wait(20)
+    child.child.process.wait(20)
 
-    assert child.child.returncode == 0
+    assert child.child.process.returncode == 0
     assert isinstance(host.nvml(), NvmlReading)
     assert host._child is child
 
@@ -199,7 +199,7 @@ def test_who_comes_late_still_gets_the_answer():
     """The deadline is for the child; what it said in time counts, however long we were busy."""
     body = 'os.write(pipe, b\'= {"type":"failure","call":"nvmlInit","code":9,"name":"DriverNotLoaded"}\\n\')'
     child = NvmlChild(0.01, script(body))
-    child.child.wait(10)
+    child.child.process.wait(10)
 
     assert failure_of(child.answer()).code == 9
 
@@ -211,7 +211,7 @@ def test_a_child_that_nobody_asks_leaves_no_zombie_behind(monkeypatch):
     (kill,) = registered
     kill()
 
-    assert child.child.wait(5) == -9
+    assert child.child.process.wait(5) == -9
     assert failure_of(child.answer()).code == NOT_STARTED
 
 

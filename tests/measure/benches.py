@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gpucheck.diagnose import doubtful
-from gpucheck.measure.child import answer, open_engine
-from gpucheck.measure.engine import CopyEngine
-from gpucheck.measure.gaps import gaps
-from gpucheck.measure.observed import observations
-from gpucheck.measure.observed_host import Scene
-from gpucheck.measure.paths import paths, ports_to_host
-from gpucheck.measure.plan import Depth, Machine, Wish, buffer_bytes, plan
-from gpucheck.measure.repeats import again
-from gpucheck.measure.results import Results
-from gpucheck.measure.runner import run
-from gpucheck.measure.selection import device
-from gpucheck.measure.simulated import SimulatedEngine
-from gpucheck.measure.simulated_machine import MeasurementFault, describe
+from gpucheck.measure.engines.protocol import CopyEngine
+from gpucheck.measure.engines.simulated.engine import SimulatedEngine
+from gpucheck.measure.engines.simulated.machine import MeasurementFault, describe
+from gpucheck.measure.planning.paths import paths, ports_to_host
+from gpucheck.measure.planning.plan import Depth, Machine, Wish, buffer_bytes, plan
+from gpucheck.measure.planning.selection import device
+from gpucheck.measure.reporting.gaps import gaps
+from gpucheck.measure.reporting.observed import observations
+from gpucheck.measure.reporting.surroundings import Scene
+from gpucheck.measure.running.child import answer, open_engine
+from gpucheck.measure.running.repeats import again
+from gpucheck.measure.running.results import Results
+from gpucheck.measure.running.runner import run
 from gpucheck.measure.values import Answer, Failure, Opened, Setup, Step
 from gpucheck.model import Finding, Gpu, NvmlReading, PciDevice, PcieLink
 from gpucheck.model.observations import Observations
@@ -26,7 +26,7 @@ from tests.machines import h100, on_bus, p100, reading
 
 
 class Here:
-    """gpucheck.measure.runner.Asked with the engine in this process. asked: every step, in order."""
+    """gpucheck.measure.running.runner.Asked with the engine in this process. asked: every step, in order."""
 
     def __init__(self, engine: CopyEngine, setup: Setup) -> None:
         self.engine = engine

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.diagnose import read
-from gpucheck.measure.observed_host import surroundings, under_load
+from gpucheck.measure.reporting.surroundings import surroundings, under_load
 from gpucheck.model import AcsControl, Verdict
 from gpucheck.model.observations import Observations
 from tests.machines import p100

@@ -23,9 +23,9 @@ AT_WORK = {
     "copies": (
         ["bandwidth", "--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1", "--timeout", "100"],
         2,
-        b"gpucheck.measure.child",
+        b"gpucheck.measure.running.child",
     ),
-    "copies on CPUs": (["bandwidth", "--engine", "cpu", "--timeout", "100"], 4, b"gpucheck.measure.child"),
+    "copies on CPUs": (["bandwidth", "--engine", "cpu", "--timeout", "100"], 4, b"gpucheck.measure.running.child"),
     "collectives": (["collectives", "--sizes", "64M", "--timeout", "600"], 3, b"gpucheck.measure.collectives.rank"),
     "training": (["smoke", "--framework", "torch", "--steps", "1000000"], 3, b"gpucheck.train.rank"),
     "training with loaders": (

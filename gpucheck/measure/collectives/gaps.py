@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gpucheck.measure.collectives.launch import Ended
 from gpucheck.measure.collectives.nccl_log import error_text
 from gpucheck.measure.collectives.values import ErrorKind
-from gpucheck.measure.words import count_text
+from gpucheck.measure.reporting.text import count_text
 from gpucheck.model import Finding
 from gpucheck.model.about import About
 from gpucheck.model.collectives import CollectiveResult

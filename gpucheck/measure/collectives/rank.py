@@ -15,8 +15,8 @@ import msgspec
 
 from gpucheck.measure.collectives.definitions import elements
 from gpucheck.measure.collectives.values import AGENT, ErrorKind, Folder, Measured, RankError, RankReport, RankSpec
-from gpucheck.measure.engine import MISTAKES
-from gpucheck.measure.torch_runtime import library, ordinal
+from gpucheck.measure.engines.protocol import MISTAKES
+from gpucheck.measure.engines.torch.runtime import library, ordinal
 from gpucheck.measure.values import Device
 from gpucheck.processes.lifeline import end_with_parent, show_stacks, write_whole
 

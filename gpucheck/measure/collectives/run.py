@@ -11,10 +11,10 @@ from gpucheck.measure.collectives.gaps import gaps
 from gpucheck.measure.collectives.launch import Ended, Nodes, launch
 from gpucheck.measure.collectives.observed import measured
 from gpucheck.measure.collectives.values import Measured, RankSpec
-from gpucheck.measure.observed_host import Scene, surroundings
-from gpucheck.measure.selection import Unmeasurable, admit, choose
+from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
+from gpucheck.measure.reporting.surroundings import Scene, surroundings
+from gpucheck.measure.reporting.text import count_text
 from gpucheck.measure.statistics import spread
-from gpucheck.measure.words import count_text
 from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
 from gpucheck.model.about import About
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport

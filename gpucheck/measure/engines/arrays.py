@@ -1,0 +1,35 @@
+"""Patterns and comparisons over NumPy or CuPy arrays, which share their names. The library is handed in."""
+
+from typing import Any
+
+from gpucheck.measure.engines.pattern import MASK, pattern_array, signed
+from gpucheck.measure.values import Comparison, Wrong
+
+SAMPLE = 64
+
+
+def pattern(library: Any, key: int, words: int) -> Any:
+    """The first words of the pattern, as signed 64-bit integers."""
+    index = library.arange(words, dtype=library.int64)
+
+    def shift(array: Any, bits: int) -> Any:
+        # The shift of a signed array drags the sign along: the mask cuts it off again.
+        return (array >> bits) & ((1 << (64 - bits)) - 1)
+
+    return pattern_array(index, key, shift)
+
+
+def compare(library: Any, array: Any, key: int) -> Comparison:
+    """A buffer against the pattern of this key, with some of the wrong words."""
+    wrong = library.flatnonzero(array != pattern(library, key, len(array)))
+    count = len(wrong)
+    if not count:
+        return Comparison(words=len(array), mismatches=0)
+    some = [int(i) for i in wrong[:: max(1, count // SAMPLE)][:SAMPLE]]
+    sample = tuple(Wrong(index=i, got=int(array[i]) & MASK) for i in some)
+    return Comparison(words=len(array), mismatches=count, first=int(wrong[0]), last=int(wrong[-1]), sample=sample)
+
+
+def poison(array: Any, value: int) -> None:
+    """The same word all over."""
+    array[:] = signed(value)

@@ -1,0 +1,179 @@
+"""The copy engine between CPU processes: each device is a process with two buffers that all of them can see.
+
+The same steps, timing, statistics and integrity as on GPUs, on any machine. Its numbers are memory bandwidth between
+processes and are never judged as a GPU's. The source's process copies, as a GPU's copy engine writes.
+"""
+
+import mmap
+import os
+import time
+from collections.abc import Sequence
+from multiprocessing import get_context
+from typing import Any
+
+from gpucheck.measure.engines.pattern import MASK
+from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup
+from gpucheck.processes.lifeline import end_with_parent
+
+STAGE = 1 << 20
+START_S = 0.0005
+
+
+class CpuEngine:
+    """gpucheck.measure.engines.protocol.CopyEngine over processes and shared memory."""
+
+    def open(self, setup: Setup) -> Opened:
+        """Map the buffers and start the processes. Raises ModuleNotFoundError without NumPy."""
+        import numpy
+
+        self.size = setup.buffer_bytes
+        self.busy = 0.0
+        # The process that opens an engine has no threads, and anonymous maps pass to no other kind of child.
+        context = get_context("fork")
+        count = len(setup.devices)
+        # Anonymous and shared: unlike /dev/shm it is not limited to the 64 MiB that containers get.
+        self.maps = [mmap.mmap(-1, 2 * self.size) for _ in range(count)]
+        self.workers = []
+        for position in range(count):
+            ours, theirs = context.Pipe()
+            process = context.Process(
+                target=_work, args=(position, self.maps, self.size, theirs, os.getpid()), daemon=True
+            )
+            process.start()
+            theirs.close()
+            self.workers.append((process, ours))
+        return Opened(
+            buffer_bytes=self.size,
+            methods=("ce-write", "staged"),
+            clock="monotonic clock of the copying process",
+            versions={"numpy": numpy.__version__},
+        )
+
+    def error_code(self, error: Exception) -> int | None:  # noqa: ARG002 - no CUDA here
+        """None: there is no CUDA between CPU processes."""
+        return None
+
+    def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
+        """Every source's process starts at the same moment of the clock that they share."""
+        begin = time.monotonic() + START_S
+        region = Region(offset=0, size=size)
+        orders = [("copy", flow, region, count, begin) for flow, count in zip(flows, repeats, strict=True)]
+        seconds = self._all([(self._copier(flow), order) for flow, order in zip(flows, orders, strict=True)])
+        self.busy += max(seconds)
+        return tuple(seconds)
+
+    def latency(self, flow: Flow, repeats: int) -> float:
+        """Small copies in a row."""
+        seconds = self._ask(self._copier(flow), ("copy", flow, Region(offset=0, size=16), repeats, 0.0))
+        return float(seconds) / repeats
+
+    def fill(self, device: int, key: int, region: Region) -> None:
+        """By the process that owns the buffer."""
+        self._ask(device, ("fill", key, region))
+
+    def poison(self, device: int, value: int, region: Region) -> None:
+        """By the process that owns the buffer."""
+        self._ask(device, ("poison", value, region))
+
+    def copy(self, flows: Sequence[Flow], region: Region, bursts: int) -> None:
+        """All at once; a process that is the source of several does one after the other."""
+        self._all([(self._copier(flow), ("copy", flow, region, bursts, 0.0)) for flow in flows])
+
+    def compare(self, device: int, key: int, region: Region) -> Comparison:
+        """By the process that owns the buffer."""
+        answer: Comparison = self._ask(device, ("compare", key, region))
+        return answer
+
+    def words(self, device: int, region: Region) -> tuple[int, ...]:
+        """As this process sees the destination."""
+        start = self.size + region.offset
+        view = memoryview(self.maps[device])[start : start + region.size].cast("q")
+        return tuple(word & MASK for word in view)
+
+    def device_seconds(self) -> float:
+        """Time spent in timed copies."""
+        return self.busy
+
+    def close(self) -> None:
+        """End the processes."""
+        for process, pipe in self.workers:
+            pipe.close()
+            process.kill()
+            process.join(1.0)
+
+    def _copier(self, flow: Flow) -> int:
+        return flow.dst if flow.src == HOST else flow.src
+
+    def _ask(self, device: int, order: tuple[Any, ...]) -> Any:
+        return self._all([(device, order)])[0]
+
+    def _all(self, orders: Sequence[tuple[int, tuple[Any, ...]]]) -> list[Any]:
+        """Send every order, then collect the answers in the same sequence. Raises what a process raised, EOFError."""
+        for device, order in orders:
+            self.workers[device][1].send(order)
+        answers = [self.workers[device][1].recv() for device, _ in orders]
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
+
+
+def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any, parent_pid: int) -> None:
+    """One device: owner of maps[position], whose first half is the source and whose second the destination."""
+    end_with_parent(parent_pid)
+    os.environ["OMP_NUM_THREADS"] = "1"
+    import numpy
+
+    from gpucheck.measure.engines import arrays
+
+    buffers = [numpy.frombuffer(m, dtype=numpy.int64) for m in maps]
+    scratch = numpy.zeros(size // 8, dtype=numpy.int64)
+
+    def part(device: int, region: Region, *, destination: bool) -> Any:
+        start = (size if destination else 0) + region.offset
+        return buffers[device][start // 8 : (start + region.size) // 8]
+
+    def ends(flow: Flow, region: Region) -> tuple[Any, Any]:
+        host = scratch[: region.size // 8]
+        source = host if flow.src == HOST else part(flow.src, region, destination=False)
+        return source, host if flow.dst == HOST else part(flow.dst, region, destination=True)
+
+    def copy(flow: Flow, region: Region, count: int, begin: float) -> float:
+        source, target = ends(flow, region)
+        through = scratch[: min(STAGE, region.size) // 8]
+        while time.monotonic() < begin:
+            pass
+        start = time.perf_counter()
+        for _ in range(count):
+            if flow.method == "staged":
+                _staged(source, target, through)
+            else:
+                target[:] = source
+        return time.perf_counter() - start
+
+    actions = {
+        "copy": copy,
+        "fill": lambda key, region: part(position, region, destination=False).__setitem__(
+            slice(None), arrays.pattern(numpy, key, region.size // 8)
+        ),
+        "poison": lambda value, region: arrays.poison(part(position, region, destination=True), value),
+        "compare": lambda key, region: arrays.compare(numpy, part(position, region, destination=True), key),
+    }
+    try:
+        while True:
+            name, *arguments = pipe.recv()
+            try:
+                done = actions[name](*arguments)  # type: ignore[operator]  # each takes what its order carries
+            except Exception as error:
+                done = error
+            pipe.send(done)
+    except EOFError:
+        return
+
+
+def _staged(source: Any, target: Any, through: Any) -> None:
+    """Chunk by chunk over a third buffer."""
+    for start in range(0, len(source), len(through)):
+        end = min(start + len(through), len(source))
+        through[: end - start] = source[start:end]
+        target[start:end] = through[: end - start]

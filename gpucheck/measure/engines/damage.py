@@ -1,0 +1,56 @@
+"""What went wrong with the words that arrived: asked of the words themselves, which know where they belong."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gpucheck.measure.engines.pattern import index_of, word_at
+from gpucheck.measure.values import Damage, Wrong
+
+FEW_BITS = 3  # more flipped bits in one word than this is no flip, but another word
+MOST = 0.9  # part of the sample that must look alike to be called one thing
+
+
+class Suspects(NamedTuple):
+    """The patterns a wrong word may come from. words: length of the region.
+
+    key: the pattern that should be here. stale: those of earlier rounds. others: by name, those of other pairs.
+    """
+
+    key: int
+    poison: int
+    words: int
+    stale: tuple[int, ...] = ()
+    others: tuple[tuple[str, int], ...] = ()
+
+
+def classify(wrong: Sequence[Wrong], suspects: Suspects) -> tuple[Damage, str]:
+    """The kind of damage most of the sample shows, and what shows it. Raises ValueError without a sample."""
+    if not wrong:
+        raise ValueError("there is no wrong word to classify")
+    kinds = [_one(word, suspects) for word in wrong]
+    (kind, detail), _ = Counter(kinds).most_common(1)[0]
+    same = sum(k == kind for k, _ in kinds)
+    if same < MOST * len(kinds):
+        counts = Counter(k for k, _ in kinds)
+        return "mixed", ", ".join(f"{n} of {len(kinds)} sampled words {k}" for k, n in counts.most_common())
+    return kind, detail
+
+
+def _one(wrong: Wrong, suspects: Suspects) -> tuple[Damage, str]:
+    got, expected = wrong.got, word_at(suspects.key, wrong.index)
+    if got == suspects.poison:
+        return "untouched", "the destination still holds what was there before the copy"
+    if got == 0:
+        return "zeros", "zeros arrived in place of the data"
+    if (got ^ expected).bit_count() <= FEW_BITS:
+        return "bit-flip", "single bits of a word differ"
+    where = index_of(suspects.key, got)
+    if where < suspects.words:
+        return "shifted", f"the data arrived {(wrong.index - where) * 8} bytes from its place"
+    if any(index_of(key, got) < suspects.words for key in suspects.stale):
+        return "stale", "the data of an earlier round arrived"
+    for name, key in suspects.others:
+        if index_of(key, got) < suspects.words:
+            return "other-pair", f"the data of {name} arrived"
+    return "mixed", "words that no buffer of this run ever held"

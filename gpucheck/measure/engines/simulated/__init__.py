@@ -1,0 +1,1 @@
+"""The simulated copy engine, and the description of the machine that it copies on."""

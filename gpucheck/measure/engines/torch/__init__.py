@@ -1,0 +1,1 @@
+"""The copy engine of torch on CUDA."""

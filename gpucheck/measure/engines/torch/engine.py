@@ -1,0 +1,186 @@
+"""The copy engine of torch on CUDA: what training jobs use, and therefore the default.
+
+How each method copies is in ``torch_lanes``.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from gpucheck.measure.engines.cuda.queue import Gate, Lane, timed
+from gpucheck.measure.engines.numa import on_node
+from gpucheck.measure.engines.pattern import MASK, pattern_array, signed
+from gpucheck.measure.engines.torch import lanes
+from gpucheck.measure.engines.torch.lanes import WORD, Streams
+from gpucheck.measure.engines.torch.runtime import TorchRuntime, error_code, library, ordinal, peer_copy
+from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, Wrong
+
+CHUNK_WORDS = 1 << 23
+PINNED_BYTES = 64 << 20
+LEAST_BYTES = 4 << 20
+SAMPLE = 64
+LATENCY_BYTES = 16
+
+
+class TorchEngine:
+    """gpucheck.measure.engines.protocol.CopyEngine over torch.cuda."""
+
+    def open(self, setup: Setup) -> Opened:
+        """Find the devices by bus id, make contexts and buffers. Raises RuntimeError without CUDA, LookupError."""
+        import torch
+
+        self.torch = torch
+        if not torch.cuda.is_available():
+            raise RuntimeError(f"torch {torch.__version__} (CUDA {torch.version.cuda}) sees no CUDA device")
+        self.runtime = runtime = library(torch)
+        self.call = peer_copy(runtime)
+        self.cuda = [torch.device("cuda", ordinal(torch, device, runtime)) for device in setup.devices]
+        self.began = time.perf_counter()
+        size, notes = self._allocate(setup.buffer_bytes)
+        self.pinned = []
+        for device in setup.devices:
+            with on_node(device.numa_node):
+                self.pinned.append(torch.empty(min(size, PINNED_BYTES) // WORD, dtype=torch.int64, pin_memory=True))
+        self.gate = Gate(torch.cuda.Stream(self.cuda[0]))
+        self.streams = Streams(torch)
+        methods: tuple[Any, ...] = ("ce-write", "sm-write", "staged")
+        if self.call is not None:
+            methods += ("ce-read",)
+        return Opened(
+            buffer_bytes=size,
+            methods=methods,
+            clock="CUDA events (copies through host memory: host clock)",
+            versions={"torch": str(torch.__version__), "cuda": torch.version.cuda},
+            notes=notes,
+        )
+
+    def error_code(self, error: Exception) -> int | None:
+        """What torch's exception carries."""
+        return error_code(self.torch, self.runtime, error)
+
+    def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
+        """All flows behind one gate."""
+        region = Region(offset=0, size=size)
+        seconds = timed(TorchRuntime(self.torch), self.gate, self._lanes(flows, region), repeats)
+        # A kernel's row copy leaves the gaps out: what it moved is a little less than was asked for.
+        part = lanes.ROW / lanes.BODY
+        return tuple(s * part if f.method == "sm-write" else s for s, f in zip(seconds, flows, strict=True))
+
+    def latency(self, flow: Flow, repeats: int) -> float:
+        """Small copies queued on one stream, which runs them one after the other."""
+        region = Region(offset=0, size=LATENCY_BYTES)
+        self.streams.begin()
+        if self.call is not None and flow.method == "ce-write":
+            source, target = self._ends(flow, region)
+            device = self.cuda[flow.src]
+            lane = lanes.raw(self.torch, self.call, flow, source, target, device, self.streams.take(device))
+        else:
+            lane = self._lane(flow, region)
+        return timed(TorchRuntime(self.torch), self.gate, [lane], [repeats])[0] / repeats
+
+    def fill(self, device: int, key: int, region: Region) -> None:
+        """Computed where the buffer is."""
+        part = _part(self.sources[device], region)
+        for start in range(0, len(part), CHUNK_WORDS):
+            chunk = part[start : start + CHUNK_WORDS]
+            chunk.copy_(self._pattern(device, key, start, len(chunk)))
+        self.torch.cuda.synchronize(self.cuda[device])
+
+    def poison(self, device: int, value: int, region: Region) -> None:
+        """The destination must be at rest before anyone writes to it."""
+        _part(self.destinations[device], region).fill_(signed(value))
+        self.torch.cuda.synchronize(self.cuda[device])
+
+    def copy(self, flows: Sequence[Flow], region: Region, bursts: int) -> None:
+        """Queue everything, then wait for every device."""
+        for flow, lane in zip(flows, self._lanes(flows, region), strict=True):
+            for _ in range(bursts):
+                lane.copy()
+            if flow.method == "sm-write":
+                self._gaps(flow, region)
+        for device in self.cuda:
+            self.torch.cuda.synchronize(device)
+
+    def compare(self, device: int, key: int, region: Region) -> Comparison:
+        """Computed on the destination, from its own memory."""
+        part = _part(self.destinations[device], region)
+        count, first, last = 0, None, None
+        sample: list[Wrong] = []
+        for start in range(0, len(part), CHUNK_WORDS):
+            chunk = part[start : start + CHUNK_WORDS]
+            wrong = (chunk != self._pattern(device, key, start, len(chunk))).nonzero().flatten()
+            if not len(wrong):
+                continue
+            count += len(wrong)
+            first = start + int(wrong[0]) if first is None else first
+            last = start + int(wrong[-1])
+            for index in wrong[:: max(1, len(wrong) // SAMPLE)][: SAMPLE - len(sample)].tolist():
+                sample.append(Wrong(index=start + index, got=int(chunk[index]) & MASK))  # noqa: PERF401 - two statements
+        return Comparison(words=len(part), mismatches=count, first=first, last=last, sample=tuple(sample))
+
+    def words(self, device: int, region: Region) -> tuple[int, ...]:
+        """Through a plain copy to the host."""
+        return tuple(word & MASK for word in _part(self.destinations[device], region).cpu().tolist())
+
+    def device_seconds(self) -> float:
+        """The host's clock: every call waits for the devices."""
+        return time.perf_counter() - self.began
+
+    def close(self) -> None:
+        """The process ends right after; the driver takes everything back."""
+
+    def _allocate(self, wanted: int) -> tuple[int, tuple[str, ...]]:
+        """Two buffers on every device, smaller ones where memory is short. Raises RuntimeError when none fit."""
+        torch, size = self.torch, wanted
+        while True:
+            try:
+                words = size // WORD
+                self.sources = [torch.zeros(words, dtype=torch.int64, device=device) for device in self.cuda]
+                self.destinations = [torch.zeros(words, dtype=torch.int64, device=device) for device in self.cuda]
+            except torch.cuda.OutOfMemoryError:
+                self.sources, self.destinations = [], []
+                torch.cuda.empty_cache()
+                if size // 2 < LEAST_BYTES:
+                    raise
+                size = size // 2 // LEAST_BYTES * LEAST_BYTES
+                continue
+            note = f"buffers shrunk from {wanted >> 20} to {size >> 20} MiB: a GPU had no room for more"
+            return size, (note,) if size < wanted else ()
+
+    def _pattern(self, device: int, key: int, start: int, words: int) -> Any:
+        index = self.torch.arange(start, start + words, dtype=self.torch.int64, device=self.cuda[device])
+        return pattern_array(index, key, lambda array, bits: (array >> bits) & ((1 << (64 - bits)) - 1))
+
+    def _ends(self, flow: Flow, region: Region) -> tuple[Any, Any]:
+        if HOST not in (flow.src, flow.dst):
+            return _part(self.sources[flow.src], region), _part(self.destinations[flow.dst], region)
+        host = self.pinned[flow.dst if flow.src == HOST else flow.src][: region.size // WORD]
+        if flow.src == HOST:
+            return host, _part(self.destinations[flow.dst], region)[: len(host)]
+        return _part(self.sources[flow.src], region)[: len(host)], host
+
+    def _lanes(self, flows: Sequence[Flow], region: Region) -> list[Lane]:
+        self.streams.begin()
+        return [self._lane(flow, region) for flow in flows]
+
+    def _lane(self, flow: Flow, region: Region) -> Lane:
+        source, target = self._ends(flow, region)
+        devices = [self.cuda[end] for end in (flow.src, flow.dst) if end != HOST]
+        if flow.method == "ce-read":
+            return lanes.raw(self.torch, self.call, flow, source, target, devices[-1], self.streams.take(devices[-1]))
+        near, far = self.streams.take(devices[0]), self.streams.take(devices[-1])
+        if flow.method == "staged":
+            return lanes.staged(self.torch, source, target, near, far, self.streams.stages())
+        if flow.method == "sm-write":
+            source, target = (lanes.rows(part)[:, : lanes.BODY] for part in (source, target))
+        return lanes.plain(self.torch, source, target, near, far)
+
+    def _gaps(self, flow: Flow, region: Region) -> None:
+        """The words between the rows' bodies, so that everything arrives."""
+        source, target = (lanes.rows(part)[:, lanes.BODY :] for part in self._ends(flow, region))
+        near, far = self.streams.take(self.cuda[flow.src]), self.streams.take(self.cuda[flow.dst])
+        lanes.plain(self.torch, source, target, near, far).copy()
+
+
+def _part(buffer: Any, region: Region) -> Any:
+    return buffer[region.offset // WORD : (region.offset + region.size) // WORD]

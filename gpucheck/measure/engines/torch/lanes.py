@@ -1,0 +1,107 @@
+"""How torch queues the copies of each method, on streams that no other copy of the same step uses.
+
+ce-write is ``dst.copy_(src)``: equal layouts make torch queue one driver copy on the source's stream, direct where peer
+access is granted. sm-write copies rows that are not contiguous, which torch does by a kernel of the source.
+ce-read is the runtime's cudaMemcpyPeerAsync on a stream of the destination; small copies for latency use it as well,
+because torch's own waiting between the two devices' streams takes longer than they do.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from gpucheck.measure.engines.cuda.errors import error_text
+from gpucheck.measure.engines.cuda.queue import Lane
+from gpucheck.measure.engines.protocol import CopyRefused
+from gpucheck.measure.values import Flow
+
+WORD = 8
+ROW, BODY = 128, 127  # words: rows with a gap after the body are what torch copies by a kernel
+STAGE_BYTES = 4 << 20
+
+
+class Streams:
+    """Streams by device, in the order in which a step needs them.
+
+    torch hands out 32 a device and then the same ones again, and two copies on one stream would wait for each other:
+    so every step takes from the same few, and the gate is made before them.
+    """
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        self._made: dict[Any, list[Any]] = {}
+        self._taken: dict[Any, int] = {}
+        self._stages: list[list[Any]] = []
+        self._staged = 0
+
+    def begin(self) -> None:
+        """A new step: all copies of the one before are over."""
+        self._taken.clear()
+        self._staged = 0
+
+    def take(self, device: Any) -> Any:
+        """A stream of the device that nobody else has in this step."""
+        number = self._taken.get(device, 0)
+        self._taken[device] = number + 1
+        made = self._made.setdefault(device, [])
+        if number == len(made):
+            made.append(self._torch.cuda.Stream(device))
+        return made[number]
+
+    def stages(self) -> list[Any]:
+        """Two pinned buffers that nobody else has in this step."""
+        if self._staged == len(self._stages):
+            words = STAGE_BYTES // WORD
+            self._stages.append([self._torch.empty(words, dtype=self._torch.int64, pin_memory=True) for _ in range(2)])
+        self._staged += 1
+        return self._stages[self._staged - 1]
+
+
+def rows(part: Any) -> Any:
+    """A buffer as rows of ROW words."""
+    return part[: len(part) // ROW * ROW].view(-1, ROW)
+
+
+def plain(torch: Any, source: Any, target: Any, near: Any, far: Any) -> Lane:
+    """Torch's own copy. near: the stream it runs on; far: the other end's, which torch lets wait for it."""
+
+    def copy() -> None:
+        with torch.cuda.stream(far), torch.cuda.stream(near):
+            target.copy_(source, non_blocking=True)
+
+    return Lane(near, near, copy)
+
+
+def staged(torch: Any, source: Any, target: Any, near: Any, far: Any, stages: list[Any]) -> Lane:
+    """Chunks through two pinned buffers: the second leg of one while the first leg of the next."""
+    words = STAGE_BYTES // WORD
+    free = [torch.cuda.Event() for _ in stages]
+    full = [torch.cuda.Event() for _ in stages]
+
+    def copy() -> None:
+        for number, start in enumerate(range(0, len(source), words)):
+            side, count = number % 2, min(words, len(source) - start)
+            stage = stages[side][:count]
+            with torch.cuda.stream(near):
+                near.wait_event(free[side])
+                stage.copy_(source[start : start + count], non_blocking=True)
+                full[side].record(near)
+            with torch.cuda.stream(far):
+                far.wait_event(full[side])
+                target[start : start + count].copy_(stage, non_blocking=True)
+                free[side].record(far)
+
+    return Lane(near, far, copy)
+
+
+def raw(torch: Any, call: Callable[..., int], flow: Flow, source: Any, target: Any, runner: Any, stream: Any) -> Lane:
+    """One cudaMemcpyPeerAsync for each copy, on a stream of the device that runs it."""
+    size = len(source) * WORD
+    ends = target.device.index, source.device.index
+
+    def copy() -> None:
+        with torch.cuda.device(runner):
+            status = call(target.data_ptr(), ends[0], source.data_ptr(), ends[1], size, stream.cuda_stream)
+        if status:
+            raise CopyRefused(flow, f"{error_text(status)} from cudaMemcpyPeerAsync", status)
+
+    return Lane(stream, stream, copy)

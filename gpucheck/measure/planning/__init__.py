@@ -1,0 +1,1 @@
+"""What to measure, on which GPUs, and which copies at the same time. Pure."""

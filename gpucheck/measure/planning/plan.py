@@ -1,0 +1,257 @@
+"""What will be measured, in which order, which copies at the same time, and how long it should take. Pure."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import combinations, permutations
+from typing import Literal
+
+import msgspec
+
+from gpucheck.measure.planning.paths import Path, flow_resources
+from gpucheck.measure.planning.schedule import rounds
+from gpucheck.measure.statistics import LATENCY_REPEATS, SAMPLE_S, WARM_UP_S
+from gpucheck.measure.values import HOST, Device, Flow, Method, Region, Step
+
+Depth = Literal["quick", "default", "full"]
+KIB, MIB = 1 << 10, 1 << 20
+PAGE = 4 * KIB
+PCIE_BYTES, NVLINK_BYTES = 64 * MIB, 256 * MIB
+SAMPLES: dict[Depth, tuple[int, int]] = {"quick": (7, 7), "default": (7, 21), "full": (15, 41)}
+SWEEP_SAMPLES = (7, 9)
+UNKNOWN_GB_S = 10.0
+TOUCH_GB_S = 100.0  # filling and comparing, on the slowest GPU that is supported
+LATENCY_S = 20e-6
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What the plan needs to know. between: by ordered positions. to_host: of each device, its links up to the root."""
+
+    devices: tuple[Device, ...]
+    between: dict[tuple[int, int], Path] = msgspec.field(default_factory=dict)
+    to_host: tuple[tuple[str, ...], ...] = ()
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for. sizes: of the sweep, in bytes. tensor_bytes: of the tensor that goes there and back.
+
+    local: copies inside one device instead of between devices.
+    """
+
+    depth: Depth = "default"
+    sizes: tuple[int, ...] = ()
+    tensor_bytes: int | None = None
+    local: bool = False
+    methods: tuple[Method, ...] = ("ce-write", "staged")
+    buffer_bytes: int = NVLINK_BYTES
+    seed: int = 0
+
+
+def buffer_bytes(machine: Machine, wish: Wish) -> int:
+    """What each buffer should hold."""
+    fast = any((path.cls or "").startswith("NV") for path in machine.between.values()) or wish.local
+    most = max((*wish.sizes, wish.tensor_bytes or 0, NVLINK_BYTES if fast else PCIE_BYTES))
+    return -(-most // PAGE) * PAGE
+
+
+def plan(machine: Machine, wish: Wish) -> tuple[Step, ...]:
+    """Every step, in order: data first, then speed, so that no number is made by copies that do not arrive."""
+    if wish.local:
+        return tuple(_local(machine, wish))
+    if wish.tensor_bytes is not None:
+        return tuple(_tensor(machine, wish))
+    steps = [*_integrity(machine, wish), *_unidirectional(machine, wish)]
+    if wish.depth != "quick":
+        steps += [*_bidirectional(machine, wish), *_latencies(machine, wish), *_staged(machine, wish)]
+        steps += [*_host(machine, wish), *_contention(machine, wish)]
+    return (*steps, *_sweep(machine, wish))
+
+
+def in_rounds(machine: Machine, groups: Sequence[tuple[Flow, ...]]) -> tuple[tuple[Flow, ...], ...]:
+    """Put groups of flows into rounds whose groups share no resource."""
+    taken = [
+        frozenset().union(*(flow_resources(flow, machine.between, machine.to_host) for flow in group))
+        for group in groups
+    ]
+    order = [(group[0].src, group[0].dst) for group in groups]
+    return tuple(tuple(flow for i in members for flow in groups[i]) for members in rounds(taken, order))
+
+
+def alone(machine: Machine, wish: Wish, flows: tuple[Flow, ...]) -> Step:
+    """One pair by itself, one way or both: what a low number must be confirmed by."""
+    return _timed(machine, wish, "alone" if len(flows) == 1 else "both directions alone", flows)
+
+
+def pairs(machine: Machine) -> list[tuple[int, int]]:
+    """Every ordered pair of positions."""
+    return list(permutations(range(len(machine.devices)), 2))
+
+
+def _integrity(machine: Machine, wish: Wish) -> Iterator[Step]:
+    quick = wish.depth == "quick"
+    for a, b in pairs(machine):
+        for method in _methods(wish, ("ce-write", "ce-read", "sm-write")):
+            flow = Flow(src=a, dst=b, method=method)
+            count = 1 if quick or method != "ce-write" else 3
+            yield _checked(machine, wish, "integrity", (flow,), _regions(wish), count, 1)
+    groups = [(Flow(src=a, dst=b),) for a, b in pairs(machine)]
+    for flows in in_rounds(machine, groups):
+        # Whole rounds at once, while the sources are read by the host as well: other pairs' traffic is the load.
+        load = tuple(Flow(src=flow.src, dst=HOST) for flow in flows)
+        largest = _regions(wish)[-1:]
+        yield _checked(machine, wish, "integrity under load", (*flows, *load), largest, 1 if quick else 3, 4)
+
+
+def _regions(wish: Wish) -> tuple[Region, ...]:
+    """4 KiB, one that is not aligned to a large page, and the size that is timed."""
+    small = Region(offset=0, size=PAGE)
+    if wish.depth == "quick" or wish.buffer_bytes <= 4 * MIB:
+        return small, Region(offset=PAGE, size=min(wish.buffer_bytes, 16 * MIB) - PAGE)
+    odd = Region(offset=PAGE, size=MIB)
+    large = Region(offset=0, size=min(wish.buffer_bytes, PCIE_BYTES if wish.depth == "default" else wish.buffer_bytes))
+    return small, odd, large
+
+
+def _unidirectional(machine: Machine, wish: Wish) -> Iterator[Step]:
+    methods: tuple[Method, ...] = ("ce-write", "ce-read", "sm-write") if wish.depth == "full" else ("ce-write",)
+    for method in _methods(wish, methods):
+        groups = [(Flow(src=a, dst=b, method=method),) for a, b in pairs(machine)]
+        # Of two GPUs the second direction would be all that runs beside the first: that is the next question.
+        for flows in in_rounds(machine, groups) if len(machine.devices) > 2 else groups:
+            yield _timed(machine, wish, "one direction", flows)
+
+
+def _bidirectional(machine: Machine, wish: Wish) -> Iterator[Step]:
+    groups = [(Flow(src=a, dst=b), Flow(src=b, dst=a)) for a, b in combinations(range(len(machine.devices)), 2)]
+    for flows in in_rounds(machine, groups):
+        yield _timed(machine, wish, "both directions", flows)
+
+
+def _latencies(machine: Machine, wish: Wish) -> Iterator[Step]:
+    for a, b in pairs(machine):
+        yield _latency(wish, (Flow(src=a, dst=b),))
+
+
+def _staged(machine: Machine, wish: Wish) -> Iterator[Step]:
+    """The reference without peer access: of each class one pair, of a full run every pair."""
+    if "staged" not in wish.methods:
+        return
+    chosen = pairs(machine)
+    if wish.depth != "full":
+        first: dict[str | None, tuple[int, int]] = {}
+        for pair in chosen:
+            first.setdefault(machine.between[pair].cls if pair in machine.between else None, pair)
+        chosen = list(first.values())
+    for flows in in_rounds(machine, [(Flow(src=a, dst=b, method="staged"),) for a, b in chosen]):
+        yield _timed(machine, wish, "through host memory", flows, PCIE_BYTES)
+    yield _latency(wish, tuple(Flow(src=a, dst=b, method="staged") for a, b in chosen[:1]))
+
+
+def _host(machine: Machine, wish: Wish) -> Iterator[Step]:
+    for device in range(len(machine.devices)):
+        for flow in (Flow(src=HOST, dst=device), Flow(src=device, dst=HOST)):
+            yield _timed(machine, wish, "host and device", (flow,), PCIE_BYTES)
+
+
+def _contention(machine: Machine, wish: Wish) -> Iterator[Step]:
+    """Everything at once. What comes out is the machine's, and is no pair's number."""
+    if len(machine.devices) > 2:
+        all_pairs = tuple(Flow(src=a, dst=b) for a, b in pairs(machine))
+        yield _timed(machine, wish, "all to all", all_pairs, PCIE_BYTES)
+        yield _timed(machine, wish, "one to all", tuple(flow for flow in all_pairs if flow.src == 0), PCIE_BYTES)
+
+
+def _sweep(machine: Machine, wish: Wish) -> Iterator[Step]:
+    """The sizes asked for, on one pair of each class."""
+    first: dict[str | None, tuple[int, int]] = {}
+    for pair in pairs(machine):
+        first.setdefault(machine.between[pair].cls if pair in machine.between else None, pair)
+    for size in wish.sizes:
+        for a, b in first.values():
+            step = _timed(machine, wish, "sizes", (Flow(src=a, dst=b),), size)
+            yield msgspec.structs.replace(step, samples=SWEEP_SAMPLES)
+
+
+def _local(machine: Machine, wish: Wish) -> Iterator[Step]:
+    for device in range(len(machine.devices)):
+        flow = Flow(src=device, dst=device)
+        yield _checked(machine, wish, "integrity", (flow,), _regions(wish), 3, 1)
+        yield _timed(machine, wish, "inside one device", (flow,))
+        yield _latency(wish, (flow,))
+    yield from _host(machine, wish)
+    for size in wish.sizes:
+        step = _timed(machine, wish, "sizes", (Flow(src=0, dst=0),), size)
+        yield msgspec.structs.replace(step, samples=SWEEP_SAMPLES)
+
+
+def _tensor(machine: Machine, wish: Wish) -> Iterator[Step]:
+    """The one-liner of the guides: a tensor from the first GPU to the second and back, checked and timed."""
+    size = wish.tensor_bytes or 0
+    ways = ((0, 1), (1, 0)) if len(machine.devices) > 1 else ((0, 0),)
+    for src, dst in ways:
+        flow = Flow(src=src, dst=dst)
+        yield _checked(machine, wish, "integrity", (flow,), (Region(offset=0, size=size // 8 * 8),), 1, 1)
+        yield _timed(machine, wish, "tensor", (flow,), size)
+
+
+def _methods(wish: Wish, wanted: Sequence[Method]) -> list[Method]:
+    return [method for method in wanted if method in wish.methods]
+
+
+def _timed(machine: Machine, wish: Wish, purpose: str, flows: tuple[Flow, ...], size: int | None = None) -> Step:
+    if size is None:
+        fast = any(_class(machine, flow).startswith("NV") or flow.src == flow.dst for flow in flows)
+        size = NVLINK_BYTES if fast else PCIE_BYTES
+    size = min(size, wish.buffer_bytes)
+    least, _ = samples = SAMPLES[wish.depth]
+    longest = size / min(_rates(machine, flows)) / 1e9
+    sample = max(SAMPLE_S, longest)
+    planned = longest + max(WARM_UP_S, sample) + sample + least * sample
+    return Step(operation="bandwidth", purpose=purpose, flows=flows, size=size, samples=samples, planned_s=planned)
+
+
+def _latency(wish: Wish, flows: tuple[Flow, ...]) -> Step:
+    least, _ = samples = SAMPLES[wish.depth]
+    planned = (least + 1) * LATENCY_REPEATS * LATENCY_S * len(flows) / 4
+    return Step(operation="latency", purpose="latency", flows=flows, samples=samples, planned_s=planned)
+
+
+def _checked(
+    machine: Machine,
+    wish: Wish,
+    purpose: str,
+    flows: tuple[Flow, ...],
+    regions: tuple[Region, ...],
+    count: int,
+    bursts: int,
+) -> Step:
+    rate = min(_rates(machine, flows))
+    size = sum(region.size for region in regions)
+    return Step(
+        operation="integrity",
+        purpose=purpose,
+        flows=flows,
+        regions=regions,
+        rounds=count,
+        bursts=bursts,
+        seed=wish.seed,
+        devices=len(machine.devices),
+        planned_s=count * (size * bursts / rate + 3 * size * len(flows) / TOUCH_GB_S) / 1e9,
+    )
+
+
+def _class(machine: Machine, flow: Flow) -> str:
+    path = machine.between.get((flow.src, flow.dst))
+    return (path.cls if path else None) or ""
+
+
+def _rates(machine: Machine, flows: Sequence[Flow]) -> list[float]:
+    """What each flow should reach, for the planned time only; flows that share a link share its rate."""
+    taken = [flow_resources(flow, machine.between, machine.to_host) for flow in flows]
+    crowd = Counter(resource for resources in taken for resource in resources)
+    rates = []
+    for flow, resources in zip(flows, taken, strict=True):
+        path = machine.between.get((flow.src, flow.dst))
+        known = path.expected if path and flow.method != "staged" else None
+        rate = TOUCH_GB_S if flow.src == flow.dst else known.unidirectional_gb_s if known else UNKNOWN_GB_S
+        rates.append(rate / max((crowd[resource] for resource in resources), default=1))
+    return rates

@@ -1,0 +1,32 @@
+"""Rounds of copies that run at the same time and share no resource."""
+
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+
+
+def rounds(items: Sequence[AbstractSet[str]], pairs: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], ...]:
+    """Positions of ``items`` by round: each item joins the first round in which its resources are free.
+
+    items: the resources of each copy. pairs: the (source, destination) of each copy. Copies are taken in cyclic order,
+    which gives the fewest rounds if every GPU reaches every other alike, as through NVSwitch.
+    """
+    count = max(map(max, pairs), default=0) + 1
+    bidirectional = len(set(map(frozenset, pairs))) == len(pairs)
+    taken: list[set[str]] = []
+    members: list[list[int]] = []
+    for i in sorted(range(len(items)), key=lambda i: (_turn(*pairs[i], count, bidirectional), pairs[i])):
+        place = next((n for n, resources in enumerate(taken) if resources.isdisjoint(items[i])), len(taken))
+        if place == len(taken):
+            taken.append(set())
+            members.append([])
+        taken[place] |= items[i]
+        members[place].append(i)
+    return tuple(tuple(sorted(round_)) for round_ in members)
+
+
+def _turn(a: int, b: int, count: int, bidirectional: bool) -> int:
+    """The distance around the circle; of bidirectional pairs the day of a round-robin tournament (circle method)."""
+    if not bidirectional:
+        return (b - a) % count
+    days = count - 1 + count % 2
+    return (2 * min(a, b) if max(a, b) == days else a + b) % days

@@ -1,0 +1,183 @@
+"""What a run could not look at, and why; and the data of copies that use no link. Links are judged elsewhere. Pure."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gpucheck.measure.engines.cuda.errors import PEERS_USED_UP, error_text
+from gpucheck.measure.reporting.text import bytes_text, copied_pairs, count_text, pair_subject, pairs_text, where_copied
+from gpucheck.measure.running.results import Results
+from gpucheck.measure.values import Check, Failure, FailureKind
+from gpucheck.model import Finding
+from gpucheck.model.about import About
+
+COPIES = About(check="p2p-copies")
+PACKAGE = {"torch": "torch", "cupy": "cupy-cuda12x", "numpy": "numpy"}
+AGAIN = "gpucheck bandwidth"
+SHOWN = 8
+
+
+class Reason(NamedTuple):
+    """Why a result is unknown: for the headline, the explanation and the remedy."""
+
+    headline: str
+    why: str
+    fix: str
+
+
+DEFECT_FIX = f"Report it with the output of: {AGAIN} --format json. Another --engine may work meanwhile."
+# None of these says anything about a link, a GPU or the driver.
+UNKNOWN: dict[FailureKind, Reason] = {
+    "not-timed": Reason(
+        "the copies could not be queued in time",
+        "The host was too busy or the launch queue was full: copies began before all of them were queued, so their "
+        "time would include the queueing. The data check is not affected.",
+        f"Stop other programs that load the CPUs, then: {AGAIN}",
+    ),
+    "no-memory": Reason(
+        "out of memory",
+        "A GPU or the host had no memory left for this step.",
+        f"nvidia-smi and free -h show what uses the memory; end it, then: {AGAIN}",
+    ),
+    "no-process": Reason(
+        "the measuring process could not be started",
+        "The operating system refused the process: memory, processes or open files ran out. Nothing was measured.",
+        f"free -h; ulimit -a; in a container raise its limits; then: {AGAIN}",
+    ),
+    "killed": Reason(
+        "the measuring process was killed from outside",
+        "Something outside gpucheck sent it a signal; if host memory is short, that is the kernel's OOM killer.",
+        f"dmesg | grep -i -e oom -e 'killed process'; free -h; then: {AGAIN}",
+    ),
+    "defect": Reason(
+        "a defect of gpucheck or of a Python package that it uses",
+        "The measuring process failed by itself. This says nothing about the GPUs, their links or the driver.",
+        DEFECT_FIX,
+    ),
+    "not-started": Reason(
+        "the copy engine did not start",
+        "Nothing was measured.",
+        "gpucheck verify --level quick checks driver and GPUs; python -c 'import torch; torch.cuda.init()' shows more",
+    ),
+}
+# Between CPU processes there is neither driver nor link.
+OF_PROCESSES: dict[FailureKind, Reason] = {
+    "stuck": Reason("the copy hung", "A process on the CPU did not respond. No GPU was used.", DEFECT_FIX),
+    "crashed": Reason("the measuring process crashed", "Native code ended it. No GPU was used.", DEFECT_FIX),
+}
+
+
+def gaps(results: Results, *, gpus: bool, loaded: bool) -> tuple[Finding, ...]:
+    """Findings about what was not measured. gpus: False between CPU processes. loaded: NVML was read while copying."""
+    found = [*_failures(results, UNKNOWN if gpus else UNKNOWN | OF_PROCESSES)]
+    if results.opened is None:
+        return tuple(found)
+    found += _data(results, gpus=gpus)
+    if not gpus:
+        found.append(_processes(results))
+    elif not loaded:
+        found.append(
+            About(check="links-under-load").unknown(
+                "NVML did not answer in time, or the copies were over too soon",
+                "gpucheck bandwidth --depth full takes longer and is looked at more often",
+                "link state under load unknown: no NVML reading while copies ran",
+            )
+        )
+    if gpus and len(results.devices) == 1:
+        found.append(
+            About(check="p2p-bandwidth").skips(
+                "a single GPU has no pair: copies inside it and to the host were measured",
+                "not applicable: 1 GPU, no pair",
+            )
+        )
+    return tuple(found)
+
+
+def _failures(results: Results, reasons: dict[FailureKind, Reason]) -> Iterator[Finding]:
+    """One finding for each reason why steps have no result; nothing of copies that the driver or a link failed."""
+    for failure in results.failures:
+        if failure.kind == "missing-package":
+            package = PACKAGE.get(failure.detail, failure.detail)
+            yield COPIES.skips(
+                f"the copy engine needs it: pip install {package}, or choose another with --engine",
+                f"not run: Python package {failure.detail} is not installed",
+            )
+    for kind, reason in reasons.items():
+        unknown = [failure for failure in results.failures if failure.kind == kind]
+        if unknown:
+            yield _unknown(unknown, reason, results)
+    peers = [failure.purpose for failure in results.failures if failure.kind == "no-peers-left"]
+    if peers:
+        yield COPIES.skips(
+            "A GPU without NVSwitch maps eight peers, and this step needs more at the same time.",
+            f"not run: {', '.join(dict.fromkeys(peers))}: {error_text(PEERS_USED_UP)}",
+        )
+    if results.gave_up and results.opened is not None:
+        yield COPIES.unknown(
+            "No further copy was tried: each of them could take its whole deadline.",
+            f"Resolve the other findings, then: {AGAIN}",
+            f"the remaining copies unknown: {results.gave_up}",
+        )
+
+
+def _unknown(failures: Sequence[Failure], reason: Reason, results: Results) -> Finding:
+    """All failures of one kind. Only timings name the pair: the other reasons are the process's."""
+    timed = failures[0].kind == "not-timed"
+    pairs = copied_pairs(failures) if timed else []
+    steps = ", ".join(dict.fromkeys(failure.purpose for failure in failures))
+    where = f" for {pairs_text(results, pairs)}" if pairs else ""
+    lines = dict.fromkeys(f"{_copy(f, results)}, {f.purpose}: {f.detail}" for f in failures)
+    about = About(
+        check=COPIES.check,
+        subject=pair_subject(results, pairs) if pairs else "host",
+        evidence=tuple(lines)[:SHOWN],
+    )
+    what = "timings" if timed else "results"
+    return about.unknown(reason.why, reason.fix, f"{what} unknown{where} ({steps}): {reason.headline}")
+
+
+def _copy(failure: Failure, results: Results) -> str:
+    """What was tried."""
+    if failure.purpose == "open":
+        return "opening the copy engine"
+    if pairs := copied_pairs([failure]):
+        return f"copy {pairs_text(results, pairs)}"
+    where = where_copied(failure, results)
+    return f"copy between host and {where}" if where else f"copies ({failure.purpose})"
+
+
+def _data(results: Results, *, gpus: bool) -> Iterator[Finding]:
+    """That nothing was compared; and what was, inside one device or between processes, where no link is used."""
+    checks = [check for _, check in results.checks if not gpus or check.flow.src == check.flow.dst]
+    bad = [check for check in checks if check.mismatches]
+    if not any(check.bytes_verified for _, check in results.checks):
+        yield About(check="p2p-integrity").unknown(
+            "no copy was checked, so nothing is known about the data that arrives",
+            "resolve the other findings, which name what prevented the copies, then: gpucheck bandwidth",
+            "data integrity unknown: 0 bytes compared",
+        )
+    elif bad:
+        yield _wrong(bad, results, gpus=gpus)
+    elif checks:
+        where = "inside GPUs" if gpus else "between CPU processes"
+        compared = bytes_text(sum(check.bytes_verified for check in checks))
+        yield About(check="p2p-integrity").passes(f"{compared} compared {where}, no wrong word")
+
+
+def _wrong(bad: Sequence[Check], results: Results, *, gpus: bool) -> Finding:
+    pairs = sorted({(check.flow.src, check.flow.dst) for check in bad})
+    about = About(check="p2p-integrity", subject=pair_subject(results, pairs), evidence=bad[0].evidence)
+    return about.fails(
+        f"{pairs_text(results, pairs)}: {count_text(sum(c.mismatches for c in bad), '8-byte word')} wrong",
+        0,
+        "the memory of this GPU, or its way to it, changes data" if gpus else "memory of this host changes data",
+        "dmesg | grep -e Xid -e AER -e EDAC; if it returns, replace the part",
+        "data-corruption" if gpus else None,
+    )
+
+
+def _processes(results: Results) -> Finding:
+    pairs = sum(1 for _ in results.measured())
+    return About(check="p2p-bandwidth").skips(
+        "copies between CPU processes through shared memory: they prove the method, and say nothing about GPUs",
+        f"not applicable: {count_text(pairs, 'pair')} of CPU processes, no GPU",
+    )

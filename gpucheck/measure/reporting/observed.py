@@ -1,0 +1,182 @@
+"""From the results of a run to observations: every number with its uncertainty, damaged data, copies without a result.
+
+Rates are kept with six digits, so that they are the same after a way through JSON.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+from msgspec.structs import replace
+
+from gpucheck.measure.engines.cuda.errors import error_text
+from gpucheck.measure.planning.plan import Machine
+from gpucheck.measure.reporting.surroundings import Scene, square, surroundings, under_load
+from gpucheck.measure.reporting.text import copied_pairs, where_copied
+from gpucheck.measure.running.results import Pair, Results
+from gpucheck.measure.running.runner import total
+from gpucheck.measure.values import HOST, Check, Failure, Flow, Timing
+from gpucheck.model.observations import (
+    CopyFailure,
+    CopyFailureKind,
+    Damage,
+    Damaged,
+    Flags,
+    HostDevice,
+    Matrix,
+    Measured,
+    Method,
+    Observations,
+)
+from gpucheck.printable import printable
+
+Cell = TypeVar("Cell")
+KINDS: dict[str, CopyFailureKind] = {"stuck": "stuck", "crashed": "crashed", "refused": "error"}
+LEAST = 1e-9  # a fraction below it is written as 0
+
+
+def observations(results: Results, machine: Machine, scene: Scene) -> Observations:
+    """Everything that is known of the machine and of its links after (or during) a run.
+
+    Pairs of the results are positions in ``scene.gpus``.
+    """
+    return replace(surroundings(scene), measured=measured(results, machine, scene))
+
+
+def measured(results: Results, machine: Machine, scene: Scene) -> Measured:
+    """The numbers. A matrix without one is None; nothing at all where the copy engine did not open."""
+    failures = tuple(_failure(failure, results) for failure in results.failures if failure.is_the_copys)
+    if results.opened is None:
+        return Measured(failures=failures)
+    count = len(machine.devices)
+    one_way, both = dict(results.measured()), results.both_ways()
+    rates = _table(count, {pair: timing.gb_s for pair, timing in one_way.items()})
+    checks = [check for _, check in results.checks if check.flow.src != check.flow.dst]
+    compared = sum(check.bytes_verified for check in checks)
+    damaged = tuple(_damaged(results, machine))
+    kinds = {row.damage for row in damaged}
+    return Measured(
+        p2p_uni_gb_s=rates,
+        p2p_uni_error=_table(count, {pair: _part(timing.error) for pair, timing in one_way.items()}),
+        p2p_uni_alone=_flags(count, {pair: Flow(src=pair[0], dst=pair[1]) in results.alone for pair in one_way}),
+        p2p_bidir_gb_s=_table(count, _each_way({pair: total(timings) for pair, timings in both.items()})),
+        p2p_bidir_error=_table(count, _each_way({p: _part(max(t.error for t in both[p])) for p in both})),
+        p2p_bidir_alone=_flags(count, _each_way({pair: pair in results.both_alone for pair in both})),
+        staged_uni_gb_s=_table(
+            count, {(f.src, f.dst): t.gb_s for f, t in results.together.items() if f.method == "staged"}
+        ),
+        p2p_latency_us=_table(count, _latencies(results, "ce-write")),
+        staged_latency_us=_table(count, _latencies(results, "staged")),
+        method=Method(engine="ce", direction="write") if rates else Measured().method,
+        host_device=tuple(_host_device(results, place) for place in range(count) if _host_rates(results, place)),
+        under_load=under_load(scene),
+        integrity_bad_pairs=tuple(sorted({pair for row in damaged for pair in row.pairs})) if compared else None,
+        damage=_common(kinds),
+        damaged=damaged,
+        bytes_compared=compared or None,
+        failures=failures,
+    )
+
+
+def _digits(number: float) -> float:
+    return float(f"{number:.6g}")
+
+
+def _part(number: float) -> float:
+    """A fraction from 0 to 1."""
+    return min(number, 1.0) if number >= LEAST else 0.0
+
+
+def _table(count: int, cells: dict[Pair, float]) -> Matrix | None:
+    known = {pair: _digits(value) for pair, value in cells.items()}
+    return square(count, lambda i, j: known.get((i, j)))
+
+
+def _flags(count: int, cells: dict[Pair, bool]) -> Flags | None:
+    return square(count, lambda i, j: cells.get((i, j)))
+
+
+def _each_way(cells: dict[Pair, Cell]) -> dict[Pair, Cell]:
+    """Of unordered pairs, both cells."""
+    return cells | {(b, a): value for (a, b), value in cells.items()}
+
+
+def _latencies(results: Results, method: str) -> dict[Pair, float]:
+    return {
+        (flow.src, flow.dst): timing.median_s * 1e6
+        for flow, timing in results.latency.items()
+        if flow.method == method and flow.src != flow.dst
+    }
+
+
+def _host_rates(results: Results, place: int) -> tuple[Timing | None, Timing | None] | None:
+    """To the device and from it; None where neither was measured."""
+    found = results.host.get(Flow(src=HOST, dst=place)), results.host.get(Flow(src=place, dst=HOST))
+    return found if any(found) else None
+
+
+def _host_device(results: Results, place: int) -> HostDevice:
+    there, back = _host_rates(results, place) or (None, None)
+    return HostDevice(
+        gpu=place,
+        h2d_gb_s=_digits(there.gb_s) if there else None,
+        d2h_gb_s=_digits(back.gb_s) if back else None,
+    )
+
+
+def _common(kinds: Iterable[str | None]) -> Damage | None:
+    """The kind of damage where all is of one kind."""
+    found = list(kinds)
+    return found[0] if len(found) == 1 and found[0] != "mixed" else None  # type: ignore[return-value]  # one of them
+
+
+def _damaged(results: Results, machine: Machine) -> Iterable[Damaged]:
+    """One row for all pairs with the same damage on the same kind of path, and one for what only the host saw."""
+    alike: dict[tuple[str, bool], list[tuple[bool, Check]]] = {}
+    doubted = []
+    for loaded, check in results.checks:
+        if check.flow.src == check.flow.dst or not check.bad_rounds or not check.damage:
+            continue
+        if check.disagreements:
+            doubted.append((loaded, check))
+        if check.mismatches > check.disagreements:
+            path = machine.between.get((check.flow.src, check.flow.dst))
+            nvlink = path is not None and (path.cls or "").startswith("NV")
+            alike.setdefault((check.damage, nvlink), []).append((loaded, check))
+    for rows in alike.values():
+        yield _alike(rows, sum(check.mismatches - check.disagreements for _, check in rows))
+    if doubted:
+        yield replace(_alike(doubted, sum(check.disagreements for _, check in doubted)), host_only=True)
+
+
+def _alike(rows: Sequence[tuple[bool, Check]], wrong: int) -> Damaged:
+    checks = [check for _, check in rows]
+    methods = sorted({check.flow.method for check in checks})
+    rounds = f"{sum(check.bad_rounds for check in checks)} of {sum(check.rounds for check in checks)} rounds damaged"
+    return Damaged(
+        pairs=tuple(sorted({(check.flow.src, check.flow.dst) for check in checks})),
+        damage=checks[0].damage,
+        wrong=wrong,
+        words=sum(check.bytes_verified for check in checks) // 8,
+        loaded_only=all(loaded for loaded, _ in rows),
+        evidence=(
+            *map(printable, checks[0].evidence),
+            f"copied by {', '.join(methods)}; first wrong byte {checks[0].first}; {rounds}",
+        ),
+    )
+
+
+def _failure(failure: Failure, results: Results) -> CopyFailure:
+    """detail begins with the name of CUDA's code, or with the GPU of a copy that is between no two GPUs."""
+    pairs = tuple(pair for pair in copied_pairs([failure]) if pair[0] != pair[1])
+    parts = [
+        "" if pairs else where_copied(failure, results),
+        error_text(failure.code) if failure.code is not None else "",
+        failure.detail,
+    ]
+    return CopyFailure(
+        kind=KINDS[failure.kind],
+        step=failure.purpose,
+        pairs=pairs,
+        code=failure.code,
+        detail=printable(": ".join(part for part in dict.fromkeys(parts) if part)),
+    )

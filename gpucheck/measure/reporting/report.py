@@ -1,0 +1,189 @@
+"""From results to the report: positions become rows and columns, seconds become rates."""
+
+import msgspec
+
+from gpucheck.knowledge import both_ways_part
+from gpucheck.measure.planning.plan import Machine, pairs
+from gpucheck.measure.running.results import Results
+from gpucheck.measure.running.runner import total
+from gpucheck.measure.values import HOST, Flow, Timing
+from gpucheck.model.bandwidth import Crowd, HostLink, Matrix, Measured, MeasuredDevice, MeasuredPair, SizePoint
+
+PLACES = 2
+
+
+def devices(machine: Machine) -> tuple[MeasuredDevice, ...]:
+    """The rows and columns."""
+    return tuple(MeasuredDevice(**msgspec.structs.asdict(device)) for device in machine.devices)
+
+
+def measured(timing: Timing) -> Measured:
+    """A timing as rates."""
+    return Measured(
+        gb_s=round(timing.gb_s, PLACES),
+        mad_percent=round(100 * timing.mad_s / timing.median_s, PLACES),
+        slowest_gb_s=round(timing.size / timing.max_s / 1e9, PLACES),
+        fastest_gb_s=round(timing.size / timing.min_s / 1e9, PLACES),
+        samples=timing.samples,
+        size_bytes=timing.size,
+    )
+
+
+def measured_pairs(results: Results, machine: Machine) -> tuple[MeasuredPair, ...]:
+    """Every ordered pair, measured or not."""
+    verified: dict[tuple[int, int], int] = {}
+    for _, check in results.checks:
+        ends = check.flow.src, check.flow.dst
+        verified[ends] = verified.get(ends, 0) + check.bytes_verified
+    return tuple(_pair(src, dst, results, machine, verified.get((src, dst), 0)) for src, dst in pairs(machine))
+
+
+def _pair(src: int, dst: int, results: Results, machine: Machine, verified: int) -> MeasuredPair:
+    path = machine.between.get((src, dst))
+    expected = path.expected if path else None
+    timing = results.one_way(src, dst)
+    staged = results.one_way(src, dst, "staged")
+    latency = results.latency.get(Flow(src=src, dst=dst))
+    both = results.both_ways().get((min(src, dst), max(src, dst)))
+    both_gb_s = total(both) if both else None
+    both_goal = 2 * expected.unidirectional_gb_s if expected else None
+    both_low = 2 * both_ways_part() * expected.low_gb_s if expected else None
+    others = {
+        str(flow.method): round(t.gb_s, PLACES)
+        for flow, t in results.together.items()
+        if (flow.src, flow.dst) == (src, dst) and flow.method not in ("ce-write", "staged")
+    }
+    return MeasuredPair(
+        src=src,
+        dst=dst,
+        cls=path.cls if path else None,
+        measured=measured(timing) if timing else None,
+        expected_gb_s=expected.unidirectional_gb_s if expected else None,
+        low_gb_s=expected.low_gb_s if expected else None,
+        high_gb_s=expected.high_gb_s if expected else None,
+        ratio=round(timing.gb_s / expected.unidirectional_gb_s, 3) if timing and expected else None,
+        basis=expected.basis if expected else None,
+        alone=Flow(src=src, dst=dst) in results.alone,
+        latency_us=round(latency.median_s * 1e6, PLACES) if latency else None,
+        staged_gb_s=round(staged.gb_s, PLACES) if staged else None,
+        both_ways_gb_s=round(both_gb_s, PLACES) if both_gb_s else None,
+        both_ways_expected_gb_s=round(both_goal, PLACES) if both_goal else None,
+        both_ways_low_gb_s=round(both_low, PLACES) if both_low else None,
+        both_ways_ratio=round(both_gb_s / both_goal, 3) if both_gb_s and both_goal else None,
+        by_method=others,
+        bytes_verified=verified,
+    )
+
+
+def matrices(results: Results, machine: Machine) -> dict[str, Matrix]:
+    """Named as ``gpucheck diagnose`` reads them. A matrix without a number is left out."""
+    count = range(len(machine.devices))
+    both = {
+        pair: round(total(timings), PLACES)
+        for (a, b), timings in results.both_ways().items()
+        for pair in ((a, b), (b, a))
+    }
+    tables: dict[str, dict[tuple[int, int], float]] = {
+        "p2p_uni_gb_s": {pair: round(t.gb_s, PLACES) for pair, t in results.measured()},
+        "p2p_bidir_gb_s": both,
+        "staged_uni_gb_s": {
+            (f.src, f.dst): round(t.gb_s, PLACES) for f, t in results.together.items() if f.method == "staged"
+        },
+        "p2p_latency_us": _latencies(results, "ce-write"),
+        "staged_latency_us": _latencies(results, "staged"),
+    }
+    return {
+        name: tuple(tuple(cells.get((a, b)) for b in count) for a in count) for name, cells in tables.items() if cells
+    }
+
+
+def _latencies(results: Results, method: str) -> dict[tuple[int, int], float]:
+    return {
+        (f.src, f.dst): round(t.median_s * 1e6, PLACES)
+        for f, t in results.latency.items()
+        if f.method == method and f.src != f.dst
+    }
+
+
+def host_links(results: Results, machine: Machine) -> tuple[HostLink, ...]:
+    """Host to device and back, for the devices where it was measured."""
+    rates = {(flow.src, flow.dst): round(timing.gb_s, PLACES) for flow, timing in results.host.items()}
+    return tuple(
+        HostLink(device=place, h2d_gb_s=rates.get((HOST, place)), d2h_gb_s=rates.get((place, HOST)))
+        for place in range(len(machine.devices))
+        if (HOST, place) in rates or (place, HOST) in rates
+    )
+
+
+def local(results: Results, machine: Machine) -> tuple[float | None, ...]:
+    """Copies inside each device; empty where none were asked for. Bytes copied, not bytes read and written."""
+    rates = [results.one_way(place, place) for place in range(len(machine.devices))]
+    return tuple(round(t.gb_s, PLACES) if t else None for t in rates) if any(rates) else ()
+
+
+def crowds(results: Results) -> tuple[Crowd, ...]:
+    """What the machine carries when everything copies."""
+    return tuple(
+        Crowd(
+            name=name,
+            copies=len(timings),
+            total_gb_s=round(total(timings), PLACES),
+            slowest_gb_s=round(min(t.gb_s for t in timings), PLACES),
+        )
+        for name, timings in results.crowds.items()
+    )
+
+
+def sizes(results: Results, machine: Machine) -> tuple[SizePoint, ...]:
+    """The sweep."""
+    return tuple(
+        SizePoint(
+            src=t.flow.src,
+            dst=t.flow.dst,
+            cls=path.cls if (path := machine.between.get((t.flow.src, t.flow.dst))) else None,
+            size_bytes=t.size,
+            gb_s=round(t.gb_s, PLACES),
+        )
+        for t in results.sizes
+    )
+
+
+def tensor(results: Results) -> dict[str, float]:
+    """There and back: bytes, and GB/s and milliseconds of each way."""
+    answer: dict[str, float] = {}
+    for flow, timing in results.together.items():
+        way = f"{results.devices[flow.src].index} to {results.devices[flow.dst].index}"
+        answer["bytes"] = timing.size
+        answer[f"{way}, GB/s"] = round(timing.gb_s, PLACES)
+        answer[f"{way}, ms"] = round(timing.median_s * 1e3, PLACES)
+    return answer
+
+
+def method(results: Results) -> tuple[str, ...]:
+    """How the numbers were made: what a reader needs to compare them with another tool's."""
+    if results.opened is None:
+        return ()
+    lines = [
+        f"clock: {results.opened.clock}",
+        "bandwidth: the source writes; copies are queued before they start, 10 to 20 ms a sample, at least 7 samples "
+        "after 50 ms of warm-up; the median counts, GB/s is 10**9 bytes per second",
+    ]
+    if results.both:
+        lines.append("both directions: sum of the two, started together")
+    if results.latency:
+        lines.append("latency: 16-byte copies in a row, each after the one before")
+    if results.rounds:
+        lines.append("pairs that share no link are measured at the same time; a low one is repeated alone to be sure")
+    return tuple(lines)
+
+
+def integrity(results: Results) -> dict[str, int]:
+    """How much was compared, and how much of it was wrong."""
+    checks = [check for _, check in results.checks]
+    return {
+        "bytes_verified": sum(check.bytes_verified for check in checks),
+        "bytes_verified_under_load": sum(check.bytes_verified for loaded, check in results.checks if loaded),
+        "bytes_verified_by_host": sum(check.host_bytes_verified for check in checks),
+        "rounds": sum(check.rounds for check in checks),
+        "wrong_words": sum(check.mismatches for check in checks),
+    }

@@ -1,0 +1,1 @@
+"""A measuring run: the parent requests steps, a child process with a deadline does them."""

@@ -1,0 +1,109 @@
+"""The process that touches the devices: ``python -m gpucheck.measure.running.child FD``.
+
+One JSON line in on stdin (Setup, then Steps), one out on the descriptor (Opened, Answer or Failure). Whatever it
+prints elsewhere is kept for the report of its death and never mistaken for an answer.
+"""
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from gpucheck.measure.engines.cuda.errors import error_text, kind_of
+from gpucheck.measure.engines.protocol import MISTAKES, CopyEngine, CopyRefused, NotTimed
+from gpucheck.measure.running.execute import execute
+from gpucheck.measure.values import Answer, Failure, Flow, Opened, Setup, Step
+from gpucheck.processes.lifeline import end_with_parent
+
+
+def engine_of(name: str) -> CopyEngine:
+    """The copy engine of this name; its packages are imported when it opens."""
+    if name == "simulated":
+        from gpucheck.measure.engines.simulated.engine import SimulatedEngine
+
+        return SimulatedEngine()
+    if name == "cpu":
+        from gpucheck.measure.engines.cpu import CpuEngine
+
+        return CpuEngine()
+    if name == "cupy":
+        from gpucheck.measure.engines.cupy import CupyEngine
+
+        return CupyEngine()
+    from gpucheck.measure.engines.torch.engine import TorchEngine
+
+    return TorchEngine()
+
+
+def open_engine(engine: CopyEngine, setup: Setup) -> Opened | Failure:
+    """Open it, or return why not."""
+    try:
+        return engine.open(setup)
+    except ModuleNotFoundError as error:
+        return Failure(kind="missing-package", purpose="open", detail=str(error.name))
+    except MISTAKES as error:
+        return Failure(kind="defect", purpose="open", detail=_located(error))
+    except Exception as error:
+        return Failure(kind="not-started", purpose="open", detail=_first_line(error))
+
+
+def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
+    """Do one step, or return why not. Only an error that CUDA returned speaks of the copy."""
+    try:
+        return execute(engine, step)
+    except CopyRefused as error:
+        return _refused(error.code, step, (error.flow,), str(error))
+    except NotTimed as error:
+        return Failure(kind="not-timed", purpose=step.purpose, flows=step.flows, detail=str(error))
+    except Exception as error:
+        code = engine.error_code(error)
+        if code is not None:
+            return _refused(code, step, step.flows, f"{error_text(code)}: {_first_line(error)}")
+        if isinstance(error, MemoryError):  # CuPy's OutOfMemoryError is one too
+            return Failure(kind="no-memory", purpose=step.purpose, flows=step.flows, detail=_first_line(error))
+        return Failure(kind="defect", purpose=step.purpose, flows=step.flows, detail=_located(error))
+
+
+def _refused(code: int, step: Step, flows: tuple[Flow, ...], detail: str) -> Failure:
+    return Failure(kind=kind_of(code), purpose=step.purpose, flows=flows, detail=detail, code=code)
+
+
+def _first_line(error: Exception) -> str:
+    """Type and first line: the rest of a CUDA error is advice for programmers."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _located(error: Exception) -> str:
+    """And where it was raised, for whoever reads a report of a defect."""
+    frames = traceback.extract_tb(error.__traceback__)
+    at = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return _first_line(error) + at
+
+
+def main(descriptor: int, requests: BinaryIO) -> None:
+    """Answer until stdin closes."""
+    setup = msgspec.json.decode(requests.readline(), type=Setup)
+    end_with_parent(setup.parent_pid)
+    engine = engine_of(setup.engine)
+    opened = open_engine(engine, setup)
+    _send(descriptor, opened)
+    if isinstance(opened, Failure):
+        return
+    try:
+        for line in requests:
+            _send(descriptor, answer(engine, msgspec.json.decode(line, type=Step)))
+    finally:
+        engine.close()
+
+
+def _send(descriptor: int, value: Opened | Answer | Failure) -> None:
+    data = msgspec.json.encode(value) + b"\n"
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.stdin.buffer)

@@ -1,0 +1,90 @@
+"""One step on an engine, inside the child: warm up, sample until steady, or copy and compare."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from gpucheck.measure.engines.protocol import CopyEngine, NotTimed
+from gpucheck.measure.running.integrity import verify
+from gpucheck.measure.statistics import LATENCY_REPEATS, MAX_REPEATS, WARM_UP_S, adaptive, repeats_together, spread
+from gpucheck.measure.values import Answer, Flow, Step, Timing
+
+LATENCY_SIZE = 16
+Shape = TypeVar("Shape")
+
+
+def execute(engine: CopyEngine, step: Step) -> Answer:
+    """Do what the step asks. Raises CopyRefused, NotTimed, ValueError for a step that cannot be."""
+    before = engine.device_seconds()
+    if step.operation == "integrity":
+        checks = verify(engine, step)
+        return Answer(checks=checks, device_s=engine.device_seconds() - before)
+    timings = _latency(engine, step) if step.operation == "latency" else _bandwidth(engine, step)
+    return Answer(timings=timings, device_s=engine.device_seconds() - before)
+
+
+def _bandwidth(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
+    """All flows at once, each repeated so often that its sample is long enough."""
+    row = _Row(engine, step.flows, step.size)
+    row.repeats = repeats_together(row.sample())
+    warm = 0.0
+    while warm < WARM_UP_S:
+        each = row.sample()
+        warm += max(s * r for s, r in zip(each, row.repeats, strict=True))
+        # The first copy of a run maps the peer's memory and is no measure of the ones that follow.
+        row.repeats = tuple(min(row.most, r) for r in repeats_together(each))
+    columns = adaptive(row.sample, *step.samples)
+    return tuple(_timing(f, step.size, r, c) for f, r, c in zip(step.flows, row.repeats, columns, strict=True))
+
+
+def _latency(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
+    """One flow after the other: small copies at the same time would measure each other."""
+    timings = []
+    for flow in step.flows:
+        row = _Row(engine, (flow,), LATENCY_SIZE, LATENCY_REPEATS)
+        row.latency()
+        columns = adaptive(row.latency, *step.samples)
+        timings.append(_timing(flow, LATENCY_SIZE, row.repeats[0], columns[0]))
+    return tuple(timings)
+
+
+class _Row:
+    """Copies in a row: how many of each flow, and the most that the host is known to queue in time."""
+
+    def __init__(self, engine: CopyEngine, flows: Sequence[Flow], size: int, repeats: int = 1) -> None:
+        self.engine, self.flows, self.size = engine, flows, size
+        self.repeats = (repeats,) * len(flows)
+        self.most = MAX_REPEATS
+
+    def sample(self) -> tuple[float, ...]:
+        """Return seconds of one copy of each flow. Raises NotTimed where not even one copy each is queued in time."""
+        seconds = self._queued(lambda repeats: self.engine.time(self.flows, self.size, repeats))
+        return tuple(s / r for s, r in zip(seconds, self.repeats, strict=True))
+
+    def latency(self) -> tuple[float]:
+        """Return seconds of one small copy of the only flow. Raises NotTimed as ``sample`` does."""
+        return (self._queued(lambda repeats: self.engine.latency(self.flows[0], repeats[0])),)
+
+    def _queued(self, ask: Callable[[tuple[int, ...]], Shape]) -> Shape:
+        """Half as many copies after each NotTimed: a queue that is full or a host that is slow takes fewer."""
+        try:
+            return ask(self.repeats)
+        except NotTimed:
+            if max(self.repeats) == 1:
+                raise
+            self.repeats = tuple(max(1, r // 2) for r in self.repeats)
+            self.most = max(self.repeats)
+        return self._queued(ask)
+
+
+def _timing(flow: Flow, size: int, repeats: int, samples: tuple[float, ...]) -> Timing:
+    s = spread(samples)
+    return Timing(
+        flow=flow,
+        size=size,
+        repeats=repeats,
+        samples=s.samples,
+        median_s=s.median,
+        mad_s=s.mad,
+        min_s=s.least,
+        max_s=s.greatest,
+    )

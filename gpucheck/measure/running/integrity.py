@@ -1,0 +1,140 @@
+"""Does the data arrive? Patterns that are unique by position, pair and round, on a poisoned destination.
+
+Checked by the GPU that received it, and for blocks at the start, the middle and the end, and around the first wrong
+word, by the host: a GPU that cannot be trusted to copy cannot be trusted to compare. Never through the peer mapping.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gpucheck.measure.engines.damage import Suspects, classify
+from gpucheck.measure.engines.pattern import Origin, poison_for, word_at
+from gpucheck.measure.engines.protocol import CopyEngine
+from gpucheck.measure.values import HOST, Check, Comparison, Damage, Flow, Region, Step, Wrong
+
+BLOCK_WORDS = 128
+EVIDENCE_WORDS = 3
+# As the plan makes them: how far back a buffer may remember.
+MOST_ROUNDS, MOST_REGIONS = 3, 3
+
+
+class _Round(NamedTuple):
+    """One round of a step, and what its destinations held before."""
+
+    step: Step
+    number: int
+    poison: int
+
+
+class _Tally:
+    """What one flow came to over the rounds."""
+
+    damage: Damage | None
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.bytes = self.host_bytes = self.rounds = self.bad_rounds = self.mismatches = self.disagreements = 0
+        self.first: int | None = None
+        self.damage = None
+        self.evidence: list[str] = []
+
+    def check(self) -> Check:
+        return Check(
+            flow=self.flow,
+            bytes_verified=self.bytes,
+            host_bytes_verified=self.host_bytes,
+            rounds=self.rounds,
+            bad_rounds=self.bad_rounds,
+            mismatches=self.mismatches,
+            disagreements=self.disagreements,
+            first=self.first,
+            damage=self.damage,
+            evidence=tuple(self.evidence),
+        )
+
+
+def verify(engine: CopyEngine, step: Step) -> tuple[Check, ...]:
+    """Copy every region in every round, all flows of the step together, and compare each word that should arrive.
+
+    Flows to the host are load: they read the sources while the others copy, and are not compared.
+    Raises ValueError where two flows share a source or a destination buffer: their data could not be told apart.
+    """
+    flows = tuple(flow for flow in step.flows if flow.dst != HOST)
+    if _shared(flows):
+        raise ValueError("integrity needs one flow for each source and each destination buffer")
+    tallies = [_Tally(flow) for flow in flows]
+    for number in range(step.rounds):
+        for place, region in enumerate(step.regions):
+            keys = {f: Origin(step.seed, f.src, f.dst, number, place).key for f in flows}
+            poison = poison_for(tuple(keys.values()), region.size // 8)
+            for flow, key in keys.items():
+                engine.fill(flow.src, key, region)
+                engine.poison(flow.dst, poison, region)
+            engine.copy(step.flows, region, step.bursts)
+            for tally in tallies:
+                _compare(engine, tally, region, keys[tally.flow], _Round(step, number, poison))
+    return tuple(tally.check() for tally in tallies)
+
+
+def _shared(flows: tuple[Flow, ...]) -> bool:
+    return len({f.src for f in flows}) < len(flows) or len({f.dst for f in flows}) < len(flows)
+
+
+def _suspects(flow: Flow, key: int, region: Region, at: _Round) -> Suspects:
+    """Where wrong words may come from: earlier copies of the pair, in this step or another, and every other pair's."""
+    step = at.step
+    places = [(number, place) for number in range(max(step.rounds, MOST_ROUNDS)) for place in range(MOST_REGIONS)]
+    mine = tuple(Origin(step.seed, flow.src, flow.dst, *place).key for place in places)
+    others = tuple(
+        (f"the copy from device {src} to device {dst}", Origin(step.seed, src, dst, *place).key)
+        for src in range(step.devices)
+        for dst in range(step.devices)
+        for place in places
+        if (src, dst) != (flow.src, flow.dst)
+    )
+    return Suspects(key, at.poison, region.size // 8, tuple(k for k in mine if k != key), others)
+
+
+def _compare(engine: CopyEngine, tally: _Tally, region: Region, key: int, at: _Round) -> None:
+    device = tally.flow.dst
+    seen = engine.compare(device, key, region)
+    tally.rounds += 1
+    tally.bytes += seen.words * 8
+    wrong = list(seen.sample)
+    disagree = 0
+    for first, count in _blocks(region.size // 8, seen.first):
+        arrived = engine.words(device, Region(offset=region.offset + first * 8, size=count * 8))
+        tally.host_bytes += count * 8
+        bad = [Wrong(index=first + i, got=w) for i, w in enumerate(arrived) if w != word_at(key, first + i)]
+        if bad and seen.mismatches == 0:
+            disagree += len(bad)
+            wrong += bad
+    tally.disagreements += disagree
+    if not wrong:
+        return
+    tally.mismatches += seen.mismatches + disagree
+    tally.bad_rounds += 1
+    if tally.damage is None:
+        suspects = _suspects(tally.flow, key, region, at)
+        tally.damage, detail = classify(wrong, suspects)
+        tally.first = min(w.index for w in wrong) * 8
+        tally.evidence += list(_evidence(seen, wrong, detail, region, key, at.number))
+
+
+def _blocks(words: int, wrong: int | None) -> list[tuple[int, int]]:
+    """What the host compares: (first word, count), each inside the region."""
+    count = min(BLOCK_WORDS, words)
+    starts = {0, (words - count) // 2, words - count}
+    if wrong is not None:
+        starts.add(min(wrong, words - count))
+    return [(start, count) for start in sorted(starts)]
+
+
+def _evidence(
+    seen: Comparison, wrong: list[Wrong], detail: str, region: Region, key: int, number: int
+) -> Iterator[str]:
+    yield f"round {number + 1}, {region.size} bytes at offset {region.offset}: {detail}"
+    counted = f"{seen.mismatches} of {seen.words} words wrong by the receiving device's count"
+    yield f"{counted}, first {seen.first}, last {seen.last}"
+    for word in wrong[:EVIDENCE_WORDS]:
+        yield f"word {word.index}: got {word.got:016x}, sent {word_at(key, word.index):016x}"

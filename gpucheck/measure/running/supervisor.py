@@ -1,0 +1,107 @@
+"""The parent's side: asks a child step by step, each with a deadline, and never waits for one that is stuck."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+
+from gpucheck.measure.values import Answer, Failure, FailureKind, Opened, Setup, Step
+from gpucheck.processes.child import GRACE_S, Child, Ending
+from gpucheck.processes.environment import copying_environment
+from gpucheck.processes.temporary import private_environment, temporary_folder
+
+CHILD = (sys.executable, "-m", "gpucheck.measure.running.child")
+OPEN_S = 120.0  # importing a framework from a cold disk and making contexts on eight GPUs takes this long at worst
+SLACK = 10.0  # times the planned device time, before a step counts as stuck
+Shape = TypeVar("Shape")
+
+
+class Supervised:
+    """A child with an engine; started on first use, and again after one was lost. Use as a context manager.
+
+    patience_s: the least that any step is given. opened: what the first child could set up, None before.
+    removed: ``NAME=value`` of each variable of the environment that the child does not get.
+    """
+
+    def __init__(self, setup: Setup, patience_s: float, command: Sequence[str] = CHILD) -> None:
+        self.setup = setup
+        self.patience_s = patience_s
+        self.command = command
+        self.opened: Opened | None = None
+        self.environment, self.removed = copying_environment(os.environ)
+        self._folders = ExitStack()
+        self._child: Child | None = None
+
+    def __enter__(self) -> "Supervised":  # noqa: PYI034 - Self needs Python 3.11
+        with suppress(OSError):  # no writable place at all: copies need none
+            folder = self._folders.enter_context(temporary_folder("copies"))
+            self.environment |= private_environment(folder, self.environment)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._child is not None:
+            self._child.end(patience_s=10 * GRACE_S if kind is None else 0.0)
+        self._folders.close()
+
+    def open(self) -> Opened | Failure:
+        """Start the child and let it set up its engine."""
+        try:
+            self._child = Child(self.command, self.environment, stdin=subprocess.PIPE)
+        except OSError as error:
+            return Failure(kind="no-process", purpose="open", detail=f"no child process: {error}")
+        # The second child finds a wedged device where the first one left it: it is not given two minutes again.
+        limit = OPEN_S if self.opened is None else max(self.patience_s, OPEN_S / 4)
+        answer = self._exchange(msgspec.json.encode(self.setup), limit, "open", Opened)
+        if isinstance(answer, Opened):
+            self.opened = self.opened or answer
+        return answer
+
+    def ask(self, step: Step) -> Answer | Failure:
+        """Have one step done. A child that is stuck, dies or sends an invalid answer is gone afterwards."""
+        if self._child is None:
+            opened = self.open()
+            if isinstance(opened, Failure):
+                return msgspec.structs.replace(opened, flows=step.flows, purpose=step.purpose)
+        limit = max(self.patience_s, SLACK * step.planned_s)
+        answer = self._exchange(msgspec.json.encode(step), limit, step.purpose, Answer)
+        if isinstance(answer, Failure) and answer.kind != "not-timed" and self._child is not None:
+            # A CUDA error may have spoilt the context for good: the next step gets a child of its own.
+            self._child.end()
+            self._child = None
+        if isinstance(answer, Failure) and not answer.flows:
+            return msgspec.structs.replace(answer, flows=step.flows)
+        return answer
+
+    def _exchange(self, request: bytes, limit_s: float, purpose: str, shape: type[Shape]) -> Shape | Failure:
+        assert self._child is not None  # noqa: S101 - every caller has just started it
+        self._child.send(request)
+        try:
+            line = self._child.read_line(time.monotonic() + limit_s)
+            if line is not None:
+                return msgspec.json.decode(line, type=shape | Failure)
+            failure = _ended(self._child.how_it_ended(), purpose)
+        except TimeoutError:
+            failure = Failure(kind="stuck", purpose=purpose, detail=f"no progress for {limit_s:g} s")
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            failure = Failure(kind="defect", purpose=purpose, detail=f"its answer cannot be read: {error}")
+        self._child.end()
+        self._child = None
+        return failure
+
+
+def _ended(ending: Ending, purpose: str) -> Failure:
+    """What the child died of, and its last line. An exit status is Python's own end: no fault of a copy."""
+    kind: FailureKind = "defect"
+    how = "closed its answers" if ending.how == "running" else f"ended with exit status {ending.status}"
+    if ending.how in ("crashed", "killed"):
+        kind, how = ending.how, f"ended by {ending.status}"
+    last = f"; its last line: {ending.last_line[:300]}" if ending.last_line else ""
+    return Failure(kind=kind, purpose=purpose, detail=how + last)

@@ -1,0 +1,144 @@
+"""A child process that responds with lines on a pipe: each line has a deadline, and the child is always ended.
+
+The child gets the number of the pipe's descriptor as its first argument after the command. What it prints on stderr is
+kept for the report of its end and never mistaken for a response.
+"""
+
+import fcntl
+import os
+import selectors
+import signal
+import subprocess
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Literal, NamedTuple
+
+from gpucheck.processes.group import Group, end
+from gpucheck.processes.signals import FAULTS, signal_name
+
+# A killed child that is inside the driver (state D) cannot end before the driver releases it: it is left behind.
+GRACE_S = 0.3
+TAIL_BYTES = 2000
+LONGEST_LINE = 1 << 21
+PIPE_BYTES = 1 << 20  # the kernel's default limit for unprivileged users: /proc/sys/fs/pipe-max-size
+READ_BYTES = 1 << 16
+
+
+class Ending(NamedTuple):
+    """How a child ended by itself.
+
+    how: ``running`` if it closed the pipe only, ``crashed`` if a fault in native code ended it, ``killed`` if any other
+    signal did. status: its exit status, or the name of the signal. last_line: of stderr.
+    """
+
+    how: Literal["running", "exited", "crashed", "killed"]
+    status: str
+    last_line: str
+
+
+class Child:
+    """Started at once, in a session of its own. Raises OSError if it cannot start.
+
+    longest_line: bytes. A longer line is returned as far as it came.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        *arguments: str,
+        stdin: int = subprocess.DEVNULL,
+        longest_line: int = LONGEST_LINE,
+    ) -> None:
+        self._receive, send = os.pipe()
+        # Room for thousands of lines, so that the child need not wait until this process reads.
+        with suppress(OSError):  # the limit for unprivileged users was lowered: then it waits
+            fcntl.fcntl(send, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        try:
+            self.group = Group(
+                [*command, str(send), *arguments],
+                environment,
+                pass_fds=(send,),
+                stdin=stdin,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+            )
+        except OSError:
+            os.close(self._receive)
+            raise
+        finally:
+            os.close(send)
+        self.process = self.group.process
+        assert self.process.stderr is not None  # noqa: S101 - a pipe was requested
+        self._stderr = self.process.stderr
+        self._longest_line = longest_line
+        self._lines: deque[bytes] = deque()
+        self._unfinished = b""
+        self._errors = b""
+
+    def send(self, line: bytes) -> None:
+        """Send a line to stdin. If the child has ended, its closed pipe shows it."""
+        assert self.process.stdin is not None  # noqa: S101 - whoever sends has requested the pipe
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(line + b"\n")
+            self.process.stdin.flush()
+
+    def read_line(self, deadline: float) -> bytes | None:
+        """Return the next line, None if the child closed the pipe. Raises TimeoutError at the deadline (monotonic)."""
+        if not self._lines:
+            self._listen(deadline)
+        return self._lines.popleft() if self._lines else None
+
+    def _listen(self, deadline: float) -> None:
+        """Read until there is a line or the pipe is closed."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._receive, selectors.EVENT_READ)
+            selector.register(self._stderr, selectors.EVENT_READ)
+            while not self._lines and self._receive in selector.get_map():
+                remaining = deadline - time.monotonic()
+                ready = selector.select(remaining) if remaining > 0 else []
+                if not ready:
+                    raise TimeoutError
+                for key, _ in ready:
+                    data = os.read(key.fd, READ_BYTES)
+                    if not data:
+                        selector.unregister(key.fileobj)
+                    elif key.fd == self._receive:
+                        self._take(data)
+                    else:
+                        self._errors = (self._errors + data)[-TAIL_BYTES:]
+
+    def _take(self, data: bytes) -> None:
+        *lines, self._unfinished = (self._unfinished + data).split(b"\n")
+        if len(self._unfinished) > self._longest_line:
+            lines.append(self._unfinished)
+            self._unfinished = b""
+        self._lines.extend(lines)
+
+    def how_it_ended(self) -> Ending:
+        """Wait a moment for the end of a child that closed the pipe. To be called before end."""
+        status = self.group.wait(GRACE_S)
+        if status is not None:
+            os.set_blocking(self._stderr.fileno(), False)
+            self._errors += self._stderr.read() or b""
+        lines = self._errors.decode(errors="replace").strip().splitlines()
+        last_line = lines[-1] if lines else ""
+        if status is None:
+            return Ending("running", "", last_line)
+        if status >= 0:
+            return Ending("exited", str(status), last_line)
+        return Ending("crashed" if -status in FAULTS else "killed", signal_name(-status), last_line)
+
+    def kill(self) -> None:
+        """Send SIGKILL to the child and to all that it started; nothing is waited for."""
+        self.group.signal(signal.SIGKILL)
+
+    def end(self, *, patience_s: float = 0.0) -> None:
+        """Close its pipes, let it end by itself for so long, then kill it and all that it started."""
+        self.group.close()
+        os.close(self._receive)
+        if patience_s:
+            self.group.wait(patience_s)
+        end([self.group], ((signal.SIGKILL, GRACE_S),))

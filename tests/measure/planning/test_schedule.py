@@ -1,0 +1,202 @@
+"""The number of rounds stays close to what the busiest resource requires, and a round shares no resource."""
+
+from collections import Counter
+from itertools import combinations, permutations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpucheck import simulator
+from gpucheck.host import live_host
+from gpucheck.measure.planning.paths import flow_resources, paths, ports_to_host
+from gpucheck.measure.planning.schedule import rounds
+from gpucheck.measure.values import Flow
+from gpucheck.simulator.machine import build as machine
+from gpucheck.topology import build
+
+# Rounds of all pairs in one direction, and in both, on each simulated machine with more than one GPU: what a search
+# with Kempe chains, lower bounds and tabu moves needed, which first-fit replaced.
+SEARCHED = {
+    "a100-mig-x8": (7, 7),
+    "a100-pcie-x2-nvlink": (1, 1),
+    "a100-pcie-x8": (16, 20),
+    "a100-sxm-x4": (3, 3),
+    "a6000-x4-nvlink": (3, 3),
+    "dgx1-p100": (12, 12),
+    "dgx1-v100": (12, 12),
+    "dgx2-v100": (15, 15),
+    "gb200-nvl72": (71, 71),
+    "gb200-x4": (3, 3),
+    "h100-nvl-x2": (1, 1),
+    "hgx-a100-x8": (7, 7),
+    "hgx-b200-x8": (7, 7),
+    "hgx-h100-x8": (7, 7),
+    "hgx-h200-x8": (7, 7),
+    "l40s-x4": (4, 5),
+    "mixed-x4": (3, 3),
+    "p100-pcie-x2": (1, 1),
+    "p100-pcie-x2-sys": (1, 1),
+    "rtx3090-x2-nvlink": (1, 1),
+    "rtx4090-x2": (1, 1),
+    "rtx4090-x8": (7, 7),
+}
+
+
+def one_way(count):
+    order = list(permutations(range(count), 2))
+    return order, [{f"out:{a}", f"in:{b}"} for a, b in order]
+
+
+def both_ways(count):
+    order = list(combinations(range(count), 2))
+    return order, [{f"out:{a}", f"in:{b}", f"out:{b}", f"in:{a}"} for a, b in order]
+
+
+def below_switches(groups, sockets=1, both=False):
+    """GPUs below switches of these sizes, the switches spread over sockets."""
+    switch = [group for group, size in enumerate(groups) for _ in range(size)]
+    half = -(-len(groups) // sockets)
+
+    def way(a, b):
+        taken = {f"out:{a}", f"in:{b}", f"up:{a}", f"down:{b}"}
+        if switch[a] != switch[b]:
+            taken |= {f"up:s{switch[a]}", f"down:s{switch[b]}"}
+        if switch[a] // half != switch[b] // half:
+            taken.add(f"socket:{switch[a] // half}>{switch[b] // half}")
+        return taken
+
+    pairs = list(combinations(range(len(switch)), 2) if both else permutations(range(len(switch)), 2))
+    return pairs, [way(a, b) | way(b, a) if both else way(a, b) for a, b in pairs]
+
+
+def hold(items, schedule):
+    """Every item once, no resource twice in a round."""
+    assert sorted(i for members in schedule for i in members) == list(range(len(items)))
+    for members in schedule:
+        used = Counter(resource for i in members for resource in items[i])
+        assert all(count == 1 for count in used.values())
+
+
+def busiest(items):
+    return max(Counter(resource for item in items for resource in item).values())
+
+
+def lower_bound(items):
+    """The largest set found of which no two can run together.
+
+    Such sets are the users of one resource with all that share something with each of them, and the users of two of
+    three resources.
+    """
+    use = {}
+    for i, item in enumerate(items):
+        for resource in item:
+            use.setdefault(resource, set()).add(i)
+    sizes = [1]
+    for users in use.values():
+        clique = list(users)
+        clique += [i for i, item in enumerate(items) if i not in users and all(item & items[j] for j in users)]
+        sizes.append(len([i for n, i in enumerate(clique) if all(items[i] & items[j] for j in clique[:n])]))
+    sizes += [len(a & b | a & c | b & c) for a, b, c in combinations(use.values(), 3)]
+    return max(sizes)
+
+
+def test_every_machine_with_several_gpus_has_a_row():
+    profiles = map(simulator.load, simulator.profile_names())
+    with_several = {profile.name for profile in profiles if len(machine(profile, profile.driver.state()).gpus) > 1}
+
+    assert set(SEARCHED) == with_several
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_no_machine_takes_more_rounds_than_a_search_needed(activate, name):
+    activate(name)
+    host = live_host(isolated=False, deadline_s=20)
+    reading, pci = host.nvml(), host.pci()
+    between = paths(reading.gpus, pci, build(reading, pci, simulated=True))
+    to_host = ports_to_host(reading.gpus, pci)
+    gpus = range(len(reading.gpus))
+
+    def resources(a, b):
+        return flow_resources(Flow(src=a, dst=b), between, to_host)
+
+    unidirectional, bidirectional = list(permutations(gpus, 2)), list(combinations(gpus, 2))
+    counts = []
+    for pairs, items in (
+        (unidirectional, [resources(a, b) for a, b in unidirectional]),
+        (bidirectional, [resources(a, b) | resources(b, a) for a, b in bidirectional]),
+    ):
+        schedule = rounds(items, pairs)
+        hold(items, schedule)
+        counts.append(len(schedule))
+
+    assert counts[0] <= SEARCHED[name][0]
+    assert counts[1] <= SEARCHED[name][1]
+
+
+def test_56_ordered_pairs_through_nvswitch_take_7_rounds():
+    order, items = one_way(8)
+    schedule = rounds(items, order)
+
+    hold(items, schedule)
+    assert len(schedule) == 7
+
+
+@pytest.mark.parametrize("count", range(2, 17))
+def test_all_pairs_through_a_switch_take_the_fewest_rounds_there_are(count):
+    order, items = one_way(count)
+    assert len(rounds(items, order)) == count - 1
+    order, items = both_ways(count)
+    assert len(rounds(items, order)) == count - 1 + count % 2
+
+
+@pytest.mark.parametrize(
+    ("groups", "sockets", "both", "fewest"),
+    [
+        ([4, 4], 1, False, 16),  # sixteen pairs each way over one uplink
+        ([4, 4], 2, False, 16),
+        ([2, 2, 2, 2], 2, False, 16),
+        ([2, 2, 2, 2], 2, True, 20),  # sixteen across the sockets, and four that none of them leaves room for
+        ([1] * 8, 1, False, 7),
+        ([1] * 8, 2, False, 16),
+        ([4, 2], 1, True, 9),
+        ([2, 2], 1, True, 5),
+        ([4, 4, 4, 4], 2, False, 64),
+        ([1, 1], 2, False, 1),
+    ],
+)
+def test_switches_and_sockets_take_what_their_links_demand(groups, sockets, both, fewest):
+    order, items = below_switches(groups, sockets, both)
+    schedule = rounds(items, order)
+
+    hold(items, schedule)
+    assert len(schedule) == lower_bound(items) == fewest
+
+
+@settings(max_examples=60)
+@given(count=st.integers(2, 9), data=st.data())
+def test_any_choice_of_pairs_through_a_switch_shares_no_port(count, data):
+    """A copy waits only for those of its two ports, so there are fewer than twice the copies of the busiest port."""
+    order, items = one_way(count)
+    kept = data.draw(st.lists(st.sampled_from(range(len(items))), min_size=1, unique=True))
+    some = [items[i] for i in kept]
+    schedule = rounds(some, [order[i] for i in kept])
+
+    hold(some, schedule)
+    assert busiest(some) <= len(schedule) < 2 * busiest(some)
+
+
+@settings(max_examples=40)
+@given(groups=st.lists(st.integers(1, 4), min_size=1, max_size=4), sockets=st.integers(1, 2), both=st.booleans())
+def test_random_trees_are_scheduled_within_two_rounds_of_the_bound(groups, sockets, both):
+    order, items = below_switches(groups, min(sockets, len(groups)), both)
+    if not items:
+        return
+    schedule = rounds(items, order)
+
+    hold(items, schedule)
+    assert busiest(items) <= lower_bound(items) <= len(schedule) <= lower_bound(items) + 2
+
+
+def test_nothing_to_measure_needs_no_round():
+    assert rounds([], []) == ()

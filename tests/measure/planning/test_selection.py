@@ -1,0 +1,101 @@
+"""Which GPUs, and why not: every refusal says what to do."""
+
+import pytest
+from msgspec.structs import replace
+
+from gpucheck.measure.planning.selection import Unmeasurable, admit, choose, room
+from gpucheck.model import GpuProcess, Health, Verdict
+from tests.machines import h100
+
+GIB, MIB = 1 << 30, 1 << 20
+GPUS = tuple(replace(h100(index), uuid=f"GPU-{index}a-b") for index in range(4))
+
+
+def sick(gpu, **health):
+    return replace(gpu, health=Health(**health))
+
+
+def test_without_a_word_every_gpu_is_measured():
+    assert choose(GPUS, None) == (GPUS, False)
+    assert choose(GPUS[:1], None).local
+
+
+@pytest.mark.parametrize(("words", "indices"), [("2,0", [2, 0]), ("GPU-1a-b, 3", [1, 3]), ("gpu-2a", [2])])
+def test_numbers_and_uuids_choose_in_order(words, indices):
+    assert [gpu.index for gpu in choose(GPUS, words).gpus] == indices
+
+
+def test_one_gpu_twice_on_purpose_copies_inside_it():
+    chosen = choose(GPUS, "1,1")
+
+    assert [gpu.index for gpu in chosen.gpus] == [1]
+    assert chosen.local
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("0,1,0", "GPU 0 (0000:1b:00.0) is named twice. Name each GPU once, or say --devices 0,0"),
+        ("0,GPU-0a-b", "is named twice"),
+        ("0,8", "there is no GPU 8. This host has GPU 0, 1, 2, 3."),
+        ("GPU-9", "is neither the number nor the UUID"),
+        ("GPU-", "names more than one GPU"),
+        ("", "is neither"),
+        ("-1", "is neither"),
+    ],
+)
+def test_what_names_no_gpu_is_refused_with_what_there_is(words, message):
+    with pytest.raises(Unmeasurable) as refused:
+        choose(GPUS, words)
+
+    assert message in str(refused.value)
+    assert refused.value.usage
+
+
+def test_mig_is_a_skip_with_its_cause():
+    with pytest.raises(Unmeasurable, match="MIG is on") as refused:
+        admit([sick(GPUS[0], mig=True), GPUS[1]], contended=False)
+
+    finding = refused.value.finding
+    assert finding is not None
+    assert (finding.verdict, finding.cause, finding.subject) == (Verdict.SKIP, "mig-enabled", "gpu:0000:1b:00.0")
+
+
+def test_a_busy_gpu_is_refused_unless_that_is_wanted():
+    busy = sick(GPUS[1], processes=(GpuProcess(pid=4711, kind="compute", name="python"),))
+
+    with pytest.raises(Unmeasurable, match=r"process 4711 \(python\).*--contended"):
+        admit([GPUS[0], busy], contended=False)
+    assert admit([GPUS[0], busy], contended=True)[0].startswith("contended: process 4711")
+
+
+def test_a_desktop_on_the_gpu_is_no_other_user():
+    desktop = sick(GPUS[1], processes=(GpuProcess(pid=1, kind="graphics", name="Xorg"),))
+
+    assert admit([desktop], contended=False) == ()
+
+
+def test_a_gpu_that_takes_no_process_is_refused():
+    with pytest.raises(Unmeasurable, match="compute mode is prohibited"):
+        admit([sick(GPUS[0], compute_mode="prohibited")], contended=False)
+
+
+def full(free):
+    return replace(sick(GPUS[0], memory_used_bytes=80 * GIB - free), memory_bytes=80 * GIB)
+
+
+def test_buffers_shrink_to_the_fullest_gpu_and_say_so():
+    size, note = room([full(40 * GIB), full(1 * GIB)], 256 * MIB)
+
+    assert size == 128 * MIB
+    assert note == "buffers shrunk from 256 to 128 MiB: GPU 0 has 1024 MiB free"
+    assert room([full(40 * GIB)], 256 * MIB) == (256 * MIB, None)
+
+
+def test_no_room_at_all_is_refused():
+    with pytest.raises(Unmeasurable, match="700 MiB free"):
+        room([full(700 * MIB)], 256 * MIB)
+
+
+def test_memory_that_nvml_does_not_tell_is_tried():
+    assert room([GPUS[0]], 256 * MIB) == (256 * MIB, None)
