@@ -1,10 +1,11 @@
 """The matrix as text: whole, or where a terminal has no room for it, with like GPUs joined."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import click
 
 from gpucheck.model import Topology, TopologyGpu
+from gpucheck.render.words import ranges
 
 GAP = "?"
 NOT_TOLD = "N/A"
@@ -76,17 +77,6 @@ def like_gpus(topology: Topology) -> list[list[int]]:
         else:
             groups.append([i])
     return groups
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """``0-3,6``."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1] = [parts[-1][0], number]
-        else:
-            parts.append([number])
-    return ",".join("-".join(map(str, part)) for part in parts)
 
 
 def _classes(topology: Topology) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from gpucheck.model.ranking import Predicted
-from gpucheck.render._matrix import ranges
+from gpucheck.render.words import ranges
 
 Pair = frozenset[int]
 # Longer texts are lists instead, so that a row of a table fits 80 columns.

@@ -9,8 +9,8 @@ from gpucheck.model import Report, Verdict
 from gpucheck.model.observations import UnderLoad
 from gpucheck.model.record import RECORD, GpuRecord, HealthRecord
 from gpucheck.render._markdown import Markdown, table
-from gpucheck.render._matrix import ranges
 from gpucheck.render._measured import Copies
+from gpucheck.render.words import ranges
 
 ROWS = 6
 HEADER = ("GPU", "NUMA", "PCIe link", "NVLinks", "memory", "memory errors", "power limit", "clocks throttled")

@@ -8,10 +8,9 @@ import click
 from gpucheck.model import Finding, FleetRow, Outlier, Verdict, by_root
 from gpucheck.model.naming import gpu_name
 from gpucheck.printable import folded, one_line
-from gpucheck.render._matrix import ranges
 from gpucheck.render.findings import not_run
 from gpucheck.render.groups import across_hosts, same_text, where_all
-from gpucheck.render.words import WORST_FIRST, observed, plural, simulated_mark, verdict_word
+from gpucheck.render.words import WORST_FIRST, observed, plural, ranges, simulated_mark, verdict_word
 
 NAMED = 8
 # The merge's own findings have a table of their own.

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from gpucheck.model import Finding, Verdict, where
 from gpucheck.model.naming import BUS_ID, bus_ids
-from gpucheck.render._matrix import ranges
-from gpucheck.render.words import observed
+from gpucheck.render.words import observed, ranges
 
 # Of more GPUs than this the bus ids are left out: they are in the JSON.
 NAMED = 8

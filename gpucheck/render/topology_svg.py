@@ -10,9 +10,9 @@ import msgspec
 
 from gpucheck.model import Topology, Wiring
 from gpucheck.printable import of_printable
-from gpucheck.render._matrix import ranges
 from gpucheck.render._svg import Point, Size, around, element, flow, plain, text, width_of
 from gpucheck.render._tree import Box, boxes, direct_links, heading, switch_count, switch_links
+from gpucheck.render.words import ranges
 
 PAGE, MARGIN, GAP, PAD, HEAD, STEP = 1240.0, 24.0, 10.0, 8.0, 20.0, 17.0
 LEAF = Size(128.0, 58.0)

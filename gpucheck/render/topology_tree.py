@@ -4,10 +4,9 @@ import io
 
 from gpucheck.model import NvLinkBundle, Topology, Wiring
 from gpucheck.printable import of_printable
-from gpucheck.render._matrix import ranges
 from gpucheck.render._tree import Box, boxes, direct_links, heading, switch_count, switch_links
 from gpucheck.render.topology import findings_text
-from gpucheck.render.words import simulated_mark
+from gpucheck.render.words import ranges, simulated_mark
 
 STYLE = {"node": "bold", "root": "dim", "switch": "cyan", "gpu": "green", "nic": "blue"}
 WIDE = 160

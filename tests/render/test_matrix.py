@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from gpucheck import imports
-from gpucheck.render._matrix import like_gpus, matrix, ranges
+from gpucheck.render._matrix import like_gpus, matrix
+from gpucheck.render.words import ranges
 from tests.imports import nccl
 from tests.topology.servers import topology
 from tests.topology.strategies import pasted
