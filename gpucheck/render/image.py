@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from gpucheck.printable import of_printable
-from gpucheck.render.findings import blocks
+from gpucheck.render.findings.text import blocks
 from gpucheck.render.words import counts_line, simulated_mark, verdict_word
 
 
