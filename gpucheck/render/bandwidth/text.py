@@ -1,9 +1,8 @@
-"""A bandwidth report as text, with heat maps for the terminal, and as JSON."""
+"""A bandwidth report as text, with heat maps for the terminal."""
 
 from collections.abc import Iterator, Sequence
 
 import click
-import msgspec
 
 from gpucheck.model.bandwidth import BandwidthReport, Measured, MeasuredPair
 from gpucheck.printable import of_printable
@@ -15,18 +14,6 @@ from gpucheck.render.words import counts_line, simulated_mark, table, verdict_wo
 HEAT = ((150, 40, 45), (165, 95, 30), (140, 130, 30), (75, 130, 60), (30, 115, 75))
 MIB = 1 << 20
 NOTHING = "-"
-
-
-def to_json(report: BandwidthReport) -> str:
-    """The outside contract ``gpucheck.bandwidth/1``, indented."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
-
-
-def to_html(report: BandwidthReport) -> str:
-    """Return the page; Jinja2 is loaded here."""
-    from gpucheck.render.bandwidth.html import to_html as write
-
-    return write(report)
 
 
 @of_printable

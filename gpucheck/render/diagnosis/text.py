@@ -1,34 +1,12 @@
-"""A diagnosis as text (worst first, each with why and what to do), as JSON, as a page and as Markdown."""
+"""A diagnosis as text: worst findings first, each with its reason and its fix."""
 
 import click
-import msgspec
 
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.printable import folded, of_printable
 from gpucheck.render.findings.text import blocks
-from gpucheck.render.markdown import Change, unchanged
 from gpucheck.render.ranking import text as ranking
 from gpucheck.render.words import counts_line, plural, verdict_word
-
-
-def to_json(diagnosis: Diagnosis) -> str:
-    """The outside contract ``gpucheck.diagnosis/1``, indented."""
-    return msgspec.json.format(msgspec.json.encode(diagnosis), indent=2).decode()
-
-
-def to_html(diagnosis: Diagnosis) -> str:
-    """Return the page; Jinja2 is loaded here."""
-    from gpucheck.render.diagnosis.html import to_html as write
-
-    return write(diagnosis)
-
-
-def to_markdown(diagnosis: Diagnosis, *, change: Change = unchanged) -> str:
-    """Return the answer for an issue or a wiki. change: redaction."""
-    from gpucheck.render.diagnosis.markdown import to_markdown as write
-
-    return write(diagnosis, change=change)
-
 
 MOST_SPANS, MOST_UNREAD = 6, 5
 

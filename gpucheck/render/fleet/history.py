@@ -5,11 +5,13 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 import click
-import msgspec
 
 from gpucheck.model import History, Series, Verdict
 from gpucheck.printable import of_printable
+from gpucheck.render.json import to_json
 from gpucheck.render.words import COLOUR, simulated_mark
+
+__all__ = ["to_json", "to_svg", "to_text"]
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 LETTER = {Verdict.PASS: "P", Verdict.WARN: "W", Verdict.FAIL: "F", Verdict.UNKNOWN: "?", Verdict.SKIP: "-"}
@@ -21,11 +23,6 @@ text{font:12px system-ui,sans-serif;fill:#1f2933} .dim{fill:#5f6b7a} .title{font
 @media (prefers-color-scheme:dark){text{fill:#e6eaf0}.dim{fill:#9aa7b7}.grid{stroke:#39424f}.back{fill:#151a21}
 .line{stroke:#6cb2ff}.band{fill:#6cb2ff}.dot{fill:#6cb2ff}.odd{stroke:#ff8a80}}
 """
-
-
-def to_json(history: History) -> str:
-    """As the model has it, indented."""
-    return msgspec.json.format(msgspec.json.encode(history), indent=2).decode()
 
 
 @of_printable

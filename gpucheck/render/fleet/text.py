@@ -1,10 +1,9 @@
-"""A merged fleet report as a terminal table, and the way to its other formats."""
+"""A merged fleet report as a terminal table."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import click
-import msgspec
 
 from gpucheck.model import FleetReport, FleetRow, Outlier, Verdict, metric_title
 from gpucheck.printable import one_line
@@ -13,66 +12,6 @@ from gpucheck.render.words import WORST_FIRST, counts_line, plural, simulated_ma
 
 # A terminal shows this many hosts; of more, those that pass are counted.
 MANY = 40
-
-
-def to_json(fleet: FleetReport) -> str:
-    """The outside contract, indented."""
-    return b"".join(json_pieces(fleet)).decode()
-
-
-def json_pieces(fleet: FleetReport) -> Iterator[bytes]:
-    """The same a host at a time: written as one text, a large fleet takes more memory than its report does."""
-    around = _indented(msgspec.structs.replace(fleet, hosts=()))
-    before, hosts, after = around.partition(b'\n  "hosts": []')
-    yield before
-    begin = hosts.removesuffix(b"]")
-    for row in fleet.hosts:
-        # No string of JSON holds a line's end: each of them is the layout's.
-        yield begin + b"\n    " + _indented(row).replace(b"\n", b"\n    ")
-        begin = b","
-    yield b"\n  ]" if fleet.hosts else hosts
-    yield after + b"\n"
-
-
-def _indented(value: FleetReport | FleetRow) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2)
-
-
-def to_csv(fleet: FleetReport) -> str:
-    """A line a host."""
-    from gpucheck.render.fleet.table import to_csv as write
-
-    return write(fleet)
-
-
-def to_prometheus(fleet: FleetReport) -> str:
-    """For node_exporter's textfile collector."""
-    from gpucheck.render.fleet.prometheus import to_prometheus as write
-
-    return write(fleet)
-
-
-def to_junit(fleet: FleetReport) -> str:
-    """A suite a host."""
-    from gpucheck.render.fleet.junit import to_junit as write
-
-    return write(fleet)
-
-
-def to_html(fleet: FleetReport) -> str:
-    """One self-contained page."""
-    from gpucheck.render.fleet.html import to_html as write
-
-    return write(fleet)
-
-
-WRITERS: dict[str, Callable[[FleetReport], str]] = {
-    "json": to_json,
-    "csv": to_csv,
-    "prometheus": to_prometheus,
-    "junit": to_junit,
-    "html": to_html,
-}
 
 
 def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:

@@ -1,19 +1,13 @@
-"""A host's report as text (worst first, quiet about passes) and as JSON."""
+"""A host's report as text: worst findings first, passes in one line."""
 
 from collections.abc import Iterator
 
 import click
-import msgspec
 
 from gpucheck.model import Report
 from gpucheck.printable import of_printable
 from gpucheck.render.findings.text import blocks
 from gpucheck.render.words import counts_line, simulated_mark, verdict_word
-
-
-def to_json(report: Report) -> str:
-    """The outside contract, indented for people who read it with less."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
 
 
 @of_printable

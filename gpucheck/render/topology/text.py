@@ -1,9 +1,8 @@
-"""A topology as text, laid out so that `gpucheck topo --import` reads it back, and as JSON."""
+"""A topology as text, in a layout that `gpucheck topo --import` reads."""
 
 from collections.abc import Iterator
 
 import click
-import msgspec
 
 from gpucheck.model import Advice, Pair, Topology, TopologyGpu
 from gpucheck.printable import of_printable
@@ -23,11 +22,6 @@ MEANING = {
 NAMED_PAIRS = 6
 MANY_GPUS = 16
 NAMED_LINKS = 4
-
-
-def to_json(topology: Topology) -> str:
-    """The outside contract ``gpucheck.topology/1``, indented."""
-    return msgspec.json.format(msgspec.json.encode(topology), indent=2).decode()
 
 
 @of_printable
