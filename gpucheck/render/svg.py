@@ -28,6 +28,27 @@ def element(tag: str, *inside: str, **attributes: object) -> str:
     return f"<{tag}{given}>{''.join(inside)}</{tag}>" if inside else f"<{tag}{given}/>"
 
 
+def document(width: float, height: float, title: str, *inside: str, style: str = "", background: str = "back") -> str:
+    """Return a complete SVG file. style: CSS rules. background: class of the rectangle behind everything."""
+    rules = [element("style", style)] if style else []
+    sheet = element("rect", width="100%", height="100%", class_=background)
+    return (
+        element(
+            "svg",
+            element("title", plain(title)),
+            *rules,
+            sheet,
+            *inside,
+            xmlns="http://www.w3.org/2000/svg",
+            viewBox=f"0 0 {width:.0f} {height:.0f}",
+            width=f"{width:.0f}",
+            height=f"{height:.0f}",
+            role="img",
+        )
+        + "\n"
+    )
+
+
 def _value(value: object) -> str:
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else printable(str(value))
 

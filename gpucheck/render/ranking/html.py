@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from gpucheck.model.ranking import Explanation, Judgement
+from gpucheck.render.chart import MOST, Scale
 from gpucheck.render.ranking.predicted import MISFITS, Block, Row, blocks, percent, readings, span
 from gpucheck.render.ranking.text import FAULTLESS, SHOWN, cause_names, likely
 from gpucheck.render.words import plural
@@ -20,8 +21,6 @@ MARK = 0.4
 MARKS_AT_AXIS = 8
 # From this ratio of the largest to the smallest number on the scale is logarithmic.
 LOGARITHMIC = 12.0
-# No bandwidth or latency is larger; what is comes from a file that somebody wrote.
-MOST = 1e15
 FIT = {"yes": "good", "nearly": "near", "no, lower": "bad", "no, higher": "bad"}
 SAID = {
     "yes": "fits",
@@ -92,40 +91,20 @@ class Ranking(NamedTuple):
     decided: str
 
 
-class Axis:
+class Axis(Scale):
     """The scale that all charts of one quantity share, so that they can be compared."""
 
     def __init__(self, numbers: Iterable[float]) -> None:
         """numbers: everything that must be on it."""
         finite = [max(-MOST, min(MOST, number)) for number in numbers if not math.isnan(number)] or [0.0, 1.0]
         least, most = min(finite), max(*finite, 0.0)
-        self.logarithmic = least > 0 and most / least >= LOGARITHMIC
-        self.low = least / 1.15 if self.logarithmic else min(0.0, least)
-        self.high = most * 1.15 if self.logarithmic else self.low + (most - self.low) * 1.05 or 1.0
+        logarithmic = least > 0 and most / least >= LOGARITHMIC
+        low = least / 1.15 if logarithmic else min(0.0, least)
+        super().__init__(low, most * 1.15 if logarithmic else low + (most - low) * 1.05 or 1.0, logarithmic=logarithmic)
 
     def at(self, number: float) -> float:
-        """Where a number is, from 0 to 100."""
-        number = max(self.low, min(self.high, number))
-        if self.logarithmic:
-            part = math.log(number / self.low) / math.log(self.high / self.low)
-        else:
-            part = (number - self.low) / (self.high - self.low)
-        return 100 * part
-
-    def lines(self) -> list[float]:
-        """Round numbers on the axis, a handful."""
-        if not self.logarithmic:
-            rough = (self.high - self.low) / (MARKS_AT_AXIS - 1)
-            size = 10.0 ** math.floor(math.log10(rough))
-            step = next(size * part for part in (1, 2, 5, 10) if size * part >= rough)
-            first = math.ceil(self.low / step)
-            return [n * step for n in range(first, math.floor(self.high / step) + 1)]
-        exponents = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
-        for parts in ((1, 2, 5), (1, 3), (1,)):
-            found = [part * 10.0**e for e in exponents for part in parts if self.low <= part * 10.0**e <= self.high]
-            if len(found) <= MARKS_AT_AXIS:
-                break
-        return found[:: math.ceil(len(found) / MARKS_AT_AXIS) or 1]
+        """Return the position of a number, from 0 to 100."""
+        return 100 * self.part(number)
 
 
 def view(judgement: Judgement | None) -> Ranking | None:
@@ -171,7 +150,7 @@ def _axes(found: Iterable[Block]) -> dict[str, Axis]:
 
 
 def _chart(block: Block, axis: Axis) -> Chart:
-    places = [(axis.at(number), number) for number in axis.lines()]
+    places = [(axis.at(number), number) for number in axis.ticks(MARKS_AT_AXIS)]
     return Chart(
         title=block.title,
         scale=f"{block.unit}, logarithmic scale" if axis.logarithmic else block.unit,

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
-from xml.sax.saxutils import escape
 
 import msgspec
 
 from gpucheck.printable import of_printable
+from gpucheck.render.chart import LABEL, STYLE, Plot, Scale
+from gpucheck.render.svg import Point, document, element, plain, text
 
 WIDTH, LEFT, RIGHT, ROW, GAP = 1200, 110, 20, 26, 8
 ZOOM_STEPS = 4
-FONT = "font-family='sans-serif'"
 # Told apart by brightness as well as by hue.
 COLOUR = {
     "import": "#b8b8b8",
@@ -75,28 +75,14 @@ def to_svg(title: str, spans: Sequence[Span], *, simulated: bool) -> str:
         first, last = middle[0].step, max(span.step or 0 for span in middle)
         panels.append((f"steps {first} to {last}", middle))
     head = f"{title}, SIMULATED hardware" if simulated else title
-    body, y = [], 60
+    parts, y = [text(head, Point(LEFT, 32), 18, bold=True)], 60.0
     for name, shown in panels:
-        part, y = _panel(name, shown, y)
-        body += part
-    used = [
-        phase for phase in (*COLOUR, "other") if phase in {s.phase if s.phase in COLOUR else "other" for s in spans}
-    ]
-    legend = list(_legend(used, y))
+        panel, y = _panel(name, shown, y)
+        parts += panel
+    phases = {span.phase if span.phase in COLOUR else "other" for span in spans}
+    used = [phase for phase in (*COLOUR, "other") if phase in phases]
     height = y + 24 * (1 + (len(used) - 1) // 8) + 10
-    return "\n".join(
-        [
-            f"<svg xmlns='http://www.w3.org/2000/svg' width='{WIDTH}' height='{height}'"
-            f" viewBox='0 0 {WIDTH} {height}'>",
-            f"<title>{escape(head)}</title>",
-            f"<rect width='{WIDTH}' height='{height}' fill='white'/>",
-            f"<text x='{LEFT}' y='32' {FONT} font-size='18' font-weight='bold'>{escape(head)}</text>",
-            *body,
-            *legend,
-            "</svg>",
-            "",
-        ]
-    )
+    return document(WIDTH, height, head, *parts, *_legend(used, y), style=STYLE)
 
 
 def _middle_steps(spans: Sequence[Span]) -> list[Span]:
@@ -109,49 +95,42 @@ def _middle_steps(spans: Sequence[Span]) -> list[Span]:
     return [s for s in spans if s.step in chosen and s.phase not in ("reference", "repeat")]
 
 
-def _panel(name: str, spans: Sequence[Span], y: int) -> tuple[list[str], int]:
+def _panel(name: str, spans: Sequence[Span], y: float) -> tuple[list[str], float]:
     start = min(span.start for span in spans)
     whole = max(max(span.start + span.seconds for span in spans) - start, 1e-9)
-    scale = (WIDTH - LEFT - RIGHT) / whole
     ranks = sorted({span.rank for span in spans})
-    bottom = y + 12 + len(ranks) * (ROW + GAP)
-    parts = [f"<text x='{LEFT}' y='{y}' {FONT} font-size='13'>{escape(name)}, {_duration(whole)}</text>"]
-    parts += _axis(start, whole, y + 8, bottom)
+    # A short panel counts from its own start: the digits of the whole run would hide its own.
+    first = start if whole >= 1 else 0.0
+    across, rows = Scale(first, first + whole), Scale(0, len(ranks))
+    plot = Plot(LEFT, y + 8, WIDTH - RIGHT, y + 12 + len(ranks) * (ROW + GAP), across, rows)
+    parts = [text(f"{name}, {_duration(whole)}", Point(LEFT, y), 13)]
+    parts += plot.columns(across.ticks(8), lambda at: _duration(at) if whole >= 1 else f"+{_duration(at)}", grid=True)
     for row, rank in enumerate(ranks):
         top = y + 12 + row * (ROW + GAP)
-        parts.append(f"<text x='10' y='{top + 18}' {FONT} font-size='13'>rank {rank}</text>")
+        parts.append(text(f"rank {rank}", Point(10, top + 18), 13))
         for span in spans:
             if span.rank == rank:
-                parts.append(_bar(span, LEFT + (span.start - start) * scale, top, span.seconds * scale))
-    return parts, bottom + 50
+                begin = span.start - start + first
+                x, end = (plot.at(at, 0).x for at in (begin, begin + span.seconds))
+                parts.append(_bar(span, x, top, end - x))
+    return parts, plot.bottom + 50
 
 
-def _bar(span: Span, x: float, top: int, width: float) -> str:
+def _bar(span: Span, x: float, top: float, width: float) -> str:
     step = f" in step {span.step}" if span.step is not None else ""
-    told = escape(f"rank {span.rank}: {span.phase}{step}, {_duration(span.seconds)}")
+    title = element("title", plain(f"rank {span.rank}: {span.phase}{step}, {_duration(span.seconds)}"))
     fill = COLOUR.get(span.phase, OTHER)
-    bar = f"<rect x='{x:.2f}' y='{top}' width='{max(width, 0.2):.2f}' height='{ROW}' fill='{fill}'>"
-    label = ""
-    if width > 8 * len(span.phase):
-        label = f"<text x='{x + 4:.1f}' y='{top + 17}' {FONT} font-size='12'>{escape(span.phase)}</text>"
-    return f"{bar}<title>{told}</title></rect>{label}"
+    bar = element("rect", title, x=x, y=top, width=max(width, 0.2), height=ROW, fill=fill)
+    if width <= 8 * len(span.phase):
+        return bar
+    return bar + text(span.phase, Point(x + 4, top + 17), LABEL, class_="onbar")
 
 
-def _axis(start: float, whole: float, top: int, bottom: int) -> Iterator[str]:
-    ticks = 6
-    for tick in range(ticks + 1):
-        x = LEFT + (WIDTH - LEFT - RIGHT) * tick / ticks
-        yield f"<line x1='{x:.1f}' y1='{top}' x2='{x:.1f}' y2='{bottom}' stroke='#cccccc'/>"
-        anchor = "end" if tick == ticks else "middle"
-        words = _duration(start + whole * tick / ticks) if whole >= 1 else f"+{_duration(whole * tick / ticks)}"
-        yield f"<text x='{x:.1f}' y='{bottom + 14}' {FONT} font-size='11' text-anchor='{anchor}'>{words}</text>"
-
-
-def _legend(phases: Sequence[str], y: int) -> Iterator[str]:
+def _legend(phases: Sequence[str], y: float) -> Iterator[str]:
     for place, phase in enumerate(phases):
-        x, top = LEFT + 130 * (place % 8), y + 24 * (place // 8)
-        yield f"<rect x='{x}' y='{top - 11}' width='14' height='14' fill='{COLOUR.get(phase, OTHER)}'/>"
-        yield f"<text x='{x + 20}' y='{top}' {FONT} font-size='12'>{escape(phase)}</text>"
+        x, top = LEFT + 130.0 * (place % 8), y + 24 * (place // 8)
+        yield element("rect", x=x, y=top - 11, width=14, height=14, fill=COLOUR.get(phase, OTHER))
+        yield text(phase, Point(x + 20, top), LABEL)
 
 
 def _duration(seconds: float) -> str:

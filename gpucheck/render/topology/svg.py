@@ -10,7 +10,7 @@ import msgspec
 
 from gpucheck.model import Topology, Wiring
 from gpucheck.printable import of_printable
-from gpucheck.render.svg import Point, Size, around, element, flow, plain, text, width_of
+from gpucheck.render.svg import Point, Size, around, document, element, flow, plain, text, width_of
 from gpucheck.render.topology.boxes import Box, boxes, direct_links, heading, switch_count, switch_links
 from gpucheck.render.words import ranges
 
@@ -50,23 +50,8 @@ def to_svg(topology: Topology, *, about: str = "", in_page: bool = False) -> str
         parts.append(text("No NVLink between these GPUs.", Point(MARGIN, y + NORMAL), NORMAL, class_="soft"))
         y += ROW
     width, height = inner + 2 * MARGIN, y + MARGIN
-    style = [] if in_page else [element("style", COLOURS + RULES.read_text(encoding="utf-8"))]
-    background = element("rect", width="100%", height="100%", class_="paper")
-    return (
-        element(
-            "svg",
-            element("title", plain(heading(topology))),
-            *style,
-            background,
-            *parts,
-            xmlns="http://www.w3.org/2000/svg",
-            viewBox=f"0 0 {width:.0f} {height:.0f}",
-            width=f"{width:.0f}",
-            height=f"{height:.0f}",
-            role="img",
-        )
-        + "\n"
-    )
+    style = "" if in_page else COLOURS + RULES.read_text(encoding="utf-8")
+    return document(width, height, heading(topology), *parts, style=style, background="paper")
 
 
 def _heading(topology: Topology, about: str, room: float) -> tuple[list[str], float]:
