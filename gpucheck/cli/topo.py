@@ -132,7 +132,8 @@ def _imported(source: str) -> Topology:
 
 def look(host: Host) -> tuple[Topology, str]:
     """The topology of a host, and what is simulated about it in words."""
-    from gpucheck.checks import driver, inventory
+    from gpucheck.checks.gpu import inventory
+    from gpucheck.checks.software import driver
     from gpucheck.topology import build, identify
 
     simulation, reading = host.simulation(), host.nvml()

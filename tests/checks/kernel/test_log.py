@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.checks import kernel_log as check
+from gpucheck.checks.kernel import log as check
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.xid import xids
 from gpucheck.model import KernelLog, PciDevice, Verdict

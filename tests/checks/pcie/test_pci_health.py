@@ -5,7 +5,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from gpucheck.checks import acs, iommu, numa, pcie_errors, pcie_path
+from gpucheck.checks.pcie import acs, iommu, numa
+from gpucheck.checks.pcie import errors as pcie_errors
+from gpucheck.checks.pcie import path as pcie_path
 from gpucheck.model import AcsControl, AerCounts, NvmlGap, PciDevice, PcieErrors, PcieLink, Verdict
 from tests.checks.judging import judge, with_health
 from tests.fakes import NO_DRIVER, SYSTEM, FakeHost

@@ -2,8 +2,8 @@
 
 import sysconfig
 
-from gpucheck.checks import stack
-from gpucheck.checks._wheels import Imported
+from gpucheck.checks.software import stack
+from gpucheck.checks.software._wheels import Imported
 from gpucheck.model import DriverState, NvmlReading, Verdict
 from tests.fakes import FakeHost
 from tests.machines import LOADED, h100, on_bus, p100, reading

@@ -4,7 +4,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gpucheck.checks import stack
+from gpucheck.checks.software import stack
 from gpucheck.cli._stack import as_json
 from gpucheck.model import DriverState, PackageVersion, Verdict
 from tests.fakes import FakeHost

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from gpucheck.checks._kernel_text import BUS, bus_id
+from gpucheck.checks.kernel._text import BUS, bus_id
 from gpucheck.knowledge.kernel_messages import Confidence, Verdict
 from gpucheck.knowledge.xid import Sxid, Xid, nvlink5, recovery_action, sxid_family, sxids, xids
 

@@ -14,11 +14,11 @@ from itertools import combinations
 
 import msgspec
 
-from gpucheck.checks._fabric_health import NAME, clique_finding, health_findings
-from gpucheck.checks._multi_node import SWITCH_TRAYS, is_tray_gpu
 from gpucheck.checks._nvml import NOT_HERE, evidence, gaps_of, no_gpus, not_looked, not_reported, reason
 from gpucheck.checks._services import NOT_QUERIED, unit_state
-from gpucheck.checks.p2p_status import p2p_status
+from gpucheck.checks.nvlink._fabric_health import NAME, clique_finding, health_findings
+from gpucheck.checks.nvlink._multi_node import SWITCH_TRAYS, is_tray_gpu
+from gpucheck.checks.p2p.status import p2p_status
 from gpucheck.model import (
     Check,
     Finding,

@@ -3,19 +3,19 @@
 import msgspec
 import pytest
 
-from gpucheck.checks import (
-    bar1,
+from gpucheck.checks.gpu import (
     clock_limit,
     compute_mode,
     memory_errors,
     mig,
-    nvlink_errors,
-    p2p_status,
     persistence,
     power_limit,
     processes,
     throttle,
 )
+from gpucheck.checks.nvlink import errors as nvlink_errors
+from gpucheck.checks.p2p import status as p2p_status
+from gpucheck.checks.pcie import bar1
 from gpucheck.model import EccCounts, GpuProcess, NvmlGap, RetiredPages, RowRemap, Verdict
 from tests.checks.judging import judge, with_health
 from tests.fakes import SYSTEM, FakeHost

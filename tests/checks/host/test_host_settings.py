@@ -5,17 +5,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from gpucheck.checks import (
-    container_runtime,
-    cpu_governor,
-    device_nodes,
-    environment,
-    loader,
-    locked_memory,
-    module_flavour,
-    next_boot,
-    shared_memory,
-)
+from gpucheck.checks.host import cpu_governor, device_nodes, environment, locked_memory, shared_memory
+from gpucheck.checks.software import container_runtime, loader, module_flavour, next_boot
 from gpucheck.model import (
     DkmsModule,
     DriverState,

@@ -1,7 +1,8 @@
 import msgspec
 import pytest
 
-from gpucheck.checks import driver, inventory
+from gpucheck.checks.gpu import inventory
+from gpucheck.checks.software import driver
 from gpucheck.model import CRASHED, DEFECT, LATE, NOT_STARTED, DriverState, NvmlFailure, NvmlGap, Verdict
 from tests.checks.judging import judge
 from tests.fakes import SYSTEM, FakeHost

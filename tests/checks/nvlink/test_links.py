@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from gpucheck.checks import nvlink, nvlink_errors
+from gpucheck.checks.nvlink import errors as nvlink_errors
+from gpucheck.checks.nvlink import links as nvlink
 from gpucheck.model import DEFECT, NvLink5Counts, NvmlGap, Verdict
 from tests.checks.judging import judge
 from tests.fakes import SYSTEM, FakeHost

@@ -10,8 +10,8 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.checks._wheel_findings import judge_wheels
-from gpucheck.checks._wheels import FRAMEWORKS, Imported, Wheel, read_wheels
+from gpucheck.checks.software._wheel_findings import judge_wheels
+from gpucheck.checks.software._wheels import FRAMEWORKS, Imported, Wheel, read_wheels
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Check, DriverState, Finding, Host, NvmlReading, PackageVersion, Verdict
 from gpucheck.model.about import About

@@ -8,7 +8,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from gpucheck.checks._wheels import FAMILIES, Built, Imported, Wheel, built_for
+from gpucheck.checks.software._wheels import FAMILIES, Built, Imported, Wheel, built_for
 from gpucheck.knowledge import code_runs, tables
 from gpucheck.model import Finding, Verdict
 

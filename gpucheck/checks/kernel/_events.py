@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from gpucheck.checks._kernel_text import BUS, Said, bus_id, of_another_driver
-from gpucheck.checks._kernel_xids import CAUSED_BY, Code, Meaning, of_xid, sxid, xid
+from gpucheck.checks.kernel._text import BUS, Said, bus_id, of_another_driver
+from gpucheck.checks.kernel._xids import CAUSED_BY, Code, Meaning, of_xid, sxid, xid
 from gpucheck.knowledge.kernel_messages import Message, follows
 from gpucheck.knowledge.kernel_messages import messages as classes
 

@@ -9,9 +9,9 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpucheck.checks import kernel_log as check
-from gpucheck.checks._kernel_events import Machine, events
-from gpucheck.checks._kernel_text import messages, named
+from gpucheck.checks.kernel import log as check
+from gpucheck.checks.kernel._events import Machine, events
+from gpucheck.checks.kernel._text import messages, named
 from gpucheck.host.kernel_log import ABOUT_GPUS
 from gpucheck.host.redaction import Pseudonyms, redacted
 from gpucheck.imports import kernel_log as reader
@@ -21,7 +21,7 @@ from gpucheck.model import KernelLine, KernelLog, Verdict
 from tests.fakes import FakeHost, kernel_log
 from tests.host.test_recording import replay
 
-DATA = Path(__file__).parent.parent / "data" / "kernel_log"
+DATA = Path(__file__).parents[2] / "data" / "kernel_log"
 CASES = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((DATA / "cases").glob("*.yml"))]
 ROWS = yaml.safe_load((DATA / "messages.yml").read_text(encoding="utf-8"))["rows"]
 BENIGN = yaml.safe_load((DATA / "benign.yml").read_text(encoding="utf-8"))["lines"]

@@ -5,7 +5,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from gpucheck.checks import fabric, imex, p2p_status
+from gpucheck.checks.nvlink import fabric, imex
+from gpucheck.checks.p2p import status as p2p_status
 from gpucheck.model import Fabric, NvmlGap, PackageVersion, Verdict
 from tests.checks.judging import judge
 from tests.fakes import SYSTEM, FakeHost

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from gpucheck.checks._nvml import WITHOUT_A_GPU, reason
-from gpucheck.checks.module_flavour import needed_flavour
+from gpucheck.checks.software.module_flavour import needed_flavour
 from gpucheck.model import (
     CRASHED,
     DEFECT,

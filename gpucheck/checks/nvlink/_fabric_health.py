@@ -7,7 +7,7 @@ have the call and no health (gpud#1106: a healthy GB200 reports 0 throughout).
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from gpucheck.checks._multi_node import SWITCH_TRAYS, is_tray_gpu
+from gpucheck.checks.nvlink._multi_node import SWITCH_TRAYS, is_tray_gpu
 from gpucheck.model import Finding, Gpu
 from gpucheck.model.about import About
 

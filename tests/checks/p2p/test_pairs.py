@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from gpucheck.checks import p2p_status, topology
+from gpucheck.checks.p2p import status as p2p_status
+from gpucheck.checks.p2p import topology
 from gpucheck.model import NvmlGap, Verdict
 from tests.checks.judging import judge
 from tests.fakes import FakeHost

@@ -10,9 +10,9 @@ from functools import cached_property
 
 import msgspec
 
-from gpucheck.checks._kernel_events import RANK, Event, Machine, events
-from gpucheck.checks._kernel_text import Said, messages, named
-from gpucheck.checks._kernel_xids import Meaning
+from gpucheck.checks.kernel._events import RANK, Event, Machine, events
+from gpucheck.checks.kernel._text import Said, messages, named
+from gpucheck.checks.kernel._xids import Meaning
 from gpucheck.model import Check, Finding, Host, KernelLine, KernelLog
 from gpucheck.model.about import About
 
