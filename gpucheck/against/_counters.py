@@ -7,7 +7,7 @@ all that it shows now came after that. The time in between is the reports' dista
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpucheck.checks.pcie_errors import PER_HOUR, RETRAIN
+from gpucheck.checks.pcie.errors import PER_HOUR, RETRAIN
 from gpucheck.model import Finding
 from gpucheck.model.about import About
 from gpucheck.model.record import GpuRecord, HealthRecord, LinkRecord, PortRecord

@@ -1,13 +1,13 @@
-"""One module here is one check; there is no list to keep. Modules that start with an underscore are shared parts."""
+"""Checks, one per module, in a directory per subject. Modules are found by walking; names that start with _ are not."""
 
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 
 from gpucheck.model import AnyCheck
 
 
 def all_checks() -> tuple[AnyCheck, ...]:
-    """Every CHECK here, ordered by name. Raises AttributeError if a module defines none."""
-    names = (m.name for m in iter_modules(__path__) if not m.name.startswith("_"))
-    modules = (import_module(f"{__name__}.{name}") for name in names)
-    return tuple(sorted((m.CHECK for m in modules), key=lambda check: check.name))
+    """Return the CHECK of every module, ordered by name. Raises AttributeError if a module defines none."""
+    found = (module for module in walk_packages(__path__, f"{__name__}.") if not module.ispkg)
+    names = (module.name for module in found if not module.name.rpartition(".")[2].startswith("_"))
+    return tuple(sorted((import_module(name).CHECK for name in names), key=lambda check: check.name))

@@ -75,7 +75,7 @@ def _print_error(message: str, limit: int = LONGEST) -> None:
 
 
 def _described(error: BaseException) -> str:
-    """``IndexError: tuple index out of range (gpucheck/checks/p2p_status.py:66)``, on one line."""
+    """``IndexError: tuple index out of range (gpucheck/checks/p2p/status.py:66)``, on one line."""
     words = one_line(" ".join(str(error).split()), LONGEST // 2)
     return f"{type(error).__name__}{f': {words}' if words else ''}{_place(error)}"
 

@@ -20,7 +20,7 @@ def keep(merged: FleetReport, folder: Path) -> None:
 def run(name: str, folder: Path, last: int, format_: str, output: Path | None) -> None:
     """Show one host or metric. Raises Problem."""
     from gpucheck.fleet.history import follow, kept
-    from gpucheck.render import history as render
+    from gpucheck.render.fleet import history as render
 
     try:
         merges = list(kept(folder, last))

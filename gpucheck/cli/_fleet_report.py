@@ -167,7 +167,7 @@ def _content(merged: FleetReport, form: str, *, verbose: bool, terminal: bool) -
         return render.json_pieces(merged)
     if form != "parquet":
         return render.WRITERS[form](merged)
-    from gpucheck.render.fleet_table import to_parquet
+    from gpucheck.render.fleet.table import to_parquet
 
     try:
         return to_parquet(merged)

@@ -4,7 +4,7 @@ import sys
 
 import msgspec
 
-from gpucheck.checks._wheels import Imported
+from gpucheck.checks.software._wheels import Imported
 from gpucheck.processes.capture import HostResources, capture
 
 SECONDS = 120.0

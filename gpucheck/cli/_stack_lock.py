@@ -112,7 +112,7 @@ def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[T
 
 def checked(host: "Host", plan: "Plan | None", where: str, *, import_torch: bool, strict: bool) -> "Report":
     """The report of the one check that compares a host with its plan. plan None: the host's own record."""
-    from gpucheck.checks import stack as check
+    from gpucheck.checks.software import stack as check
     from gpucheck.cli._import_torch import ask_torch
     from gpucheck.run import CHECK_S, Outcome, Step, verify
 

@@ -11,7 +11,7 @@ from gpucheck.model import Report
 from gpucheck.printable import one_line
 from gpucheck.processes.atomic import PRIVATE
 from gpucheck.render import formats
-from gpucheck.render._markdown import unchanged
+from gpucheck.render.markdown import unchanged
 
 ALL = "all"
 MARKDOWN = "markdown"

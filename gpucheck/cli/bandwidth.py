@@ -109,7 +109,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         )
     )
     if svg is not None:
-        from gpucheck.render.size_plot import to_svg
+        from gpucheck.render.bandwidth.plot import to_svg
 
         write_result(to_svg(report), svg)
     writers = {"json": render.to_json, "html": render.to_html}

@@ -250,7 +250,7 @@ def _part(strategy: Strategy, outcome: SmokeResult | SmokeFailure | None, findin
 
 def _write_timeline(file: Path, answers: Runs, *, simulated: bool) -> None:
     """One pair of files a run; the name of the run goes into the file's where there are several."""
-    from gpucheck.render.timeline import Span, to_chrome_trace, to_svg
+    from gpucheck.render.smoke.timeline import Span, to_chrome_trace, to_svg
 
     traced = [(s, o) for s, o, _ in answers if isinstance(o, SmokeResult) and o.traces]
     for strategy, outcome in traced:

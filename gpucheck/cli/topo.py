@@ -76,7 +76,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         topology, about = _imported(source), ""
     topology = _advised(replace(topology, findings=named(topology.findings, topology.gpus)), best)
     if svg is not None:
-        from gpucheck.render.topology_svg import to_svg
+        from gpucheck.render.topology.svg import to_svg
 
         write_result(to_svg(topology, about=about), svg)
     width = None if output else _columns()
@@ -95,7 +95,7 @@ def _report(topology: Topology, about: str, format_: str, width: int | None, *, 
     if format_ == "json":
         return render.to_json(topology)
     if tree:
-        from gpucheck.render.topology_tree import to_tree
+        from gpucheck.render.topology.tree import to_tree
 
         return to_tree(topology, about=about, width=width)
     return render.to_text(topology, about=about, width=width, best=best)
@@ -132,7 +132,8 @@ def _imported(source: str) -> Topology:
 
 def look(host: Host) -> tuple[Topology, str]:
     """The topology of a host, and what is simulated about it in words."""
-    from gpucheck.checks import driver, inventory
+    from gpucheck.checks.gpu import inventory
+    from gpucheck.checks.software import driver
     from gpucheck.topology import build, identify
 
     simulation, reading = host.simulation(), host.nvml()

@@ -4,7 +4,7 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-from gpucheck.checks import driver
+from gpucheck.checks.software import driver
 from gpucheck.images._finding import finding
 from gpucheck.images.probe import Promise, Values
 from gpucheck.knowledge import code_runs

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.checks._wheels import Wheel, read_wheels
+from gpucheck.checks.software._wheels import Wheel, read_wheels
 from gpucheck.model import DriverState, Host, NvmlFailure, NvmlReading
 from gpucheck.processes.capture import HostResources, capture
 from gpucheck.processes.signals import signal_name

@@ -1,19 +1,16 @@
-"""A report of collectives as text and as JSON."""
+"""A collectives report as text and as JSON (``gpucheck.collectives/1``)."""
 
 from collections.abc import Iterator
 
 import click
-import msgspec
 
 from gpucheck.model.collectives import CollectivesReport
 from gpucheck.printable import of_printable
-from gpucheck.render.findings import blocks
+from gpucheck.render.findings.text import blocks
+from gpucheck.render.json import to_json
 from gpucheck.render.words import counts_line, simulated_mark, table, verdict_word
 
-
-def to_json(report: CollectivesReport) -> str:
-    """The outside contract ``gpucheck.collectives/1``, indented."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+__all__ = ["to_json", "to_text"]
 
 
 @of_printable

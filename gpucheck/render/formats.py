@@ -6,7 +6,7 @@ import click
 
 from gpucheck.model import Report
 from gpucheck.render import report as _report
-from gpucheck.render._markdown import Change, unchanged
+from gpucheck.render.markdown import Change, unchanged
 
 # Format -> its file in a folder of all.
 FILES = {
@@ -22,21 +22,21 @@ FILES = {
 
 def to_junit(report: Report) -> str:
     """A case a finding."""
-    from gpucheck.render.report_junit import to_junit as write
+    from gpucheck.render.report.junit import to_junit as write
 
     return write(report)
 
 
 def to_nagios(report: Report) -> str:
     """One line."""
-    from gpucheck.render.nagios import to_nagios as write
+    from gpucheck.render.report.nagios import to_nagios as write
 
     return write(report)
 
 
 def to_prometheus(report: Report) -> str:
     """For node_exporter's textfile collector."""
-    from gpucheck.render.report_prometheus import to_prometheus as write
+    from gpucheck.render.report.prometheus import to_prometheus as write
 
     return write(report)
 
@@ -58,11 +58,11 @@ def render(report: Report, format_: str, *, mark: str = "", verbose: bool = Fals
     if format_ == "text":
         return mark + _report.to_text(report, verbose=verbose)
     if format_ == "html":
-        from gpucheck.render.report_html import to_html
+        from gpucheck.render.report.html import to_html
 
         return to_html(report, mark=mark.strip())
     if format_ == "markdown":
-        from gpucheck.render.rig_card import to_markdown
+        from gpucheck.render.report.markdown import to_markdown
 
         return to_markdown(report, mark=mark, change=change)
     return WRITERS[format_](report)

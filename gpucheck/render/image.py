@@ -4,16 +4,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
-import msgspec
 
 from gpucheck.printable import of_printable
-from gpucheck.render.findings import blocks
+from gpucheck.render.findings.text import blocks
+from gpucheck.render.json import to_json
 from gpucheck.render.words import counts_line, simulated_mark, verdict_word
 
-
-def to_json(report: Mapping[str, Any]) -> str:
-    """The outside contract, indented for people who read it with less."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+__all__ = ["to_json", "to_text"]
 
 
 @of_printable

@@ -55,6 +55,17 @@ def plural(count: int, noun: str) -> str:
     return f"{number(count)} {noun}{'' if count == 1 else 's'}"
 
 
+def ranges(numbers: Sequence[int]) -> str:
+    """``0-3,6``."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], number]
+        else:
+            parts.append([number])
+    return ",".join("-".join(map(str, part)) for part in parts)
+
+
 def observed(finding: Finding) -> str:
     """What is wrong, for the first line: ``17 NVLinks active, expected 18``; the reason where nothing was seen."""
     if finding.seen is None and finding.why:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from gpucheck.checks import kernel_log
+from gpucheck.checks.kernel import log as kernel_log
 from gpucheck.diagnose import ObservationProblem, judge, together
 from gpucheck.diagnose.combine import joined, listed
 from gpucheck.diagnose.messages import of_messages

@@ -3,7 +3,11 @@
 import msgspec
 import pytest
 
-from gpucheck.checks import fabric, inventory, nvlink, pcie_link, topology
+from gpucheck.checks.gpu import inventory
+from gpucheck.checks.nvlink import fabric
+from gpucheck.checks.nvlink import links as nvlink
+from gpucheck.checks.p2p import topology
+from gpucheck.checks.pcie import link as pcie_link
 from gpucheck.model import Fabric, PackageVersion, Verdict
 from tests.fakes import SYSTEM, FakeHost
 from tests.machines import DRIVER, h100, nvswitches, on_bus, p100, reading

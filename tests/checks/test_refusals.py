@@ -6,21 +6,20 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from gpucheck.checks import (
-    all_checks,
-    bar1,
+from gpucheck.checks import all_checks
+from gpucheck.checks.gpu import (
     clock_limit,
     compute_mode,
     memory_errors,
     mig,
-    numa,
-    pcie_errors,
-    pcie_link,
     persistence,
     power_limit,
     processes,
     throttle,
 )
+from gpucheck.checks.pcie import bar1, numa
+from gpucheck.checks.pcie import errors as pcie_errors
+from gpucheck.checks.pcie import link as pcie_link
 from gpucheck.host.nvml_health import REASON_CALLS
 from gpucheck.model import DEFECT, EccCounts, NvmlGap, PcieErrors, Verdict
 from tests.checks.judging import judge

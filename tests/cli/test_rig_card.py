@@ -7,7 +7,7 @@ import sys
 import pytest
 from lxml import html
 
-from gpucheck.render.rig_card import MOST_LINES
+from gpucheck.render.report.markdown import MOST_LINES
 
 pytestmark = pytest.mark.slow
 

@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from gpucheck.checks._wheels import Wheel
+from gpucheck.checks.software._wheels import Wheel
 from gpucheck.images.probe import Library, Promise, SelfReport, Values
 from gpucheck.model import DriverState, NvmlFailure
 from tests.machines import LOADED, p100, reading

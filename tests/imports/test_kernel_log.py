@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck import imports
-from gpucheck.checks import kernel_log as check
+from gpucheck.checks.kernel import log as check
 from gpucheck.imports import ImportProblem
 from gpucheck.imports.kernel_log import read
 from gpucheck.model import KernelLine

@@ -11,17 +11,17 @@ from msgspec import UNSET
 from gpucheck.cli._redaction import of_diagnosis
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.ranking_record import ranking_record
-from gpucheck.render import diagnosis_markdown
-from gpucheck.render._markdown import Markdown
-from gpucheck.render._predicted import readings
 from gpucheck.render.bandwidth import to_html as bandwidth_page
+from gpucheck.render.diagnosis import markdown as diagnosis_markdown
 from gpucheck.render.diagnosis import to_markdown
-from gpucheck.render.report_html import to_html
+from gpucheck.render.markdown import Markdown
+from gpucheck.render.ranking.predicted import readings
+from gpucheck.render.report.html import to_html
 from tests.browser import crowded, screen, started, whole_screen
+from tests.render.diagnosis.test_page import diagnosis
 from tests.render.hostile import hostile
 from tests.render.judgements import bus_id, explained, finding, healthy, narrow, rack, winner
 from tests.render.reports import SIMULATION, copies, report
-from tests.render.test_diagnosis_page import diagnosis
 
 WIDTHS = (1280, 390)
 

@@ -15,7 +15,7 @@ from gpucheck.model.bandwidth import BandwidthReport, SizePoint
 from gpucheck.model.finding import Finding
 from gpucheck.render import formats, junit
 from gpucheck.render.smoke import Part
-from gpucheck.render.timeline import Span
+from gpucheck.render.smoke.timeline import Span
 from tests.render.hostile import EVIL, FORGED, hostile
 from tests.render.reports import INTEGRITY
 
@@ -35,7 +35,7 @@ IMAGE = {
 OTHERS = {
     "image": (IMAGE,),
     "smoke": (EVIL, [Part(EVIL, (EVIL,), (hostile(Finding),))], hostile(Finding).verdict, {}, 1.0),
-    "timeline": (EVIL, [Span(0, EVIL, 1, 0.0, 1.0)]),
+    "smoke.timeline": (EVIL, [Span(0, EVIL, 1, 0.0, 1.0)]),
 }
 # No text: the values as they are, or another file format.
 NO_TEXT = {"to_json", "to_parquet", "to_chrome_trace"}
@@ -43,16 +43,17 @@ NO_TEXT = {"to_json", "to_parquet", "to_chrome_trace"}
 
 def views():
     """(module, function) of every view that is text."""
-    for found in pkgutil.iter_modules(render.__path__):
-        module = importlib.import_module(f"gpucheck.render.{found.name}")
+    for found in pkgutil.walk_packages(render.__path__, "gpucheck.render."):
+        module = importlib.import_module(found.name)
+        short = found.name.removeprefix("gpucheck.render.").removesuffix(".text")
         for name, view in vars(module).items():
             if name.startswith("to_") and inspect.unwrap(view).__module__ == module.__name__ and name not in NO_TEXT:
-                yield pytest.param(found.name, view, id=f"{found.name}.{name}")
+                yield pytest.param(short, view, id=f"{short}.{name}")
 
 
 def arguments(module, view):
     """Hostile arguments of a view, from the type of its first one."""
-    options = {"simulated": True} if module in ("smoke", "timeline") else {}
+    options = {"simulated": True} if module in ("smoke", "smoke.timeline") else {}
     parameters = inspect.signature(view).parameters
     options |= {name: EVIL for name in ("about", "mark") if name in parameters}
     options |= {"verbose": True} if "verbose" in parameters else {}

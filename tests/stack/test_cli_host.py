@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from gpucheck.checks._wheels import Imported
+from gpucheck.checks.software._wheels import Imported
 from gpucheck.cli import _import_torch, _stack
 from gpucheck.cli.stack import COMMAND
 from gpucheck.model import DriverState, PackageVersion, PciDevice, Simulation

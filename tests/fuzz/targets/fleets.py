@@ -47,7 +47,7 @@ def fleet_previous(data: bytes) -> None:
     """fleet report --previous, and fleet history of the same file."""
     from gpucheck.fleet.compare import read_previous
     from gpucheck.fleet.history import follow
-    from gpucheck.render import history
+    from gpucheck.render.fleet import history
 
     with refusing(ValueError, OSError):
         previous = read_previous(product.file(data, "2026-11-20T12-00-00Z.json.gz"))

@@ -91,7 +91,7 @@ def nvml_child(data: bytes) -> None:
 @target(seeds=own.plans, format="json", rate=600)
 def plan(data: bytes) -> None:
     """The plan that provisioning left on a host, and its readers there."""
-    from gpucheck.checks import stack
+    from gpucheck.checks.software import stack
     from tests.fuzz import product
     from tests.machines import p100, whole_host
     from tests.playbooks.modules import shared

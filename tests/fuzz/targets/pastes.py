@@ -53,7 +53,7 @@ def _judged(found: Topology) -> None:
 
 
 def _logged(log: KernelLog) -> None:
-    from gpucheck.checks import kernel_log as check
+    from gpucheck.checks.kernel import log as check
 
     shown_diagnosis(tuple(check.evaluate(check.Values(log=log))))
 

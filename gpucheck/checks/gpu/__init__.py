@@ -1,0 +1,1 @@
+"""Checks of single GPUs: presence, memory, clocks, power, modes and processes."""

@@ -1,0 +1,1 @@
+"""Checks of host settings that jobs depend on."""

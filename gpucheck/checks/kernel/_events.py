@@ -1,0 +1,142 @@
+"""What the messages of a kernel log report: Xids, SXids, and the classes of messages of the knowledge room."""
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+from gpucheck.checks.kernel._text import BUS, Said, bus_id, of_another_driver
+from gpucheck.checks.kernel._xids import CAUSED_BY, Code, Meaning, of_xid, sxid, xid
+from gpucheck.knowledge.kernel_messages import Message, follows
+from gpucheck.knowledge.kernel_messages import messages as classes
+
+RANK = ("note", "warn", "fail")
+
+
+class Event(NamedTuple):
+    """One message that was understood. place: distinguishes events of one kind and subject (a PCIe port)."""
+
+    key: str
+    subject: str
+    said: Said
+    meaning: Meaning
+    follows: frozenset[str] = frozenset()
+    place: str = ""
+    of_gpu: bool = False
+
+
+class Machine(NamedTuple):
+    """Which PCI functions matter. above: what is below each port. complete: there is nothing else that matters."""
+
+    gpus: frozenset[str]
+    switches: frozenset[str]
+    others: frozenset[str]
+    above: dict[str, tuple[str, ...]]
+    complete: bool
+
+
+def events(said: list[Said], machine: Machine) -> list[Event]:
+    """Every message that was understood, in order; those that a later line takes back are left out."""
+    found = [event for message in said for event in _understood(message, machine)]
+    known = {(event.key, event.subject) for event in found}
+    for event in list(found):
+        cause = CAUSED_BY.search(event.said.text) if event.key == "xid:45" else None
+        if cause and (f"xid:{cause['code']}", event.subject) not in known:
+            code = of_xid(int(cause["code"]), None)
+            found.append(Event(code.key, event.subject, event.said, code.meaning, code.follows, of_gpu=True))
+    present = {event.key for event in found}
+    cleared = {row.key: _clearing(row.cleared_by, said) for row in classes() if row.cleared_by and row.key in present}
+    return [event for event in found if not _cleared(event, cleared.get(event.key, {}))]
+
+
+def _understood(said: Said, machine: Machine) -> Iterator[Event]:
+    if "Xid" in said.text or "NVSwitch" in said.text:
+        if code := xid(said.text):
+            yield _coded(code, "gpu", said)
+            return
+        if code := sxid(said.text):
+            yield _coded(code, "link", said)
+            return
+    if not _any_word().search(said.text):
+        return
+    for row, patterns in _compiled():
+        if any(word in said.text for word in row.words):
+            for pattern in patterns:
+                if match := pattern.search(said.text):
+                    event = _message(row, bus_id(match.groupdict().get("bus")), said, machine)
+                    if event is not None and row.verdict != "note":
+                        yield event
+                    return
+
+
+def _coded(code: Code, kind: str, said: Said) -> Event:
+    subject = f"{kind}:{code.bus}" if code.bus else "host"
+    return Event(code.key, subject, said, code.meaning, code.follows, of_gpu=kind == "gpu")
+
+
+def _message(row: Message, bus: str | None, said: Said, machine: Machine) -> Event | None:
+    meaning = Meaning(row.verdict, row.says, row.why, row.fix, row.cause, row.confidence)
+    subject, place = "host", ""
+    if row.about == "gpu" and bus:
+        subject = f"gpu:{bus}"
+    elif row.about == "switch" and bus:
+        subject = f"link:{bus}"
+    elif row.about in ("device", "port"):
+        if bus is None or of_another_driver(said.text, bus):
+            return None
+        if bus in machine.gpus:
+            subject = f"gpu:{bus}"
+        elif bus in machine.switches:
+            subject = f"link:{bus}"
+        elif bus in machine.above:
+            place = bus
+            meaning = meaning._replace(says=f"{row.says} at PCIe port {bus}, above {', '.join(machine.above[bus])}")
+        elif machine.complete or bus in machine.others or _another_device(row, said, machine):
+            return None
+        else:
+            place = bus
+            meaning = meaning._replace(
+                verdict="warn",
+                says=f"{row.says} at {bus}",
+                why=f"{row.why}; the log does not say whether a GPU is behind {bus}",
+                fix=f"lspci -tvnn shows what is behind {bus}; if it is a GPU: {row.fix}",
+                confidence="possible",
+            )
+    after = follows(row.key)
+    return Event(row.key, subject, said, meaning, after, place, row.about == "gpu" or subject.startswith("gpu:"))
+
+
+def _another_device(row: Message, said: Said, machine: Machine) -> bool:
+    """In a log that names its GPUs, a function that is neither a GPU nor a port is another device."""
+    return bool(machine.gpus | machine.switches) and (row.about == "device" or "pcieport " not in said.text)
+
+
+def _clearing(pattern: str, said: list[Said]) -> dict[str | None, int]:
+    """The last message that takes a class back, by the bus id that it names."""
+    compiled = _pattern(pattern)
+    found = ((message.number, compiled.search(message.text)) for message in said)
+    return {bus_id(match.groupdict().get("bus")): number for number, match in found if match}
+
+
+def _cleared(event: Event, clearing: dict[str | None, int]) -> bool:
+    places = (None, event.place, event.subject.partition(":")[2])
+    return any(clearing.get(place, -1) > event.said.number for place in places)
+
+
+@cache
+def _pattern(text: str) -> re.Pattern[str]:
+    first, *rest = text.split("{bus}")
+    return re.compile(
+        first + "".join((BUS if n == 0 else BUS.replace("?P<bus>", "?:")) + r for n, r in enumerate(rest)), re.I
+    )
+
+
+@cache
+def _compiled() -> tuple[tuple[Message, tuple[re.Pattern[str], ...]], ...]:
+    return tuple((row, tuple(map(_pattern, row.patterns))) for row in classes())
+
+
+@cache
+def _any_word() -> re.Pattern[str]:
+    """A line without any of these words belongs to no class."""
+    return re.compile("|".join(sorted({re.escape(word) for row in classes() for word in row.words})))

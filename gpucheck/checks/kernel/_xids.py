@@ -1,0 +1,131 @@
+"""What an Xid or an SXid line means: by its code, and where the catalogue says so by the rest of the line."""
+
+import re
+from typing import NamedTuple
+
+from gpucheck.checks.kernel._text import BUS, bus_id
+from gpucheck.knowledge.kernel_messages import Confidence, Verdict
+from gpucheck.knowledge.xid import Sxid, Xid, nvlink5, recovery_action, sxid_family, sxids, xids
+
+XID = re.compile(r"NVRM: Xid:? ?(?:\((?P<where>[^()]{0,80})\):?)? ?(?P<code>\d{1,5})(?![\w.])(?P<text>.*)")
+SXID = re.compile(r"nvidia-nvswitch\d{0,3}: SXid \((?P<where>[^()]{0,80})\): (?P<code>\d{1,6})(?!\w)(?P<text>.*)")
+FABRIC_SXID = re.compile(
+    rf"detected NVSwitch (?P<text>non-fatal|fatal) error (?P<code>\d{{1,6}})\b(?:.{{0,80}}pci bus id (?P<where>{BUS}))?"
+)
+PLACE = re.compile(BUS)
+SEVERITY = re.compile(r"\b(?P<non>non-?)?fatal\b", re.IGNORECASE)
+ACTION = re.compile(
+    r"changed (?:from .{1,60} )?to (?:(?P<number>0x[0-9a-f]{1,8})\b ?)?\(?(?P<name>[A-Za-z][\w -]{0,40})", re.I
+)
+NVLINK5 = re.compile(
+    r"(?P<units>[A-Z][\w/]{1,60}) +(?P<fatal>Nonfatal|Fatal) +XC\d +i\d+ +Link (?P<link>-?\d{1,3})"
+    r"(?: \((?P<info>0x[0-9a-f]{1,8}) (?P<status>0x[0-9a-f]{1,8}))?",
+    re.IGNORECASE,
+)
+CAUSED_BY = re.compile(r"caused by previous Xid (?P<code>\d{1,5})")
+
+
+class Meaning(NamedTuple):
+    """What one kind of message says, how bad it is, and what to do."""
+
+    verdict: Verdict
+    says: str
+    why: str
+    fix: str
+    cause: str | None = None
+    confidence: Confidence = "certain"
+
+
+class Code(NamedTuple):
+    """One Xid or SXid of a line. bus: as the line names it, None where it does not."""
+
+    key: str
+    bus: str | None
+    meaning: Meaning
+    follows: frozenset[str] = frozenset()
+
+
+def xid(text: str) -> Code | None:
+    """The Xid of a message."""
+    match = XID.search(text)
+    return of_xid(int(match["code"]), _place(match["where"]), match["text"]) if match else None
+
+
+def sxid(text: str) -> Code | None:
+    """The SXid of a message, as the driver of the switch or fabric manager reports it."""
+    match = SXID.search(text) or FABRIC_SXID.search(text)
+    return _of_sxid(int(match["code"]), _place(match["where"]), match["text"]) if match else None
+
+
+def _place(where: str | None) -> str | None:
+    match = PLACE.search(where) if where else None
+    return bus_id(match["bus"]) if match else None
+
+
+def of_xid(code: int, bus: str | None, text: str = "") -> Code:
+    """What a code means with the text behind it."""
+    row = xids().get(code)
+    after = frozenset({"any" if row.follows == "any" else f"xid:{row.follows}"}) if row and row.follows else frozenset()
+    return Code(f"xid:{code}", bus, _xid_meaning(code, row, text), after)
+
+
+def _xid_meaning(code: int, row: Xid | None, text: str) -> Meaning:
+    if row is None:
+        why = "this Xid is not in the table, so what it means is not known here"
+        fix = "look it up in NVIDIA's Xid catalogue, and follow its action"
+        return Meaning("warn", f"Xid {code}", why, fix, "xid", "possible")
+    why = f"the driver reported this error of the GPU (gpucheck explain xid:{code})"
+    meaning = Meaning(
+        row.verdict, f"Xid {code}: {row.reading}", why, _steps(row.immediate, row.later), row.cause or "xid"
+    )
+    if row.detail == "recovery-action" and (match := ACTION.search(text)):
+        action = recovery_action(match["name"].strip(), int(match["number"], 16) if match["number"] else None)
+        if action is not None:
+            return meaning._replace(
+                verdict=action.verdict,
+                says=f"Xid 154: {action.does} ({match['name'].strip()})",
+                why="after an earlier error the driver says what the GPU needs before it can be trusted again",
+                fix=action.immediate,
+            )
+    if row.detail == "nvlink5" and (match := NVLINK5.search(text)):
+        return _nvlink5_meaning(code, meaning, match)
+    return meaning
+
+
+def _nvlink5_meaning(code: int, meaning: Meaning, match: re.Match[str]) -> Meaning:
+    fatal = match["fatal"].lower() == "fatal"
+    link = f" on link {int(match['link'])}" if int(match["link"]) >= 0 else ""
+    says = f"Xid {code}: NVLink 5 {'fatal' if fatal else 'non-fatal'} error, {match['units']}{link}"
+    down = fatal and "NETIR" in match["units"]
+    meaning = meaning._replace(
+        says=says, verdict="fail" if fatal else "warn", cause="nvlink-down" if down else meaning.cause
+    )
+    if match["info"] is None:
+        return meaning
+    info, status = int(match["info"], 16), int(match["status"], 16)
+    found = (nvlink5(code, unit, info >> 20 & 0x3F, status) for unit in match["units"].split("/"))
+    rule = next((rule for rule in found if rule), None)
+    if rule is None:
+        return meaning
+    verdict: Verdict = "warn" if rule.verdict == "fail" and not fatal else rule.verdict
+    return meaning._replace(verdict=verdict, fix=_steps(rule.immediate, rule.later))
+
+
+def _of_sxid(code: int, bus: str | None, text: str) -> Code:
+    row, family = sxids().get(code), sxid_family(code)
+    reading = row.reading if row else f"error of the {family}" if family else "error"
+    severity = SEVERITY.search(text)
+    verdict: Verdict = row.verdict if row else "warn"
+    if severity:
+        verdict = "fail" if not severity["non"] else "warn" if verdict == "fail" else verdict
+    fix = "reset all GPUs of the board together, restart fabric manager; contact support if it returns"
+    row = row or Sxid(sxid=(code,), reading=reading, verdict=verdict, immediate=fix)
+    why = f"an NVSwitch reported an error on its links or inside (gpucheck explain sxid:{code})"
+    meaning = Meaning(verdict, f"SXid {code}: {reading}", why, _steps(row.immediate, row.later), row.cause)
+    return Code(f"sxid:{code}", bus, meaning)
+
+
+def _steps(immediate: str, later: str) -> str:
+    if immediate == "none":
+        return later or "nothing to do"
+    return f"{immediate}; then {later}" if later else immediate

@@ -1,0 +1,216 @@
+"""Kernel log: which errors did the driver, the switches, the PCI bus and the IOMMU report since boot?
+
+Source: Xid and SXid lines (NVRM, nvidia-nvswitch) with the actions of NVIDIA's Xid catalogue, and the classes of
+messages of the kernel, the module loader and systemd in kernel_messages.yml. An error is reported once for each GPU,
+with its first and last message and with what followed from it. What an application alone causes is no finding.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+import msgspec
+
+from gpucheck.checks.kernel._events import RANK, Event, Machine, events
+from gpucheck.checks.kernel._text import Said, messages, named
+from gpucheck.checks.kernel._xids import Meaning
+from gpucheck.model import Check, Finding, Host, KernelLine, KernelLog
+from gpucheck.model.about import About
+
+NAME = "kernel-log"
+NVSWITCH = ("10de", "0680")
+SHOWN = 3
+QUOTE = 300
+# After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 says what to do.
+LOST = {"xid:79", "gpu-off-bus"}
+SAYS_WHAT_TO_DO = {"xid:154"}
+HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
+
+
+class Values(msgspec.Struct, frozen=True, kw_only=True):
+    """The log, the bus ids of the GPUs and NVSwitches, and what is below each port (``GPU 0000:3b:00.0``).
+
+    complete: the PCI bus was read. False for a pasted log, in which only the messages name GPUs.
+    """
+
+    log: KernelLog
+    gpus: tuple[str, ...] = ()
+    switches: tuple[str, ...] = ()
+    above: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    complete: bool = False
+
+
+def probe(host: Host) -> Values:
+    """Ask the kernel log and the PCI bus."""
+    gpus = [device for device in host.pci() if device.is_nvidia_gpu]
+    switches = [device for device in host.pci() if (device.vendor_id, device.class_id[:4]) == NVSWITCH]
+    above: dict[str, tuple[str, ...]] = {}
+    for kind, devices in (("GPU", gpus), ("NVSwitch", switches)):
+        for device in devices:
+            for port in device.path:
+                above[port] = (*above.get(port, ()), f"{kind} {device.bus_id}")
+    return Values(
+        log=host.kernel_log(),
+        gpus=tuple(device.bus_id for device in gpus),
+        switches=tuple(device.bus_id for device in switches),
+        above=above,
+        complete=True,
+    )
+
+
+def evaluate(values: Values) -> Iterator[Finding]:
+    """One finding for each error and GPU, switch or host, else one for the host."""
+    log = values.log
+    if log.source is None:
+        why = f"errors since boot unknown: the kernel log could not be read: {log.denied}"
+        yield About(check=NAME).unknown(why, "sudo gpucheck verify --only kernel-log")
+        return
+    said = messages(log.lines)
+    roots = _roots(_groups(events(said, _machine(values, said))))
+    found = [finding for root in roots for finding in _finding(root)]
+    yield from found
+    if not found:
+        harmless = tuple(f"needs no action: {root.text()}, {root.subject}" for root in roots)
+        about = About(check=NAME, evidence=(f"{log.source}: {len(log.lines)} lines", *harmless))
+        yield about.passes("no error of a GPU, switch or link")
+
+
+def _machine(values: Values, said: list[Said]) -> Machine:
+    """What the PCI bus showed and what the log names: a GPU that fell off the bus is on it no more."""
+    of_log = named(said)
+    gpus, switches = of_log.gpus | set(values.gpus), of_log.switches | set(values.switches)
+    return Machine(gpus, switches, of_log.others, values.above, values.complete)
+
+
+def gpus_named(log: KernelLog) -> frozenset[str]:
+    """The bus ids of the GPUs that a log names."""
+    return named(messages(log.lines)).gpus
+
+
+class _Group:
+    """All events of one kind about one subject."""
+
+    def __init__(self, first: Event) -> None:
+        self.key, self.subject, self.place, self.follows = first.key, first.subject, first.place, first.follows
+        self.events: list[Event] = []
+        self.with_it: list[_Group] = []
+
+    @cached_property
+    def meaning(self) -> Meaning:
+        """The worst of the events; of what the driver says is to be done, the latest."""
+        if self.key in SAYS_WHAT_TO_DO:
+            return self.events[-1].meaning
+        return max((event.meaning for event in self.events), key=lambda meaning: RANK.index(meaning.verdict))
+
+    @property
+    def rank(self) -> int:
+        """How grave it is."""
+        return RANK.index(self.meaning.verdict)
+
+    @property
+    def start(self) -> int:
+        """Its first place in the log."""
+        return self.events[0].said.number
+
+    def text(self) -> str:
+        """What is said, and how often."""
+        return _often(self.meaning.says, len(self.events))
+
+
+def _groups(found: Iterable[Event]) -> list[_Group]:
+    groups: dict[tuple[str, str, str], _Group] = {}
+    for event in found:
+        groups.setdefault((event.key, event.subject, event.place), _Group(event)).events.append(event)
+    return sorted(groups.values(), key=lambda group: group.start)
+
+
+def _roots(groups: list[_Group]) -> list[_Group]:
+    """The groups that are no part of another one; those that are stand in their root's list."""
+    index, roots = _Index(groups), []
+    for group in groups:
+        root, seen = group, {id(group)}
+        while (above := index.part_of(root)) is not None and id(above) not in seen:
+            root = above
+            seen.add(id(root))
+        if root is group:
+            roots.append(group)
+        else:
+            root.with_it.append(group)
+    return roots
+
+
+class _Index:
+    """The first group of each key and subject, found without a walk: a hostile log names thousands of devices."""
+
+    def __init__(self, groups: list[_Group]) -> None:
+        self.keyed: dict[tuple[str, str], _Group] = {}
+        self.any: dict[str, _Group] = {}
+        self.lost: dict[str, _Group] = {}
+        for group in groups:
+            if group.meaning.verdict == "note":
+                continue
+            for subject in {group.subject, EVERYWHERE} | ({A_GPU} if group.subject.startswith("gpu:") else set()):
+                self.keyed.setdefault((group.key, subject), group)
+                if "any" not in group.follows and (group.events[0].of_gpu or subject != HOST):
+                    self.any.setdefault(subject, group)
+            if group.key in LOST:
+                self.lost.setdefault(group.subject, group)
+
+    def part_of(self, group: _Group) -> _Group | None:
+        """The error that this one followed from: of the same subject, or where either of the two names none.
+
+        Never one that is judged milder, which would hide this, unless this class names it as its cause and the log
+        leaves no other reading.
+        """
+        subjects = (EVERYWHERE,) if group.subject == HOST else (group.subject, HOST)
+        causes = [self.keyed.get((key, subject)) for key in group.follows for subject in subjects]
+        above = [self.any.get(subject) for subject in subjects] if "any" in group.follows else []
+        if group.subject == HOST and group.events[0].of_gpu:
+            above.append(self.keyed.get((group.key, A_GPU)))
+        lost = self.lost.get(group.subject)
+        if lost is not None and group.start > lost.start and group.key not in LOST | SAYS_WHAT_TO_DO:
+            above.append(lost)
+        sure = [a for a in causes if a is not None and a.meaning.confidence == "certain"]
+        sure += [a for a in (*causes, *above) if a is not None and a.rank >= group.rank]
+        return min((a for a in sure if a is not group), key=lambda a: a.start, default=None)
+
+
+def _finding(root: _Group) -> Iterator[Finding]:
+    meaning = root.meaning
+    if meaning.verdict == "note":
+        return
+    also = dict.fromkeys(f"also logged: {part.text()}" for part in root.with_it)
+    evidence = (*_quoted([event.said for event in root.events]), *also)
+    about = About(check=NAME, subject=_subject(root), evidence=evidence)
+    judge = about.fails if meaning.verdict == "fail" else about.warns
+    yield judge(root.text(), None, meaning.why, meaning.fix, meaning.cause, meaning.confidence)
+
+
+def _subject(root: _Group) -> str:
+    """A message that names no GPU is about the one that its consequences name."""
+    if root.subject != HOST or not root.events[0].of_gpu:
+        return root.subject
+    subjects = {part.subject for part in root.with_it if part.subject.startswith("gpu:")}
+    return subjects.pop() if len(subjects) == 1 else root.subject
+
+
+def _often(what: str, times: int) -> str:
+    return what if times == 1 else f"{what}, {times} times"
+
+
+def _quoted(said: list[Said]) -> tuple[str, ...]:
+    """The first and the last messages, and how many there are."""
+    shown = said if len(said) <= SHOWN else [said[0], *said[-SHOWN + 1 :]]
+    quoted = tuple(f"{_when(message.line)}{message.text[:QUOTE]}" for message in shown)
+    if len(said) <= SHOWN:
+        return quoted
+    times = [when for message in (said[0], said[-1]) if (when := _when(message.line).strip())]
+    return (*quoted, f"{len(said)} messages" + (f", first {times[0]}, last {times[-1]}" if times else ""))
+
+
+def _when(line: KernelLine) -> str:
+    if line.seconds is not None:
+        return f"[{line.seconds:.0f} s] "
+    return f"[{line.clock}] " if line.clock else ""
+
+
+CHECK = Check(NAME, frozenset({"hardware", "quick"}), probe, evaluate)

@@ -1,0 +1,1 @@
+"""Checks of NVLink: links, errors, fabric manager and IMEX."""

@@ -1,0 +1,90 @@
+"""What a registered GPU reports about its fabric: the health mask, and the partition that it belongs to.
+
+Fields of the mask as in nvml.h (NVML_GPU_FABRIC_HEALTH_MASK_*). 0 is "not reported" in all of them, as on drivers that
+have the call and no health (gpud#1106: a healthy GB200 reports 0 throughout).
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from gpucheck.checks.nvlink._multi_node import SWITCH_TRAYS, is_tray_gpu
+from gpucheck.model import Finding, Gpu
+from gpucheck.model.about import About
+
+NAME = "fabric"
+TRUE = 1
+# Field -> shift of a two-bit field, and what it means to traffic. NVML's 1 is true, 2 false.
+FAULTS = {"route unhealthy": (4, "Some routes of this GPU through the NVSwitches do not work.")}
+LIMITS = {
+    "degraded bandwidth": (0, "The fabric gives this GPU less than its full NVLink bandwidth."),
+    "route recovery in progress": (2, "The fabric is rerouting traffic around a failure."),
+    "access timeout recovery in progress": (6, "The fabric is recovering from accesses that timed out."),
+}
+RECORDED = {"partition assigned": 12, "fabric manager connection": 14}
+CONFIGURATION_SHIFT, FINE = 8, (0, 1)
+CONFIGURATION = {
+    2: "incorrect system GUID",
+    3: "incorrect chassis serial number",
+    4: "no partition",
+    5: "insufficient NVLinks",
+    6: "incompatible GPU firmware",
+    7: "invalid location",
+    8: "invalid GPU state",
+}
+INSUFFICIENT_NVLINKS = 5
+HGX_FIX = (
+    "nvidia-smi -q | grep -A 12 Fabric\n"
+    "journalctl -u nvidia-fabricmanager; dmesg | grep -e SXid -e Xid\n"
+    "Reset all GPUs of the board together: nvidia-smi --gpu-reset"
+)
+
+
+def health_findings(gpus: Sequence[Gpu]) -> Iterator[Finding]:
+    """Yield the gravest problem of each GPU."""
+    for gpu in gpus:
+        if gpu.fabric is not None and gpu.fabric.state == "completed" and gpu.fabric.health_mask:
+            yield from _judge(gpu, gpu.fabric.health_mask)
+
+
+def _judge(gpu: Gpu, mask: int) -> Iterator[Finding]:
+    states = [f"{name}: {mask >> shift & 3}" for name, (shift, _) in (FAULTS | LIMITS).items()]
+    states += [f"{name}: {mask >> shift & 3}" for name, shift in RECORDED.items() if mask >> shift & 3]
+    configuration = mask >> CONFIGURATION_SHIFT & 0xF
+    line = f"fabric health mask 0x{mask:x} (1 = true, 2 = false): {', '.join(states)}, configuration: {configuration}"
+    about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=(line,))
+    fix = SWITCH_TRAYS if is_tray_gpu(gpu) else HGX_FIX
+    if configuration not in FINE:
+        what = CONFIGURATION.get(configuration, f"code {configuration}")
+        cause = "nvlink-down" if configuration == INSUFFICIENT_NVLINKS else "fabric-degraded"
+        why = "The fabric rejects the configuration of this GPU, which then cannot use its NVLinks in full."
+        yield about.fails(f"incorrect fabric configuration: {what}", "none", why, fix, cause)
+        return
+    for name, (shift, why) in FAULTS.items():
+        if mask >> shift & 3 == TRUE:
+            yield about.fails(f"fabric {name}", "healthy", why, fix, "fabric-degraded")
+            return
+    limited = {name: why for name, (shift, why) in LIMITS.items() if mask >> shift & 3 == TRUE}
+    if limited:
+        seen = f"fabric with {', '.join(limited)}"
+        yield about.warns(seen, "full bandwidth", " ".join(limited.values()), fix, "fabric-degraded")
+
+
+def clique_finding(gpus: Sequence[Gpu]) -> Finding | None:
+    """Return WARN where the registered GPUs of one host are not in one clique of one cluster."""
+    cliques = Counter(
+        (gpu.fabric.cluster_uuid, gpu.fabric.clique_id)
+        for gpu in gpus
+        if gpu.fabric is not None and gpu.fabric.state == "completed" and gpu.fabric.status == 0
+    )
+    if len(cliques) < 2:
+        return None
+    parts = [f"clique {clique} ({count} GPU{'s' * (count > 1)})" for (_, clique), count in cliques.items()]
+    lines = tuple(
+        f"{gpu.pci_bus_id}: cluster {gpu.fabric.cluster_uuid}, clique {gpu.fabric.clique_id}"
+        for gpu in gpus
+        if gpu.fabric is not None
+    )
+    why = "Only GPUs of one clique reach each other over NVLink; a rack's partitions are drawn on its switch trays."
+    fix = SWITCH_TRAYS if any(map(is_tray_gpu, gpus)) else HGX_FIX
+    about = About(check=NAME, evidence=lines)
+    return about.warns(f"GPUs in {', '.join(parts)}", "one clique", why, fix, "fabric-degraded", "likely")

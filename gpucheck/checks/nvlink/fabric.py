@@ -1,0 +1,248 @@
+"""NVSwitch fabric: has every GPU joined it, is it healthy, and does the fabric manager match the driver?
+
+Sources: nvmlDeviceGetGpuFabricInfo (state 3 = completed; status counts only then, 0 = success) with its health mask;
+NVSwitch chips by PCI class and NVLinks that lead to a switch; NVML's P2P status over NVLink; the nvidia-fabricmanager
+unit and package. Fabric manager refuses to start on any version but the driver's, and CUDA then answers 802 (system not
+ready) on a host where nvidia-smi looks fine.
+
+The state decides: the service only explains it. It may run on the host of a guest, in a service VM, in a driver
+container, or, for a rack, on the switch trays.
+"""
+
+from collections.abc import Iterator
+from itertools import combinations
+
+import msgspec
+
+from gpucheck.checks._nvml import NOT_HERE, evidence, gaps_of, no_gpus, not_looked, not_reported, reason
+from gpucheck.checks._services import NOT_QUERIED, unit_state
+from gpucheck.checks.nvlink._fabric_health import NAME, clique_finding, health_findings
+from gpucheck.checks.nvlink._multi_node import SWITCH_TRAYS, is_tray_gpu
+from gpucheck.checks.p2p.status import p2p_status
+from gpucheck.model import (
+    Check,
+    Finding,
+    Gpu,
+    Host,
+    NvmlFailure,
+    NvmlGap,
+    NvmlReading,
+    PackageVersion,
+    PciDevice,
+    Verdict,
+)
+from gpucheck.model.about import About, Confidence
+from gpucheck.topology import NvLinks
+from gpucheck.topology.view import FAR_END
+
+UNIT = "nvidia-fabricmanager"
+# The package's name on deb and rpm systems, before and since branch 580; the Ubuntu archive keeps a branch suffix.
+PACKAGES = ("nvidia-fabricmanager", "nvidia-fabric-manager", "nvidia-fabricmanager-580")
+CALLS = ("nvmlDeviceGetGpuFabricInfoV", "nvmlDeviceGetGpuFabricInfo")
+STATUS = {3: "not supported", 23: "insufficient resources", 999: "unknown error"}  # NVML return codes
+START = f"systemctl status {UNIT}; journalctl -u {UNIT}\nStart it at exactly the driver's version."
+ELSEWHERE = (
+    "Fabric manager is not visible from here: check it on the host of this guest or container, or in the service VM."
+)
+NOT_READY = "GPUs that are not registered in the NVSwitch fabric fail CUDA with error 802 (system not ready)."
+
+
+class Values(msgspec.Struct, frozen=True, kw_only=True):
+    """The GPUs' fabric states, the switches on the bus, and the fabric manager.
+
+    service: of fabric manager, None where there is no such unit. queried: whether systemd could be queried.
+    """
+
+    nvml: NvmlReading | NvmlFailure
+    pci: tuple[PciDevice, ...]
+    service: str | None
+    queried: bool
+    packages: tuple[PackageVersion, ...]
+    virtual: str | None
+    container: str | None
+
+    @property
+    def switches(self) -> int:
+        """How many NVSwitch chips the PCI bus shows."""
+        return sum(device.is_nvswitch for device in self.pci)
+
+    @property
+    def down(self) -> bool:
+        """Whether fabric manager was seen not running on a host where it has to run."""
+        return self.service not in (None, "active") or (self.service is None and self.queried and not self.elsewhere)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether fabric manager may run where this process cannot see it."""
+        return bool(self.virtual or self.container) or not self.queried
+
+
+def probe(host: Host) -> Values:
+    """Query NVML, the PCI bus, systemd and the package database."""
+    service, queried = unit_state(host, UNIT)
+    system = host.system()
+    return Values(
+        nvml=host.nvml(),
+        pci=host.pci(),
+        service=service,
+        queried=queried,
+        packages=host.packages(PACKAGES) or (),
+        virtual=system.virtual,
+        container=system.container,
+    )
+
+
+def evaluate(values: Values) -> Iterator[Finding]:
+    """SKIP without a fabric; else findings for its state, its health and its manager."""
+    nvml = values.nvml
+    if isinstance(nvml, NvmlFailure):
+        yield not_looked(NAME, nvml)
+        return
+    if not nvml.gpus:
+        yield no_gpus(NAME)
+        return
+    unread = [gpu for gpu in nvml.gpus if gpu.fabric is None and _refused(nvml, gpu)]
+    members = [gpu for gpu in nvml.gpus if gpu.fabric is not None and gpu.fabric.state != "not-supported"]
+    outside = [gpu for gpu in nvml.gpus if gpu.fabric is not None and gpu not in members and is_tray_gpu(gpu)]
+    nvlinks = NvLinks(nvml.gpus, values.pci)
+    switched = values.switches or any(nvlinks.switches(place) for place in range(len(nvml.gpus)))
+    for gpu in unread:
+        yield from filter(None, [not_reported(NAME, nvml, gpu, *CALLS, what="fabric state")])
+    if members:
+        yield from _registered(values, nvml, members)
+    elif any(gpu.active_nvlinks for gpu in outside):
+        yield _no_state(outside)
+    elif switched and not unread and not values.switches and (refusal := _far_end_refused(nvml)):
+        # Links without a far end count as links to a switch that is hidden; these have one that was not reported.
+        why = f"fabric unknown: {reason(refusal)}"
+        yield About(check=NAME, evidence=(evidence(refusal),)).unknown(why, "gpucheck verify --only nvlink,topology")
+    elif switched and not unread:
+        yield from _without_state(values, nvml, nvlinks)
+    elif not unread:
+        bus = "the PCI bus shows no NVSwitch" if values.pci else "/sys shows no PCI bus"
+        yield About(check=NAME).skips(f"not applicable: no GPU reports a fabric, no NVLink leads to one, and {bus}")
+
+
+def _registered(values: Values, nvml: NvmlReading, members: list[Gpu]) -> Iterator[Finding]:
+    state = _state(values, members)
+    yield state
+    yield from health_findings(members)
+    yield from filter(None, [clique_finding(members)])
+    yield from _manager(values, nvml, state)
+
+
+def _far_end_refused(nvml: NvmlReading) -> NvmlGap | None:
+    if any(link.remote_kind == "switch" for gpu in nvml.gpus for link in gpu.nvlinks):
+        return None
+    return next((gap for gap in nvml.gaps if gap.call in FAR_END and gap.code not in NOT_HERE), None)
+
+
+def _refused(nvml: NvmlReading, gpu: Gpu) -> bool:
+    return any(gap.code not in NOT_HERE for gap in gaps_of(nvml, gpu, *CALLS))
+
+
+def _state(values: Values, members: list[Gpu]) -> Finding:
+    states = [(gpu.pci_bus_id, gpu.fabric) for gpu in members if gpu.fabric is not None]
+    ready = sum(fabric.state == "completed" and fabric.status == 0 for _, fabric in states)
+    training = sum(fabric.state == "in-progress" for _, fabric in states)
+    tray = any(map(is_tray_gpu, members))
+    lines = tuple(f"{bus_id}: {fabric.state}{_status(fabric.state, fabric.status)}" for bus_id, fabric in states)
+    about = About(check=NAME, evidence=lines if tray else (*lines, *_service_lines(values)))
+    seen, wanted = f"{ready} of {len(members)} GPUs registered", "all registered"
+    if ready == len(members):
+        return about.passes(seen)
+    if tray:
+        why = f"{NOT_READY} The fabric of this rack is managed on its switch trays."
+        return about.fails(seen, wanted, why, SWITCH_TRAYS, "fabric-unregistered", "likely")
+    if training and not values.down:
+        why = "The fabric is still training its links; this takes 30 to 90 s after fabric manager starts."
+        fix = f"wait two minutes, then: gpucheck verify --only {NAME}\n{ELSEWHERE if values.service is None else START}"
+        return about.warns(f"{seen}, {training} in progress", wanted, why, fix, None)
+    confidence: Confidence = "certain" if values.down and values.service is not None else "likely"
+    cause = "fabric-version-mismatch" if _mismatched(values) else "fabric-manager-down"
+    fix = ELSEWHERE if values.service is None and values.elsewhere else START
+    return about.fails(seen, wanted, NOT_READY, fix, cause, confidence)
+
+
+def _status(state: str, status: int | None) -> str:
+    if state != "completed" or not status:
+        return ""
+    return f" with status {STATUS.get(status, 'error')} (NVML code {status})"
+
+
+def _service_lines(values: Values) -> tuple[str, ...]:
+    service = values.service or ("no such unit" if values.queried else NOT_QUERIED)
+    packages = tuple(f"package {package.name} {package.version}" for package in values.packages)
+    return (f"{UNIT}.service: {service}", *packages)
+
+
+def _mismatched(values: Values) -> bool:
+    """Whether fabric manager is of another version than the driver, on which it does not start."""
+    driver = values.nvml.driver_version if isinstance(values.nvml, NvmlReading) else None
+    if driver is None or values.container:  # not reported, or packages of the container
+        return False
+    return any(_release(package) != driver for package in values.packages)
+
+
+def _release(package: PackageVersion) -> str:
+    """Without epoch and package revision: ``1:580.178.04-1`` is 580.178.04."""
+    return (package.version.partition(":")[2] or package.version).split("-")[0]
+
+
+def _no_state(outside: list[Gpu]) -> Finding:
+    """Seen on GB200 trays whose switch trays were not set up (gpud#1108)."""
+    lines = tuple(f"{gpu.pci_bus_id}: state not-supported, {gpu.active_nvlinks} NVLinks active" for gpu in outside)
+    why = "The NVLinks are up and the driver reports no fabric for them: the GPUs are in no partition of the rack."
+    seen = f"0 of {len(outside)} GPUs registered"
+    about = About(check=NAME, evidence=lines)
+    return about.warns(seen, "all registered", why, SWITCH_TRAYS, "fabric-unregistered", "likely")
+
+
+def _without_state(values: Values, nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]:
+    """GPUs before Hopper, and libraries before 525, report no registration: P2P status and the service have to do."""
+    pairs = [pair for pair in combinations(range(len(nvml.gpus)), 2) if nvlinks.between(*pair).links]
+    status = [p2p_status(nvml, pair, ("nvlink",)) for pair in pairs]
+    proven = bool(pairs) and all(one == "OK" for one in status)
+    unreported = "this NVML has no fabric call" if _no_call(nvml) else "no GPU reports a registration (before Hopper)"
+    p2p = f"P2P status over NVLink OK for {status.count('OK')} of {len(pairs)} pairs"
+    about = About(check=NAME, evidence=(*_service_lines(values), unreported, p2p))
+    fails = "Without fabric manager the NVSwitches carry nothing, and CUDA fails with error 802 (system not ready)."
+    if values.service == "active" or (proven and not (values.down and values.service)):
+        state = about.passes("fabric manager active" if values.service == "active" else p2p)
+        yield state
+        yield from _manager(values, nvml, state)
+    elif values.down:
+        cause = "fabric-version-mismatch" if _mismatched(values) else "fabric-manager-down"
+        confidence: Confidence = "certain" if values.service and not proven else "likely"
+        seen = f"fabric manager {values.service or 'not installed'}"
+        yield about.fails(seen, "active", fails, START, cause, confidence)
+    elif any(one not in ("OK", None) for one in status):
+        why = f"fabric manager state unknown: {NOT_QUERIED if not values.queried else 'it does not run in this guest'}"
+        yield about.unknown(why, ELSEWHERE, because_of="p2p-status")
+    else:
+        yield about.unknown(f"fabric state unknown: {unreported}, and {p2p}", ELSEWHERE)
+
+
+def _no_call(nvml: NvmlReading) -> bool:
+    return any(gap.call in CALLS and gap.code == NOT_HERE[1] for gap in nvml.gaps)
+
+
+def _manager(values: Values, nvml: NvmlReading, state: Finding) -> Iterator[Finding]:
+    """One finding a package. state: the finding about the fabric, which may have the mismatch already."""
+    driver = nvml.driver_version
+    if not values.switches or values.container or driver is None:  # nothing to manage here, or to compare with
+        return
+    if not values.packages and state.verdict is Verdict.PASS:
+        where = "it runs elsewhere, as in a driver container or a service VM"
+        yield About(check=NAME).skips(f"not applicable: dpkg and rpm know no package of fabric manager: {where}")
+    for package in values.packages:
+        seen = f"{package.name} {package.version}"
+        if _release(package) == driver:
+            yield About(check=NAME).passes(seen)
+        elif state.cause != "fabric-version-mismatch":
+            why = "Fabric manager works only at exactly the loaded driver's version."
+            fix = f"install {package.name} {driver}, hold it, and restart {UNIT}"
+            yield About(check=NAME).fails(seen, driver, why, fix, "fabric-version-mismatch")
+
+
+CHECK = Check(NAME, frozenset({"hardware", "software", "nvlink", "quick"}), probe, evaluate)

@@ -1,0 +1,1 @@
+"""Checks of GPU pairs: peer access and topology."""

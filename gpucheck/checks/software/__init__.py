@@ -1,0 +1,1 @@
+"""Checks of the installed software: driver, kernel module, libraries, frameworks and container engines."""

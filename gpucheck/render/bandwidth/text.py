@@ -1,0 +1,206 @@
+"""A bandwidth report as text, with heat maps for the terminal."""
+
+from collections.abc import Iterator, Sequence
+
+import click
+
+from gpucheck.model.bandwidth import BandwidthReport, Measured, MeasuredPair
+from gpucheck.printable import of_printable
+from gpucheck.render.copies.heat import SLOW_MARK, SLOW_MEANING, TITLES, below, is_sparse, low_ends, steps
+from gpucheck.render.findings.text import TROUBLE, blocks
+from gpucheck.render.words import counts_line, simulated_mark, table, verdict_word
+
+# Red over yellow to green, dark enough for white digits on light and dark terminals alike.
+HEAT = ((150, 40, 45), (165, 95, 30), (140, 130, 30), (75, 130, 60), (30, 115, 75))
+MIB = 1 << 20
+NOTHING = "-"
+
+
+@of_printable
+def to_text(report: BandwidthReport, *, verbose: bool = False) -> str:
+    """Who was measured, what is wrong, the matrices, measured against expected, and the findings that are good.
+
+    verbose: how it was measured too.
+    """
+    bus_ids = tuple(device.bus_id for device in report.devices if device.bus_id)
+    parts = [
+        list(_head(report)),
+        list(blocks((f for f in report.findings if f.verdict in TROUBLE), bus_ids)),
+        *(_matrix(report, name) for name in TITLES if name in report.matrices and not is_sparse(report.matrices[name])),
+        list(_lone_cells(report)),
+        list(_pairs(report.pairs)),
+        list(_rest(report)),
+        list(_sizes(report)),
+        [f"method: {line}" for line in report.method] if verbose else [],
+        list(blocks((f for f in report.findings if f.verdict not in TROUBLE), bus_ids, passes=True)),
+        [_last(report)],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _head(report: BandwidthReport) -> Iterator[str]:
+    detail = ""
+    if report.simulation is not None:
+        detail = ", ".join((report.simulation.profile, *report.simulation.faults))
+    mark = f"  {simulated_mark(detail)}" if report.simulated else ""
+    yield click.style(f"gpucheck bandwidth  {report.host}", bold=True) + mark
+    versions = ", ".join(f"{name} {version}" for name, version in report.versions.items() if version)
+    yield report.kind + (f"; {versions}" if versions else "")
+    yield from (
+        f"{device.index}: {device.name}" + (f" {device.bus_id}" if device.bus_id else "") for device in report.devices
+    )
+    yield from (f"note: {note}" for note in report.notes)
+
+
+def _lone_cells(report: BandwidthReport) -> Iterator[str]:
+    """A sparse matrix is a line."""
+    for name, (title, _) in TITLES.items():
+        matrix = report.matrices.get(name)
+        if matrix is None or not is_sparse(matrix):
+            continue
+        cells = [
+            f"{src.index} to {dst.index} {cell:.1f}"
+            for src, row in zip(report.devices, matrix, strict=True)
+            for dst, cell in zip(report.devices, row, strict=True)
+            if cell is not None
+        ]
+        yield f"{title.partition(' (')[0]}: {', '.join(cells)}"
+
+
+def _matrix(report: BandwidthReport, name: str) -> list[str]:
+    matrix = report.matrices[name]
+    shades, slow = steps(name, matrix, report.pairs), below(matrix, low_ends(name, report.pairs))
+    labels = [str(device.index) for device in report.devices]
+    cells = [
+        [NOTHING if cell is None else f"{SLOW_MARK if (i, j) in slow else ''}{cell:.1f}" for j, cell in enumerate(row)]
+        for i, row in enumerate(matrix)
+    ]
+    width = max(len(text) for row in (labels, *cells) for text in row) + 1
+    side = max(map(len, labels))
+    lines = [TITLES[name][0], " " * side + "".join(label.rjust(width) for label in labels)]
+    for label, row, shade in zip(labels, cells, shades, strict=True):
+        shaded = (_shaded(text.rjust(width), step) for text, step in zip(row, shade, strict=True))
+        lines.append(label.rjust(side) + "".join(shaded))
+    return [*lines, *([f"{SLOW_MARK} {SLOW_MEANING}"] if slow else [])]
+
+
+def _shaded(text: str, step: int | None) -> str:
+    return click.style(text, dim=True) if step is None else click.style(text, fg="bright_white", bg=HEAT[step])
+
+
+def _pairs(pairs: Sequence[MeasuredPair]) -> Iterator[str]:
+    """Measured against expected, one line for the pairs that are alike."""
+    alike: dict[tuple[object, ...], list[tuple[MeasuredPair, Measured]]] = {}
+    for pair in pairs:
+        if pair.measured is not None:
+            alike.setdefault((pair.cls, pair.expected_gb_s, pair.basis), []).append((pair, pair.measured))
+    if not alike:
+        return
+    rows = []
+    for (cls, _, basis), members in alike.items():
+        rates = sorted(measured.gb_s for _, measured in members)
+        ratios = sorted(pair.ratio for pair, _ in members if pair.ratio is not None)
+        rows.append(
+            [
+                str(cls or "?"),
+                str(len(members)),
+                _span(rates, ".1f"),
+                f"{max(m.mad_percent for _, m in members):.1f} %",
+                _range(members[0][0]),
+                _span(ratios, ".0%") if ratios else NOTHING,
+                str(basis or "no expectation: the path or its links are not known, or peer access is off"),
+            ]
+        )
+        rows += _both_ways([pair for pair, _ in members])
+    yield from table(("path", "pairs", "measured GB/s", "MAD", "expected (low to line rate)", "ratio", "basis"), rows)
+
+
+def _both_ways(pairs: Sequence[MeasuredPair]) -> Iterator[list[str]]:
+    """The same pairs with both directions at once, each counted once."""
+    measured = [pair for pair in pairs if pair.both_ways_gb_s is not None and pair.src < pair.dst]
+    sums = sorted(pair.both_ways_gb_s or 0.0 for pair in measured)
+    ratios = sorted(pair.both_ways_ratio or 0.0 for pair in measured)
+    wanted, low, high = (
+        getattr(pairs[0], name) for name in ("both_ways_expected_gb_s", "both_ways_low_gb_s", "high_gb_s")
+    )
+    if sums and wanted is not None:
+        yield [
+            f"{pairs[0].cls} both ways",
+            str(len(sums)),
+            _span(sums, ".1f"),
+            NOTHING,
+            f"{wanted:.1f} ({low:.1f} to {2 * high:.1f})",
+            _span(ratios, ".0%"),
+            "twice one direction; the low end allows for what both share",
+        ]
+
+
+def _span(ordered: Sequence[float], form: str) -> str:
+    """``10.9 to 18.2``, and one number where both ends read the same."""
+    return " to ".join(dict.fromkeys((format(ordered[0], form), format(ordered[-1], form))))
+
+
+def _range(pair: MeasuredPair) -> str:
+    if pair.expected_gb_s is None:
+        return NOTHING
+    return f"{pair.expected_gb_s:.1f} ({pair.low_gb_s:.1f} to {pair.high_gb_s:.1f})"
+
+
+def _rest(report: BandwidthReport) -> Iterator[str]:
+    names = [str(device.index) for device in report.devices]
+    if report.tensor:
+        yield from (f"tensor {_tensor(name, value)}" for name, value in report.tensor.items())
+    for name, rate in zip(names, report.local_gb_s, strict=False):
+        if rate is not None:
+            yield f"inside device {name} (device-local, not between GPUs): {rate:.1f} GB/s copied"
+    if report.host_device:
+        yield from table(
+            ("device", "from host GB/s", "to host GB/s"),
+            ([names[link.device], _number(link.h2d_gb_s), _number(link.d2h_gb_s)] for link in report.host_device),
+        )
+    for crowd in report.crowds:
+        yield (
+            f"contention, {crowd.name}: {crowd.copies} copies at once, {crowd.total_gb_s:.1f} GB/s together, "
+            f"the slowest {crowd.slowest_gb_s:.1f} GB/s"
+        )
+    if report.integrity:
+        i = report.integrity
+        yield (
+            f"data: {i['bytes_verified'] / MIB:.0f} MiB compared in {i['rounds']} rounds, "
+            f"{i['bytes_verified_under_load'] / MIB:.0f} MiB of them under load, {i['wrong_words']} wrong words"
+        )
+
+
+def _tensor(name: str, value: float) -> str:
+    """``bytes`` and ``0 to 1, GB/s`` are keys of the report, with their unit at the end."""
+    if name == "bytes":
+        return f"of {value / 1e6:.6g} MB"
+    way, _, unit = name.partition(", ")
+    return f"{way}: {value:g} {unit}"
+
+
+def _sizes(report: BandwidthReport) -> Iterator[str]:
+    if not report.sizes:
+        return
+    ways = list(dict.fromkeys((point.src, point.dst, point.cls) for point in report.sizes))
+    sizes = list(dict.fromkeys(point.size_bytes for point in report.sizes))
+    rates = {(point.size_bytes, point.src, point.dst): point.gb_s for point in report.sizes}
+    header = ("size", *(f"{report.devices[a].index} to {report.devices[b].index} ({cls or '?'})" for a, b, cls in ways))
+    yield from table(header, ([_size(s), *(_number(rates.get((s, a, b))) for a, b, _ in ways)] for s in sizes))
+
+
+def _size(count: int) -> str:
+    for unit, name in ((1 << 30, "GiB"), (MIB, "MiB"), (1 << 10, "KiB")):
+        if count >= unit and count % unit == 0:
+            return f"{count // unit} {name}"
+    return f"{count} B"
+
+
+def _number(gb_s: float | None) -> str:
+    return NOTHING if gb_s is None else f"{gb_s:.1f}"
+
+
+def _last(report: BandwidthReport) -> str:
+    mark = f"  {simulated_mark()}" if report.simulated else ""
+    times = f"{report.device_s:.1f} s of device time (planned {report.planned_s:.1f}), {report.seconds:.1f} s in all"
+    return f"{verdict_word(report.verdict, 0)}  {counts_line(report.counts)}  {times}{mark}"

@@ -1,0 +1,124 @@
+"""A diagnosis as Markdown: for an issue or a wiki."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from gpucheck.model import Verdict
+from gpucheck.model.diagnosis import Diagnosis
+from gpucheck.model.ranking import Explanation
+from gpucheck.printable import of_printable
+from gpucheck.render.findings import confirm
+from gpucheck.render.findings.groups import Group
+from gpucheck.render.findings.text import TROUBLE, how_sure, others, worst_first
+from gpucheck.render.markdown import Change, Markdown, table, unchanged
+from gpucheck.render.ranking.predicted import Block, blocks, percent, readings, span
+from gpucheck.render.ranking.text import FAULTLESS, SHOWN, cause_names, likely
+from gpucheck.render.words import counts_line, plural
+
+# Lines of one input that are named.
+SPANS = 6
+
+
+def to_markdown(diagnosis: Diagnosis, *, change: Change = unchanged) -> str:
+    """Return the page: findings worst first, the ranking, and what the first two explanations predicted.
+
+    change: redaction of every text that may name a host or a user.
+    """
+    return _page(diagnosis, Markdown(change))
+
+
+@of_printable
+def _page(diagnosis: Diagnosis, page: Markdown) -> str:
+    names = map(_name, diagnosis.source)
+    source = f"{plural(diagnosis.gpus, 'GPU')}, from {', '.join(names)}"
+    lines = [f"# {diagnosis.verdict.name}: gpucheck diagnose", ""]
+    lines += [f"{page.text(source)}: {counts_line(diagnosis.counts)}"]
+    for verdict, groups, _ in worst_first(diagnosis.findings, diagnosis.gpu_names):
+        for group in groups:
+            lines += ["", *_finding(verdict, group, page)]
+    lines += _read(diagnosis, page)
+    ranking = likely(diagnosis.ranking)
+    if ranking:
+        lines += ["", "## Explanations, the most probable first", "", *_ranking(ranking, diagnosis.gpu_names, page)]
+    if diagnosis.decided and len(ranking) > 1:
+        lines += ["", f"What decided between the first two: {page.text(diagnosis.decided)}"]
+    for one in ranking[:SHOWN]:
+        lines += _details(one, page)
+    return "\n".join(lines) + "\n"
+
+
+def _finding(verdict: Verdict, group: Group, page: Markdown) -> Iterator[str]:
+    yield f"**{verdict.name}** {page.text(', '.join(group.checks))}: {page.text(group.headline)}"
+    cause, basis = group.first.cause, group.why
+    if verdict not in TROUBLE and not cause:
+        return
+    yield ""
+    yield from (f"- {label}: {page.text(text)}" for label, text in (("why", basis), ("fix", group.fix)) if text)
+    if cause:
+        yield f"- cause: {page.text(cause)} ({how_sure(group.findings)})"
+    for one in others(group):
+        yield f"- or: {page.text(one.cause)} ({percent(one.probability)}): {page.text(one.would_show)}"
+    command = confirm.command(group.findings, rerun=False)
+    if command:
+        yield f"- confirm: {page.code(command, in_table=False)}"
+
+
+def _read(diagnosis: Diagnosis, page: Markdown) -> list[str]:
+    """What was read out of the inputs, as what, and what was not; nothing for a diagnosis that lists neither."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for one in getattr(diagnosis, "read", ()):
+        places.setdefault((one.kind, _name(one.source)), []).append(_span(one))
+    rows = [[page.text(kind), _spans(spans), page.text(source)] for (kind, source), spans in places.items()]
+    unread: Sequence[Any] = getattr(diagnosis, "unread", ())
+    rows += [
+        [f"not understood{f': {page.text(one.why)}' if one.why else ''}", _span(one), page.text(_name(one.source))]
+        for one in unread[:SPANS]
+    ]
+    if len(unread) > SPANS:
+        rows.append([f"not understood: {plural(len(unread) - SPANS, 'place')} more", "", ""])
+    return ["", "## What was read", "", *table(("as", "lines", "of"), rows)] if rows else []
+
+
+def _span(one: Any) -> str:
+    return "-".join(dict.fromkeys((str(one.first_line), str(one.last_line))))
+
+
+def _name(source: str) -> str:
+    """The name of a file without its folder, which is of no use to others."""
+    return PurePath(source).name or source
+
+
+def _spans(spans: Sequence[str]) -> str:
+    more = f" and {len(spans) - SPANS} more" if len(spans) > SPANS else ""
+    return f"{', '.join(spans[:SPANS])}{more}"
+
+
+def _ranking(ranking: Sequence[Explanation], gpus: Sequence[str], page: Markdown) -> Iterator[str]:
+    rows = [
+        [
+            percent(one.probability),
+            page.text(one.words),
+            page.text("; ".join(cause_names(one, gpus)) or FAULTLESS),
+        ]
+        for one in ranking
+    ]
+    yield from table(("probability", "explanation", "causes"), rows, right=(0,))
+
+
+def _details(one: Explanation, page: Markdown) -> list[str]:
+    found = blocks(one)
+    if not found and not one.readings:
+        return []
+    lines = ["", f"## Predicted and measured, if: {page.text(one.words)}", ""]
+    for block in found:
+        lines += [*_table(block, page), ""]
+    return [*lines, *(f"- read: {page.text(line)}" for line in readings(one))]
+
+
+def _table(block: Block, page: Markdown) -> Iterator[str]:
+    rows = [
+        [row.where, span(row.low, row.high), span(row.values[0], row.values[-1]), row.fit, page.text(row.basis)]
+        for row in block.rows
+    ]
+    yield from table((f"{block.title}, {block.unit}", "predicted", "measured", "fits", "basis"), rows)

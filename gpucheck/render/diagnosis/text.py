@@ -1,0 +1,73 @@
+"""A diagnosis as text: worst findings first, each with its reason and its fix."""
+
+import click
+
+from gpucheck.model.diagnosis import Diagnosis
+from gpucheck.printable import folded, of_printable
+from gpucheck.render.findings.text import blocks
+from gpucheck.render.ranking import text as ranking
+from gpucheck.render.words import counts_line, plural, verdict_word
+
+MOST_SPANS, MOST_UNREAD = 6, 5
+
+
+@of_printable
+def to_text(diagnosis: Diagnosis, *, verbose: int = 0) -> str:
+    """The answer for a terminal.
+
+    verbose: 1 adds all evidence, the ranking of the explanations and what the first two predicted; 2 all predictions.
+    """
+    source = f"{plural(diagnosis.gpus, 'GPU')}, from {', '.join(diagnosis.source)}"
+    lines = [f"{click.style('gpucheck diagnose', bold=True)}  {source}"]
+    weighed = ranking.to_text(diagnosis.judgement(), everything=verbose > 1) if verbose else ""
+    lines += _read(diagnosis)
+    lines += [
+        "",
+        *blocks(diagnosis.findings, verbose=verbose > 0, passes=True),
+        "",
+        *((weighed, "") if weighed else ()),
+        *_unread(diagnosis, everything=verbose > 0),
+        *_scope(diagnosis),
+        f"{verdict_word(diagnosis.verdict, 0)}  {counts_line(diagnosis.counts)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _read(diagnosis: Diagnosis) -> list[str]:
+    """What was understood: kinds with their lines."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for one in diagnosis.read:
+        span = f"{one.first_line}-{one.last_line}" if one.last_line > one.first_line else f"{one.first_line}"
+        places.setdefault((one.kind, one.source), []).append(span)
+    several = len(diagnosis.source) > 1
+    lines = []
+    for (kind, source), spans in places.items():
+        more = f" and {len(spans) - MOST_SPANS} more" if len(spans) > MOST_SPANS else ""
+        of = f" of {source}" if several else ""
+        word = "lines" if len(spans) > 1 or "-" in spans[0] else "line"
+        lines.append(f"  read as {kind}: {word} {', '.join(spans[:MOST_SPANS])}{more}{of}")
+    return lines
+
+
+def _unread(diagnosis: Diagnosis, *, everything: bool) -> list[str]:
+    """Lines that were not understood; without `everything` the first few."""
+    if not diagnosis.unread:
+        return []
+    several = len(diagnosis.source) > 1
+    shown = diagnosis.unread if everything else diagnosis.unread[:MOST_UNREAD]
+    lines = ["not understood:"]
+    for one in shown:
+        span = f"lines {one.first_line}-{one.last_line}" if one.last_line > one.first_line else f"line {one.first_line}"
+        of = f" of {one.source}" if several else ""
+        why = f"{one.why}: " if one.why else ""
+        lines.append(f"  {span}{of}: {folded(why + one.text)}")
+    if len(shown) < len(diagnosis.unread):
+        lines.append(f"  and {plural(len(diagnosis.unread) - len(shown), 'more place')} (-v lists them)")
+    return [*lines, ""]
+
+
+def _scope(diagnosis: Diagnosis) -> list[str]:
+    """What was looked at, and what the inputs say nothing about."""
+    lines = [f"looked at   {folded('; '.join(diagnosis.looked_at))}"] if diagnosis.looked_at else []
+    lines += [f"not proven  {'; '.join(diagnosis.unproven)}"] if diagnosis.unproven and diagnosis.read else []
+    return [*lines, ""] if lines else []

@@ -1,0 +1,49 @@
+"""Blocks of findings for a page, as finding.html.j2 shows them."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from gpucheck.model import Finding, Verdict
+from gpucheck.model.finding import Alternative
+from gpucheck.render.findings.commands import Part, parts
+from gpucheck.render.findings.groups import Group
+from gpucheck.render.findings.text import how_sure, not_run, others, worst_first
+from gpucheck.render.ranking.predicted import percent
+
+SHAPE = {Verdict.PASS: "\u00b7", Verdict.WARN: "!", Verdict.FAIL: "\u00d7", Verdict.UNKNOWN: "?", Verdict.SKIP: "-"}
+# Evidence of all subjects of a block; one fault of 72 GPUs must not fill the page.
+EVIDENCE = 40
+
+
+class Block(NamedTuple):
+    """A group of findings. advice: its fix, commands told apart. left: lines of evidence that are not shown.
+
+    follow: what was not run because of it. sure: how sure its cause is. others: other causes and their probabilities.
+    """
+
+    group: Group
+    advice: tuple[Part, ...]
+    evidence: tuple[str, ...]
+    left: int
+    follow: str
+    sure: str
+    others: tuple[tuple[Alternative, str], ...]
+
+
+def blocks(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> dict[Verdict, list[Block]]:
+    """Return the blocks of each verdict, worst first. gpus: bus ids of all GPUs of the host."""
+    return {verdict: list(_blocks(groups, follow)) for verdict, groups, follow in worst_first(findings, gpus)}
+
+
+def _blocks(groups: list[Group], follow: dict[str, list[str]]) -> Iterator[Block]:
+    for group in groups:
+        checks = [name for check in group.checks for name in follow.pop(check, [])]
+        yield Block(
+            group=group,
+            advice=tuple(parts(group.fix)),
+            evidence=group.all_evidence[:EVIDENCE],
+            left=max(0, len(group.all_evidence) - EVIDENCE),
+            follow=not_run(checks) if checks else "",
+            sure=how_sure(group.findings),
+            others=tuple((one, percent(one.probability)) for one in others(group)),
+        )

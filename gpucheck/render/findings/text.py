@@ -1,0 +1,137 @@
+"""Findings for a terminal, as every command prints them: worst first, a root cause with what follows from it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import click
+
+from gpucheck.model import Finding, Verdict, by_root
+from gpucheck.model.finding import Alternative
+from gpucheck.printable import indented
+from gpucheck.render.findings.groups import Group, across_hosts, group_equal
+from gpucheck.render.ranking.predicted import percent
+from gpucheck.render.words import WORST_FIRST, plural, verdict_word
+
+INDENT = " " * 8
+LABEL = 10
+# Lines of evidence of one block; -v shows all.
+EVIDENCE = 12
+# Of the other causes that fit: how many are named, and from which probability on.
+ALTERNATIVES = 3
+IMPROBABLE = 0.02
+TROUBLE = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
+
+
+def blocks(
+    findings: Iterable[Finding],
+    gpus: Iterable[str] = (),
+    *,
+    verbose: bool = False,
+    passes: bool = False,
+    check: bool = True,
+) -> Iterator[str]:
+    """Yield the lines of all findings.
+
+    gpus: bus ids of all GPUs of the host. verbose: passes, skips and all evidence too. passes: what each pass saw.
+    check: the name of the check in every line.
+    """
+    gpus = tuple(gpus)
+    for verdict, groups, follow in worst_first(findings, gpus):
+        if verdict is Verdict.PASS and not (verbose or passes):
+            yield from _passes([finding for group in groups for finding in group.findings])
+            continue
+        for group in groups:
+            if verdict is Verdict.SKIP and not (verbose or (passes and group.why)):
+                yield _skip(group, check=check)
+            else:
+                yield from block(group, verbose=verbose, check=check)
+            for name in group.checks:
+                yield from _following(follow.pop(name, []))
+
+
+def worst_first(
+    findings: Iterable[Finding], gpus: Iterable[str] = ()
+) -> Iterator[tuple[Verdict, list[Group], dict[str, list[str]]]]:
+    """Yield the groups of each verdict, a root cause before the others, and the checks that follow, by root cause."""
+    own, follow = by_root(findings)
+    gpus = tuple(gpus)
+    for verdict in WORST_FIRST:
+        groups = group_equal((finding for finding in own if finding.verdict is verdict), gpus)
+        groups.sort(key=lambda group: not any(check in follow for check in group.checks))
+        if groups:
+            yield verdict, groups, follow
+
+
+def block(group: Group, *, verbose: bool = False, check: bool = True) -> Iterator[str]:
+    """Yield the lines of one group. check: the name of the check too."""
+    finding = group.first
+    checks = f"{', '.join(group.checks)}  " if check else ""
+    yield f"{verdict_word(finding.verdict)} {checks}{indented(group.headline, 8)}"
+    if group.why:
+        yield _line("why", group.why)
+    if group.fix and finding.verdict in TROUBLE:
+        yield _line("fix", group.fix)
+    if finding.cause:
+        yield _line("cause", f"{finding.cause} ({how_sure(group.findings)})")
+        yield from (_line("or", f"{one.cause} ({percent(one.probability)}): {one.would_show}") for one in others(group))
+    if verbose:
+        yield from (_line("evidence", line) for line in group.all_evidence)
+    elif finding.verdict in TROUBLE:
+        yield from (_line("evidence", line) for line in group.evidence[:EVIDENCE])
+        if len(group.evidence) > EVIDENCE:
+            yield _line("evidence", f"and {plural(len(group.evidence) - EVIDENCE, 'more line')}")
+
+
+def how_sure(findings: Sequence[Finding]) -> str:
+    """Return how sure the cause of findings with one text is: ``certain``, ``92 %``, ``90 to 92 %``, ``likely``."""
+    weighed = [finding.probability for finding in findings if finding.probability is not None]
+    if findings[0].confidence == "certain" or not weighed:
+        return findings[0].confidence or "possible"
+    ends = list(dict.fromkeys((percent(min(weighed)), percent(max(weighed)))))
+    return f"{ends[0].removesuffix(' %')} to {ends[1]}" if len(ends) > 1 else ends[0]
+
+
+def others(group: Group) -> list[Alternative]:
+    """Return the other causes that a block names: a few, none that is improbable, the most probable first."""
+    found: dict[str, list[tuple[Finding, Alternative]]] = {}
+    for finding in group.findings:
+        for one in finding.alternatives:
+            found.setdefault(one.cause, []).append((finding, one))
+    merged = [
+        Alternative(
+            cause=cause,
+            probability=max(one.probability for _, one in members),
+            would_show=across_hosts(
+                [finding for finding, _ in members], [one.would_show for _, one in members], is_all=False
+            ),
+        )
+        for cause, members in found.items()
+    ]
+    likely = (one for one in merged if one.probability >= IMPROBABLE)
+    return sorted(likely, key=lambda one: -one.probability)[:ALTERNATIVES]
+
+
+def not_run(checks: list[str]) -> str:
+    """Say which checks add nothing to a root cause."""
+    return f"{plural(len(checks), 'check')} not run because of this: {', '.join(sorted(checks))}"
+
+
+def _following(checks: list[str]) -> Iterator[str]:
+    if checks:
+        yield f"{verdict_word(Verdict.UNKNOWN)} {click.style(not_run(checks), dim=True)}"
+
+
+def _line(label: str, text: str) -> str:
+    return f"{INDENT}{label:<{LABEL}}{indented(text, len(INDENT) + LABEL)}"
+
+
+def _skip(group: Group, *, check: bool) -> str:
+    """One line: what was not judged, and why."""
+    some = f" ({len(group.findings)})" if len(group.findings) > 1 else ""
+    checks = f"{', '.join(group.checks)}{some}: " if check else ""
+    return f"{verdict_word(Verdict.SKIP)} {checks}{indented(group.why or group.seen, 8)}"
+
+
+def _passes(findings: list[Finding]) -> Iterator[str]:
+    names = [finding.check for finding in findings]
+    counted = (f"{name} ({names.count(name)})" if names.count(name) > 1 else name for name in dict.fromkeys(names))
+    yield f"{verdict_word(Verdict.PASS)} {', '.join(counted)}"

@@ -1,0 +1,135 @@
+"""A merged fleet report as a terminal table."""
+
+from collections import Counter
+from collections.abc import Iterator
+
+import click
+
+from gpucheck.model import FleetReport, FleetRow, Outlier, Verdict, metric_title
+from gpucheck.printable import one_line
+from gpucheck.render.fleet.problems import lines, names, place, summary
+from gpucheck.render.words import WORST_FIRST, counts_line, plural, simulated_mark, table, verdict_word
+
+# A terminal shows this many hosts; of more, those that pass are counted.
+MANY = 40
+
+
+def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:
+    """What is wrong by cause, one line a host, then the problems, then what only the fleet can tell, then the verdict.
+
+    Every simulated line says so. A large fleet has its worst hosts first, and passing ones are only counted, unless
+    verbose.
+    """
+    many = len(fleet.hosts) > MANY and not verbose
+    odd = {outlier.host for outlier in fleet.outliers}
+    shown = [row for row in fleet.hosts if not many or row.verdict is not Verdict.PASS or row.host in odd]
+    if many:
+        shown.sort(key=lambda row: WORST_FIRST.index(row.verdict))
+    stands_in = sorted({text for row in fleet.hosts for text in row.stand_ins})
+    sections = [
+        list(summary(fleet.hosts)),
+        list(_causes(fleet)),
+        [*_table(shown, odd), *_left_out(len(fleet.hosts) - len(shown))],
+        list(lines(shown)),
+        [f"{simulated_mark()} stands in: {one_line(text)}" for text in stands_in],
+        list(_outliers(fleet, many=many)),
+        list(_drift(fleet)),
+        list(_changes(fleet)),
+        list(_about_reports(fleet)),
+        [_last(fleet)],
+    ]
+    return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
+
+
+def _table(rows: list[FleetRow], odd: set[str]) -> list[str]:
+    header = ("verdict", "host", "system", "GPUs", "driver", "training", "findings", "hardware")
+    return table(header, (_cells(row, stands_out=row.host in odd) for row in rows))
+
+
+def _cells(row: FleetRow, *, stands_out: bool) -> tuple[str, ...]:
+    real = "real" if row.system else "-"
+    hardware = simulated_mark(one_line(row.simulation or "")) if row.simulated else real
+    findings = [*(["outlier"] if stands_out else []), *([counts_line(row.counts)] if row.counts else [])]
+    text = (row.host, row.system, row.gpus, row.driver, row.training, ", ".join(findings))
+    return (verdict_word(row.verdict), *(one_line(cell) if cell else "-" for cell in text), hardware)
+
+
+def _left_out(passing: int) -> Iterator[str]:
+    if passing:
+        yield f"{verdict_word(Verdict.PASS)}  {plural(passing, 'more host')} pass (-v lists them)"
+
+
+def _outliers(fleet: FleetReport, *, many: bool) -> Iterator[str]:
+    if not fleet.outliers:
+        return
+    yield click.style("Outliers", bold=True)
+    hosts = {row.host: row for row in fleet.hosts}
+    # Of a host in a large fleet the metric that is farthest off, and how many more there are.
+    found = Counter(o.host for o in fleet.outliers)
+    farthest: dict[str, Outlier] = {}
+    for outlier in fleet.outliers:
+        farthest.setdefault(outlier.host, outlier)
+    shown = list(farthest.values())[:MANY] if many else list(fleet.outliers)
+    rows = (
+        (
+            click.style(one_line(o.host), bold=True),
+            one_line(metric_title(o.metric)) + (f" and {found[o.host] - 1} more" if many and found[o.host] > 1 else ""),
+            one_line(place(o, hosts[o.host])),
+            f"{o.value:.4g}",
+            f"{o.percent:+.1f} %",
+            f"{'normal' if o.z is not None else 'at least'} {o.normal:.4g}",
+            one_line(o.group),
+        )
+        for o in shown
+    )
+    yield from table(("host", "metric", "where", "value", "off", "should be", "among"), rows)
+    if len(fleet.outliers) > len(shown):
+        hidden = len(farthest) - len(shown)
+        yield f"{plural(hidden, 'more host')} (-v lists them)" if hidden > 0 else "-v lists all metrics"
+
+
+def _causes(fleet: FleetReport) -> Iterator[str]:
+    if fleet.causes:
+        yield click.style("What unhealthy hosts share", bold=True)
+        yield from (f"  {one_line(cause.text)}" for cause in fleet.causes)
+
+
+def _drift(fleet: FleetReport) -> Iterator[str]:
+    if not fleet.drift:
+        return
+    yield click.style("Drift", bold=True)
+    for entry in fleet.drift:
+        yield f"  {one_line(entry.attribute)} ({one_line(entry.scope)})"
+        for i, v in enumerate(entry.values):
+            which = f": {names(list(v.names), v.hosts)}" if i else ""
+            yield f"    {v.hosts:>6} x {one_line(v.value)}{one_line(which)}"
+
+
+def _changes(fleet: FleetReport) -> Iterator[str]:
+    if fleet.changes:
+        yield click.style("Since the previous merge", bold=True)
+        rows = ((f"  {change.kind}", one_line(change.text)) for change in fleet.changes[:200])
+        yield from (f"{kind:<9} {text}" for kind, text in rows)
+        if len(fleet.changes) > 200:
+            yield f"  {len(fleet.changes) - 200} more"
+
+
+def _about_reports(fleet: FleetReport) -> Iterator[str]:
+    """Missing reports are rows above already, and unreadable ones that no readable one of the same host replaced."""
+    rows = {row.source for row in fleet.hosts if row.digest is None}
+    told = [p for p in fleet.problems if p.kind != "missing" and not (p.kind == "unreadable" and p.subject in rows)]
+    if told:
+        yield click.style("About the reports", bold=True)
+    for kind in dict.fromkeys(problem.kind for problem in told):
+        texts = [problem.text for problem in told if problem.kind == kind]
+        yield from (f"  {kind:<10} {one_line(text)}" for text in texts[:MANY])
+        if len(texts) > MANY:
+            yield f"  {kind:<10} {len(texts) - MANY} more: --format json lists them"
+
+
+def _last(fleet: FleetReport) -> str:
+    mark = f"  {simulated_mark()}" if fleet.simulated else ""
+    odd = len({outlier.host for outlier in fleet.outliers})
+    outliers = f", {plural(odd, 'outlier')}" if odd else ""
+    hosts = plural(len(fleet.hosts), "host")
+    return f"{verdict_word(fleet.verdict, 0)}  {hosts}: {counts_line(fleet.counts)}{outliers}{mark}"

@@ -1,0 +1,1 @@
+"""The explanations that a diagnosis compared: predicted beside measured, as text and for a page."""

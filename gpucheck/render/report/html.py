@@ -1,0 +1,155 @@
+"""A host's report as one self-contained page: readable without scripts, which only filter, copy and point."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+from gpucheck.model import Report, Topology, Verdict, WiredFunction, where
+from gpucheck.printable import of_printable
+from gpucheck.render import html
+from gpucheck.render.copies import html as copies_html
+from gpucheck.render.copies.measured import by_class, copies, trainings
+from gpucheck.render.findings.html import SHAPE, blocks
+from gpucheck.render.findings.text import TROUBLE
+from gpucheck.render.ranking import html as ranking_html
+from gpucheck.render.report.text import bus_ids
+from gpucheck.render.topology.boxes import direct_links, link_words, switch_count, switch_links
+from gpucheck.render.topology.matrix import kind_of
+from gpucheck.render.topology.svg import to_svg
+from gpucheck.render.topology.text import MEANING
+from gpucheck.render.words import WORST_FIRST, observed
+
+STYLES = ("tokens.css", "parts.css", "drawing.css", "report.css", *ranking_html.STYLES)
+SCRIPTS = ("page.js", "report.js")
+KIND = {
+    "gpu": "GPU",
+    "nic": "network card",
+    "root-port": "root port",
+    "switch-upstream": "switch, upstream port",
+    "switch-downstream": "switch, downstream port",
+    "bridge": "bridge",
+}
+
+
+class Hop(NamedTuple):
+    """One function on a GPU's way to the CPU, and its link."""
+
+    gpu: str
+    span: int
+    kind: str
+    bus_id: str
+    now: str
+    able: str
+    reduced: str
+
+
+@of_printable
+def to_html(report: Report, *, mark: str = "") -> str:
+    """The page. mark: where a replayed report comes from."""
+    found, topology = copies(report), report.topology
+    of_verdict = blocks(report.findings, bus_ids(report))
+    return html.page(
+        "report.html.j2",
+        data=copies_html.data(found),
+        styles=STYLES,
+        scripts=SCRIPTS,
+        report=report,
+        mark=mark,
+        shape=SHAPE,
+        verdicts=WORST_FIRST,
+        facts=list(_facts(report)),
+        problems=[block for verdict in TROUBLE for block in of_verdict.get(verdict, ())],
+        skips=of_verdict.get(Verdict.SKIP, []),
+        passes=[finding for finding in report.findings if finding.verdict is Verdict.PASS],
+        observed=observed,
+        where=where,
+        drawing=_drawing(report),
+        topology=topology,
+        classes=_classes(topology) if topology else None,
+        hops=list(_hops(topology)) if topology else [],
+        nvlinks=list(_nvlinks(topology)) if topology else [],
+        copies=found,
+        heats=copies_html.heats(found),
+        rates=by_class(found) if found else [],
+        trainings=trainings(report),
+        ranking=ranking_html.view(found.judgement()) if found else None,
+    )
+
+
+def _facts(report: Report) -> Iterator[tuple[str, str]]:
+    system, versions = report.system, report.versions
+    if report.topology is not None:
+        names = [gpu.name or "unnamed GPU" for gpu in report.topology.gpus]
+        yield "GPUs", ", ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or "none"
+    yield "system", ", ".join(filter(None, (system.os_name, system.virtual, system.container)))
+    yield "kernel", f"{system.kernel}, {system.arch}"
+    yield from ((name, version) for name, version in versions.items() if version and name != "gpucheck")
+    for name, found in report.attributes.items():
+        if name != "uplink":  # the links have a table of their own
+            yield name, ", ".join(found)
+
+
+def _drawing(report: Report) -> Markup | None:
+    """Our own SVG, whose strings are escaped where it is made."""
+    topology, simulation = report.topology, report.simulation
+    if topology is None or topology.wiring is None or not topology.gpus:
+        return None
+    about = " ".join((simulation.profile, *simulation.faults)) if simulation else ""
+    return Markup(to_svg(topology, about=about, in_page=True))  # noqa: S704
+
+
+def _classes(topology: Topology) -> dict[str, Any] | None:
+    """The matrix of path classes with what they mean."""
+    if len(topology.gpus) < 2:
+        return None
+    used = {kind_of(cell) for row in topology.matrix for cell in row} - {"X"}
+    rows = [
+        (f"GPU{gpu.index}", [(cell or "?", kind_of(cell).lower().rstrip("#")) for cell in row])
+        for gpu, row in zip(topology.gpus, topology.matrix, strict=True)
+    ]
+    return {"rows": rows, "meaning": [(kind, words) for kind, words in MEANING.items() if kind in used]}
+
+
+def _hops(topology: Topology) -> Iterator[Hop]:
+    """The GPU itself, then the bridges above it up to the root port."""
+    functions = topology.wiring.functions if topology.wiring and topology.wiring.told else ()
+    by_bus_id = {function.bus_id: function for function in functions}
+    for gpu in (function for function in functions if function.kind == "gpu"):
+        way = [gpu]
+        while way[-1].above in by_bus_id and len(way) <= len(by_bus_id):
+            way.append(by_bus_id[str(way[-1].above)])
+        for place, function in enumerate(way):
+            yield _hop(gpu.label, 0 if place else len(way), function)
+
+
+def _hop(gpu: str, span: int, function: WiredFunction) -> Hop:
+    link = function.link
+    words, reduced = link_words(link, uplink=function.kind == "switch-upstream")
+    return Hop(
+        gpu=gpu,
+        span=span,
+        kind=KIND[function.kind],
+        bus_id=function.bus_id,
+        now=_link(link.generation, link.width),
+        able=_link(link.max_generation, link.max_width),
+        reduced=words if reduced else "",
+    )
+
+
+def _link(generation: int | None, width: int | None) -> str:
+    return f"Gen{generation or '?'} x{width or '?'}" if generation or width else "-"
+
+
+def _nvlinks(topology: Topology) -> Iterator[tuple[str, int, str]]:
+    """A GPU, how many of its links are up, and where they lead."""
+    if topology.wiring is None or not topology.wiring.nvlinks:
+        return
+    to_switch, switches = switch_links(topology.wiring), switch_count(topology.wiring)
+    for label in (f"GPU{gpu.index}" for gpu in topology.gpus):
+        ends = [(b.b if b.a == label else b.a, b.links) for b in direct_links(topology.wiring) if label in (b.a, b.b)]
+        words = [f"{links} to {end}" for end, links in ends]
+        if to_switch.get(label):
+            known = f"{switches} NVSwitches" if switches > 1 else "1 NVSwitch" if switches else "NVSwitch"
+            words.append(f"{to_switch[label]} to {known}")
+        yield label, sum(links for _, links in ends) + to_switch.get(label, 0), ", ".join(words) or "none is up"

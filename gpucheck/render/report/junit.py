@@ -1,0 +1,77 @@
+"""A host's report as JUnit: a suite for the host, a case a finding, numbers as properties."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import groupby
+
+from gpucheck.model import Report, Verdict, by_root
+from gpucheck.printable import of_printable, one_line
+from gpucheck.render import junit
+from gpucheck.render.copies.measured import by_class, copies, trainings
+from gpucheck.render.junit import Case, Suite
+
+
+@of_printable
+def to_junit(report: Report) -> str:
+    """Write the report."""
+    name = "gpucheck verify (SIMULATED)" if report.simulated else "gpucheck verify"
+    cases = (*_cases(report), *_unproven(report))
+    suite = Suite(report.host, cases, report.host, report.started, tuple(_properties(report)))
+    return junit.write(name, [suite])
+
+
+def _cases(report: Report) -> Iterator[Case]:
+    """A name stands once in its class, or CI would merge the two.
+
+    Findings of one step follow each other and bear the time of all of it: each gets its share, so that the sum is true.
+    """
+    seen: Counter[tuple[str, str]] = Counter()
+    roots = {check: root for root, checks in by_root(report.findings)[1].items() for check in checks}
+    for seconds, group in groupby(report.findings, key=lambda finding: finding.seconds):
+        findings = list(group)
+        for finding in findings:
+            key = finding.check, finding.subject
+            seen[key] += 1
+            name = finding.subject if seen[key] == 1 else f"{finding.subject} ({seen[key]})"
+            share = (seconds or 0.0) / len(findings)
+            classname, root = f"gpucheck.{finding.check}", roots.get(finding.check)
+            if root is not None and finding.because_of is not None:
+                yield junit.follows(name, classname, root, share)
+            else:
+                yield junit.case(finding, name=name, classname=classname, seconds=share)
+
+
+def _unproven(report: Report) -> Iterator[Case]:
+    """What the level includes and this run did not show: skipped, for nothing is known to be wrong with it."""
+    for text in dict.fromkeys(report.not_proven):
+        yield Case(one_line(text), "gpucheck.not-proven", Verdict.SKIP, "not proven by this run")
+
+
+def _properties(report: Report) -> Iterator[tuple[str, str]]:
+    if report.simulation is not None:
+        yield "SIMULATED", ", ".join((report.simulation.profile, *report.simulation.faults))
+    yield "system", f"{report.system.os_name}, kernel {report.system.kernel}, {report.system.arch}"
+    yield from ((name, version) for name, version in report.versions.items() if version)
+    if report.topology is not None:
+        models = Counter(gpu.name or "unnamed GPU" for gpu in report.topology.gpus)
+        yield "gpus", ", ".join(f"{count} x {model}" for model, count in models.items())
+    yield from _numbers(report)
+
+
+def _numbers(report: Report) -> Iterator[tuple[str, str]]:
+    found = copies(report)
+    for rates in by_class(found) if found else ():
+        name = f"p2p_uni_gb_s[{rates.cls}]"
+        yield f"{name} pairs", str(rates.pairs)
+        yield f"{name} slowest", f"{rates.slowest:g}"
+        yield f"{name} median", f"{rates.middle:g}"
+        if rates.expected is not None:
+            yield f"{name} expected", f"{rates.expected:g}"
+    if found:
+        yield from ((f"integrity {name}", str(number)) for name, number in found.integrity.items())
+    for run in trainings(report):
+        name = " ".join(filter(None, (run.step, run.variant)))
+        if run.loss_first is not None and run.loss_last is not None:
+            yield f"{name} loss", f"{run.loss_first:g} to {run.loss_last:g}"
+        if run.performance and run.performance.samples_per_s:
+            yield f"{name} samples_per_s", f"{sum(run.performance.samples_per_s):.1f}"

@@ -1,0 +1,143 @@
+"""The GPUs of a rig card: links under load, memory and power, one row for GPUs that are alike."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from gpucheck.model import Report, Verdict
+from gpucheck.model.observations import UnderLoad
+from gpucheck.model.record import RECORD, GpuRecord, HealthRecord
+from gpucheck.render.copies.measured import Copies
+from gpucheck.render.markdown import Markdown, table
+from gpucheck.render.words import ranges
+
+ROWS = 6
+HEADER = ("GPU", "NUMA", "PCIe link", "NVLinks", "memory", "memory errors", "power limit", "clocks throttled")
+
+
+def record(report: Report) -> HealthRecord:
+    """Return what the report keeps of each GPU; an empty record where it keeps none or another form of it."""
+    kept: Any = report.measurements.get(RECORD, {})
+    try:
+        return msgspec.convert(kept, HealthRecord, strict=False)
+    except (msgspec.ValidationError, ValueError):
+        return HealthRecord()
+
+
+def section(report: Report, copies: Copies | None, page: Markdown) -> Iterator[str]:
+    """Yield the table; nothing if the report names no GPU."""
+    rows: dict[tuple[str, ...], list[int]] = {}
+    nodes = {gpu.index: gpu.numa_node for gpu in report.topology.gpus} if report.topology else {}
+    for index, cells in _rows(report, copies):
+        rows.setdefault(cells, []).append(index)
+    if not rows:
+        return
+    shown = list(rows.items())
+    lines = [[_gpus(found), _nodes(nodes, found), *map(page.text, cells)] for cells, found in shown[:ROWS]]
+    if len(shown) > ROWS:
+        rest = sorted(index for _, found in shown[ROWS:] for index in found)
+        lines.append([f"{_gpus(rest)}: in the JSON report", *([""] * (len(HEADER) - 1))])
+    yield "### Links under load, memory, power"
+    yield ""
+    yield from table(HEADER, lines)
+
+
+def _gpus(found: list[int]) -> str:
+    names = ranges(found).replace(",", ", ")
+    return names if len(found) == 1 else f"{names} ({len(found)} GPUs)"
+
+
+def _nodes(nodes: dict[int, int | None], found: list[int]) -> str:
+    """The NUMA nodes of these GPUs; GPUs that differ by nothing else are one row."""
+    return ranges(sorted({node for node in map(nodes.get, found) if node is not None})).replace(",", ", ")
+
+
+def _rows(report: Report, copies: Copies | None) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """NVML's index and the cells of each GPU."""
+    topology, kept = report.topology, {gpu.bus_id: gpu for gpu in record(report).gpus}
+    loaded = _loaded(copies)
+    for gpu in topology.gpus if topology else ():
+        bus_id = gpu.pci_bus_id or ""
+        one, load = kept.get(bus_id), loaded.get(bus_id)
+        yield (
+            gpu.index,
+            (
+                _pcie(one, load),
+                _nvlinks(one),
+                _memory(one),
+                _memory_errors(one),
+                _power(report, bus_id, one),
+                _throttled(report, bus_id, load),
+            ),
+        )
+
+
+def _loaded(copies: Copies | None) -> dict[str, UnderLoad]:
+    if copies is None:
+        return {}
+    names = {place: device.bus_id or "" for place, device in enumerate(copies.devices)}
+    return {names[one.gpu]: one for one in copies.observations.measured.under_load if one.gpu in names}
+
+
+def _pcie(one: GpuRecord | None, load: UnderLoad | None) -> str:
+    """``Gen5 x8 of Gen5 x16 under load``; an idle link lowers its generation to save power."""
+    if load is not None and (load.gen or load.width):
+        return _of((load.gen, load.width), (load.max_gen, load.max_width), "under load")
+    if one is None:
+        return ""
+    link = one.pcie
+    return _of((link.generation, link.width), (link.max_generation, link.max_width), "not under load")
+
+
+def _of(now: tuple[int | None, int | None], most: tuple[int | None, int | None], when: str) -> str:
+    if not any(now):
+        return "not known"
+    able = "" if now == most or not any(most) else f" of {_link(most)}"
+    return f"{_link(now)}{able}, {when}"
+
+
+def _link(link: tuple[int | None, int | None]) -> str:
+    return f"Gen{link[0] or '?'} x{link[1] or '?'}"
+
+
+def _nvlinks(one: GpuRecord | None) -> str:
+    return f"{one.active_nvlinks} of {len(one.nvlinks)} active" if one and one.nvlinks else ""
+
+
+def _memory(one: GpuRecord | None) -> str:
+    if one is None or one.memory_mib is None:
+        return ""
+    ecc = "" if one.ecc is None else ", ECC on" if one.ecc else ", ECC off"
+    return f"{one.memory_mib:,} MiB{ecc}"
+
+
+def _memory_errors(one: GpuRecord | None) -> str:
+    """Uncorrectable ECC errors, and what the GPU does about them."""
+    if one is None:
+        return ""
+    counts = [n for n in (one.ecc_errors.volatile_uncorrected, one.ecc_errors.aggregate_uncorrected) if n is not None]
+    parts = [f"{max(counts)} uncorrectable"] if counts else []
+    remap, retired = one.row_remap, one.retired_pages
+    if remap is not None:
+        parts += ["remapping failed"] if remap.failed else ["remapping pending"] if remap.pending else []
+    if retired is not None and retired.pending:
+        parts.append("page retirement pending")
+    return ", ".join(parts)
+
+
+def _power(report: Report, bus_id: str, one: GpuRecord | None) -> str:
+    if one is None or one.power_limit_w is None:
+        return ""
+    lowered = (f.wanted for f in report.findings if f.check == "power-limit" and f.subject == f"gpu:{bus_id}")
+    default = next((value for value in lowered if isinstance(value, int | float)), None)
+    return f"{one.power_limit_w:g} W" + (f" of {default:g} W" if default is not None else "")
+
+
+def _throttled(report: Report, bus_id: str, load: UnderLoad | None) -> str:
+    if load is not None and load.throttled is not None:
+        return f"{', '.join(load.throttled)}, under load" if load.throttled else "no, under load"
+    seen = [f for f in report.findings if f.check == "throttle" and f.subject == f"gpu:{bus_id}"]
+    if not seen:
+        return ""
+    return "no, not under load" if all(f.verdict is Verdict.PASS for f in seen) else str(seen[0].seen or seen[0].why)

@@ -1,0 +1,172 @@
+"""A drawing of a topology: the PCIe tree as nested boxes, below it the NVLinks as a circle of GPUs.
+
+Readable on light and dark paper, by link width and words as well as by colour.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from gpucheck.model import Topology, Wiring
+from gpucheck.printable import of_printable
+from gpucheck.render.svg import Point, Size, around, document, element, flow, plain, text, width_of
+from gpucheck.render.topology.boxes import Box, boxes, direct_links, heading, switch_count, switch_links
+from gpucheck.render.words import ranges
+
+PAGE, MARGIN, GAP, PAD, HEAD, STEP = 1240.0, 24.0, 10.0, 8.0, 20.0, 17.0
+LEAF = Size(128.0, 58.0)
+SMALL, NORMAL, LARGE = 11, 13, 18
+NARROWEST, WIDEST = 640.0, 260.0
+ROW = 20.0
+MANY = 24
+"""GPUs; above that they are smaller and spokes thinner."""
+COLOURS = """
+:root{--paper:#ffffff;--ink:#1b1f24;--soft:#57606a;--line:#8c959f;--node:#f6f8fa;--root:#ffffff;--switch:#ddf4ff;
+--gpu:#d3f3d8;--nic:#e6e0fb;--nv:#1a7f37;--bad:#cf222e}
+@media (prefers-color-scheme:dark){:root{--paper:#0d1117;--ink:#e6edf3;--soft:#9ba5b0;--line:#6e7681;--node:#161b22;
+--root:#0d1117;--switch:#10314f;--gpu:#123d20;--nic:#2b2350;--nv:#3fb950;--bad:#ff7b72}}
+""".replace("\n", "")
+RULES = Path(__file__).parent.parent / "pages" / "drawing.css"
+
+
+@of_printable
+def to_svg(topology: Topology, *, about: str = "", in_page: bool = False) -> str:
+    """The whole drawing as one SVG file. about: what is simulated.
+
+    in_page: without colours and rules, for a page that has them.
+    """
+    tree = boxes(topology)
+    places, whole = flow((_size(box) for box in tree), PAGE, GAP)
+    inner = max(whole.width, NARROWEST)
+    parts, y = _heading(topology, about, inner)
+    parts += [_draw(b, Point(MARGIN + p.x, y + p.y)) for b, p in zip(tree, places, strict=True)]
+    y += whole.height + (ROW if tree else 0)
+    if topology.wiring is not None and topology.wiring.nvlinks:
+        drawn, height = _nvlinks(topology.wiring, [gpu.index for gpu in topology.gpus], Point(MARGIN, y), inner - 46)
+        parts.append(drawn)
+        y += height
+    elif len(topology.gpus) > 1:
+        parts.append(text("No NVLink between these GPUs.", Point(MARGIN, y + NORMAL), NORMAL, class_="soft"))
+        y += ROW
+    width, height = inner + 2 * MARGIN, y + MARGIN
+    style = "" if in_page else COLOURS + RULES.read_text(encoding="utf-8")
+    return document(width, height, heading(topology), *parts, style=style, background="paper")
+
+
+def _heading(topology: Topology, about: str, room: float) -> tuple[list[str], float]:
+    y = MARGIN + LARGE
+    parts = [text(heading(topology), Point(MARGIN, y), LARGE, bold=True, room=room)]
+    notes = [f"{len(topology.nics)} network card{'s' if len(topology.nics) != 1 else ''}", f"source: {topology.source}"]
+    if topology.wiring is not None and not topology.wiring.told:
+        notes.append("boxes worked out from the path classes: switches by PIX, nodes by NUMA affinity")
+    y += ROW
+    parts.append(text("; ".join(notes), Point(MARGIN, y), NORMAL, class_="soft"))
+    if topology.simulated:
+        y += ROW
+        words = f"SIMULATED {about}: no real GPU was looked at".replace(" :", ":")
+        parts.append(text(words, Point(MARGIN, y), NORMAL, class_="bad", bold=True, room=room))
+    return parts, y + ROW
+
+
+def _size(box: Box) -> Size:
+    if box.kind in ("gpu", "nic"):
+        wanted = width_of(f"{box.title} {box.name}".rstrip(), NORMAL, bold=True) + 2 * PAD
+        return Size(min(max(LEAF.width, wanted), WIDEST), LEAF.height)
+    _, inner = flow((_size(inside) for inside in box.inside), _room(box), GAP)
+    return Size(inner.width + 2 * PAD, inner.height + HEAD * _lines(box) + 2 * PAD)
+
+
+def _lines(box: Box) -> int:
+    """How many lines of words a box has above what is in it."""
+    return 2 if box.detail or box.link else 1
+
+
+def _room(box: Box) -> float:
+    return PAGE - 2 * PAD * {"node": 1, "root": 2, "switch": 3}.get(box.kind, 4)
+
+
+def _draw(box: Box, at: Point) -> str:
+    size = _size(box)
+    classes = f"box {box.kind}" + (" reduced" if box.reduced else "")
+    parts = [element("rect", x=at.x, y=at.y, width=size.width, height=size.height, rx=6, class_=classes)]
+    y = at.y + PAD + SMALL
+    for words, class_, points in _words(box):
+        place = Point(at.x + PAD, y)
+        bold = class_ != "soft"
+        parts.append(text(words, place, points, room=size.width - 2 * PAD + 2, bold=bold, class_=class_ or None))
+        y += STEP
+    places, _ = flow((_size(inside) for inside in box.inside), _room(box), GAP)
+    top = at.y + PAD + HEAD * _lines(box)
+    for inside, place in zip(box.inside, places, strict=True):
+        parts.append(_draw(inside, Point(at.x + PAD + place.x, top + place.y)))
+    return element("g", *parts)
+
+
+def _words(box: Box) -> Iterator[tuple[str, str, int]]:
+    """Text, class and size of the lines at the top of a box."""
+    tone = "bad" if box.reduced else "soft"
+    if box.kind == "root":
+        yield box.title, "soft", SMALL
+    elif box.kind in ("gpu", "nic"):
+        yield f"{box.title} {box.name}".rstrip(), "", NORMAL
+        yield from ((words, class_, SMALL) for words, class_ in ((box.detail, "soft"), (box.link, tone)) if words)
+    else:
+        yield box.title, "", NORMAL
+        if box.detail or box.link:
+            yield ", ".join(filter(None, (box.detail, box.link))), tone, SMALL
+
+
+def _nvlinks(wiring: Wiring, indexes: list[int], at: Point, room: float) -> tuple[str, float]:
+    """GPUs on a circle; direct links as chords, links to switches as spokes. Returns what is drawn and its height."""
+    known = {f"GPU{i}" for i in indexes}  # a report of another host may name others
+    links = (b for b in wiring.nvlinks if b.a in known and (b.b in known or not b.b.startswith("GPU")))
+    wiring = msgspec.structs.replace(wiring, nvlinks=tuple(links))
+    totals, direct, many = switch_links(wiring), direct_links(wiring), len(indexes) > MANY
+    legend = _legend(wiring, Point(at.x, at.y + ROW + NORMAL), room)
+    radius = max(60.0 + 11.0 * min(len(indexes), 16), 4.2 * len(indexes))
+    dot = 9.5 if many else 17.0
+    top = at.y + ROW + NORMAL + ROW * len(legend)
+    center = Point(at.x + radius + dot, top + radius + dot)
+    points = dict(zip((f"GPU{i}" for i in indexes), around(center, radius, len(indexes)), strict=True))
+    parts = [text("NVLink", Point(at.x, at.y + NORMAL), NORMAL + 2, bold=True), *legend]
+    parts += [_line(points[label], center, 1.5 if many else 3.0) for label in totals]
+    parts += [_line(points[b.a], points[b.b], _stroke(b.links), f"{b.a} - {b.b}: {b.links} NVLinks") for b in direct]
+    if totals:
+        parts += _hub(center, switch_count(wiring))
+    size = 9 if many else NORMAL
+    for label, point in points.items():
+        parts.append(element("circle", cx=point.x, cy=point.y, r=dot, class_="box gpu"))
+        parts.append(text(label[3:], Point(point.x, point.y + size * 0.36), size, text_anchor="middle", bold=True))
+    return element("g", *parts), top + 2 * (radius + dot) - at.y
+
+
+def _stroke(links: int) -> float:
+    return min(1.5 + 2.5 * (links - 1), 14.0) if links < 4 else min(6.0 + links / 2, 14.0)
+
+
+def _line(a: Point, b: Point, width: float, title: str = "") -> str:
+    inside = [element("title", plain(title))] if title else []
+    return element("line", *inside, x1=a.x, y1=a.y, x2=b.x, y2=b.y, stroke_width=width, class_="link")
+
+
+def _hub(center: Point, switches: int) -> list[str]:
+    words = f"{switches} NVSwitch{'es' if switches != 1 else ''}" if switches else "NVSwitch"
+    box = element("rect", x=center.x - 58, y=center.y - 17, width=116, height=34, rx=8, class_="hub")
+    return [box, text(words, Point(center.x, center.y + 5), NORMAL, text_anchor="middle", bold=True)]
+
+
+def _legend(wiring: Wiring, at: Point, room: float) -> list[str]:
+    """One line for what a spoke and each width of chord stands for."""
+    totals, direct = switch_links(wiring), direct_links(wiring)
+    kinds: list[tuple[float, str]] = []
+    for count in sorted(set(totals.values()), reverse=True):
+        members = sorted(int(label[3:]) for label, links in totals.items() if links == count)
+        kinds.append((3.0, f"{count} NVLinks from GPU {ranges(members)} to the switches: NV{count} between any two"))
+    for count in sorted({bundle.links for bundle in direct}, reverse=True):
+        pairs = ", ".join(f"{b.a[3:]}-{b.b[3:]}" for b in direct if b.links == count)
+        kinds.append((_stroke(count), f"NV{count}: {count} link{'s' if count != 1 else ''} each between {pairs}"))
+    return [
+        _line(Point(at.x, y - 4), Point(at.x + 36, y - 4), width) + text(words, Point(at.x + 46, y), NORMAL, room=room)
+        for y, (width, words) in ((at.y + ROW * n, kind) for n, kind in enumerate(kinds))
+    ]

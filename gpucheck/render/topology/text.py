@@ -1,0 +1,152 @@
+"""A topology as text, in a layout that `gpucheck topo --import` reads."""
+
+from collections.abc import Iterator
+
+import click
+
+from gpucheck.model import Advice, Pair, Topology, TopologyGpu
+from gpucheck.printable import of_printable
+from gpucheck.render.findings.text import blocks
+from gpucheck.render.topology.matrix import COLOUR, GAP, kind_of, matrix, used_kinds
+from gpucheck.render.words import simulated_mark
+
+MEANING = {
+    "NV#": "joined by # NVLinks",
+    "PIX": "at most one PCIe switch",
+    "PXB": "several PCIe switches, not the host bridge",
+    "PHB": "the PCIe host bridge (the CPU)",
+    "NODE": "host bridges of one NUMA node",
+    "SYS": "the link between NUMA nodes or sockets",
+    GAP: "not known",
+}
+NAMED_PAIRS = 6
+MANY_GPUS = 16
+NAMED_LINKS = 4
+
+
+@of_printable
+def to_text(topology: Topology, *, about: str = "", width: int | None = None, best: bool = False) -> str:
+    """The matrix, what the pairs should reach, the advice and the findings, with terminal colours.
+
+    about: what is simulated (the profile and its faults). width: the terminal's columns; without, a matrix line is
+    never wrapped or cut, however wide, and can be read back. best: the choices of GPUs are shown too.
+    """
+    identities = list(_identities(topology, width))
+    parts = [
+        [simulated_mark(f"{about}: no real GPU was looked at".lstrip(": "))] if topology.simulated else [],
+        identities,
+        matrix(topology, width),
+        list(_legend(topology)),
+        list(_nic_legend(topology)),
+        list(_expectations(topology)),
+        list(_advice(topology.advice, best)),
+        [findings_text(topology)] if topology.findings else [],
+    ]
+    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+
+
+def _identity(gpu: TopologyGpu) -> str:
+    """As nvidia-smi -L writes it, with the bus id after it."""
+    unnamed = f"compute capability {gpu.compute_capability}" if gpu.compute_capability else "unnamed"
+    name = gpu.name or unnamed
+    uuid = f" (UUID: {gpu.uuid})" if gpu.uuid else ""
+    bus_id = f" {gpu.pci_bus_id}" if gpu.pci_bus_id else ""
+    return f"GPU {gpu.index}: {name}{uuid}{bus_id}"
+
+
+def findings_text(topology: Topology) -> str:
+    """Every finding with its reason and remedy; empty where there are none."""
+    return "\n".join(blocks(topology.findings, filter(None, (gpu.pci_bus_id for gpu in topology.gpus)), passes=True))
+
+
+def _identities(topology: Topology, width: int | None) -> Iterator[str]:
+    """On a terminal, many GPUs of one model are one line: their bus ids are in the JSON and the tree."""
+    named = [gpu for gpu in topology.gpus if gpu.name or gpu.pci_bus_id]
+    if width is not None and len(named) > MANY_GPUS and len({gpu.name for gpu in named}) == 1:
+        yield f"{len(named)} x {named[0].name or 'unnamed GPU'}"
+    else:
+        yield from map(_identity, named)
+
+
+def _legend(topology: Topology) -> Iterator[str]:
+    used = set(used_kinds(topology))
+    if topology.gpus:
+        yield "Legend:"
+        yield ""
+        yield f"  {'X':<4} = Self"
+        for cls, meaning in MEANING.items():
+            if cls in used:
+                yield f"  {click.style(f'{cls:<4}', fg=COLOUR[cls])} = {meaning}"
+
+
+def _nic_legend(topology: Topology) -> Iterator[str]:
+    named = [nic for nic in topology.nics if nic.name and nic.name != nic.label]
+    if named:
+        yield "NIC Legend:"
+        yield ""
+        yield from (f"  {nic.label}: {nic.name}" for nic in named)
+
+
+def _expectations(topology: Topology) -> Iterator[str]:
+    """One line for all pairs that should reach the same for the same reason."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for pair in topology.pairs:
+        if pair.expected is not None:
+            e = pair.expected
+            rate = f"{e.unidirectional_gb_s:g} GB/s (low {e.low_gb_s:g}, line rate {e.high_gb_s:g})"
+            groups.setdefault((pair.cls or GAP, f"{rate}: {e.basis}"), []).append(f"{pair.a}-{pair.b}")
+    if not groups:
+        return
+    yield "Expected from one GPU to another, one direction, 10**9 bytes/s:"
+    yield ""
+    for (cls, words), pairs in sorted(groups.items(), key=lambda item: (_rank(item[0][0]), item[0][1])):
+        more = f" and {len(pairs) - NAMED_PAIRS} more" if len(pairs) > NAMED_PAIRS else ""
+        plural = "s" if len(pairs) != 1 else ""
+        label = click.style(f"{cls:<5}", fg=COLOUR.get(kind_of(cls)))
+        yield f"  {label} {words}"
+        yield f"        {len(pairs)} pair{plural}: {', '.join(pairs[:NAMED_PAIRS])}{more}"
+    yield from _reduced(topology.pairs)
+
+
+def _reduced(pairs: tuple[Pair, ...]) -> Iterator[str]:
+    """Which pairs will stay below that until a link is repaired."""
+    links = dict.fromkeys(bus_id for pair in pairs for bus_id in pair.reduced)
+    if links:
+        count = sum(bool(pair.reduced) for pair in pairs)
+        named = ", ".join(list(links)[:NAMED_LINKS]) + (", ..." if len(links) > NAMED_LINKS else "")
+        mark = click.style("reduced", fg="red")
+        yield f"  {mark} {count} pair{'s' if count != 1 else ''} cross a link that runs below that now: {named}"
+
+
+def _advice(advice: Advice | None, best: bool) -> Iterator[str]:
+    """What the matrix does not show by itself: asymmetries always, choices when they were asked for."""
+    if advice is None:
+        return
+    choices = advice.best if best else ()
+    if advice.asymmetries or choices:
+        yield "Advice:"
+        yield ""
+    for choice in choices:
+        rate = f", {choice.slowest_gb_s:g} GB/s" if choice.slowest_gb_s is not None else ""
+        equals = f" (one of {choice.equals} equally good sets)" if choice.equals and choice.equals > 1 else ""
+        found = "" if choice.exact else ", found by a search that may miss a better one"
+        worst = f": slowest pair {choice.slowest}{rate}" if choice.slowest else ""
+        yield f"  {choice.size} GPUs: {', '.join(map(str, choice.gpus))}{worst}{equals}{found}"
+        yield f"        {choice.environment}"
+    if choices:
+        yield from _pinning(advice, {gpu for choice in choices for gpu in choice.gpus})
+    yield from (f"  {sentence}" for sentence in advice.asymmetries)
+
+
+def _pinning(advice: Advice, gpus: set[int]) -> Iterator[str]:
+    """One line for the GPUs that want the same command."""
+    commands: dict[str, list[int]] = {}
+    for pinning in advice.pinning:
+        if pinning.gpu in gpus:
+            commands.setdefault(pinning.command, []).append(pinning.gpu)
+    for command, members in commands.items():
+        yield f"  start the process of GPU {', '.join(map(str, members))} with: {command}"
+
+
+def _rank(cls: str) -> tuple[int, int]:
+    return list(MEANING).index(kind_of(cls)), -int(cls[2:]) if cls.startswith("NV") else 0

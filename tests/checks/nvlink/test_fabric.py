@@ -1,0 +1,278 @@
+"""The NVSwitch fabric: its state decides, a service that cannot be seen is unknown, and racks have switch trays."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from gpucheck.checks.nvlink import fabric, imex
+from gpucheck.checks.p2p import status as p2p_status
+from gpucheck.model import Fabric, NvmlGap, PackageVersion, Verdict
+from tests.checks.judging import judge
+from tests.fakes import SYSTEM, FakeHost
+from tests.machines import DRIVER, h100, nvswitches, on_bus, reading
+
+FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
+UUID = "9c6f5af3-53bf-49b5-a436-b66766c413c3"
+ZERO = "00000000-0000-0000-0000-000000000000"
+READY = Fabric(state="completed", status=0, clique_id=4026, cluster_uuid=UUID, health_mask=0)
+HEALTHY = 0x1AA
+UNITS = ("nvidia-fabricmanager", "nvidia-imex")
+NO_UNITS = dict.fromkeys(UNITS, "not-found")
+REFUSED, GRANTED = (("X", "NS"), ("NS", "X")), (("X", "OK"), ("OK", "X"))
+
+
+def changed(value, **fields):
+    return msgspec.structs.replace(value, **fields)
+
+
+def hgx(*gpus, service="active", systemd=True, container=None, virtual=None, packages=True, p2p=GRANTED, gaps=()):
+    """A board with four visible NVSwitches. service: of fabric manager, None for no unit."""
+    version = PackageVersion(name="nvidia-fabricmanager", version=f"{DRIVER}-1", held=True)
+    return FakeHost(
+        nvml_=changed(reading(*gpus), p2p={"read": p2p, "write": p2p, "nvlink": p2p}, gaps=gaps),
+        pci_=on_bus(*gpus) + nvswitches(4),
+        services_=(NO_UNITS if systemd else {}) | ({"nvidia-fabricmanager": service} if service else {}),
+        packages_=(version,) if packages else (),
+        system_=changed(SYSTEM, container=container, virtual=virtual),
+    )
+
+
+def h100s(state=None):
+    return [changed(h100(n), fabric=state or changed(READY, clique_id=0, cluster_uuid=ZERO)) for n in range(2)]
+
+
+def gb200s(*states):
+    return [
+        changed(h100(n), device_id="2941", name="NVIDIA GB200", compute_capability="10.0", fabric=state)
+        for n, state in enumerate(states)
+    ]
+
+
+def tray(*gpus, **more):
+    return FakeHost(nvml_=reading(*gpus), pci_=on_bus(*gpus), services_=NO_UNITS, **more)
+
+
+A100S = [changed(h100(n), fabric=None, device_id="20b2", name="NVIDIA A100-SXM4-80GB") for n in range(2)]
+NO_CALL = tuple(
+    NvmlGap(call="nvmlDeviceGetGpuFabricInfoV", subject=f"gpu:{gpu.pci_bus_id}", code=13, name="NVMLError_X")
+    for gpu in A100S
+)
+
+
+@pytest.mark.parametrize("where", [{"container": "docker"}, {"systemd": False}], ids=["container", "no-systemd"])
+@pytest.mark.parametrize("gaps", [(), NO_CALL], ids=["before-hopper", "driver-535"])
+def test_fabric_manager_out_of_sight_is_not_down(where, gaps):
+    """HGX A100 in a container: P2P status over NVLink proves that the fabric works."""
+    finding, *others = judge(fabric, hgx(*A100S, service=None, packages=False, gaps=gaps, **where))
+
+    assert finding.verdict is PASS
+    assert {f.verdict for f in others} <= {SKIP}
+    assert finding.seen == "P2P status over NVLink OK for 1 of 1 pairs"
+
+
+@pytest.mark.parametrize("where", [{"container": "docker"}, {"systemd": False}, {"virtual": "kvm"}], ids=str)
+def test_paths_that_are_missing_under_a_service_out_of_sight_are_unknown(where):
+    """The missing paths are the finding of p2p-status."""
+    host = hgx(*A100S, service=None, packages=False, p2p=REFUSED, **where)
+    (finding,) = judge(fabric, host)
+
+    assert (finding.verdict, finding.because_of, finding.cause) == (UNKNOWN, "p2p-status", None)
+    assert (FAIL, "fabric-manager-down") in [(f.verdict, f.cause) for f in judge(p2p_status, host)]
+
+
+@pytest.mark.parametrize(
+    ("service", "p2p", "confidence"),
+    [("inactive", REFUSED, "certain"), ("failed", GRANTED, "likely"), (None, REFUSED, "likely")],
+)
+def test_service_that_was_seen_down_fails(service, p2p, confidence):
+    """Certain only where the unit was seen inactive, and nothing shows that the fabric works."""
+    finding = judge(fabric, hgx(*A100S, service=service, p2p=p2p))[0]
+
+    assert (finding.verdict, finding.cause, finding.confidence) == (FAIL, "fabric-manager-down", confidence)
+
+
+def test_registered_gpus_need_no_package_in_sight():
+    """The GPU Operator runs fabric manager in its driver container, a provider in a service VM."""
+    state, manager = judge(fabric, hgx(*h100s(), service=None, packages=False))
+
+    assert (state.verdict, manager.verdict) == (PASS, SKIP)
+
+
+def test_container_with_registered_gpus_is_healthy():
+    (finding,) = judge(fabric, hgx(*h100s(), service=None, packages=False, container="docker"))
+
+    assert (finding.verdict, finding.seen) == (PASS, "2 of 2 GPUs registered")
+
+
+@pytest.mark.parametrize(
+    ("state", "where", "verdict", "confidence"),
+    [
+        ("in-progress", {"container": "docker"}, WARN, None),
+        ("in-progress", {"virtual": "kvm"}, WARN, None),
+        ("in-progress", {}, FAIL, "likely"),
+        ("not-started", {"container": "docker"}, FAIL, "likely"),
+        ("not-started", {"virtual": "kvm"}, FAIL, "likely"),
+    ],
+)
+def test_state_decides_where_no_service_can_be_seen(state, where, verdict, confidence):
+    """A guest's fabric manager runs on its host."""
+    finding = judge(fabric, hgx(*h100s(Fabric(state=state)), service=None, packages=False, **where))[0]
+
+    assert (finding.verdict, finding.confidence) == (verdict, confidence)
+    if where:
+        assert "on the host of this guest or container" in finding.fix
+
+
+def test_status_of_a_failed_registration_is_named():
+    """Azure/azhpc-images#506: Completed with Insufficient Resources, clique 0 and no cluster."""
+    bad = Fabric(state="completed", status=23, clique_id=0, cluster_uuid=ZERO)
+    (finding,) = judge(fabric, tray(*gb200s(bad, bad)))
+
+    assert (finding.verdict, finding.cause) == (FAIL, "fabric-unregistered")
+    assert "completed with status insufficient resources (NVML code 23)" in finding.evidence[0]
+
+
+@pytest.mark.parametrize("code", [4, 15, 999])
+def test_gpu_whose_state_was_refused_is_an_unread_member(code):
+    """Not a GPU without a fabric: 7 of 7 would be a pass."""
+    gpus = [changed(h100s()[0], fabric=None), h100s()[1]]
+    gap = NvmlGap(
+        call="nvmlDeviceGetGpuFabricInfoV", subject=f"gpu:{gpus[0].pci_bus_id}", code=code, name="NVMLError_Unknown"
+    )
+    unread, *_ = judge(fabric, hgx(*gpus, gaps=(gap,)))
+
+    assert (unread.verdict, unread.subject) == (UNKNOWN, f"gpu:{gpus[0].pci_bus_id}")
+    assert unread.why.startswith("fabric state unknown: ")
+    assert unread.because_of == ("inventory" if code == 15 else None)
+
+
+def test_links_to_switches_are_a_fabric_without_any_pci_bus():
+    """A container without /sys: the NVLinks of each A100 lead to a switch."""
+    host = replace(hgx(*A100S, service=None, packages=False, container="docker", p2p=REFUSED), pci_=())
+    (finding,) = judge(fabric, host)
+
+    assert finding.verdict is UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("mask", "verdict", "cause", "words"),
+    [
+        (HEALTHY, None, None, ""),
+        (0, None, None, ""),
+        (HEALTHY - 1, WARN, "fabric-degraded", "degraded bandwidth"),
+        (0x1A6, WARN, "fabric-degraded", "route recovery in progress"),
+        (0x16A, WARN, "fabric-degraded", "access timeout recovery in progress"),
+        (0x19A, FAIL, "fabric-degraded", "route unhealthy"),
+        (0x5AA, FAIL, "nvlink-down", "insufficient NVLinks"),
+        (0x4AA, FAIL, "fabric-degraded", "no partition"),
+        (0x2AA, FAIL, "fabric-degraded", "incorrect system GUID"),
+        (0xFAA, FAIL, "fabric-degraded", "code 15"),
+    ],
+)
+def test_health_of_the_fabric_is_judged(mask, verdict, cause, words):
+    """0x1A6 and 0x16A are test values of NVIDIA DCGM; 0 is "not reported" throughout (a healthy GB200, gpud#1106)."""
+    gpus = gb200s(changed(READY, health_mask=mask), READY)
+    found = judge(fabric, tray(*gpus))
+
+    assert found[0].verdict is PASS
+    assert [(f.verdict, f.cause, f.subject) for f in found[1:]] == (
+        [(verdict, cause, f"gpu:{gpus[0].pci_bus_id}")] if verdict else []
+    )
+    assert all(words in f.seen for f in found[1:])
+
+
+def test_gpus_in_different_cliques_cannot_reach_each_other():
+    found = judge(fabric, tray(*gb200s(READY, changed(READY, clique_id=7), READY)))
+
+    assert [f.verdict for f in found] == [PASS, WARN]
+    assert found[1].seen == "GPUs in clique 4026 (2 GPUs), clique 7 (1 GPU)"
+
+
+@pytest.mark.parametrize("state", ["in-progress", "not-started"])
+def test_tray_of_a_rack_is_sent_to_its_switch_trays(state):
+    """No fabric manager runs on a compute tray."""
+    (finding,) = judge(fabric, tray(*gb200s(Fabric(state=state), Fabric(state=state))))
+
+    assert (finding.verdict, finding.cause) == (FAIL, "fabric-unregistered")
+    assert "switch trays" in finding.fix
+    assert "fabricmanager" not in finding.fix + finding.why + " ".join(finding.evidence)
+
+
+def test_tray_that_reports_no_fabric_at_all():
+    """leptonai/gpud#1108: four GB200 in state Not Supported, status Success, clique 0."""
+    none = Fabric(state="not-supported", status=0, clique_id=0, cluster_uuid=ZERO, health_mask=0)
+    (finding,) = judge(fabric, tray(*gb200s(none, none, none, none)))
+
+    assert (finding.verdict, finding.cause, finding.seen) == (WARN, "fabric-unregistered", "0 of 4 GPUs registered")
+
+
+def rack(service="active", *, nodes="10.0.0.1\n10.0.0.2\n", channels=("channel0",), gpus=None, **more):
+    units = NO_UNITS | ({"nvidia-imex": service} if service else {})
+    gpus = gpus or gb200s(READY, READY)
+    return FakeHost(
+        nvml_=reading(*gpus),
+        services_=more.pop("services", units),
+        files={"/etc/nvidia-imex/nodes_config.cfg": nodes} if nodes is not None else {},
+        folders={"/dev/nvidia-caps-imex-channels": channels} if channels is not None else {},
+        **more,
+    )
+
+
+@pytest.mark.parametrize("nodes", ["# all trays of the rack\n10.0.0.1\n\n10.0.0.2 # second\n", "10.0.0.1\n10.0.0.2\n"])
+def test_imex_that_runs_passes(nodes):
+    (finding,) = judge(imex, rack(nodes=nodes))
+
+    assert (finding.verdict, finding.seen) == (PASS, "nvidia-imex active, 2 nodes configured")
+
+
+@pytest.mark.parametrize(
+    ("service", "verdict", "confidence"),
+    [("inactive", WARN, "likely"), ("activating", WARN, "likely"), (None, WARN, "likely"), ("failed", FAIL, "certain")],
+)
+def test_imex_that_does_not_run_is_named(service, verdict, confidence):
+    """Slurm and Kubernetes start it for each job, so that only a failure is certain."""
+    (finding,) = judge(imex, rack(service))
+
+    assert (finding.verdict, finding.cause, finding.confidence) == (verdict, "imex-down", confidence)
+
+
+def test_imex_without_nodes_or_channels_is_a_warning():
+    empty, channel = judge(imex, rack(nodes="# none yet\n", channels=()))
+
+    assert [(f.verdict, f.cause) for f in (empty, channel)] == [(WARN, "imex-down")] * 2
+    assert "no node listed" in empty.seen
+    assert "NVreg_CreateImexChannel0=1" in channel.fix
+
+
+def test_imex_that_is_masked_is_run_by_kubernetes():
+    """NVIDIA/cloud-native-docs#453: systemctl mask nvidia-imex.service, where ComputeDomains run it."""
+    host = rack("inactive")
+    host.files["/etc/systemd/system/nvidia-imex.service"] = ""
+    (finding,) = judge(imex, host)
+
+    assert finding.verdict is SKIP
+    assert "masked" in finding.why
+
+
+@pytest.mark.parametrize("more", [{"services": {}}, {"services": {}, "system_": changed(SYSTEM, container="docker")}])
+def test_imex_is_not_missing_where_systemd_cannot_be_asked(more):
+    (finding,) = judge(imex, rack(None, **more))
+
+    assert finding.verdict is SKIP
+    assert finding.why.startswith("not run: systemd cannot be queried from here")
+
+
+@pytest.mark.parametrize("state", [changed(READY, cluster_uuid=ZERO), READY, None])
+def test_imex_is_for_racks(state):
+    """An HGX board has no other hosts in its fabric, whatever cluster it reports."""
+    (finding,) = judge(imex, rack(None, gpus=[changed(h100(0), fabric=state)]))
+
+    assert finding.verdict is SKIP
+
+
+def test_unknown_model_in_a_cluster_belongs_to_a_rack():
+    new = changed(h100(0), device_id="ffff", name="NVIDIA VR200", fabric=READY)
+    (finding,) = judge(imex, rack("failed", gpus=[new]))
+
+    assert finding.verdict is FAIL

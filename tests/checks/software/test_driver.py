@@ -1,0 +1,183 @@
+import msgspec
+import pytest
+
+from gpucheck.checks.gpu import inventory
+from gpucheck.checks.software import driver
+from gpucheck.model import CRASHED, DEFECT, LATE, NOT_STARTED, DriverState, NvmlFailure, NvmlGap, Verdict
+from tests.checks.judging import judge
+from tests.fakes import SYSTEM, FakeHost
+from tests.machines import LOADED, on_bus, p100, reading
+
+CARDS = on_bus(p100(0), p100(1))
+NODES = ("nvidia0", "nvidia1", "nvidiactl")
+IN_DOCKER = msgspec.structs.replace(SYSTEM, container="docker")
+
+
+def test_loaded_and_equal_passes():
+    (finding,) = judge(driver, FakeHost(nvml_=reading(p100(0)), driver_=LOADED, pci_=CARDS))
+
+    assert (finding.verdict, finding.seen) == (Verdict.PASS, "580.178.04")
+
+
+@pytest.mark.parametrize(
+    ("code", "state", "verdict", "cause", "confidence"),
+    [
+        (9, DriverState(), Verdict.FAIL, "driver-not-loaded", "certain"),
+        (9, DriverState(nouveau_loaded=True), Verdict.FAIL, "nouveau-loaded", "certain"),
+        (9, LOADED, Verdict.FAIL, "device-node-missing", "certain"),
+        (12, DriverState(), Verdict.FAIL, "driver-not-loaded", "certain"),
+        (12, LOADED, Verdict.FAIL, None, None),
+        (18, LOADED, Verdict.FAIL, "driver-mismatch", "certain"),
+        (15, LOADED, Verdict.FAIL, "gpu-lost", "certain"),
+        (8, LOADED, Verdict.FAIL, None, None),
+        (10, LOADED, Verdict.FAIL, None, None),
+        (CRASHED, LOADED, Verdict.FAIL, "wedged-driver", "possible"),
+        (LATE, LOADED, Verdict.FAIL, "wedged-driver", "likely"),
+        (DEFECT, LOADED, Verdict.UNKNOWN, None, None),
+        (NOT_STARTED, LOADED, Verdict.UNKNOWN, None, None),
+        (4, LOADED, Verdict.UNKNOWN, None, None),
+        (999, LOADED, Verdict.UNKNOWN, None, None),
+    ],
+)
+def test_each_way_that_nvml_fails_has_its_own_cause(code, state, verdict, cause, confidence):
+    """The same "NVML does not work" needs ten different remedies."""
+    failure = NvmlFailure(call="nvmlInit", code=code, name=f"NVMLError_{code}")
+
+    (finding,) = judge(driver, FakeHost(nvml_=failure, driver_=state, pci_=CARDS, folders={"/dev": ()}))
+
+    assert (finding.verdict, finding.cause, finding.confidence) == (verdict, cause, confidence)
+    assert f"nvmlInit: {code}" in finding.evidence[0]
+    assert "None" not in " ".join((*finding.evidence, finding.why, finding.fix, str(finding.seen)))
+
+
+def test_a_defect_of_gpucheck_is_not_said_of_the_driver():
+    failure = NvmlFailure(call="nvmlDeviceGetName", code=DEFECT, name="ChildFailed", detail="AttributeError")
+    (finding,) = judge(driver, FakeHost(nvml_=failure, driver_=LOADED, pci_=CARDS))
+
+    assert "defect of gpucheck" in finding.why
+    assert "reboot" not in finding.fix
+
+
+def test_a_module_that_is_loaded_is_not_called_unloaded():
+    """NVML answers 9 in a container without device files too; the kernel knows better."""
+    failure = NvmlFailure(call="nvmlInit", code=9, name="NVMLError_DriverNotLoaded")
+    host = FakeHost(nvml_=failure, driver_=LOADED, pci_=CARDS, system_=IN_DOCKER, folders={"/dev": NODES})
+    (finding,) = judge(driver, host)
+
+    assert "The nvidia module is loaded" in finding.why
+    assert (finding.confidence, "--gpus all" in finding.fix) == ("likely", True)
+
+
+def test_a_machine_without_gpus_is_not_broken_but_unknown():
+    """Nothing on the bus and no driver: there is nothing to prove, and nothing to repair."""
+    (finding,) = judge(driver, FakeHost())
+
+    assert finding.verdict is Verdict.UNKNOWN
+
+
+def test_a_driver_version_that_nvml_does_not_report_is_no_mismatch():
+    gap = NvmlGap(call="nvmlSystemGetDriverVersion", subject="host", code=999, name="NVMLError_Unknown")
+    nvml = msgspec.structs.replace(reading(p100(0)), driver_version=None, gaps=(gap,))
+    (finding,) = judge(driver, FakeHost(nvml_=nvml, driver_=LOADED, pci_=CARDS))
+
+    assert (finding.verdict, finding.cause) == (Verdict.UNKNOWN, None)
+    assert "999" in finding.why
+
+
+def test_a_driver_waiting_for_a_reboot_is_a_warning():
+    """It still works; the next unattended restart changes the driver under the jobs."""
+    state = msgspec.structs.replace(LOADED, installed_version="595.91.07")
+
+    first, second = judge(driver, FakeHost(nvml_=reading(p100(0)), driver_=state, pci_=CARDS))
+
+    assert first.verdict is Verdict.PASS
+    assert (second.verdict, second.cause) == (Verdict.WARN, "driver-mismatch")
+    assert "595.91.07" in str(second.seen)
+
+
+def test_module_and_library_of_two_versions_fail_even_when_nvml_answers():
+    state = msgspec.structs.replace(LOADED, loaded_version="570.10.01", installed_version="570.10.01")
+
+    (finding,) = judge(driver, FakeHost(nvml_=reading(p100(0)), driver_=state, pci_=CARDS))
+
+    assert (finding.verdict, finding.cause) == (Verdict.FAIL, "driver-mismatch")
+
+
+def refused(code, *subjects, call="nvmlDeviceGetHandleByIndex"):
+    return tuple(NvmlGap(call=call, subject=subject, code=code, name=f"NVMLError_{code}") for subject in subjects)
+
+
+def inventory_of(*gpus, gaps=(), pci=CARDS, container=None):
+    nvml = msgspec.structs.replace(reading(*gpus), gaps=gaps)
+    system = msgspec.structs.replace(SYSTEM, container=container)
+    return judge(inventory, FakeHost(nvml_=nvml, pci_=pci, system_=system))
+
+
+@pytest.mark.parametrize("code", [15, 16])
+@pytest.mark.parametrize("subject", ["gpu:0000:04:00.0", "link:0000:04:00.0/3"])
+def test_a_gpu_that_is_lost_in_the_middle_of_the_pass_fails(code, subject):
+    """It gave its handle and its bus id, and then no call about it worked any more."""
+    gaps = refused(code, subject, call="nvmlDeviceGetTotalEccErrors")
+    (finding,) = inventory_of(p100(0), p100(1), gaps=gaps)
+
+    assert (finding.verdict, finding.subject, finding.cause) == (Verdict.FAIL, "gpu:0000:04:00.0", "gpu-lost")
+    assert finding.confidence == "certain"
+    assert f"nvmlDeviceGetTotalEccErrors: {code} NVMLError_{code}" in finding.evidence
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict", "confidence"),
+    [
+        (15, Verdict.FAIL, "certain"),
+        (999, Verdict.FAIL, "likely"),
+        (8, Verdict.FAIL, "certain"),
+        (4, Verdict.UNKNOWN, None),
+        (13, Verdict.UNKNOWN, None),
+        (DEFECT, Verdict.UNKNOWN, None),
+    ],
+)
+def test_a_refused_handle_is_the_gpu_that_the_bus_shows_and_nvml_lacks(code, verdict, confidence):
+    (finding,) = inventory_of(p100(0), gaps=refused(code, "gpu index 1"))
+
+    assert (finding.verdict, finding.subject, finding.confidence) == (verdict, "gpu:0000:04:00.0", confidence)
+
+
+def test_a_refused_handle_without_sysfs_is_told_by_its_index():
+    """In a container without /sys it is in no other list."""
+    findings = inventory_of(p100(0), gaps=refused(15, "gpu index 1"), pci=())
+
+    assert [(f.verdict, f.cause) for f in findings if f.cause] == [(Verdict.FAIL, "gpu-lost")]
+    assert "index 1" in str(findings[-1].seen)
+
+
+def test_a_lost_gpu_of_a_pair_is_not_guessed():
+    gaps = refused(15, "pair:0000:03:00.0-0000:04:00.0", call="nvmlDeviceGetP2PStatus")
+    (finding,) = inventory_of(p100(0), p100(1), gaps=gaps)
+
+    assert (finding.subject, finding.confidence) == ("pair:0000:03:00.0-0000:04:00.0", "likely")
+
+
+def test_gpus_that_a_container_was_not_given_are_not_lost():
+    seen, hidden = inventory_of(p100(0), container="docker")
+
+    assert (seen.verdict, hidden.verdict) == (Verdict.PASS, Verdict.SKIP)
+    assert "1 of the 2 GPUs" in hidden.why
+
+
+def test_a_gpu_that_a_container_was_given_and_lost_fails_there_too():
+    findings = inventory_of(p100(0), gaps=refused(15, "gpu index 1"), container="docker")
+
+    assert [finding.verdict for finding in findings] == [Verdict.FAIL]
+
+
+def test_gpus_that_are_assigned_to_virtual_machines_are_not_lost():
+    passed = (CARDS[0], msgspec.structs.replace(CARDS[1], driver="vfio-pci"))
+    seen, elsewhere = inventory_of(p100(0), pci=passed)
+
+    assert (seen.verdict, elsewhere.verdict) == (Verdict.PASS, Verdict.SKIP)
+
+
+def test_a_gpu_without_a_sign_of_life_fails():
+    (finding,) = inventory_of(p100(0))
+
+    assert (finding.verdict, finding.cause, finding.confidence) == (Verdict.FAIL, "gpu-lost", "likely")

@@ -1,0 +1,190 @@
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from gpucheck.checks.software import stack
+from gpucheck.cli._stack import as_json
+from gpucheck.model import DriverState, PackageVersion, Verdict
+from tests.fakes import FakeHost
+from tests.machines import LOADED
+from tests.stack.plan.test_plan import planned
+
+PLAN: dict[str, Any] = {
+    "schema": "gpucheck.plan/1",
+    "stack": {"torch": {"version": "2.13.0+cpu"}},
+    "components": {
+        "driver": {"packages": [{"name": "libnvidia-compute-580", "version": "580.178.04-1"}], "holds": ["x"]},
+        "nccl": {"packages": [{"name": "libnccl2", "version": "2.29.3-1+cuda12.9"}], "holds": ["libnccl2"]},
+        "fabric_manager": {"packages": [], "holds": []},
+    },
+    "expected": {"driver_version": "580.178.04", "kernel_module": "proprietary"},
+}
+DRIVER_PACKAGE = PackageVersion(name="libnvidia-compute-580", version="580.178.04-1")
+NCCL_PACKAGE = PackageVersion(name="libnccl2", version="2.29.3-1+cuda12.9", held=True)
+
+
+def judge(plan=PLAN, *, packages=(DRIVER_PACKAGE, NCCL_PACKAGE), driver=LOADED, torch="2.13.0+cpu"):
+    text = plan if isinstance(plan, str) else json.dumps(plan)
+    host = FakeHost(
+        files={stack.PLAN: text}, packages_=packages, driver_=driver, python_={"torch": torch} if torch else {}
+    )
+    return {str(finding.seen).split(":")[0]: finding for finding in stack.evaluate(stack.probe(host))}
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [{"stack": {"torch": ["2"]}}, {"expected": [1]}, {"components": {"nccl": {"packages": [{"name": 5}]}}},
+     {"components": {"nccl": {"packages": [{"name": "x", "version": ["1"]}], "holds": 3}}}],
+)  # fmt: skip
+def test_a_damaged_plan_is_unknown(spoilt):
+    (found,) = judge({**PLAN, **spoilt}, torch=None).values()
+
+    assert found.verdict is Verdict.UNKNOWN
+    assert "cannot be read as a gpucheck.plan/1 document" in found.why
+
+
+@pytest.mark.parametrize("system", ["ubuntu-22.04", "rocky-9"])
+def test_a_plan_as_provisioning_writes_it_is_read(system):
+    found = judge(as_json(planned(system, "h100-sxm5-x8")), packages=(), torch=None)
+
+    assert {"driver", "nccl", "fabric_manager"} <= set(found)
+
+
+def test_a_host_as_planned_passes_everywhere():
+    found = judge()
+
+    assert set(found) == {"driver", "nccl", "kernel module 580.178.04 proprietary", "torch 2.13.0+cpu"}
+    assert {finding.verdict for finding in found.values()} == {Verdict.PASS}
+
+
+def test_an_nccl_that_moved_to_cuda_13_is_named():
+    """The CUDA build is in NCCL's version, so the newest package is the wrong one on a CUDA 12 host."""
+    moved = PackageVersion(name="libnccl2", version="2.32.3-1+cuda13.4")
+
+    finding = judge(packages=(DRIVER_PACKAGE, moved))["nccl"]
+
+    assert (finding.verdict, finding.cause) == (Verdict.FAIL, "library-mismatch")
+    assert "2.32.3-1+cuda13.4, planned 2.29.3-1+cuda12.9" in finding.why
+
+
+def test_packages_that_cannot_be_looked_up_are_not_missing():
+    """The module is judged all the same, which the kernel reports."""
+    found = judge(packages=None).values()
+
+    assert [finding.verdict for finding in found] == [Verdict.UNKNOWN, Verdict.PASS, Verdict.PASS]
+
+
+def test_a_missing_package_fails():
+    assert "not installed" in judge(packages=(NCCL_PACKAGE,))["driver"].why
+
+
+def test_a_package_planned_without_a_version_only_has_to_be_there():
+    """nvlsm follows no driver version: the newest is taken, then held."""
+    row = {"packages": [{"name": "nvlsm", "version": None}], "holds": []}
+    plan = {**PLAN, "components": {"fabric_manager": row}}
+
+    there = judge(plan, packages=(PackageVersion(name="nvlsm", version="2025.10-1"),))
+    gone = judge(plan, packages=())
+
+    assert there["fabric_manager"].verdict is Verdict.PASS
+    assert gone["fabric_manager"].verdict is Verdict.FAIL
+
+
+def test_a_package_without_its_hold_can_move_by_itself():
+    loose = PackageVersion(name="libnccl2", version="2.29.3-1+cuda12.9")
+
+    assert judge(packages=(DRIVER_PACKAGE, loose))["nccl"].verdict is Verdict.WARN
+
+
+@pytest.mark.parametrize(
+    ("driver", "cause"),
+    [
+        (DriverState(installed_version="580.178.04"), "driver-mismatch"),
+        (DriverState(loaded_version="580.178.04", loaded_flavour="open"), "module-flavour-wrong"),
+        (msgspec.structs.replace(LOADED, installed_version="580.95.05"), "driver-mismatch"),
+        (msgspec.structs.replace(LOADED, installed_flavour="open"), "driver-mismatch"),
+    ],
+)
+def test_the_module_in_force_is_judged_not_the_package(driver, cause):
+    """Installed is not loaded, and the open flavour of the right version binds no Pascal card."""
+    (finding,) = [f for f in judge(driver=driver).values() if f.verdict is Verdict.FAIL]
+
+    assert finding.cause == cause
+
+
+@pytest.mark.parametrize(
+    ("torch", "verdict"), [("2.13.0", Verdict.WARN), ("2.7.1", Verdict.WARN), (None, Verdict.SKIP)]
+)
+def test_another_build_of_torch_is_noticed(torch, verdict):
+    """2.13.0 and 2.13.0+cpu are two builds; no torch beside gpucheck is no evidence."""
+    (finding,) = [f for f in judge(torch=torch).values() if str(f.wanted) == "torch 2.13.0+cpu"]
+
+    assert finding.verdict is verdict
+
+
+def test_a_wheel_of_torchs_own_index_must_be_the_planned_build():
+    """The plan keeps version and build apart."""
+    plan = {**PLAN, "stack": {"torch": {"version": "2.14.1", "build": "cu126", "origin": "index"}}}
+
+    found = judge(plan, torch="2.14.1+cu132")
+
+    assert found["torch 2.14.1+cu132"].verdict is Verdict.WARN
+    assert found["torch 2.14.1+cu132"].wanted == "torch 2.14.1+cu126"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"schema": "gpucheck.plan/2", "components": {}}'])
+def test_a_damaged_plan_is_unknown_and_never_a_traceback(text):
+    (finding,) = judge(text).values()
+
+    assert finding.verdict is Verdict.UNKNOWN
+
+
+def test_a_plan_with_damaged_components_is_unknown():
+    (finding,) = judge({**PLAN, "components": {"driver": {"packages": [{"name": "x"}]}}}).values()
+
+    assert finding.verdict is Verdict.UNKNOWN
+
+
+def test_a_host_without_a_plan_is_skipped_with_the_reason():
+    (finding,) = stack.evaluate(stack.probe(FakeHost()))
+
+    assert finding.verdict is Verdict.SKIP
+    assert stack.PLAN in finding.why
+
+
+@pytest.mark.parametrize(
+    ("package", "verdict"),
+    [("580.178.04-1", Verdict.PASS), ("1:580.178.04-1ubuntu1", Verdict.PASS), ("595.91.07-1", Verdict.FAIL)],
+)
+def test_fabric_manager_must_be_at_the_loaded_drivers_version(package, verdict):
+    """Also where the plan does not speak of it: it would not start."""
+    manager = PackageVersion(name="nvidia-fabricmanager", version=package)
+
+    finding = judge(packages=(DRIVER_PACKAGE, NCCL_PACKAGE, manager))[
+        f"fabric manager {package.split(':')[-1].split('-')[0]}"
+    ]
+
+    assert (finding.verdict, finding.cause) == (
+        verdict,
+        None if verdict is Verdict.PASS else "fabric-version-mismatch",
+    )
+
+
+def test_a_planned_fabric_manager_that_is_missing_fails():
+    """The loaded driver needs it."""
+    plan = {**PLAN, "expected": {**PLAN["expected"], "fabric_manager_version": "580.178.04"}}
+
+    assert judge(plan)["fabric manager not installed"].verdict is Verdict.FAIL
+
+
+def test_another_plan_than_the_hosts_own_can_be_compared():
+    """A lock on the reader's machine; messages then name that file."""
+    host = FakeHost(files={stack.PLAN: "{"}, packages_=(DRIVER_PACKAGE, NCCL_PACKAGE), driver_=LOADED)
+
+    given = list(stack.evaluate(stack.probe(host, plan=json.dumps(PLAN), where="stack.lock.yml")))
+    broken = list(stack.evaluate(stack.probe(host, plan="{", where="stack.lock.yml")))
+
+    assert given[0].verdict is Verdict.PASS
+    assert broken[0].why.startswith("stack.lock.yml cannot be read")

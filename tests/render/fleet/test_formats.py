@@ -1,0 +1,177 @@
+import csv
+import io
+import json
+import re
+from html import unescape
+from xml.etree import ElementTree
+
+import click
+import duckdb
+import msgspec
+import pyarrow.parquet
+import pytest
+
+from gpucheck.model import Verdict
+from gpucheck.render import fleet as render
+from gpucheck.render.fleet.html import to_html
+from gpucheck.render.fleet.table import to_parquet
+from gpucheck.render.html import json_data
+from tests.fleet.reports import bad, merged, report, steady
+
+EVIL = "</script><img src=x onerror=alert(1)>\x1b[2J\u202egpj\n\"'`${{7*7}}"
+
+
+SAMPLE = re.compile(r'[a-z0-9_]+(\{[a-z_]+="[^"\n]*"(,[a-z_]+="[^"\n]*")*\})? [-0-9.e+]+')
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    sick = report("sick", verdict=Verdict.FAIL, findings=(bad(subject="gpu:0000:01:00.0"),))
+    return merged(*steady(), report("slow", 340.0), sick)
+
+
+@pytest.fixture(scope="module")
+def evil():
+    host = report(EVIL, verdict=Verdict.FAIL, findings=(bad(seen=EVIL, subject=EVIL),), attributes={EVIL: (EVIL,)})
+    return merged(host, report("b", versions={"driver": EVIL}), report("c"))
+
+
+def test_the_text_tells_what_stands_out_once(fleet):
+    text = click.unstyle(render.to_text(fleet))
+
+    assert "Outliers" in text
+    assert len(re.findall(r"^slow +p2p", text, re.M)) == 1
+    assert text.splitlines()[-1] == "FAIL  14 hosts: 1 fail, 1 warn, 12 pass, 1 outlier  SIMULATED"
+
+
+def test_of_a_large_fleet_passing_hosts_are_counted():
+    big = merged(*steady(60), report("slow", 340.0))
+
+    short, full = (click.unstyle(render.to_text(big, verbose=v)) for v in (False, True))
+
+    assert "60 more hosts pass" in short
+    assert "node33" not in short
+    assert "node33" in full
+
+
+def test_a_large_fleet_begins_with_its_worst_hosts():
+    failed = report("z-failed", verdict=Verdict.FAIL, findings=(bad(),))
+    big = merged(*steady(60), report("a-slow", 340.0), failed)
+
+    lines = click.unstyle(render.to_text(big)).splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith("verdict"))
+    first, second = lines[begin + 1 : begin + 3]
+
+    assert first.startswith("FAIL     z-failed")
+    assert second.startswith("WARN     a-slow")
+    assert "  outlier, " in second
+
+
+def test_alike_problems_of_a_large_fleet_are_said_once():
+    big = merged(*(report(f"n{i:02d}", verdict=Verdict.FAIL, findings=(bad(),)) for i in range(50)))
+
+    text = click.unstyle(render.to_text(big))
+
+    assert text.count("a link is down") == 1
+    assert "and 42 more" in text
+
+
+def test_csv_has_a_line_a_host_and_a_column_a_metric(fleet):
+    lines = list(csv.DictReader(io.StringIO(render.to_csv(fleet))))
+
+    assert len(lines) == 14
+    slow = next(line for line in lines if line["host"] == "slow")
+    assert (slow["stands_out"], float(slow["p2p unidirectional [NV18] (GB/s)"])) == ("true", 340.0)
+
+
+def test_csv_cells_are_no_formulas():
+    (line,) = csv.DictReader(io.StringIO(render.to_csv(merged(report("=1+1")))))
+
+    assert line["host"] == "'=1+1"
+
+
+def test_parquet_can_be_asked_by_an_engine(fleet, tmp_path):
+    (tmp_path / "fleet.parquet").write_bytes(to_parquet(fleet))
+
+    lines = duckdb.read_parquet(f"{tmp_path}/*.parquet")
+    (answer,) = lines.filter("off_percent < -5 and metric like 'p2p%'").project("host, value").fetchall()
+
+    assert answer == ("slow", 340.0)
+    assert pyarrow.parquet.read_schema(tmp_path / "fleet.parquet").metadata[b"simulated"] == b"true"
+
+
+def test_prometheus_is_in_base_units_without_duplicates(fleet):
+    text = render.to_prometheus(fleet)
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+
+    assert 'gpucheck_host_status{host="sick",simulated="true"} 2' in samples
+    assert 'gpucheck_host_p2p_unidirectional_bytes_per_second{host="slow",path="NV18"} 340000000000' in samples
+    assert len({line.rpartition(" ")[0] for line in samples}) == len(samples)
+    assert text.endswith("\n")
+    assert all(SAMPLE.fullmatch(line) for line in samples)
+
+
+def test_junit_counts_what_is_wrong(fleet):
+    root = ElementTree.fromstring(render.to_junit(fleet))  # noqa: S314 - our own
+
+    assert (root.get("failures"), root.get("errors")) == ("2", "0")
+    (sick,) = root.findall("testsuite[@name='sick']")
+    assert [failure.get("message") for failure in sick.findall("testcase/failure")] == [
+        "GPU 1 (0000:01:00.0): 17 links"
+    ]
+    assert set(sick.attrib) <= {"name", "tests", "failures", "errors", "skipped", "time", "hostname", "timestamp"}
+
+
+@pytest.mark.parametrize("form", sorted(render.WRITERS))
+def test_no_host_can_speak_for_us_in_any_format(evil, form):
+    """Neither markup, nor escape sequences, nor a direction override, nor a line of its own."""
+    text = render.WRITERS[form](evil)
+
+    assert "\x1b" not in text
+    assert "\u202e" not in text or form == "json"
+    if form == "html":
+        assert "<img" not in text
+        assert text.count("</script>") == 2
+    if form == "junit":
+        ElementTree.fromstring(text)  # noqa: S314 - our own
+
+
+@pytest.mark.parametrize("hosts", [0, 1, 3])
+def test_json_in_pieces_is_the_whole_contract(hosts):
+    """Also where a host is called what the pieces are put together by."""
+    fleet = merged(
+        *(report(f'{EVIL}{n}\n  "hosts": []', verdict=Verdict.FAIL, findings=(bad(),)) for n in range(hosts))
+    )
+    pieces = list(render.json_pieces(fleet))
+
+    assert b"".join(pieces) == msgspec.json.format(msgspec.json.encode(fleet), indent=2) + b"\n"
+    assert len(pieces) == hosts + 3
+
+
+def test_no_host_can_drive_the_terminal(evil):
+    text = render.to_text(evil, verbose=True)
+
+    assert "\x1b[2J" not in text
+    assert "\u202e" not in text
+    assert not any(line.startswith("\"'`") for line in text.splitlines())
+
+
+def test_the_page_needs_nothing_from_outside(fleet):
+    page = unescape(to_html(fleet))
+
+    assert "default-src 'none'" in page
+    assert not re.search(r"(src|href)=|url\(|@import|https?://(?!www\.w3\.org)", page)
+    assert "unsafe-inline" not in page
+
+
+def test_the_data_of_a_page_survives_its_escaping():
+    text = json_data({"a": "<&>\u2028 x\\u0041 \\"})
+
+    assert json.loads(text)["a"] == "<&>\ufffd x\\u0041 \\"
+    assert "<" not in text
+
+
+def test_the_page_grows_by_little_a_host():
+    small, large = (len(to_html(merged(*steady(n)))) for n in (20, 120))
+
+    assert (large - small) / 100 < 600

@@ -1,0 +1,134 @@
+"""Problems of a fleet: by cause on top, each problem once with its hosts and GPUs, what follows in one line."""
+
+import json
+
+import click
+import msgspec
+import pytest
+
+from gpucheck.fleet.compare import changes
+from gpucheck.model import Finding, Verdict
+from gpucheck.render import fleet as render
+from gpucheck.render.fleet.html import to_html
+from gpucheck.render.fleet.problems import by_cause
+from tests.fleet.reports import bad, merged, report, steady
+
+BUS = [f"0000:{n:02x}:00.0" for n in range(4)]
+FOLLOWS = tuple(
+    Finding(check=name, verdict=Verdict.UNKNOWN, subject="host", because_of="driver", why="no NVML", fix="f")
+    for name in ("bar1", "throttle")
+)
+
+
+def limited(*gpus):
+    return tuple(
+        Finding(
+            check="power-limit",
+            verdict=Verdict.WARN,
+            subject=f"gpu:{BUS[n]}",
+            seen="300 W",
+            cause="power-limit-lowered",
+            why="a limit is set",
+            fix=f"nvidia-smi -i {BUS[n]} -pl 700",
+        )
+        for n in gpus
+    )
+
+
+@pytest.fixture(scope="module")
+def fleet():
+    """Two hosts without a driver, two with NVLinks down at different GPUs, two with power limits, one slow, others."""
+    mismatch = bad("driver", "driver-mismatch", seen="580 and 570")
+    hosts = [report(f"m{i}", verdict=Verdict.FAIL, findings=(*FOLLOWS, mismatch), topology=None) for i in (1, 2)]
+    hosts += [report("link1", verdict=Verdict.FAIL, findings=(bad(subject=f"gpu:{BUS[2]}"),))]
+    hosts += [report("link2", verdict=Verdict.FAIL, findings=(bad(subject=f"gpu:{BUS[1]}"), *limited(3)))]
+    hosts += [report("low", verdict=Verdict.WARN, findings=limited(0, 1, 2, 3))]
+    return merged(*steady(40), report("slow", 340.0), *hosts)
+
+
+@pytest.fixture(scope="module")
+def lines(fleet):
+    return click.unstyle(render.to_text(fleet)).splitlines()
+
+
+def starting(lines, start):
+    (found,) = [line for line in lines if line.startswith(start)]
+    return found
+
+
+def test_the_causes_come_first_the_worst_before_the_frequent(lines):
+    assert lines[:2] == [
+        "Problems by cause",
+        "  driver-mismatch: 2 hosts, nvlink-down: 2 hosts, power-limit-lowered: 2 hosts, outlier: 1 host",
+    ]
+
+
+def test_consequences_are_one_line_below_their_root_cause(lines):
+    """They were a block of three lines each."""
+    at = lines.index(starting(lines, "FAIL    driver: 580 and 570  on m1, m2"))
+
+    assert lines[at + 4] == "UNKNOWN 2 checks not run because of this: bar1, throttle"
+    assert not [line for line in lines if line.startswith("UNKNOWN bar1")]
+
+
+def test_the_headline_names_host_and_gpu(lines):
+    assert "  on link1 GPU 2, link2 GPU 1" in starting(lines, "FAIL    nvlink: ")
+
+
+def test_a_remedy_for_several_hosts_names_no_bus_id_of_one_of_them(lines):
+    at = lines.index(starting(lines, "WARN    power-limit: "))
+
+    assert "  on link2 GPU 3, low (all 4 GPUs)" in lines[at]
+    assert lines[at + 2].endswith('(the host\'s report says: "nvidia-smi -i BUS_ID -pl 700")')
+
+
+def test_what_all_gpus_of_all_its_hosts_have_needs_no_gpu():
+    text = click.unstyle(render.to_text(merged(*(report(n, findings=limited(0, 1, 2, 3)) for n in ("a", "b")))))
+
+    assert "on a (all 4 GPUs), b (all 4 GPUs)" in text
+    assert 'the host\'s report says: "nvidia-smi -pl 700"' in text
+
+
+def test_what_unhealthy_hosts_share_stands_before_the_lists():
+    unhealthy = [report(f"n{i:02d}", 330.0, attributes={"rack": ("r1",)}) for i in range(6)]
+    healthy = [report(f"n{i:02d}", 380.0 + (i % 5 - 2) * 0.8, attributes={"rack": ("r2",)}) for i in range(6, 60)]
+    text = render.to_text(merged(*unhealthy, *healthy))
+
+    assert text.index("What unhealthy hosts share") < text.index("hardware") < text.index("Outliers")
+
+
+def test_a_cause_counts_hosts_not_findings(fleet):
+    assert {name: count for name, _, count in by_cause(fleet.hosts)}["power-limit-lowered"] == 2
+
+
+def test_the_page_has_the_causes_and_no_consequence_among_the_findings(fleet):
+    """A search for throttle must not show hosts whose throttle check only could not run."""
+    data = json.loads(to_html(fleet).partition('id="data">')[2].partition("</script>")[0])
+    checks = {entry[0]: entry for entry in data["findings"]}
+
+    assert data["by_cause"][0] == ["driver-mismatch", "fail", 2]
+    assert "throttle" not in checks
+    assert checks["driver"][6] == "2 checks not run because of this: bar1, throttle"
+    assert data["titles"]["p2p.unidirectional_gb_s[NV18]"] == "p2p unidirectional [NV18] (GB/s)"
+    assert f"GPU 2 ({BUS[2]})" in json.dumps(data["hosts"])
+
+
+def test_an_outlier_knows_its_gpu():
+    slow = report("slow", pairs={f"{min(2, n)}-{max(2, n)}": 300.0 for n in (0, 1, 3)})
+    (row,) = [row for row in merged(*steady(), slow).hosts if row.host == "slow"]
+
+    assert (row.problems[0].subject, row.problems[0].gpu_index) == (f"gpu:{BUS[2]}", 2)
+
+
+def test_an_index_that_changed_with_a_reboot_is_no_change():
+    before = merged(report("a", verdict=Verdict.FAIL, findings=(bad(subject=f"gpu:{BUS[2]}"),)))
+    after = msgspec.structs.replace(before.hosts[0].problems[0], gpu_index=1)
+
+    assert changes(before, [msgspec.structs.replace(before.hosts[0], problems=(after,))]) == ()
+
+
+def test_what_only_follows_is_no_change():
+    before = merged(report("a", verdict=Verdict.FAIL, findings=(bad("driver"),)))
+    after = merged(report("a", verdict=Verdict.FAIL, findings=(bad("driver"), *FOLLOWS)))
+
+    assert changes(before, after.hosts) == ()

@@ -1,0 +1,202 @@
+"""A host's page in a real browser, used as a person would: read, filtered, copied from, pointed at."""
+
+import re
+
+import pytest
+from msgspec.structs import replace
+
+from gpucheck.render.report.html import to_html
+from tests.browser import all_of, count, crowded, find, screen, started, wait, whole_screen
+from tests.render.reports import EVIL, healthy, hostile, sick
+
+pytestmark = pytest.mark.browser
+MANY = {"pass": 123_456, "warn": 1_234, "fail": 88_888, "unknown": 100_000, "skip": 7}
+PAGES = {"sick": sick(), "hostile": hostile(), "healthy": healthy(), "rack": replace(sick(72), counts=MANY)}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    browser = started()
+    yield browser
+    browser.quit()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pages")
+    for name, report in PAGES.items():
+        (folder / f"{name}.html").write_text(to_html(report), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def open_page(browser, folder):
+    def opened(name):
+        browser.get("about:blank")
+        browser.get((folder / f"{name}.html").as_uri())
+        return browser
+
+    yield opened
+    whole_screen(browser)
+
+
+def test_findings_stand_worst_first_and_nothing_is_refused_or_fetched(open_page):
+    page = open_page("sick")
+    verdicts = [article.get_attribute("data-verdict") for article in all_of(page, "#findings article")]
+
+    assert verdicts == ["fail", "fail", "warn", "unknown"]
+    assert "17 links, expected 18" in find(page, "#findings article").text
+    assert not page.get_log("browser")
+    assert page.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+def test_a_click_copies_the_command(open_page):
+    page = open_page("sick")
+    page.execute_cdp_cmd("Browser.grantPermissions", {"permissions": ["clipboardReadWrite"]})
+    button = find(page, "#findings article .copy")
+    button.click()
+
+    wait(page, lambda: button.text == "Copied")
+    assert page.execute_async_script("navigator.clipboard.readText().then(arguments[0])") == "dmesg | grep -e Xid"
+
+
+def test_without_the_clipboard_the_command_is_copied_the_older_way(open_page):
+    """A page on plain http, or in a frame, may not use it."""
+    page = open_page("sick")
+    page.execute_script("Object.defineProperty(window, 'isSecureContext', { value: false })")
+    button = all_of(page, "#findings article .copy")[1]
+    button.click()
+
+    wait(page, lambda: button.text in ("Copied", "Select"))
+    assert page.execute_script("return getSelection().toString()") == "gpucheck verify --only nvlink"
+
+
+def test_a_tile_shows_only_its_findings_and_again_all(open_page):
+    page = open_page("sick")
+    shown = "return [...document.querySelectorAll('#findings > [data-verdict]')].filter((e) => e.offsetParent).length"
+
+    assert page.execute_script(shown) == 6
+    find(page, ".tile[data-verdict='warn']").click()
+    assert page.execute_script(shown) == 1
+    assert find(page, ".tile[data-verdict='warn']").get_attribute("aria-pressed") == "true"
+    find(page, ".tile[data-verdict='pass']").click()
+    assert page.execute_script(shown) == 1
+    assert "GPU 0000:60:00.0" in find(page, "#findings details[data-verdict='pass'] table").text
+    find(page, ".tile[data-verdict='pass']").click()
+    assert page.execute_script(shown) == 6
+
+
+def test_evidence_is_folded_and_unfolds(open_page):
+    page = open_page("sick")
+    evidence = find(page, "#findings article pre")
+
+    assert not evidence.is_displayed()
+    find(page, "#findings article summary").click()
+    assert evidence.is_displayed()
+    assert "17 of 18 ports up" in evidence.text
+    find(page, "#unfold").click()
+    assert all(pre.is_displayed() for pre in all_of(page, "#findings article pre"))
+
+
+def test_a_cell_of_the_heat_map_says_what_it_should_be(open_page):
+    page = open_page("sick")
+    slow = find(page, "#p2p_uni_gb_s td.h0")
+    slow.click()
+
+    bus_ids = [gpu.pci_bus_id for gpu in PAGES["sick"].topology.gpus[:2]]
+    assert slow.text == "*190"
+    assert count(page, "#p2p_uni_gb_s td.h0") == 2
+    assert find(page, "#cell").text.startswith(f"GPU 0 ({bus_ids[0]}) to GPU 1 ({bus_ids[1]}), NV18, one direction 190")
+    assert "expected 382.5, not below 355.7: 18 NVLinks" in find(page, "#cell").text
+
+
+def test_the_tabs_are_one_stop_and_arrows_move_in_them(open_page):
+    from selenium.webdriver.common.keys import Keys
+
+    page = open_page("sick")
+    assert count(page, "[role=tab][tabindex='0']") == 1
+    find(page, "[role=tab]").send_keys(Keys.ARROW_RIGHT)
+
+    assert find(page, "#p2p_bidir_gb_s").is_displayed()
+    assert not find(page, "#p2p_uni_gb_s").is_displayed()
+
+
+def test_the_link_table_marks_the_narrowed_hop(open_page):
+    page = open_page("sick")
+    marked = [row.text for row in all_of(page, "#links .reduced-row")]
+
+    assert len(marked) == 4 * 2  # both ends of the uplink, on the way of each of its four GPUs
+    assert all("Gen5 x8 reduced Gen5 x16" in text for text in marked)
+    assert count(page, ".drawing svg .reduced") == 1
+
+
+def test_nvlinks_are_listed(open_page):
+    page = open_page("healthy")
+
+    assert "GPU0 18 18 to 4 NVSwitches" in find(page, "#links").text
+    assert "Nothing is wrong." in find(page, "#findings").text
+    assert count(page, ".simulated, #copies, #training") == 0
+
+
+def test_a_hostile_host_stays_text(open_page):
+    page = open_page("hostile")
+
+    assert "owned" not in page.title.replace(EVIL.partition("\x1b")[0], "")
+    assert count(page, "img") == 0
+    assert count(page, "script") == 2
+    assert "<img src=x" in find(page, "h1").text
+    assert not page.get_log("browser")
+
+
+def test_dark_follows_the_system_and_the_button(open_page):
+    page = open_page("sick")
+    colour = "return getComputedStyle(document.body).backgroundColor"
+    page.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    )
+    page.refresh()
+    dark = page.execute_script(colour)
+    find(page, "#theme").click()
+    light = page.execute_script(colour)
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+    assert [sum(map(int, re.findall(r"\d+", c))) > 384 for c in (dark, light)] == [False, True]
+
+
+def test_the_page_is_whole_without_scripts(open_page, folder):
+    """Jenkins shows an archived page without them."""
+    text = re.sub(r"<script>.*?</script>", "", to_html(PAGES["sick"]), flags=re.S)
+    (folder / "plain.html").write_text(text, encoding="utf-8")
+    page = open_page("plain")
+
+    assert "a link is down" in find(page, "#findings").text
+    assert find(page, "#p2p_bidir_gb_s").is_displayed()
+    assert find(page, ".drawing svg").is_displayed()
+    assert not find(page, ".copy").is_displayed()
+    assert not find(page, "#theme").is_displayed()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", PAGES)
+def test_nothing_is_wider_than_the_screen(open_page, browser, name, width):
+    screen(browser, width)
+    page = open_page(name)
+
+    assert page.execute_script("return document.documentElement.scrollWidth") <= width
+    # No column of words is squeezed until they break letter by letter.
+    widths = page.execute_script("return [...document.querySelectorAll('td.wordy')].map(cell => cell.offsetWidth)")
+    assert all(cell > 120 for cell in widths)
+    assert widths or name == "healthy"
+
+
+@pytest.mark.parametrize("letters", ["100%", "200%"])
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("name", ["sick", "rack"])
+def test_no_word_comes_nearer_to_its_tiles_border_than_the_padding(open_page, browser, name, width, letters):
+    """Also with large letters and with counts of six digits."""
+    screen(browser, width)
+    page = open_page(name)
+    page.execute_script("document.documentElement.style.fontSize = arguments[0]", letters)
+
+    assert count(page, ".tile") == 5
+    assert crowded(page, ".tile") == []

@@ -1,0 +1,119 @@
+"""Metrics that node_exporter takes: parsed by Prometheus' own library and, where it is installed, by promtool."""
+
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from gpucheck.model import Verdict
+from gpucheck.render.fleet.prometheus import to_prometheus as fleet_to_prometheus
+from gpucheck.render.report.prometheus import to_prometheus
+from tests.fleet.reports import merged, steady
+from tests.render.reports import finding, healthy, hostile, passed, report, sick, skipped
+
+REPORTS = {"sick": sick(), "healthy": healthy(), "hostile": hostile(), "empty": report(simulated=False)}
+
+
+def samples(text):
+    return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+
+
+def values(text, name):
+    """Labels without the simulated one -> value."""
+    return {
+        tuple(sorted((k, v) for k, v in s.labels.items() if v and k != "simulated")): s.value
+        for s in samples(text)
+        if s.name == name
+    }
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_the_collectors_rules_hold(name):
+    """No timestamps, no duplicates, no value that is no number, a newline at the end."""
+    text = to_prometheus(REPORTS[name])
+    found = samples(text)
+
+    assert found
+    assert all(sample.timestamp is None for sample in found)
+    assert len({(s.name, tuple(sorted(s.labels.items()))) for s in found}) == len(found)
+    assert all(sample.value == sample.value for sample in found)
+    assert text.endswith("\n")
+    assert not text.endswith("\n\n")
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_every_family_has_help_and_one_block(name):
+    families = list(text_string_to_metric_families(to_prometheus(REPORTS[name])))
+
+    assert all(family.documentation and family.name.startswith("gpucheck_") for family in families)
+    assert len({family.name for family in families}) == len(families)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool: apt-get install prometheus")
+@pytest.mark.parametrize("name", [*REPORTS, "fleet"])
+def test_promtool_has_nothing_to_say(name):
+    text = fleet_to_prometheus(merged(*steady())) if name == "fleet" else to_prometheus(REPORTS[name])
+    done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_every_sample_of_a_simulated_machine_says_so_and_none_of_a_real_one():
+    assert all(sample.labels.get("simulated") == "true" for sample in samples(to_prometheus(REPORTS["sick"])))
+    assert not any("simulated" in sample.labels for sample in samples(to_prometheus(REPORTS["healthy"])))
+
+
+def test_the_worst_verdict_of_a_check_about_a_subject_counts():
+    text = to_prometheus(
+        report(
+            finding("xid", "gpu:0000:01:00.0", Verdict.WARN),
+            finding("xid", "gpu:0000:01:00.0", Verdict.FAIL),
+            finding("p2p", "pair:0000:01:00.0-0000:02:00.0", Verdict.UNKNOWN),
+            finding("pcie", "link:0000:17:00.0", Verdict.WARN),
+            passed(),
+            skipped(),
+        )
+    )
+    status = values(text, "gpucheck_check_status")
+
+    assert status == {
+        (("check", "xid"), ("gpu", "0000:01:00.0")): 2,
+        (("check", "p2p"), ("gpu", "0000:01:00.0"), ("peer", "0000:02:00.0")): 3,
+        (("check", "pcie"), ("link", "0000:17:00.0")): 1,
+        (("check", "driver"),): 0,
+    }
+    assert values(text, "gpucheck_findings")[(("verdict", "skip"),)] == 1
+    assert values(text, "gpucheck_status") == {(): 2}
+
+
+def test_measurements_are_in_base_units():
+    text = to_prometheus(REPORTS["sick"])
+    first, second = (gpu.pci_bus_id for gpu in REPORTS["sick"].topology.gpus[:2])
+    pair = (("gpu", first), ("path", "NV18"), ("peer", second))
+
+    assert values(text, "gpucheck_p2p_bandwidth_bytes_per_second")[pair] == 190e9
+    assert values(text, "gpucheck_p2p_bandwidth_ratio")[pair] == 0.497
+    assert values(text, "gpucheck_p2p_latency_seconds")[pair] == pytest.approx(2.2e-6)
+    assert values(text, "gpucheck_p2p_verified_bytes_total") == {(): 1 << 30}
+    assert values(text, "gpucheck_training_samples_per_second") == {(("check", "smoke-ddp"),): 1810}
+    assert values(text, "gpucheck_last_run_timestamp_seconds") == {(): 1795276800}
+
+
+def test_nvlinks_and_narrowed_links_are_told():
+    hgx = to_prometheus(REPORTS["healthy"])
+    lanes = values(to_prometheus(REPORTS["sick"]), "gpucheck_pcie_link_lanes")
+    able = values(to_prometheus(REPORTS["sick"]), "gpucheck_pcie_link_max_lanes")
+
+    assert set(values(hgx, "gpucheck_nvlink_active_links").values()) == {18}
+    assert [(lanes[link], able[link]) for link in lanes if lanes[link] != able[link]] == [(8, 16)] * 2
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.text(), st.text())
+def test_any_string_of_a_host_stays_a_label(subject, check):
+    text = to_prometheus(report(finding(check, f"gpu:{subject}"), host=subject))
+
+    assert len([s for s in samples(text) if s.name == "gpucheck_check_status"]) == 1

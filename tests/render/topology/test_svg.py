@@ -1,0 +1,128 @@
+"""The drawing is well-formed, shows everything once, overlaps nothing and lets no host's string out of its place."""
+
+from itertools import combinations
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from gpucheck import imports
+from gpucheck.render.topology.svg import to_svg
+from gpucheck.topology import with_sketch
+from tests.imports import nccl
+from tests.imports.corpus import CASES, raw
+from tests.machines import GEN5_X16
+from tests.topology.servers import narrowed, topology
+from tests.topology.strategies import pasted
+
+SVG = "{http://www.w3.org/2000/svg}"
+MACHINES = {
+    "2": topology(2),
+    "4": topology(4, 2),
+    "8": topology(8),
+    "16": topology(16),
+    "72": topology(72, 4, switch_links=18),
+    "mesh": imports.read(nccl.mesh()),
+    "switches": imports.read(nccl.hgx()),
+}
+READABLE = [case for case in CASES if not case.get("negative")]
+
+
+def drawn(made, **options):
+    return ElementTree.fromstring(to_svg(made, **options))  # noqa: S314 - our own output
+
+
+def words(root):
+    return ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
+
+
+def rectangles(root, *kinds):
+    """(x, y, right, bottom) of the boxes of these kinds."""
+    for rect in root.iter(f"{SVG}rect"):
+        if set(kinds) & set(rect.get("class", "").split()):
+            x, y, width, height = (float(rect.get(name)) for name in ("x", "y", "width", "height"))
+            yield x, y, x + width, y + height
+
+
+@pytest.mark.parametrize("made", MACHINES.values(), ids=MACHINES)
+def test_every_gpu_and_card_has_one_box_and_no_two_overlap(made):
+    root = drawn(made)
+    boxes = list(rectangles(root, "gpu", "nic"))
+    _, _, width, height = (float(n) for n in root.get("viewBox").split())
+
+    assert len(boxes) == len(made.gpus) + len(made.nics)
+    assert all(x >= 0 and y >= 0 and right <= width and bottom <= height for x, y, right, bottom in boxes)
+    for a, b in combinations(boxes, 2):
+        assert a[2] <= b[0] or b[2] <= a[0] or a[3] <= b[1] or b[3] <= a[1]
+
+
+@pytest.mark.parametrize("made", MACHINES.values(), ids=MACHINES)
+def test_a_box_lies_inside_the_box_around_it(made):
+    outer = list(rectangles(drawn(made), "node"))
+    for x, y, right, bottom in rectangles(drawn(made), "switch", "root", "gpu", "nic"):
+        assert any(a <= x and b <= y and right <= c and bottom <= d for a, b, c, d in outer)
+
+
+def test_direct_links_are_chords_whose_width_tells_their_number():
+    root = drawn(MACHINES["mesh"])
+    chords = [line for line in root.iter(f"{SVG}line") if line.find(f"{SVG}title") is not None]
+    widths = {line.findtext(f"{SVG}title").split(": ")[1]: float(line.get("stroke-width")) for line in chords}
+
+    assert len(chords) == 16
+    assert widths["2 NVLinks"] > widths["1 NVLinks"]
+    assert any(text.startswith("NV2: 2 links each between 0-3") for text in words(root))
+
+
+def test_links_to_switches_are_spokes():
+    root = drawn(MACHINES["switches"])
+
+    assert "4 NVSwitches" in words(root)
+    assert "18 NVLinks from GPU 0-7 to the switches: NV18 between any two" in words(root)
+
+
+def test_a_machine_without_nvlink_says_so():
+    assert "No NVLink between these GPUs." in words(drawn(MACHINES["8"]))
+
+
+def test_a_reduced_link_is_red_in_box_and_words():
+    root = drawn(topology(8, uplink={1: narrowed(GEN5_X16, width=8)}))
+
+    assert len(list(rectangles(root, "reduced"))) == 1
+    assert any("Gen5 x8 of x16" in text for text in words(root))
+
+
+def test_simulated_is_said_with_the_profile():
+    made = msgspec.structs.replace(MACHINES["2"], simulated=True)
+
+    assert any(text.startswith("SIMULATED p100-pcie-x2") for text in words(drawn(made, about="p100-pcie-x2")))
+    assert not any("SIMULATED" in text for text in words(drawn(MACHINES["2"])))
+
+
+def test_a_name_stays_text():
+    """A NIC or GPU name is a host's string."""
+    evil = '"><script>alert(1)</script>&\x00\x1b'
+    gpus = (msgspec.structs.replace(MACHINES["2"].gpus[0], name=evil), MACHINES["2"].gpus[1])
+    text = to_svg(msgspec.structs.replace(MACHINES["2"], gpus=gpus), about=evil)
+
+    assert "<script>" not in text
+    assert any("script" in word for word in words(ElementTree.fromstring(text)))  # noqa: S314 - our own output
+
+
+def test_both_light_and_dark_paper_have_colours():
+    assert "prefers-color-scheme:dark" in to_svg(MACHINES["2"])
+
+
+@settings(max_examples=30, deadline=None)
+@given(pasted())
+def test_any_paste_can_be_drawn(made):
+    root = drawn(with_sketch(made))
+
+    assert len(list(rectangles(root, "gpu"))) == len(made.gpus)
+
+
+@pytest.mark.parametrize("case", READABLE, ids=[case["id"] for case in READABLE])
+def test_every_real_paste_can_be_drawn(case):
+    made = with_sketch(imports.read(raw(case)))
+
+    assert len(list(rectangles(drawn(made), "gpu", "nic"))) == len(made.gpus) + len(made.nics)
