@@ -104,8 +104,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     start_simulation(profile, faults)
     from gpucheck.host import live_host
     from gpucheck.run._train import with_fault
-    from gpucheck.train.wish import devices as read_devices
-    from gpucheck.train.wish import plan
+    from gpucheck.train.run_plan import devices as read_devices
+    from gpucheck.train.run_plan import plan
 
     host = live_host(isolated=True, deadline_s=min(timeout, NVML_SECONDS))
     nvml = host.nvml() if devices is not None or precision != "fp32" else None
@@ -161,7 +161,7 @@ def _check_data(folder: Path | None) -> None:
         return
     from importlib.util import find_spec
 
-    from gpucheck.train.idx import read
+    from gpucheck.train.data.idx import read
 
     if find_spec("numpy") is None:
         return  # the runs are skipped for its absence
@@ -241,7 +241,7 @@ def _text(report: dict[str, Any], answers: Runs) -> str:
 
 def _part(strategy: Strategy, outcome: SmokeResult | SmokeFailure | None, findings: tuple[Finding, ...]) -> "Part":
     from gpucheck.render.smoke import Part
-    from gpucheck.train.judging import facts_in_words
+    from gpucheck.train.evaluate.finding_text import facts_in_words
 
     facts = tuple(facts_in_words(outcome)) if isinstance(outcome, SmokeResult) else ()
     variant = f" {outcome.variant}" if outcome is not None and outcome.variant else ""

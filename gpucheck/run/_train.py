@@ -15,11 +15,11 @@ from gpucheck.run._step import Outcome, Step
 from gpucheck.run._versions import NAME as VERSIONS
 from gpucheck.run._versions import refused, version_truth
 from gpucheck.train import is_settled, judge, real_gpus, run_smoke, whole_gpus
-from gpucheck.train.judging import PLACEMENT, install
+from gpucheck.train.evaluate.finding_text import PLACEMENT, install
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
+from gpucheck.train.run_plan import plan
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies
-from gpucheck.train.wish import plan
 
 SIMULATED_STALL_S = 8.0
 TAGS = frozenset({"training", "measure"})

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 from gpucheck.model import Host, NvmlReading
-from gpucheck.train.blame import blame
 from gpucheck.train.environment import rank_environment
-from gpucheck.train.merge import merge
+from gpucheck.train.evaluate.root_cause import blame
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
+from gpucheck.train.results.merge import merge
 from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies
 from gpucheck.train.supervisor import Ending, supervise

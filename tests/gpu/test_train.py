@@ -7,9 +7,9 @@ from gpucheck.model import Verdict
 from gpucheck.train import judge, run_smoke
 from gpucheck.train.outcome import SmokeResult
 from gpucheck.train.precision import unsupported
+from gpucheck.train.run_plan import plan
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import all_strategies
-from gpucheck.train.wish import plan
 
 pytestmark = pytest.mark.gpu
 

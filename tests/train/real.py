@@ -8,12 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from gpucheck.train.environment import rank_environment
-from gpucheck.train.merge import merge
 from gpucheck.train.outcome import RankReport, SmokeResult
+from gpucheck.train.results.merge import merge
+from gpucheck.train.run_plan import plan
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import all_strategies
 from gpucheck.train.supervisor import supervise
-from gpucheck.train.wish import plan
 
 ROOT = Path(__file__).parents[2]
 # A machine with GPUs runs these on the CPU all the same: what is tested here is the test.

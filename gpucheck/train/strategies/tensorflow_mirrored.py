@@ -13,13 +13,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gpucheck.train import data
-from gpucheck.train.idx import DataSet
+from gpucheck.train.data.idx import DataSet
 from gpucheck.train.models import model_named
 from gpucheck.train.outcome import Checkpoint, Device, Placement, RankReport, Reference, Repeat
 from gpucheck.train.progress import Aside, Progress
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch_common import MOMENTUM
+from gpucheck.train.torch.common import MOMENTUM
 from gpucheck.train.workplace import Workplace
 
 STRATEGY = Strategy(

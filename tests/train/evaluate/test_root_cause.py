@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from gpucheck.train.blame import blame
+from gpucheck.train.evaluate.root_cause import blame
 from gpucheck.train.process import RankEnd
 from gpucheck.train.progress import Position
 from gpucheck.train.spec import SmokeOptions

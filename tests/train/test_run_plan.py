@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.train.precision import PRECISIONS, unsupported
+from gpucheck.train.run_plan import devices, plan
 from gpucheck.train.spec import Nodes, SmokeOptions
 from gpucheck.train.strategies import all_strategies, choose
-from gpucheck.train.wish import devices, plan
 
 UUIDS = ("GPU-8d1b6a40-aaaa", "GPU-8d1b6a41-bbbb", "GPU-77777777-cccc")
 

@@ -9,9 +9,9 @@ from typing import Any
 from gpucheck.train.outcome import Checkpoint, Sums
 from gpucheck.train.progress import Progress
 from gpucheck.train.spec import fault_of
-from gpucheck.train.torch_averaging import Averaging
-from gpucheck.train.torch_common import digest, number, raw, synchronize, whole
-from gpucheck.train.torch_rank import Rank
+from gpucheck.train.torch.averaging import Averaging
+from gpucheck.train.torch.common import digest, number, raw, synchronize, whole
+from gpucheck.train.torch.rank import Rank
 
 COMPUTING = ("load", "forward", "backward", "optimizer")
 # Fixed, and never raised: a scale that adapts would skip other steps in the reference than in the distributed run.

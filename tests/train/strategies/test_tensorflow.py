@@ -7,8 +7,8 @@ import pytest
 from gpucheck.model import Verdict
 from gpucheck.train import judge, run_smoke
 from gpucheck.train.outcome import SmokeResult
+from gpucheck.train.run_plan import plan
 from gpucheck.train.spec import SmokeOptions
-from gpucheck.train.wish import plan
 from tests.train.conftest import ROOT
 
 pytestmark = pytest.mark.slow

@@ -2,9 +2,9 @@
 
 from statistics import fmean
 
-from gpucheck.train.communication import first_miscommunication
 from gpucheck.train.outcome import RankReport, SmokeResult, Straying
-from gpucheck.train.performance import performance
+from gpucheck.train.results.communication import first_miscommunication
+from gpucheck.train.results.performance import performance
 from gpucheck.train.spec import SmokeOptions
 
 

@@ -8,8 +8,8 @@ Ten class prototypes of 28 x 28 pixels, each sample its prototype plus noise. nu
 from pathlib import Path
 from typing import Any
 
-from gpucheck.train import idx
-from gpucheck.train.idx import CLASSES, PIXELS, DataSet
+from gpucheck.train.data import idx
+from gpucheck.train.data.idx import CLASSES, PIXELS, DataSet
 
 TRAIN = 2048
 HELD_OUT = 512

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpucheck.model import Finding, Verdict
-from gpucheck.train.judging import finding, performance_in_words
+from gpucheck.train.evaluate.finding_text import finding, performance_in_words
 from gpucheck.train.outcome import Performance, SmokeResult
 
 

@@ -5,7 +5,7 @@ import gzip
 import numpy as np
 import pytest
 
-from gpucheck.train import idx
+from gpucheck.train.data import idx
 
 
 def content(array: np.ndarray, *, magic: bytes | None = None) -> bytes:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from gpucheck.model import Finding
-from gpucheck.train.judging import finding
+from gpucheck.train.evaluate.finding_text import finding
 from gpucheck.train.outcome import Copy, SmokeResult
 
 DAMAGE = {

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from gpucheck.model import Finding, Verdict
-from gpucheck.train.judge_failure import judge_failure
-from gpucheck.train.judge_performance import judge_performance
-from gpucheck.train.judge_training import judge_training
-from gpucheck.train.judge_transfer import judge_transfer
-from gpucheck.train.judging import PLACEMENT, ranks_in_words, subject_of
+from gpucheck.train.evaluate.failure import judge_failure
+from gpucheck.train.evaluate.finding_text import PLACEMENT, ranks_in_words, subject_of
+from gpucheck.train.evaluate.performance import judge_performance
+from gpucheck.train.evaluate.training import judge_training
+from gpucheck.train.evaluate.transfer import judge_transfer
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
 
 

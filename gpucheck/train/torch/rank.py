@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gpucheck.train import data, torch_common
-from gpucheck.train.idx import DataSet
+from gpucheck.train import data
+from gpucheck.train.data.idx import DataSet
 from gpucheck.train.outcome import Device, RankReport
 from gpucheck.train.placement import Plan, plan
 from gpucheck.train.precision import unsupported
 from gpucheck.train.progress import Progress
 from gpucheck.train.spec import RankSpec, SmokeOptions
+from gpucheck.train.torch import common
 from gpucheck.train.workplace import Workplace
 
 # Added to the supervisor's deadline: it must be the shorter one, so that stacks are taken before a rank gives up.
@@ -62,20 +63,20 @@ def open_rank(spec: RankSpec, place: Workplace, progress: Progress, *, group: bo
     import torch.distributed as dist
 
     options = spec.options
-    torch_common.settle(torch, options.precision)
+    common.settle(torch, options.precision)
     progress.enter("init")
     patience = timedelta(seconds=options.timeout_s + PATIENCE_S)
     store = _meet(dist, spec, place, patience)
     where = agree(store, spec, view(torch))
     numbers = [spec.local_rank] if spec.processes > 1 or group else range(options.world_size)
     devices = tuple(torch.device(where.device(number)) for number in numbers)
-    described = tuple(torch_common.identity(torch, device) for device in devices)
+    described = tuple(common.identity(torch, device) for device in devices)
     progress.on_device(str(devices[0]), described[0].bus_id)
 
     progress.enter("device")
     for device in reversed(devices):  # the first one stays the current device
         _refuse(torch, device, options.precision)
-        torch_common.open_device(torch, device)
+        common.open_device(torch, device)
     if where.backend == "nccl" or options.workers:
         _room_for_shared_memory()
     progress.enter("connect")
@@ -111,7 +112,7 @@ def _refuse(torch: Any, device: Any, precision: str) -> None:
     problem = unsupported(precision, capability)
     if problem is not None:
         raise ValueError(problem)
-    torch_common.refuse_foreign_code(torch, device)
+    common.refuse_foreign_code(torch, device)
 
 
 def _room_for_shared_memory(path: str = SHARED_MEMORY, wanted: int = SHARED_MEMORY_BYTES) -> None:

@@ -4,14 +4,14 @@ from collections.abc import Callable, Iterator
 from statistics import fmean
 from typing import Any
 
-from gpucheck.train import torch_common, torch_reference
 from gpucheck.train.data import Order
 from gpucheck.train.outcome import RankReport, Reference, Repeat
 from gpucheck.train.progress import Aside, Progress
 from gpucheck.train.spec import fault_of
-from gpucheck.train.torch_loader import batches
-from gpucheck.train.torch_rank import Rank
-from gpucheck.train.torch_training import Training
+from gpucheck.train.torch import common, reference
+from gpucheck.train.torch.loader import batches
+from gpucheck.train.torch.rank import Rank
+from gpucheck.train.torch.training import Training
 
 # (progress, batches, name of the run) -> a training that is ready to run
 Make = Callable[[Progress, Iterator[tuple[Any, Any]], str], Training]
@@ -39,11 +39,11 @@ def report(
     references: tuple[Reference, ...] = ()
     accuracy = None
     if rank.spec.rank == 0:
-        single = torch_reference.train_alone(rank, initial, options.steps, parts)
-        references = tuple(torch_reference.compare(single, final, name) for name, final in finals.items())
-        model = torch_common.build_model(rank.torch, options.model, options.seed, rank.device)
-        torch_common.load(rank.torch, model, finals[first])
-        accuracy = torch_common.accuracy(rank.torch, model, rank.samples, rank.device)
+        single = reference.train_alone(rank, initial, options.steps, parts)
+        references = tuple(reference.compare(single, final, name) for name, final in finals.items())
+        model = common.build_model(rank.torch, options.model, options.seed, rank.device)
+        common.load(rank.torch, model, finals[first])
+        accuracy = common.accuracy(rank.torch, model, rank.samples, rank.device)
         del single, model
     kept = _kept(training)
     del training, initial, finals
@@ -67,7 +67,7 @@ def report(
         seconds=dict(progress.seconds),
         samples=(options.steps - 1) * options.batch_per_rank * (options.world_size // rank.spec.processes),
         trace=progress.trace,
-        versions=torch_common.versions(rank.torch),
+        versions=common.versions(rank.torch),
         **kept,
     )
 
@@ -95,7 +95,7 @@ def _again(rank: Rank, make: Make, parts: int, checkpoints: Any) -> tuple[Repeat
         training.run(step)
         reached = training.checkpoints[-1].parameters[own]
         del training
-        in_use.append(torch_common.memory_in_use(rank.torch, rank.device))
+        in_use.append(common.memory_in_use(rank.torch, rank.device))
     return Repeat(step=step, first=checkpoint.parameters[own], second=reached), in_use[1] - in_use[0]
 
 

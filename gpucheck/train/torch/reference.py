@@ -5,13 +5,14 @@ import math
 import time
 from typing import Any, NamedTuple
 
-from gpucheck.train import data, torch_common
+from gpucheck.train import data
 from gpucheck.train.models import model_named
 from gpucheck.train.outcome import Reference
-from gpucheck.train.torch_common import number, raw
-from gpucheck.train.torch_loader import batches
-from gpucheck.train.torch_rank import Rank
-from gpucheck.train.torch_training import FP16_SCALE
+from gpucheck.train.torch import common
+from gpucheck.train.torch.common import number, raw
+from gpucheck.train.torch.loader import batches
+from gpucheck.train.torch.rank import Rank
+from gpucheck.train.torch.training import FP16_SCALE
 
 
 class Single(NamedTuple):
@@ -27,8 +28,8 @@ class Single(NamedTuple):
 def train_alone(rank: Rank, initial: list[Any], steps: int, parts: int) -> Single:
     """Train from the same start in this process, on its first device. parts: ranks that the batches were split over."""
     torch, options, device = rank.torch, rank.options, rank.device
-    model = torch_common.load(torch, torch_common.build_model(torch, options.model, options.seed, device), initial)
-    optimizer = torch_common.build_optimizer(torch, model.parameters(), model_named(options.model).learning_rate)
+    model = common.load(torch, common.build_model(torch, options.model, options.seed, device), initial)
+    optimizer = common.build_optimizer(torch, model.parameters(), model_named(options.model).learning_rate)
     order = global_order(rank)
     fed = [hashlib.sha256() for _ in range(parts)]
     low = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(options.precision)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpucheck.processes.lifeline import end_with_parent
-from gpucheck.train.idx import DataSet
+from gpucheck.train.data.idx import DataSet
 from gpucheck.train.spec import SmokeOptions
 
 

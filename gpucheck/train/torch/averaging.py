@@ -1,7 +1,7 @@
 """DDP's averaging all-reduce as a communication hook, which keeps sums of what goes in and what comes out.
 
 The sums have fixed random signs and are taken in float64. They are linear, so those of the average must be the average
-of the ranks' own, whatever carried the data: ``gpucheck.train.communication`` compares them.
+of the ranks' own, whatever carried the data: ``gpucheck.train.results.communication`` compares them.
 """
 
 import time
@@ -11,8 +11,8 @@ from typing import Any
 from gpucheck.train.outcome import Sums
 from gpucheck.train.progress import Progress
 from gpucheck.train.spec import Fault
-from gpucheck.train.torch_common import number
-from gpucheck.train.torch_rank import Rank
+from gpucheck.train.torch.common import number
+from gpucheck.train.torch.rank import Rank
 
 # A lost contribution stays unseen only where all of these come out as zero by chance.
 SUMS_PER_BUCKET = 4

@@ -4,7 +4,7 @@ import re
 from typing import NamedTuple
 
 from gpucheck.model import Finding, Verdict
-from gpucheck.train.judging import check_of, install
+from gpucheck.train.evaluate.finding_text import check_of, install
 from gpucheck.train.outcome import SmokeFailure
 
 
