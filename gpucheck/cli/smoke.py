@@ -19,11 +19,13 @@ from gpucheck.cli._common import (
     start_simulation,
     write_result,
 )
+from gpucheck.cli._rendezvous import rendezvous_option
 from gpucheck.model import EXIT_STATUS, Finding, Host, NvmlReading, Verdict, named, worst
+from gpucheck.processes.ranks.nodes import ENDPOINT, Nodes, nodes_from_options, nodes_from_torchrun
 from gpucheck.train.models import all_models
 from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.precision import PRECISIONS
-from gpucheck.train.spec import Nodes, SmokeOptions
+from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ Runs = list[tuple[Strategy, SmokeResult | SmokeFailure | None, tuple[Finding, ..
 )
 @click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Hosts that train together.")
 @click.option("--node-rank", type=click.IntRange(min=0), default=0, show_default=True, help="Which of them this is.")
-@click.option("--rendezvous", metavar="HOST:PORT", help="Where the hosts meet: an address of host 0, and a free port.")
+@rendezvous_option("--rendezvous")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -89,7 +91,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     timeline: Path | None,
     nodes: int,
     node_rank: int,
-    rendezvous: str | None,
+    rdzv_endpoint: str | None,
     timeout: float,
     format_: str,
     output: Path | None,
@@ -112,17 +114,17 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
     try:
         visible, number = read_devices(devices, [gpu.uuid for gpu in sorted(gpus, key=lambda gpu: gpu.pci_bus_id)])
-        meeting = _meeting(nodes, node_rank, rendezvous)
+        hosts = _nodes(nodes, node_rank, rdzv_endpoint)
         wish = SmokeOptions(
             model=model,
             precision=precision,  # type: ignore[arg-type]
             data=str(data.resolve()) if data is not None else None,
             workers=workers,
             visible_devices=visible,
-            world_size=number * (meeting.count if meeting else 1),
+            world_size=number * (hosts.count if hosts else 1),
             timeout_s=timeout,
             trace=timeline is not None,
-            nodes=meeting,
+            nodes=hosts,
         )
         capabilities = {gpu.compute_capability for gpu in gpus if visible != "" and gpu.compute_capability}
         runs = plan(framework, strategy, with_fault(wish), steps=steps, capabilities=sorted(capabilities))
@@ -143,16 +145,12 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     return EXIT_STATUS[report["verdict"]]
 
 
-def _meeting(nodes: int, node_rank: int, rendezvous: str | None) -> Nodes | None:
-    from gpucheck.train.nodes import meeting, torchrun
-
-    if nodes == 1 and rendezvous is None:
-        return torchrun(os.environ)
-    if rendezvous is None:
-        raise ValueError(
-            f"--nodes {nodes}: say where the hosts meet with --rendezvous HOST:PORT, an address of host 0."
-        )
-    return meeting(nodes, node_rank, rendezvous)
+def _nodes(nodes: int, node_rank: int, endpoint: str | None) -> Nodes | None:
+    if nodes == 1 and endpoint is None:
+        return nodes_from_torchrun(os.environ)
+    if endpoint is None:
+        raise ValueError(f"--nodes {nodes}: add {ENDPOINT} HOST:PORT, an address of host 0 and a free port.")
+    return nodes_from_options(nodes, node_rank, endpoint)
 
 
 def _check_data(folder: Path | None) -> None:

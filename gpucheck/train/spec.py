@@ -1,9 +1,11 @@
-"""What a smoke test is asked for, and what each of its ranks is told. Plain values, passed as JSON."""
+"""Options of a smoke test: plain values that its ranks get as JSON."""
 
 from typing import Literal
 
 import msgspec
 
+from gpucheck.processes.ranks import run_directory as ranks
+from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.train.precision import Precision
 
 FaultKind = Literal[
@@ -60,22 +62,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     memory_kept_max_bytes: int = 32 << 20
 
 
-class Nodes(msgspec.Struct, frozen=True, kw_only=True):
-    """A run over several hosts: how many, which one this is, and where they meet.
-
-    hosted: a launcher keeps the store at the meeting place already; otherwise rank 0 does. interface: the network
-    interface that leads there. run: tells this run from others at the same store.
-    """
-
-    count: int
-    rank: int
-    host: str
-    port: int
-    hosted: bool = False
-    interface: str | None = None
-    run: str = "gpucheck"
-
-
 MIN_STEPS = 10
 
 
@@ -120,18 +106,4 @@ def fault_of(options: SmokeOptions, rank: int) -> Fault | None:
     return fault if fault is not None and fault.rank in (None, rank) else None
 
 
-class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank is told.
-
-    rank: over all hosts. local_rank: on this one. processes: ranks over all hosts; a strategy that drives all devices
-    from one process has one.
-    program: importable module whose ``run(spec, place, progress)`` is the training of one rank and returns its report.
-    supervisor_pid: the process that started it; the rank never outlives it.
-    """
-
-    rank: int
-    local_rank: int
-    processes: int
-    program: str
-    supervisor_pid: int
-    options: SmokeOptions
+RankSpec = ranks.RankSpec[SmokeOptions]

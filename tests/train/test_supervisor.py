@@ -222,11 +222,11 @@ def test_ranks_do_not_outlive_their_supervisor(tmp_path, number, status, cleans)
         import os
         from gpucheck.processes.signals import ended_by_signals
         from gpucheck.train.spec import Fault, SmokeOptions
-        from gpucheck.train.supervisor import supervise
+        from gpucheck.train.smoke import train_in_ranks
         fault = Fault(kind="hang", rank=None, step=3)
         try:
             with ended_by_signals():
-                supervise("tests.train.toy", SmokeOptions(fault=fault), dict(os.environ))
+                train_in_ranks("tests.train.toy", SmokeOptions(fault=fault), dict(os.environ))
         except KeyboardInterrupt:
             raise SystemExit(130)
     """

@@ -12,7 +12,7 @@ from gpucheck.model.collectives import CollectiveResult
 from gpucheck.processes.signals import FAULTS, signal_name
 
 # Why and fix of what says nothing about links or NCCL.
-UNKNOWN: dict[ErrorKind, tuple[str, str]] = {
+UNKNOWN: Mapping[ErrorKind | str, tuple[str, str]] = {
     "defect": (
         "a defect of gpucheck or of a Python package that it uses; it says nothing about GPUs, links or NCCL",
         "report it with the output of: gpucheck collectives --format json",
@@ -44,7 +44,7 @@ def _ending(ended: Ended) -> Iterator[Finding]:
     elif ended.reason == "deadline":
         places = "; ".join(f"rank {rank}: {step}" for rank, step in sorted(ended.where.items()))
         calls = (f"rank {rank} is in {frame}" for rank, stack in sorted(ended.stacks.items()) for frame in stack[:3])
-        yield About(check="collectives", evidence=(*calls, *([ended.said] if ended.said else []))).unknown(
+        yield About(check="collectives", evidence=(*calls, *([ended.output] if ended.output else []))).unknown(
             "the ranks wait for each other: one of them, or the path between two, does not respond",
             "gpucheck bandwidth finds a pair that does not copy; try again with NCCL_P2P_DISABLE=1",
             f"the remaining collectives unknown: no end after {ended.seconds:.0f} s: {places}",
@@ -61,7 +61,7 @@ def _failed(ended: Ended) -> Finding:
     places = tuple(f"rank {rank} was at: {at}" for rank, at in sorted(ended.where.items()))
     about = About(
         check="collectives",
-        evidence=(*lines[1:], *places, *ended.taken.warnings, *([ended.said] if ended.said else [])),
+        evidence=(*lines[1:], *places, *ended.taken.warnings, *([ended.output] if ended.output else [])),
     )
     if any(number not in FAULTS for number in ended.signals.values()):
         return about.unknown(

@@ -8,7 +8,7 @@ Key = tuple[str, str]
 
 
 class Strategy(NamedTuple):
-    """What a module here declares as STRATEGY, beside its ``run(spec, place, progress)``.
+    """What a module here declares as STRATEGY, beside its ``run(spec, directory, progress)``.
 
     process_per_device: one rank a device; otherwise one process drives all of them.
     level: of ``gpucheck verify``, from which on it is run.

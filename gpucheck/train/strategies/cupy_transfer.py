@@ -8,13 +8,13 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.outcome import Copy, Device, RankReport
 from gpucheck.train.placement import NoDevice
 from gpucheck.train.progress import Progress
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.transfer import FACTOR, POISON, checked, names_of, plan
-from gpucheck.train.workplace import Workplace
 
 STRATEGY = Strategy(
     framework="cupy",
@@ -29,7 +29,7 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, _: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, _: RunDirectory, progress: Progress) -> RankReport:
     """Copy between every ordered pair of devices. Raises NoDevice where CuPy sees none, and whatever CuPy raises."""
     progress.enter("import")
     import cupy

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train import data
 from gpucheck.train.data.idx import DataSet
 from gpucheck.train.models import model_named
@@ -20,7 +21,6 @@ from gpucheck.train.progress import Aside, Progress
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch.common import MOMENTUM
-from gpucheck.train.workplace import Workplace
 
 STRATEGY = Strategy(
     framework="tensorflow",
@@ -56,7 +56,7 @@ class Trained(NamedTuple):
     seconds: float
 
 
-def run(spec: RankSpec, _: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, _: RunDirectory, progress: Progress) -> RankReport:
     """Train on all devices, again on one, and again for the repeat. Raises whatever TensorFlow raises."""
     progress.enter("import")
     import tensorflow as tf

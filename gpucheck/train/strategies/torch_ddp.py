@@ -6,6 +6,7 @@ The same code runs on GPUs (NCCL), on one shared GPU and on CPUs (gloo). torch i
 from collections.abc import Iterator
 from typing import Any
 
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.models import model_named
 from gpucheck.train.outcome import RankReport
 from gpucheck.train.progress import Progress
@@ -15,7 +16,6 @@ from gpucheck.train.torch import common, session
 from gpucheck.train.torch.averaging import Averaging
 from gpucheck.train.torch.rank import open_rank, share
 from gpucheck.train.torch.training import Training
-from gpucheck.train.workplace import Workplace
 
 STRATEGY = Strategy(
     framework="torch",
@@ -28,9 +28,9 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
     """Train this rank from rendezvous to report. Raises whatever torch raises."""
-    rank = open_rank(spec, place, progress, group=True)
+    rank = open_rank(spec, directory, progress, group=True)
     torch, options = rank.torch, rank.options
     fault = fault_of(options, spec.rank)
 
@@ -67,4 +67,4 @@ def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
         parts=spec.processes,
         communication=f"all-reduce that the rank waited for{hidden}",
     )
-    return share(rank, answer, place)
+    return share(rank, answer, directory)

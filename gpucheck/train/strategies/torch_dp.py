@@ -8,6 +8,7 @@ test, not torch's class.
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.models import model_named
 from gpucheck.train.outcome import RankReport
 from gpucheck.train.progress import Progress
@@ -16,7 +17,6 @@ from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch import common, session
 from gpucheck.train.torch.rank import open_rank
 from gpucheck.train.torch.training import Training
-from gpucheck.train.workplace import Workplace
 
 STRATEGY = Strategy(
     framework="torch",
@@ -28,9 +28,9 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
     """Train, and compare with one device. Raises whatever torch raises."""
-    rank = open_rank(spec, place, progress, group=False)
+    rank = open_rank(spec, directory, progress, group=False)
     torch, options = rank.torch, rank.options
     real = rank.where.placement == "gpus"
 

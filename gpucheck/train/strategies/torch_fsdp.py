@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.models import model_named
 from gpucheck.train.outcome import RankReport
 from gpucheck.train.progress import Progress
@@ -11,7 +12,6 @@ from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch import common, session
 from gpucheck.train.torch.rank import open_rank, share
 from gpucheck.train.torch.training import Training
-from gpucheck.train.workplace import Workplace
 
 STRATEGY = Strategy(
     framework="torch",
@@ -23,9 +23,9 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
     """Train this rank from rendezvous to report. Raises whatever torch raises."""
-    rank = open_rank(spec, place, progress, group=True)
+    rank = open_rank(spec, directory, progress, group=True)
     torch, options = rank.torch, rank.options
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -60,4 +60,4 @@ def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
         parts=spec.processes,
         communication="inside forward (all-gather) and backward (all-gather, reduce-scatter), not told apart",
     )
-    return share(rank, answer, place)
+    return share(rank, answer, directory)

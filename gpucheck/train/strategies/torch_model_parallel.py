@@ -7,6 +7,7 @@ has the last. Both must reach what one device reaches.
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.models import model_named
 from gpucheck.train.outcome import RankReport
 from gpucheck.train.progress import Progress
@@ -15,7 +16,6 @@ from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch import common, session
 from gpucheck.train.torch.rank import open_rank
 from gpucheck.train.torch.training import Training
-from gpucheck.train.workplace import Workplace
 
 STRATEGY = Strategy(
     framework="torch",
@@ -27,9 +27,9 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
     """Train twice, whole batches and micro-batches, and compare both with one device. Raises whatever torch raises."""
-    rank = open_rank(spec, place, progress, group=False)
+    rank = open_rank(spec, directory, progress, group=False)
     options = rank.options
 
     def maker(micro_batches: int) -> Callable[[Progress, Iterator[tuple[Any, Any]], str], Training]:

@@ -6,6 +6,7 @@ On a machine without GPUs the two devices are two buffers of host memory: that p
 import time
 from collections.abc import Iterator
 
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.outcome import Copy, RankReport
 from gpucheck.train.progress import Progress
 from gpucheck.train.spec import RankSpec
@@ -13,7 +14,6 @@ from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch import common
 from gpucheck.train.torch.rank import Rank, open_rank
 from gpucheck.train.transfer import FACTOR, POISON, checked, names_of, plan
-from gpucheck.train.workplace import Workplace
 
 STRATEGY = Strategy(
     framework="torch",
@@ -27,9 +27,9 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
     """Copy between every ordered pair of devices. Raises whatever torch raises."""
-    rank = open_rank(spec, place, progress, group=False)
+    rank = open_rank(spec, directory, progress, group=False)
     copies = tuple(_copies(rank))
     progress.enter("report")
     words = "; two buffers of host memory stand for the devices" if rank.where.placement == "cpu" else ""

@@ -1,12 +1,13 @@
 """The way of a torch rank into the run: import, rendezvous, agreement on devices, first use, data. And its report."""
 
 import os
-import time
 from datetime import timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 
+from gpucheck.processes.ranks.nodes import leave_store, open_store
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train import data
 from gpucheck.train.data.idx import DataSet
 from gpucheck.train.outcome import Device, RankReport
@@ -15,7 +16,6 @@ from gpucheck.train.precision import unsupported
 from gpucheck.train.progress import Progress
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.torch import common
-from gpucheck.train.workplace import Workplace
 
 # Added to the supervisor's deadline: it must be the shorter one, so that stacks are taken before a rank gives up.
 PATIENCE_S = 60.0
@@ -56,7 +56,7 @@ class View(msgspec.Struct, frozen=True):
     nccl: bool
 
 
-def open_rank(spec: RankSpec, place: Workplace, progress: Progress, *, group: bool) -> Rank:
+def open_rank(spec: RankSpec, directory: RunDirectory, progress: Progress, *, group: bool) -> Rank:
     """From the import to the data. group: also join the process group. Raises whatever torch raises."""
     progress.enter("import")
     import torch
@@ -65,8 +65,8 @@ def open_rank(spec: RankSpec, place: Workplace, progress: Progress, *, group: bo
     options = spec.options
     common.settle(torch, options.precision)
     progress.enter("init")
-    patience = timedelta(seconds=options.timeout_s + PATIENCE_S)
-    store = _meet(dist, spec, place, patience)
+    patience_s = options.timeout_s + PATIENCE_S
+    store = open_store(dist, directory.store, options.nodes, spec.rank, spec.processes, patience_s)
     where = agree(store, spec, view(torch))
     numbers = [spec.local_rank] if spec.processes > 1 or group else range(options.world_size)
     devices = tuple(torch.device(where.device(number)) for number in numbers)
@@ -86,25 +86,13 @@ def open_rank(spec: RankSpec, place: Workplace, progress: Progress, *, group: bo
             store=store,
             rank=spec.rank,
             world_size=spec.processes,
-            timeout=patience,
+            timeout=timedelta(seconds=patience_s),
             # NCCL then connects here and not in the first collective
             device_id=devices[0] if where.backend == "nccl" else None,
         )
     progress.enter("data")
     samples = data.load(options.data, options.seed)
     return Rank(torch, spec, progress, store, where, devices, described, samples)
-
-
-def _meet(dist: Any, spec: RankSpec, place: Workplace, patience: timedelta) -> Any:
-    """The store at which all ranks meet: a file on one host, which takes no port; a TCP store over several."""
-    nodes = spec.options.nodes
-    if nodes is None:
-        store = dist.FileStore(str(place.store), spec.processes)
-        store.set_timeout(patience)
-        return store
-    serves = spec.rank == 0 and not nodes.hosted
-    tcp = dist.TCPStore(nodes.host, nodes.port, is_master=serves, timeout=patience, wait_for_workers=False)
-    return dist.PrefixStore(nodes.run, tcp)
 
 
 def _refuse(torch: Any, device: Any, precision: str) -> None:
@@ -141,7 +129,7 @@ def agree(store: Any, spec: RankSpec, mine: View) -> Plan:
     return plan(here, visible_gpus=mine.gpus, build_cuda=mine.cuda, build=mine.torch, nccl=mine.nccl)
 
 
-def share(rank: Rank, report: RankReport, place: Workplace) -> RankReport:
+def share(rank: Rank, report: RankReport, directory: RunDirectory) -> RankReport:
     """Over several hosts: leave every host the reports of all ranks. Rank 0, which may serve the store, goes last."""
     nodes, spec, store = rank.options.nodes, rank.spec, rank.store
     if nodes is None:
@@ -151,8 +139,6 @@ def share(rank: Rank, report: RankReport, place: Workplace) -> RankReport:
     if spec.local_rank == 0:
         for other in range(spec.processes):
             if other // here != nodes.rank:
-                place.shared_report(other).write_bytes(store.get(f"report/{other}"))
-    store.add("done", 1)
-    while spec.rank == 0 and store.add("done", 0) < spec.processes:
-        time.sleep(0.02)
+                directory.shared_report(other).write_bytes(store.get(f"report/{other}"))
+    leave_store(store, spec.rank, spec.processes)
     return report
