@@ -21,9 +21,9 @@ from gpucheck.cli._common import (
 )
 from gpucheck.cli._rendezvous import rendezvous_option
 from gpucheck.model import EXIT_STATUS, Finding, Host, NvmlReading, Verdict, named, worst
+from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.processes.ranks.nodes import ENDPOINT, Nodes, nodes_from_options, nodes_from_torchrun
 from gpucheck.train.models import all_models
-from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.precision import PRECISIONS
 from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies

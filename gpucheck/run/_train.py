@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gpucheck.host.simulated import machine_directory
 from gpucheck.model import Finding, Host, Verdict
+from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.run import _versions
 from gpucheck.run._proof import REQUIRED, not_required
 from gpucheck.run._step import Outcome, Step
@@ -16,7 +17,6 @@ from gpucheck.run._versions import NAME as VERSIONS
 from gpucheck.run._versions import refused, version_truth
 from gpucheck.train import is_settled, judge, real_gpus, run_smoke, whole_gpus
 from gpucheck.train.evaluate.finding_text import PLACEMENT, install
-from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.run_plan import plan
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies

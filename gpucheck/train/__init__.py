@@ -1,9 +1,9 @@
 """The training room: short real training runs on two devices, each in processes of its own, and what they prove."""
 
+from gpucheck.model.smoke import Checkpoint, Limits, SmokeFailure, SmokeResult
 from gpucheck.train.evaluate import judge
-from gpucheck.train.outcome import Checkpoint, SmokeFailure, SmokeResult
 from gpucheck.train.smoke import is_settled, real_gpus, run_smoke, whole_gpus
-from gpucheck.train.spec import Limits, SmokeOptions
+from gpucheck.train.spec import SmokeOptions
 
 __all__ = [
     "Checkpoint",

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from gpucheck.model.smoke import Span
 from gpucheck.processes.ranks.run_directory import ProgressFile
-from gpucheck.train.outcome import Span
 
 # In the order in which a rank goes through them; the second group repeats at every step. init is the rendezvous, device
 # the first use of the GPU, connect the backend's own set-up (NCCL's communicator).

@@ -9,8 +9,8 @@ from importlib import import_module
 from gpucheck.processes.ranks.rank import run_rank
 from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train import faults
-from gpucheck.train.outcome import RankReport
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions, fault_of
 
 

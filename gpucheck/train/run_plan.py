@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from gpucheck.model.smoke import Limits
 from gpucheck.train.models import all_models, model_named
 from gpucheck.train.precision import TOLERANCE, unsupported
-from gpucheck.train.spec import MIN_STEPS, Limits, SmokeOptions
+from gpucheck.train.spec import MIN_STEPS, SmokeOptions
 from gpucheck.train.strategies import Strategy, choose
 
 # MNIST's digits overlap as the synthetic classes do not: more steps, and a level that a small network reaches in them.

@@ -5,12 +5,13 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from gpucheck.model import Host, NvmlReading
+from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.processes.ranks.run_directory import run_directory
 from gpucheck.processes.ranks.supervisor import Ending, rank_specs, supervise
 from gpucheck.train.environment import rank_environment
 from gpucheck.train.evaluate.root_cause import find_failing_rank
-from gpucheck.train.outcome import RankReport, SmokeFailure, SmokeResult
 from gpucheck.train.progress import position_of
+from gpucheck.train.report import RankReport
 from gpucheck.train.results.merge import merge
 from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies

@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from gpucheck.model.smoke import Limits
 from gpucheck.processes.ranks import run_directory as ranks
 from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.train.precision import Precision
@@ -40,26 +41,6 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     phase: str = "forward"
     step: int | None = None
     factor: int = 2
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a healthy run keeps, stated in the result beside what was measured.
-
-    loss_fraction_max: last loss over first loss. A healthy run reaches 0.35 in 10 steps and 0.0001 in 40.
-    accuracy_min: share of the held-out samples; guessing reaches 0.1, a healthy run 0.99 in 10 steps.
-    parameter_tolerance: largest absolute difference between any parameter and its twin in the single-process reference.
-    Two ranks sum the gradient of a batch in another order than one process does, which float32 rounding turns into
-    1e-7 on CPUs, after 40 steps and after 2000; one rank that trains on other samples ends 0.1 away. Lower precisions
-    round more: see ``gpucheck.train.precision``.
-    straggler_ratio_max: compute time of the slowest rank over the fastest, in a fast step of each.
-    memory_kept_max_bytes: how much more memory a second training may leave than the first.
-    """
-
-    loss_fraction_max: float = 0.5
-    accuracy_min: float = 0.9
-    parameter_tolerance: float = 1e-4
-    straggler_ratio_max: float = 1.5
-    memory_kept_max_bytes: int = 32 << 20
 
 
 MIN_STEPS = 10

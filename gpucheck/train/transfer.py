@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
-from gpucheck.train.outcome import Copy
+from gpucheck.model.smoke import Copy
 
 SIZES = (1 << 10, 1 << 16, 1 << 20, 16 << 20)
 POISON = 0x5A5A5A5A5A5A5A5A

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from gpucheck import train
 from gpucheck.cli import main
 from gpucheck.model import Finding, Verdict
+from gpucheck.model.smoke import Span
 from gpucheck.render.smoke import Part, to_text
-from gpucheck.train.outcome import Span
 from tests.train.conftest import end_processes_with, heed_interrupts, processes_with, wait_until
 from tests.train.data.test_idx import write_set
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS

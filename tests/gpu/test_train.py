@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.model import Verdict
+from gpucheck.model.smoke import SmokeResult
 from gpucheck.train import judge, run_smoke
-from gpucheck.train.outcome import SmokeResult
 from gpucheck.train.precision import unsupported
 from gpucheck.train.run_plan import plan
 from gpucheck.train.spec import Fault, SmokeOptions

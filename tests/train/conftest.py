@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.train.environment import rank_environment
-from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.smoke import conclude, train_in_ranks
 from gpucheck.train.spec import Fault, SmokeOptions
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from gpucheck.model.smoke import SmokeResult
 from gpucheck.train.environment import rank_environment
-from gpucheck.train.outcome import RankReport, SmokeResult
+from gpucheck.train.report import RankReport
 from gpucheck.train.results.merge import merge
 from gpucheck.train.run_plan import plan
 from gpucheck.train.smoke import train_in_ranks

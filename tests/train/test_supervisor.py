@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.processes import temporary
 from gpucheck.train import judge, run_smoke, smoke
-from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import all_strategies
 from tests.train.conftest import ROOT, STALL_S, Run, end_processes_with, heed_interrupts, processes_with, wait_until

@@ -11,9 +11,10 @@ import sys
 import time
 from pathlib import Path
 
+from gpucheck.model.smoke import Checkpoint, Reference
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.outcome import Checkpoint, Device, RankReport, Reference
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import Device, RankReport
 from gpucheck.train.spec import RankSpec
 
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from gpucheck.model import Finding, Verdict
+from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.train.evaluate.failure import judge_failure
 from gpucheck.train.evaluate.finding_text import PLACEMENT, ranks_in_words, subject_of
 from gpucheck.train.evaluate.performance import judge_performance
 from gpucheck.train.evaluate.training import judge_training
 from gpucheck.train.evaluate.transfer import judge_transfer
-from gpucheck.train.outcome import SmokeFailure, SmokeResult
 
 
 def judge(outcome: SmokeResult | SmokeFailure, *, gpus: int | None = None) -> tuple[Finding, ...]:

@@ -4,8 +4,8 @@ import re
 from typing import NamedTuple
 
 from gpucheck.model import Finding, Verdict
+from gpucheck.model.smoke import SmokeFailure
 from gpucheck.train.evaluate.finding_text import check_of, install
-from gpucheck.train.outcome import SmokeFailure
 
 
 class Reading(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from gpucheck.model import Finding, Verdict
-from gpucheck.train.outcome import Performance, SmokeFailure, SmokeResult
+from gpucheck.model.smoke import Performance, SmokeFailure, SmokeResult
 from gpucheck.train.strategies import check_name
 
 # The finding about a run that did not use two GPUs: a name of its own, for the run's own findings may all pass.

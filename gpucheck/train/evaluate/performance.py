@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from gpucheck.model import Finding, Verdict
+from gpucheck.model.smoke import Performance, SmokeResult
 from gpucheck.train.evaluate.finding_text import finding, performance_in_words
-from gpucheck.train.outcome import Performance, SmokeResult
 
 
 def judge_performance(result: SmokeResult) -> Iterator[Finding]:

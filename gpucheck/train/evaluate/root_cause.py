@@ -7,11 +7,12 @@ ended, the rank that is stopped, stuck in the kernel, or furthest behind.
 
 import signal
 
+from gpucheck.model.smoke import FailureKind, SmokeFailure
 from gpucheck.processes.ranks.process import RankEnd
 from gpucheck.processes.ranks.supervisor import Ending
-from gpucheck.train.outcome import FailureKind, RankReport, SmokeFailure
 from gpucheck.train.placement import NoDevice
 from gpucheck.train.progress import AFTER, BEFORE, Position, position_of
+from gpucheck.train.report import RankReport
 from gpucheck.train.spec import SmokeOptions
 
 # Younger than this when the time was up, the newest phase means "slow", not "stuck". Starting has longer phases:

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from gpucheck.model import Finding
+from gpucheck.model.smoke import Reference, SmokeResult
 from gpucheck.train.evaluate.finding_text import REPEAT, finding, hashes, remedy
-from gpucheck.train.outcome import Reference, SmokeResult
 
 EQUAL = "bit-equal on all ranks at every comparison"
 

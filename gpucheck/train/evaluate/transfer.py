@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from gpucheck.model import Finding
+from gpucheck.model.smoke import Copy, SmokeResult
 from gpucheck.train.evaluate.finding_text import finding
-from gpucheck.train.outcome import Copy, SmokeResult
 
 DAMAGE = {
     "untouched": "nothing arrived, although the copy was reported done",

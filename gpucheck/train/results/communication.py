@@ -9,7 +9,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from gpucheck.train.outcome import Miscommunication, Sums
+from gpucheck.model.smoke import Miscommunication
+from gpucheck.train.report import Sums
 
 # Of the norm of what was sent. float32 addition over two to eight ranks stays below 1e-7 of it; one lost contribution
 # is about half of it.

@@ -2,7 +2,8 @@
 
 from statistics import fmean
 
-from gpucheck.train.outcome import RankReport, SmokeResult, Straying
+from gpucheck.model.smoke import SmokeResult, Straying
+from gpucheck.train.report import RankReport
 from gpucheck.train.results.communication import first_miscommunication
 from gpucheck.train.results.performance import performance
 from gpucheck.train.spec import SmokeOptions

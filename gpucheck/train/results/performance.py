@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from gpucheck.train.outcome import Performance, RankReport
+from gpucheck.model.smoke import Performance
+from gpucheck.train.report import RankReport
 
 # Share of the step -> the phases that belong to it.
 SHARES = {

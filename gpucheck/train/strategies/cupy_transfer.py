@@ -8,10 +8,11 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from gpucheck.model.smoke import Copy
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.outcome import Copy, Device, RankReport
 from gpucheck.train.placement import NoDevice
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import Device, RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.transfer import FACTOR, POISON, checked, names_of, plan

@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gpucheck.model.smoke import Checkpoint, Placement, Reference, Repeat
 from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train import data
 from gpucheck.train.data.idx import DataSet
 from gpucheck.train.models import model_named
-from gpucheck.train.outcome import Checkpoint, Device, Placement, RankReport, Reference, Repeat
 from gpucheck.train.progress import Aside, Progress
+from gpucheck.train.report import Device, RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch.common import MOMENTUM

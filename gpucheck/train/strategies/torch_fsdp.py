@@ -5,8 +5,8 @@ from typing import Any
 
 from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.models import model_named
-from gpucheck.train.outcome import RankReport
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch import common, session

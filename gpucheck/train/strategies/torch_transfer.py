@@ -6,9 +6,10 @@ On a machine without GPUs the two devices are two buffers of host memory: that p
 import time
 from collections.abc import Iterator
 
+from gpucheck.model.smoke import Copy
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.outcome import Copy, RankReport
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.torch import common

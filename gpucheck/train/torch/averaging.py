@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from gpucheck.train.outcome import Sums
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import Sums
 from gpucheck.train.spec import Fault
 from gpucheck.train.torch.common import number
 from gpucheck.train.torch.rank import Rank

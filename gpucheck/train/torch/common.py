@@ -15,7 +15,7 @@ from typing import Any
 
 from gpucheck.train.data.idx import DataSet
 from gpucheck.train.models import model_named
-from gpucheck.train.outcome import Device
+from gpucheck.train.report import Device
 
 MOMENTUM = 0.9
 

@@ -10,10 +10,10 @@ from gpucheck.processes.ranks.nodes import leave_store, open_store
 from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train import data
 from gpucheck.train.data.idx import DataSet
-from gpucheck.train.outcome import Device, RankReport
 from gpucheck.train.placement import Plan, plan
 from gpucheck.train.precision import unsupported
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import Device, RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.torch import common
 

@@ -5,9 +5,9 @@ import math
 import time
 from typing import Any, NamedTuple
 
+from gpucheck.model.smoke import Reference
 from gpucheck.train import data
 from gpucheck.train.models import model_named
-from gpucheck.train.outcome import Reference
 from gpucheck.train.torch import common
 from gpucheck.train.torch.common import number, raw
 from gpucheck.train.torch.loader import batches

@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from statistics import fmean
 from typing import Any
 
+from gpucheck.model.smoke import Reference, Repeat
 from gpucheck.train.data import Order
-from gpucheck.train.outcome import RankReport, Reference, Repeat
 from gpucheck.train.progress import Aside, Progress
+from gpucheck.train.report import RankReport
 from gpucheck.train.spec import fault_of
 from gpucheck.train.torch import common, reference
 from gpucheck.train.torch.loader import batches

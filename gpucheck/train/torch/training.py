@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import Any
 
-from gpucheck.train.outcome import Checkpoint, Sums
+from gpucheck.model.smoke import Checkpoint
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import Sums
 from gpucheck.train.spec import fault_of
 from gpucheck.train.torch.averaging import Averaging
 from gpucheck.train.torch.common import digest, number, raw, synchronize, whole

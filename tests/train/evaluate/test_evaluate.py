@@ -4,8 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.model import Verdict, worst
+from gpucheck.model.smoke import Checkpoint, Straying
 from gpucheck.train import judge
-from gpucheck.train.outcome import Checkpoint, Straying
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS, ON_ONE_GPU, REFERENCE, SAME, STEP_5, STEP_10, A, B
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from gpucheck.model import Verdict
+from gpucheck.model.smoke import SmokeResult
 from gpucheck.train import judge
-from gpucheck.train.outcome import SmokeResult
 from gpucheck.train.transfer import POISON, SIZES, damage
 from tests.train.real import ONE_PROCESS, run_all
 

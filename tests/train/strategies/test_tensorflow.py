@@ -5,8 +5,8 @@ import os
 import pytest
 
 from gpucheck.model import Verdict
+from gpucheck.model.smoke import SmokeResult
 from gpucheck.train import judge, run_smoke
-from gpucheck.train.outcome import SmokeResult
 from gpucheck.train.run_plan import plan
 from gpucheck.train.spec import SmokeOptions
 from tests.train.conftest import ROOT

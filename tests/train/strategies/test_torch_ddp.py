@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.model import Verdict
+from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.train import judge, run_smoke
-from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.spec import Fault
 from tests.train.conftest import processes_with
 from tests.train.real import SHORT, TWO_RANKS, run_all

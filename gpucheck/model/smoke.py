@@ -1,21 +1,36 @@
-"""What a smoke test hands on: numbers from a run that ended, or where and how it failed to end. Unjudged."""
+"""The outside contract of ``gpucheck smoke``: results of runs that ended, failures of runs that did not, findings."""
 
 from typing import Literal
 
 import msgspec
 
-from gpucheck.train.spec import Limits
+from gpucheck.model.finding import Finding
+from gpucheck.model.readings import Simulation
+from gpucheck.model.verdict import Verdict
 
+SCHEMA = "gpucheck.smoke/2"
 Placement = Literal["cpu", "shared-gpu", "gpus"]
 FailureKind = Literal["hang", "died", "raised", "garbage", "missing-package", "no-device", "timeout-start", "timeout"]
 
 
-class Device(msgspec.Struct, frozen=True, kw_only=True):
-    """A device that took part. name: the framework's. bus_id: of its GPU, as in sysfs; None on the CPU."""
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a healthy run keeps, stated in the result beside what was measured.
 
-    name: str
-    model: str | None = None
-    bus_id: str | None = None
+    loss_fraction_max: last loss over first loss. A healthy run reaches 0.35 in 10 steps and 0.0001 in 40.
+    accuracy_min: share of the held-out samples; guessing reaches 0.1, a healthy run 0.99 in 10 steps.
+    parameter_tolerance: largest absolute difference between any parameter and its twin in the single-process reference.
+    Two ranks sum the gradient of a batch in another order than one process does, which float32 rounding turns into
+    1e-7 on CPUs, after 40 steps and after 2000; one rank that trains on other samples ends 0.1 away. Lower precisions
+    round more: see ``gpucheck.train.precision``.
+    straggler_ratio_max: compute time of the slowest rank over the fastest, in a fast step of each.
+    memory_kept_max_bytes: how much more memory a second training may leave than the first.
+    """
+
+    loss_fraction_max: float = 0.5
+    accuracy_min: float = 0.9
+    parameter_tolerance: float = 1e-4
+    straggler_ratio_max: float = 1.5
+    memory_kept_max_bytes: int = 32 << 20
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,18 +60,6 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
     loss_last: float | None
     data_hashes: tuple[str, ...] = ()
     samples_per_s: float | None = None
-
-
-class Sums(msgspec.Struct, frozen=True, kw_only=True):
-    """One step's gradients as a rank sent them and got them back, as sums over them with random signs.
-
-    A sum with fixed signs is linear: that of the average must be the average of the ranks' own. None stands for "not a
-    number". norm: Euclidean norm of what was sent, which scales the rounding.
-    """
-
-    sent: tuple[float | None, ...]
-    received: tuple[float | None, ...]
-    norm: float | None
 
 
 class Repeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,49 +93,6 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     first_wrong: int | None
     damage: str
     checked_by: tuple[str, ...]
-
-
-class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one rank that finished says.
-
-    devices: its own; all of them for a process that drives several.
-    losses: the rank's own loss at every step; None stands for "not a number".
-    gradient_hashes: SHA-256 of the averaged gradients at every step, empty where gradients are spread over the ranks.
-    data_hash: SHA-256 over every sample it was fed, in order.
-    sums: by step, empty where the strategy has no all-reduce of its own to check.
-    compute_seconds: by step, without communication and comparisons. overlap: share of the communication during which
-    the rank still computed, None where that cannot be told. memory_kept_bytes: what a second training left more than
-    the first. communication: how the phase was told apart. seconds: by phase; samples and samples_seconds cover all
-    steps but the first, without the comparisons.
-    """
-
-    rank: int
-    world_size: int
-    model: str
-    backend: str
-    placement: Placement
-    placement_reason: str
-    devices: tuple[Device, ...]
-    losses: tuple[float | None, ...] = ()
-    gradient_hashes: tuple[str, ...] = ()
-    data_hash: str = ""
-    data_source: str = "synthetic"
-    sums: tuple[Sums, ...] = ()
-    checkpoints: tuple[Checkpoint, ...] = ()
-    accuracy: float | None = None
-    held_out: int = 0
-    references: tuple[Reference, ...] = ()
-    repeat: Repeat | None = None
-    memory_kept_bytes: int | None = None
-    copies: tuple[Copy, ...] = ()
-    compute_seconds: tuple[float, ...] = ()
-    overlap: float | None = None
-    communication: str = ""
-    seconds: dict[str, float]
-    samples: int = 0
-    samples_seconds: float = 0.0
-    trace: tuple[Span, ...] = ()
-    versions: dict[str, str | None]
 
 
 class Straying(msgspec.Struct, frozen=True, kw_only=True):
@@ -269,3 +229,18 @@ class SmokeFailure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
     evidence: tuple[str, ...] = ()
     seconds: float
     environment_removed: tuple[str, ...] = ()
+
+
+class SmokeReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of the command. outcomes: of the trainings that were started, without traces."""
+
+    schema: str = SCHEMA
+    host: str
+    simulated: bool
+    simulation: Simulation | None
+    started: str
+    seconds: float
+    verdict: Verdict
+    counts: dict[str, int]
+    findings: tuple[Finding, ...]
+    outcomes: tuple[SmokeResult | SmokeFailure, ...]
