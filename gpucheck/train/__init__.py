@@ -1,7 +1,7 @@
 """The training room: short real training runs on two devices, each in processes of its own, and what they prove."""
 
 from gpucheck.model.smoke import Checkpoint, Limits, SmokeFailure, SmokeResult
-from gpucheck.train.evaluate import judge
+from gpucheck.train.evaluation import evaluate
 from gpucheck.train.smoke import is_settled, real_gpus, run_smoke, whole_gpus
 from gpucheck.train.spec import SmokeOptions
 
@@ -11,8 +11,8 @@ __all__ = [
     "SmokeFailure",
     "SmokeOptions",
     "SmokeResult",
+    "evaluate",
     "is_settled",
-    "judge",
     "real_gpus",
     "run_smoke",
     "whole_gpus",

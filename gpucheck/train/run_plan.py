@@ -22,7 +22,7 @@ class Devices(NamedTuple):
     number: int
 
 
-def devices(text: str | None, uuids: Sequence[str]) -> Devices:
+def read_devices(text: str | None, uuids: Sequence[str]) -> Devices:
     """``0,1``, UUIDs, ``0,0`` (two ranks share a GPU) or ``cpu,cpu``; None is two of whatever there is.
 
     uuids: of the host's GPUs in PCI order. Raises ValueError saying what there is.

@@ -9,7 +9,7 @@ from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.processes.ranks.run_directory import run_directory
 from gpucheck.processes.ranks.supervisor import Ending, rank_specs, supervise
 from gpucheck.train.environment import rank_environment
-from gpucheck.train.evaluate.root_cause import find_failing_rank
+from gpucheck.train.evaluation.root_cause import find_failing_rank
 from gpucheck.train.progress import position_of
 from gpucheck.train.report import RankReport
 from gpucheck.train.results.merge import merge
@@ -100,7 +100,7 @@ def _not_run(
 
 
 def real_gpus(host: Host, environment: Mapping[str, str] | None = None) -> int | None:
-    """Return how many GPUs a framework should find, for ``judge``: ``whole_gpus`` of a real host.
+    """Return how many GPUs a framework should find, for ``evaluate``: ``whole_gpus`` of a real host.
 
     None where that says nothing: the hardware is simulated, or the caller chose devices by CUDA_VISIBLE_DEVICES.
     """

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.train.precision import PRECISIONS, unsupported
-from gpucheck.train.run_plan import devices, plan
+from gpucheck.train.run_plan import plan, read_devices
 from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.strategies import all_strategies, choose
 
@@ -24,8 +24,8 @@ UUIDS = ("GPU-8d1b6a40-aaaa", "GPU-8d1b6a41-bbbb", "GPU-77777777-cccc")
         ("cpu,cpu,cpu", "", 3),
     ],
 )
-def test_devices_are_chosen_by_cuda_visible_devices(text, visible, number):
-    assert devices(text, UUIDS) == (visible, number)
+def test_devices_are_chosen_by_cuda_visible_read_devices(text, visible, number):
+    assert read_devices(text, UUIDS) == (visible, number)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_devices_are_chosen_by_cuda_visible_devices(text, visible, number):
 )
 def test_a_device_that_is_not_there_is_refused_with_those_that_are(text, uuids, words):
     with pytest.raises(ValueError, match=words):
-        devices(text, uuids)
+        read_devices(text, uuids)
 
 
 def names(framework, strategy):

@@ -14,7 +14,7 @@ import pytest
 
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.processes import temporary
-from gpucheck.train import judge, run_smoke, smoke
+from gpucheck.train import evaluate, run_smoke, smoke
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import all_strategies
 from tests.train.conftest import ROOT, STALL_S, Run, end_processes_with, heed_interrupts, processes_with, wait_until
@@ -75,7 +75,7 @@ def test_a_rank_that_runs_out_of_memory_is_named_with_the_cause(run: Run):
     assert where(outcome) == ("raised", 1, "toy:1", 3, "backward")
     assert isinstance(outcome, SmokeFailure)
     assert outcome.error_type == "MemoryError"
-    assert judge(outcome)[0].cause == "rank-killed"
+    assert evaluate(outcome)[0].cause == "rank-killed"
 
 
 def test_a_crash_leaves_its_stack(run: Run):

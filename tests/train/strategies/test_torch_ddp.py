@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpucheck.model import Verdict
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
-from gpucheck.train import judge, run_smoke
+from gpucheck.train import evaluate, run_smoke
 from gpucheck.train.spec import Fault
 from tests.train.conftest import processes_with
 from tests.train.real import SHORT, TWO_RANKS, run_all
@@ -33,7 +33,7 @@ def healthy(runs: dict[str, SmokeResult]) -> SmokeResult:
 def bad(outcome: SmokeResult | SmokeFailure) -> list[tuple[str, str | None]]:
     """Seen and cause of everything that is not right."""
     wrong = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN)
-    return [(str(finding.seen), finding.cause) for finding in judge(outcome) if finding.verdict in wrong]
+    return [(str(finding.seen), finding.cause) for finding in evaluate(outcome) if finding.verdict in wrong]
 
 
 CLEAN = [name for name, options in TWO_RANKS.items() if options.fault is None]
@@ -146,7 +146,7 @@ def test_each_fault_of_the_communication_has_its_own_verdict_and_cause(runs, nam
 
 
 def test_a_slow_rank_is_a_warning_with_the_factor(runs):
-    (finding,) = [f for f in judge(runs["slow"]) if f.cause == "slow-rank"]
+    (finding,) = [f for f in evaluate(runs["slow"]) if f.cause == "slow-rank"]
     assert finding.verdict is Verdict.WARN
     assert runs["slow"].performance.straggler_ratio > 1.5
 
@@ -195,7 +195,7 @@ def test_a_killed_rank_is_named_although_its_peer_raised_and_nothing_of_it_is_le
 
     assert (outcome.kind, outcome.rank, outcome.step, outcome.phase) == ("died", 1, 3, "allreduce")
     assert outcome.signal == signal.SIGKILL.name
-    assert judge(outcome)[0].cause == "rank-killed"
+    assert evaluate(outcome)[0].cause == "rank-killed"
     assert processes_with(marker) == [], "with its last process goes every socket and port of a run"
     left = set(Path("/dev/shm").glob("torch_*")) - shared
     assert [file for file in left if not Path(f"/proc/{file.name.split('_')[1]}").exists()] == []

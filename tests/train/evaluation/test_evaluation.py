@@ -5,16 +5,16 @@ from msgspec.structs import replace
 
 from gpucheck.model import Verdict, worst
 from gpucheck.model.smoke import Checkpoint, Straying
-from gpucheck.train import judge
+from gpucheck.train import evaluate
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS, ON_ONE_GPU, REFERENCE, SAME, STEP_5, STEP_10, A, B
 
 
 def failed(outcome, **options):
-    return [finding for finding in judge(outcome, **options) if finding.verdict is Verdict.FAIL]
+    return [finding for finding in evaluate(outcome, **options) if finding.verdict is Verdict.FAIL]
 
 
 def test_a_healthy_run_on_two_gpus_passes_everything_about_their_pair():
-    findings = judge(ON_GPUS, gpus=2)
+    findings = evaluate(ON_GPUS, gpus=2)
 
     assert {finding.verdict for finding in findings} == {Verdict.PASS}
     assert {finding.subject for finding in findings} == {"pair:0000:3b:00.0-0000:af:00.0"}
@@ -22,9 +22,9 @@ def test_a_healthy_run_on_two_gpus_passes_everything_about_their_pair():
 
 
 def test_a_run_on_cpus_passes_and_says_that_no_gpu_took_part():
-    *passes, said = judge(ON_CPU)
+    *passes, said = evaluate(ON_CPU)
 
-    assert worst(finding.verdict for finding in judge(ON_CPU)) is Verdict.PASS
+    assert worst(finding.verdict for finding in evaluate(ON_CPU)) is Verdict.PASS
     assert said.verdict is Verdict.SKIP
     assert said.seen == "2 CPU ranks, gloo: this proves the software stack, not GPU communication"
     assert "torch 2.13.0+cpu is a build without CUDA" in said.why
@@ -32,7 +32,7 @@ def test_a_run_on_cpus_passes_and_says_that_no_gpu_took_part():
 
 
 def test_two_ranks_on_one_gpu_do_not_pass_for_two_gpus():
-    said = judge(ON_ONE_GPU, gpus=1)[-1]
+    said = evaluate(ON_ONE_GPU, gpus=1)[-1]
 
     assert (said.verdict, said.subject) == (Verdict.SKIP, "gpu:0000:3b:00.0")
     assert "not communication between GPUs" in str(said.seen)
@@ -48,7 +48,7 @@ def test_two_ranks_on_one_gpu_do_not_pass_for_two_gpus():
 )
 def test_gpus_that_the_framework_does_not_use_are_no_pass(result, verdict, words):
     """A host full of GPUs on which torch trains on the CPU is the classic false green."""
-    *others, said = judge(result, gpus=2)
+    *others, said = evaluate(result, gpus=2)
 
     assert (said.verdict, said.cause, said.wanted) == (verdict, None, "training on the 2 GPUs of this host")
     assert words in str(said.seen)
@@ -60,9 +60,9 @@ def test_gpus_that_the_framework_does_not_use_are_no_pass(result, verdict, words
 def test_cupy_that_finds_no_gpu_on_a_host_with_gpus_is_unknown():
     failure = replace(HANG, kind="no-device", framework="cupy", detail="CuPy 14.0 sees no CUDA device")
 
-    (said,) = judge(failure, gpus=2)
+    (said,) = evaluate(failure, gpus=2)
     assert (said.verdict, said.seen) == (Verdict.UNKNOWN, "ddp with cupy unknown: CuPy 14.0 sees no CUDA device")
-    assert judge(failure, gpus=None)[0].verdict is Verdict.SKIP
+    assert evaluate(failure, gpus=None)[0].verdict is Verdict.SKIP
 
 
 LATE = replace(STEP_10, parameters=(A, B), gradients=(A, B), optimizer=(A, B))
@@ -128,13 +128,13 @@ def test_a_rank_with_other_data_explains_the_difference_from_the_reference():
 
 
 def test_variables_kept_from_the_ranks_are_evidence_everywhere():
-    finding = judge(replace(ON_GPUS, environment_removed=("NCCL_P2P_DISABLE=1",)))[0]
+    finding = evaluate(replace(ON_GPUS, environment_removed=("NCCL_P2P_DISABLE=1",)))[0]
 
     assert "kept from the ranks: NCCL_P2P_DISABLE=1" in finding.evidence
 
 
 def test_a_hang_names_rank_device_step_phase_and_shows_the_stack():
-    (finding,) = judge(HANG)
+    (finding,) = evaluate(HANG)
 
     assert (finding.verdict, finding.subject) == (Verdict.FAIL, "gpu:0000:af:00.0")
     assert str(finding.seen).startswith("hang: rank 1 on cuda:1, in step 3 of 40, backward: no rank moved for 30 s")
@@ -227,7 +227,7 @@ ANONYMOUS = {"rank": None, "device": None, "bus_id": None}
     ],
 )
 def test_every_failure_has_its_verdict_cause_and_words(change, verdict, cause, word):
-    (finding,) = judge(replace(HANG, **change))
+    (finding,) = evaluate(replace(HANG, **change))
 
     assert (finding.verdict, finding.cause) == (verdict, cause)
     assert word in f"{finding.why} {finding.fix}"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import SmokeFailure
-from gpucheck.train.evaluate.finding_text import check_of, install
+from gpucheck.train.evaluation.finding_text import check_of, install
 
 
 class Reading(NamedTuple):
@@ -192,7 +192,7 @@ NOT_STARTED = Reading(
 )
 
 
-def judge_failure(failure: SmokeFailure, gpus: int | None = None) -> Finding:
+def evaluate_failure(failure: SmokeFailure, gpus: int | None = None) -> Finding:
     """One finding: SKIP for a missing package, UNKNOWN if the time or the host's resources were too short, else FAIL.
 
     gpus: how many real GPUs the host has, None if that is not known or the hardware is simulated.

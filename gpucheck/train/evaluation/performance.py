@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import Performance, SmokeResult
-from gpucheck.train.evaluate.finding_text import finding, performance_in_words
+from gpucheck.train.evaluation.finding_text import describe_performance, finding
 
 
-def judge_performance(result: SmokeResult) -> Iterator[Finding]:
+def evaluate_performance(result: SmokeResult) -> Iterator[Finding]:
     """A rank that is slower than the others, and memory that a second training does not give back."""
     if result.performance is not None and result.performance.straggler_ratio is not None:
         yield _pace(result, result.performance)
@@ -35,7 +35,7 @@ def _pace(result: SmokeResult, measured: Performance) -> Finding:
         confidence="likely",
         verdict=Verdict.WARN,
         subject=f"gpu:{bus_id}" if slow and bus_id else None,
-        evidence=tuple(performance_in_words(measured)),
+        evidence=tuple(describe_performance(measured)),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gpucheck.model import Finding
 from gpucheck.model.smoke import Copy, SmokeResult
-from gpucheck.train.evaluate.finding_text import finding
+from gpucheck.train.evaluation.finding_text import finding
 
 DAMAGE = {
     "untouched": "nothing arrived, although the copy was reported done",
@@ -13,7 +13,7 @@ DAMAGE = {
 }
 
 
-def judge_transfer(result: SmokeResult) -> Iterator[Finding]:
+def evaluate_transfer(result: SmokeResult) -> Iterator[Finding]:
     """Every direction with its copies; a wrong byte anywhere fails it."""
     for source, target in dict.fromkeys((copy.source, copy.target) for copy in result.copies):
         copies = [copy for copy in result.copies if (copy.source, copy.target) == (source, target)]
@@ -22,7 +22,7 @@ def judge_transfer(result: SmokeResult) -> Iterator[Finding]:
 
 def _direction(result: SmokeResult, source: str, target: str, copies: list[Copy]) -> Finding:
     wrong = next((copy for copy in copies if copy.wrong), None)
-    evidence = tuple(_in_words(copy) for copy in copies)
+    evidence = tuple(_describe(copy) for copy in copies)
     if wrong is None:
         whole = sum(copy.bytes for copy in copies)
         best = max((copy.gb_s for copy in copies if copy.gb_s is not None), default=None)
@@ -45,7 +45,7 @@ def _direction(result: SmokeResult, source: str, target: str, copies: list[Copy]
     )
 
 
-def _in_words(copy: Copy) -> str:
+def _describe(copy: Copy) -> str:
     rate = f", {copy.gb_s:.3g} GB/s" if copy.gb_s is not None else ""
     state = f"{copy.wrong} wrong" if copy.wrong else "right"
     return f"{copy.source} to {copy.target}: {copy.bytes} bytes {state}{rate}"

@@ -4,12 +4,12 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.model import Finding
 from gpucheck.model.smoke import Reference, SmokeResult
-from gpucheck.train.evaluate.finding_text import REPEAT, finding, hashes, remedy
+from gpucheck.train.evaluation.finding_text import REPEAT, finding, hashes, remedy
 
 EQUAL = "bit-equal on all ranks at every comparison"
 
 
-def judge_training(result: SmokeResult) -> Iterator[Finding]:
+def evaluate_training(result: SmokeResult) -> Iterator[Finding]:
     """Everything that this kind of run promises; what it has no evidence for is not claimed."""
     yield _loss(result)
     yield _accuracy(result)

@@ -34,7 +34,7 @@ def install(package: str) -> str:
     return f"python -m pip install {DISTRIBUTIONS.get(package, package)}"
 
 
-def ranks_in_words(result: SmokeResult) -> str:
+def describe_ranks(result: SmokeResult) -> str:
     """``2 CPU ranks, gloo`` or ``2 ranks on cuda:0, cuda:1, nccl``; devices where one process drives all of them."""
     word = "rank" if len(result.rank_seconds) > 1 or result.world_size == 1 else "device"
     count = result.world_size
@@ -79,26 +79,26 @@ def finding(
         confidence=confidence if wrong and cause else None,
         why=wrong,
         fix=fix if wrong else "",
-        evidence=(f"{ranks_in_words(result)}: {result.placement_reason}", *evidence, *removed),
+        evidence=(f"{describe_ranks(result)}: {result.placement_reason}", *evidence, *removed),
     )
 
 
-def facts_in_words(result: SmokeResult) -> Iterator[str]:
+def describe_facts(result: SmokeResult) -> Iterator[str]:
     """What ran where, with what, and how fast: one fact a line."""
-    yield f"{ranks_in_words(result)}: {result.placement_reason}"
+    yield f"{describe_ranks(result)}: {result.placement_reason}"
     names = [name for name in dict.fromkeys(result.device_names) if name]
     yield ", ".join([*names, *(f"{name} {version}" for name, version in result.versions.items() if version)])
     if result.trained:
         work = f"{result.model} in {result.precision}, {result.steps} steps of {result.batch_per_rank} samples a device"
         yield f"{work}, {result.data_source} data"
     if result.performance is not None:
-        yield from performance_in_words(result.performance)
+        yield from describe_performance(result.performance)
     yield "seconds: " + ", ".join(
         f"{phase} {seconds:.2f}" for phase, seconds in result.seconds.items() if seconds >= 0.005
     )
 
 
-def performance_in_words(measured: Performance) -> Iterator[str]:
+def describe_performance(measured: Performance) -> Iterator[str]:
     """The figures, one fact a line."""
     several = len(measured.samples_per_s) > 1
     rates = ", ".join(

@@ -8,7 +8,7 @@ import pytest
 from gpucheck.processes.ranks.process import RankEnd
 from gpucheck.processes.ranks.run_directory import RankError
 from gpucheck.processes.ranks.supervisor import Ending
-from gpucheck.train.evaluate.root_cause import find_failing_rank
+from gpucheck.train.evaluation.root_cause import find_failing_rank
 from gpucheck.train.progress import Position, position_of
 from gpucheck.train.spec import SmokeOptions
 
@@ -25,14 +25,14 @@ def raised(when, kind="RuntimeError", message="x", missing=None):
     return RankError(type=kind, message=message, missing=missing, frames=("a.py:1 in f",), raised=when)
 
 
-def judge(*ranks, reason="broken", unkillable=()):
+def failure_of(*ranks, reason="broken", unkillable=()):
     ends = tuple(RankEnd(rank=number, **values) for number, values in enumerate(ranks))
     return find_failing_rank(Ending(reason, ends, 60.0, NOW, unkillable), OPTIONS, ())
 
 
 def test_the_abort_of_nccls_watchdog_is_a_consequence():
     """A peer that raised comes first; the rank that SIGABRT ended only answered it."""
-    answer = judge(
+    answer = failure_of(
         {"progress": at("allreduce", 3), "status": -signal.SIGABRT},
         {"progress": at("forward", 3), "status": 1, "error": raised(5.0)},
     )
@@ -40,7 +40,7 @@ def test_the_abort_of_nccls_watchdog_is_a_consequence():
 
 
 def test_an_abort_that_nobody_explains_is_a_death():
-    answer = judge(
+    answer = failure_of(
         {"progress": at("allreduce", 3), "status": None, "process_state": "S"},
         {"progress": at("forward", 3), "status": -signal.SIGABRT},
     )
@@ -48,7 +48,7 @@ def test_an_abort_that_nobody_explains_is_a_death():
 
 
 def test_of_two_exceptions_the_earlier_counts():
-    answer = judge(
+    answer = failure_of(
         {"progress": at("allreduce", 3), "status": 1, "error": raised(7.0, "ConnectionError")},
         {"progress": at("forward", 3), "status": 1, "error": raised(6.9, "ValueError")},
     )
@@ -56,7 +56,7 @@ def test_of_two_exceptions_the_earlier_counts():
 
 
 def test_a_rank_in_an_uninterruptible_call_is_the_one_that_hangs():
-    answer = judge(
+    answer = failure_of(
         {"progress": at("forward", 3), "process_state": "S"},
         {"progress": at("allreduce", 3), "process_state": "D"},
         reason="stalled",
@@ -76,7 +76,7 @@ def test_a_rank_in_an_uninterruptible_call_is_the_one_that_hangs():
     ],
 )
 def test_the_rank_furthest_behind_is_the_one_that_hangs(behind, ahead):
-    answer = judge(
+    answer = failure_of(
         {"progress": ahead, "process_state": "S"}, {"progress": behind, "process_state": "S"}, reason="deadline"
     )
 
@@ -103,7 +103,7 @@ def test_the_rank_furthest_behind_is_the_one_that_hangs(behind, ahead):
 def test_slow_is_told_from_stuck_by_the_age_of_the_newest_phase(position, reason, kind):
     rank = {"progress": position, "process_state": "S"}
 
-    assert judge(rank, rank, reason=reason).kind == kind
+    assert failure_of(rank, rank, reason=reason).kind == kind
 
 
 def test_a_framework_that_compiles_its_first_step_is_slow_and_not_stuck():
@@ -119,7 +119,7 @@ def test_a_framework_that_compiles_its_first_step_is_slow_and_not_stuck():
 
 
 def test_a_missing_package_outranks_all_that_follows_from_it():
-    answer = judge(
+    answer = failure_of(
         {"progress": at("init"), "status": -signal.SIGKILL},
         {"progress": at("import"), "status": 1, "error": raised(1.0, "ModuleNotFoundError", "No module", "numpy")},
     )

@@ -4,23 +4,23 @@ from collections.abc import Iterator
 
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
-from gpucheck.train.evaluate.failure import judge_failure
-from gpucheck.train.evaluate.finding_text import PLACEMENT, ranks_in_words, subject_of
-from gpucheck.train.evaluate.performance import judge_performance
-from gpucheck.train.evaluate.training import judge_training
-from gpucheck.train.evaluate.transfer import judge_transfer
+from gpucheck.train.evaluation.failure import evaluate_failure
+from gpucheck.train.evaluation.finding_text import PLACEMENT, describe_ranks, subject_of
+from gpucheck.train.evaluation.performance import evaluate_performance
+from gpucheck.train.evaluation.training import evaluate_training
+from gpucheck.train.evaluation.transfer import evaluate_transfer
 
 
-def judge(outcome: SmokeResult | SmokeFailure, *, gpus: int | None = None) -> tuple[Finding, ...]:
+def evaluate(outcome: SmokeResult | SmokeFailure, *, gpus: int | None = None) -> tuple[Finding, ...]:
     """Every finding of one smoke test, checks named for its strategy.
 
     gpus: how many real GPUs the host has, from another source than the framework; None is "not known, or simulated".
     A run that did not use two GPUs ends with one finding named ``smoke-placement``, which says so.
     """
     if isinstance(outcome, SmokeFailure):
-        return (judge_failure(outcome, gpus),)
-    made = judge_training(outcome) if outcome.trained else judge_transfer(outcome)
-    return (*made, *judge_performance(outcome), *_placement(outcome, gpus))
+        return (evaluate_failure(outcome, gpus),)
+    made = evaluate_training(outcome) if outcome.trained else evaluate_transfer(outcome)
+    return (*made, *evaluate_performance(outcome), *_placement(outcome, gpus))
 
 
 def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
@@ -34,7 +34,7 @@ def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
         check=PLACEMENT,
         verdict=Verdict.SKIP,
         subject=subject_of(result),
-        seen=f"{ranks_in_words(result)}: {_proves(result)}",
+        seen=f"{describe_ranks(result)}: {_proves(result)}",
         wanted=f"{result.world_size} GPUs",
         why=f"not run: {'training' if result.trained else 'copies'} across GPUs: {result.placement_reason}",
     )
@@ -59,7 +59,7 @@ def _not_on_gpus(result: SmokeResult, gpus: int) -> Finding:
             subject="host",
             seen=f"training on GPUs unknown: {result.placement_reason}",
             wanted=wanted,
-            why=f"{ranks_in_words(result)}: {_proves(result)}",
+            why=f"{describe_ranks(result)}: {_proves(result)}",
             fix=f"Install a {framework} build with CUDA in the Python environment of gpucheck (gpucheck stack resolve "
             f"names it).\nOr omit training: gpucheck verify --skip training",
             evidence=evidence,
@@ -68,7 +68,7 @@ def _not_on_gpus(result: SmokeResult, gpus: int) -> Finding:
         check=PLACEMENT,
         verdict=Verdict.FAIL,
         subject="host",
-        seen=f"{ranks_in_words(result)}: {_proves(result)}",
+        seen=f"{describe_ranks(result)}: {_proves(result)}",
         wanted=wanted,
         why=f"this host has GPUs and {framework} does not use them: {result.placement_reason}",
         fix="check the driver with: gpucheck verify --level quick; check CUDA_VISIBLE_DEVICES and, in a container, "
