@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Generic, Literal, NamedTuple
+from typing import Generic, Literal
 
 import msgspec
 
@@ -23,7 +23,7 @@ KILL_S = 5.0  # a process in an uninterruptible call outlives even SIGKILL; it i
 Reason = Literal["finished", "broken", "stalled", "deadline"]
 
 
-class Ending(NamedTuple, Generic[Report]):
+class Ending(msgspec.Struct, Generic[Report], frozen=True):
     """How a run ended. reason: ``broken`` if a rank ended without a valid report.
 
     seconds: since the start. ended: time.monotonic(). unkillable: ranks that SIGKILL did not end.
