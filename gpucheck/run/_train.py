@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from gpucheck.host.simulated import machine_directory
 from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, named, worst
+from gpucheck.model.about import About
 from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
 from gpucheck.run import _versions
 from gpucheck.run._proof import REQUIRED, not_required
@@ -194,15 +195,9 @@ def _measured(outcomes: list[SmokeResult | SmokeFailure]) -> dict[str, Any]:
 
 def not_trained(strategy: Strategy, stopped: Finding) -> Finding:
     """In place of a training that would end in a CUDA error."""
-    return Finding(
-        check=strategy.check,
-        verdict=Verdict.UNKNOWN,
-        subject=stopped.subject,
-        seen=f"training on GPUs unknown: {VERSIONS} fails",
-        wanted=f"a run with {strategy.framework}",
-        why=stopped.why,
-        fix=stopped.fix,
-    )
+    about = About(check=strategy.check, subject=stopped.subject)
+    wanted = f"a run with {strategy.framework}"
+    return about.unknown(stopped.why, stopped.fix, f"training on GPUs unknown: {VERSIONS} fails", wanted=wanted)
 
 
 def simulated_fault() -> Fault | None:

@@ -1,8 +1,9 @@
-"""What a smoke test's outcome means: pure, one finding an assertion, each with its number."""
+"""Evaluate the outcome of a smoke test: one finding per assertion, with its number. Pure."""
 
 from collections.abc import Iterator
 
-from gpucheck.model import Finding, Verdict
+from gpucheck.model import Finding
+from gpucheck.model.about import About
 from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.train.evaluation.failure import evaluate_failure
 from gpucheck.train.evaluation.finding_text import PLACEMENT, describe_ranks, subject_of
@@ -24,19 +25,17 @@ def evaluate(outcome: SmokeResult | SmokeFailure, *, gpus: int | None = None) ->
 
 
 def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
-    """What this run cannot have proven, said where a reader of passes will see it."""
+    """Yield what this run cannot have proven, next to its passes."""
     if result.placement == "gpus":
         return
     if gpus is not None and gpus >= (1 if result.placement == "cpu" else result.world_size):
         yield _not_on_gpus(result, gpus)
         return
-    yield Finding(
-        check=PLACEMENT,
-        verdict=Verdict.SKIP,
-        subject=subject_of(result),
-        seen=f"{describe_ranks(result)}: {_proves(result)}",
+    across = f"{'training' if result.trained else 'copies'} across GPUs"
+    yield About(check=PLACEMENT, subject=subject_of(result)).skips(
+        f"not run: {across}: {result.placement_reason}",
+        f"{describe_ranks(result)}: {_proves(result)}",
         wanted=f"{result.world_size} GPUs",
-        why=f"not run: {'training' if result.trained else 'copies'} across GPUs: {result.placement_reason}",
     )
 
 
@@ -47,31 +46,23 @@ def _proves(result: SmokeResult) -> str:
 
 
 def _not_on_gpus(result: SmokeResult, gpus: int) -> Finding:
-    framework = result.framework
-    without = result.versions.get("cuda") is None
+    framework, versions = result.framework, result.versions
+    about = About(check=PLACEMENT, evidence=(f"{framework} {versions.get(framework)}, CUDA {versions.get('cuda')}",))
+    ranks = f"{describe_ranks(result)}: {_proves(result)}"
     wanted = f"training on the {gpus} GPU{'s' if gpus > 1 else ''} of this host"
-    evidence = (f"{framework} {result.versions.get(framework)}, CUDA {result.versions.get('cuda')}",)
-    if without:
+    if versions.get("cuda") is None:
         # The environment of gpucheck need not be the one that the jobs of this host use: no defect of the host.
-        return Finding(
-            check=PLACEMENT,
-            verdict=Verdict.UNKNOWN,
-            subject="host",
-            seen=f"training on GPUs unknown: {result.placement_reason}",
-            wanted=wanted,
-            why=f"{describe_ranks(result)}: {_proves(result)}",
-            fix=f"Install a {framework} build with CUDA in the Python environment of gpucheck (gpucheck stack resolve "
+        return about.unknown(
+            ranks,
+            f"Install a {framework} build with CUDA in the Python environment of gpucheck (gpucheck stack resolve "
             f"names it).\nOr omit training: gpucheck verify --skip training",
-            evidence=evidence,
+            f"training on GPUs unknown: {result.placement_reason}",
+            wanted=wanted,
         )
-    return Finding(
-        check=PLACEMENT,
-        verdict=Verdict.FAIL,
-        subject="host",
-        seen=f"{describe_ranks(result)}: {_proves(result)}",
-        wanted=wanted,
-        why=f"this host has GPUs and {framework} does not use them: {result.placement_reason}",
-        fix="check the driver with: gpucheck verify --level quick; check CUDA_VISIBLE_DEVICES and, in a container, "
-        "--gpus",
-        evidence=evidence,
+    return about.fails(
+        ranks,
+        wanted,
+        f"this host has GPUs and {framework} does not use them: {result.placement_reason}",
+        "check the driver with: gpucheck verify --level quick; check CUDA_VISIBLE_DEVICES and, in a container, --gpus",
+        None,
     )

@@ -1,15 +1,18 @@
-"""What a smoke test that did not end as it should means, and what to do about it: pure."""
+"""Evaluate a smoke test that did not finish: cause and remedy. Pure."""
 
 import re
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from gpucheck.model import Finding, Verdict
+from gpucheck.model.about import About
 from gpucheck.model.smoke import SmokeFailure
 from gpucheck.train.evaluation.finding_text import check_of, install
 
 
 class Reading(NamedTuple):
-    """A judgement in words. cause is a key of the knowledge room, or None where the failure alone does not tell."""
+    """Explanation and remedy. cause: a key of ``knowledge``, or None if the failure alone does not show it."""
 
     why: str
     fix: str
@@ -232,37 +235,26 @@ def _place(failure: SmokeFailure) -> str:
 
 def _missing(failure: SmokeFailure) -> Finding:
     package = failure.missing or failure.framework
-    return Finding(
-        check=check_of(failure),
-        verdict=Verdict.SKIP,
-        subject="host",
-        seen=f"package {package} is not installed",
+    skipped = About(check=check_of(failure)).skips(
+        f"not run: {failure.strategy} needs {package}, and this Python environment does not have it",
+        f"package {package} is not installed",
         wanted=f"{failure.framework} beside gpucheck",
-        why=f"not run: {failure.strategy} needs {package}, and this Python environment does not have it",
-        fix=install(package),
     )
+    return replace(skipped, fix=install(package))
 
 
 def _no_device(failure: SmokeFailure, gpus: int) -> Finding:
+    about, wanted = About(check=check_of(failure)), f"{failure.world_size} GPUs"
     if gpus:
-        return Finding(
-            check=check_of(failure),
-            verdict=Verdict.UNKNOWN,
-            subject="host",
-            seen=f"{failure.strategy} with {failure.framework} unknown: {failure.detail}",
-            wanted=f"{failure.world_size} GPUs",
-            why=f"this host has {gpus} GPU{'' if gpus == 1 else 's'}, and {failure.framework} found none",
-            fix=f"Check the driver: gpucheck verify --level quick\nCompare the CUDA of the installed "
+        return about.unknown(
+            f"this host has {gpus} GPU{'' if gpus == 1 else 's'}, and {failure.framework} found none",
+            f"Check the driver: gpucheck verify --level quick\nCompare the CUDA of the installed "
             f"{failure.framework} with: gpucheck stack resolve",
+            f"{failure.strategy} with {failure.framework} unknown: {failure.detail}",
+            wanted=wanted,
         )
-    return Finding(
-        check=check_of(failure),
-        verdict=Verdict.SKIP,
-        subject="host",
-        seen=failure.detail,
-        wanted=f"{failure.world_size} GPUs",
-        why=f"not applicable: {failure.framework} works on GPUs only, and found none",
-    )
+    why = f"not applicable: {failure.framework} works on GPUs only, and found none"
+    return about.skips(why, failure.detail, wanted=wanted)
 
 
 def _reading(failure: SmokeFailure) -> Reading:
