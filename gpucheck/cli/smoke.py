@@ -144,7 +144,7 @@ def _nodes(nodes: int, node_rank: int, endpoint: str | None) -> Nodes | None:
 
 
 def _check_data(folder: Path | None) -> None:
-    """Before any rank starts: a damaged file is the caller's to know, not a finding about this host."""
+    """Reject a damaged file before any rank starts: it is wrong usage, not a finding about this host."""
     if folder is None:
         return
     from importlib.util import find_spec
@@ -170,7 +170,7 @@ def _part(training: "Training") -> "Part":
 
 
 def _write_timeline(file: Path, trainings: "tuple[Training, ...]", *, simulated: bool) -> None:
-    """One pair of files a run; the name of the run goes into the file's where there are several."""
+    """Write one pair of files per run; with several runs, the file names contain the name of the run."""
     from gpucheck.render.timeline import Span, to_chrome_trace, to_svg
 
     traced = [(s, o) for s, o, *_ in trainings if isinstance(o, SmokeResult) and o.traces]

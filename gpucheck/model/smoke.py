@@ -14,7 +14,7 @@ FailureKind = Literal["hang", "died", "raised", "garbage", "missing-package", "n
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a healthy run keeps, stated in the result beside what was measured.
+    """Limits of a healthy run, reported with the measured values.
 
     loss_fraction_max: last loss over first loss. A healthy run reaches 0.35 in 10 steps and 0.0001 in 40.
     accuracy_min: share of the held-out samples; guessing reaches 0.1, a healthy run 0.99 in 10 steps.
@@ -95,7 +95,7 @@ class Copy(msgspec.Struct, frozen=True, kw_only=True):
     checked_by: tuple[str, ...]
 
 
-class Straying(msgspec.Struct, frozen=True, kw_only=True):
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """A rank whose loss was no number, and the first step at which."""
 
     rank: int
@@ -117,14 +117,14 @@ class Miscommunication(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Performance(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast, beside how right.
+    """Speed of a run.
 
     samples_per_s: by rank, all but the first step. single_samples_per_s: one device alone, on the whole batch.
     scaling_efficiency: all ranks together over as many single devices; None where there is nothing to compare.
     shares: of the time in steps, over all ranks: ``data forward backward communication optimizer`` (or
     ``compiled step`` where a framework makes all of it at once), together 1.
     straggler_ratio, slowest_rank: compute time of the slowest rank over the fastest, in a fast step of each.
-    overlap: share of the communication hidden behind the backward pass; communication says how it was told apart.
+    overlap: share of the communication hidden behind the backward pass; communication: how it was distinguished.
     """
 
     samples_per_s: tuple[float, ...]
@@ -141,11 +141,11 @@ class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     """A run that ended.
 
     placement: ``cpu`` (no GPU took part), ``shared-gpu`` (all ranks on one GPU) or ``gpus`` (one GPU a rank);
-    placement_reason says why in words.
+    placement_reason: why, as text.
     loss_first, loss_last: mean over the ranks; None stands for "not a number".
     gradients_differ_from_step: first step at which the averaged gradients were not bit-equal on all ranks.
     summed_steps: all-reduces whose sums were compared; miscommunication: the first that was not right.
-    wrong_data_ranks: ranks that were fed other samples than the plan says.
+    wrong_data_ranks: ranks that were fed other samples than planned.
     repeats: by rank. memory_kept_bytes: by rank. copies: of a transfer test, which has no training.
     seconds: by phase, the slowest rank; ``total`` is wall time from the start of the first rank to the end of the last.
     environment_removed: variables of the caller that could have changed the run and were kept from the ranks.
@@ -170,7 +170,7 @@ class SmokeResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     losses: tuple[float | None, ...]
     loss_first: float | None
     loss_last: float | None
-    not_a_number: tuple[Straying, ...]
+    not_a_number: tuple[Divergence, ...]
     accuracy: float | None
     held_out: int
     references: tuple[Reference, ...]
@@ -202,7 +202,7 @@ class SmokeFailure(msgspec.Struct, frozen=True, kw_only=True, tag="failure"):
 
     kind: ``timeout-start`` (the ranks were still starting when the time was up) and ``timeout`` (they were still making
     steps) are no hang: nothing is known to be wrong. ``no-device``: the framework has no CPU form and found no GPU.
-    rank, device, bus_id, step, phase: where; None where no single rank is to blame or the rank had not got that far.
+    rank, device, bus_id, step, phase: where; None if no single rank failed first or the rank had not got that far.
     detail: what was seen, one line. missing: the package, for ``missing-package``.
     signal: name of the signal that ended the rank, for ``died``. process_state: the kernel's one-letter state of a rank
     that hangs (``T`` stopped, ``D`` uninterruptible).

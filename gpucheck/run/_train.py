@@ -59,7 +59,7 @@ def _step(strategy: Strategy) -> Step:
 def _about(strategy: Strategy) -> str:
     return (
         f"Training: {strategy.summary}: does it train, and come to the same result?\n\nSource: a short real run with "
-        f"{strategy.framework}, every rank in a process of its own with deadlines from outside. How it is judged: "
+        f"{strategy.framework}, every rank in a process of its own with deadlines from outside. How it is evaluated: "
         f"docs/training.md. By itself: gpucheck smoke --framework {strategy.framework} --strategy {strategy.name}."
     )
 

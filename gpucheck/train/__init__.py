@@ -1,4 +1,4 @@
-"""The training room: short real training runs on two devices, each in processes of its own, and what they prove."""
+"""Short training runs on two devices, each rank in a process of its own, and what they prove."""
 
 from gpucheck.model.smoke import Checkpoint, Limits, SmokeFailure, SmokeResult
 from gpucheck.train.evaluation import evaluate

@@ -21,7 +21,7 @@ AFTER = ("reference", "repeat", "report", "done")
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank's place in the run. entered: time.monotonic(), which all processes of one Linux system share."""
+    """Position of a rank in the run. entered: time.monotonic(), which all processes of one Linux system share."""
 
     phase: str
     step: int | None = None
@@ -37,7 +37,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
             return (2, 0, AFTER.index(self.phase))
         return (0, 0, BEFORE.index(self.phase) if self.phase in BEFORE else 0)
 
-    def words(self, steps: int) -> str:
+    def describe(self, steps: int) -> str:
         """``step 3 of 40, allreduce`` or ``import``."""
         return self.phase if self.step is None else f"step {self.step} of {steps}, {self.phase}"
 
@@ -55,7 +55,7 @@ class CpuQueue:
         self._before = self._now()
 
     def since_last(self) -> float:
-        """Seconds since it was last asked."""
+        """Return the seconds since the last call."""
         now = self._now()
         waited, self._before = now - self._before, now
         return waited

@@ -26,7 +26,7 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What one rank that finished says.
+    """Report of one rank that finished.
 
     devices: its own; all of them for a process that drives several.
     losses: the rank's own loss at every step; None stands for "not a number".
@@ -34,8 +34,8 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     data_hash: SHA-256 over every sample it was fed, in order.
     sums: by step, empty where the strategy has no all-reduce of its own to check.
     compute_seconds: by step, without communication and comparisons. overlap: share of the communication during which
-    the rank still computed, None where that cannot be told. memory_kept_bytes: what a second training left more than
-    the first. communication: how the phase was told apart. seconds: by phase; samples and samples_seconds cover all
+    the rank still computed, None if unknown. memory_kept_bytes: what a second training left more than
+    the first. communication: how the phase was distinguished. seconds: by phase; samples and samples_seconds cover all
     steps but the first, without the comparisons.
     """
 

@@ -1,4 +1,4 @@
-"""From what was asked on the command line to the runs that answer it, refused early where it cannot be. Pure."""
+"""Plan the runs that the options request, or reject the options before any rank starts. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -25,23 +25,23 @@ class Devices(NamedTuple):
 def read_devices(text: str | None, uuids: Sequence[str]) -> Devices:
     """``0,1``, UUIDs, ``0,0`` (two ranks share a GPU) or ``cpu,cpu``; None is two of whatever there is.
 
-    uuids: of the host's GPUs in PCI order. Raises ValueError saying what there is.
+    uuids: of the host's GPUs in PCI order. Raises ValueError with the devices of the host.
     """
     if text is None:
         return Devices(None, 2)
-    words = [word.strip() for word in text.split(",")]
+    names = [name.strip() for name in text.split(",")]
     there = f"this host has {_count(len(uuids))}" + (f", 0 to {len(uuids) - 1}" if uuids else "")
-    if all(word == "cpu" for word in words):
-        return Devices("", _two_or_more(text, len(words)))
+    if all(name == "cpu" for name in names):
+        return Devices("", _two_or_more(text, len(names)))
     chosen = []
-    for word in words:
+    for name in names:
         known = [str(number) for number in range(len(uuids))]
         found = [
-            n for n, uuid in zip(known, uuids, strict=True) if word == n or (len(word) > 7 and uuid.startswith(word))
+            n for n, uuid in zip(known, uuids, strict=True) if name == n or (len(name) > 7 and uuid.startswith(name))
         ]
         if len(found) != 1:
             raise ValueError(
-                f"--devices {text}: there is no device {word or 'without a name'}; {there}. {_instead(uuids)}"
+                f"--devices {text}: there is no device {name or 'without a name'}; {there}. {_instead(uuids)}"
             )
         chosen += found
     return Devices(",".join(dict.fromkeys(chosen)), _two_or_more(text, len(chosen)))
@@ -69,10 +69,10 @@ def plan(
     steps: int | None,
     capabilities: Iterable[str | None],
 ) -> tuple[tuple[Strategy, SmokeOptions], ...]:
-    """Every run of a wish with its strategy. options: model, precision, data and so on, the same for all of them.
+    """Return every requested run with its strategy. options: model, precision, data and so on, the same for all runs.
 
     steps None: enough for the model and the data. capabilities: of the GPUs that will train, None for a CPU.
-    Raises LookupError or ValueError with a whole sentence: what cannot be, and what can.
+    Raises LookupError or ValueError with a complete sentence: what is invalid, and what is valid.
     """
     strategies = choose(framework, strategy)
     model = model_named(options.model)
@@ -104,7 +104,7 @@ def plan(
 
 
 def _fitting(strategies: tuple[Strategy, ...], options: SmokeOptions) -> tuple[Strategy, ...]:
-    """Of everything, what can train this model, in this precision, on so many hosts; all where that is nothing."""
+    """Return the strategies that can train with these options; all of them if none can."""
 
     def fits(strategy: Strategy) -> bool:
         try:

@@ -20,8 +20,8 @@ from gpucheck.train.strategies import Strategy, all_strategies
 def run_smoke(options: SmokeOptions, environment: Mapping[str, str] | None = None) -> SmokeResult | SmokeFailure:
     """Run it. The framework is imported by the ranks only.
 
-    environment: what the ranks inherit after cleaning, this process's own by default. KeyboardInterrupt and SystemExit
-    pass through when the ranks are gone.
+    environment: inherited by the ranks after cleaning, by default that of this process. KeyboardInterrupt and
+    SystemExit pass through after the ranks have ended.
     """
     strategy = all_strategies()[options.framework, options.strategy]
     ranks, removed = rank_environment(os.environ if environment is None else environment, options)
@@ -64,12 +64,12 @@ def train_in_ranks(
 
 
 def is_settled(outcome: SmokeResult | SmokeFailure) -> bool:
-    """Whether the strategy's other variants would only say the same: there is no package, or no device."""
+    """Return whether other variants of the strategy would end the same: a package or a device is missing."""
     return isinstance(outcome, SmokeFailure) and outcome.kind in ("missing-package", "no-device")
 
 
 def processes(strategy: Strategy, options: SmokeOptions) -> int:
-    """How many processes the run has, over all hosts."""
+    """Return the number of processes of the run, over all hosts."""
     return options.world_size if strategy.process_per_device else 1
 
 
@@ -102,7 +102,7 @@ def _not_run(
 def real_gpus(host: Host, environment: Mapping[str, str] | None = None) -> int | None:
     """Return how many GPUs a framework should find, for ``evaluate``: ``whole_gpus`` of a real host.
 
-    None where that says nothing: the hardware is simulated, or the caller chose devices by CUDA_VISIBLE_DEVICES.
+    None if unknown: the hardware is simulated, or the caller chose devices with CUDA_VISIBLE_DEVICES.
     """
     if host.simulation() is not None or "CUDA_VISIBLE_DEVICES" in (os.environ if environment is None else environment):
         return None

@@ -29,7 +29,7 @@ FaultKind = Literal[
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes wrong in which rank, on entering which phase of which step: for tests, and for simulated machines.
+    """Fault of a rank on entering a phase of a step: for tests, and for simulated machines.
 
     rank: None is every rank. freeze (learning rate 0), data-order, slow and leak hold for the whole run; flip-bit, drop
     and stale damage one step's all-reduce, nan one step's loss; the others act on entering the phase, in that step if

@@ -140,7 +140,7 @@ def test_progress_is_readable_at_any_moment_and_books_the_time(tmp_path):
     assert (position.phase, position.step, position.device, position.bus_id) == ("data", None, "cuda:1", "0000:af:00.0")
     assert seen == [("forward", 12, "forward"), ("data", None, "data")], "a fault strikes when its phase is on record"
     assert set(progress.seconds) == {"start", "forward"}
-    assert position.words(40) == "data"
+    assert position.describe(40) == "data"
 
 
 def test_a_torn_or_foreign_progress_file_counts_as_not_started(tmp_path):

@@ -32,7 +32,7 @@ START_S = 60.0  # importing torch and joining the others
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for. sizes: empty chooses by the machine's links. ranks: None is every GPU, two without one."""
+    """Options of one run. sizes: empty chooses by the links of the host. ranks: None is every GPU, two without GPUs."""
 
     operations: tuple[str, ...] = tuple(ALL)
     sizes: tuple[int, ...] = ()
@@ -57,7 +57,7 @@ class _Ranks(msgspec.Struct, frozen=True, kw_only=True):
 def measure(host: Host, options: Options) -> CollectivesReport:
     """Run every collective at every size. Raises Unmeasurable when the request cannot be met.
 
-    The findings say what could not be run or compared, and nothing about a link.
+    The findings cover what could not be run or compared; links are left to ``diagnose``.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     ranks = _ranks(host, options)
@@ -133,9 +133,9 @@ def _ranks(host: Host, options: Options) -> _Ranks:
     reading = host.nvml()
     simulated = host.simulation() is not None
     if simulated or not isinstance(reading, NvmlReading) or not reading.gpus:
-        why = "this machine's GPUs are simulated" if simulated else "no GPU answers on this host"
+        why = "the GPUs of this host are simulated" if simulated else "no GPU responds on this host"
         if options.devices is not None:
-            raise Unmeasurable(f"--devices names GPUs, and {why}. Leave it away for CPU ranks.", usage=True)
+            raise Unmeasurable(f"--devices names GPUs, and {why}. Omit it for CPU ranks.", usage=True)
         count = options.ranks or CPU_RANKS
         reason = f"{count} CPU ranks on this host, gloo: {why}; real traffic, and no GPU's"
         return _Ranks(gpus=(), count=count, reason=reason, sizes=SIZES["cpu"])

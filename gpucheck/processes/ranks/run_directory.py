@@ -60,7 +60,7 @@ class RunDirectory(NamedTuple):
         return self.path / f"spec-{rank}.json"
 
     def pid(self, rank: int) -> Path:
-        """Process id of a rank that can be asked for its stack."""
+        """Process id of a rank, written when its stack can be requested."""
         return self.path / f"pid-{rank}"
 
     def progress(self, rank: int) -> Path:

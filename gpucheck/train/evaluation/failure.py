@@ -205,7 +205,7 @@ def evaluate_failure(failure: SmokeFailure, gpus: int | None = None) -> Finding:
     if failure.kind == "no-device":
         return _no_device(failure, gpus or 0)
     reading = _reading(failure)
-    # What the host lacked or did to a rank says nothing about its GPUs, their links or the framework.
+    # Resources of the host and signals from outside are unrelated to GPUs, links and the framework.
     unknown = failure.kind in ("timeout-start", "timeout") or reading in (KILLED, OUT_OF_MEMORY)
     where = (
         f"rank {failure.rank}" + (f" on {failure.device}" if failure.device else "") if failure.rank is not None else ""

@@ -1,4 +1,4 @@
-"""Words and forms that every finding of a smoke test shares. Pure."""
+"""Text and form of the findings of smoke tests. Pure."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -67,7 +67,7 @@ def finding(
     evidence: tuple[str, ...] = (),
     subject: str | None = None,
 ) -> Finding:
-    """PASS, or ``verdict`` when ``wrong`` says what is wrong."""
+    """Return PASS, or ``verdict`` if ``wrong`` is given."""
     removed = tuple(f"kept from the ranks: {variable}" for variable in result.environment_removed)
     return Finding(
         check=check_of(result),

@@ -1,4 +1,4 @@
-"""How fast the ranks were beside each other, and what memory they kept: pure."""
+"""Evaluate the speed of the ranks relative to each other, and the memory they kept. Pure."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ from gpucheck.train.evaluation.finding_text import describe_performance, finding
 
 
 def evaluate_performance(result: SmokeResult) -> Iterator[Finding]:
-    """A rank that is slower than the others, and memory that a second training does not give back."""
+    """Yield findings on a slow rank and on memory that a second training does not release."""
     if result.performance is not None and result.performance.straggler_ratio is not None:
         yield _pace(result, result.performance)
     if result.memory_kept_bytes:

@@ -59,7 +59,7 @@ def _verdict(ending: Ending[RankReport], options: SmokeOptions) -> tuple[Failure
             return "missing-package", rank, f"{rank.error.type}: {_first_line(rank.error.message)}"
         if rank.error and rank.error.type == NoDevice.__name__:
             return "no-device", rank, _first_line(rank.error.message)
-    # SIGABRT is also how NCCL's watchdog answers a peer's trouble: it is a cause only where nobody raised.
+    # NCCL's watchdog ends its process with SIGABRT when a peer fails: a cause only if no rank raised.
     raised = sorted((r for r in ranks if r.error), key=lambda r: r.error.raised if r.error else 0.0)
     for rank in ranks:
         if rank.status and not rank.error and not (rank.status == -signal.SIGABRT and raised):
@@ -90,10 +90,14 @@ def _signal_name(status: int | None) -> str | None:
 def _hanging(ending: Ending[RankReport], options: SmokeOptions) -> tuple[FailureKind, Rank | None, str]:
     running = [rank for rank in ending.ranks if rank.status is None]
     after = f"after {ending.seconds:.0f} s"
-    for letter, words in (("T", "stopped by a signal (SIGSTOP)"), ("t", "stopped by a debugger"), ("D", "")):
+    for letter, state in (
+        ("T", "stopped by a signal (SIGSTOP)"),
+        ("t", "stopped by a debugger"),
+        ("D", "in a system call that cannot be interrupted"),
+    ):
         for rank in running:
             if rank.process_state == letter:
-                return "hang", rank, words or "in a system call that cannot be interrupted"
+                return "hang", rank, state
     behind = min(running, key=lambda r: _at(r).order())
     age = ending.ended - max(_at(rank).entered for rank in running)
     if ending.reason == "deadline":
@@ -103,10 +107,10 @@ def _hanging(ending: Ending[RankReport], options: SmokeOptions) -> tuple[Failure
         if starting and (_at(behind).phase in ("start", "import") or age < STARTING_IS_SLOW_S):
             return "timeout-start", behind, f"still in {_at(behind).phase} {after}"
         if not starting and age < STEPPING_IS_SLOW_S:
-            return "timeout", None, f"still at work {after}: {_at(behind).words(options.steps)}"
+            return "timeout", None, f"still at work {after}: {_at(behind).describe(options.steps)}"
     waiting = f"no rank moved for {age:.0f} s"
     if len({_at(rank).order() for rank in running}) == 1 and len(running) > 1:
-        return "hang", None, f"{waiting}: all {len(running)} ranks are in {_at(behind).words(options.steps)}"
+        return "hang", None, f"{waiting}: all {len(running)} ranks are in {_at(behind).describe(options.steps)}"
     return "hang", behind, f"{waiting}, and this rank is behind the others"
 
 
@@ -134,7 +138,7 @@ def _evidence(ending: Ending[RankReport], options: SmokeOptions, failing: Rank |
 
 
 def _state(rank: Rank, ending: Ending[RankReport], options: SmokeOptions) -> str:
-    where = _at(rank).words(options.steps)
+    where = _at(rank).describe(options.steps)
     if rank.status is None:
         since = f" for {ending.ended - _at(rank).entered:.1f} s" if _at(rank).entered else ""
         return f"{where}{since}, process state {rank.process_state}"

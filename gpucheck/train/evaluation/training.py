@@ -1,4 +1,4 @@
-"""What a training run asserts: pure, one finding an assertion, each with its number."""
+"""Evaluate a training run: one finding per assertion, with its number. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,7 +10,7 @@ EQUAL = "bit-equal on all ranks at every comparison"
 
 
 def evaluate_training(result: SmokeResult) -> Iterator[Finding]:
-    """Everything that this kind of run promises; what it has no evidence for is not claimed."""
+    """Yield every assertion of this kind of run that it has evidence for."""
     yield _loss(result)
     yield _accuracy(result)
     ranks = len(result.checkpoints[0].parameters)
@@ -213,7 +213,7 @@ def _reference(result: SmokeResult, reference: Reference) -> Finding:
     limit, apart = result.limits.parameter_tolerance, reference.max_abs_difference
     good = apart is not None and apart <= limit
     relative = reference.max_relative_difference
-    # A finding beside this one tells why already, and the links are not under suspicion.
+    # Another finding of the run explains it already, and the links are not suspected.
     explained = bool(result.wrong_data_ranks) or result.miscommunication is not None
     return finding(
         result,

@@ -1,4 +1,4 @@
-"""What the checked copies between devices show: pure, one finding a direction."""
+"""Evaluate the checked copies between devices: one finding per direction. Pure."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ DAMAGE = {
 
 
 def evaluate_transfer(result: SmokeResult) -> Iterator[Finding]:
-    """Every direction with its copies; a wrong byte anywhere fails it."""
+    """Yield one finding per direction; a wrong byte in any of its copies fails it."""
     for source, target in dict.fromkeys((copy.source, copy.target) for copy in result.copies):
         copies = [copy for copy in result.copies if (copy.source, copy.target) == (source, target)]
         yield _direction(result, source, target, copies)

@@ -1,8 +1,8 @@
-"""The reports of all ranks put together into one result. Pure."""
+"""Merge the reports of all ranks into one result. Pure."""
 
 from statistics import fmean
 
-from gpucheck.model.smoke import SmokeResult, Straying
+from gpucheck.model.smoke import Divergence, SmokeResult
 from gpucheck.train.report import RankReport
 from gpucheck.train.results.communication import first_miscommunication
 from gpucheck.train.results.performance import performance
@@ -14,7 +14,7 @@ def merge(
 ) -> SmokeResult:
     """The result of a run whose ranks all finished; reports in rank order, rank 0's with the references.
 
-    seconds: wall time of the whole. removed: variables that were kept from the ranks.
+    seconds: wall time of the whole. removed: environment variables that the ranks did not get.
     """
     first = reports[0]
     planned = first.references[0].data_hashes if first.references else ()
@@ -43,7 +43,7 @@ def merge(
         losses=losses,
         loss_first=losses[0] if losses else None,
         loss_last=losses[-1] if losses else None,
-        not_a_number=tuple(_strays(reports)),
+        not_a_number=tuple(_divergences(reports)),
         accuracy=first.accuracy,
         held_out=first.held_out,
         references=first.references,
@@ -75,8 +75,8 @@ def _mean(losses: tuple[float | None, ...]) -> float | None:
     return fmean(numbers) if len(numbers) == len(losses) else None
 
 
-def _strays(reports: tuple[RankReport, ...]) -> list[Straying]:
-    return [Straying(rank=r.rank, step=r.losses.index(None) + 1) for r in reports if None in r.losses]
+def _divergences(reports: tuple[RankReport, ...]) -> list[Divergence]:
+    return [Divergence(rank=r.rank, step=r.losses.index(None) + 1) for r in reports if None in r.losses]
 
 
 def _first_difference(hashes: tuple[tuple[str, ...], ...]) -> int | None:

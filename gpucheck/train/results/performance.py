@@ -39,7 +39,7 @@ def performance(reports: Sequence[RankReport], devices: int) -> Performance:
 def shares(seconds: Sequence[dict[str, float]]) -> dict[str, float]:
     """What part of the time in steps went where, over all ranks; empty where no step was made.
 
-    A phase that no rank booked is left out: communication that was not told apart is no communication of 0 %.
+    A phase without booked time is omitted: communication that was not measured apart is not communication of 0 %.
     """
     booked = {
         share: sum(rank.get(phase, 0.0) for rank in seconds for phase in phases)

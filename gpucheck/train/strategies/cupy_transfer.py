@@ -1,6 +1,6 @@
 """CuPy copies between devices, both directions, every byte checked by the receiving GPU and the host.
 
-CuPy has no CPU form: without a CUDA device nothing is tried, and that is said. CuPy is imported inside the functions.
+CuPy has no CPU form: without a CUDA device nothing is run, and this is reported. CuPy is imported inside the functions.
 """
 
 import platform

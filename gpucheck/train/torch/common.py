@@ -21,7 +21,7 @@ MOMENTUM = 0.9
 
 
 def settle(torch: Any, precision: str) -> None:
-    """Repeatable kernels, and full float32 unless TF32 is asked for: communication is compared, not rounding."""
+    """Repeatable kernels, and full float32 unless TF32 is requested: communication is compared, not rounding."""
     torch.set_num_threads(1)
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
@@ -46,7 +46,7 @@ def identity(torch: Any, device: Any) -> Device:
 
 
 def refuse_foreign_code(torch: Any, device: Any) -> None:
-    """Raises RuntimeError where the build holds no code for the GPU, before CUDA says so in a hundred lines."""
+    """Raises RuntimeError where the build holds no code for the GPU, before CUDA reports it in a hundred lines."""
     if device.type != "cuda":
         return
     major, minor = torch.cuda.get_device_capability(device)

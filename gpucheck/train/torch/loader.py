@@ -1,4 +1,4 @@
-"""Batches for a rank: torch's own loader over the planned samples, with workers and pinned memory where asked for."""
+"""Batches for a rank: torch's own loader over the planned samples, with workers and pinned memory if requested."""
 
 import os
 from collections.abc import Iterator

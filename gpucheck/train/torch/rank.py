@@ -1,4 +1,4 @@
-"""The way of a torch rank into the run: import, rendezvous, agreement on devices, first use, data. And its report."""
+"""A torch rank from the import to its data: rendezvous, agreement on devices, first use. And its shared report."""
 
 import os
 from datetime import timedelta
@@ -38,7 +38,7 @@ class Rank(NamedTuple):
 
     @property
     def options(self) -> SmokeOptions:
-        """What the run was asked for."""
+        """Options of the run."""
         return self.spec.options
 
     @property

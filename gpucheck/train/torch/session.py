@@ -80,7 +80,7 @@ def _kept(training: Training) -> dict[str, Any]:
         "data_hash": training.fed.hexdigest(),
         "sums": tuple(training.sums),
         "checkpoints": tuple(training.checkpoints),
-        # Where communication was not told apart, waiting for a slow rank looks like computing.
+        # If communication was not measured apart, waiting for a slow rank looks like computing.
         "compute_seconds": tuple(training.compute_seconds) if training.sums else (),
         "overlap": fmean(training.overlaps) if training.overlaps else None,
         "samples_seconds": training.seconds,

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.model import Verdict, worst
-from gpucheck.model.smoke import Checkpoint, Straying
+from gpucheck.model.smoke import Checkpoint, Divergence
 from gpucheck.train import evaluate
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS, ON_ONE_GPU, REFERENCE, SAME, STEP_5, STEP_10, A, B
 
@@ -72,7 +72,7 @@ LATE = replace(STEP_10, parameters=(A, B), gradients=(A, B), optimizer=(A, B))
     ("change", "seen"),
     [
         ({"loss_last": 1.9}, "loss 2 in step 1, 1.9 in step 10: 0.95 of it"),
-        ({"loss_last": None, "not_a_number": (Straying(rank=1, step=3),)}, "no number: rank 1 from step 3 on"),
+        ({"loss_last": None, "not_a_number": (Divergence(rank=1, step=3),)}, "no number: rank 1 from step 3 on"),
         ({"accuracy": 0.12}, "12.0% accuracy on 512 held-out samples"),
         ({"accuracy": None}, "no accuracy on 512 held-out samples"),
         ({"wrong_data_ranks": (1,)}, "rank 1 was fed other samples than planned"),
