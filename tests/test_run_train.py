@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from gpucheck import run, simulator
 from gpucheck.model import DriverState, Verdict
+from gpucheck.model.smoke import SmokeFailure
 from gpucheck.run import _train
 from gpucheck.run._versions import NAME, refused, version_truth
 from gpucheck.simulator.faults import all_faults
-from gpucheck.train.outcome import SmokeFailure
 from tests.fakes import FakeHost
 from tests.machines import LOADED, on_bus, p100, reading
 from tests.train.outcomes import HANG, ON_CPU

@@ -15,11 +15,12 @@ from gpucheck.cli._common import (
     start_simulation,
     write_result,
 )
+from gpucheck.cli._rendezvous import rendezvous_option
 from gpucheck.cli.bandwidth import parse_sizes
 from gpucheck.model.verdict import EXIT_STATUS
 
 if TYPE_CHECKING:
-    from gpucheck.measure.collectives.launch import Nodes
+    from gpucheck.processes.ranks.nodes import Nodes
 
 
 @click.command()
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 @click.option("--contended", is_flag=True, help="Run although other processes use the GPUs.")
 @click.option("--nodes", type=click.IntRange(min=2), help="Hosts that take part; run the command on each of them.")
 @click.option("--node-rank", type=click.IntRange(min=0), help="This host's number among them, from 0.")
-@click.option("--master", metavar="ADDRESS:PORT", help="Where host 0 listens, the same on all of them.")
+@rendezvous_option("--master")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),
@@ -48,7 +49,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     contended: bool,
     nodes: int | None,
     node_rank: int | None,
-    master: str | None,
+    rdzv_endpoint: str | None,
     timeout: float,
     format_: str,
     output: Path | None,
@@ -57,8 +58,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 ) -> int:
     """Run all_reduce, all_gather, reduce_scatter, broadcast, all_to_all and send/recv, each result checked exactly.
 
-    On several hosts start it on each: gpucheck collectives --nodes 2 --node-rank 0 --master 10.0.0.1:29500, and with
-    --node-rank 1 on the other. torchrun brings the ranks together; every host prints the same numbers.
+    On several hosts start it on each: gpucheck collectives --nodes 2 --node-rank 0 --rdzv-endpoint 10.0.0.1:29500, and
+    with --node-rank 1 on the other. Every host prints the same numbers.
     """
     start_simulation(profile, faults)
     from gpucheck.host import live_host
@@ -74,8 +75,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if ranks == 1 and nodes is None:
         raise Problem("--ranks 1: a collective needs two ranks or more, on this host or with --nodes on several.")
     place = None
-    if nodes is not None or node_rank is not None or master is not None:
-        place = _nodes(nodes, node_rank, master)
+    if nodes is not None or node_rank is not None or rdzv_endpoint is not None:
+        place = _nodes(nodes, node_rank, rdzv_endpoint)
     options = Options(
         operations=only or tuple(ALL),
         sizes=parse_sizes(sizes),
@@ -96,16 +97,14 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     return EXIT_STATUS[report.verdict]
 
 
-def _nodes(nodes: int | None, node_rank: int | None, master: str | None) -> "Nodes":
-    from gpucheck.measure.collectives.launch import Nodes
-    from gpucheck.processes.network import meeting_place
+def _nodes(nodes: int | None, node_rank: int | None, endpoint: str | None) -> "Nodes":
+    from gpucheck.processes.ranks.nodes import ENDPOINT, nodes_from_options
 
-    if nodes is None or node_rank is None or master is None:
-        raise Problem("several hosts need --nodes, --node-rank and --master together, the same master on all of them.")
-    if node_rank >= nodes:
-        raise Problem(f"--node-rank {node_rank}: of {nodes} hosts the last is {nodes - 1}.")
+    if nodes is None or node_rank is None or endpoint is None:
+        raise Problem(
+            f"several hosts need --nodes, --node-rank and {ENDPOINT} together, the same endpoint on all of them."
+        )
     try:
-        place = meeting_place("--master", master, listens=node_rank == 0)
+        return nodes_from_options(nodes, node_rank, endpoint)
     except ValueError as error:
         raise Problem(str(error)) from error
-    return Nodes(count=nodes, rank=node_rank, address=place.host, port=place.port, interface=place.interface)

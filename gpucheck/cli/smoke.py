@@ -1,14 +1,10 @@
 """Train on two devices, and prove that they agree with each other and with one device alone."""
 
 import os
-import time
-from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
-from msgspec.structs import replace
 
 from gpucheck.cli._common import (
     Problem,
@@ -19,24 +15,25 @@ from gpucheck.cli._common import (
     start_simulation,
     write_result,
 )
-from gpucheck.model import EXIT_STATUS, Finding, Host, NvmlReading, Verdict, named, worst
+from gpucheck.cli._rendezvous import rendezvous_option
+from gpucheck.model import EXIT_STATUS, NvmlReading
+from gpucheck.model.smoke import SmokeResult
+from gpucheck.processes.ranks.nodes import ENDPOINT, Nodes, nodes_from_options, nodes_from_torchrun
 from gpucheck.train.models import all_models
-from gpucheck.train.outcome import SmokeFailure, SmokeResult
 from gpucheck.train.precision import PRECISIONS
-from gpucheck.train.spec import Nodes, SmokeOptions
-from gpucheck.train.strategies import Strategy, all_strategies
+from gpucheck.train.spec import SmokeOptions
+from gpucheck.train.strategies import all_strategies
 
 if TYPE_CHECKING:
     from gpucheck.render.smoke import Part
+    from gpucheck.run._train import Training
 
-SCHEMA = "gpucheck.smoke/2"
 DEFAULTS = SmokeOptions()
 STRATEGIES = all_strategies()
 FRAMEWORKS = [*dict.fromkeys(framework for framework, _ in STRATEGIES), "all"]
 NAMES = [*dict.fromkeys(name for _, name in STRATEGIES), "all"]
 # Seconds that NVML may take: a wedged driver must not eat the time of the training.
 NVML_SECONDS = 20.0
-Runs = list[tuple[Strategy, SmokeResult | SmokeFailure | None, tuple[Finding, ...]]]
 
 
 @click.command()
@@ -67,7 +64,7 @@ Runs = list[tuple[Strategy, SmokeResult | SmokeFailure | None, tuple[Finding, ..
 )
 @click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Hosts that train together.")
 @click.option("--node-rank", type=click.IntRange(min=0), default=0, show_default=True, help="Which of them this is.")
-@click.option("--rendezvous", metavar="HOST:PORT", help="Where the hosts meet: an address of host 0, and a free port.")
+@rendezvous_option("--rendezvous")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -89,7 +86,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     timeline: Path | None,
     nodes: int,
     node_rank: int,
-    rendezvous: str | None,
+    rdzv_endpoint: str | None,
     timeout: float,
     format_: str,
     output: Path | None,
@@ -103,65 +100,56 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     start_simulation(profile, faults)
     from gpucheck.host import live_host
-    from gpucheck.run._train import with_fault
-    from gpucheck.train.wish import devices as read_devices
-    from gpucheck.train.wish import plan
+    from gpucheck.render.smoke import to_json, to_text
+    from gpucheck.run._train import smoke, with_fault
+    from gpucheck.train.run_plan import plan, read_devices
 
     host = live_host(isolated=True, deadline_s=min(timeout, NVML_SECONDS))
     nvml = host.nvml() if devices is not None or precision != "fp32" else None
     gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
     try:
         visible, number = read_devices(devices, [gpu.uuid for gpu in sorted(gpus, key=lambda gpu: gpu.pci_bus_id)])
-        meeting = _meeting(nodes, node_rank, rendezvous)
-        wish = SmokeOptions(
+        hosts = _nodes(nodes, node_rank, rdzv_endpoint)
+        options = SmokeOptions(
             model=model,
             precision=precision,  # type: ignore[arg-type]
             data=str(data.resolve()) if data is not None else None,
             workers=workers,
             visible_devices=visible,
-            world_size=number * (meeting.count if meeting else 1),
+            world_size=number * (hosts.count if hosts else 1),
             timeout_s=timeout,
             trace=timeline is not None,
-            nodes=meeting,
+            nodes=hosts,
         )
         capabilities = {gpu.compute_capability for gpu in gpus if visible != "" and gpu.compute_capability}
-        runs = plan(framework, strategy, with_fault(wish), steps=steps, capabilities=sorted(capabilities))
+        runs = plan(framework, strategy, with_fault(options), steps=steps, capabilities=sorted(capabilities))
         _check_data(data)
     except (LookupError, ValueError) as error:
         raise Problem(str(error.args[0])) from error
-    started, clock = datetime.now(timezone.utc).isoformat(timespec="seconds"), time.monotonic()
-    answers = _run(host, runs)
-    report = _report(host, answers, started, time.monotonic() - clock)
+    report, trainings = smoke(host, runs, progress)
+    progress_end()
     if timeline is not None:
-        _write_timeline(timeline, answers, simulated=report["simulated"])
-    text = (
-        msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
-        if format_ == "json"
-        else _text(report, answers)
-    )
+        _write_timeline(timeline, trainings, simulated=report.simulated)
+    text = to_json(report) if format_ == "json" else to_text(report, [_part(training) for training in trainings])
     write_result(text if output is None else click.unstyle(text), output)
-    return EXIT_STATUS[report["verdict"]]
+    return EXIT_STATUS[report.verdict]
 
 
-def _meeting(nodes: int, node_rank: int, rendezvous: str | None) -> Nodes | None:
-    from gpucheck.train.nodes import meeting, torchrun
-
-    if nodes == 1 and rendezvous is None:
-        return torchrun(os.environ)
-    if rendezvous is None:
-        raise ValueError(
-            f"--nodes {nodes}: say where the hosts meet with --rendezvous HOST:PORT, an address of host 0."
-        )
-    return meeting(nodes, node_rank, rendezvous)
+def _nodes(nodes: int, node_rank: int, endpoint: str | None) -> Nodes | None:
+    if nodes == 1 and endpoint is None:
+        return nodes_from_torchrun(os.environ)
+    if endpoint is None:
+        raise ValueError(f"--nodes {nodes}: add {ENDPOINT} HOST:PORT, an address of host 0 and a free port.")
+    return nodes_from_options(nodes, node_rank, endpoint)
 
 
 def _check_data(folder: Path | None) -> None:
-    """Before any rank starts: a damaged file is the caller's to know, not a finding about this host."""
+    """Reject a damaged file before any rank starts: it is wrong usage, not a finding about this host."""
     if folder is None:
         return
     from importlib.util import find_spec
 
-    from gpucheck.train.idx import read
+    from gpucheck.train.data.idx import read
 
     if find_spec("numpy") is None:
         return  # the runs are skipped for its absence
@@ -171,88 +159,21 @@ def _check_data(folder: Path | None) -> None:
         raise ValueError(f"--data {folder}: {error.filename}: {error.strerror}.") from error
 
 
-def _run(host: Host, runs: tuple[tuple[Strategy, SmokeOptions], ...]) -> Runs:
-    """Every run in turn; one whose framework cannot use this host's GPUs is not started."""
-    from gpucheck import train
-    from gpucheck.run._train import not_trained
-    from gpucheck.run._versions import refused, version_truth
-
-    truth = version_truth(host)
-    stopped = refused(truth)
-    answers: Runs = []
-    for strategy, options in runs:
-        progress(f"{strategy.framework} {strategy.name} {options.variant}")
-        if strategy.framework in stopped and options.visible_devices != "":
-            finding = stopped[strategy.framework]
-            answers.append((strategy, None, (finding, not_trained(strategy, finding))))
-            continue
-        before = answers[-1] if answers else None
-        if before is not None and before[0] == strategy and before[1] is not None and train.is_settled(before[1]):
-            continue
-        outcome = train.run_smoke(options)
-        gpus = train.real_gpus(host) if options.visible_devices is None else None
-        answers.append((strategy, outcome, train.judge(outcome, gpus=gpus)))
-    progress_end()
-    return _named(host, answers)
-
-
-def _named(host: Host, answers: Runs) -> Runs:
-    """The findings with the index of the GPU that they are about; NVML is asked only where one is about a GPU."""
-    if all(finding.subject == "host" for _, _, found in answers for finding in found):
-        return answers
-    nvml = host.nvml()
-    gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
-    return [(strategy, outcome, named(found, gpus)) for strategy, outcome, found in answers]
-
-
-def _report(host: Host, answers: Runs, started: str, seconds: float) -> dict[str, Any]:
-    simulation = host.simulation()
-    findings = tuple(finding for _, _, found in answers for finding in found)
-    return {
-        "schema": SCHEMA,
-        "host": host.system().hostname,
-        "simulated": simulation is not None,
-        "simulation": simulation,
-        "started": started,
-        "seconds": round(seconds, 3),
-        "verdict": worst(finding.verdict for finding in findings),
-        "counts": {v.value: sum(finding.verdict is v for finding in findings) for v in Verdict},
-        "findings": findings,
-        "outcomes": [
-            replace(outcome, traces=()) if isinstance(outcome, SmokeResult) else outcome
-            for _, outcome, _ in answers
-            if outcome is not None
-        ],
-    }
-
-
-def _text(report: dict[str, Any], answers: Runs) -> str:
-    from gpucheck.render.smoke import to_text
-
-    return to_text(
-        report["host"],
-        [_part(strategy, outcome, findings) for strategy, outcome, findings in answers],
-        report["verdict"],
-        report["counts"],
-        report["seconds"],
-        simulated=report["simulated"],
-    )
-
-
-def _part(strategy: Strategy, outcome: SmokeResult | SmokeFailure | None, findings: tuple[Finding, ...]) -> "Part":
+def _part(training: "Training") -> "Part":
     from gpucheck.render.smoke import Part
-    from gpucheck.train.judging import facts_in_words
+    from gpucheck.train.evaluation.finding_text import describe_facts
 
-    facts = tuple(facts_in_words(outcome)) if isinstance(outcome, SmokeResult) else ()
+    strategy, outcome = training.strategy, training.outcome
+    facts = tuple(describe_facts(outcome)) if isinstance(outcome, SmokeResult) else ()
     variant = f" {outcome.variant}" if outcome is not None and outcome.variant else ""
-    return Part(f"{strategy.framework} {strategy.name}{variant}: {strategy.summary}", facts, findings)
+    return Part(f"{strategy.framework} {strategy.name}{variant}: {strategy.summary}", facts, training.findings)
 
 
-def _write_timeline(file: Path, answers: Runs, *, simulated: bool) -> None:
-    """One pair of files a run; the name of the run goes into the file's where there are several."""
+def _write_timeline(file: Path, trainings: "tuple[Training, ...]", *, simulated: bool) -> None:
+    """Write one pair of files per run; with several runs, the file names contain the name of the run."""
     from gpucheck.render.smoke.timeline import Span, to_chrome_trace, to_svg
 
-    traced = [(s, o) for s, o, _ in answers if isinstance(o, SmokeResult) and o.traces]
+    traced = [(s, o) for s, o, *_ in trainings if isinstance(o, SmokeResult) and o.traces]
     for strategy, outcome in traced:
         begin = min(span.start for trace in outcome.traces for span in trace)
         spans = [

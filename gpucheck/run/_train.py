@@ -1,25 +1,29 @@
-"""The training steps of a run. torch is imported when a step runs, in the children that train."""
+"""Training: the steps of ``verify`` and the runs of ``smoke``. torch is imported in the ranks only."""
 
-from collections.abc import Callable, Iterator
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from gpucheck.host.simulated import machine_directory
-from gpucheck.model import Finding, Host, Verdict
+from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, named, worst
+from gpucheck.model.about import About
+from gpucheck.model.smoke import SmokeFailure, SmokeReport, SmokeResult
 from gpucheck.run import _versions
 from gpucheck.run._proof import REQUIRED, not_required
 from gpucheck.run._step import Outcome, Step
 from gpucheck.run._versions import NAME as VERSIONS
 from gpucheck.run._versions import refused, version_truth
-from gpucheck.train import is_settled, judge, real_gpus, run_smoke, whole_gpus
-from gpucheck.train.judging import PLACEMENT, install
-from gpucheck.train.outcome import SmokeFailure, SmokeResult
+from gpucheck.train import evaluate, is_settled, real_gpus, run_smoke, whole_gpus
+from gpucheck.train.evaluation.finding_text import PLACEMENT, install
+from gpucheck.train.run_plan import plan
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies
-from gpucheck.train.wish import plan
 
 SIMULATED_STALL_S = 8.0
 TAGS = frozenset({"training", "measure"})
@@ -55,27 +59,95 @@ def _step(strategy: Strategy) -> Step:
 def _about(strategy: Strategy) -> str:
     return (
         f"Training: {strategy.summary}: does it train, and come to the same result?\n\nSource: a short real run with "
-        f"{strategy.framework}, every rank in a process of its own with deadlines from outside. How it is judged: "
+        f"{strategy.framework}, every rank in a process of its own with deadlines from outside. How it is evaluated: "
         f"docs/training.md. By itself: gpucheck smoke --framework {strategy.framework} --strategy {strategy.name}."
     )
 
 
+class Training(NamedTuple):
+    """One run of a plan. outcome: None if the versions rule out the training; stopped: the finding that does."""
+
+    strategy: Strategy
+    outcome: SmokeResult | SmokeFailure | None
+    findings: tuple[Finding, ...]
+    stopped: Finding | None = None
+
+
+def train(
+    host: Host, runs: Iterable[tuple[Strategy, SmokeOptions]], on_start: Callable[[str], None] | None = None
+) -> tuple[Training, ...]:
+    """Run each in turn; one whose framework cannot use the GPUs of this host is not started.
+
+    on_start: called with the name of each run.
+    """
+    blocked = refused(version_truth(host))
+    done: list[Training] = []
+    for strategy, options in runs:
+        if on_start is not None:
+            on_start(f"{strategy.framework} {strategy.name} {options.variant}")
+        stopped = blocked.get(strategy.framework) if options.visible_devices != "" else None
+        if stopped is not None:
+            done.append(Training(strategy, None, (not_trained(strategy, stopped),), stopped))
+            continue
+        before = done[-1] if done else None
+        if before is not None and before.strategy == strategy and before.outcome and is_settled(before.outcome):
+            continue
+        outcome = run_smoke(options)
+        gpus = real_gpus(host) if options.visible_devices is None else None
+        done.append(Training(strategy, outcome, evaluate(outcome, gpus=gpus)))
+    return tuple(done)
+
+
+def smoke(
+    host: Host, runs: Iterable[tuple[Strategy, SmokeOptions]], on_start: Callable[[str], None]
+) -> tuple[SmokeReport, tuple[Training, ...]]:
+    """Return the report of ``gpucheck smoke``, and the runs with the findings that it lists."""
+    started, clock = datetime.now(timezone.utc).isoformat(timespec="seconds"), time.monotonic()
+    trainings = _with_indexes(host, train(host, runs, on_start))
+    findings = tuple(finding for training in trainings for finding in training.findings)
+    counts = Counter(finding.verdict for finding in findings)
+    outcomes = (training.outcome for training in trainings if training.outcome is not None)
+    simulation = host.simulation()
+    report = SmokeReport(
+        host=host.system().hostname,
+        simulated=simulation is not None,
+        simulation=simulation,
+        started=started,
+        seconds=round(time.monotonic() - clock, 3),
+        verdict=worst(counts),
+        counts={verdict.value: counts[verdict] for verdict in Verdict},
+        findings=findings,
+        outcomes=tuple(replace(o, traces=()) if isinstance(o, SmokeResult) else o for o in outcomes),
+    )
+    return report, trainings
+
+
+def _with_indexes(host: Host, trainings: tuple[Training, ...]) -> tuple[Training, ...]:
+    """Return the runs, each finding after the one that stopped its run and with the index of its GPU.
+
+    NVML is read only if a finding is about a GPU.
+    """
+    found = [(*((training.stopped,) if training.stopped else ()), *training.findings) for training in trainings]
+    gpus: Sequence[Gpu] = ()
+    if any(finding.subject != "host" for findings in found for finding in findings):
+        nvml = host.nvml()
+        gpus = nvml.gpus if isinstance(nvml, NvmlReading) else ()
+    return tuple(
+        training._replace(findings=named(findings, gpus)) for training, findings in zip(trainings, found, strict=True)
+    )
+
+
 def _smoke(host: Host, strategy: Strategy) -> Outcome:
-    stopped = refused(version_truth(host)).get(strategy.framework)
-    if stopped is not None:
-        return Outcome((not_trained(strategy, stopped),), {}, _unproven(strategy, f"{VERSIONS} fails"))
-    reason = not_required(host, strategy.framework, whole_gpus(host) or sum(d.is_nvidia_gpu for d in host.pci()))
-    options = with_fault(SmokeOptions())
-    runs = plan(strategy.framework, strategy.name, options, steps=None, capabilities=())
-    outcomes = []
-    for _, chosen in runs:
-        outcomes.append(run_smoke(chosen))
-        if is_settled(outcomes[-1]):
-            break
+    runs = plan(strategy.framework, strategy.name, with_fault(SmokeOptions()), steps=None, capabilities=())
+    trainings = train(host, runs)
+    outcomes = [training.outcome for training in trainings if training.outcome is not None]
+    findings = tuple(finding for training in trainings for finding in training.findings)
+    if not outcomes:
+        return Outcome(findings[:1], {}, _unproven(strategy, f"{VERSIONS} fails"))
     first = outcomes[0]
     if isinstance(first, SmokeFailure) and first.kind == "missing-package":
+        reason = not_required(host, strategy.framework, whole_gpus(host) or sum(d.is_nvidia_gpu for d in host.pci()))
         return _missing(strategy, first, reason)
-    findings = tuple(finding for outcome in outcomes for finding in judge(outcome, gpus=real_gpus(host)))
     return Outcome(findings, _measured(outcomes), _not_on_gpus(host, strategy, outcomes[-1]))
 
 
@@ -87,7 +159,7 @@ def _unproven(strategy: Strategy, reason: str, where: str = "") -> tuple[str, ..
 
 def _missing(strategy: Strategy, failure: SmokeFailure, reason: str | None) -> Outcome:
     """UNKNOWN where a level has to prove this framework, SKIP where it does not. reason: why it does not."""
-    (finding,) = judge(failure)
+    (finding,) = evaluate(failure)
     package = failure.missing or strategy.framework
     if reason is not None:
         unproven = _unproven(strategy, reason) if strategy.framework == REQUIRED else ()
@@ -123,15 +195,9 @@ def _measured(outcomes: list[SmokeResult | SmokeFailure]) -> dict[str, Any]:
 
 def not_trained(strategy: Strategy, stopped: Finding) -> Finding:
     """In place of a training that would end in a CUDA error."""
-    return Finding(
-        check=strategy.check,
-        verdict=Verdict.UNKNOWN,
-        subject=stopped.subject,
-        seen=f"training on GPUs unknown: {VERSIONS} fails",
-        wanted=f"a run with {strategy.framework}",
-        why=stopped.why,
-        fix=stopped.fix,
-    )
+    about = About(check=strategy.check, subject=stopped.subject)
+    wanted = f"a run with {strategy.framework}"
+    return about.unknown(stopped.why, stopped.fix, f"training on GPUs unknown: {VERSIONS} fails", wanted=wanted)
 
 
 def simulated_fault() -> Fault | None:

@@ -1,9 +1,9 @@
-"""The training room: short real training runs on two devices, each in processes of its own, and what they prove."""
+"""Short training runs on two devices, each rank in a process of its own, and what they prove."""
 
-from gpucheck.train.judge import judge
-from gpucheck.train.outcome import Checkpoint, SmokeFailure, SmokeResult
+from gpucheck.model.smoke import Checkpoint, Limits, SmokeFailure, SmokeResult
+from gpucheck.train.evaluation import evaluate
 from gpucheck.train.smoke import is_settled, real_gpus, run_smoke, whole_gpus
-from gpucheck.train.spec import Limits, SmokeOptions
+from gpucheck.train.spec import SmokeOptions
 
 __all__ = [
     "Checkpoint",
@@ -11,8 +11,8 @@ __all__ = [
     "SmokeFailure",
     "SmokeOptions",
     "SmokeResult",
+    "evaluate",
     "is_settled",
-    "judge",
     "real_gpus",
     "run_smoke",
     "whole_gpus",

@@ -1,4 +1,4 @@
-"""The environment of a training test's ranks: cleaned, repeatable, and on the devices that were asked for."""
+"""The environment of the ranks of a training test: cleaned, repeatable, and on the requested devices."""
 
 from collections.abc import Mapping
 
@@ -9,12 +9,12 @@ _OURS = {
     "MKL_NUM_THREADS": "1",
     "NCCL_DEBUG": "WARN",
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # bit-equal repeats need a fixed cuBLAS workspace
-    "TF_CPP_MIN_LOG_LEVEL": "2",  # TensorFlow tells what its build can do on every import
+    "TF_CPP_MIN_LOG_LEVEL": "2",  # TensorFlow prints the features of its build on every import
 }
 
 
 def rank_environment(caller: Mapping[str, str], options: SmokeOptions) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The ranks' environment, and ``NAME=value`` of each variable of the caller's that was kept from them."""
+    """The ranks' environment, and ``NAME=value`` of each variable of the caller's that was removed."""
     # On one host, loopback always resolves; the host's own name often does not.
     interface = options.nodes.interface if options.nodes else "lo"
     kept, removed = environment.rank_environment(

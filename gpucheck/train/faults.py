@@ -1,4 +1,4 @@
-"""Faults that a rank has on request: made to hang, die, raise or talk nonsense at a known place.
+"""Injected faults: make a rank hang, die, raise or leave an invalid report at a known place.
 
 For tests of the smoke test, and for simulated machines. What happens to the communication is in ``torch_averaging``.
 """

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from gpucheck.train.outcome import Placement
+from gpucheck.model.smoke import Placement
 
 
 class NoDevice(RuntimeError):

@@ -1,8 +1,4 @@
-"""Where a rank is: one fixed-size line in a file, overwritten on entering each phase, readable when the rank is not.
-
-A pipe would need a reader that keeps up, and a log would grow with the steps. A small write in place costs about two
-microseconds and outlives a SIGKILL, because the page cache does.
-"""
+"""Where a rank is: its progress line, overwritten on entering each phase, readable when the rank does not respond."""
 
 import os
 import time
@@ -13,7 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from gpucheck.train.outcome import Span
+from gpucheck.model.smoke import Span
+from gpucheck.processes.ranks.run_directory import ProgressFile
 
 # In the order in which a rank goes through them; the second group repeats at every step. init is the rendezvous, device
 # the first use of the GPU, connect the backend's own set-up (NCCL's communicator).
@@ -21,11 +18,10 @@ from gpucheck.train.outcome import Span
 BEFORE = ("start", "import", "init", "device", "connect", "data", "broadcast")
 STEP = ("load", "copy", "forward", "backward", "step", "allreduce", "optimizer", "check")
 AFTER = ("reference", "repeat", "report", "done")
-LINE_BYTES = 256
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
-    """A rank's place in the run. entered: time.monotonic(), which all processes of one Linux system share."""
+    """Position of a rank in the run. entered: time.monotonic(), which all processes of one Linux system share."""
 
     phase: str
     step: int | None = None
@@ -41,7 +37,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
             return (2, 0, AFTER.index(self.phase))
         return (0, 0, BEFORE.index(self.phase) if self.phase in BEFORE else 0)
 
-    def words(self, steps: int) -> str:
+    def describe(self, steps: int) -> str:
         """``step 3 of 40, allreduce`` or ``import``."""
         return self.phase if self.step is None else f"step {self.step} of {steps}, {self.phase}"
 
@@ -59,7 +55,7 @@ class CpuQueue:
         self._before = self._now()
 
     def since_last(self) -> float:
-        """Seconds since it was last asked."""
+        """Return the seconds since the last call."""
         now = self._now()
         waited, self._before = now - self._before, now
         return waited
@@ -86,7 +82,7 @@ class Progress:
         self.waited: defaultdict[str, float] = defaultdict(float)
         self._queue = CpuQueue()
         self._trace: list[Span] | None = [] if trace else None
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = ProgressFile(path)
         self._on_enter = on_enter
         self._device: str | None = None
         self._bus_id: str | None = None
@@ -123,7 +119,7 @@ class Progress:
             self._trace.append(Span(self._phase, self._step, self._entered, now))
         self._phase, self._step, self._entered = phase, step, now
         position = Position(phase=phase, step=step, device=self._device, bus_id=self._bus_id, entered=now)
-        os.pwrite(self._file, msgspec.json.encode(position).ljust(LINE_BYTES - 1) + b"\n", 0)
+        self._file.write(msgspec.json.encode(position))
         if self._on_enter is not None:
             self._on_enter(phase, step)
 
@@ -142,9 +138,9 @@ class Aside(Progress):
             self._progress.enter(self._aside, step)
 
 
-def read_position(path: Path) -> Position:
-    """The reading end. A rank that has written nothing readable yet is at ``start``."""
+def position_of(progress: bytes) -> Position:
+    """Return the position in a progress line; ``start`` if it holds none yet."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Position)
-    except (FileNotFoundError, msgspec.MsgspecError):
+        return msgspec.json.decode(progress, type=Position)
+    except msgspec.MsgspecError:
         return START

@@ -1,24 +1,27 @@
-"""One smoke test from wish to outcome: find its program and packages, run it, put the ranks' reports together."""
+"""Run one smoke test: find its program and packages, supervise its ranks, merge their reports."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 
 from gpucheck.model import Host, NvmlReading
-from gpucheck.train.blame import blame
+from gpucheck.model.smoke import SmokeFailure, SmokeResult
+from gpucheck.processes.ranks.run_directory import run_directory
+from gpucheck.processes.ranks.supervisor import Ending, rank_specs, supervise
 from gpucheck.train.environment import rank_environment
-from gpucheck.train.merge import merge
-from gpucheck.train.outcome import SmokeFailure, SmokeResult
+from gpucheck.train.evaluation.root_cause import find_failing_rank
+from gpucheck.train.progress import position_of
+from gpucheck.train.report import RankReport
+from gpucheck.train.results.merge import merge
 from gpucheck.train.spec import SmokeOptions
 from gpucheck.train.strategies import Strategy, all_strategies
-from gpucheck.train.supervisor import Ending, supervise
 
 
 def run_smoke(options: SmokeOptions, environment: Mapping[str, str] | None = None) -> SmokeResult | SmokeFailure:
     """Run it. The framework is imported by the ranks only.
 
-    environment: what the ranks inherit after cleaning, this process's own by default. KeyboardInterrupt and SystemExit
-    pass through when the ranks are gone.
+    environment: inherited by the ranks after cleaning, by default that of this process. KeyboardInterrupt and
+    SystemExit pass through after the ranks have ended.
     """
     strategy = all_strategies()[options.framework, options.strategy]
     ranks, removed = rank_environment(os.environ if environment is None else environment, options)
@@ -26,7 +29,7 @@ def run_smoke(options: SmokeOptions, environment: Mapping[str, str] | None = Non
         if find_spec(package) is None:
             return _not_run(options, "missing-package", f"package {package} is not installed", removed, missing=package)
     try:
-        ending = supervise(strategy.program, options, ranks, processes=processes(strategy, options))
+        ending = train_in_ranks(strategy.program, options, ranks, processes=processes(strategy, options))
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
         return _not_run(
@@ -35,20 +38,45 @@ def run_smoke(options: SmokeOptions, environment: Mapping[str, str] | None = Non
     return conclude(ending, options, removed)
 
 
+def train_in_ranks(
+    program: str, options: SmokeOptions, environment: Mapping[str, str], *, processes: int | None = None
+) -> Ending[RankReport]:
+    """Run this host's ranks of a program to their end, or to the deadline. Raises OSError as ``supervise`` does.
+
+    program: module with the training of one rank. processes: over all hosts, by default one a device.
+    """
+
+    def is_stalled(progress: Sequence[bytes], now: float) -> bool:
+        """Every rank trains, or has trained, and none has entered a phase for ``stall_s``."""
+        positions = [position_of(line) for line in progress]
+        return min(p.order() for p in positions)[0] > 0 and now - max(p.entered for p in positions) > options.stall_s
+
+    with run_directory("smoke") as directory:
+        return supervise(
+            directory,
+            ("gpucheck.train.rank", program),
+            tuple(rank_specs(processes or options.world_size, options.nodes, options)),
+            RankReport,
+            environment,
+            options.timeout_s,
+            is_stalled,
+        )
+
+
 def is_settled(outcome: SmokeResult | SmokeFailure) -> bool:
-    """Whether the strategy's other variants would only say the same: there is no package, or no device."""
+    """Return whether other variants of the strategy would end the same: a package or a device is missing."""
     return isinstance(outcome, SmokeFailure) and outcome.kind in ("missing-package", "no-device")
 
 
 def processes(strategy: Strategy, options: SmokeOptions) -> int:
-    """How many processes the run has, over all hosts."""
+    """Return the number of processes of the run, over all hosts."""
     return options.world_size if strategy.process_per_device else 1
 
 
-def conclude(ending: Ending, options: SmokeOptions, removed: tuple[str, ...]) -> SmokeResult | SmokeFailure:
-    """The result of a run that finished, or who is to blame for one that did not."""
+def conclude(ending: Ending[RankReport], options: SmokeOptions, removed: tuple[str, ...]) -> SmokeResult | SmokeFailure:
+    """Return the result of a run that finished, or the failure of one that did not."""
     if ending.reason != "finished":
-        return blame(ending, options, removed)
+        return find_failing_rank(ending, options, removed)
     reports = (*(end.report for end in ending.ranks if end.report is not None), *ending.shared)
     return merge(tuple(sorted(reports, key=lambda report: report.rank)), options, ending.seconds, removed)
 
@@ -72,9 +100,9 @@ def _not_run(
 
 
 def real_gpus(host: Host, environment: Mapping[str, str] | None = None) -> int | None:
-    """Return how many GPUs a framework should find, for ``judge``: ``whole_gpus`` of a real host.
+    """Return how many GPUs a framework should find, for ``evaluate``: ``whole_gpus`` of a real host.
 
-    None where that says nothing: the hardware is simulated, or the caller chose devices by CUDA_VISIBLE_DEVICES.
+    None if unknown: the hardware is simulated, or the caller chose devices with CUDA_VISIBLE_DEVICES.
     """
     if host.simulation() is not None or "CUDA_VISIBLE_DEVICES" in (os.environ if environment is None else environment):
         return None

@@ -1,9 +1,12 @@
-"""What a smoke test is asked for, and what each of its ranks is told. Plain values, passed as JSON."""
+"""Options of a smoke test: plain values that its ranks get as JSON."""
 
 from typing import Literal
 
 import msgspec
 
+from gpucheck.model.smoke import Limits
+from gpucheck.processes.ranks import run_directory as ranks
+from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.train.precision import Precision
 
 FaultKind = Literal[
@@ -26,7 +29,7 @@ FaultKind = Literal[
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """What goes wrong in which rank, on entering which phase of which step: for tests, and for simulated machines.
+    """Fault of a rank on entering a phase of a step: for tests, and for simulated machines.
 
     rank: None is every rank. freeze (learning rate 0), data-order, slow and leak hold for the whole run; flip-bit, drop
     and stale damage one step's all-reduce, nan one step's loss; the others act on entering the phase, in that step if
@@ -38,42 +41,6 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     phase: str = "forward"
     step: int | None = None
     factor: int = 2
-
-
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a healthy run keeps, stated in the result beside what was measured.
-
-    loss_fraction_max: last loss over first loss. A healthy run reaches 0.35 in 10 steps and 0.0001 in 40.
-    accuracy_min: share of the held-out samples; guessing reaches 0.1, a healthy run 0.99 in 10 steps.
-    parameter_tolerance: largest absolute difference between any parameter and its twin in the single-process reference.
-    Two ranks sum the gradient of a batch in another order than one process does, which float32 rounding turns into
-    1e-7 on CPUs, after 40 steps and after 2000; one rank that trains on other samples ends 0.1 away. Lower precisions
-    round more: see ``gpucheck.train.precision``.
-    straggler_ratio_max: compute time of the slowest rank over the fastest, in a fast step of each.
-    memory_kept_max_bytes: how much more memory a second training may leave than the first.
-    """
-
-    loss_fraction_max: float = 0.5
-    accuracy_min: float = 0.9
-    parameter_tolerance: float = 1e-4
-    straggler_ratio_max: float = 1.5
-    memory_kept_max_bytes: int = 32 << 20
-
-
-class Nodes(msgspec.Struct, frozen=True, kw_only=True):
-    """A run over several hosts: how many, which one this is, and where they meet.
-
-    hosted: a launcher keeps the store at the meeting place already; otherwise rank 0 does. interface: the network
-    interface that leads there. run: tells this run from others at the same store.
-    """
-
-    count: int
-    rank: int
-    host: str
-    port: int
-    hosted: bool = False
-    interface: str | None = None
-    run: str = "gpucheck"
 
 
 MIN_STEPS = 10
@@ -120,18 +87,4 @@ def fault_of(options: SmokeOptions, rank: int) -> Fault | None:
     return fault if fault is not None and fault.rank in (None, rank) else None
 
 
-class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What one rank is told.
-
-    rank: over all hosts. local_rank: on this one. processes: ranks over all hosts; a strategy that drives all devices
-    from one process has one.
-    program: importable module whose ``run(spec, place, progress)`` is the training of one rank and returns its report.
-    supervisor_pid: the process that started it; the rank never outlives it.
-    """
-
-    rank: int
-    local_rank: int
-    processes: int
-    program: str
-    supervisor_pid: int
-    options: SmokeOptions
+RankSpec = ranks.RankSpec[SmokeOptions]

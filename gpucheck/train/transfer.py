@@ -1,9 +1,9 @@
-"""What every transfer test shares: what is copied, the poison on the destination, and how damage is told. Pure."""
+"""Plan of copies, poison on the destination and corruption type, for every transfer test. Pure."""
 
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
-from gpucheck.train.outcome import Copy
+from gpucheck.model.smoke import Copy
 
 SIZES = (1 << 10, 1 << 16, 1 << 20, 16 << 20)
 POISON = 0x5A5A5A5A5A5A5A5A
@@ -48,7 +48,7 @@ def damage(arrived: bytes, sent: bytes) -> tuple[int, int | None, str]:
 
 
 def names_of(devices: Sequence[str]) -> list[str]:
-    """The devices' names; equal ones are told apart as buffers: ``cpu buffer a``."""
+    """The devices' names; equal ones are numbered as buffers: ``cpu buffer a``."""
     return [
         f"{name} buffer {chr(ord('a') + place)}" if devices.count(name) > 1 else name
         for place, name in enumerate(devices)

@@ -12,14 +12,14 @@ import click
 import pytest
 from msgspec.structs import replace
 
-from gpucheck import train
 from gpucheck.cli import main
 from gpucheck.model import Finding, Verdict
+from gpucheck.model.smoke import SmokeReport, Span
 from gpucheck.render.smoke import Part, to_text
-from gpucheck.train.outcome import Span
+from gpucheck.run import _train
 from tests.train.conftest import end_processes_with, heed_interrupts, processes_with, wait_until
+from tests.train.data.test_idx import write_set
 from tests.train.outcomes import HANG, ON_CPU, ON_GPUS
-from tests.train.test_idx import write_set
 
 pytestmark = pytest.mark.slow
 
@@ -38,8 +38,8 @@ def smoke(monkeypatch, capsys):
             asked.append(options)
             return outcome
 
-        monkeypatch.setattr(train, "run_smoke", run_smoke)
-        monkeypatch.setattr(train, "real_gpus", lambda host: None)
+        monkeypatch.setattr(_train, "run_smoke", run_smoke)
+        monkeypatch.setattr(_train, "real_gpus", lambda host: None)
         with pytest.raises(SystemExit) as stop:
             main(["smoke", *(() if "--framework" in arguments else ("--framework", "torch")), *arguments])
         out, err = capsys.readouterr()
@@ -89,7 +89,18 @@ def test_the_worst_run_comes_first_and_what_was_not_run_is_a_line_each():
         Part("tensorflow mirrored: summary", (), (made("b", Verdict.SKIP),)),
         Part("torch dp: summary", (), (made("c", Verdict.PASS), made("d", Verdict.FAIL))),
     ]
-    lines = click.unstyle(to_text("host", parts, Verdict.FAIL, {"fail": 1}, 1.0, simulated=False)).splitlines()
+    report = SmokeReport(
+        host="host",
+        simulated=False,
+        simulation=None,
+        started="2024-02-29T00:00:00+00:00",
+        seconds=1.0,
+        verdict=Verdict.FAIL,
+        counts={"fail": 1},
+        findings=(),
+        outcomes=(),
+    )
+    lines = click.unstyle(to_text(report, parts)).splitlines()
 
     assert [line for line in lines if line.startswith("torch")] == ["torch dp: summary", "torch ddp: summary"]
     assert [line.split()[0] for line in lines if line[:1].isupper()] == ["FAIL", "PASS", "PASS", "SKIP", "FAIL"]
@@ -157,8 +168,9 @@ def test_the_report_goes_to_a_file(smoke, tmp_path):
         (["--devices", "0,1"], "this host has no GPU. Take --devices cpu,cpu"),
         (["--devices", "cpu"], "takes two"),
         (["--model", "cnn", "--steps", "20"], "cnn needs 40 steps"),
-        (["--nodes", "2"], "--rendezvous HOST:PORT"),
-        (["--nodes", "2", "--rendezvous", "node01"], "wanted HOST:PORT"),
+        (["--nodes", "2"], "--rdzv-endpoint HOST:PORT"),
+        (["--nodes", "2", "--rdzv-endpoint", "node01"], "wanted HOST:PORT"),
+        (["--nodes", "2", "--rendezvous", "node01"], "--rdzv-endpoint node01: wanted HOST:PORT"),
     ],
 )
 def test_wrong_usage_is_64_and_says_what_is_right(smoke, arguments, word):

@@ -4,12 +4,12 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck.model import Verdict
-from gpucheck.train import judge, run_smoke
-from gpucheck.train.outcome import SmokeResult
+from gpucheck.model.smoke import SmokeResult
+from gpucheck.train import evaluate, run_smoke
 from gpucheck.train.precision import unsupported
+from gpucheck.train.run_plan import plan
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import all_strategies
-from gpucheck.train.wish import plan
 
 pytestmark = pytest.mark.gpu
 
@@ -26,7 +26,7 @@ def passes(framework: str, strategy: str, wish: SmokeOptions, gpus: int) -> list
         outcome = run_smoke(options)
         assert isinstance(outcome, SmokeResult), outcome
         assert outcome.placement == ("gpus" if gpus >= 2 else "shared-gpu")
-        bad = [f for f in judge(outcome, gpus=gpus) if f.verdict not in (Verdict.PASS, Verdict.SKIP)]
+        bad = [f for f in evaluate(outcome, gpus=gpus) if f.verdict not in (Verdict.PASS, Verdict.SKIP)]
         assert bad == []
         results.append(outcome)
     return results
@@ -63,4 +63,4 @@ def test_every_precision_that_the_gpus_have(capabilities, precision):
 )
 def test_faults_of_the_communication_are_found_on_gpus_too(capabilities, fault, cause):
     outcome = run_smoke(replace(SmokeOptions(timeout_s=180), fault=fault))
-    assert cause in [finding.cause for finding in judge(outcome)]
+    assert cause in [finding.cause for finding in evaluate(outcome)]

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gpucheck.cli.smoke import COMMAND
-from tests.train.test_nodes import free_port
+from tests.train.conftest import free_port
 
 PAGES = Path(__file__).parents[2] / "docs" / "integrations"
 
@@ -61,7 +61,7 @@ def test_the_pods_of_the_job_meet_at_index_0_and_use_options_that_there_are():
     assert int(words["--nodes"]) == job["spec"]["completions"] == job["spec"]["parallelism"]
     assert job["spec"]["completionMode"] == "Indexed"
     assert words["--node-rank"] == "$(JOB_COMPLETION_INDEX)"
-    assert words["--rendezvous"].startswith(f"{job['metadata']['name']}-0.{service['metadata']['name']}:")
+    assert words["--rdzv-endpoint"].startswith(f"{job['metadata']['name']}-0.{service['metadata']['name']}:")
     assert pod["subdomain"] == service["metadata"]["name"]
     assert service["spec"]["selector"]["job-name"] == job["metadata"]["name"]
     assert {m["name"] for m in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}

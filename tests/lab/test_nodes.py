@@ -16,7 +16,7 @@ def shell(first):
 
 def test_both_hosts_train_as_one(shell):
     """Four ranks over the network between the hosts; each host reports all of them, and the same of them."""
-    smoke = "smoke --framework torch --steps 10 --format json --nodes 2 --rendezvous"
+    smoke = "smoke --framework torch --steps 10 --format json --nodes 2 --rdzv-endpoint"
     answers = shell.on_all(*smoke.split(), f"{shell.addresses[HOSTS[0]]}:29500")
 
     assert [answer["host"] for answer in answers] == list(HOSTS)
@@ -30,7 +30,7 @@ def test_both_hosts_train_as_one(shell):
 
 
 def test_collectives_over_both_hosts_are_exact(shell):
-    collectives = "collectives --sizes 64K --format json --nodes 2 --master"
+    collectives = "collectives --sizes 64K --format json --nodes 2 --rdzv-endpoint"
     answers = shell.on_all(*collectives.split(), f"{shell.addresses[HOSTS[0]]}:29501")
 
     assert [answer["host"] for answer in answers] == list(HOSTS)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import tempfile
 import time
 import uuid
@@ -11,11 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from gpucheck.model.smoke import SmokeFailure, SmokeResult
 from gpucheck.train.environment import rank_environment
-from gpucheck.train.outcome import SmokeFailure, SmokeResult
-from gpucheck.train.smoke import conclude
+from gpucheck.train.smoke import conclude, train_in_ranks
 from gpucheck.train.spec import Fault, SmokeOptions
-from gpucheck.train.supervisor import supervise
 
 ROOT = Path(__file__).parents[2]
 STALL_S = 1.0  # for runs that are to hang; short, and long enough for a busy machine
@@ -60,7 +60,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
         environment, removed = rank_environment(os.environ, chosen)
         name, _, value = marker.partition("=")
         environment |= {"PYTHONPATH": str(ROOT), "TOY": toy, name: value}
-        return conclude(supervise("tests.train.toy", chosen, environment), chosen, removed)
+        return conclude(train_in_ranks("tests.train.toy", chosen, environment), chosen, removed)
 
     yield go
     left = processes_with(marker)
@@ -75,3 +75,9 @@ def wait_until(true: Callable[[], bool], seconds: float = 20.0) -> None:
     while not true():
         assert time.monotonic() < until, "it did not happen in time"
         time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

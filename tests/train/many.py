@@ -10,23 +10,23 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from gpucheck.train.outcome import RankReport
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.strategies import all_strategies
-from gpucheck.train.workplace import Workplace
 
 
-def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
     import torch.distributed as dist
 
     report: RankReport | None = None
     for name, options in msgspec.json.decode(os.environ["MANY"], type=dict[str, SmokeOptions]).items():
-        folder = Workplace(place.folder / f"run-{name}")
-        folder.folder.mkdir(exist_ok=True)
-        own = Progress(place.progress(spec.rank), trace=options.trace)
+        own_directory = RunDirectory(directory.path / f"run-{name}")
+        own_directory.path.mkdir(exist_ok=True)
+        own = Progress(directory.progress(spec.rank), trace=options.trace)
         program = import_module(all_strategies()[options.framework, options.strategy].program)
-        report = program.run(replace(spec, options=options), folder, own)
+        report = program.run(replace(spec, options=options), own_directory, own)
         if dist.is_initialized():
             dist.destroy_process_group()
         Path(os.environ["MANY_REPORTS"], f"{name}-{spec.rank}.json").write_bytes(msgspec.json.encode(report))

@@ -2,8 +2,7 @@
 
 from msgspec.structs import replace
 
-from gpucheck.train.outcome import Checkpoint, Performance, Reference, Repeat, SmokeFailure, SmokeResult
-from gpucheck.train.spec import Limits
+from gpucheck.model.smoke import Checkpoint, Limits, Performance, Reference, Repeat, SmokeFailure, SmokeResult
 
 A, B = "a" * 64, "b" * 64
 SAME = (A, A)

@@ -7,13 +7,14 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from gpucheck.model.smoke import SmokeResult
 from gpucheck.train.environment import rank_environment
-from gpucheck.train.merge import merge
-from gpucheck.train.outcome import RankReport, SmokeResult
+from gpucheck.train.report import RankReport
+from gpucheck.train.results.merge import merge
+from gpucheck.train.run_plan import plan
+from gpucheck.train.smoke import train_in_ranks
 from gpucheck.train.spec import Fault, SmokeOptions
 from gpucheck.train.strategies import all_strategies
-from gpucheck.train.supervisor import supervise
-from gpucheck.train.wish import plan
 
 ROOT = Path(__file__).parents[2]
 # A machine with GPUs runs these on the CPU all the same: what is tested here is the test.
@@ -59,7 +60,7 @@ def run_all(many: dict[str, SmokeOptions], folder: Path, processes: int) -> dict
     """The result of each, from one start of the processes."""
     environment, removed = rank_environment(os.environ, SHORT)
     environment |= {"PYTHONPATH": str(ROOT), "MANY": msgspec.json.encode(many).decode(), "MANY_REPORTS": str(folder)}
-    ending = supervise("tests.train.many", SHORT, environment, processes=processes)
+    ending = train_in_ranks("tests.train.many", SHORT, environment, processes=processes)
     assert ending.reason == "finished", [(end.error, end.output) for end in ending.ranks]
     assert {options.strategy for options in many.values()} <= {name for _, name in all_strategies()}
     return {

@@ -4,17 +4,23 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gpucheck.model import PciDevice, Simulation
+from gpucheck.processes.ranks.run_directory import read_progress
 from gpucheck.train import data, real_gpus
 from gpucheck.train.environment import rank_environment
 from gpucheck.train.placement import plan
-from gpucheck.train.progress import AFTER, BEFORE, START, STEP, Position, Progress, read_position
+from gpucheck.train.progress import AFTER, BEFORE, START, STEP, Position, Progress, position_of
 from gpucheck.train.spec import SmokeOptions
 from tests.fakes import FakeHost
+
+
+def recorded(path: Path) -> Position:
+    return position_of(read_progress(path))
 
 
 @pytest.mark.parametrize(
@@ -121,27 +127,27 @@ def test_positions_sort_by_how_far_a_rank_has_come():
 
 def test_progress_is_readable_at_any_moment_and_books_the_time(tmp_path):
     path = tmp_path / "progress"
-    assert read_position(path) == START
+    assert recorded(path) == START
     seen = []
-    progress = Progress(path, on_enter=lambda phase, step: seen.append((phase, step, read_position(path).phase)))
-    assert read_position(path) == START
+    progress = Progress(path, on_enter=lambda phase, step: seen.append((phase, step, recorded(path).phase)))
+    assert recorded(path) == START
 
     progress.on_device("cuda:1", "0000:af:00.0")
     progress.enter("forward", 12)
     progress.enter("data")
 
-    position = read_position(path)
+    position = recorded(path)
     assert (position.phase, position.step, position.device, position.bus_id) == ("data", None, "cuda:1", "0000:af:00.0")
     assert seen == [("forward", 12, "forward"), ("data", None, "data")], "a fault strikes when its phase is on record"
     assert set(progress.seconds) == {"start", "forward"}
-    assert position.words(40) == "data"
+    assert position.describe(40) == "data"
 
 
 def test_a_torn_or_foreign_progress_file_counts_as_not_started(tmp_path):
     path = tmp_path / "progress"
     path.write_bytes(b'{"phase": "forw')
 
-    assert read_position(path) == START
+    assert recorded(path) == START
 
 
 GPU = PciDevice(bus_id="0000:3b:00.0", vendor_id="10de", device_id="15f8", class_id="030200")

@@ -11,18 +11,19 @@ import sys
 import time
 from pathlib import Path
 
-from gpucheck.train.outcome import Checkpoint, Device, RankReport, Reference
+from gpucheck.model.smoke import Checkpoint, Reference
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import Device, RankReport
 from gpucheck.train.spec import RankSpec
-from gpucheck.train.workplace import Workplace
 
 
 class Peers:
     """An all-reduce of nothing: returns when every rank has arrived, raises when one is gone."""
 
-    def __init__(self, place: Workplace, rank: int, world_size: int) -> None:
-        self.folder, self.rank, self.world = place.folder, rank, range(world_size)
-        (self.folder / f"pid-{rank}").write_text(str(os.getpid()))
+    def __init__(self, directory: RunDirectory, rank: int, world_size: int) -> None:
+        self.folder, self.rank, self.world = directory.path, rank, range(world_size)
+        (self.folder / f"peer-{rank}").write_text(str(os.getpid()))
 
     def meet(self, where: str) -> None:
         (self.folder / f"{where}-{self.rank}").touch()
@@ -32,7 +33,7 @@ class Peers:
 
     def _all_alive(self) -> None:
         for rank in self.world:
-            pid = self.folder / f"pid-{rank}"
+            pid = self.folder / f"peer-{rank}"
             if pid.exists() and _gone(pid.read_text() or str(os.getpid())):
                 raise ConnectionError(f"Connection closed by peer {rank}")
 
@@ -44,13 +45,13 @@ def _gone(pid: str) -> bool:
         return True
 
 
-def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
     """Step with the others to the end."""
     options = spec.options
     progress.enter("import")
     mischief = os.environ.get("TOY", "")
     progress.enter("init")
-    peers = Peers(place, spec.rank, options.world_size)
+    peers = Peers(directory, spec.rank, options.world_size)
     progress.on_device(f"toy:{spec.rank}", None)
     progress.enter("data")
     for step in range(1, options.steps + 1):
@@ -80,7 +81,7 @@ def misbehave(how: str, peers: Peers) -> None:
     elif how == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     elif how == "slow-crash":
-        (peers.folder / f"pid-{peers.rank}").write_text("0")  # for its peers this rank is gone
+        (peers.folder / f"peer-{peers.rank}").write_text("0")  # for its peers this rank is gone
         time.sleep(0.4)
         os.kill(os.getpid(), signal.SIGSEGV)
     elif how == "missing":

@@ -1,4 +1,4 @@
-"""What a run of collectives could not look at, and whether its results were exact. Links are judged elsewhere. Pure."""
+"""Findings on what a run of collectives could not check, and on exact results. Links: ``diagnose``. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -11,10 +11,10 @@ from gpucheck.model.about import About
 from gpucheck.model.collectives import CollectiveResult
 from gpucheck.processes.signals import FAULTS, signal_name
 
-# Why and fix of what says nothing about links or NCCL.
-UNKNOWN: dict[ErrorKind, tuple[str, str]] = {
+# Why and fix of errors that are unrelated to links and NCCL.
+UNKNOWN: Mapping[ErrorKind | str, tuple[str, str]] = {
     "defect": (
-        "a defect of gpucheck or of a Python package that it uses; it says nothing about GPUs, links or NCCL",
+        "a defect of gpucheck or of a Python package that it uses, unrelated to GPUs, links and NCCL",
         "report it with the output of: gpucheck collectives --format json",
     ),
     "no-resources": (
@@ -30,7 +30,7 @@ PACKAGE_FIX = "python -m pip install torch numpy"
 
 
 def gaps(runs: Mapping[str, Ended], results: Sequence[CollectiveResult], *, gpus: bool) -> tuple[Finding, ...]:
-    """How ranks ended before they were done, and what was compared. gpus: False for ranks on CPUs."""
+    """Return findings on ranks that ended early, and on what was compared. gpus: False for ranks on CPUs."""
     findings = [finding for ended in runs.values() for finding in _ending(ended)]
     return (*findings, *_correctness(results, gpus=gpus))
 
@@ -44,7 +44,7 @@ def _ending(ended: Ended) -> Iterator[Finding]:
     elif ended.reason == "deadline":
         places = "; ".join(f"rank {rank}: {step}" for rank, step in sorted(ended.where.items()))
         calls = (f"rank {rank} is in {frame}" for rank, stack in sorted(ended.stacks.items()) for frame in stack[:3])
-        yield About(check="collectives", evidence=(*calls, *([ended.said] if ended.said else []))).unknown(
+        yield About(check="collectives", evidence=(*calls, *([ended.output] if ended.output else []))).unknown(
             "the ranks wait for each other: one of them, or the path between two, does not respond",
             "gpucheck bandwidth finds a pair that does not copy; try again with NCCL_P2P_DISABLE=1",
             f"the remaining collectives unknown: no end after {ended.seconds:.0f} s: {places}",
@@ -54,14 +54,14 @@ def _ending(ended: Ended) -> Iterator[Finding]:
 
 
 def _failed(ended: Ended) -> Finding:
-    """By the rank that failed first: what the others raise is that its end of a connection closed."""
+    """Return the finding on the rank that failed first; the others raise because its connections closed."""
     errors = sorted(ended.errors.items(), key=lambda item: item[1].raised)
     lines = [f"rank {rank} was ended by {signal_name(number)}" for rank, number in ended.signals.items()]
     lines += [f"rank {rank} failed: {error_text(e.message)} [{e.type}]" for rank, e in errors]
     places = tuple(f"rank {rank} was at: {at}" for rank, at in sorted(ended.where.items()))
     about = About(
         check="collectives",
-        evidence=(*lines[1:], *places, *ended.taken.warnings, *([ended.said] if ended.said else [])),
+        evidence=(*lines[1:], *places, *ended.taken.warnings, *([ended.output] if ended.output else [])),
     )
     if any(number not in FAULTS for number in ended.signals.values()):
         return about.unknown(
@@ -82,7 +82,7 @@ def _failed(ended: Ended) -> Finding:
 
 
 def _correctness(results: Sequence[CollectiveResult], *, gpus: bool) -> Iterator[Finding]:
-    """Wrong elements of GPU ranks are left to the judge of links."""
+    """Wrong elements of GPU ranks are observations, which ``diagnose`` evaluates."""
     wrong = [result for result in results if result.wrong]
     checked = sum(result.checked for result in results)
     about = About(

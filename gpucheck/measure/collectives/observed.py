@@ -1,4 +1,4 @@
-"""What ranks on GPUs measured, as observations. Pure."""
+"""Measurements of ranks on GPUs as observations. Pure."""
 
 from collections.abc import Mapping, Sequence
 
@@ -42,6 +42,6 @@ def _transport(ended: Ended, result: CollectiveResult) -> str | None:
 
 
 def _stuck_in(ended: Ended) -> str | None:
-    """The collective that the first rank was in."""
-    words = [step.split()[0] for _, step in sorted(ended.where.items()) if step.split()]
-    return next((word for word in words if word in ALL), None)
+    """Return the collective that the first rank was in."""
+    names = [step.split()[0] for _, step in sorted(ended.where.items()) if step.split()]
+    return next((name for name in names if name in ALL), None)

@@ -1,27 +1,21 @@
-"""One rank: ``python -m gpucheck.measure.collectives.rank FOLDER``, with RANK, LOCAL_RANK and WORLD_SIZE set.
+"""One rank: ``python -m gpucheck.measure.collectives.rank DIR RANK``, started by ``launch``."""
 
-Started by gpucheck itself on one host, by torchrun on several. Leaves a report or an error in the folder.
-"""
-
-import os
 import sys
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from gpucheck.measure.collectives.definitions import elements
-from gpucheck.measure.collectives.values import AGENT, ErrorKind, Folder, Measured, RankError, RankReport, RankSpec
+from gpucheck.measure.collectives.values import ErrorKind, Measured, RankOptions, RankReport, RankSpec
 from gpucheck.measure.engines.protocol import MISTAKES
 from gpucheck.measure.engines.torch.runtime import library, ordinal
 from gpucheck.measure.values import Device
-from gpucheck.processes.lifeline import end_with_parent, show_stacks, write_whole
+from gpucheck.processes.ranks.nodes import leave_store, open_store
+from gpucheck.processes.ranks.rank import run_rank
+from gpucheck.processes.ranks.run_directory import ProgressFile, RunDirectory
 
 PERIOD = 7
-MESSAGE_CHARACTERS = 4000
 
 
 class NoDevice(Exception):
@@ -31,15 +25,15 @@ class NoDevice(Exception):
 class Rank:
     """The state of one rank while it runs."""
 
-    def __init__(self, torch: Any, folder: Folder, spec: RankSpec) -> None:
+    def __init__(self, torch: Any, directory: RunDirectory, spec: RankSpec) -> None:
         self.torch = torch
-        self.folder = folder
-        self.spec = spec
-        self.rank, self.world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.store_file = directory.store
+        self.progress = ProgressFile(directory.progress(spec.rank))
+        self.options = options = spec.options
+        self.rank, self.world = spec.rank, spec.processes
         self.device = torch.device("cpu")
-        if spec.backend == "nccl":
-            local = int(os.environ["LOCAL_RANK"])
-            gpu = Device(index=local, name="GPU", bus_id=spec.bus_ids[local])
+        if options.backend == "nccl":
+            gpu = Device(index=spec.local_rank, name="GPU", bus_id=options.bus_ids[spec.local_rank])
             try:
                 self.device = torch.device("cuda", ordinal(torch, gpu, library(torch)))
                 torch.cuda.set_device(self.device)
@@ -50,16 +44,18 @@ class Rank:
         """Join the others, then every collective at every size."""
         distributed = self.torch.distributed
         self.note("rendezvous")
-        store = f"file://{self.folder.path / 'store'}" if self.spec.file_store else "env://"
+        options = self.options
+        store = open_store(distributed, self.store_file, options.nodes, self.rank, self.world, options.timeout_s)
         distributed.init_process_group(
-            self.spec.backend,
-            init_method=store,
+            options.backend,
+            store=store,
             rank=self.rank,
             world_size=self.world,
-            timeout=timedelta(seconds=self.spec.timeout_s),
+            timeout=timedelta(seconds=options.timeout_s),
         )
-        measured = [self.measure(name, size) for name in self.spec.operations for size in self.spec.sizes]
+        measured = [self.measure(name, size) for name in self.options.operations for size in self.options.sizes]
         self.note("done")
+        leave_store(store, self.rank, self.world)
         return self.report(tuple(measured))
 
     def report(self, measured: tuple[Measured, ...]) -> RankReport:
@@ -81,11 +77,11 @@ class Rank:
         self.note(f"{name} of {count * 4} bytes, warming up")
         # Every backend has every one of them (gloo: since before torch 2.6): whatever a call raises is a failure.
         call, _ = self.prepared(name, count, 0)
-        for _ in range(self.spec.warm_ups):
+        for _ in range(self.options.warm_ups):
             call()
         seconds, wrong = [], 0
-        for number in range(self.spec.samples):
-            self.note(f"{name} of {count * 4} bytes, round {number + 1} of {self.spec.samples}")
+        for number in range(self.options.samples):
+            self.note(f"{name} of {count * 4} bytes, round {number + 1} of {self.options.samples}")
             call, check = self.prepared(name, count, number)
             call()
             wrong += check()
@@ -94,7 +90,7 @@ class Rank:
             operation=name,
             size=count * 4,
             seconds=tuple(self.slowest(seconds)),
-            checked=self.spec.samples,
+            checked=self.options.samples,
             wrong=self.total(wrong),
         )
 
@@ -105,17 +101,17 @@ class Rank:
         torch.distributed.barrier()
         if self.device.type != "cuda":
             start = time.perf_counter()
-            for _ in range(self.spec.iterations):
+            for _ in range(self.options.iterations):
                 call()
-            return (time.perf_counter() - start) / self.spec.iterations
+            return (time.perf_counter() - start) / self.options.iterations
         torch.cuda.synchronize(self.device)
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         begin.record()
-        for _ in range(self.spec.iterations):
+        for _ in range(self.options.iterations):
             call()
         end.record()
         end.synchronize()
-        return float(begin.elapsed_time(end)) / 1e3 / self.spec.iterations
+        return float(begin.elapsed_time(end)) / 1e3 / self.options.iterations
 
     def prepared(self, name: str, count: int, number: int | None) -> tuple[Callable[[], object], Callable[[], int]]:
         """The collective on fresh buffers, and how many elements of its result are wrong. number None: zeros."""
@@ -176,57 +172,31 @@ class Rank:
         self.torch.distributed.all_reduce(together)
         return int(together.item())
 
-    def note(self, words: str) -> None:
-        """Put on record where this rank is, for whoever finds it stuck."""
-        self.folder.at(self.rank).write_text(words)
+    def note(self, step: str) -> None:
+        """Record where this rank is, for the report of a rank that hangs."""
+        self.progress.write(step.encode())
 
 
-def main(path: str) -> None:
-    """Run, and leave a report or an error."""
-    folder = Folder(Path(path))
-    spec = msgspec.json.decode(folder.spec.read_bytes(), type=RankSpec)
-    # torchrun is the parent where it started this rank.
-    end_with_parent(spec.parent_pid if spec.file_store else int(os.environ[AGENT]))
-    number = int(os.environ["RANK"])
-    with folder.stack(number).open("w") as stack:
-        show_stacks(stack)
-        write_whole(folder.pid(number), str(os.getpid()).encode())
-        status = _run(folder, spec, number)
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # Tearing a process group down whose peers are gone can block for minutes, and the answer is out.
-        os._exit(status)
+def main(path: str, number: str) -> None:
+    """Run every collective and leave a report or an error in the directory."""
 
-
-def _run(folder: Folder, spec: RankSpec, number: int) -> int:
-    try:
+    def work(spec: RankSpec, directory: RunDirectory) -> RankReport:
         import torch
 
-        report = Rank(torch, folder, spec).run()
-        write_whole(folder.report(number), msgspec.json.encode(report))
-        status = 0
-    except Exception as error:
-        write_whole(folder.error(number), msgspec.json.encode(_described(error)))
-        status = 1
-    return status
+        return Rank(torch, directory, spec).run()
+
+    run_rank(path, number, RankOptions, work, _kind)
 
 
-def _described(error: Exception) -> RankError:
-    kind: ErrorKind = "collective"
+def _kind(error: Exception) -> ErrorKind:
     if isinstance(error, NoDevice):
-        kind = "no-device"
-    elif isinstance(error, MISTAKES):
-        kind = "defect"
-    elif isinstance(error, (MemoryError, OSError)) or type(error).__name__ == "OutOfMemoryError":
-        kind = "no-resources"
-    return RankError(
-        type=type(error).__name__,
-        message=str(error)[:MESSAGE_CHARACTERS],
-        missing=error.name if isinstance(error, ModuleNotFoundError) else None,
-        kind=kind,
-        raised=time.time(),
-    )
+        return "no-device"
+    if isinstance(error, MISTAKES):
+        return "defect"
+    if isinstance(error, (MemoryError, OSError)) or type(error).__name__ == "OutOfMemoryError":
+        return "no-resources"
+    return "collective"
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

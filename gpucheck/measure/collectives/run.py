@@ -8,9 +8,9 @@ import msgspec
 
 from gpucheck.measure.collectives.definitions import ALL, bus_factor
 from gpucheck.measure.collectives.gaps import gaps
-from gpucheck.measure.collectives.launch import Ended, Nodes, launch
+from gpucheck.measure.collectives.launch import Ended, launch
 from gpucheck.measure.collectives.observed import measured
-from gpucheck.measure.collectives.values import Measured, RankSpec
+from gpucheck.measure.collectives.values import Measured, RankOptions
 from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
 from gpucheck.measure.reporting.surroundings import Scene, surroundings
 from gpucheck.measure.reporting.text import count_text
@@ -19,6 +19,7 @@ from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
 from gpucheck.model.about import About
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
 from gpucheck.model.observations import Observations
+from gpucheck.processes.ranks.nodes import Nodes
 from gpucheck.topology import build, identify
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -31,7 +32,7 @@ START_S = 60.0  # importing torch and joining the others
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for. sizes: empty chooses by the machine's links. ranks: None is every GPU, two without one."""
+    """Options of one run. sizes: empty chooses by the links of the host. ranks: None is every GPU, two without GPUs."""
 
     operations: tuple[str, ...] = tuple(ALL)
     sizes: tuple[int, ...] = ()
@@ -56,20 +57,21 @@ class _Ranks(msgspec.Struct, frozen=True, kw_only=True):
 def measure(host: Host, options: Options) -> CollectivesReport:
     """Run every collective at every size. Raises Unmeasurable when the request cannot be met.
 
-    The findings say what could not be run or compared, and nothing about a link.
+    The findings cover what could not be run or compared; links are left to ``diagnose``.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     ranks = _ranks(host, options)
-    spec = RankSpec(
+    chosen = RankOptions(
         backend="nccl" if ranks.gpus else "gloo",
         operations=options.operations,
         sizes=options.sizes or ranks.sizes,
         bus_ids=tuple(gpu.pci_bus_id for gpu in ranks.gpus),
         iterations=20 if ranks.gpus else CPU_ITERATIONS,
         timeout_s=options.timeout_s,
+        nodes=options.nodes,
     )
     alone = ranks.count == 1 and options.nodes is None
-    runs = {"as is": Ended(reason="finished", seconds=0.0, ranks=1)} if alone else _runs(spec, ranks.count, options)
+    runs = {"as is": Ended(reason="finished", seconds=0.0, ranks=1)} if alone else _runs(chosen, ranks.count)
     ended = runs["as is"]
     results = tuple(result for name, run in runs.items() for result in _results(run, name, ranks.ring_gb_s))
     findings = (_one_rank(ranks),) if alone else gaps(runs, results, gpus=bool(ranks.gpus))
@@ -84,7 +86,7 @@ def measure(host: Host, options: Options) -> CollectivesReport:
         host=host.system().hostname,
         simulated=simulation is not None,
         simulation=simulation,
-        backend=spec.backend,
+        backend=chosen.backend,
         kind=ranks.reason,
         ranks=ended.ranks,
         nodes=options.nodes.count if options.nodes else 1,
@@ -103,14 +105,14 @@ def measure(host: Host, options: Options) -> CollectivesReport:
     )
 
 
-def _runs(spec: RankSpec, count: int, options: Options) -> dict[str, Ended]:
-    """The run, and one without NVLS if that was chosen. Raises Unmeasurable where no process can be started."""
+def _runs(options: RankOptions, count: int) -> dict[str, Ended]:
+    """Return the run, and one without NVLS if NCCL chose it. Raises Unmeasurable if no process can be started."""
     deadline = START_S + options.timeout_s
     try:
-        runs = {"as is": launch(spec, count, deadline, options.nodes)}
+        runs = {"as is": launch(options, count, deadline)}
         chosen = runs["as is"].taken.algorithms.get("AllReduce", ())
         if any(algorithm.startswith("NVLS") for algorithm in chosen) and options.nodes is None:
-            only = msgspec.structs.replace(spec, operations=("all_reduce",), sizes=spec.sizes[-1:])
+            only = msgspec.structs.replace(options, operations=("all_reduce",), sizes=options.sizes[-1:])
             runs["ring"] = launch(only, count, deadline, NCCL_NVLS_ENABLE="0")
     except OSError as error:
         raise Unmeasurable(f"no rank could be started: {error}") from error
@@ -131,9 +133,9 @@ def _ranks(host: Host, options: Options) -> _Ranks:
     reading = host.nvml()
     simulated = host.simulation() is not None
     if simulated or not isinstance(reading, NvmlReading) or not reading.gpus:
-        why = "this machine's GPUs are simulated" if simulated else "no GPU answers on this host"
+        why = "the GPUs of this host are simulated" if simulated else "no GPU responds on this host"
         if options.devices is not None:
-            raise Unmeasurable(f"--devices names GPUs, and {why}. Leave it away for CPU ranks.", usage=True)
+            raise Unmeasurable(f"--devices names GPUs, and {why}. Omit it for CPU ranks.", usage=True)
         count = options.ranks or CPU_RANKS
         reason = f"{count} CPU ranks on this host, gloo: {why}; real traffic, and no GPU's"
         return _Ranks(gpus=(), count=count, reason=reason, sizes=SIZES["cpu"])

@@ -1,31 +1,34 @@
-"""What ranks are told and what they leave behind, as JSON files of one folder."""
+"""Options of the ranks and the values that they report, exchanged as JSON files."""
 
-from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
-# Environment variable of ranks that torchrun starts: the process that they end with.
-AGENT = "GPUCHECK_AGENT_PID"
+from gpucheck.processes.ranks import run_directory as ranks
+from gpucheck.processes.ranks.nodes import Nodes
+
+# What failed: the collective; the program itself; memory, disk or files that ran out; access to the GPU.
 ErrorKind = Literal["collective", "defect", "no-resources", "no-device"]
 
 
-class RankSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. bus_ids: of the GPUs by local rank, empty on CPUs. file_store: False where torchrun set the rendezvous.
+class RankOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. bus_ids: of the GPUs by local rank, empty on CPUs. nodes: None on one host.
 
-    iterations: collectives a sample; samples: each of them with one checked collective before it.
+    iterations: collectives in one sample; samples: each of them with one checked collective before it.
     """
 
     backend: Literal["nccl", "gloo"]
     operations: tuple[str, ...]
     sizes: tuple[int, ...]
     bus_ids: tuple[str, ...] = ()
-    file_store: bool = True
+    nodes: Nodes | None = None
     warm_ups: int = 5
     iterations: int = 20
     samples: int = 7
     timeout_s: float = 60.0
-    parent_pid: int = 0
+
+
+RankSpec = ranks.RankSpec[RankOptions]
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +42,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RankReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rank that finished says. All ranks say the same of the results."""
+    """Report of a rank that finished. The results are the same in all ranks."""
 
     rank: int
     world_size: int
@@ -47,47 +50,3 @@ class RankReport(msgspec.Struct, frozen=True, kw_only=True):
     device_name: str | None
     versions: dict[str, str | None]
     measured: tuple[Measured, ...]
-
-
-class RankError(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rank raised, and when (Unix time). message: whole. missing: the module that was not found.
-
-    kind: what failed: the collective; the program itself; memory, disk or files that ran out; the way to the GPU.
-    """
-
-    type: str
-    message: str
-    missing: str | None = None
-    kind: ErrorKind = "collective"
-    raised: float = 0.0
-
-
-class Folder(NamedTuple):
-    """The private folder of one run on one host; ranks are global."""
-
-    path: Path
-
-    @property
-    def spec(self) -> Path:
-        """RankSpec."""
-        return self.path / "spec.json"
-
-    def at(self, rank: int) -> Path:
-        """Where the rank is, one line, overwritten."""
-        return self.path / f"at-{rank}"
-
-    def pid(self, rank: int) -> Path:
-        """Its process id, there as soon as it can be asked for its stack."""
-        return self.path / f"pid-{rank}"
-
-    def stack(self, rank: int) -> Path:
-        """Where the rank's stacks are written when they are asked for, and on a crash."""
-        return self.path / f"stack-{rank}.txt"
-
-    def report(self, rank: int) -> Path:
-        """RankReport."""
-        return self.path / f"report-{rank}.json"
-
-    def error(self, rank: int) -> Path:
-        """RankError."""
-        return self.path / f"error-{rank}.json"

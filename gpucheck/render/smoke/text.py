@@ -4,8 +4,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import click
+import msgspec
 
 from gpucheck.model import Finding, Verdict
+from gpucheck.model.smoke import SmokeReport
 from gpucheck.printable import of_printable
 from gpucheck.render.findings.text import blocks
 from gpucheck.render.words import WORST_FIRST, counts_line, simulated_mark, verdict_word
@@ -19,13 +21,16 @@ class Part(NamedTuple):
     findings: tuple[Finding, ...]
 
 
+def to_json(report: SmokeReport) -> str:
+    """Return the outside contract ``gpucheck.smoke/2``, indented."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
+
+
 @of_printable
-def to_text(
-    host: str, parts: Iterable[Part], verdict: Verdict, counts: dict[str, int], seconds: float, *, simulated: bool
-) -> str:
+def to_text(report: SmokeReport, parts: Iterable[Part]) -> str:
     """The whole report, colours included: the runs with the worst verdict first, what was not run in a line each."""
-    mark = f"  {simulated_mark('hardware; the training itself is real')}" if simulated else ""
-    lines = [click.style(f"gpucheck smoke  {host}", bold=True) + mark]
+    mark = f"  {simulated_mark('hardware; the training itself is real')}" if report.simulated else ""
+    lines = [click.style(f"gpucheck smoke  {report.host}", bold=True) + mark]
     parts = sorted(parts, key=lambda part: min((WORST_FIRST.index(f.verdict) for f in part.findings), default=0))
     for part in parts:
         if not _is_skipped(part):
@@ -34,7 +39,7 @@ def to_text(
             lines += blocks(part.findings, passes=True, check=False)
     skipped = [part for part in parts if _is_skipped(part)]
     lines += ["", *(f"{verdict_word(Verdict.SKIP)} {_not_run(part)}" for part in skipped)] if skipped else []
-    lines += ["", f"{verdict_word(verdict, 0)}  {counts_line(counts)}  in {seconds:.1f} s{mark}"]
+    lines += ["", f"{verdict_word(report.verdict, 0)}  {counts_line(report.counts)}  in {report.seconds:.1f} s{mark}"]
     return "\n".join(lines) + "\n"
 
 

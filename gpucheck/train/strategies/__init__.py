@@ -8,12 +8,12 @@ Key = tuple[str, str]
 
 
 class Strategy(NamedTuple):
-    """What a module here declares as STRATEGY, beside its ``run(spec, place, progress)``.
+    """Declared as STRATEGY by each module here, next to its ``run(spec, directory, progress)``.
 
     process_per_device: one rank a device; otherwise one process drives all of them.
     level: of ``gpucheck verify``, from which on it is run.
     trains: False for a plain transfer test. variants: run one after the other, each in processes of its own.
-    default: what a framework runs where no strategy is asked for. packages: importable names that it needs.
+    default: what a framework runs if no strategy is requested. packages: importable names that it needs.
     """
 
     framework: str

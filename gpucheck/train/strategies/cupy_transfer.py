@@ -1,6 +1,6 @@
 """CuPy copies between devices, both directions, every byte checked by the receiving GPU and the host.
 
-CuPy has no CPU form: without a CUDA device nothing is tried, and that is said. CuPy is imported inside the functions.
+CuPy has no CPU form: without a CUDA device nothing is run, and this is reported. CuPy is imported inside the functions.
 """
 
 import platform
@@ -8,13 +8,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from gpucheck.train.outcome import Copy, Device, RankReport
+from gpucheck.model.smoke import Copy
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.placement import NoDevice
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import Device, RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
 from gpucheck.train.transfer import FACTOR, POISON, checked, names_of, plan
-from gpucheck.train.workplace import Workplace
 
 STRATEGY = Strategy(
     framework="cupy",
@@ -29,7 +30,7 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, _: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, _: RunDirectory, progress: Progress) -> RankReport:
     """Copy between every ordered pair of devices. Raises NoDevice where CuPy sees none, and whatever CuPy raises."""
     progress.enter("import")
     import cupy

@@ -12,15 +12,16 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gpucheck.model.smoke import Checkpoint, Placement, Reference, Repeat
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train import data
-from gpucheck.train.idx import DataSet
+from gpucheck.train.data.idx import DataSet
 from gpucheck.train.models import model_named
-from gpucheck.train.outcome import Checkpoint, Device, Placement, RankReport, Reference, Repeat
 from gpucheck.train.progress import Aside, Progress
+from gpucheck.train.report import Device, RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch_common import MOMENTUM
-from gpucheck.train.workplace import Workplace
+from gpucheck.train.torch.common import MOMENTUM
 
 STRATEGY = Strategy(
     framework="tensorflow",
@@ -56,7 +57,7 @@ class Trained(NamedTuple):
     seconds: float
 
 
-def run(spec: RankSpec, _: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, _: RunDirectory, progress: Progress) -> RankReport:
     """Train on all devices, again on one, and again for the repeat. Raises whatever TensorFlow raises."""
     progress.enter("import")
     import tensorflow as tf

@@ -6,15 +6,16 @@ The same code runs on GPUs (NCCL), on one shared GPU and on CPUs (gloo). torch i
 from collections.abc import Iterator
 from typing import Any
 
-from gpucheck.train import torch_common, torch_rank, torch_session
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.models import model_named
-from gpucheck.train.outcome import RankReport
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import RankReport
 from gpucheck.train.spec import RankSpec, fault_of
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch_averaging import Averaging
-from gpucheck.train.torch_training import Training
-from gpucheck.train.workplace import Workplace
+from gpucheck.train.torch import common, session
+from gpucheck.train.torch.averaging import Averaging
+from gpucheck.train.torch.rank import open_rank, share
+from gpucheck.train.torch.training import Training
 
 STRATEGY = Strategy(
     framework="torch",
@@ -27,15 +28,15 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
     """Train this rank from rendezvous to report. Raises whatever torch raises."""
-    rank = torch_rank.open_rank(spec, place, progress, group=True)
+    rank = open_rank(spec, directory, progress, group=True)
     torch, options = rank.torch, rank.options
     fault = fault_of(options, spec.rank)
 
     def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
         # Every rank starts elsewhere, so that equal parameters after the broadcast are DDP's work and no coincidence.
-        model = torch_common.build_model(torch, options.model, options.seed + spec.rank, rank.device)
+        model = common.build_model(torch, options.model, options.seed + spec.rank, rank.device)
         progress.enter("broadcast")
         # Full with the last layer, whose gradients then travel while the others are computed; with one bucket for a
         # small model nothing could overlap.
@@ -50,7 +51,7 @@ def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
             progress,
             forward=wrapped,
             parameters=list(model.parameters()),
-            optimizer=torch_common.build_optimizer(torch, model.parameters(), rate),
+            optimizer=common.build_optimizer(torch, model.parameters(), rate),
             batches=feed,
             averaging=averaging,
             exchange=True,
@@ -59,11 +60,11 @@ def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
 
     backend = rank.where.backend
     hidden = "" if backend == "gloo" else ", what was hidden behind the backward pass not timed"
-    answer = torch_session.report(
+    answer = session.report(
         rank,
         {"one process with the whole batch": make},
         backend=backend,
         parts=spec.processes,
         communication=f"all-reduce that the rank waited for{hidden}",
     )
-    return torch_rank.share(rank, answer, place)
+    return share(rank, answer, directory)

@@ -8,14 +8,15 @@ test, not torch's class.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpucheck.train import torch_common, torch_rank, torch_session
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.models import model_named
-from gpucheck.train.outcome import RankReport
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch_training import Training
-from gpucheck.train.workplace import Workplace
+from gpucheck.train.torch import common, session
+from gpucheck.train.torch.rank import open_rank
+from gpucheck.train.torch.training import Training
 
 STRATEGY = Strategy(
     framework="torch",
@@ -27,14 +28,14 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
     """Train, and compare with one device. Raises whatever torch raises."""
-    rank = torch_rank.open_rank(spec, place, progress, group=False)
+    rank = open_rank(spec, directory, progress, group=False)
     torch, options = rank.torch, rank.options
     real = rank.where.placement == "gpus"
 
     def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
-        model = torch_common.build_model(torch, options.model, options.seed, rank.device)
+        model = common.build_model(torch, options.model, options.seed, rank.device)
         progress.enter("broadcast")
         forward = torch.nn.DataParallel(model, list(rank.devices)) if real else four_steps(torch, model, rank.devices)
         return Training(
@@ -42,13 +43,13 @@ def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
             progress,
             forward=forward,
             parameters=list(model.parameters()),
-            optimizer=torch_common.build_optimizer(torch, model.parameters(), model_named(options.model).learning_rate),
+            optimizer=common.build_optimizer(torch, model.parameters(), model_named(options.model).learning_rate),
             batches=feed,
             record=record,
         )
 
     words = "" if real else "; torch's DataParallel needs two GPUs, so its four steps ran as plain tensor operations"
-    return torch_session.report(
+    return session.report(
         rank,
         {"one device with the whole batch": make},
         backend="torch copies",

@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from typing import Any
 
-from gpucheck.train import torch_common, torch_rank, torch_session
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.models import model_named
-from gpucheck.train.outcome import RankReport
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch_training import Training
-from gpucheck.train.workplace import Workplace
+from gpucheck.train.torch import common, session
+from gpucheck.train.torch.rank import open_rank, share
+from gpucheck.train.torch.training import Training
 
 STRATEGY = Strategy(
     framework="torch",
@@ -22,9 +23,9 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
     """Train this rank from rendezvous to report. Raises whatever torch raises."""
-    rank = torch_rank.open_rank(spec, place, progress, group=True)
+    rank = open_rank(spec, directory, progress, group=True)
     torch, options = rank.torch, rank.options
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -32,7 +33,7 @@ def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
     mesh = init_device_mesh(rank.device.type, (spec.processes,))
 
     def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
-        model = torch_common.build_model(torch, options.model, options.seed, rank.device)
+        model = common.build_model(torch, options.model, options.seed, rank.device)
         progress.enter("broadcast")
         for layer in model:
             if any(True for _ in layer.parameters()):
@@ -45,18 +46,18 @@ def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
             progress,
             forward=model,
             parameters=parameters,
-            optimizer=torch_common.build_optimizer(torch, parameters, rate),
+            optimizer=common.build_optimizer(torch, parameters, rate),
             batches=feed,
             exchange=True,
             per_step=False,
             record=record,
         )
 
-    answer = torch_session.report(
+    answer = session.report(
         rank,
         {"one process with the whole batch": make},
         backend=rank.where.backend,
         parts=spec.processes,
         communication="inside forward (all-gather) and backward (all-gather, reduce-scatter), not told apart",
     )
-    return torch_rank.share(rank, answer, place)
+    return share(rank, answer, directory)

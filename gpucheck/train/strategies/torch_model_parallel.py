@@ -7,14 +7,15 @@ has the last. Both must reach what one device reaches.
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from gpucheck.train import torch_common, torch_rank, torch_session
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.models import model_named
-from gpucheck.train.outcome import RankReport
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
-from gpucheck.train.torch_training import Training
-from gpucheck.train.workplace import Workplace
+from gpucheck.train.torch import common, session
+from gpucheck.train.torch.rank import open_rank
+from gpucheck.train.torch.training import Training
 
 STRATEGY = Strategy(
     framework="torch",
@@ -26,15 +27,15 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
     """Train twice, whole batches and micro-batches, and compare both with one device. Raises whatever torch raises."""
-    rank = torch_rank.open_rank(spec, place, progress, group=False)
+    rank = open_rank(spec, directory, progress, group=False)
     options = rank.options
 
     def maker(micro_batches: int) -> Callable[[Progress, Iterator[tuple[Any, Any]], str], Training]:
         def make(progress: Progress, feed: Iterator[tuple[Any, Any]], record: str) -> Training:
             torch = rank.torch
-            layers = torch_common.build_layers(torch, options.model, options.seed)
+            layers = common.build_layers(torch, options.model, options.seed)
             stages = split(torch, layers, rank.devices)
             parameters = [parameter for stage in stages for parameter in stage.parameters()]
             return Training(
@@ -42,14 +43,14 @@ def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
                 progress,
                 forward=staged(torch, stages, rank.devices, micro_batches),
                 parameters=parameters,
-                optimizer=torch_common.build_optimizer(torch, parameters, model_named(options.model).learning_rate),
+                optimizer=common.build_optimizer(torch, parameters, model_named(options.model).learning_rate),
                 batches=feed,
                 record=record,
             )
 
         return make
 
-    return torch_session.report(
+    return session.report(
         rank,
         {
             f"one device, layers split over {len(rank.devices)}": maker(1),

@@ -6,13 +6,15 @@ On a machine without GPUs the two devices are two buffers of host memory: that p
 import time
 from collections.abc import Iterator
 
-from gpucheck.train import torch_common, torch_rank
-from gpucheck.train.outcome import Copy, RankReport
+from gpucheck.model.smoke import Copy
+from gpucheck.processes.ranks.run_directory import RunDirectory
 from gpucheck.train.progress import Progress
+from gpucheck.train.report import RankReport
 from gpucheck.train.spec import RankSpec
 from gpucheck.train.strategies import Strategy
+from gpucheck.train.torch import common
+from gpucheck.train.torch.rank import Rank, open_rank
 from gpucheck.train.transfer import FACTOR, POISON, checked, names_of, plan
-from gpucheck.train.workplace import Workplace
 
 STRATEGY = Strategy(
     framework="torch",
@@ -26,9 +28,9 @@ STRATEGY = Strategy(
 )
 
 
-def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
+def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankReport:
     """Copy between every ordered pair of devices. Raises whatever torch raises."""
-    rank = torch_rank.open_rank(spec, place, progress, group=False)
+    rank = open_rank(spec, directory, progress, group=False)
     copies = tuple(_copies(rank))
     progress.enter("report")
     words = "; two buffers of host memory stand for the devices" if rank.where.placement == "cpu" else ""
@@ -43,18 +45,18 @@ def run(spec: RankSpec, place: Workplace, progress: Progress) -> RankReport:
         copies=copies,
         seconds=dict(progress.seconds),
         trace=progress.trace,
-        versions=torch_common.versions(rank.torch),
+        versions=common.versions(rank.torch),
     )
 
 
-def _copies(rank: torch_rank.Rank) -> Iterator[Copy]:
+def _copies(rank: Rank) -> Iterator[Copy]:
     names = names_of([str(device) for device in rank.devices])
     for count, (source, target, size) in enumerate(plan(len(rank.devices)), 1):
         rank.progress.enter("copy", count)
         yield _copy(rank, (source, target), (names[source], names[target]), size, count)
 
 
-def _copy(rank: torch_rank.Rank, pair: tuple[int, int], names: tuple[str, str], size: int, seed: int) -> Copy:
+def _copy(rank: Rank, pair: tuple[int, int], names: tuple[str, str], size: int, seed: int) -> Copy:
     torch = rank.torch
     source, target = rank.devices[pair[0]], rank.devices[pair[1]]
     # Unique by place and by copy: what was sent before, or belongs elsewhere, cannot pass for what was sent now.
@@ -62,13 +64,13 @@ def _copy(rank: torch_rank.Rank, pair: tuple[int, int], names: tuple[str, str], 
     sent = pattern.to(source)
     arrived = torch.full_like(pattern, POISON).to(target)
     for device in (source, target):
-        torch_common.synchronize(torch, device)
+        common.synchronize(torch, device)
     began = time.perf_counter()
     arrived.copy_(sent)
     for device in (source, target):
-        torch_common.synchronize(torch, device)
+        common.synchronize(torch, device)
     seconds = time.perf_counter() - began
     # By the receiver against a pattern made anew on it, then by the host, which reads what the receiver holds.
     there = torch.arange(size // 8, dtype=torch.int64, device=target) * FACTOR + seed
     differs = bool((arrived != there).any())
-    return checked(names, seconds, bytes(torch_common.raw(arrived)), bytes(torch_common.raw(pattern)), differs=differs)
+    return checked(names, seconds, bytes(common.raw(arrived)), bytes(common.raw(pattern)), differs=differs)

@@ -1,0 +1,68 @@
+"""Evaluate the outcome of a smoke test: one finding per assertion, with its number. Pure."""
+
+from collections.abc import Iterator
+
+from gpucheck.model import Finding
+from gpucheck.model.about import About
+from gpucheck.model.smoke import SmokeFailure, SmokeResult
+from gpucheck.train.evaluation.failure import evaluate_failure
+from gpucheck.train.evaluation.finding_text import PLACEMENT, describe_ranks, subject_of
+from gpucheck.train.evaluation.performance import evaluate_performance
+from gpucheck.train.evaluation.training import evaluate_training
+from gpucheck.train.evaluation.transfer import evaluate_transfer
+
+
+def evaluate(outcome: SmokeResult | SmokeFailure, *, gpus: int | None = None) -> tuple[Finding, ...]:
+    """Every finding of one smoke test, checks named for its strategy.
+
+    gpus: how many real GPUs the host has, from another source than the framework; None is "not known, or simulated".
+    A run that did not use two GPUs ends with one finding named ``smoke-placement``, which says so.
+    """
+    if isinstance(outcome, SmokeFailure):
+        return (evaluate_failure(outcome, gpus),)
+    made = evaluate_training(outcome) if outcome.trained else evaluate_transfer(outcome)
+    return (*made, *evaluate_performance(outcome), *_placement(outcome, gpus))
+
+
+def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
+    """Yield what this run cannot have proven, next to its passes."""
+    if result.placement == "gpus":
+        return
+    if gpus is not None and gpus >= (1 if result.placement == "cpu" else result.world_size):
+        yield _not_on_gpus(result, gpus)
+        return
+    across = f"{'training' if result.trained else 'copies'} across GPUs"
+    yield About(check=PLACEMENT, subject=subject_of(result)).skips(
+        f"not run: {across}: {result.placement_reason}",
+        f"{describe_ranks(result)}: {_proves(result)}",
+        wanted=f"{result.world_size} GPUs",
+    )
+
+
+def _proves(result: SmokeResult) -> str:
+    if result.placement == "cpu":
+        return "this proves the software stack, not GPU communication"
+    return "this proves one GPU and the software stack, not communication between GPUs"
+
+
+def _not_on_gpus(result: SmokeResult, gpus: int) -> Finding:
+    framework, versions = result.framework, result.versions
+    about = About(check=PLACEMENT, evidence=(f"{framework} {versions.get(framework)}, CUDA {versions.get('cuda')}",))
+    ranks = f"{describe_ranks(result)}: {_proves(result)}"
+    wanted = f"training on the {gpus} GPU{'s' if gpus > 1 else ''} of this host"
+    if versions.get("cuda") is None:
+        # The environment of gpucheck need not be the one that the jobs of this host use: no defect of the host.
+        return about.unknown(
+            ranks,
+            f"Install a {framework} build with CUDA in the Python environment of gpucheck (gpucheck stack resolve "
+            f"names it).\nOr omit training: gpucheck verify --skip training",
+            f"training on GPUs unknown: {result.placement_reason}",
+            wanted=wanted,
+        )
+    return about.fails(
+        ranks,
+        wanted,
+        f"this host has GPUs and {framework} does not use them: {result.placement_reason}",
+        "check the driver with: gpucheck verify --level quick; check CUDA_VISIBLE_DEVICES and, in a container, --gpus",
+        None,
+    )

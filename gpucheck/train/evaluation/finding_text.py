@@ -1,0 +1,119 @@
+"""Text and form of the findings of smoke tests. Pure."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+from gpucheck.model import Finding, Verdict
+from gpucheck.model.smoke import Performance, SmokeFailure, SmokeResult
+from gpucheck.train.strategies import check_name
+
+# The finding about a run that did not use two GPUs: a name of its own, for the run's own findings may all pass.
+PLACEMENT = "smoke-placement"
+# What pip installs for a package that is imported by another name, or that needs CUDA libraries with it.
+DISTRIBUTIONS = {"cupy": "'cupy-cuda12x[ctk]'", "tensorflow": "'tensorflow[and-cuda]'"}
+REPEAT = "gpucheck smoke"
+ISOLATE = (
+    "repeat with: gpucheck smoke --steps 200; then run your own job with NCCL_P2P_DISABLE=1: if that is right, GPU "
+    "peer-to-peer is at fault: look at IOMMU, ACS and links with: gpucheck verify"
+)
+ON_CPU = "repeat with: gpucheck smoke --steps 200; the traffic is loopback TCP: suspect memory, CPU, or the torch build"
+
+
+def remedy(result: SmokeResult) -> str:
+    """What to do about wrong data, on this kind of hardware."""
+    return ON_CPU if result.placement == "cpu" else ISOLATE
+
+
+def check_of(outcome: SmokeResult | SmokeFailure) -> str:
+    """The name of the outcome's findings."""
+    return check_name(outcome.framework, outcome.strategy)
+
+
+def install(package: str) -> str:
+    """Return the command that installs a package that is missing."""
+    return f"python -m pip install {DISTRIBUTIONS.get(package, package)}"
+
+
+def describe_ranks(result: SmokeResult) -> str:
+    """``2 CPU ranks, gloo`` or ``2 ranks on cuda:0, cuda:1, nccl``; devices where one process drives all of them."""
+    word = "rank" if len(result.rank_seconds) > 1 or result.world_size == 1 else "device"
+    count = result.world_size
+    plural = "" if count == 1 else "s"
+    if result.placement == "cpu":
+        return f"{count} CPU {word}{plural}, {result.backend}"
+    if result.placement == "shared-gpu":
+        return f"{count} {word}{plural} on one GPU, {result.backend}"
+    return f"{count} {word}{plural} on {', '.join(result.devices)}, {result.backend}"
+
+
+def subject_of(result: SmokeResult) -> str:
+    """The pair, the one GPU, or the host."""
+    known = [bus_id for bus_id in dict.fromkeys(result.bus_ids) if bus_id is not None]
+    if result.placement == "gpus" and len(known) == result.world_size == 2:
+        return f"pair:{known[0]}-{known[1]}"
+    return f"gpu:{known[0]}" if len(known) == 1 else "host"
+
+
+def finding(
+    result: SmokeResult,
+    seen: str,
+    wanted: str,
+    *,
+    wrong: str = "",
+    fix: str = "",
+    cause: str | None = None,
+    confidence: Literal["certain", "likely", "possible"] = "possible",
+    verdict: Verdict = Verdict.FAIL,
+    evidence: tuple[str, ...] = (),
+    subject: str | None = None,
+) -> Finding:
+    """Return PASS, or ``verdict`` if ``wrong`` is given."""
+    removed = tuple(f"kept from the ranks: {variable}" for variable in result.environment_removed)
+    return Finding(
+        check=check_of(result),
+        verdict=verdict if wrong else Verdict.PASS,
+        subject=subject or subject_of(result),
+        seen=f"{result.variant}: {seen}" if result.variant else seen,
+        wanted=wanted,
+        cause=cause if wrong else None,
+        confidence=confidence if wrong and cause else None,
+        why=wrong,
+        fix=fix if wrong else "",
+        evidence=(f"{describe_ranks(result)}: {result.placement_reason}", *evidence, *removed),
+    )
+
+
+def describe_facts(result: SmokeResult) -> Iterator[str]:
+    """What ran where, with what, and how fast: one fact a line."""
+    yield f"{describe_ranks(result)}: {result.placement_reason}"
+    names = [name for name in dict.fromkeys(result.device_names) if name]
+    yield ", ".join([*names, *(f"{name} {version}" for name, version in result.versions.items() if version)])
+    if result.trained:
+        work = f"{result.model} in {result.precision}, {result.steps} steps of {result.batch_per_rank} samples a device"
+        yield f"{work}, {result.data_source} data"
+    if result.performance is not None:
+        yield from describe_performance(result.performance)
+    yield "seconds: " + ", ".join(
+        f"{phase} {seconds:.2f}" for phase, seconds in result.seconds.items() if seconds >= 0.005
+    )
+
+
+def describe_performance(measured: Performance) -> Iterator[str]:
+    """The figures, one fact a line."""
+    several = len(measured.samples_per_s) > 1
+    rates = ", ".join(
+        f"rank {rank} {rate:.0f}" if several else f"{rate:.0f}" for rank, rate in enumerate(measured.samples_per_s)
+    )
+    alone = f"; one device alone {measured.single_samples_per_s:.0f}" if measured.single_samples_per_s else ""
+    efficiency = f"; scaling efficiency {measured.scaling_efficiency:.0%}" if measured.scaling_efficiency else ""
+    yield f"samples/s: {rates}{alone}{efficiency}"
+    if measured.shares:
+        hidden = f"; {measured.overlap:.0%} of the communication hidden" if measured.overlap is not None else ""
+        yield "step time: " + ", ".join(f"{name} {part:.0%}" for name, part in measured.shares.items()) + hidden
+    if measured.communication:
+        yield f"communication: {measured.communication}"
+
+
+def hashes(values: tuple[str, ...]) -> str:
+    """``rank 0 1f3a..., rank 1 1f3b...``."""
+    return ", ".join(f"rank {rank} {value[:12]}" for rank, value in enumerate(values))

@@ -1,0 +1,153 @@
+"""Identify the failing rank from how a run ended. Pure.
+
+A failing rank makes the others raise or wait, so the first error observed is rarely the cause. What a peer cannot cause
+comes first: a missing package, a signal from outside, an invalid report; then the earliest exception; then, if no rank
+ended, the rank that is stopped, stuck in the kernel, or furthest behind.
+"""
+
+import signal
+
+from gpucheck.model.smoke import FailureKind, SmokeFailure
+from gpucheck.processes.ranks.process import RankEnd
+from gpucheck.processes.ranks.supervisor import Ending
+from gpucheck.train.placement import NoDevice
+from gpucheck.train.progress import AFTER, BEFORE, Position, position_of
+from gpucheck.train.report import RankReport
+from gpucheck.train.spec import SmokeOptions
+
+# Younger than this when the time was up, the newest phase means "slow", not "stuck". Starting has longer phases:
+# torch's first import from a cold network disk, the first CUDA context of a large host.
+STARTING_IS_SLOW_S = 10.0
+STEPPING_IS_SLOW_S = 2.0
+STACK_FRAMES = 12
+MESSAGE_LINES = 8
+Rank = RankEnd[RankReport]
+
+
+def find_failing_rank(ending: Ending[RankReport], options: SmokeOptions, removed: tuple[str, ...]) -> SmokeFailure:
+    """Return the failure of a run that did not finish."""
+    kind, failing, detail = _verdict(ending, options)
+    position = _at(failing) if failing else min((_at(e) for e in ending.ranks), key=lambda p: p.order())
+    return SmokeFailure(
+        framework=options.framework,
+        strategy=options.strategy,
+        variant=options.variant,
+        kind=kind,
+        detail=detail,
+        rank=failing.rank if failing else None,
+        world_size=options.world_size,
+        device=_at(failing).device if failing else None,
+        bus_id=_at(failing).bus_id if failing else None,
+        step=position.step,
+        steps=options.steps,
+        phase=position.phase,
+        missing=failing.error.missing if failing and failing.error and kind == "missing-package" else None,
+        signal=_signal_name(failing.status) if failing and kind == "died" else None,
+        process_state=failing.process_state if failing else None,
+        error_type=failing.error.type if failing and failing.error and kind == "raised" else None,
+        stack=_stack(failing)[:STACK_FRAMES] if failing else (),
+        evidence=_evidence(ending, options, failing),
+        seconds=round(ending.seconds, 3),
+        environment_removed=removed,
+    )
+
+
+def _verdict(ending: Ending[RankReport], options: SmokeOptions) -> tuple[FailureKind, Rank | None, str]:
+    ranks = ending.ranks
+    for rank in ranks:
+        if rank.error and rank.error.missing:
+            return "missing-package", rank, f"{rank.error.type}: {_first_line(rank.error.message)}"
+        if rank.error and rank.error.type == NoDevice.__name__:
+            return "no-device", rank, _first_line(rank.error.message)
+    # NCCL's watchdog ends its process with SIGABRT when a peer fails: a cause only if no rank raised.
+    raised = sorted((r for r in ranks if r.error), key=lambda r: r.error.raised if r.error else 0.0)
+    for rank in ranks:
+        if rank.status and not rank.error and not (rank.status == -signal.SIGABRT and raised):
+            return "died", rank, _died(rank.status)
+    for rank in ranks:
+        if rank.unreadable:
+            return "garbage", rank, rank.unreadable
+    if raised and raised[0].error:
+        error = raised[0].error
+        return "raised", raised[0], f"{error.type}: {_first_line(error.message)}".removesuffix(": ")
+    return _hanging(ending, options)
+
+
+def _died(status: int) -> str:
+    name = _signal_name(status)
+    return f"ended by {name}" if name else f"ended with exit status {status} and no word"
+
+
+def _signal_name(status: int | None) -> str | None:
+    if status is None or status >= 0:
+        return None
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"
+
+
+def _hanging(ending: Ending[RankReport], options: SmokeOptions) -> tuple[FailureKind, Rank | None, str]:
+    running = [rank for rank in ending.ranks if rank.status is None]
+    after = f"after {ending.seconds:.0f} s"
+    for letter, state in (
+        ("T", "stopped by a signal (SIGSTOP)"),
+        ("t", "stopped by a debugger"),
+        ("D", "in a system call that cannot be interrupted"),
+    ):
+        for rank in running:
+            if rank.process_state == letter:
+                return "hang", rank, state
+    behind = min(running, key=lambda r: _at(r).order())
+    age = ending.ended - max(_at(rank).entered for rank in running)
+    if ending.reason == "deadline":
+        if options.framework == "tensorflow" and _at(behind).step == 1:
+            return "timeout-start", behind, f"still compiling its first step {after}"
+        starting = _at(behind).phase in BEFORE
+        if starting and (_at(behind).phase in ("start", "import") or age < STARTING_IS_SLOW_S):
+            return "timeout-start", behind, f"still in {_at(behind).phase} {after}"
+        if not starting and age < STEPPING_IS_SLOW_S:
+            return "timeout", None, f"still at work {after}: {_at(behind).describe(options.steps)}"
+    waiting = f"no rank moved for {age:.0f} s"
+    if len({_at(rank).order() for rank in running}) == 1 and len(running) > 1:
+        return "hang", None, f"{waiting}: all {len(running)} ranks are in {_at(behind).describe(options.steps)}"
+    return "hang", behind, f"{waiting}, and this rank is behind the others"
+
+
+def _first_line(message: str) -> str:
+    """torch appends native stacks of dozens of lines to its messages."""
+    return message.strip().partition("\n")[0]
+
+
+def _stack(rank: Rank) -> tuple[str, ...]:
+    return rank.error.frames if rank.error else rank.stack
+
+
+def _evidence(ending: Ending[RankReport], options: SmokeOptions, failing: Rank | None) -> tuple[str, ...]:
+    lines = []
+    for rank in ending.ranks:
+        line = f"rank {rank.rank} ({_at(rank).device or 'no device yet'}): {_state(rank, ending, options)}"
+        stack = _stack(rank)
+        lines.append(f"{line}; {stack[0]}" if stack else line)
+    for rank in ending.ranks if failing is None else (failing,):
+        lines += [f"rank {rank.rank} printed: {line}" for line in rank.output]
+    if failing and failing.error:
+        lines += [f"message: {line}" for line in failing.error.message.strip().splitlines()[1:MESSAGE_LINES]]
+    lines += [f"rank {rank} could not be ended, not even by SIGKILL" for rank in ending.unkillable]
+    return tuple(lines)
+
+
+def _state(rank: Rank, ending: Ending[RankReport], options: SmokeOptions) -> str:
+    where = _at(rank).describe(options.steps)
+    if rank.status is None:
+        since = f" for {ending.ended - _at(rank).entered:.1f} s" if _at(rank).entered else ""
+        return f"{where}{since}, process state {rank.process_state}"
+    if rank.error:
+        return f"{where}, raised {rank.error.type}: {_first_line(rank.error.message)}"
+    if rank.unreadable:
+        return f"{where}, {rank.unreadable}"
+    return f"{where}, {_died(rank.status)}" if rank.status else f"finished ({AFTER[-1]})"
+
+
+def _at(rank: Rank) -> Position:
+    return position_of(rank.progress)

@@ -1,0 +1,249 @@
+"""Evaluate a training run: one finding per assertion, with its number. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from gpucheck.model import Finding
+from gpucheck.model.smoke import Reference, SmokeResult
+from gpucheck.train.evaluation.finding_text import REPEAT, finding, hashes, remedy
+
+EQUAL = "bit-equal on all ranks at every comparison"
+
+
+def evaluate_training(result: SmokeResult) -> Iterator[Finding]:
+    """Yield every assertion of this kind of run that it has evidence for."""
+    yield _loss(result)
+    yield _accuracy(result)
+    ranks = len(result.checkpoints[0].parameters)
+    if any(reference.data_hashes for reference in result.references):
+        yield _data(result)
+    if ranks > 1:
+        yield _start(result)
+        if result.gradients_hashed:
+            yield _gradients(result)
+        elif any(checkpoint.gradients for checkpoint in result.checkpoints):
+            yield _gathered_gradients(result)
+    if result.summed_steps:
+        yield _communication(result)
+    if ranks > 1:
+        yield _parameters(result)
+        yield _optimizer(result)
+    for reference in result.references:
+        yield _reference(result, reference)
+    if result.repeats:
+        yield _repeat(result)
+
+
+def _loss(result: SmokeResult) -> Finding:
+    limit = result.limits.loss_fraction_max
+    wanted = f"finite on every rank, at most {limit:.0%} of the first"
+    if result.not_a_number or result.loss_first is None or result.loss_last is None:
+        where = "; ".join(f"rank {stray.rank} from step {stray.step} on" for stray in result.not_a_number)
+        low = result.precision in ("fp16", "bf16")
+        return finding(
+            result,
+            f"the loss is no number: {where}",
+            wanted,
+            wrong="a sum overflowed or a wrong value came in: rank and step say where it began",
+            fix=("repeat with: gpucheck smoke --precision fp32; if that is right, " if low else "") + remedy(result),
+            cause="data-corruption",
+        )
+    fraction = result.loss_last / result.loss_first
+    fell = fraction <= limit
+    return finding(
+        result,
+        f"loss {result.loss_first:.4g} in step 1, {result.loss_last:.4g} in step {result.steps}: {fraction:.2g} of it"
+        + (f", no NaN in {result.precision}" if result.precision != "fp32" else ""),
+        wanted,
+        wrong="" if fell else "training runs and does not learn: updates do not reach the parameters or are wrong",
+        fix="look at the findings on gradients and reference beside this one, then repeat with: " + REPEAT,
+    )
+
+
+def _accuracy(result: SmokeResult) -> Finding:
+    limit, reached = result.limits.accuracy_min, result.accuracy
+    good = reached is not None and reached >= limit
+    return finding(
+        result,
+        f"{'no' if reached is None else format(reached, '.1%')} accuracy on {result.held_out} held-out samples",
+        f"{limit:.0%} or more",
+        wrong="" if good else "the model has not learned what it was shown (guessing reaches 10%)",
+        fix="look at the findings on loss and reference beside this one, then repeat with: " + REPEAT,
+    )
+
+
+def _data(result: SmokeResult) -> Finding:
+    wrong = ", ".join(map(str, result.wrong_data_ranks))
+    return finding(
+        result,
+        f"rank {wrong} was fed other samples than planned" if wrong else "each rank was fed its share of each batch",
+        "every sample to exactly one rank, in the planned order",
+        wrong="ranks that draw samples in another order overlap: training converges and still is not what was asked for"
+        if wrong
+        else "",
+        fix="check that all ranks run the same numpy and the same gpucheck, then repeat with: " + REPEAT,
+        cause="data-order-differs",
+        confidence="certain",
+    )
+
+
+def _start(result: SmokeResult) -> Finding:
+    equal = len(set(result.checkpoints[0].parameters)) == 1
+    return finding(
+        result,
+        "parameters bit-equal after the first broadcast" if equal else hashes(result.checkpoints[0].parameters),
+        "the parameters of rank 0 on every rank",
+        wrong="" if equal else "the broadcast from rank 0 delivered other data than was sent",
+        fix=remedy(result),
+        cause="data-corruption",
+    )
+
+
+def _gradients(result: SmokeResult) -> Finding:
+    step = result.gradients_differ_from_step
+    wanted = "bit-equal on all ranks after every all-reduce"
+    if step is None:
+        return finding(result, f"averaged gradients bit-equal in all {result.steps} steps", wanted)
+    chain = next((c for c in result.checkpoints if c.step >= step), result.checkpoints[-1])
+    return finding(
+        result,
+        f"averaged gradients differ between ranks, first in step {step}",
+        wanted,
+        wrong="an all-reduce left different results on its ranks: data was damaged on the way or after it arrived",
+        fix=remedy(result),
+        cause="data-corruption",
+        evidence=(f"up to step {chain.step}: {hashes(chain.gradients or ())}",),
+    )
+
+
+def _gathered_gradients(result: SmokeResult) -> Finding:
+    """Of gradients that are spread over the ranks and were put together for the comparison."""
+    good = finding(result, f"gathered gradients bit-equal, compared {len(result.checkpoints) - 1} times", EQUAL)
+    return _equal(
+        result,
+        [(c.step, c.gradients or ()) for c in result.checkpoints],
+        "gathered gradients differ between ranks, first seen in step",
+        "an all-gather delivered different data to its ranks",
+        good,
+    )
+
+
+def _equal(
+    result: SmokeResult, values: Sequence[tuple[int, tuple[str, ...]]], seen: str, wrong: str, good: Finding
+) -> Finding:
+    """The good finding where every rank holds the same in every step; else the first step in which they do not."""
+    for step, hashed in values:
+        if len(set(hashed)) > 1:
+            return finding(
+                result,
+                f"{seen} {step}",
+                EQUAL,
+                wrong=wrong,
+                fix=remedy(result),
+                cause="data-corruption",
+                evidence=(f"step {step}: {hashes(hashed)}",),
+            )
+    return good
+
+
+def _communication(result: SmokeResult) -> Finding:
+    wanted = "the average of what all ranks sent, after every all-reduce"
+    wrong = result.miscommunication
+    if wrong is None:
+        return finding(
+            result, f"all-reduce was the average of what was sent in all {result.summed_steps} steps", wanted
+        )
+    off = f"off by {wrong.error:.2g} of the gradients' norm" if wrong.error is not None else "not a number"
+    seen, why, cause = {
+        "dropped": (
+            f"the contribution of rank {wrong.rank} is missing from the average",
+            "the ranks agree with each other and train on part of the batch: no error, a worse model",
+            "contribution-lost",
+        ),
+        "stale": (
+            f"rank {wrong.rank} contributed the gradients of the step before",
+            "a buffer was sent before it was filled, or read after it was reused: a missing synchronisation",
+            "stale-buffer",
+        ),
+        "wrong": (
+            f"the average on rank {wrong.rank} is none of what was sent",
+            "data was damaged on the way or while it was added up",
+            "data-corruption",
+        ),
+    }[wrong.kind]
+    return finding(
+        result,
+        f"step {wrong.step}: {seen}, {off}",
+        wanted,
+        wrong=why,
+        fix=remedy(result),
+        cause=cause,
+        confidence="likely" if wrong.kind != "wrong" else "possible",
+    )
+
+
+def _parameters(result: SmokeResult) -> Finding:
+    ranks, final = len(result.checkpoints[0].parameters), result.checkpoints[-1]
+    good = finding(
+        result,
+        f"parameters bit-equal on {ranks} ranks, compared {len(result.checkpoints)} times",
+        EQUAL,
+        evidence=(f"after step {final.step}: sha256 {final.parameters[0]}",),
+    )
+    return _equal(
+        result,
+        [(c.step, c.parameters) for c in result.checkpoints[1:]],
+        "parameters differ between ranks, first seen after step",
+        "the ranks train different models from here on: a checkpoint of any one rank is not the job's",
+        good,
+    )
+
+
+def _optimizer(result: SmokeResult) -> Finding:
+    good = finding(result, f"optimizer state bit-equal on {len(result.checkpoints[0].parameters)} ranks", EQUAL)
+    return _equal(
+        result,
+        [(c.step, c.optimizer or ()) for c in result.checkpoints],
+        "optimizer state differs between ranks, first seen after step",
+        "the ranks have applied different updates; momentum carries the difference on",
+        good,
+    )
+
+
+def _reference(result: SmokeResult, reference: Reference) -> Finding:
+    limit, apart = result.limits.parameter_tolerance, reference.max_abs_difference
+    good = apart is not None and apart <= limit
+    relative = reference.max_relative_difference
+    # Another finding of the run explains it already, and the links are not suspected.
+    explained = bool(result.wrong_data_ranks) or result.miscommunication is not None
+    return finding(
+        result,
+        f"parameters within {apart:.3g} of {reference.name}" if apart is not None else "not a number",
+        f"{limit:.3g} or less",
+        wrong=""
+        if good
+        else "the distributed run computed something else than the same training on one device: a contribution was "
+        "lost, repeated or wrong, or a rank trained on other samples",
+        fix=remedy(result),
+        cause=None if explained else "data-corruption",
+        evidence=(f"{relative:.3g} of the distance travelled in training",) if relative is not None else (),
+    )
+
+
+def _repeat(result: SmokeResult) -> Finding:
+    other = [rank for rank, repeat in enumerate(result.repeats) if repeat.first != repeat.second]
+    step = result.repeats[0].step
+    wanted = "the same parameters, bit for bit"
+    if not other:
+        return finding(result, f"trained again from the same seed: bit-equal after {step} steps", wanted)
+    which = ", ".join(map(str, other))
+    return finding(
+        result,
+        f"trained again from the same seed: rank {which} reached other parameters after {step} steps",
+        wanted,
+        wrong="every kernel of this test is repeatable: an answer that changes is wrong at least once",
+        fix=remedy(result),
+        cause="data-corruption",
+        evidence=tuple(
+            f"rank {r}: {result.repeats[r].first[:12]}, then {result.repeats[r].second[:12]}" for r in other
+        ),
+    )

@@ -1,0 +1,1 @@
+"""The reports of all ranks merged into one result: communication and performance. Pure."""

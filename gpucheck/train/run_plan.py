@@ -1,0 +1,128 @@
+"""Plan the runs that the options request, or reject the options before any rank starts. Pure."""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from gpucheck.model.smoke import Limits
+from gpucheck.train.models import all_models, model_named
+from gpucheck.train.precision import TOLERANCE, unsupported
+from gpucheck.train.spec import MIN_STEPS, SmokeOptions
+from gpucheck.train.strategies import Strategy, choose
+
+# MNIST's digits overlap as the synthetic classes do not: more steps, and a level that a small network reaches in them.
+REAL_DATA_STEPS, REAL_DATA_ACCURACY = 200, 0.8
+
+
+class Devices(NamedTuple):
+    """visible: CUDA_VISIBLE_DEVICES for the ranks, None leaves the caller's. number: how many ranks or devices."""
+
+    visible: str | None
+    number: int
+
+
+def read_devices(text: str | None, uuids: Sequence[str]) -> Devices:
+    """``0,1``, UUIDs, ``0,0`` (two ranks share a GPU) or ``cpu,cpu``; None is two of whatever there is.
+
+    uuids: of the host's GPUs in PCI order. Raises ValueError with the devices of the host.
+    """
+    if text is None:
+        return Devices(None, 2)
+    names = [name.strip() for name in text.split(",")]
+    there = f"this host has {_count(len(uuids))}" + (f", 0 to {len(uuids) - 1}" if uuids else "")
+    if all(name == "cpu" for name in names):
+        return Devices("", _two_or_more(text, len(names)))
+    chosen = []
+    for name in names:
+        known = [str(number) for number in range(len(uuids))]
+        found = [
+            n for n, uuid in zip(known, uuids, strict=True) if name == n or (len(name) > 7 and uuid.startswith(name))
+        ]
+        if len(found) != 1:
+            raise ValueError(
+                f"--devices {text}: there is no device {name or 'without a name'}; {there}. {_instead(uuids)}"
+            )
+        chosen += found
+    return Devices(",".join(dict.fromkeys(chosen)), _two_or_more(text, len(chosen)))
+
+
+def _two_or_more(text: str, count: int) -> int:
+    if count < 2:
+        raise ValueError(f"--devices {text}: training across devices takes two. {text},{text} lets two ranks share it")
+    return count
+
+
+def _count(gpus: int) -> str:
+    return {0: "no GPU", 1: "1 GPU"}.get(gpus, f"{gpus} GPUs")
+
+
+def _instead(uuids: Sequence[str]) -> str:
+    return "Take one of them, or cpu,cpu for two CPU ranks" if uuids else "Take --devices cpu,cpu for two CPU ranks"
+
+
+def plan(
+    framework: str,
+    strategy: str | None,
+    options: SmokeOptions,
+    *,
+    steps: int | None,
+    capabilities: Iterable[str | None],
+) -> tuple[tuple[Strategy, SmokeOptions], ...]:
+    """Return every requested run with its strategy. options: model, precision, data and so on, the same for all runs.
+
+    steps None: enough for the model and the data. capabilities: of the GPUs that will train, None for a CPU.
+    Raises LookupError or ValueError with a complete sentence: what is invalid, and what is valid.
+    """
+    strategies = choose(framework, strategy)
+    model = model_named(options.model)
+    for capability in capabilities:
+        problem = unsupported(options.precision, capability)
+        if problem is not None:
+            raise ValueError(f"--precision {options.precision}: {problem}.")
+    least = max(MIN_STEPS, model.learns_in)
+    if steps is not None and steps < least:
+        raise ValueError(f"--steps {steps}: {model.name} needs {least} steps or more to show that it learns.")
+    chosen = steps or (REAL_DATA_STEPS if options.data else max(SmokeOptions().steps, least))
+    limits = Limits(
+        parameter_tolerance=TOLERANCE[options.precision],
+        accuracy_min=REAL_DATA_ACCURACY if options.data else Limits().accuracy_min,
+    )
+    runs = []
+    for each in _fitting(strategies, options) if framework == "all" else strategies:
+        _fits(each, options)
+        runs += [
+            (
+                each,
+                replace(
+                    options, framework=each.framework, strategy=each.name, variant=variant, steps=chosen, limits=limits
+                ),
+            )
+            for variant in each.variants
+        ]
+    return tuple(runs)
+
+
+def _fitting(strategies: tuple[Strategy, ...], options: SmokeOptions) -> tuple[Strategy, ...]:
+    """Return the strategies that can train with these options; all of them if none can."""
+
+    def fits(strategy: Strategy) -> bool:
+        try:
+            _fits(strategy, options)
+        except ValueError:
+            return False
+        return True
+
+    return tuple(strategy for strategy in strategies if fits(strategy)) or strategies
+
+
+def _fits(strategy: Strategy, options: SmokeOptions) -> None:
+    name = f"{strategy.framework} {strategy.name}"
+    if strategy.framework == "tensorflow" and model_named(options.model).tensorflow is None:
+        names = " or ".join(model.name for model in all_models().values() if model.tensorflow is not None)
+        raise ValueError(f"--model {options.model}: {name} has {names}. Choose one, or add --framework torch.")
+    if options.precision not in strategy.precisions and strategy.trains:
+        usable = " or ".join(strategy.precisions)
+        raise ValueError(f"--precision {options.precision}: {name} has {usable}. Choose one, or another strategy.")
+    if options.nodes is not None and not strategy.process_per_device:
+        raise ValueError(f"--nodes: {name} is one process on one host. Over several hosts there are ddp and fsdp.")

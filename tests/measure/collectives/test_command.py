@@ -1,0 +1,82 @@
+"""``gpucheck collectives``: on one host, on two, and with a rendezvous that is invalid."""
+
+import json
+import os
+import subprocess
+import sys
+import uuid
+
+import pytest
+
+from gpucheck.measure.collectives.definitions import ALL
+from tests.train.conftest import end_processes_with, free_port, processes_with, wait_until
+
+pytestmark = pytest.mark.slow
+
+GPUCHECK = [sys.executable, "-m", "gpucheck", "collectives"]
+
+
+def test_two_cpu_ranks_run_every_collective_exactly():
+    done = subprocess.run([*GPUCHECK, "--sizes", "4K", "--format", "json"], capture_output=True, text=True, timeout=300)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads(done.stdout)
+    assert (report["schema"], report["backend"], report["ranks"]) == ("gpucheck.collectives/1", "gloo", 2)
+    assert [(r["operation"], r["wrong"], r["checked"]) for r in report["results"]] == [(name, 0, 7) for name in ALL]
+    assert all(r["busbw_gb_s"] > 0 for r in report["results"])
+
+
+def test_two_hosts_run_collectives_together():
+    """Two launches with their own node rank, over loopback addresses: what two hosts do over the network."""
+    endpoint = f"127.0.0.1:{free_port()}"
+    command = [*GPUCHECK, "--sizes", "4K", "--only", "all_reduce", "--ranks", "1", "--format", "json"]
+    hosts = [
+        subprocess.Popen(
+            [*command, "--nodes", "2", "--node-rank", str(number), "--rdzv-endpoint", endpoint],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in (0, 1)
+    ]
+    answers = [host.communicate(timeout=300) for host in hosts]
+
+    assert [host.returncode for host in hosts] == [0, 0], answers
+    reports = [json.loads(out) for out, _ in answers]
+    assert [(r["ranks"], r["nodes"], r["verdict"]) for r in reports] == [(2, 2, "pass")] * 2
+    assert reports[0]["results"] == reports[1]["results"]
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "words"),
+    [
+        ("no-such-host.invalid:29500", "no-such-host.invalid has no address here"),
+        ("10.0.0.1", "wanted HOST:PORT"),
+        ("192.0.2.1:29500", "not one of its own"),
+    ],
+)
+def test_invalid_rendezvous_is_wrong_usage_before_any_rank_starts(endpoint, words):
+    place = ["--nodes", "2", "--node-rank", "0", "--rdzv-endpoint", endpoint]
+    done = subprocess.run([*GPUCHECK, *place], capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 64
+    assert f"--rdzv-endpoint {endpoint}: " in done.stderr
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_ranks_end_with_a_parent_that_is_killed(tmp_path, hosts):
+    """On one host, and waiting for the ranks of another."""
+    endpoint = f"127.0.0.1:{free_port()}"
+    marker = f"GPUCHECK_TEST_RUN={uuid.uuid4()}"
+    several = ["--nodes", "2", "--node-rank", "0", "--rdzv-endpoint", endpoint] if hosts == 2 else []
+    name, _, value = marker.partition("=")
+    parent = subprocess.Popen([*GPUCHECK, *several], env=os.environ | {name: value, "TMPDIR": str(tmp_path)})
+    try:
+        wait_until(lambda: len(processes_with(marker)) > 1)
+        parent.kill()
+        parent.wait(10)
+
+        wait_until(lambda: processes_with(marker) == [])
+    finally:
+        end_processes_with(marker)

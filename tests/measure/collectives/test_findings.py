@@ -1,0 +1,99 @@
+"""Observations and findings from how a run of collectives ended. No rank is started."""
+
+import pytest
+
+from gpucheck.measure.collectives.launch import Ended
+from gpucheck.measure.collectives.nccl_log import Taken
+from gpucheck.measure.collectives.observed import measured
+from gpucheck.measure.collectives.run import Options, measure
+from gpucheck.model import EXIT_STATUS, Verdict
+from gpucheck.model.collectives import CollectiveResult
+from gpucheck.model.observations import Hang
+from gpucheck.processes.ranks.run_directory import RankError
+from tests.machines import h100, whole_host
+from tests.measure.collectives.samples import FINISHED, NVLS, result, stated
+
+
+def test_the_ring_and_nvls_are_told_apart_and_only_the_largest_size_is_bandwidth():
+    """Through the switch an all_reduce may exceed the link rate."""
+    small = CollectiveResult(operation="all_gather", size_bytes=8192, variant="as is", busbw_gb_s=0.1, checked=7)
+    results = [result(busbw_gb_s=480.0, checked=7), result(busbw_gb_s=367.0, variant="ring", checked=7), small]
+    rows = measured({"as is": NVLS, "ring": FINISHED}, results, 8, several_hosts=False).collectives
+
+    assert [(row.op, row.ranks, row.busbw_gb_s, row.transport, row.wrong) for row in rows] == [
+        ("all_reduce", 8, 480.0, "NVLS", 0),
+        ("all_reduce", 8, 367.0, None, 0),
+        ("all_gather", 8, None, None, 0),
+    ]
+
+
+def test_what_the_network_carried_too_is_no_number_of_links():
+    (row,) = measured({"as is": FINISHED}, [result(busbw_gb_s=40.0)], 8, several_hosts=True).collectives
+
+    assert (row.busbw_gb_s, row.wrong) == (None, None), "nothing was compared either"
+
+
+@pytest.mark.parametrize(
+    ("transports", "limiting"),
+    [
+        ({"P2P/CUMEM": 6, "SHM": 2}, "SHM"),
+        ({"P2P/direct": 6}, "P2P/direct"),
+        ({"SHM": 2, "NET/IB": 1}, "NET/IB"),
+        ({}, None),
+    ],
+)
+def test_the_transport_that_limits_is_observed(transports, limiting):
+    ended = Ended(reason="finished", seconds=1.0, ranks=8, taken=Taken(transports=transports))
+    (row,) = measured({"as is": ended}, [result(busbw_gb_s=40.0)], 8, several_hosts=False).collectives
+
+    assert row.transport == limiting
+
+
+def test_wrong_sums_are_observed_on_gpus_and_fail_on_cpus():
+    bad = [result(busbw_gb_s=400.0, checked=7, wrong=3)]
+    (row,) = measured({"as is": FINISHED}, bad, 8, several_hosts=False).collectives
+    (finding,) = stated(FINISHED, bad, gpus=False)["collectives-results"]
+
+    assert row.wrong == 3
+    assert stated(FINISHED, bad) == {}
+    assert (finding.verdict, finding.cause) == (Verdict.FAIL, None)
+
+
+def test_exact_results_are_counted():
+    (finding,) = stated(FINISHED, [result(checked=7), result(checked=7)])["collectives-results"]
+
+    assert (finding.verdict, finding.seen) == (Verdict.PASS, "14 collectives exact, every element of every rank")
+
+
+def test_nothing_checked_is_unknown():
+    assert stated(FINISHED)["collectives-results"][0].verdict is Verdict.UNKNOWN
+
+
+def test_a_hang_says_where_every_rank_was():
+    stuck = Ended(
+        reason="deadline", seconds=60.0, ranks=2, where={0: "all_reduce of 8 bytes, round 2 of 7", 1: "rendezvous"}
+    )
+    (finding,) = stated(stuck)["collectives"]
+
+    assert finding.verdict is Verdict.UNKNOWN
+    assert measured({"as is": stuck}, [], 2, several_hosts=False).hang == Hang(op="all_reduce", gpus=(0, 1))
+    assert "rank 0: all_reduce of 8 bytes, round 2 of 7; rank 1: rendezvous" in str(finding.seen)
+
+
+def test_a_missing_torch_is_a_skip():
+    ended = Ended(
+        reason="failed",
+        seconds=1.0,
+        ranks=2,
+        errors={0: RankError(type="ModuleNotFoundError", message="x", missing="torch")},
+    )
+
+    assert stated(ended)["collectives"][0].verdict is Verdict.SKIP
+
+
+def test_one_gpu_has_no_collective_and_nothing_was_checked():
+    report = measure(whole_host(h100(0)), Options())
+    (finding,) = report.findings
+
+    assert (finding.verdict, finding.seen) == (Verdict.SKIP, "not run: 1 GPU, so nothing could be checked")
+    assert (EXIT_STATUS[report.verdict], report.results) == (3, ())

@@ -1,0 +1,109 @@
+"""Real gloo ranks on this host: errors, signals, deadlines and the environment."""
+
+import pytest
+
+from gpucheck.measure.collectives.launch import launch, ranks_environment
+from gpucheck.measure.collectives.values import RankOptions
+from gpucheck.model import Verdict
+from gpucheck.processes.ranks.nodes import Nodes
+from gpucheck.processes.ranks.run_directory import RunDirectory
+from tests.measure.collectives.samples import NCCL_ERROR, stated
+from tests.train.conftest import free_port
+
+pytestmark = pytest.mark.slow
+
+
+def test_leftovers_are_kept_from_the_ranks_and_told(tmp_path):
+    caller = {"PATH": "/bin", "NCCL_P2P_DISABLE": "1", "NCCL_SOCKET_IFNAME": "ens1", "RANK": "3"}
+    one, removed = ranks_environment(caller, RunDirectory(tmp_path), None)
+    several, _ = ranks_environment(caller, RunDirectory(tmp_path), Nodes(count=2, rank=1, host="192.0.2.1", port=29500))
+
+    assert removed == ("NCCL_P2P_DISABLE=1", "NCCL_SOCKET_IFNAME=ens1", "RANK=3")
+    assert (one["NCCL_SOCKET_IFNAME"], several["NCCL_SOCKET_IFNAME"]) == ("lo", "ens1")
+    assert "RANK" not in one
+
+
+BROKEN = """
+import os, sys
+if sys.orig_argv[-1] == "1":
+    import torch.distributed
+    def breaks(*arguments, **more):
+        raise {error}
+    torch.distributed.{call} = breaks
+"""
+
+
+def broken_rank(tmp_path, call, error):
+    """Two real gloo ranks, of which one raises this in that call."""
+    (tmp_path / "sitecustomize.py").write_text(BROKEN.format(call=call, error=error))
+    options = RankOptions(backend="gloo", operations=("all_reduce", "all_to_all"), sizes=(4096,), samples=2)
+    return launch(options, 2, 60.0, PYTHONPATH=str(tmp_path))
+
+
+@pytest.mark.parametrize("call", ["all_reduce", "all_to_all_single"])
+def test_an_error_of_one_rank_fails_and_does_not_hang_the_others(tmp_path, call):
+    """Whatever its text: "not supported" is how the most frequent errors of a first run begin."""
+    ended = broken_rank(tmp_path, call, f"torch.distributed.DistBackendError({NCCL_ERROR!r})")
+    finding = stated(ended)["collectives"][0]
+
+    assert ended.reason == "failed"
+    assert ended.seconds < 30, "nowhere near the deadline"
+    assert finding.verdict is Verdict.FAIL
+    assert str(finding.seen).startswith("rank 1 failed: Cuda failure 217 'peer access is not supported")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        ("AttributeError('no such thing')", "a defect of gpucheck"),
+        ("MemoryError()", "no memory, disk space"),
+        ("torch.OutOfMemoryError('CUDA out of memory')", "no memory, disk space"),
+        ("OSError(28, 'No space left on device')", "no memory, disk space"),
+    ],
+)
+def test_a_defect_of_ours_in_a_rank_is_unknown(tmp_path, error, words):
+    finding = stated(broken_rank(tmp_path, "all_reduce", error))["collectives"][0]
+
+    assert (finding.verdict, finding.cause) == (Verdict.UNKNOWN, None)
+    assert str(finding.seen).startswith("collectives unknown: rank 1 failed: ")
+    assert words in finding.why
+
+
+@pytest.mark.parametrize(("number", "verdict"), [(9, Verdict.UNKNOWN), (11, Verdict.FAIL)])
+def test_a_rank_that_a_signal_ends_is_named_before_those_that_lost_it(tmp_path, number, verdict):
+    ended = broken_rank(tmp_path, "all_reduce", f"SystemExit(os.kill(os.getpid(), {number}))")
+    finding = stated(ended)["collectives"][0]
+
+    assert finding.verdict is verdict
+    assert f"rank 1 was ended by {'SIGKILL' if number == 9 else 'SIGSEGV'}" in str(finding.seen)
+
+
+def test_a_rank_that_does_not_reach_its_gpu_is_unknown():
+    """A build of torch without CUDA, as here, or a GPU that CUDA_VISIBLE_DEVICES hides."""
+    options = RankOptions(backend="nccl", operations=("all_reduce",), sizes=(4096,), bus_ids=("0000:1b:00.0",) * 2)
+    finding = stated(launch(options, 2, 60.0))["collectives"][0]
+
+    assert finding.verdict is Verdict.UNKNOWN
+    assert "(0000:1b:00.0) is not among the 0 that torch sees" in str(finding.seen)
+
+
+def test_ranks_that_do_not_end_in_time_show_the_calls_they_are_in():
+    options = RankOptions(backend="gloo", operations=("all_reduce",), sizes=(1 << 28,), iterations=100_000)
+    ended = launch(options, 2, 6.0)
+
+    assert ended.reason == "deadline"
+    assert ended.stacks.keys() == {0, 1}
+    assert any("collectives/rank.py" in frame for frame in ended.stacks[0])
+    (stuck,) = stated(ended, gpus=False)["collectives"]
+    assert any(line.startswith("rank 0 is in ") for line in stuck.evidence)
+
+
+def test_ranks_that_never_meet_end_at_the_deadline():
+    """Only one of two hosts comes: nobody is waited for longer than was said."""
+    nodes = Nodes(count=2, rank=0, host="127.0.0.1", port=free_port(), interface="lo")
+    options = RankOptions(backend="gloo", operations=("all_reduce",), sizes=(4096,), timeout_s=60.0, nodes=nodes)
+    ended = launch(options, 1, 2.0)
+
+    assert ended.reason == "deadline"
+    assert ended.seconds < 6.0
+    assert ended.where in ({0: "start"}, {0: "rendezvous"}), "as far as a rank comes alone"

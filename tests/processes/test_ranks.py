@@ -1,0 +1,128 @@
+"""Ranks without a framework: how a run ends, what is known of each rank, and that nothing is left."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+import uuid
+from pathlib import Path
+
+import pytest
+
+from gpucheck.processes.ranks.nodes import Nodes
+from gpucheck.processes.ranks.run_directory import run_directory
+from gpucheck.processes.ranks.supervisor import Ending, rank_specs, supervise
+from tests.processes.rank_program import Options, Report
+from tests.train.conftest import ROOT, end_processes_with, processes_with, wait_until
+
+PROGRAM = ("tests.processes.rank_program",)
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """Run two ranks; afterwards no process and no file of them may be left."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    name, _, value = (marker := f"GPUCHECK_TEST_RUN={uuid.uuid4()}").partition("=")
+
+    def go(failure: str = "", timeout_s: float = 20.0, is_stalled=None) -> Ending[Report]:
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), name: value}
+        specs = tuple(rank_specs(2, None, Options(failure)))
+        with run_directory("ranks") as directory:
+            return supervise(directory, PROGRAM, specs, Report, environment, timeout_s, is_stalled)
+
+    yield go
+    left = processes_with(marker)
+    end_processes_with(marker)
+    assert left == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ranks_that_finish_leave_their_reports(run):
+    ending = run()
+
+    assert ending.reason == "finished"
+    assert [end.report for end in ending.ranks] == [Report(0, 2), Report(1, 2)]
+    assert ending.ranks[0].progress == b"second step"
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "kind", "missing"),
+    [("raise", 1, "valueerror", None), ("missing", 1, "modulenotfounderror", "gpucheck_no_such_package")],
+)
+def test_exception_is_recorded_with_its_frames(run, failure, status, kind, missing):
+    ending = run(failure)
+    end = ending.ranks[1]
+
+    assert (ending.reason, end.status, end.report) == ("broken", status, None)
+    assert (end.error.kind, end.error.missing) == (kind, missing)
+    assert "rank_program.py" in end.error.frames[0]
+
+
+def test_signal_is_the_negative_status(run):
+    ending = run("kill")
+
+    assert (ending.reason, ending.ranks[1].status, ending.ranks[1].error) == ("broken", -signal.SIGKILL, None)
+
+
+@pytest.mark.parametrize(("failure", "words"), [("invalid", "cannot be read"), ("other", "is that of rank 0")])
+def test_invalid_report_is_no_success(run, failure, words):
+    ending = run(failure)
+    end = ending.ranks[1]
+
+    assert (ending.reason, end.status, end.report) == ("broken", 0, None)
+    assert words in end.unreadable
+
+
+def test_rank_that_hangs_ends_at_the_deadline_with_its_stack(run):
+    """It ignores SIGTERM."""
+    started = time.monotonic()
+    ending = run("hang", timeout_s=2.0)
+    end = ending.ranks[1]
+
+    assert (ending.reason, end.status, ending.unkillable) == ("deadline", None, ())
+    assert any("rank_program.py" in frame and "in fail" in frame for frame in end.stack)
+    assert end.output == ("about to hang",)
+    assert time.monotonic() - started < 15
+
+
+def test_program_decides_when_ranks_are_stalled(run):
+    ending = run("hang", is_stalled=lambda progress, now: progress == [b"second step"] * 2)
+
+    assert ending.reason == "stalled"
+
+
+def test_ranks_are_numbered_over_all_hosts():
+    specs = list(rank_specs(4, Nodes(count=2, rank=1, host="node01", port=29500), Options()))
+
+    assert [(spec.rank, spec.local_rank, spec.processes) for spec in specs] == [(2, 0, 4), (3, 1, 4)]
+    assert {spec.supervisor_pid for spec in specs} == {os.getpid()}
+
+
+def test_ranks_end_with_a_supervisor_that_is_killed(tmp_path):
+    name, _, value = (marker := f"GPUCHECK_TEST_RUN={uuid.uuid4()}").partition("=")
+    script = """
+        import os
+        from gpucheck.processes.ranks.run_directory import run_directory
+        from gpucheck.processes.ranks.supervisor import rank_specs, supervise
+        from tests.processes.rank_program import Options, Report
+        with run_directory("ranks") as directory:
+            specs = tuple(rank_specs(2, None, Options("hang")))
+            supervise(directory, ("tests.processes.rank_program",), specs, Report, dict(os.environ), 600.0)
+    """
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path), name: value}
+    supervisor = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], env=environment, cwd=ROOT)
+    try:
+        wait_until(lambda: _progress(tmp_path, 1).startswith("second step"))
+        supervisor.kill()
+
+        assert supervisor.wait(timeout=20) == -signal.SIGKILL
+        wait_until(lambda: processes_with(marker) == [])
+    finally:
+        end_processes_with(marker)
+
+
+def _progress(folder: Path, rank: int) -> str:
+    return "".join(file.read_text() for file in folder.glob(f"gpucheck-*/ranks-*/progress-{rank}.json"))
