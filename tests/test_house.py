@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from gpucheck.knowledge import causes
+
 PACKAGE = Path(__file__).parent.parent / "gpucheck"
 
 # Room -> the rooms it may import. Kept by hand on purpose: a new arrow is a decision.
@@ -91,6 +93,17 @@ def test_only_one_place_prints_to_stderr():
         calls = (node for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
         direct = [call.lineno for call in calls if any(keyword.arg == "err" for keyword in call.keywords)]
         assert not direct or source.name in may, f"{source.name}:{direct} prints to stderr: use note() of _common"
+
+
+def test_commands_return_no_verdict_of_their_own():
+    """Findings come from checks, run, diagnose and comparison; a command only prints them."""
+    keys = {key for key in causes() if "-" in key}  # a single word such as xid is a word of the field as well
+    for source in sources("cli"):
+        nodes = list(ast.walk(ast.parse(source.read_text(encoding="utf-8"))))
+        made = {ast.unparse(node.func).rpartition(".")[2] for node in nodes if isinstance(node, ast.Call)}
+        named = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        assert not made & {"Finding", "About"}, f"{source.name} constructs a finding"
+        assert not named & keys, f"{source.name} names a cause: {named & keys}"
 
 
 def test_help_loads_no_command():

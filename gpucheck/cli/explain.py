@@ -170,7 +170,7 @@ def _xid(code: int) -> Iterator[str]:
 
 
 def _sxid(code: int) -> Iterator[str]:
-    from gpucheck.knowledge.xid import sxid_family, sxids
+    from gpucheck.knowledge.xid import SXID_CAUSE, sxid_family, sxids
 
     row, family = sxids().get(code), sxid_family(code)
     if row is None and family is None:
@@ -181,7 +181,7 @@ def _sxid(code: int) -> Iterator[str]:
     yield from _part("at once", row.immediate if row else "look at the link that the line names")
     if row and row.later:
         yield from _part("then", row.later)
-    cause = row.cause if row else "nvswitch-error"
+    cause = row.cause if row else SXID_CAUSE
     yield from _part("cause", f"{cause} (gpucheck explain {cause})")
     yield from _part("confirm", f"journalctl -k | grep SXid | grep ': {code},'")
     yield from _part("source", "NVIDIA Fabric Manager user guide, NVSwitch SXid errors")

@@ -156,10 +156,10 @@ def _plural(kind: str) -> str:
 def _ask_everything(host: Host) -> None:
     """Whatever the commands that replay will ask: each of them asks here once, and its answer is thrown away."""
     from gpucheck import run
-    from gpucheck.cli import topo
+    from gpucheck.run.topology import examine
 
     run.verify(host, [step for step in run.all_steps() if not step.tags & run.NEEDS_HARDWARE], progress=progress)
-    topo.look(host)
+    examine(host)
     for path in TEXTS:
         host.read_text(path)
     for path in FOLDERS:

@@ -1,7 +1,6 @@
 """Show how the GPUs are connected and what each pair should reach; also reads other tools' dumps of a topology."""
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from shutil import get_terminal_size
 
@@ -19,10 +18,7 @@ from gpucheck.cli._common import (
     simulation_options,
     write_result,
 )
-from gpucheck.model.finding import Finding
-from gpucheck.model.host import Host
 from gpucheck.model.naming import named
-from gpucheck.model.readings import NvmlFailure
 from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
 
@@ -70,7 +66,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     mark = ""
     if source is None:
         host = open_host(profile, faults, recording, deadline_s=timeout, health=False)
-        topology, about = look(host)
+        from gpucheck.run.topology import examine
+
+        topology, simulation = examine(host), host.simulation()
+        about = ", ".join((simulation.profile, *simulation.faults)) if simulation else ""
         mark = replay_mark(host)
     else:
         topology, about = _imported(source), ""
@@ -128,26 +127,3 @@ def _imported(source: str) -> Topology:
         return with_expectations(with_sketch(imports.read(content)))
     except imports.ImportProblem as problem:
         raise Problem(f"{shown(source)}: {problem}") from problem
-
-
-def look(host: Host) -> tuple[Topology, str]:
-    """The topology of a host, and what is simulated about it in words."""
-    from gpucheck.checks import driver, inventory
-    from gpucheck.topology import build, identify
-
-    simulation, reading = host.simulation(), host.nvml()
-    simulated = simulation is not None
-    about = ", ".join((simulation.profile, *simulation.faults)) if simulation else ""
-    if isinstance(reading, NvmlFailure):
-        return _nothing(driver.evaluate(driver.probe(host)), simulated), about
-    # A GPU that is lost, hidden from this container or assigned to a virtual machine is not in the matrix.
-    absent = [f for f in inventory.evaluate(inventory.probe(host)) if f.verdict is not Verdict.PASS]
-    if not reading.gpus:
-        return _nothing(absent, simulated), about
-    cpu = identify(host.read_text("/proc/cpuinfo"))
-    topology = build(reading, host.pci(), simulated, cpu=cpu, virtual=host.system().virtual)
-    return replace(topology, findings=(*topology.findings, *absent)), about
-
-
-def _nothing(findings: Iterable[Finding], simulated: bool) -> Topology:
-    return Topology(simulated=simulated, source="nvml", gpus=(), matrix=(), findings=tuple(findings))

@@ -40,13 +40,13 @@ def packed_recording(data: bytes) -> None:
 @target(seeds=own.recordings, format="json", rate=450)
 def recorded_topology(data: bytes) -> None:
     """topo --from and what stack reads of a recording."""
-    from gpucheck.cli.topo import look
+    from gpucheck.run.topology import examine
     from gpucheck.stack.facts import facts_of
 
     with refusing():
         host = ReplayHost(decode(data, "host.rec"))
         facts_of(host)
-        topology, _ = look(host)
+        topology = examine(host)
         no_defect(topology.findings)
         shown_topology(topology)
 
