@@ -9,7 +9,7 @@ import pynvml
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator.exports import OWN, all_exports, exports
+from gpucheck.simulator.nvml.exports import OWN, all_exports, exports
 
 UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, IS_LOST = 1, 2, 3, 4, 15
 # Names that old headers give and that the binding never looks up.

@@ -7,7 +7,7 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.simulator.machine import Machine, build
-from gpucheck.simulator.paths import p2p_status
+from gpucheck.simulator.machine.paths import p2p_status
 
 MISMATCH, NOT_LOADED = 18, 9
 

@@ -10,8 +10,8 @@ from gpucheck.host import nvml
 from gpucheck.model import NvmlReading
 from gpucheck.simulator.answers import answers
 from gpucheck.simulator.data import HERE
-from gpucheck.simulator.gpu_model import gpu_model
 from gpucheck.simulator.machine import Link, build
+from gpucheck.simulator.machine.gpu_model import gpu_model
 
 MODELS = sorted(path.stem for path in (HERE / "gpus").glob("*.yml"))
 NOT_SUPPORTED = 3

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator import library as builder
+from gpucheck.simulator.nvml import library as builder
 
 (SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE) = (0, 1, 2, 3, 6, 7)
 DRIVER_NOT_LOADED, MISMATCH, WRONG_VERSION, UNKNOWN = 9, 18, 25, 999

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.simulator import library as builder
-from gpucheck.simulator.exports import exports
+from gpucheck.simulator.nvml import library as builder
+from gpucheck.simulator.nvml.exports import exports
 
 
 def test_library_has_no_memory_error(activate, tmp_path):

@@ -14,7 +14,7 @@ from gpucheck.host import live_host
 from gpucheck.model import DriverState, PciDevice
 from gpucheck.model.verdict import Verdict
 from gpucheck.simulator.machine import build
-from gpucheck.simulator.paths import common_ancestor
+from gpucheck.simulator.machine.paths import common_ancestor
 from gpucheck.topology import build as topology
 from gpucheck.topology import classify, identify
 from tests.simulator.test_recorded import pci

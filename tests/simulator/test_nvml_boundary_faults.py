@@ -14,8 +14,8 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.simulator.activation import STAND_INS
-from gpucheck.simulator.exports import OWN, all_exports, exports
 from gpucheck.simulator.faults.nvml_text import CALLS
+from gpucheck.simulator.nvml.exports import OWN, all_exports, exports
 
 DRIVER = "580.178.04"
 NO_PERMISSION, LOST, UNKNOWN, UNHEARD_OF = 4, 15, 999, 4242

@@ -5,10 +5,10 @@ import pytest
 import yaml
 
 from gpucheck import simulator
-from gpucheck.simulator import profile as profiles
 from gpucheck.simulator.data import HERE, read
-from gpucheck.simulator.gpu_model import GpuModel, gpu_model
-from gpucheck.simulator.wiring import check
+from gpucheck.simulator.machine import profile as profiles
+from gpucheck.simulator.machine.gpu_model import GpuModel, gpu_model
+from gpucheck.simulator.machine.validation import check
 
 GOOD = """
 summary: one P100 behind a root port
@@ -161,7 +161,7 @@ def test_file_that_is_no_profile_ends_in_one_line(tmp_path, content):
 
 def test_ports_told_one_by_one_are_where_they_were_told(load):
     """A cable takes the port at its other end too; the rest are counted from the first free one."""
-    from gpucheck.simulator.cables import links_of
+    from gpucheck.simulator.machine.cables import links_of
 
     own = (simulator.load("rtx3090-x2-nvlink"), ((0, 3, "gpu 1 link 1"), (0, 0, "switch")))
     profile = msgspec.structs.replace(own[0], nvlink=profiles.Wiring(ports=own[1]))

@@ -6,8 +6,8 @@ import pynvml
 import pytest
 
 from gpucheck import simulator
-from gpucheck.simulator.gpu_model import gpu_model
-from gpucheck.simulator.wiring import gpus_of
+from gpucheck.simulator.machine.gpu_model import gpu_model
+from gpucheck.simulator.machine.validation import gpus_of
 
 PROFILES = [name for name in simulator.profile_names() if name != "no-gpu"]
 SINGLE, MULTIPLE, NODE, SYSTEM = 10, 20, 40, 50
@@ -121,7 +121,7 @@ def test_path_class_follows_from_the_pci_tree(nvml, name, row):
 def test_two_switches_on_the_way_are_multiple():
     """No profile has cascaded switches yet; the rule must hold when one does."""
     from gpucheck.simulator.machine import build
-    from gpucheck.simulator.paths import common_ancestor
+    from gpucheck.simulator.machine.paths import common_ancestor
 
     profile = simulator.load("p100-pcie-x2")
     machine = build(profile, profile.driver.state())

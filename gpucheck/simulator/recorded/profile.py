@@ -8,11 +8,11 @@ import yaml
 
 from gpucheck.model import DriverState, NvmlFailure, NvmlReading, PciDevice, System
 from gpucheck.simulator.machine import build
-from gpucheck.simulator.profile import Board, Clique, Driver, Profile, Root, Wiring, cpus
-from gpucheck.simulator.recorded_gpus import RecordedGpus
-from gpucheck.simulator.recorded_links import ports_of
-from gpucheck.simulator.recorded_tree import RecordedTree
-from gpucheck.simulator.wiring import check_profile
+from gpucheck.simulator.machine.profile import Board, Clique, Driver, Profile, Root, Wiring, cpus
+from gpucheck.simulator.machine.validation import check_profile
+from gpucheck.simulator.recorded.gpus import RecordedGpus
+from gpucheck.simulator.recorded.links import ports_of
+from gpucheck.simulator.recorded.tree import RecordedTree
 
 DMI = "/sys/class/dmi/id"
 NO_DRIVER = "580.178.04"  # of the library, on a machine where no driver is present: as our own profiles have it

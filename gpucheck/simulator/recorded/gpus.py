@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from gpucheck.model import Gpu, PciDevice
 from gpucheck.simulator.data import HERE
-from gpucheck.simulator.gpu_model import Fabric, GpuModel, NvLinkPorts, Thermal, gpu_model
+from gpucheck.simulator.machine.gpu_model import Fabric, GpuModel, NvLinkPorts, Thermal, gpu_model
 
 MIB = 1 << 20
 # Compute capability -> NVML: nvmlDeviceArchitecture_t; the highest that is not above counts

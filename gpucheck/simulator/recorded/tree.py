@@ -6,7 +6,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.model import Gpu, PciDevice
-from gpucheck.simulator.profile import BUS_ID, Device, Part, parts
+from gpucheck.simulator.machine.profile import BUS_ID, Device, Part, parts
 
 Kind = Literal["root-port", "switch-upstream", "switch-downstream", "nvswitch", "nic"]
 BRIDGE = "0604"

@@ -5,22 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from gpucheck.model import DriverState
-from gpucheck.simulator.cables import REMOTE_GPU, REMOTE_SWITCH, Link, links_of
-from gpucheck.simulator.devices import gpus_of, models_of, part_of
-from gpucheck.simulator.gpu_model import GpuModel
-from gpucheck.simulator.profile import Cpu, Device, Part, Profile, cpus
-
-__all__ = [
-    "REMOTE_GPU",
-    "REMOTE_SWITCH",
-    "Function",
-    "Kernel",
-    "Link",
-    "Machine",
-    "Message",
-    "SimulatedGpu",
-    "build",
-]
+from gpucheck.simulator.machine.cables import Link, links_of
+from gpucheck.simulator.machine.devices import gpus_of, models_of, part_of
+from gpucheck.simulator.machine.gpu_model import GpuModel
+from gpucheck.simulator.machine.profile import Cpu, Device, Part, Profile, cpus
 
 UPTIME_S = 432_000  # five days: long enough that an error can be old
 AMPERE = 7  # NVML: nvmlDeviceArchitecture_t

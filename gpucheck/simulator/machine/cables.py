@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gpucheck.simulator.devices import gpus_of, models_of, part_of
-from gpucheck.simulator.profile import Part, Profile
+from gpucheck.simulator.machine.devices import gpus_of, models_of, part_of
+from gpucheck.simulator.machine.profile import Part, Profile
 
 # NVML: nvmlIntNvLinkDeviceType_t
 REMOTE_GPU, REMOTE_SWITCH = 0, 2

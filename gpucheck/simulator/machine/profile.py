@@ -14,7 +14,7 @@ from gpucheck.foreign.documents import parse
 from gpucheck.model import DriverState
 from gpucheck.simulator.data import HERE, read, unknown
 from gpucheck.simulator.files import is_file, profile_text
-from gpucheck.simulator.gpu_model import GpuModel
+from gpucheck.simulator.machine.gpu_model import GpuModel
 
 BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 
@@ -173,7 +173,7 @@ def load(name: str) -> Profile:
 
     Raises LookupError for an unknown name, ValueError for a broken file, OSError for one that cannot be read.
     """
-    from gpucheck.simulator.wiring import check
+    from gpucheck.simulator.machine.validation import check
 
     if is_file(name):
         own = parse(profile_text(name), name, Profile)

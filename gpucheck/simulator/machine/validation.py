@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from gpucheck.simulator.cables import check_nvlinks
 from gpucheck.simulator.data import unknown
-from gpucheck.simulator.devices import gpus_of, part_of
-from gpucheck.simulator.profile import BUS_ID, Device, Part, Profile, cpus
+from gpucheck.simulator.machine.cables import check_nvlinks
+from gpucheck.simulator.machine.devices import gpus_of, part_of
+from gpucheck.simulator.machine.profile import BUS_ID, Device, Part, Profile, cpus
 
 __all__ = ["check", "check_profile", "gpus_of"]
 

@@ -1,8 +1,8 @@
 """What the devices of a profile are: a part of parts.yml, a GPU model, or a product that only the profile has."""
 
 from gpucheck.simulator.data import unknown
-from gpucheck.simulator.gpu_model import GpuModel, gpu_model
-from gpucheck.simulator.profile import Device, Part, Profile, parts
+from gpucheck.simulator.machine.gpu_model import GpuModel, gpu_model
+from gpucheck.simulator.machine.profile import Device, Part, Profile, parts
 
 
 def part_of(device: Device, profile: Profile) -> Part | GpuModel:

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-TABLE = Path(__file__).parent / "nvml" / "exports.txt"
+TABLE = Path(__file__).parent / "exports.txt"
 OWN = "gpucheck_simulator_profile"  # the one symbol that the real library has not
 
 

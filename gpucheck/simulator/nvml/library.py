@@ -10,9 +10,9 @@ from pathlib import Path
 
 from gpucheck.simulator.cache import publish, use
 from gpucheck.simulator.cache_place import cache_folder
-from gpucheck.simulator.exports import Export, exports, unsimulated_rows, version_script
+from gpucheck.simulator.nvml.exports import Export, exports, unsimulated_rows, version_script
 
-SOURCES = Path(__file__).parent / "nvml"
+SOURCES = Path(__file__).parent
 SONAME = "libnvidia-ml.so.1"
 # Where an environment that has no compiler brings compiled libraries along (our container images do).
 SHIPPED = "share/gpucheck/libraries"

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from gpucheck.model import Gpu, NvLink, PciDevice
-from gpucheck.simulator.cables import HIDDEN
+from gpucheck.simulator.machine.cables import HIDDEN
 
 Port = tuple[int, int]
 
