@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,35 @@ def test_arrows_point_down(room):
         used = {name.split(".")[1] for name in imported(source, top_level_only=False) if name.startswith("gpucheck.")}
         wrong = used - MAY_IMPORT[room] - BELOW_ALL - {room}
         assert not wrong, f"{source.relative_to(PACKAGE.parent)} imports {', '.join(sorted(wrong))}"
+
+
+def module(source: Path) -> str:
+    return ".".join(source.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def running(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node that is executed, not what only a type checker reads."""
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield child
+            yield from running(child)
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_modules_of_a_package_have_no_import_cycle(room):
+    """Imports inside functions count too. Not counted: modules found by walking, and the parents of a module."""
+    modules = {module(source): source for source in sources(room)}
+    graph: dict[str, set[str]] = {name: set() for name in modules}
+    for name, source in modules.items():
+        for node in running(ast.parse(source.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                graph[name] |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                full = {f"{node.module}.{alias.name}" for alias in node.names}
+                graph[name] |= full & modules.keys() or {node.module}
+        graph[name] = (graph[name] & modules.keys()) - {name}
+
+    TopologicalSorter(graph).prepare()  # CycleError names the modules
 
 
 @pytest.mark.parametrize("room", rooms())

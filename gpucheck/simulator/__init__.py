@@ -21,7 +21,8 @@ from gpucheck.simulator.activation import activate
 if TYPE_CHECKING:
     from gpucheck.simulator.faults import Fault, all_faults
     from gpucheck.simulator.live import make, switch
-    from gpucheck.simulator.machine.profile import Profile, load, profile_names
+    from gpucheck.simulator.machine.loading import load, profile_names
+    from gpucheck.simulator.machine.profile import Profile
     from gpucheck.simulator.nvml.library import build_library
     from gpucheck.simulator.recorded import from_recording, to_yaml
     from gpucheck.simulator.writer import write_machine
@@ -47,9 +48,9 @@ _HOME = {
     "all_faults": "faults",
     "build_library": "nvml.library",
     "from_recording": "recorded",
-    "load": "machine.profile",
+    "load": "machine.loading",
     "make": "live",
-    "profile_names": "machine.profile",
+    "profile_names": "machine.loading",
     "switch": "live",
     "to_yaml": "recorded",
     "write_machine": "writer",

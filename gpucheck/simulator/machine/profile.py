@@ -1,19 +1,13 @@
-"""What a simulated machine is made of, as data: ``profiles/``, ``parts.yml`` and ``cpus.yml``.
-
-Loading is strict: an unknown key, a bus id on the wrong bus or a link to nowhere is refused with file, key and reason.
-"""
+"""What a simulated machine is made of, as data: the shape of a profile, ``parts.yml`` and ``cpus.yml``."""
 
 import re
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from gpucheck.foreign.documents import parse
 from gpucheck.model import DriverState
-from gpucheck.simulator.data import HERE, read, unknown
-from gpucheck.simulator.files import is_file, profile_text
+from gpucheck.simulator.data import HERE, read
 from gpucheck.simulator.machine.gpu_model import GpuModel
 
 BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
@@ -161,30 +155,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     def arch(self) -> str:
         """The kernel's name of the architecture: ``x86_64`` or ``aarch64``."""
         return cpus()[self.cpu].arch if self.cpu else "x86_64"
-
-
-def profile_names() -> tuple[str, ...]:
-    """Every profile there is, ordered by name."""
-    return tuple(sorted(path.stem for path in (HERE / "profiles").glob("*.yml")))
-
-
-def load(name: str) -> Profile:
-    """One profile by its name or its file, checked whole.
-
-    Raises LookupError for an unknown name, ValueError for a broken file, OSError for one that cannot be read.
-    """
-    from gpucheck.simulator.machine.validation import check
-
-    if is_file(name):
-        own = parse(profile_text(name), name, Profile)
-        check(own, Path(name))
-        return msgspec.structs.replace(own, name=own.name or Path(name).stem)
-    if name not in profile_names():
-        raise LookupError(unknown("profile", name, profile_names()))
-    path = HERE / "profiles" / f"{name}.yml"
-    profile = msgspec.structs.replace(read(path, Profile), name=name)
-    check(profile, path)
-    return profile
 
 
 @cache
