@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "lab": {"model", "knowledge", "processes", "simulator"},
     "images": {"model", "knowledge", "stack", "checks", "lab", "foreign", "processes"},
     "fleet": {"model", "knowledge", "foreign"},
-    "against": {"model", "knowledge", "stack", "checks"},
+    "comparison": {"model", "knowledge", "stack", "checks"},
     "run": {
         *("model", "knowledge", "processes", "host", "imports", "topology", "stack", "train", "measure"),
         *("diagnose", "checks"),

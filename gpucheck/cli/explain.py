@@ -127,7 +127,7 @@ def _weighed(cause: str) -> Iterator[str]:
 
 def _checks() -> dict[str, list[str]]:
     """Whatever a finding may be named after, explained: the steps of a run, and what its report is held against."""
-    from gpucheck import against, run
+    from gpucheck import comparison, run
 
     # A step's own name is its own, also where findings of another step may have it.
     named = {name: step for step in run.all_steps() for name in step.also}
@@ -136,8 +136,8 @@ def _checks() -> dict[str, list[str]]:
         name: list(_check(step.name, step.about, step.tags, f"gpucheck verify --only {step.name} -v"))
         for name, step in named.items()
     }
-    for name, about in against.ABOUT.items():
-        found[name] = list(_check(name, about, frozenset({"report"}), f"gpucheck verify {against.OPTION[name]} -v"))
+    for name, about in comparison.ABOUT.items():
+        found[name] = list(_check(name, about, frozenset({"report"}), f"gpucheck verify {comparison.OPTION[name]} -v"))
     return found
 
 

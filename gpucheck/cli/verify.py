@@ -85,7 +85,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     _verify_output.refuse(format_, output, redact=not no_redact)
     host = open_host(profile, faults, recording, deadline_s=timeout)
     from gpucheck import run
-    from gpucheck.cli._against import yardsticks
+    from gpucheck.cli._comparison import yardsticks
 
     against = yardsticks(expect, baseline, host)
     steps = run.all_steps()

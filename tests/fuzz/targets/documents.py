@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpucheck import against, stack
+from gpucheck import comparison, stack
 from gpucheck.diagnose import diagnose, read
 from gpucheck.stack.facts import read_facts
 from tests.fuzz import product
@@ -24,7 +24,7 @@ def observations(data: bytes) -> None:
 def expectations(data: bytes) -> None:
     """verify --expect, compared with a report."""
     with refusing():
-        shown_diagnosis(tuple(against.judge(own.a_report(), against.read(data, "site.yml"))))
+        shown_diagnosis(tuple(comparison.judge(own.a_report(), comparison.read(data, "site.yml"))))
 
 
 @target(seeds=documents.labels, format="yaml", rate=500, attacks=attacks.yaml)

@@ -64,14 +64,14 @@ def report(data: bytes) -> None:
 @target(seeds=own.reports, format="json", rate=1500)
 def baseline(data: bytes) -> None:
     """verify --baseline."""
-    from gpucheck import against
+    from gpucheck import comparison
 
     try:
         before = msgspec.json.decode(data, type=Report)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
-    shown_diagnosis(tuple(against.compare(before, own.a_report())))
-    shown_diagnosis(tuple(against.compare(own.a_report(), before)))
+    shown_diagnosis(tuple(comparison.compare(before, own.a_report())))
+    shown_diagnosis(tuple(comparison.compare(own.a_report(), before)))
 
 
 @target(seeds=own.readings, format="text", rate=800)

@@ -28,33 +28,33 @@ def yardsticks(expect: Path | None, baseline: Path | None, host: "Host") -> "tup
 
 
 def _expectations(path: Path) -> "Yardstick":
-    from gpucheck import against
+    from gpucheck import comparison
     from gpucheck.knowledge.strict import InputProblem
 
-    content = read_bytes(path, against.MAX_BYTES, "Give another file with --expect")
+    content = read_bytes(path, comparison.MAX_BYTES, "Give another file with --expect")
     try:
-        expected = against.read(content, str(path))
+        expected = comparison.read(content, str(path))
     except InputProblem as problem:
         words = problem.inside(str(path))
         raise Problem(words if words.endswith(("?", ".")) else f"{words}.") from None
-    return lambda report: against.judge(report, expected)
+    return lambda report: comparison.judge(report, expected)
 
 
 def _baseline(path: Path, host: "Host") -> "Yardstick":
-    from gpucheck import against, run
+    from gpucheck import comparison, run
 
     before = read_report(path)
     try:
         name = run.in_time("host name", lambda: host.system().hostname, HOST_S)
     except run.StuckError:
         name = before.host  # the report will say which read hangs
-    reason = against.not_comparable(before, name, simulated=host.simulation() is not None)
+    reason = comparison.not_comparable(before, name, simulated=host.simulation() is not None)
     if reason is not None:
         raise Problem(
             f"{path}: {reason}: --baseline compares a host with itself. Give a complete earlier report of it (gpucheck "
             "verify --format json -o FILE); many hosts are compared by gpucheck fleet report."
         )
-    return lambda report: against.compare(before, report)
+    return lambda report: comparison.compare(before, report)
 
 
 def read_report(path: Path) -> "Report":

@@ -6,10 +6,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpucheck import against
+from gpucheck import comparison
 from gpucheck.model import EccCounts, NvLink, PcieErrors, PcieLink, RetiredPages, RowRemap, Verdict
 from gpucheck.model.record import RECORD
-from tests.against.reports import GPUS, NOW, THEN, copied, healthy, loud, report
+from tests.comparison.reports import GPUS, NOW, THEN, copied, healthy, loud, report
 from tests.machines import h100
 from tests.render.reports import finding, passed, skipped
 
@@ -23,7 +23,7 @@ def with_link(gpu, **errors):
 
 
 def test_a_host_that_is_as_it_was_passes_and_says_since_when():
-    (only,) = against.compare(BEFORE, report(*GPUS))
+    (only,) = comparison.compare(BEFORE, report(*GPUS))
 
     assert (only.check, only.verdict) == ("baseline", Verdict.PASS)
     assert "10.0 h ago" in str(only.seen)
@@ -58,7 +58,7 @@ def test_a_counter_that_rises_too_fast_is_told_with_its_rate(gpu, verdict, cause
     before = BEFORE
     if verdict is None:  # not told then, so there is nothing to compare
         before = report(counted(pcie_errors=PcieErrors(replays=2)), GPUS[1], started=THEN)
-    found = loud(against.compare(before, report(gpu, GPUS[1])))
+    found = loud(comparison.compare(before, report(gpu, GPUS[1])))
 
     assert [(f.verdict, f.cause, f.subject) for f in found] == ([(verdict, cause, f"gpu:{BUS[0]}")] if verdict else [])
     assert all(words in str(f.seen) for f in found)
@@ -75,7 +75,7 @@ def test_a_counter_that_rises_too_fast_is_told_with_its_rate(gpu, verdict, cause
 def test_every_port_of_a_gpu_is_compared_with_itself(errors, words):
     zero = with_link(h100(0), replay_errors=0, recovery_errors=0, crc_errors=0)
     now = with_link(h100(0), **{"replay_errors": 0, "recovery_errors": 0, "crc_errors": 0, **errors})
-    (only,) = loud(against.compare(report(zero, started=THEN), report(now)))
+    (only,) = loud(comparison.compare(report(zero, started=THEN), report(now)))
 
     assert (only.verdict, only.cause, only.subject) == (Verdict.WARN, "nvlink-errors", f"gpu:{BUS[0]}")
     assert words in str(only.seen)
@@ -93,21 +93,21 @@ def test_errors_that_a_bridge_counts_are_told_of_the_bridge():
         return replace(seen, measurements={**seen.measurements, RECORD: {**kept, "ports": ports}})
 
     before = with_bridge(BEFORE)
-    (warned,) = loud(against.compare(before, with_bridge(report(*GPUS), aer={**quiet, "correctable": 1005})))
-    (failed,) = loud(against.compare(before, with_bridge(report(*GPUS), aer={**quiet, "fatal": 1})))
+    (warned,) = loud(comparison.compare(before, with_bridge(report(*GPUS), aer={**quiet, "correctable": 1005})))
+    (failed,) = loud(comparison.compare(before, with_bridge(report(*GPUS), aer={**quiet, "fatal": 1})))
 
     assert (warned.subject, warned.verdict) == ("link:0000:00:01.0", Verdict.WARN)
     assert "AER corrected: 1000 more, 100 an hour" in str(warned.seen)
     assert (failed.subject, failed.verdict, failed.seen) == ("link:0000:00:01.0", Verdict.FAIL, "AER fatal: 1 more")
     narrow = {**bridge["link"], "width": 8}
-    (narrowed,) = loud(against.compare(before, with_bridge(report(*GPUS), link=narrow)))
+    (narrowed,) = loud(comparison.compare(before, with_bridge(report(*GPUS), link=narrow)))
     assert (narrowed.subject, narrowed.seen, narrowed.wanted) == ("link:0000:00:01.0", "x8", "x16")
 
 
 def test_a_counter_that_was_set_to_zero_is_counted_from_there():
     """After a reboot 700 of what was 902 are 700 new ones."""
     before = report(counted(pcie_errors=PcieErrors(replays=902)), started=THEN)
-    (only,) = loud(against.compare(before, report(counted(pcie_errors=PcieErrors(replays=700)))))
+    (only,) = loud(comparison.compare(before, report(counted(pcie_errors=PcieErrors(replays=700)))))
 
     assert "700 more, 70 an hour" in str(only.seen)
     assert "set to zero in between" in only.evidence[0]
@@ -124,22 +124,22 @@ def test_a_rate_is_judged_over_an_hour_at_least(rise, minutes):
     day, hour = divmod(hours, 24)
     after = report(now, started=f"2026-11-{day + 1:02}T{hour:02}:{rest:02}:00+00:00")
 
-    assert bool(loud(against.compare(before, after))) == (rise > limit)
+    assert bool(loud(comparison.compare(before, after))) == (rise > limit)
 
 
 def test_a_gpu_that_is_gone_is_a_failure_and_another_board_is_said():
-    (gone,) = loud(against.compare(BEFORE, report(GPUS[0])))
+    (gone,) = loud(comparison.compare(BEFORE, report(GPUS[0])))
     assert (gone.verdict, gone.cause, gone.subject) == (Verdict.FAIL, "gpu-lost", f"gpu:{BUS[1]}")
 
     swapped = replace(GPUS[1], uuid="GPU-new", health=replace(GPUS[1].health, pcie_errors=PcieErrors(replays=10**6)))
-    found = list(against.compare(BEFORE, report(GPUS[0], swapped)))
+    found = list(comparison.compare(BEFORE, report(GPUS[0], swapped)))
     assert [f.verdict for f in found] == [Verdict.SKIP, Verdict.PASS]
     assert "another board" in found[0].why
 
 
 def test_without_nvml_no_gpu_is_called_gone():
     """The driver check says what is wrong."""
-    assert not [f for f in against.compare(BEFORE, report()) if f.cause == "gpu-lost"]
+    assert not [f for f in comparison.compare(BEFORE, report()) if f.cause == "gpu-lost"]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_without_nvml_no_gpu_is_called_gone():
     ],
 )
 def test_a_link_that_lost_something_is_a_failure(gpu, cause, seen, wanted):
-    found = loud(against.compare(BEFORE, report(GPUS[0], gpu)))
+    found = loud(comparison.compare(BEFORE, report(GPUS[0], gpu)))
 
     assert {(f.verdict, f.cause, f.seen, f.wanted, f.subject) for f in found} == {
         (Verdict.FAIL, cause, seen, wanted, f"gpu:{BUS[1]}")
@@ -161,7 +161,7 @@ def test_a_link_that_lost_something_is_a_failure(gpu, cause, seen, wanted):
 def test_an_idle_link_that_slowed_down_is_not_worse():
     idle = replace(GPUS[1], pcie=PcieLink(generation=1, width=16, max_generation=5, max_width=16))
 
-    assert not loud(against.compare(BEFORE, report(GPUS[0], idle)))
+    assert not loud(comparison.compare(BEFORE, report(GPUS[0], idle)))
 
 
 @pytest.mark.parametrize(("factor", "verdict"), [(0.97, None), (0.93, Verdict.WARN), (0.8, Verdict.FAIL)])
@@ -170,7 +170,7 @@ def test_a_pair_that_slowed_down_by_more_than_noise_is_told(factor, verdict):
     slow = copied()
     for pair in slow["pairs"]:
         pair["measured"]["gb_s"] *= factor
-    found = loud(against.compare(before, report(*GPUS, measured=slow)))
+    found = loud(comparison.compare(before, report(*GPUS, measured=slow)))
 
     assert [(f.verdict, f.cause, f.unit) for f in found] == ([(verdict, "regression", "GB/s")] if verdict else [])
     assert all(f.subject == f"pair:{BUS[0]}-{BUS[1]}" and f.wanted == 380.0 for f in found)
@@ -184,13 +184,13 @@ def test_a_noisy_pair_is_given_its_noise():
         pair["measured"]["gb_s"] *= 0.9
     steady, shaky = (report(*GPUS, started=THEN, measured=measured) for measured in (copied(), noisy))
 
-    assert loud(against.compare(steady, report(*GPUS, measured=slower)))
-    assert not loud(against.compare(shaky, report(*GPUS, measured=slower)))
+    assert loud(comparison.compare(steady, report(*GPUS, measured=slower)))
+    assert not loud(comparison.compare(shaky, report(*GPUS, measured=slower)))
 
 
 def test_another_engine_is_not_compared():
     before = report(*GPUS, started=THEN, measured=copied(engine="cupy"))
-    found = list(against.compare(before, report(*GPUS, measured=copied(slow=((0, 1), (1, 0))))))
+    found = list(comparison.compare(before, report(*GPUS, measured=copied(slow=((0, 1), (1, 0))))))
 
     assert not loud(found)
     assert any("not comparable" in f.why for f in found)
@@ -200,7 +200,7 @@ def test_a_slower_way_to_the_host_is_told_of_the_gpu():
     slow = copied()
     slow["host_device"] = [{**slow["host_device"][0], "h2d_gb_s": 25.0}]
     before = report(*GPUS, started=THEN, measured=copied())
-    (only,) = loud(against.compare(before, report(*GPUS, measured=slow)))
+    (only,) = loud(comparison.compare(before, report(*GPUS, measured=slow)))
 
     assert (only.verdict, only.subject, only.seen, only.wanted) == (Verdict.FAIL, f"gpu:{BUS[0]}", 25.0, 50.4)
 
@@ -210,7 +210,7 @@ def test_a_check_that_passed_and_fails_now_is_a_regression_with_its_own_remedy()
     now = finding("nvlink", f"gpu:{BUS[0]}")
     others = (finding("never-run", "host"), finding("sick", "host"), finding("mig", "host", cause="mig-enabled"))
     before = report(*GPUS, started=THEN, findings=(passed("nvlink"), finding("sick", "host"), skipped("mig")))
-    found = loud(against.compare(before, report(*GPUS, findings=(now, *others))))
+    found = loud(comparison.compare(before, report(*GPUS, findings=(now, *others))))
 
     assert [(f.subject, f.verdict, f.cause, f.fix) for f in found] == [
         (f"gpu:{BUS[0]}", Verdict.FAIL, "nvlink-down", now.fix),
@@ -222,24 +222,24 @@ def test_a_check_that_passed_and_fails_now_is_a_regression_with_its_own_remedy()
 
 def test_what_else_changed_stands_beside_what_got_worse():
     newer = report(GPUS[0], versions={"driver": "590.1"}, attributes={"bios": ("2",)})
-    (gone,) = loud(against.compare(replace(BEFORE, attributes={"bios": ("1",)}), newer))
+    (gone,) = loud(comparison.compare(replace(BEFORE, attributes={"bios": ("1",)}), newer))
 
     assert {"driver: 580.178.04 then, 590.1 now", "bios: 1 then, 2 now"} <= set(gone.evidence)
 
 
 def test_reports_without_time_or_counters_between_them_say_so():
-    (late,) = against.compare(report(*GPUS, started=NOW), report(*GPUS, started=THEN))
+    (late,) = comparison.compare(report(*GPUS, started=NOW), report(*GPUS, started=THEN))
     assert (late.verdict, "is not before this run" in late.why) == (Verdict.UNKNOWN, True)
-    (odd,) = against.compare(report(*GPUS, started="yesterday"), report(*GPUS))
+    (odd,) = comparison.compare(report(*GPUS, started="yesterday"), report(*GPUS))
     assert odd.verdict is Verdict.UNKNOWN
 
     older = replace(BEFORE, measurements={})
-    found = list(against.compare(older, report(*GPUS)))
+    found = list(comparison.compare(older, report(*GPUS)))
     assert [f.verdict for f in found] == [Verdict.SKIP, Verdict.PASS]
     assert "holds no counters" in found[0].why
 
 
 def test_only_the_same_host_is_comparable():
-    assert against.not_comparable(BEFORE, BEFORE.host, simulated=False) is None
-    assert "report of other" in str(against.not_comparable(replace(BEFORE, host="other"), "node", simulated=False))
-    assert "SIMULATED" in str(against.not_comparable(BEFORE, BEFORE.host, simulated=True))
+    assert comparison.not_comparable(BEFORE, BEFORE.host, simulated=False) is None
+    assert "report of other" in str(comparison.not_comparable(replace(BEFORE, host="other"), "node", simulated=False))
+    assert "SIMULATED" in str(comparison.not_comparable(BEFORE, BEFORE.host, simulated=True))

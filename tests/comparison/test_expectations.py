@@ -6,10 +6,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck import against
+from gpucheck import comparison
 from gpucheck.knowledge.strict import InputProblem
 from gpucheck.model import Verdict
-from tests.against.reports import GPUS, copied, healthy, loud, report
+from tests.comparison.reports import GPUS, copied, healthy, loud, report
 from tests.machines import h100, p100
 
 WHOLE = """
@@ -39,7 +39,7 @@ ceilings: {p2p_latency_us: 3}
 
 
 def judged(text, seen):
-    return list(against.judge(seen, against.read(text.encode(), "site.yml")))
+    return list(comparison.judge(seen, comparison.read(text.encode(), "site.yml")))
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def judged(text, seen):
 )
 def test_a_mistake_in_the_file_is_one_line_with_its_place(text, words):
     with pytest.raises(InputProblem) as problem:
-        against.read(text.encode(), "site.yml")
+        comparison.read(text.encode(), "site.yml")
 
     assert words in problem.value.inside("site.yml")
     assert "\n" not in problem.value.inside("site.yml")
@@ -76,7 +76,7 @@ def test_a_mistake_in_the_file_is_one_line_with_its_place(text, words):
 
 def test_what_is_no_text_is_refused():
     with pytest.raises(InputProblem, match="byte 8: not UTF-8"):
-        against.read(b"gpus: # \xff", "site.yml")
+        comparison.read(b"gpus: # \xff", "site.yml")
 
 
 def test_a_host_that_is_as_expected_passes_every_key():
@@ -198,7 +198,7 @@ ONE = report(*GPUS, measured=copied())
 @given(TREES)
 def test_any_document_is_judged_or_refused(tree):
     try:
-        expected = against.read(yaml.safe_dump(tree).encode(), "site.yml")
+        expected = comparison.read(yaml.safe_dump(tree).encode(), "site.yml")
     except InputProblem:
         return
-    assert list(against.judge(ONE, expected))
+    assert list(comparison.judge(ONE, expected))

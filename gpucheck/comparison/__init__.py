@@ -3,14 +3,14 @@
 Pure functions of reports: nothing here touches a machine.
 """
 
-from gpucheck.against import _baseline, _expected
-from gpucheck.against._baseline import compare, not_comparable
-from gpucheck.against._counters import NAME as BASELINE
-from gpucheck.against._expectations import MAX_BYTES, Expectations, read
-from gpucheck.against._expected import judge
-from gpucheck.against._stated import NAME as EXPECTATIONS
+from gpucheck.comparison import baseline, evaluation
+from gpucheck.comparison.baseline import compare, not_comparable
+from gpucheck.comparison.counters import NAME as BASELINE
+from gpucheck.comparison.evaluation import judge
+from gpucheck.comparison.expectations import MAX_BYTES, Expectations, read
+from gpucheck.comparison.findings import NAME as EXPECTATIONS
 
-ABOUT = {EXPECTATIONS: _expected.__doc__ or "", BASELINE: _baseline.__doc__ or ""}
+ABOUT = {EXPECTATIONS: evaluation.__doc__ or "", BASELINE: baseline.__doc__ or ""}
 """What findings are named, and how they are decided, in the form of a check's docstring."""
 OPTION = {EXPECTATIONS: "--expect FILE", BASELINE: "--baseline REPORT"}
 

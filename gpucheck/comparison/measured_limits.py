@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gpucheck.against._expectations import ByClass, Rates
-from gpucheck.against._record import COPIES, Copies, copies_of
-from gpucheck.against._stated import SITE, Stated
+from gpucheck.comparison.expectations import ByClass, Rates
+from gpucheck.comparison.findings import SITE, Stated
+from gpucheck.comparison.report_parts import COPIES, Copies, copies_of
 from gpucheck.model import Finding, Report, Verdict
 
 # Slow pairs that a finding names; one slow switch makes hundreds.

@@ -5,8 +5,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpucheck.against._counters import NAME, REGRESSION
-from gpucheck.against._record import Copies, copies_of
+from gpucheck.comparison.counters import NAME, REGRESSION
+from gpucheck.comparison.report_parts import Copies, copies_of
 from gpucheck.model import Finding, Report
 from gpucheck.model.about import About
 from gpucheck.model.bandwidth import Measured
@@ -30,6 +30,7 @@ class Drop(NamedTuple):
 
     @property
     def ratio(self) -> float:
+        """Return the rate now as a share of the rate before."""
         return self.now / self.before
 
 

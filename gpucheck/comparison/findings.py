@@ -1,6 +1,6 @@
 """Findings about expectations, each with the line of the file that states it."""
 
-from gpucheck.against._expectations import Expectations
+from gpucheck.comparison.expectations import Expectations
 from gpucheck.model import Finding
 from gpucheck.model.about import About, Confidence, Value
 

@@ -8,10 +8,10 @@ nobody tells is unknown; a limit of a number that this run did not measure is sk
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from gpucheck.against._expectations import Expectations
-from gpucheck.against._measured import limits
-from gpucheck.against._record import health_of
-from gpucheck.against._stated import SITE, Stated
+from gpucheck.comparison.expectations import Expectations
+from gpucheck.comparison.findings import SITE, Stated
+from gpucheck.comparison.measured_limits import limits
+from gpucheck.comparison.report_parts import health_of
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
 from gpucheck.model import Finding, Report
 from gpucheck.model.record import GpuRecord, HealthRecord

@@ -11,9 +11,9 @@ from typing import TypeVar
 
 import msgspec
 
-from gpucheck.against._counters import NAME, REGRESSION, deltas
-from gpucheck.against._rates import slower
-from gpucheck.against._record import health_of
+from gpucheck.comparison.counters import NAME, REGRESSION, deltas
+from gpucheck.comparison.rates import slower
+from gpucheck.comparison.report_parts import health_of
 from gpucheck.model import Finding, PcieLink, Report, Verdict
 from gpucheck.model.about import About
 from gpucheck.model.record import GpuRecord, HealthRecord
