@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -20,6 +20,7 @@ __all__ = [
     "EXIT_NOTHING",
     "OutputFile",
     "Problem",
+    "Renamed",
     "drawing_only",
     "no_machine",
     "note",
@@ -29,6 +30,7 @@ __all__ = [
     "progress_end",
     "recording_option",
     "replay_mark",
+    "separated",
     "simulation_options",
     "start_simulation",
     "write_result",
@@ -38,6 +40,25 @@ __all__ = [
 STAMP = 80  # characters of a date or a version
 EXIT_NOTHING = EXIT_STATUS[Verdict.UNKNOWN]
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Renamed(click.Option):
+    """An option whose old name is still accepted, for one release; only the new name is shown anywhere."""
+
+    def __init__(self, names: Sequence[str], *, was: str, **attributes: Any) -> None:
+        super().__init__(names, **attributes)
+        self.was = was
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser accept both names."""
+        shown, self.opts = self.opts, [*self.opts, self.was]
+        super().add_to_parser(parser, ctx)
+        self.opts = shown
+
+
+def separated(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    """Return the values of a repeatable option, each of which may be several separated by commas."""
+    return tuple(value.strip() for text in values for value in text.split(","))
 
 
 def simulation_options(command: F) -> F:

@@ -3,7 +3,7 @@
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,7 @@ from gpucheck.cli._common import (
     EXIT_NOTHING,
     OutputFile,
     Problem,
+    Renamed,
     drawing_only,
     output_options,
     simulation_options,
@@ -27,6 +28,14 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 LEAST_SIZE, MOST_SIZE = 8, 1 << 34
 FLOAT32 = 4
 SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
+
+
+class Level(click.Choice[str]):
+    """How much is measured. default: the old name of standard, which reports still have."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the level."""
+        return super().convert("standard" if value == "default" else value, param, ctx)
 
 
 @click.command()
@@ -46,7 +55,13 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
     metavar="RxC",
     help="Only a float32 tensor of this shape, there and back, timed and verified: 10000x10000.",
 )
-@click.option("--contended", is_flag=True, help="Measure although other processes use the GPUs; no number can FAIL.")
+@click.option(
+    "--allow-busy-gpus",
+    cls=Renamed,
+    was="--contended",
+    is_flag=True,
+    help="Measure GPUs that other processes use. No bandwidth can FAIL then.",
+)
 @click.option(
     "--engine",
     type=click.Choice(["auto", "torch", "cupy", "cpu", "simulated"]),
@@ -55,11 +70,13 @@ SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
     help="What copies. cpu: two CPU processes, to see the method without a GPU.",
 )
 @click.option(
-    "--depth",
-    type=click.Choice(["quick", "default", "full"]),
-    default="default",
+    "--level",
+    cls=Renamed,
+    was="--depth",
+    type=Level(["quick", "standard", "full"]),
+    default="standard",
     show_default=True,
-    help="quick: data and one direction. full: every way to copy, every pair through host memory too.",
+    help="quick: integrity and one direction. full: every copy method, and every pair through host memory too.",
 )
 @click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
 @click.option(
@@ -73,9 +90,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     sizes: str | None,
     svg: Path | None,
     tensor: str | None,
-    contended: bool,
+    allow_busy_gpus: bool,
     engine: str,
-    depth: str,
+    level: str,
     strict: bool,
     timeout: float | None,
     verbose: bool,
@@ -101,10 +118,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         Options(
             devices=devices,
             engine=engine,  # type: ignore[arg-type]  # click allows no other words
-            depth=depth,  # type: ignore[arg-type]
+            depth="default" if level == "standard" else level,  # type: ignore[arg-type]
             sizes=swept,
             tensor_bytes=tensor_bytes,
-            contended=contended,
+            contended=allow_busy_gpus,
             timeout_s=timeout,
         )
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucheck.cli._common import EXIT_NOTHING, Problem, note, write_result
+from gpucheck.cli._common import EXIT_NOTHING, Problem, note, separated, write_result
 from gpucheck.cli._stack import EXIT_IMPOSSIBLE, ExistingFile, as_json, guarded
 from gpucheck.processes.atomic import SHARED
 
@@ -63,7 +63,14 @@ def files_command(folder: Path, output: Path) -> None:
 
 @COMMAND.command("order")
 @lock_option
-@click.option("--group", "patterns", multiple=True, metavar="PATTERN", help="Groups of the lock (rocky-*). Repeatable.")
+@click.option(
+    "--group",
+    "patterns",
+    multiple=True,
+    callback=separated,
+    metavar="PATTERN,...",
+    help="Groups of the lock (rocky-*). Repeatable.",
+)
 @click.option("--facts", multiple=True, type=ExistingFile, help="Facts of a host that may collect. Repeatable.")
 @click.option("--target", type=click.Path(path_type=Path), help="The bundle to be: refused now, not after downloads.")
 @click.option("-o", "--output", type=Folder, required=True, help="Folder for GROUP.json, and the plan as GROUP.plan.")
@@ -116,7 +123,11 @@ def order_command(
     "--trusted-keys", multiple=True, type=ExistingFile, help="Keys of further publishers, on this machine. Repeatable."
 )
 @click.option(
-    "--accept-unverified", multiple=True, metavar="PATTERN", help="Packages that need no signed index. Repeatable."
+    "--accept-unverified",
+    multiple=True,
+    callback=separated,
+    metavar="PATTERN,...",
+    help="Packages that need no signed index. Repeatable.",
 )
 @click.option("-o", "--output", type=Folder, default=Path("build/bundle"), show_default=True)
 def make_command(

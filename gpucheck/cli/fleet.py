@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import OutputFile, Problem, output_options
+from gpucheck.cli._common import OutputFile, Problem, Renamed, output_options, separated
 
 FORMATS = ("text", "json", "csv", "parquet", "prometheus", "junit", "html")
 SOURCE = click.Path(path_type=Path, allow_dash=True)
@@ -20,14 +20,29 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
 @COMMAND.command()
 @click.argument("sources", nargs=-1, required=True, type=SOURCE)
 @click.option(
-    "--expect",
+    "--expect-host",
+    cls=Renamed,
+    was="--expect",
     multiple=True,
+    callback=separated,
     metavar="HOST",
     help="A host that must have a report; without one it is an UNKNOWN row. Repeatable, or separated by commas.",
 )
 @click.option("--labels", type=FILE, help="What the site knows of its hosts: CSV (host,rack,...) or YAML.")
-@click.option("--previous", type=FILE, help="An earlier merge (--format json): tell what is new, fixed, worse.")
-@click.option("--keep", type=FOLDER, help="Also keep this merge in a folder, by date, for fleet history.")
+@click.option(
+    "--baseline",
+    cls=Renamed,
+    was="--previous",
+    type=FILE,
+    help="Earlier merge (--format json). Report what is new, fixed or worse.",
+)
+@click.option(
+    "--history-dir",
+    cls=Renamed,
+    was="--keep",
+    type=FOLDER,
+    help="Also add this merge to DIR for gpucheck fleet history.",
+)
 @click.option(
     "--write",
     "files",
@@ -37,7 +52,13 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
 )
 @click.option("--shard", is_flag=True, help="Write rows to be merged again (fleet report part*.json), judge nothing.")
 @click.option("--select", type=click.IntRange(min=1), metavar="GPUS", help="Print hosts fit for a job of so many GPUs.")
-@click.option("--model", metavar="NAME", help="With --select: only GPUs of this model, for example H100.")
+@click.option(
+    "--gpu-model",
+    cls=Renamed,
+    was="--model",
+    metavar="NAME",
+    help="Select only GPUs of this model, for example H100. Requires --select.",
+)
 @click.option(
     "--select-format",
     type=click.Choice(["lines", "slurm", "torchrun", "ansible"]),
@@ -85,13 +106,21 @@ def simulate(
 
 @COMMAND.command()
 @click.argument("name", metavar="HOST|METRIC")
-@click.option("--keep", type=FOLDER, required=True, help="The folder that fleet report --keep fills.")
+@click.option(
+    "--history-dir",
+    cls=Renamed,
+    was="--keep",
+    type=FOLDER,
+    required=True,
+    help="Directory of merges, as written by gpucheck fleet report --history-dir.",
+)
 @click.option("--last", type=click.IntRange(min=1), default=60, show_default=True, help="So many merges back.")
 @output_options("text", "json", "svg")
-def history(name: str, keep: Path, last: int, format_: str, output: Path | None) -> None:
+def history(name: str, history_dir: Path, last: int, format_: str, output: Path | None) -> None:
     """Show a host, or a metric of the whole fleet, over the merges that were kept."""
     from gpucheck.cli import _fleet_history
 
-    if not keep.is_dir():
-        raise Problem(f"{keep}: no such folder. Keep merges in it first: gpucheck fleet report REPORTS --keep {keep}")
-    _fleet_history.run(name, keep, last, format_, output)
+    if not history_dir.is_dir():
+        add = f"gpucheck fleet report REPORTS --history-dir {history_dir}"
+        raise Problem(f"{history_dir}: no such directory. Add a merge to it first: {add}")
+    _fleet_history.run(name, history_dir, last, format_, output)

@@ -15,14 +15,22 @@ SCHEMA = "gpucheck.image/1"
 
 
 @click.group(invoke_without_command=True)
-@click.option("--quick", is_flag=True, help="Only what can change while a container runs: for a health check.")
-@click.option("--full", is_flag=True, help="Also import the framework and compare what it says (takes seconds).")
+@click.option(
+    "--level",
+    type=click.Choice(["quick", "standard", "full"]),
+    default="standard",
+    show_default=True,
+    help="quick: only what can change while a container runs (health check). full: also import the framework.",
+)
+@click.option("--quick", is_flag=True, hidden=True)
+@click.option("--full", is_flag=True, hidden=True)
 @click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
 @output_options("text", "json")
 @simulation_options
 @click.pass_context
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     ctx: click.Context,
+    level: str,
     quick: bool,
     full: bool,
     timeout: float,
@@ -38,7 +46,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if ctx.invoked_subcommand is not None:
         return None
     if quick and full:
-        raise Problem("--quick and --full contradict each other. Take one of them away.")
+        raise Problem("--quick and --full cannot be combined. Use --level quick or --level full.")
+    quick, full = quick or (level == "quick" and not full), full or (level == "full" and not quick)
     start_simulation(profile, faults)
     from gpucheck.host import live_host
     from gpucheck.images.judge import judge

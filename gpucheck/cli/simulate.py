@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import Problem, no_machine, note, start_simulation
+from gpucheck.cli._common import Problem, Renamed, no_machine, note, start_simulation
 from gpucheck.printable import printable
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell says it
@@ -23,7 +23,9 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell says it
     help="Make a machine of your own in this folder, instead of a shared one from the cache.",
 )
 @click.option(
-    "--switch",
+    "--update",
+    cls=Renamed,
+    was="--switch",
     metavar="DIR",
     help="Give the machine in DIR the faults of this command instead of those that it has; none makes it healthy.",
 )
@@ -33,7 +35,7 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell says it
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     faults: tuple[str, ...],
     directory: str | None,
-    switch: str | None,
+    update: str | None,
     clear_cache: bool,
     profile: str | None,
     command: tuple[str, ...],
@@ -52,20 +54,20 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     \b
     gpucheck simulate hgx-h100-x8 -o /srv/machine
     GPUCHECK_SIMULATOR=/srv/machine gpucheck verify
-    gpucheck simulate --switch /srv/machine --fault nvlink-down:gpu=2,link=3
+    gpucheck simulate --update /srv/machine --fault nvlink-down:gpu=2,link=3
 
     Machines without -o are kept in $XDG_CACHE_HOME/gpucheck (default: ~/.cache/gpucheck; root: /var/cache/gpucheck).
     Those that were not used for longest are removed when the cache exceeds GPUCHECK_CACHE_MIB (default: 512 MiB).
     """
     if clear_cache:
-        if profile is not None or directory is not None or switch is not None or faults:
+        if profile is not None or directory is not None or update is not None or faults:
             raise Problem("--clear-cache takes nothing else: gpucheck simulate --clear-cache")
         _clear()
         return
-    if switch is not None:
+    if update is not None:
         if profile is not None or directory is not None:
-            raise Problem("--switch takes faults only: gpucheck simulate --switch DIR --fault NAME")
-        _switch(Path(switch), faults)
+            raise Problem("--update takes faults only: gpucheck simulate --update DIR --fault NAME")
+        _switch(Path(update), faults)
         return
     if profile is None:
         raise Problem("no machine to simulate. Name one: gpucheck simulate PROFILE -- COMMAND (see: gpucheck profiles)")

@@ -14,6 +14,7 @@ from gpucheck.cli._common import (
     progress_end,
     recording_option,
     replay_mark,
+    separated,
     simulation_options,
     write_result,
 )
@@ -34,8 +35,10 @@ if TYPE_CHECKING:
     show_default=True,
     help="quick reads and judges; standard also trains on two ranks and copies; full trains in every way there is.",
 )
-@click.option("--only", multiple=True, metavar="NAME|TAG", help="Run only these steps. Repeatable.")
-@click.option("--skip", multiple=True, metavar="NAME|TAG", help="Leave these steps out. Repeatable.")
+@click.option(
+    "--only", multiple=True, callback=separated, metavar="NAME|TAG,...", help="Run only these steps. Repeatable."
+)
+@click.option("--skip", multiple=True, callback=separated, metavar="NAME|TAG,...", help="Skip these steps. Repeatable.")
 @click.option(
     "--expect",
     type=click.Path(path_type=Path),
