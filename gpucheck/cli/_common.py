@@ -22,6 +22,7 @@ __all__ = [
     "Problem",
     "Renamed",
     "drawing_only",
+    "format_option",
     "no_machine",
     "note",
     "open_host",
@@ -33,6 +34,8 @@ __all__ = [
     "separated",
     "simulation_options",
     "start_simulation",
+    "strict_option",
+    "timeout_option",
     "write_result",
 ]
 
@@ -61,6 +64,17 @@ def separated(_ctx: click.Context, _param: click.Parameter, values: Sequence[str
     return tuple(value.strip() for text in values for value in text.split(","))
 
 
+strict_option = click.option("--strict", is_flag=True, help="Rank UNKNOWN above WARN.")
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time limit for NVML.",
+)
+
+
 def simulation_options(command: F) -> F:
     """Add --simulate and --fault."""
     command = click.option(
@@ -68,13 +82,13 @@ def simulation_options(command: F) -> F:
         "faults",
         multiple=True,
         metavar="NAME[:KEY=VALUE,...]",
-        help="Break the simulated machine. Repeatable; needs --simulate.",
+        help="Inject a fault. Requires --simulate. Repeatable.",
     )(command)
     return click.option(
         "--simulate",
         "profile",
         metavar="PROFILE",
-        help="Look at a simulated machine instead of this one: a name of gpucheck profiles, or a profile's FILE.yml.",
+        help="Use a simulated machine: a name from gpucheck profiles, or a profile FILE.yml.",
     )(command)
 
 
@@ -84,27 +98,38 @@ def recording_option(command: F) -> F:
         "--from",
         "recording",
         type=click.Path(path_type=Path),
-        metavar="RECORDING",
-        help="Look at what gpucheck record kept of a host instead of this one.",
+        metavar="FILE",
+        help="Read a recording instead of this host.",
     )(command)
 
 
 def output_options(*formats: str, folder: bool = False) -> Callable[[F], F]:
-    """Add --format, with the given choices (the first is the default), and -o. folder: one of them writes a folder."""
+    """Add --format, as format_option does, and -o. folder: one of the formats writes a directory."""
 
     def decorate(command: F) -> F:
         command = click.option(
             "-o",
             "--output",
             type=OutputFile(folder=folder),
-            help="Write the report to this file instead of stdout (-); it appears complete or not at all."
-            + (" With --format all: the folder." if folder else ""),
+            metavar="FILE|DIR" if folder else "FILE",
+            help="Write the report to FILE (atomically) instead of stdout (-)."
+            + (" With --format all: to the directory DIR." if folder else ""),
         )(command)
-        return click.option("--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True)(
-            command
-        )
+        return format_option(*formats)(command)
 
     return decorate
+
+
+def format_option(*formats: str) -> Callable[[F], F]:
+    """Add --format, with the given choices, of which the first is the default."""
+    return click.option(
+        "--format",
+        "format_",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="Output format.",
+    )
 
 
 def start_simulation(profile: str | None, faults: tuple[str, ...]) -> None:

@@ -1,4 +1,4 @@
-"""verify --expect and --baseline: both files are read, and refused, before anything is measured."""
+"""verify --expect and --baseline: both files are read and validated before anything is measured."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -12,14 +12,14 @@ from gpucheck.foreign import read_bytes
 if TYPE_CHECKING:
     from gpucheck.model import Finding, Host, Report
 
-    Yardstick = Callable[[Report], Iterable[Finding]]
+    Comparison = Callable[[Report], Iterable[Finding]]
 
 HOST_S = 10.0
 
 
-def yardsticks(expect: Path | None, baseline: Path | None, host: "Host") -> "tuple[Yardstick, ...]":
-    """What the report of this host is to be held against. Raises Problem."""
-    found: list[Yardstick] = []
+def comparisons(expect: Path | None, baseline: Path | None, host: "Host") -> "tuple[Comparison, ...]":
+    """Return what the report of this host is compared with. Raises Problem."""
+    found: list[Comparison] = []
     if expect is not None:
         found.append(_expectations(expect))
     if baseline is not None:
@@ -27,7 +27,7 @@ def yardsticks(expect: Path | None, baseline: Path | None, host: "Host") -> "tup
     return tuple(found)
 
 
-def _expectations(path: Path) -> "Yardstick":
+def _expectations(path: Path) -> "Comparison":
     from gpucheck import comparison
     from gpucheck.knowledge.strict import InputProblem
 
@@ -37,10 +37,10 @@ def _expectations(path: Path) -> "Yardstick":
     except InputProblem as problem:
         words = problem.inside(str(path))
         raise Problem(words if words.endswith(("?", ".")) else f"{words}.") from None
-    return lambda report: comparison.judge(report, expected)
+    return lambda report: comparison.evaluate(report, expected)
 
 
-def _baseline(path: Path, host: "Host") -> "Yardstick":
+def _baseline(path: Path, host: "Host") -> "Comparison":
     from gpucheck import comparison, run
 
     before = read_report(path)

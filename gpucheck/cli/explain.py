@@ -1,4 +1,4 @@
-"""Say what a cause, a check, an error code or a printed line means, how it is decided, and how to fix it."""
+"""Describe a cause, check or Xid code and how to fix it"""
 
 import re
 import textwrap
@@ -25,7 +25,7 @@ DETAIL = {
 @click.command()
 @click.argument("what", nargs=-1, required=True, metavar="CAUSE|CHECK|CODE|LINE")
 def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command walk looks for
-    """Explain a cause key, a check, an error code, or a line that NCCL, CUDA or the kernel printed.
+    """Describe a cause, a check, an error code, or a message of NCCL, CUDA or the kernel.
 
     \b
     gpucheck explain acs-redirect

@@ -1,4 +1,4 @@
-"""Show how the GPUs are connected and what each pair should reach; also reads other tools' dumps of a topology."""
+"""Show GPU topology and expected bandwidth per GPU pair"""
 
 import sys
 from pathlib import Path
@@ -16,6 +16,8 @@ from gpucheck.cli._common import (
     recording_option,
     replay_mark,
     simulation_options,
+    strict_option,
+    timeout_option,
     write_result,
 )
 from gpucheck.model.naming import named
@@ -28,18 +30,18 @@ from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
     "--import",
     "source",
     metavar="FILE",
-    help="Read another tool's dump instead of this machine; - is stdin. The kind is recognised.",
+    help="Read the topology from the output of another tool (format detected). - is stdin.",
 )
-@click.option("--best", type=click.IntRange(min=1), metavar="K", help="Choose the best K GPUs for one job.")
+@click.option("--best", type=click.IntRange(min=1), metavar="K", help="Select the best K GPUs for a job.")
 @click.option("--tree", is_flag=True, help="Show the PCIe and NVLink tree instead of the matrix.")
 @click.option(
     "--svg",
     type=OutputFile(),
     metavar="FILE",
-    help="Write a drawing of the machine as well; with - it goes to stdout in place of the text.",
+    help="Also draw the host to FILE. With -: to stdout, instead of the text.",
 )
-@click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
+@strict_option
+@timeout_option
 @output_options("text", "json")
 @recording_option
 @simulation_options
@@ -56,12 +58,12 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     faults: tuple[str, ...],
     recording: Path | None,
 ) -> int:
-    """Show the GPU topology matrix of this machine, of a simulated one, of a recording, or of a pasted dump.
+    """Show the GPU topology matrix of this host, a simulated machine, a recording or pasted output.
 
-    The classes are those of nvidia-smi topo -m. NVML and sysfs are asked independently, and a disagreement is reported.
+    The path classes are those of nvidia-smi topo -m. NVML and sysfs are read independently; a mismatch is a finding.
     """
     if source is not None and (profile is not None or faults or recording is not None):
-        raise Problem("--import reads a dump, --simulate makes a machine, --from replays one. Give one of them.")
+        raise Problem("--import cannot be combined with --simulate, --fault or --from.")
     only_drawing = drawing_only(svg, output)
     mark = ""
     if source is None:

@@ -118,7 +118,7 @@ TRAITS = (
 )  # fmt: skip
 
 
-def judge(report: Report, expected: Expectations) -> Iterator[Finding]:
+def evaluate(report: Report, expected: Expectations) -> Iterator[Finding]:
     """Findings named ``expectations``, in the order of the file's parts."""
     stated = Stated(expected)
     yield from _versions(report, stated)

@@ -49,7 +49,7 @@ def test_a_host_is_held_against_its_earlier_report(capsys, earlier, tmp_path):
 
 
 def test_the_record_is_kept_whatever_else_is_left_out(capsys, earlier):
-    """Without it a yardstick would have nothing to be held against."""
+    """The comparisons read what this step records."""
     status, out, _ = run(capsys, *QUICK, "--only", "driver", "--baseline", str(earlier), "--format", "json")
 
     assert status == 0

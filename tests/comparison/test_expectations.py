@@ -39,7 +39,7 @@ ceilings: {p2p_latency_us: 3}
 
 
 def judged(text, seen):
-    return list(comparison.judge(seen, comparison.read(text.encode(), "site.yml")))
+    return list(comparison.evaluate(seen, comparison.read(text.encode(), "site.yml")))
 
 
 @pytest.mark.parametrize(
@@ -201,4 +201,4 @@ def test_any_document_is_judged_or_refused(tree):
         expected = comparison.read(yaml.safe_dump(tree).encode(), "site.yml")
     except InputProblem:
         return
-    assert list(comparison.judge(ONE, expected))
+    assert list(comparison.evaluate(ONE, expected))

@@ -24,7 +24,7 @@ def observations(data: bytes) -> None:
 def expectations(data: bytes) -> None:
     """verify --expect, compared with a report."""
     with refusing():
-        shown_diagnosis(tuple(comparison.judge(own.a_report(), comparison.read(data, "site.yml"))))
+        shown_diagnosis(tuple(comparison.evaluate(own.a_report(), comparison.read(data, "site.yml"))))
 
 
 @target(seeds=documents.labels, format="yaml", rate=500, attacks=attacks.yaml)
