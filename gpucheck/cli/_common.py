@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gpucheck.model import Host
 
 __all__ = [
+    "DIRECTORY",
     "EXIT_NOTHING",
     "OutputFile",
     "Problem",
@@ -43,6 +44,8 @@ __all__ = [
 STAMP = 80  # characters of a date or a version
 EXIT_NOTHING = EXIT_STATUS[Verdict.UNKNOWN]
 F = TypeVar("F", bound=Callable[..., Any])
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
+DIRECTORY.name = "dir"  # in help texts
 
 
 class Renamed(click.Option):

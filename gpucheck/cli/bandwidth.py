@@ -49,7 +49,6 @@ class Level(click.Choice[str]):
 @click.option(
     "--svg",
     type=OutputFile(),
-    metavar="FILE",
     help="Also plot the sizes to FILE. With -: to stdout, instead of the text. Requires --sizes.",
 )
 @click.option(

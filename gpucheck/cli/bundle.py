@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucheck.cli._common import EXIT_NOTHING, Problem, format_option, note, separated, write_result
+from gpucheck.cli._common import DIRECTORY, EXIT_NOTHING, Problem, format_option, note, separated, write_result
 from gpucheck.cli._stack import EXIT_IMPOSSIBLE, ExistingFile, as_json, guarded
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
     from gpucheck.bundle.manifest import Manifest
 
-Folder = click.Path(file_okay=False, path_type=Path)
 lock_option = click.option(
     "--lock",
     "lock_file",
@@ -54,9 +53,7 @@ def verify_command(folder: Path, fingerprint: str, format_: str) -> None:
 
 @COMMAND.command("files")
 @click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option(
-    "-o", "--output", type=Folder, required=True, metavar="DIR", help="Directory for one GROUP.json per group."
-)
+@click.option("-o", "--output", type=DIRECTORY, required=True, help="Directory for one GROUP.json per group.")
 def files_command(folder: Path, output: Path) -> None:
     """Write the file list of each host group.
 
@@ -85,18 +82,12 @@ def files_command(folder: Path, output: Path) -> None:
     help="Include only these groups of the lock, for example rocky-*. Repeatable.",
 )
 @click.option(
-    "--facts",
-    multiple=True,
-    type=ExistingFile,
-    metavar="FILE",
-    help="Facts of a host that can collect packages. Repeatable.",
+    "--facts", multiple=True, type=ExistingFile, help="Facts of a host that can collect packages. Repeatable."
 )
 @click.option(
     "--target", type=click.Path(path_type=Path), metavar="DIR", help="Target bundle. Validated before any download."
 )
-@click.option(
-    "-o", "--output", type=Folder, required=True, metavar="DIR", help="Directory for GROUP.json and GROUP.plan."
-)
+@click.option("-o", "--output", type=DIRECTORY, required=True, help="Directory for GROUP.json and GROUP.plan.")
 def order_command(
     lock_file: Path, patterns: tuple[str, ...], facts: tuple[Path, ...], target: Path | None, output: Path
 ) -> None:
@@ -136,11 +127,7 @@ def order_command(
 @COMMAND.command("make")
 @lock_option
 @click.option(
-    "--collected",
-    type=Folder,
-    required=True,
-    metavar="DIR",
-    help="Collected packages: GROUP.json and a directory GROUP.",
+    "--collected", type=DIRECTORY, required=True, help="Collected packages: GROUP.json and a directory GROUP."
 )
 @click.option("--wheel", "wheel_name", required=True, metavar="NAME", help="File name of the gpucheck wheel.")
 @click.option("--wheel-digest", required=True, metavar="HEX", help="Digest of the sources of the wheel.")
@@ -152,11 +139,7 @@ def order_command(
     help="Signing key: a secret key file or a key of your keyring. Default: a new key.",
 )
 @click.option(
-    "--trusted-keys",
-    multiple=True,
-    type=ExistingFile,
-    metavar="FILE",
-    help="Local public key of another publisher. Repeatable.",
+    "--trusted-keys", multiple=True, type=ExistingFile, help="Local public key of another publisher. Repeatable."
 )
 @click.option(
     "--accept-unverified",
@@ -168,7 +151,7 @@ def order_command(
 @click.option(
     "-o",
     "--output",
-    type=Folder,
+    type=DIRECTORY,
     default=Path("build/bundle"),
     show_default=True,
     metavar="DIR",

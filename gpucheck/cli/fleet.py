@@ -4,12 +4,11 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import OutputFile, Problem, Renamed, output_options, separated, strict_option
+from gpucheck.cli._common import DIRECTORY, OutputFile, Problem, Renamed, output_options, separated, strict_option
 
 FORMATS = ("text", "json", "csv", "parquet", "prometheus", "junit", "html")
 SOURCE = click.Path(path_type=Path, allow_dash=True)
 FILE = click.Path(dir_okay=False, path_type=Path)
-FOLDER = click.Path(file_okay=False, path_type=Path)
 
 
 @click.group()
@@ -28,21 +27,19 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
     metavar="HOST,...",
     help="Hosts that must have a report. A missing report is an UNKNOWN row. Repeatable.",
 )
-@click.option("--labels", type=FILE, metavar="FILE", help="Host labels of your site: CSV (host,rack,...) or YAML.")
+@click.option("--labels", type=FILE, help="Host labels of your site: CSV (host,rack,...) or YAML.")
 @click.option(
     "--baseline",
     cls=Renamed,
     was="--previous",
     type=FILE,
-    metavar="FILE",
     help="Earlier merge (--format json). Report what is new, fixed or worse.",
 )
 @click.option(
     "--history-dir",
     cls=Renamed,
     was="--keep",
-    type=FOLDER,
-    metavar="DIR",
+    type=DIRECTORY,
     help="Also add this merge to DIR for gpucheck fleet history.",
 )
 @click.option(
@@ -50,7 +47,6 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
     "files",
     multiple=True,
     type=OutputFile(),
-    metavar="FILE",
     help="Also write FILE. Format by suffix: .json .csv .parquet .prom .xml .html .txt. Repeatable.",
 )
 @click.option(
@@ -126,9 +122,7 @@ def report(sources: tuple[Path, ...], **options: object) -> int:
     help="Samples per measurement (the median is reported).",
 )
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed of the random generator.")
-@click.option(
-    "-o", "--output", type=FOLDER, required=True, metavar="DIR", help="New directory for reports and ground truth."
-)
+@click.option("-o", "--output", type=DIRECTORY, required=True, help="New directory for reports and ground truth.")
 def simulate(
     hosts: int, profile: str, faults: tuple[str, ...], noise: float, samples: int, seed: int, output: Path
 ) -> None:
@@ -144,9 +138,8 @@ def simulate(
     "--history-dir",
     cls=Renamed,
     was="--keep",
-    type=FOLDER,
+    type=DIRECTORY,
     required=True,
-    metavar="DIR",
     help="Directory of merges, as written by gpucheck fleet report --history-dir.",
 )
 @click.option(

@@ -47,18 +47,12 @@ LIBRARIES = ("libcuda", "libcudart", "libcudnn", "libnccl", "libnvidia-ml")
 
 @click.command()
 @click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="FILE",
-    type=OutputFile(),
-    help="Write the recording to FILE (atomically). - is stdout.",
+    "-o", "--output", required=True, type=OutputFile(), help="Write the recording to FILE (atomically). - is stdout."
 )
 @click.option("--no-redact", is_flag=True, help="Do not redact names, serial numbers, UUIDs, addresses and secrets.")
 @click.option(
     "--map",
     "map_file",
-    metavar="FILE",
     type=OutputFile(),
     help="Store the replacements in FILE (mode 0600) and reuse them, so that recordings are comparable.",
 )

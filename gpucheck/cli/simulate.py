@@ -16,11 +16,7 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell says it
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option("--fault", "faults", multiple=True, metavar="NAME[:KEY=VALUE,...]", help="Inject a fault. Repeatable.")
 @click.option(
-    "-o",
-    "--output",
-    "directory",
-    metavar="DIR",
-    help="Create a private machine in DIR instead of using the cache.",
+    "-o", "--output", "directory", metavar="DIR", help="Create a private machine in DIR instead of using the cache."
 )
 @click.option(
     "--update",

@@ -34,12 +34,7 @@ from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
 )
 @click.option("--best", type=click.IntRange(min=1), metavar="K", help="Select the best K GPUs for a job.")
 @click.option("--tree", is_flag=True, help="Show the PCIe and NVLink tree instead of the matrix.")
-@click.option(
-    "--svg",
-    type=OutputFile(),
-    metavar="FILE",
-    help="Also draw the host to FILE. With -: to stdout, instead of the text.",
-)
+@click.option("--svg", type=OutputFile(), help="Also draw the host to FILE. With -: to stdout, instead of the text.")
 @strict_option
 @timeout_option
 @output_options("text", "json")
