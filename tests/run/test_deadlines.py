@@ -52,7 +52,7 @@ def test_a_check_that_breaks_costs_only_itself():
 
     assert [finding.verdict for finding in report.findings] == [Verdict.UNKNOWN, Verdict.PASS]
     assert "no such key: fan" in str(report.findings[0].seen)
-    assert any("test_run_deadlines.py" in line for line in report.findings[0].evidence)
+    assert any("test_deadlines.py" in line for line in report.findings[0].evidence)
 
 
 def test_a_check_that_hangs_is_a_finding_that_names_the_call():

@@ -19,7 +19,7 @@ from gpucheck.topology import build as topology
 from gpucheck.topology import classify, identify
 from tests.simulator.test_recorded import pci
 
-CASES = Path(__file__).parents[1] / "data/topo"
+CASES = Path(__file__).parents[2] / "data/topo"
 LEVELS = {10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 # Profile -> the real machine's case, and the case's NICs that the profile has (by position), None for no comparison
 REAL = {

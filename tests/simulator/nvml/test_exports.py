@@ -27,7 +27,7 @@ LEGACY = {
 GONE = {"nvmlDeviceCcuGetStreamState", "nvmlDeviceCcuSetStreamState"}
 # What lies behind these is not public.
 INTERNAL = {"nvmlInternalGetExportTable", "nvmlRetry_NvRmControl"}
-RECORDED = sorted((Path(__file__).parent.parent / "data" / "nvml_exports").glob("*.txt"))
+RECORDED = sorted((Path(__file__).parents[2] / "data" / "nvml_exports").glob("*.txt"))
 
 
 def looked_up_by_the_binding() -> set[str]:

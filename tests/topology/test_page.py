@@ -13,7 +13,7 @@ from gpucheck.render.topology import MEANING
 from tests.imports import nccl
 from tests.imports.corpus import by_id
 
-PAGE = (Path(__file__).parent.parent / "docs/topology.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs/topology.md").read_text(encoding="utf-8")
 (BLOCK,) = re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 ROWS = dict(re.findall(r"^\| `([^`]+)` \| [^|]* \| ([^|]*) \|$", PAGE, re.MULTILINE))
 
