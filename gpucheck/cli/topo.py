@@ -116,11 +116,11 @@ def _columns() -> int | None:
 def _imported(source: str) -> Topology:
     from gpucheck import imports
     from gpucheck.foreign import read_bytes, shown
-    from gpucheck.topology import with_expectations, with_sketch
+    from gpucheck.topology import infer_wiring, with_expectations
 
     advice = "Give a file with nvidia-smi topo -m output or NCCL topology XML"
     content = read_bytes(source, imports.MAX_BYTES, advice)
     try:
-        return with_expectations(with_sketch(imports.read(content)))
+        return with_expectations(infer_wiring(imports.read(content)))
     except imports.ImportProblem as problem:
         raise Problem(f"{shown(source)}: {problem}") from problem

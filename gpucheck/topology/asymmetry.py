@@ -1,10 +1,10 @@
-"""What sets some GPUs or pairs of a machine apart: sentences for whoever chooses GPUs for a job."""
+"""Differences between the GPUs or pairs of a host, one sentence each, for choosing the GPUs of a job."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpucheck.model.topology import Topology
-from gpucheck.topology.sketch import MOST_SWITCH_MEMBERS
+from gpucheck.topology.inferred_wiring import MOST_SWITCH_MEMBERS
 
 NAMED = 6
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
@@ -12,12 +12,12 @@ UNKNOWN = 9
 
 
 def asymmetries(topology: Topology) -> tuple[str, ...]:
-    """One sentence for each way in which the GPUs are not alike; none on a machine whose pairs are all the same."""
+    """Return one sentence for each difference between the GPUs; none if all pairs are equal."""
     return (*_meshes(topology), *_islands(topology), *_sides(topology), *_far_cards(topology))
 
 
 def links_of(topology: Topology, i: int, j: int) -> int:
-    """How many NVLinks join two positions."""
+    """Return how many NVLinks join two positions."""
     cls = topology.matrix[i][j]
     return int(cls[2:]) if cls and cls.startswith("NV") else 0
 

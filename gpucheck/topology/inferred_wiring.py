@@ -1,6 +1,6 @@
-"""A wiring worked out from path classes alone, for the tree and the drawing of a pasted matrix.
+"""The wiring inferred from path classes, for the tree and the drawing of a pasted matrix.
 
-It names no bus ids and claims no links: devices in the class PIX share a box, and every NUMA node has one.
+It has no bus ids and no PCIe links: devices of class PIX share a box, and every NUMA node has one.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from gpucheck.model.wiring import NVSWITCH, NumaNode, NvLinkBundle, WiredFunctio
 MOST_SWITCH_MEMBERS = 5  # fully and evenly joined by direct links, up to here: 12 links over 3 peers, 18 over 3
 
 
-def with_sketch(topology: Topology) -> Topology:
-    """The same topology; with a wiring, unless its source told one."""
-    return topology if topology.wiring is not None else msgspec.structs.replace(topology, wiring=sketch(topology))
+def infer_wiring(topology: Topology) -> Topology:
+    """Return the topology with an inferred wiring, unless its source reported one."""
+    return topology if topology.wiring is not None else msgspec.structs.replace(topology, wiring=_inferred(topology))
 
 
-def sketch(topology: Topology) -> Wiring:
-    """What the classes allow to say: NUMA nodes by affinity, switches by PIX, NVLinks by NV#."""
+def _inferred(topology: Topology) -> Wiring:
+    """Return NUMA nodes by affinity, switches by PIX, NVLinks by NV#."""
     numa = {f"GPU{gpu.index}": gpu.numa_node for gpu in topology.gpus}
     cpus = {gpu.numa_node: gpu.cpu_affinity for gpu in reversed(topology.gpus)}
     for nic in topology.nics:
@@ -52,7 +52,7 @@ def sketch(topology: Topology) -> Wiring:
 
 
 def _switches(topology: Topology) -> list[list[str]]:
-    """Groups of two and more that PIX joins, in the order of their first member."""
+    """Return groups of two and more that PIX joins, in the order of their first member."""
     labels = [f"GPU{gpu.index}" for gpu in topology.gpus]
     group = {label: [label] for label in [*labels, *(nic.label for nic in topology.nics)]}
     near = [(labels[i], labels[j]) for i, j in combinations(range(len(labels)), 2) if topology.matrix[i][j] == "PIX"]
@@ -66,7 +66,7 @@ def _switches(topology: Topology) -> list[list[str]]:
 
 
 def _nvlinks(topology: Topology) -> Iterator[NvLinkBundle]:
-    """Through switches where more GPUs than a board can mesh are all joined alike; else direct."""
+    """Yield links to switches if more GPUs than a board can mesh are all joined equally; else direct links."""
     joined = [pair for pair in topology.pairs if pair.cls and pair.cls.startswith("NV")]
     counts = {pair.cls for pair in joined}
     if len(topology.gpus) > MOST_SWITCH_MEMBERS and len(joined) == len(topology.pairs) and len(counts) == 1:

@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck import imports
-from gpucheck.topology import with_sketch
+from gpucheck.topology import infer_wiring
 from tests.imports import nccl
 from tests.imports.corpus import CASES, by_id, raw
 
@@ -11,7 +11,7 @@ READABLE = [case for case in CASES if not case.get("negative")]
 
 
 def sketch(text):
-    return with_sketch(imports.read(text)).wiring or pytest.fail("no wiring")
+    return infer_wiring(imports.read(text)).wiring or pytest.fail("no wiring")
 
 
 def test_pix_makes_a_switch_and_affinity_a_node():
@@ -41,4 +41,4 @@ def test_every_real_paste_can_be_sketched(case):
 def test_a_wiring_that_was_told_is_kept():
     topology = imports.read(nccl.hgx())
 
-    assert with_sketch(topology) is topology
+    assert infer_wiring(topology) is topology
