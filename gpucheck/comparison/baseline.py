@@ -1,8 +1,8 @@
-"""Baseline: is anything worse than in this host's own earlier report?
+"""Baseline: is the host worse than in its own earlier report?
 
-Sources: the report of verify --baseline and this one. Checks that passed and do not; GPUs that are gone; links with
-fewer lanes, less speed or fewer NVLinks; copies that are slower than noise explains; and counters, by how fast they
-rose between the two reports, for averages since boot hide a recent burst. An idle link that slowed down is not worse.
+Sources: the report of verify --baseline and this one. Compared: verdicts of checks, missing GPUs, PCIe lanes and
+generation, NVLinks, copies that are slower than noise explains, and the rate of counters between the two reports
+(averages since boot hide a recent burst). A link that lowers its generation while idle is not worse.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,9 +23,9 @@ BAD = {Verdict.WARN: 1, Verdict.UNKNOWN: 1, Verdict.FAIL: 2}
 
 
 def not_comparable(before: Report, host: str, *, simulated: bool) -> str | None:
-    """Why this report is no baseline for this host; None where it is one. To be asked before anything is measured."""
+    """Return why a report is not a baseline for this host, None if it is one."""
     if before.interrupted:
-        return "is a report of an interrupted run, which lacks what came later"
+        return "is a report of an interrupted run, so it is incomplete"
     if before.host != host:
         return f"is a report of {before.host}, and this is {host}"
     if before.simulated != simulated:
@@ -35,7 +35,7 @@ def not_comparable(before: Report, host: str, *, simulated: bool) -> str | None:
 
 
 def compare(before: Report, now: Report) -> Iterator[Finding]:
-    """Findings named ``baseline``; one pass where nothing is worse."""
+    """Yield findings named ``baseline``; one PASS if nothing is worse."""
     changed = tuple(_changed(before, now))
     about = About(check=NAME, evidence=(f"baseline: {before.started}", *changed))
     hours = _hours(before.started, now.started)
@@ -50,7 +50,7 @@ def compare(before: Report, now: Report) -> Iterator[Finding]:
     else:
         found += [*_gpus(then, record, before.started), *_links(then, record), *deltas(then, record, hours)]
     found += slower(before, now)
-    found += _untold(_verdicts(before, now), found)
+    found += _unreported(_verdicts(before, now), found)
     for finding in found:
         loud = finding.verdict in BAD
         yield msgspec.structs.replace(finding, evidence=(*finding.evidence, *changed)) if loud else finding
@@ -58,9 +58,9 @@ def compare(before: Report, now: Report) -> Iterator[Finding]:
         yield about.passes(f"nothing is worse than {hours:.1f} h ago", f"as on {before.started}")
 
 
-def _untold(regressions: Iterator[Finding], told: Iterable[Finding]) -> Iterator[Finding]:
-    """The regressions whose subject and cause nobody told yet, each once and the worst of them."""
-    known = {(finding.subject, finding.cause) for finding in told}
+def _unreported(regressions: Iterator[Finding], reported: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the worst regression for each subject and cause that has no finding yet."""
+    known = {(finding.subject, finding.cause) for finding in reported}
     for finding in sorted(regressions, key=lambda finding: -BAD[finding.verdict]):
         if (finding.subject, finding.cause) not in known:
             known.add((finding.subject, finding.cause))
@@ -82,7 +82,7 @@ def _hours(before: str, now: str) -> float | None:
 
 
 def _changed(before: Report, now: Report) -> Iterator[str]:
-    """What else is different: the first thing to look at when something got worse."""
+    """Yield what else is different, as evidence for a regression."""
     for name in sorted({*before.versions, *now.versions}):
         old, new = before.versions.get(name), now.versions.get(name)
         if old != new:
@@ -96,11 +96,11 @@ def _changed(before: Report, now: Report) -> Iterator[str]:
 
 
 def _verdicts(before: Report, now: Report) -> Iterator[Finding]:
-    """Every check that is worse about a subject than it was. What was not looked at then is no regression."""
+    """Yield every check that is worse about a subject than before. What was not checked then is not a regression."""
     then = _worst(before.findings, lambda finding: (finding.check, finding.subject))
     whole = _worst(before.findings, lambda finding: finding.check)
     for finding in now.findings:
-        # A check that passes for the host as a whole names a subject only when that one fails.
+        # A check that passes for the entire host names a subject only if it fails.
         of_check = whole.get(finding.check)
         earlier = then.get((finding.check, finding.subject), of_check if of_check and not _rank(of_check) else None)
         if finding.check != NAME and earlier is not None and _rank(finding) > _rank(earlier):
@@ -137,7 +137,7 @@ def _worse(finding: Finding, earlier: Finding, started: str) -> Finding:
 
 
 def _gpus(before: HealthRecord, now: HealthRecord, started: str) -> Iterator[Finding]:
-    """GPUs that are gone, and boards that were changed. Where NVML shows none at all the driver check speaks."""
+    """Yield missing GPUs and replaced boards. If NVML lists no GPU at all, the driver check reports it."""
     if not now.gpus:
         return
     uuids, places = {gpu.uuid for gpu in now.gpus}, {gpu.bus_id: gpu for gpu in now.gpus}
@@ -147,9 +147,11 @@ def _gpus(before: HealthRecord, now: HealthRecord, started: str) -> Iterator[Fin
         about = About(check=NAME, subject=f"gpu:{gpu.bus_id}", evidence=(f"then: {gpu.name} {gpu.uuid}",))
         other = places.get(gpu.bus_id)
         if other is not None:
-            yield about.skips(f"another board sits here since the baseline: its counters start anew ({other.uuid})")
+            yield about.skips(
+                f"another board is in this slot since the baseline, so its counters restarted ({other.uuid})"
+            )
             continue
-        why = "the GPU fell off the bus, lost power, or was taken out"
+        why = "the GPU fell off the bus, lost power, or was removed"
         fix = f"dmesg | grep -e RmInitAdapter -e Xid; check power and seating of {gpu.bus_id}; reboot"
         yield about.fails("gone", f"{gpu.name}, as on {started}", why, fix, "gpu-lost", "likely")
 
@@ -169,7 +171,7 @@ def _links(before: HealthRecord, now: HealthRecord) -> Iterator[Finding]:
 
 
 def _narrower(subject: str, before: PcieLink, now: PcieLink) -> Iterator[Finding]:
-    """By lanes, and by what both ends allow: an idle link lowers its generation by itself."""
+    """Compare lanes and maximum generation: an idle link lowers its current generation."""
     about = About(
         check=NAME,
         subject=subject,
@@ -178,7 +180,7 @@ def _narrower(subject: str, before: PcieLink, now: PcieLink) -> Iterator[Finding
             f"now Gen{now.generation} x{now.width}, at most Gen{now.max_generation} x{now.max_width}",
         ),
     )
-    why = "the link lost {} since the baseline: dirt, a loose card or riser, or a setting of the firmware"
+    why = "the link lost {} since the baseline: dirt, a loose card or riser, or a firmware setting"
     fix = "reseat the card or riser, clean the contacts, compare the BIOS settings, then reboot"
     if before.width and now.width and now.width < before.width:
         seen, wanted = f"x{now.width}", f"x{before.width}"
@@ -197,6 +199,6 @@ def _fewer(before: GpuRecord, now: GpuRecord) -> Iterator[Finding]:
             unit="links",
             evidence=(f"down since the baseline: {', '.join(map(str, lost))}",),
         )
-        why = "NVLinks that were up are down"
+        why = "NVLinks that were active are inactive"
         fix = "dmesg | grep -e knvlink -e Xid; reseat the bridge or baseboard, reset the GPU, then reboot"
         yield about.fails(now.active_nvlinks, before.active_nvlinks, why, fix, "nvlink-down", "certain")

@@ -14,9 +14,9 @@ from gpucheck.model.record import GpuRecord, HealthRecord, LinkRecord, PortRecor
 
 NAME = "baseline"
 REGRESSION = "regression"
-"""The cause where no other says it better."""
+"""The cause if no other is more specific."""
 LEAST_HOURS = 1.0
-"""Over less time a handful of errors would look like a storm."""
+"""Shorter intervals are treated as this long: a few errors must not look like a high rate."""
 DRAIN = "drain the GPU, then: nvidia-smi --gpu-reset -i {}"
 RESEAT = "reseat the bridge or baseboard, reset the GPU, and replace the part if they rise on: nvidia-smi nvlink -e"
 
@@ -35,7 +35,7 @@ class Counter(NamedTuple):
 
 
 def deltas(before: HealthRecord, now: HealthRecord, hours: float) -> Iterator[Finding]:
-    """A finding for every counter that rose too much. hours: from one report to the other."""
+    """Yield a finding for every counter that rose too much. hours: time between the reports."""
     then = {gpu.uuid: gpu for gpu in before.gpus}
     for gpu in now.gpus:
         if gpu.uuid in then:
@@ -92,7 +92,7 @@ def _memory(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
 
 
 def _replaced(before: GpuRecord, now: GpuRecord) -> Iterator[tuple[str, int, int]]:
-    """Rows (Ampere and newer) and pages (older) that were taken out of use, by the kind of error."""
+    """Yield remapped rows (Ampere and newer) and retired pages (older), by the kind of error."""
     if before.row_remap and now.row_remap:
         yield "rows remapped (uncorrectable)", before.row_remap.uncorrected, now.row_remap.uncorrected
         yield "rows remapped (corrected)", before.row_remap.corrected, now.row_remap.corrected

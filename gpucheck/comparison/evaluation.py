@@ -1,8 +1,8 @@
-"""Expectations: is this host what the site says a host of its kind is?
+"""Expectations: does the host match the expectations of the site?
 
-Sources: the file of verify --expect, and the report itself: the record of its GPUs, its topology, its versions and its
-measurements. A finding for each expectation that is not met, with the line of the file; one pass for each that is. What
-nobody tells is unknown; a limit of a number that this run did not measure is skipped.
+Sources: the file of verify --expect, and the report itself: GPUs, topology, versions and measurements. One finding for
+each expectation, with its line in the file. A value that is not reported is UNKNOWN; a limit of a value that this run
+did not measure is SKIP.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,11 +21,11 @@ POWER_TOLERANCE_W = 1.0
 
 
 class Trait(NamedTuple):
-    """One key below ``gpus``: where a GPU tells it, whether what it tells will do, and what it means if not."""
+    """One key below ``gpus``: its value in the record, when that value matches, and the finding if it does not."""
 
     key: str
     seen: Callable[[GpuRecord], Any]
-    will_do: Callable[[Any, Any], bool]
+    matches: Callable[[Any, Any], bool]
     cause: str
     why: str
     fix: str
@@ -47,8 +47,8 @@ TRAITS = (
         lambda gpu: gpu.memory_mib,
         _least,
         SITE,
-        "this board has less memory than the site's",
-        "nvidia-smi -q -d MEMORY; compare the board's part number with the order",
+        "the GPU has less memory than expected",
+        "nvidia-smi -q -d MEMORY; compare the part number of the board with the order",
         "MiB",
         at_least=True,
     ),
@@ -57,31 +57,31 @@ TRAITS = (
         lambda gpu: gpu.vbios,
         _same,
         SITE,
-        "this board runs another firmware than the site's others",
-        "update it with the maker's tool, or take the version into the expectations",
+        "the VBIOS version differs from the expected one",
+        "update it with the vendor's tool, or change the expectations",
     ),
     Trait(
-        "ecc", lambda gpu: gpu.ecc, _same, SITE, "error correction is not as the site wants it",
+        "ecc", lambda gpu: gpu.ecc, _same, SITE, "the ECC mode differs from the expected one",
         "nvidia-smi -e 1 (or 0), then reset the GPU",
     ),
     Trait(
-        "mig", lambda gpu: gpu.mig, _same, "mig-enabled", "MIG is not as the site wants it",
+        "mig", lambda gpu: gpu.mig, _same, "mig-enabled", "the MIG mode differs from the expected one",
         "nvidia-smi -mig 0 (or 1), then reset the GPU",
     ),
     Trait(
         "persistence", lambda gpu: gpu.persistence, _same, "persistence-off",
-        "persistence mode is not as the site wants it", "systemctl enable --now nvidia-persistenced",
+        "the persistence mode differs from the expected one", "systemctl enable --now nvidia-persistenced",
     ),
     Trait(
         "compute_mode", lambda gpu: gpu.compute_mode, _same, "compute-mode-exclusive",
-        "the compute mode is not as the site wants it", "nvidia-smi -c MODE (0 is default)",
+        "the compute mode differs from the expected one", "nvidia-smi -c MODE (0 is default)",
     ),
     Trait(
         "power_limit_w",
         lambda gpu: gpu.power_limit_w,
         lambda seen, wanted: seen >= wanted - POWER_TOLERANCE_W,
         "power-limit-lowered",
-        "the GPU may draw less than the site grants it",
+        "the power limit is below the expected one",
         "nvidia-smi -pl WATTS",
         "W",
         at_least=True,
@@ -91,7 +91,7 @@ TRAITS = (
         lambda gpu: gpu.active_nvlinks,
         _least,
         "nvlink-down",
-        "fewer NVLinks are up than the site's machines have",
+        "fewer NVLinks are active than expected",
         "gpucheck verify --only nvlink; reseat the bridge or baseboard, reset the GPU",
         "links",
         at_least=True,
@@ -101,7 +101,7 @@ TRAITS = (
         lambda gpu: gpu.pcie.max_generation,
         _least,
         "pcie-link-downgraded",
-        "card and slot together allow less than the site's machines give",
+        "card and slot support a lower PCIe generation than expected",
         "set the slot to Auto in the BIOS; try another slot or riser",
         at_least=True,
     ),
@@ -110,7 +110,7 @@ TRAITS = (
         lambda gpu: gpu.pcie.width,
         _least,
         "pcie-width-reduced",
-        "the link has fewer lanes than the site's machines give",
+        "the link has fewer lanes than expected",
         "reseat the card, check slot bifurcation",
         "lanes",
         at_least=True,
@@ -119,7 +119,7 @@ TRAITS = (
 
 
 def evaluate(report: Report, expected: Expectations) -> Iterator[Finding]:
-    """Findings named ``expectations``, in the order of the file's parts."""
+    """Yield findings named ``expectations``, in the order of the sections of the file."""
     stated = Stated(expected)
     yield from _versions(report, stated)
     health = health_of(report)
@@ -134,23 +134,23 @@ def _versions(report: Report, stated: Stated) -> Iterator[Finding]:
         wanted, seen = getattr(versions, name), report.versions.get(name)
         if wanted is None:
             continue
-        at, shown = f"versions.{name}", f"{name} {seen or 'is not there'}"
+        at, shown = f"versions.{name}", f"{name} {seen or 'not found'}"
         if seen is not None and request(wanted).matches(seen.partition("+")[0]):
             yield stated.met(at, shown, f"{name} {wanted}")
         else:
-            why = f"another {name} is in force than the site expects"
-            fix = "make provision puts the planned version back, or take the new one into the expectations"
+            why = f"the active {name} version differs from the expected one"
+            fix = "make provision installs the planned version; or change the expectations"
             yield stated.unmet(at, shown, f"{name} {wanted}", why, fix, SITE)
     health = health_of(report)
     if versions.kernel_module is not None:
         at, seen = "versions.kernel_module", health.module_flavour if health else None
         if seen is None:
-            yield stated.not_told(at, versions.kernel_module, "no loaded kernel module tells its flavour")
+            yield stated.not_reported(at, versions.kernel_module, "no loaded kernel module reports its flavor")
         elif seen == versions.kernel_module:
             yield stated.met(at, seen, versions.kernel_module)
         else:
-            why = "the other flavour of the kernel module is loaded"
-            fix = "make provision installs the planned flavour and reboots"
+            why = "the other kernel module flavor is loaded"
+            fix = "make provision installs the planned flavor and reboots"
             yield stated.unmet(at, seen, versions.kernel_module, why, fix, "module-flavour-wrong")
 
 
@@ -174,27 +174,27 @@ def _gpus(health: HealthRecord | None, stated: Stated) -> Iterator[Finding]:
 
 
 def _no_gpus(health: HealthRecord | None, stated: Stated) -> Iterator[Finding]:
-    """Not seen is not absent: the driver check and inventory tell which it is."""
+    """Not listed is not absent: the driver and inventory checks distinguish the two."""
     if health is not None and stated.expected.gpus.count == 0:
         yield stated.met("gpus.count", 0, 0, unit="GPUs")
         return
     wanted = stated.expected.gpus.count
-    yield stated.not_told("gpus", wanted if wanted is not None else "the GPUs that are expected", "NVML lists no GPU")
+    yield stated.not_reported("gpus", wanted if wanted is not None else "the expected GPUs", "NVML lists no GPU")
 
 
 def _count(seen: int, wanted: int, at: str, unit: str, stated: Stated) -> Finding:
     if seen == wanted:
         return stated.met(at, seen, wanted, unit=unit)
     if seen < wanted:
-        why = "GPUs are missing: not seated, not powered, lost, or not given to this machine"
+        why = "GPUs are missing: not seated, not powered, lost, or not assigned to this host"
         fix = "gpucheck verify --only inventory; dmesg | grep -e RmInitAdapter -e Xid; lspci -d 10de:"
         return stated.unmet(at, seen, wanted, why, fix, "gpu-lost", unit=unit, confidence="possible")
-    why = "this machine has more GPUs than the site expects, so the expectations are of another kind of machine"
-    return stated.unmet(at, seen, wanted, why, "take the count into the expectations", SITE, unit=unit)
+    why = "the host has more GPUs than expected: the expectations are for another host type"
+    return stated.unmet(at, seen, wanted, why, "change the expectations", SITE, unit=unit)
 
 
 def _is(gpu: GpuRecord, name: str) -> bool:
-    """By the table where it knows the name, else by the name that NVML gives."""
+    """Compare by GPU table if it has the name, else by the name that NVML reports."""
     if gpu.name.lower() == name.lower():
         return True
     model = gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
@@ -204,12 +204,12 @@ def _is(gpu: GpuRecord, name: str) -> bool:
 
 def _model(health: HealthRecord, name: str, stated: Stated) -> Iterator[Finding]:
     others = [gpu for gpu in health.gpus if not _is(gpu, name)]
-    why = "another model sits in this slot than the site expects"
+    why = "the GPU model in this slot differs from the expected one"
     if find_gpu(name) is None and not gpus_of_family(name):
         near = similar_gpus(name, 1)
-        why = f"no GPU of the table is called so{f'; did you mean {near[0]}' if near else ''}, and NVML says otherwise"
+        why = f"unknown GPU model{f'; did you mean {near[0]}' if near else ''}, and NVML reports another name"
     for gpu in others:
-        fix = "compare the order with the machine, or take the model into the expectations"
+        fix = "compare the order with the host, or change the expectations"
         yield stated.unmet("gpus.model", gpu.name, name, why, fix, SITE, subject=f"gpu:{gpu.bus_id}")
     if not others:
         yield stated.met("gpus.model", f"{len(health.gpus)} x {health.gpus[0].name}", name)
@@ -220,8 +220,8 @@ def _trait(health: HealthRecord, trait: Trait, wanted: Any, stated: Stated) -> I
     for gpu in health.gpus:
         subject, seen = f"gpu:{gpu.bus_id}", trait.seen(gpu)
         if seen is None:
-            yield stated.not_told(at, wanted, "this GPU does not tell", subject=subject)
-        elif trait.will_do(seen, wanted):
+            yield stated.not_reported(at, wanted, "the GPU does not report it", subject=subject)
+        elif trait.matches(seen, wanted):
             met += 1
         else:
             yield stated.unmet(at, seen, wanted, trait.why, trait.fix, trait.cause, subject=subject, unit=trait.unit)
@@ -231,16 +231,16 @@ def _trait(health: HealthRecord, trait: Trait, wanted: Any, stated: Stated) -> I
 
 
 def _pairs(report: Report, stated: Stated) -> Iterator[Finding]:
-    """How many pairs there are of each path class: the shape of the machine."""
+    """Compare the number of pairs of each path class."""
     for cls, wanted in stated.expected.pairs.items():
         at = f"pairs.{cls}"
         if report.topology is None:
-            yield stated.not_told(at, wanted, "no topology could be made")
+            yield stated.not_reported(at, wanted, "topology unknown")
             continue
         seen = sum(pair.cls == cls for pair in report.topology.pairs)
         if seen == wanted:
             yield stated.met(at, seen, wanted, unit=f"pairs of {cls}")
         else:
-            why = "the GPUs are connected in another way than the site expects"
-            fix = "gpucheck topo shows every pair; compare slots, bridges and NVLinks with a machine that is right"
+            why = "the GPUs are connected differently than expected"
+            fix = "gpucheck topo shows every pair; compare slots, bridges and NVLinks with a correct host"
             yield stated.unmet(at, seen, wanted, why, fix, SITE, unit=f"pairs of {cls}")

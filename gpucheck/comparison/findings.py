@@ -6,17 +6,17 @@ from gpucheck.model.about import About, Confidence, Value
 
 NAME = "expectations"
 SITE = "site-expectation"
-"""The cause where no other says it better."""
+"""The cause if no other is more specific."""
 
 
 class Stated:
-    """Says whether an expectation, named by its path in the file, is met."""
+    """Builds findings about expectations, each named by its path in the file."""
 
     def __init__(self, expected: Expectations) -> None:
         self.expected = expected
 
     def met(self, at: str, seen: Value, wanted: Value, *, unit: str | None = None) -> Finding:
-        """As expected."""
+        """Return PASS."""
         return self._about(at, "host", unit).passes(seen, wanted)
 
     def unmet(
@@ -33,16 +33,16 @@ class Stated:
         confidence: Confidence = "certain",
         also: tuple[str, ...] = (),
     ) -> Finding:
-        """Not as expected. also: evidence beside the line of the file."""
+        """Return FAIL. also: evidence in addition to the line of the file."""
         return self._about(at, subject, unit, also).fails(seen, wanted, f"{at}: {why}", fix, cause, confidence)
 
-    def not_told(self, at: str, wanted: Value, why: str, *, subject: str = "host") -> Finding:
-        """Nobody says: no evidence is not a pass."""
+    def not_reported(self, at: str, wanted: Value, why: str, *, subject: str = "host") -> Finding:
+        """Return UNKNOWN: no evidence is not a PASS."""
         fix = "solve what the driver and inventory checks report first: gpucheck verify --level quick"
-        return self._about(at, subject, None).unknown(f"{at}: {why}", fix, "not told", wanted=wanted)
+        return self._about(at, subject, None).unknown(f"{at}: {why}", fix, "not reported", wanted=wanted)
 
     def not_measured(self, at: str, wanted: Value, why: str) -> Finding:
-        """The run was not told to measure it."""
+        """Return SKIP: the run did not include this measurement."""
         return self._about(at, "host", None).skips(f"{at}: {why}", "not measured", wanted=wanted)
 
     def _about(self, at: str, subject: str, unit: str | None, also: tuple[str, ...] = ()) -> About:

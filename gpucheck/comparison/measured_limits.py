@@ -1,4 +1,4 @@
-"""Measured numbers held against the site's floors and ceilings."""
+"""Measured values compared with the floors and ceilings of the expectations."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -14,14 +14,14 @@ MATRICES = ("p2p_uni_gb_s", "p2p_bidir_gb_s", "p2p_latency_us")
 
 
 class Number(NamedTuple):
-    """One measured number. subject: as findings name it."""
+    """One measured value. subject: as findings name it."""
 
     subject: str
     value: float
 
 
 def limits(report: Report, stated: Stated) -> Iterator[Finding]:
-    """One finding for each limit: a pass, or the worst number with the others beside it as evidence."""
+    """Yield one finding for each limit: PASS, or the worst value, with the others as evidence."""
     wanted = list(_stated(stated))
     if not wanted:
         return
@@ -36,7 +36,7 @@ def limits(report: Report, stated: Stated) -> Iterator[Finding]:
 
 
 def _stated(stated: Stated) -> Iterator[tuple[str, str | None, float, bool]]:
-    """Path in the file, path class, limit, and whether it is the least that will do."""
+    """Yield path in the file, path class, limit, and whether it is a floor."""
     for part, least in (("floors", True), ("ceilings", False)):
         rates: Rates = getattr(stated.expected, part)
         for name in rates.__struct_fields__:
@@ -50,11 +50,11 @@ def _stated(stated: Stated) -> Iterator[tuple[str, str | None, float, bool]]:
 
 
 def _nothing(report: Report, at: str, limit: float, stated: Stated) -> Finding:
-    """A run that was to measure and could not has said so; one that was not to is told how."""
+    """Return UNKNOWN if the run failed to measure, SKIP if it was not part of the run."""
     tried = [f for f in report.findings if f.check.startswith(COPIES) and f.verdict is not Verdict.SKIP]
     if any(f.check != "p2p-status" for f in tried):
-        return stated.not_told(at, limit, "the copies gave no numbers (see the findings named p2p)")
-    return stated.not_measured(at, limit, "no copies were measured in this run: gpucheck verify --level standard does")
+        return stated.not_reported(at, limit, "the copies returned no values (see the findings named p2p)")
+    return stated.not_measured(at, limit, "no copies were measured in this run; use gpucheck verify --level standard")
 
 
 def _pairs(copies: Copies, name: str, cls: str | None) -> Iterator[Number]:
@@ -81,17 +81,17 @@ def _host_links(copies: Copies, name: str) -> Iterator[Number]:
 def _judge(numbers: list[Number], at: str, cls: str | None, limit: float, *, least: bool, stated: Stated) -> Finding:
     unit = "us" if at.split(".")[1].endswith("_us") else "GB/s"
     if not numbers and cls is not None:
-        why = f"no pair of class {cls} was measured: gpucheck topo shows which classes this machine has"
-        return stated.unmet(at, f"no {cls} pair", limit, why, "compare the machine with the expectations", SITE)
+        why = f"no pair of class {cls} was measured; gpucheck topo shows the classes of this host"
+        return stated.unmet(at, f"no {cls} pair", limit, why, "compare the host with the expectations", SITE)
     if not numbers:
-        return stated.not_told(at, limit, "it was not measured: one GPU has no pair")
+        return stated.not_reported(at, limit, "not measured: one GPU has no pair")
     worst = (min if least else max)(numbers, key=lambda number: number.value)
     bad = sorted((n for n in numbers if (n.value < limit) == least and n.value != limit), key=lambda n: n.value)
     if not bad:
         side = "slowest" if least else "longest"
         return stated.met(at, f"{side} of {len(numbers)}: {worst.value:g} {unit}", f"{limit:g} {unit}")
     more = (f"{len(bad) - SHOWN} more",) if len(bad) > SHOWN else ()
-    why = f"{len(bad)} of {len(numbers)} are {'below the floor' if least else 'above the ceiling'} of the site"
+    why = f"{len(bad)} of {len(numbers)} are {'below the floor' if least else 'above the ceiling'}"
     fix = "read the p2p findings of this report first; then: gpucheck bandwidth, gpucheck topo, gpucheck diagnose"
     return stated.unmet(
         at,

@@ -20,7 +20,7 @@ SHOWN = 12
 
 
 class Drop(NamedTuple):
-    """One number that fell. noise: the part of it that the spread of both runs explains."""
+    """One value that fell. noise: the part of it that the spread of both runs explains."""
 
     kind: str
     subject: str
@@ -35,7 +35,7 @@ class Drop(NamedTuple):
 
 
 def slower(before: Report, now: Report) -> Iterator[Finding]:
-    """One finding for each kind of path that is slower. Nothing where one of the runs did not measure."""
+    """Yield one finding for each kind of path that is slower; none if one of the runs did not measure."""
     old, new = copies_of(before), copies_of(now)
     if old is None or new is None:
         return

@@ -1,4 +1,4 @@
-"""The parts of a report that are compared, as values again."""
+"""The parts of a report that are compared, decoded."""
 
 from typing import Any, TypeVar
 
@@ -22,18 +22,18 @@ class Copies(msgspec.Struct, frozen=True, kw_only=True):
     host_device: tuple[HostLink, ...] = ()
 
     def bus_id(self, position: int) -> str:
-        """Of a device, by its row; its index where the engine knows no bus id."""
+        """Return the bus id of a device by its row; its index if the engine reports no bus id."""
         device = self.devices[position]
         return device.bus_id or str(device.index)
 
 
 def health_of(report: Report) -> HealthRecord | None:
-    """None where the report holds no record: it is older than that step, or the step was left out."""
+    """Return the record, None if the report is older than that step or the step was skipped."""
     return _part(report, RECORD, HealthRecord)
 
 
 def copies_of(report: Report) -> Copies | None:
-    """None where nothing was copied, or on CPU processes only."""
+    """Return the copies, None if there were none, or only between CPU processes."""
     found = _part(report, COPIES, Copies)
     return None if found is None or found.engine == "cpu" or not found.devices else found
 
@@ -45,4 +45,4 @@ def _part(report: Report, step: str, kind: type[Kind]) -> Kind | None:
     try:
         return msgspec.convert(numbers, kind, strict=False)
     except (msgspec.ValidationError, ValueError):
-        return None  # written by another version, or by hand: as good as not there
+        return None  # written by another version or by hand: treated as missing

@@ -56,7 +56,7 @@ def counted(**now):
 def test_a_counter_that_rises_too_fast_is_told_with_its_rate(gpu, verdict, cause, words):
     """By the time between the reports, not since boot: 900 replays in 100 hours would be nothing."""
     before = BEFORE
-    if verdict is None:  # not told then, so there is nothing to compare
+    if verdict is None:  # not reported then, so there is nothing to compare
         before = report(counted(pcie_errors=PcieErrors(replays=2)), GPUS[1], started=THEN)
     found = loud(comparison.compare(before, report(gpu, GPUS[1])))
 

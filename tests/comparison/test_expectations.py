@@ -1,4 +1,4 @@
-"""The site's expectations: a mistake in the file names its line, a host that differs is told where."""
+"""Expectations: an error in the file names its line, a difference of the host is a finding."""
 
 import msgspec
 import pytest
@@ -125,7 +125,7 @@ def test_a_gpu_that_differs_is_named_with_its_key_and_line(key, value, gpu, seen
         ("gpus: {models: {H100: 1}}", "host", 2),
         ("gpus: {model: A100-SXM4-80GB}", "gpu:0000:1b:00.0", "NVIDIA H100 80GB HBM3"),
         ("versions: {driver: 570}", "host", "driver 580.178.04"),
-        ("versions: {tensorflow: 2}", "host", "tensorflow is not there"),
+        ("versions: {tensorflow: 2}", "host", "tensorflow not found"),
         ("versions: {kernel_module: open}", "host", "proprietary"),
         ("pairs: {NV18: 2}", "host", 1),
         ("pairs: {PIX: 1}", "host", 0),
