@@ -18,7 +18,7 @@ run="docker run --rm --network none $tag"
 hyperfine --time-unit millisecond --warmup 2 --runs 10 --shell none --ignore-failure --export-markdown "$work/start.md" \
   --command-name "container that does nothing (floor)" "$run true" \
   --command-name "gpucheck image" "$run gpucheck image" \
-  --command-name "gpucheck image --quick" "$run gpucheck image --quick" \
+  --command-name "gpucheck image --level quick" "$run gpucheck image --level quick" \
   --command-name "import of the framework (for comparison)" "$run python -c 'import ${variant%%-*}'"
 hyperfine --time-unit millisecond --warmup 1 --runs 3 --shell none --export-markdown "$work/same.md" \
   --command-name "build, nothing changed" "$bin/gpucheck image build $variant"

@@ -15,9 +15,9 @@ from gpucheck.host.live import LiveHost
 from gpucheck.host.nvml_links import NVLINK_5_COUNTERS
 from gpucheck.model import Finding, NvmlReading, Verdict
 from gpucheck.simulator.answers import answers
-from gpucheck.simulator.exports import base_name, called
 from gpucheck.simulator.faults import apply
 from gpucheck.simulator.faults.nvml_text import CALLS
+from gpucheck.simulator.nvml.exports import base_name, called
 from gpucheck.topology import build as build_topology
 
 QUICK = run.select(run.all_steps(), level="quick", only=(), skip=())

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpucheck import against, imports, run, simulator
+from gpucheck import comparison, imports, run, simulator
 from gpucheck.diagnose import diagnose, read
 from gpucheck.host.live import LiveHost
 from gpucheck.model import Finding, Verdict
@@ -232,8 +232,8 @@ def test_a_fault_is_worse_than_the_healthy_machines_own_report(row, name, machin
         (tmp_path / "machine").rename(tmp_path / f"machine-{len(reports)}")
     before, same, broken = reports
 
-    assert not [f for f in against.compare(before, same) if f.verdict is not Verdict.PASS]
-    worse = [f for f in against.compare(before, broken) if f.verdict in LOUD]
+    assert not [f for f in comparison.compare(before, same) if f.verdict is not Verdict.PASS]
+    worse = [f for f in comparison.compare(before, broken) if f.verdict in LOUD]
     assert {f.cause for f in worse} & {row["cause"], *row.get("also", {}).values(), "regression"}, worse
 
 

@@ -4,9 +4,12 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from gpucheck.knowledge import causes
 
 PACKAGE = Path(__file__).parent.parent / "gpucheck"
 
@@ -31,7 +34,7 @@ MAY_IMPORT = {
     "lab": {"model", "knowledge", "processes", "simulator"},
     "images": {"model", "knowledge", "stack", "checks", "lab", "foreign", "processes"},
     "fleet": {"model", "knowledge", "foreign"},
-    "against": {"model", "knowledge", "stack", "checks"},
+    "comparison": {"model", "knowledge", "stack", "checks"},
     "run": {
         *("model", "knowledge", "processes", "host", "imports", "topology", "stack", "train", "measure"),
         *("diagnose", "checks"),
@@ -72,6 +75,35 @@ def test_arrows_point_down(room):
         assert not wrong, f"{source.relative_to(PACKAGE.parent)} imports {', '.join(sorted(wrong))}"
 
 
+def module(source: Path) -> str:
+    return ".".join(source.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def running(node: ast.AST) -> Iterator[ast.AST]:
+    """Every node that is executed, not what only a type checker reads."""
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield child
+            yield from running(child)
+
+
+@pytest.mark.parametrize("room", rooms())
+def test_modules_of_a_package_have_no_import_cycle(room):
+    """Imports inside functions count too. Not counted: modules found by walking, and the parents of a module."""
+    modules = {module(source): source for source in sources(room)}
+    graph: dict[str, set[str]] = {name: set() for name in modules}
+    for name, source in modules.items():
+        for node in running(ast.parse(source.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                graph[name] |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                full = {f"{node.module}.{alias.name}" for alias in node.names}
+                graph[name] |= full & modules.keys() or {node.module}
+        graph[name] = (graph[name] & modules.keys()) - {name}
+
+    TopologicalSorter(graph).prepare()  # CycleError names the modules
+
+
 @pytest.mark.parametrize("room", rooms())
 def test_no_room_is_empty(room):
     """A room exists when it has content."""
@@ -92,6 +124,17 @@ def test_only_one_place_prints_to_stderr():
         calls = (node for node in ast.walk(ast.parse(source.read_text(encoding="utf-8"))) if isinstance(node, ast.Call))
         direct = [call.lineno for call in calls if any(keyword.arg == "err" for keyword in call.keywords)]
         assert not direct or source.name in may, f"{source.name}:{direct} prints to stderr: use note() of _common"
+
+
+def test_commands_return_no_verdict_of_their_own():
+    """Findings come from checks, run, diagnose and comparison; a command only prints them."""
+    keys = {key for key in causes() if "-" in key}  # a single word such as xid is a word of the field as well
+    for source in sources("cli"):
+        nodes = list(ast.walk(ast.parse(source.read_text(encoding="utf-8"))))
+        made = {ast.unparse(node.func).rpartition(".")[2] for node in nodes if isinstance(node, ast.Call)}
+        named = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        assert not made & {"Finding", "About"}, f"{source.name} constructs a finding"
+        assert not named & keys, f"{source.name} names a cause: {named & keys}"
 
 
 def test_help_loads_no_command():

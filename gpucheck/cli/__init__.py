@@ -58,21 +58,21 @@ def _first_line(name: str) -> str:
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(None, "-V", "--version", package_name="gpucheck")
 def cli() -> None:
-    """Prove that a host's GPUs are ready for multi-GPU training, and say what is wrong where they are not.
+    """Check that GPU hosts are ready for multi-GPU training.
 
     \b
     Exit status:
         0  all pass
         1  worst is WARN
         2  worst is FAIL
-        3  worst is UNKNOWN, or nothing could be looked at (no GPU, a missing program or package)
-       64  wrong usage, input that cannot be read, or an -o that cannot be written, found before the run
-       70  a defect of gpucheck; GPUCHECK_DEBUG=1 shows where
-       74  the report could not be written, whatever the verdict
+        3  worst is UNKNOWN, or nothing could be checked (no GPU, a missing program or package)
+       64  wrong usage, unreadable input, or an -o path that is not writable (checked before the run)
+       70  internal error of gpucheck; GPUCHECK_DEBUG=1 prints the traceback
+       74  the report could not be written, regardless of the verdict
       129  hung up (SIGHUP)
-      130  interrupted (Ctrl-C); verify prints what it found so far
-      141  the reader of stdout ended first (gpucheck ... | head)
-      143  terminated (SIGTERM); verify prints what it found so far
+      130  interrupted (Ctrl-C); verify prints the findings so far
+      141  the reader of stdout exited first (gpucheck ... | head)
+      143  terminated (SIGTERM); verify prints the findings so far
 
     Only 0 to 3 are verdicts. NO_COLOR=1 and TERM=dumb turn colors off.
     """

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from gpucheck.model import Host
 
 __all__ = [
+    "DIRECTORY",
     "EXIT_NOTHING",
     "OutputFile",
     "Problem",
+    "Renamed",
     "drawing_only",
+    "format_option",
     "no_machine",
     "note",
     "open_host",
@@ -29,8 +32,11 @@ __all__ = [
     "progress_end",
     "recording_option",
     "replay_mark",
+    "separated",
     "simulation_options",
     "start_simulation",
+    "strict_option",
+    "timeout_option",
     "write_result",
 ]
 
@@ -38,6 +44,38 @@ __all__ = [
 STAMP = 80  # characters of a date or a version
 EXIT_NOTHING = EXIT_STATUS[Verdict.UNKNOWN]
 F = TypeVar("F", bound=Callable[..., Any])
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
+DIRECTORY.name = "dir"  # in help texts
+
+
+class Renamed(click.Option):
+    """An option whose old name is still accepted, for one release; only the new name is shown anywhere."""
+
+    def __init__(self, names: Sequence[str], *, was: str, **attributes: Any) -> None:
+        super().__init__(names, **attributes)
+        self.was = was
+
+    def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
+        """Let the parser accept both names."""
+        shown, self.opts = self.opts, [*self.opts, self.was]
+        super().add_to_parser(parser, ctx)
+        self.opts = shown
+
+
+def separated(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:
+    """Return the values of a repeatable option, each of which may be several separated by commas."""
+    return tuple(value.strip() for text in values for value in text.split(","))
+
+
+strict_option = click.option("--strict", is_flag=True, help="Rank UNKNOWN above WARN.")
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=20.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time limit for NVML.",
+)
 
 
 def simulation_options(command: F) -> F:
@@ -47,13 +85,13 @@ def simulation_options(command: F) -> F:
         "faults",
         multiple=True,
         metavar="NAME[:KEY=VALUE,...]",
-        help="Break the simulated machine. Repeatable; needs --simulate.",
+        help="Inject a fault. Requires --simulate. Repeatable.",
     )(command)
     return click.option(
         "--simulate",
         "profile",
         metavar="PROFILE",
-        help="Look at a simulated machine instead of this one: a name of gpucheck profiles, or a profile's FILE.yml.",
+        help="Use a simulated machine: a name from gpucheck profiles, or a profile FILE.yml.",
     )(command)
 
 
@@ -63,27 +101,38 @@ def recording_option(command: F) -> F:
         "--from",
         "recording",
         type=click.Path(path_type=Path),
-        metavar="RECORDING",
-        help="Look at what gpucheck record kept of a host instead of this one.",
+        metavar="FILE",
+        help="Read a recording instead of this host.",
     )(command)
 
 
 def output_options(*formats: str, folder: bool = False) -> Callable[[F], F]:
-    """Add --format, with the given choices (the first is the default), and -o. folder: one of them writes a folder."""
+    """Add --format, as format_option does, and -o. folder: one of the formats writes a directory."""
 
     def decorate(command: F) -> F:
         command = click.option(
             "-o",
             "--output",
             type=OutputFile(folder=folder),
-            help="Write the report to this file instead of stdout (-); it appears complete or not at all."
-            + (" With --format all: the folder." if folder else ""),
+            metavar="FILE|DIR" if folder else "FILE",
+            help="Write the report to FILE (atomically) instead of stdout (-)."
+            + (" With --format all: to the directory DIR." if folder else ""),
         )(command)
-        return click.option("--format", "format_", type=click.Choice(formats), default=formats[0], show_default=True)(
-            command
-        )
+        return format_option(*formats)(command)
 
     return decorate
+
+
+def format_option(*formats: str) -> Callable[[F], F]:
+    """Add --format, with the given choices, of which the first is the default."""
+    return click.option(
+        "--format",
+        "format_",
+        type=click.Choice(formats),
+        default=formats[0],
+        show_default=True,
+        help="Output format.",
+    )
 
 
 def start_simulation(profile: str | None, faults: tuple[str, ...]) -> None:

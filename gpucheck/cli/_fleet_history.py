@@ -25,7 +25,8 @@ def run(name: str, folder: Path, last: int, format_: str, output: Path | None) -
     try:
         merges = list(kept(folder, last))
         if not merges:
-            raise Problem(f"{folder}: holds no merge yet. Keep one: gpucheck fleet report REPORTS --keep {folder}", 3)
+            add = f"gpucheck fleet report REPORTS --history-dir {folder}"
+            raise Problem(f"{folder}: contains no merge. Add one: {add}", 3)
         found = follow(merges, name)
     except (LookupError, ValueError) as error:
         raise Problem(str(error.args[0])) from error

@@ -31,14 +31,14 @@ ENDINGS = {
 class Options(NamedTuple):
     """The options of the command line, as click hands them on."""
 
-    expect: tuple[str, ...]
+    expect_host: tuple[str, ...]
     labels: Path | None
-    previous: Path | None
-    keep: Path | None
+    baseline: Path | None
+    history_dir: Path | None
     files: tuple[Path, ...]
     shard: bool
     select: int | None
-    model: str | None
+    gpu_model: str | None
     select_format: str
     allow_warn: bool
     strict: bool
@@ -69,21 +69,21 @@ def _without_collector() -> Iterator[None]:
 
 
 def _run(sources: tuple[Path, ...], options: Options) -> int:
-    if options.model and options.select is None:
-        raise Problem("--model chooses among hosts for a job. Say how many GPUs it needs: --select 64 --model H100.")
+    if options.gpu_model and options.select is None:
+        raise Problem("--gpu-model requires --select. Add the number of GPUs: --select 64 --gpu-model H100.")
     wrong = [file for file in options.files if file.suffix not in ENDINGS]
     if wrong:
         raise Problem(f"--write {wrong[0]}: its ending names no format. Endings are {' '.join(ENDINGS)}.")
-    expected = [host for word in options.expect for host in word.split(",") if host]
+    expected = [host for host in options.expect_host if host]
     rows = _rows(sources, expected)
     if options.shard:
         write_result((msgspec.json.encode(fleet.shard(rows)), b"\n"), options.output)
         return 0
     merged = _merge(rows, expected, options)
-    if options.keep:
+    if options.history_dir:
         from gpucheck.cli._fleet_history import keep
 
-        keep(merged, options.keep)
+        keep(merged, options.history_dir)
     if options.select is not None:
         return _select(merged, options)
     _write(merged, options)
@@ -124,7 +124,7 @@ def _merge(rows: Iterator[FleetRow], expected: list[str], options: Options) -> F
 
     try:
         labels = read_labels(options.labels) if options.labels else None
-        previous = read_previous(options.previous) if options.previous else None
+        previous = read_previous(options.baseline) if options.baseline else None
     except ValueError as error:
         raise Problem(str(error.args[0])) from error
     now = datetime.now(timezone.utc)
@@ -135,7 +135,7 @@ def _select(merged: FleetReport, options: Options) -> int:
     from gpucheck.fleet.select import about_refused, select, written
 
     try:
-        chosen = select(merged, options.select or 1, model=options.model, allow_warn=options.allow_warn)
+        chosen = select(merged, options.select or 1, model=options.gpu_model, allow_warn=options.allow_warn)
     except LookupError as error:
         words, refused = error.args
         raise Problem(" ".join([words, *([f"{about_refused(refused)}."] if refused else [])]), exit_code=2) from error

@@ -14,7 +14,7 @@ ACCOUNTS = ("USER", "LOGNAME", "SUDO_USER")
 NO_REDACT = click.option(
     "--no-redact",
     is_flag=True,
-    help="Keep host and user names, serial numbers, UUIDs and addresses readable in the Markdown.",
+    help="Do not redact names, serial numbers, UUIDs and addresses in Markdown.",
 )
 
 

@@ -1,9 +1,9 @@
-"""Measure and check copies between GPUs: bandwidth, latency and integrity of every pair, against what it should be."""
+"""Measure GPU copy bandwidth, latency and data integrity"""
 
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,10 +11,12 @@ from gpucheck.cli._common import (
     EXIT_NOTHING,
     OutputFile,
     Problem,
+    Renamed,
     drawing_only,
     output_options,
     simulation_options,
     start_simulation,
+    strict_option,
     write_result,
 )
 from gpucheck.model.verdict import EXIT_STATUS
@@ -29,43 +31,57 @@ FLOAT32 = 4
 SWEEP = "4K,16K,64K,256K,1M,4M,16M,64M,256M"
 
 
+class Level(click.Choice[str]):
+    """How much is measured. default: the old name of standard, which reports still have."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the level."""
+        return super().convert("standard" if value == "default" else value, param, ctx)
+
+
 @click.command()
-@click.option("--devices", metavar="0,1|UUIDs", help="Only these GPUs, in this order; 0,0 copies inside GPU 0.")
+@click.option("--devices", metavar="0,1|UUIDs", help="Measure only these GPUs, in this order. 0,0 copies within GPU 0.")
 @click.option(
     "--sizes",
     metavar="LIST",
-    help=f"Also sweep over these sizes on one pair of each path class, such as 4K,1M,256M; all means {SWEEP}.",
+    help=f"Also measure these sizes on one pair of each path class, for example 4K,1M,256M. all: {SWEEP}.",
 )
 @click.option(
     "--svg",
     type=OutputFile(),
-    help="Write a plot of the sweep (needs --sizes) to this file; with - to stdout in place of the text.",
+    help="Also plot the sizes to FILE. With -: to stdout, instead of the text. Requires --sizes.",
 )
 @click.option(
     "--tensor",
     metavar="RxC",
-    help="Only a float32 tensor of this shape, there and back, timed and verified: 10000x10000.",
+    help="Copy only a float32 tensor of this shape in both directions, for example 10000x10000.",
 )
-@click.option("--contended", is_flag=True, help="Measure although other processes use the GPUs; no number can FAIL.")
+@click.option(
+    "--allow-busy-gpus",
+    cls=Renamed,
+    was="--contended",
+    is_flag=True,
+    help="Measure GPUs that other processes use. Low bandwidth is then at most WARN.",
+)
 @click.option(
     "--engine",
     type=click.Choice(["auto", "torch", "cupy", "cpu", "simulated"]),
     default="auto",
     show_default=True,
-    help="What copies. cpu: two CPU processes, to see the method without a GPU.",
+    help="Copy engine. cpu: copies between two CPU processes, without a GPU.",
 )
 @click.option(
-    "--depth",
-    type=click.Choice(["quick", "default", "full"]),
-    default="default",
+    "--level",
+    cls=Renamed,
+    was="--depth",
+    type=Level(["quick", "standard", "full"]),
+    default="standard",
     show_default=True,
-    help="quick: data and one direction. full: every way to copy, every pair through host memory too.",
+    help="Extent of the run. quick: integrity and one direction. full: every copy method and staged copies.",
 )
-@click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
-@click.option(
-    "--timeout", type=click.FloatRange(min=0.1), help="Seconds that one step may take before it counts as stuck."
-)
-@click.option("-v", "--verbose", is_flag=True, help="Show how it was measured.")
+@strict_option
+@click.option("--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Time limit for one step.")
+@click.option("-v", "--verbose", is_flag=True, help="Show the method.")
 @output_options("text", "json", "html")
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -73,9 +89,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     sizes: str | None,
     svg: Path | None,
     tensor: str | None,
-    contended: bool,
+    allow_busy_gpus: bool,
     engine: str,
-    depth: str,
+    level: str,
     strict: bool,
     timeout: float | None,
     verbose: bool,
@@ -84,9 +100,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     profile: str | None,
     faults: tuple[str, ...],
 ) -> int:
-    """Measure every pair of GPUs: does the data arrive, how fast, how soon, and is that what the path should give?
+    """Measure data integrity, bandwidth and latency of every GPU pair against expected values.
 
-    Data is checked before anything is timed. Without a GPU: --simulate hgx-h100-x8, or --engine cpu.
+    Data integrity is checked before bandwidth is measured. Without a GPU: --simulate hgx-h100-x8, or --engine cpu.
     """
     swept, tensor_bytes = parse_sizes(sizes), parse_tensor(tensor)
     if svg is not None and not swept:
@@ -101,10 +117,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         Options(
             devices=devices,
             engine=engine,  # type: ignore[arg-type]  # click allows no other words
-            depth=depth,  # type: ignore[arg-type]
+            depth="default" if level == "standard" else level,  # type: ignore[arg-type]
             sizes=swept,
             tensor_bytes=tensor_bytes,
-            contended=contended,
+            contended=allow_busy_gpus,
             timeout_s=timeout,
         )
     )

@@ -1,4 +1,4 @@
-"""Everything that the plans install, in one signed folder for hosts without a network."""
+"""Create and verify offline installation bundles"""
 
 import json
 from collections.abc import Callable
@@ -7,31 +7,38 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpucheck.cli._common import EXIT_NOTHING, Problem, note, write_result
+from gpucheck.cli._common import DIRECTORY, EXIT_NOTHING, Problem, format_option, note, separated, write_result
 from gpucheck.cli._stack import EXIT_IMPOSSIBLE, ExistingFile, as_json, guarded
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
     from gpucheck.bundle.manifest import Manifest
 
-Folder = click.Path(file_okay=False, path_type=Path)
-lock_option = click.option("--lock", "lock_file", type=ExistingFile, default=Path("stack.lock.yml"), show_default=True)
+lock_option = click.option(
+    "--lock",
+    "lock_file",
+    type=ExistingFile,
+    default=Path("stack.lock.yml"),
+    show_default=True,
+    metavar="FILE",
+    help="Lock file.",
+)
 
 
 @click.group("bundle")
 def COMMAND() -> None:  # noqa: N802 - the name every command module has
-    """Make and verify bundles; make bundle and make provision BUNDLE=... run these.
+    """Create and verify bundles. make bundle and make provision BUNDLE=... run these commands.
 
-    Exit status: 0 good, 2 a bundle is not as it was signed, 3 it cannot be read or made, 64 wrong usage.
+    Exit status: 0 valid, 2 a bundle differs from what was signed, 3 it cannot be read or made, 64 wrong usage.
     """
 
 
 @COMMAND.command("verify")
-@click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--fingerprint", default="", metavar="HEX", help="The only key that may have signed it.")
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.option("--fingerprint", default="", metavar="HEX", help="Fingerprint of the required signing key.")
+@format_option("text", "json")
 def verify_command(folder: Path, fingerprint: str, format_: str) -> None:
-    """Say whether a bundle is exactly as it was signed: no file changed, missing or added."""
+    """Verify the signature and all files of a bundle."""
     from gpucheck.bundle.folder import verify
     from gpucheck.bundle.text import manifest_text
 
@@ -45,10 +52,13 @@ def verify_command(folder: Path, fingerprint: str, format_: str) -> None:
 
 
 @COMMAND.command("files")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("-o", "--output", type=Folder, required=True, help="Folder for GROUP.json, one for each group.")
+@click.argument("folder", metavar="DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("-o", "--output", type=DIRECTORY, required=True, help="Directory for one GROUP.json per group.")
 def files_command(folder: Path, output: Path) -> None:
-    """Write which files a host of each group gets: its path there, digest, bytes, and its path here."""
+    """Write the file list of each host group.
+
+    Per file: path on the host, digest, size in bytes, local path.
+    """
     from gpucheck.bundle.contents import host_files
     from gpucheck.bundle.folder import load
 
@@ -63,14 +73,25 @@ def files_command(folder: Path, output: Path) -> None:
 
 @COMMAND.command("order")
 @lock_option
-@click.option("--group", "patterns", multiple=True, metavar="PATTERN", help="Groups of the lock (rocky-*). Repeatable.")
-@click.option("--facts", multiple=True, type=ExistingFile, help="Facts of a host that may collect. Repeatable.")
-@click.option("--target", type=click.Path(path_type=Path), help="The bundle to be: refused now, not after downloads.")
-@click.option("-o", "--output", type=Folder, required=True, help="Folder for GROUP.json, and the plan as GROUP.plan.")
+@click.option(
+    "--group",
+    "patterns",
+    multiple=True,
+    callback=separated,
+    metavar="PATTERN,...",
+    help="Include only these groups of the lock, for example rocky-*. Repeatable.",
+)
+@click.option(
+    "--facts", multiple=True, type=ExistingFile, help="Facts of a host that can collect packages. Repeatable."
+)
+@click.option(
+    "--target", type=click.Path(path_type=Path), metavar="DIR", help="Target bundle. Validated before any download."
+)
+@click.option("-o", "--output", type=DIRECTORY, required=True, help="Directory for GROUP.json and GROUP.plan.")
 def order_command(
     lock_file: Path, patterns: tuple[str, ...], facts: tuple[Path, ...], target: Path | None, output: Path
 ) -> None:
-    """Write what has to be collected for each group, and which host does it."""
+    """Write the packages to collect and the collecting hosts."""
     from gpucheck.bundle import contents
     from gpucheck.bundle.making import refuse_other_folder
     from gpucheck.stack import Refusal
@@ -106,19 +127,36 @@ def order_command(
 @COMMAND.command("make")
 @lock_option
 @click.option(
-    "--collected", type=Folder, required=True, help="What the hosts collected: GROUP.json, and a folder GROUP."
+    "--collected", type=DIRECTORY, required=True, help="Collected packages: GROUP.json and a directory GROUP."
 )
-@click.option("--wheel", "wheel_name", required=True, help="File name of gpucheck's own wheel.")
-@click.option("--wheel-digest", required=True, help="Digest of the sources it was built from.")
-@click.option("--python-minimum", default="", help="The oldest Python it runs on.")
-@click.option("--key", default="", help="What signs: a file with a secret key, or a key of your keyring. Default: new.")
+@click.option("--wheel", "wheel_name", required=True, metavar="NAME", help="File name of the gpucheck wheel.")
+@click.option("--wheel-digest", required=True, metavar="HEX", help="Digest of the sources of the wheel.")
+@click.option("--python-minimum", default="", metavar="VERSION", help="Oldest Python version that the wheel supports.")
 @click.option(
-    "--trusted-keys", multiple=True, type=ExistingFile, help="Keys of further publishers, on this machine. Repeatable."
+    "--key",
+    default="",
+    metavar="FILE|KEY",
+    help="Signing key: a secret key file or a key of your keyring. Default: a new key.",
 )
 @click.option(
-    "--accept-unverified", multiple=True, metavar="PATTERN", help="Packages that need no signed index. Repeatable."
+    "--trusted-keys", multiple=True, type=ExistingFile, help="Local public key of another publisher. Repeatable."
 )
-@click.option("-o", "--output", type=Folder, default=Path("build/bundle"), show_default=True)
+@click.option(
+    "--accept-unverified",
+    multiple=True,
+    callback=separated,
+    metavar="PATTERN,...",
+    help="Accept these packages without a signed index. Repeatable.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=DIRECTORY,
+    default=Path("build/bundle"),
+    show_default=True,
+    metavar="DIR",
+    help="Directory of the bundle.",
+)
 def make_command(
     lock_file: Path,
     collected: Path,
@@ -130,7 +168,10 @@ def make_command(
     accept_unverified: tuple[str, ...],
     output: Path,
 ) -> None:
-    """Make the folder out of what the hosts collected: metadata, wheels, manifest, signature."""
+    """Make the bundle from the collected packages.
+
+    Adds metadata, wheels, manifest and signature.
+    """
     from gpucheck.bundle.making import Trust, make
     from gpucheck.bundle.manifest import OwnWheel
     from gpucheck.bundle.text import manifest_text

@@ -1,11 +1,11 @@
-"""Say what pasted output of other tools and numbers measured elsewhere mean: text in, causes and remedies out."""
+"""Find causes in measurements or pasted tool output"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from gpucheck.cli._common import Problem, output_options, write_result
+from gpucheck.cli._common import Problem, output_options, strict_option, write_result
 from gpucheck.cli._redaction import NO_REDACT, of_diagnosis
 from gpucheck.foreign import read_bytes, shown, unpacked
 from gpucheck.model.verdict import EXIT_STATUS
@@ -19,26 +19,24 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("files", nargs=-1, metavar="[FILE...|-]")
-@click.option("--as", "as_", metavar="KIND", help="What the inputs are, instead of recognizing it; see --kinds.")
-@click.option("--gpu", "model", metavar="MODEL", help="The GPUs' model, where the inputs do not name it.")
-@click.option("--machine", metavar="NAME", help="The host to judge, where the inputs hold output of several.")
-@click.option("--observations", metavar="FILE", help="What was seen and measured, as YAML or JSON; - is stdin.")
+@click.option("--as", "as_", metavar="KIND", help="Kind of the inputs, instead of detecting it. See --kinds.")
+@click.option("--gpu", "model", metavar="MODEL", help="GPU model, if the inputs do not name it.")
+@click.option("--machine", metavar="NAME", help="Host to diagnose, if the inputs contain output of several.")
+@click.option("--observations", metavar="FILE", help="Read observations and measurements (YAML or JSON). - is stdin.")
 @click.option("--topo", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
 @click.option("--bandwidth", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
 @click.option("--nccl", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
 @click.option("--kernel-log", "more", metavar="FILE", multiple=True, hidden=True, help="The same as FILE.")
-@click.option("--kinds", is_flag=True, help="List the kinds of output that are read.")
-@click.option(
-    "--hypotheses", is_flag=True, help="Print what a diagnosis weighs, and what each hypothesis predicts, as Markdown."
-)
+@click.option("--kinds", is_flag=True, help="List the supported kinds of output.")
+@click.option("--hypotheses", is_flag=True, help="Print the hypotheses and what each predicts, as Markdown.")
 @click.option("--rules", is_flag=True, hidden=True, help="The former name of --hypotheses.")
 @click.option(
     "-v",
     "--verbose",
     count=True,
-    help="Add all evidence, the explanations by probability, and what the first two predicted; -vv: what all did.",
+    help="Show all evidence, explanations by probability and predictions of the first two. With -vv: of all.",
 )
-@click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
+@strict_option
 @output_options("text", "json", "html", "markdown")
 @NO_REDACT
 def COMMAND(  # noqa: N802 - the name the command walk looks for
@@ -57,7 +55,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     output: Path | None,
     no_redact: bool,
 ) -> int:
-    """Say what pasted output means: nvidia-smi, kernel logs, NCCL logs, benchmarks, lspci and more; no GPU is needed.
+    """Diagnose pasted tool output and measurements made elsewhere. No GPU needed.
 
     \b
     gpucheck diagnose issue.txt
@@ -65,8 +63,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     gpucheck diagnose topo.txt nccl.log --gpu H100
     gpucheck diagnose --observations machine.yml
 
-    A file may hold the output of several tools in any order, with prompts, quotes and Markdown around it. All inputs
-    are of one machine. What was not understood is listed with its lines.
+    Supported: nvidia-smi, kernel logs, NCCL logs, benchmarks, lspci and more (--kinds). A file can contain the output
+    of several tools in any order, with prompts, quotes and Markdown. All inputs are from one host. Input that is not
+    recognized is listed with its line numbers.
     """
     if hypotheses or rules:
         from gpucheck.diagnose.page import hypotheses_page
@@ -79,7 +78,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     inputs = (*files, *more)
     sources = tuple(name for name in (observations, *inputs) if name is not None)
     if not sources:
-        raise Problem("There is nothing to judge. Give pasted output as FILE or on stdin (-), or --observations FILE.")
+        raise Problem("no input. Give pasted output as FILE or on stdin (-), or --observations FILE.")
     if sources.count("-") > 1:
         raise Problem("stdin can be read once only. Give the other inputs as files.")
     from gpucheck.run.pastes import TwoMachines, diagnosis

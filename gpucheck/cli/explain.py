@@ -1,4 +1,4 @@
-"""Say what a cause, a check, an error code or a printed line means, how it is decided, and how to fix it."""
+"""Describe a cause, check or Xid code and how to fix it"""
 
 import re
 import textwrap
@@ -25,7 +25,7 @@ DETAIL = {
 @click.command()
 @click.argument("what", nargs=-1, required=True, metavar="CAUSE|CHECK|CODE|LINE")
 def COMMAND(what: tuple[str, ...]) -> None:  # noqa: N802 - the name the command walk looks for
-    """Explain a cause key, a check, an error code, or a line that NCCL, CUDA or the kernel printed.
+    """Describe a cause, a check, an error code, or a message of NCCL, CUDA or the kernel.
 
     \b
     gpucheck explain acs-redirect
@@ -127,7 +127,7 @@ def _weighed(cause: str) -> Iterator[str]:
 
 def _checks() -> dict[str, list[str]]:
     """Whatever a finding may be named after, explained: the steps of a run, and what its report is held against."""
-    from gpucheck import against, run
+    from gpucheck import comparison, run
 
     # A step's own name is its own, also where findings of another step may have it.
     named = {name: step for step in run.all_steps() for name in step.also}
@@ -136,8 +136,8 @@ def _checks() -> dict[str, list[str]]:
         name: list(_check(step.name, step.about, step.tags, f"gpucheck verify --only {step.name} -v"))
         for name, step in named.items()
     }
-    for name, about in against.ABOUT.items():
-        found[name] = list(_check(name, about, frozenset({"report"}), f"gpucheck verify {against.OPTION[name]} -v"))
+    for name, about in comparison.ABOUT.items():
+        found[name] = list(_check(name, about, frozenset({"report"}), f"gpucheck verify {comparison.OPTION[name]} -v"))
     return found
 
 
@@ -170,7 +170,7 @@ def _xid(code: int) -> Iterator[str]:
 
 
 def _sxid(code: int) -> Iterator[str]:
-    from gpucheck.knowledge.xid import sxid_family, sxids
+    from gpucheck.knowledge.xid import SXID_CAUSE, sxid_family, sxids
 
     row, family = sxids().get(code), sxid_family(code)
     if row is None and family is None:
@@ -181,7 +181,7 @@ def _sxid(code: int) -> Iterator[str]:
     yield from _part("at once", row.immediate if row else "look at the link that the line names")
     if row and row.later:
         yield from _part("then", row.later)
-    cause = row.cause if row else "nvswitch-error"
+    cause = row.cause if row else SXID_CAUSE
     yield from _part("cause", f"{cause} (gpucheck explain {cause})")
     yield from _part("confirm", f"journalctl -k | grep SXid | grep ': {code},'")
     yield from _part("source", "NVIDIA Fabric Manager user guide, NVSwitch SXid errors")

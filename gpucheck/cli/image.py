@@ -1,4 +1,4 @@
-"""Prove a container image from the inside: framework, CUDA libraries, driver or why not; build and list images."""
+"""Build and verify container images"""
 
 import time
 from pathlib import Path
@@ -7,7 +7,14 @@ from typing import Any
 import click
 import msgspec
 
-from gpucheck.cli._common import Problem, output_options, simulation_options, start_simulation, write_result
+from gpucheck.cli._common import (
+    Problem,
+    output_options,
+    simulation_options,
+    start_simulation,
+    timeout_option,
+    write_result,
+)
 from gpucheck.model import EXIT_STATUS, NvmlReading, Verdict, named, worst
 from gpucheck.processes.atomic import SHARED
 
@@ -15,14 +22,22 @@ SCHEMA = "gpucheck.image/1"
 
 
 @click.group(invoke_without_command=True)
-@click.option("--quick", is_flag=True, help="Only what can change while a container runs: for a health check.")
-@click.option("--full", is_flag=True, help="Also import the framework and compare what it says (takes seconds).")
-@click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
+@click.option(
+    "--level",
+    type=click.Choice(["quick", "standard", "full"]),
+    default="standard",
+    show_default=True,
+    help="Extent of the run. quick: only what can change in a running container. full: also import the framework.",
+)
+@click.option("--quick", is_flag=True, hidden=True)
+@click.option("--full", is_flag=True, hidden=True)
+@timeout_option
 @output_options("text", "json")
 @simulation_options
 @click.pass_context
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     ctx: click.Context,
+    level: str,
     quick: bool,
     full: bool,
     timeout: float,
@@ -31,14 +46,15 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     profile: str | None,
     faults: tuple[str, ...],
 ) -> int | None:
-    """Prove the image that this runs in: what it promises, what is there, and whether a GPU is seen, or why not.
+    """Verify this container image: declared and installed versions, GPU visibility.
 
-    Run it in a container; outside of one it judges this environment. The other commands build images from a checkout.
+    Run it in a container. Elsewhere it checks the current environment. The subcommands build images from a checkout.
     """
     if ctx.invoked_subcommand is not None:
         return None
     if quick and full:
-        raise Problem("--quick and --full contradict each other. Take one of them away.")
+        raise Problem("--quick and --full cannot be combined. Use --level quick or --level full.")
+    quick, full = quick or (level == "quick" and not full), full or (level == "full" and not quick)
     start_simulation(profile, faults)
     from gpucheck.host import live_host
     from gpucheck.images.judge import judge
@@ -77,7 +93,7 @@ def _status(result: int | None, **_options: Any) -> int:
 @COMMAND.command("list")
 @output_options("text", "json")
 def list_variants(format_: str, output: Path | None) -> None:
-    """Every variant: versions, driver floor, platforms, size budget."""
+    """List image variants: versions, platforms, size."""
     from gpucheck.images.page import table
     from gpucheck.images.versions import read_versions
 
@@ -89,15 +105,14 @@ def list_variants(format_: str, output: Path | None) -> None:
 
 
 @COMMAND.command("versions")
-@click.option(
-    "--update", is_flag=True, help="Fill the versions file and the page from the resolver, and make the locks anew."
-)
-@click.option(
-    "--index", "indexes", multiple=True, metavar="URL", help="A package index beside the default one. Repeatable."
-)
-@click.option("--find-links", multiple=True, metavar="DIR|URL", help="A folder of wheels. Repeatable.")
+@click.option("--update", is_flag=True, help="Update the versions file, the page and the locks from the resolver.")
+@click.option("--index", "indexes", multiple=True, metavar="URL", help="Additional package index. Repeatable.")
+@click.option("--find-links", multiple=True, metavar="DIR|URL", help="Directory of wheels. Repeatable.")
 def versions_command(update: bool, indexes: tuple[str, ...], find_links: tuple[str, ...]) -> int:
-    """Is images/versions.yml what the resolver and the locks say? Exit status 2 where it is not."""
+    """Compare images/versions.yml with resolver and locks.
+
+    The exit status is 2 if they differ.
+    """
     from gpucheck.images.fill import fill, out_of_step, to_text
     from gpucheck.images.locks import make_locks
     from gpucheck.images.page import PAGE, fill_page
@@ -127,15 +142,16 @@ def versions_command(update: bool, indexes: tuple[str, ...], find_links: tuple[s
 
 @COMMAND.command("build")
 @click.argument("variants", nargs=-1, metavar="[VARIANT]...")
-@click.option("--base", metavar="IMAGE", help="Build on this image instead of the pinned one.")
-@click.option(
-    "--index", "indexes", multiple=True, metavar="URL", help="A package index beside the default one. Repeatable."
-)
-@click.option("--find-links", multiple=True, metavar="DIR|URL", help="A folder of wheels. Repeatable.")
+@click.option("--base", metavar="IMAGE", help="Base image instead of the pinned one.")
+@click.option("--index", "indexes", multiple=True, metavar="URL", help="Additional package index. Repeatable.")
+@click.option("--find-links", multiple=True, metavar="DIR|URL", help="Directory of wheels. Repeatable.")
 def build_command(
     variants: tuple[str, ...], base: str | None, indexes: tuple[str, ...], find_links: tuple[str, ...]
 ) -> None:
-    """Build variants, all that have a lock when none is named; nothing is done where nothing has changed."""
+    """Build image variants that have changed.
+
+    Default: all variants that have a lock.
+    """
     from gpucheck.images.build import Options, build
     from gpucheck.images.versions import read_versions
     from gpucheck.images.wheels import index_options
@@ -158,9 +174,12 @@ def build_command(
 
 @COMMAND.command("context")
 @click.argument("variant")
-@click.option("--base", metavar="IMAGE", help="Build on this image instead of the pinned one.")
+@click.option("--base", metavar="IMAGE", help="Base image instead of the pinned one.")
 def context_command(variant: str, base: str | None) -> None:
-    """Write a variant's build context, and print the plain command that builds it with any builder."""
+    """Write the build context of a variant.
+
+    Prints the build command for any builder.
+    """
     import shlex
 
     from gpucheck.images.context import Plan, assemble, command_line

@@ -1,21 +1,28 @@
-"""Two lab hosts and a package mirror in containers: up, down, status."""
+"""Manage the local test lab"""
 
 import json
 from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import note
+from gpucheck.cli._common import format_option, note
 from gpucheck.lab.model import DEFAULT_NAME, DEFAULT_SUBNET, SUBNET_VARIABLE
 
 NAME = click.option(
-    "--name", default=DEFAULT_NAME, show_default=True, help="The lab, and the start of its containers' names."
+    "--name",
+    default=DEFAULT_NAME,
+    show_default=True,
+    metavar="NAME",
+    help="Name of the lab and prefix of its containers.",
 )
 
 
 @click.group()
 def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
-    """Two lab hosts and a package mirror in containers, with SIMULATED GPUs."""
+    """Manage the local test lab.
+
+    Two hosts and a package mirror in containers, with SIMULATED GPUs.
+    """
 
 
 @COMMAND.command()
@@ -25,29 +32,27 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
     envvar=SUBNET_VARIABLE,
     default=DEFAULT_SUBNET,
     show_default=True,
-    help=f"IPv4 subnet of the lab's network. Environment: {SUBNET_VARIABLE}.",
+    metavar="CIDR",
+    help=f"IPv4 subnet of the lab network. Environment: {SUBNET_VARIABLE}.",
 )
 @click.option(
     "--light",
     type=int,
     metavar="N",
-    help="Instead of the two hosts, N light ones without systemd: the first is bare, the others are copies of it as it "
-    "is then. For measuring many.",
+    help="Start N light hosts without systemd instead of the two hosts. All are copies of the first.",
 )
 @click.option(
     "--profile",
     metavar="NAME",
-    help="With --light, the machine that they simulate: a profile by name or file (gpucheck profiles lists them). "
-    "Default: p100-pcie-x2.",
+    help="Simulated machine: a name from gpucheck profiles, or FILE.yml. Default: p100-pcie-x2. Requires --light.",
 )
 @click.option(
     "--bare-metal",
     is_flag=True,
-    help="The two hosts appear as bare metal, with RDMA cards and with ACS on: for what is refused in containers. "
-    "They may mount, which containers otherwise may not.",
+    help="Present the two hosts as bare metal, with RDMA cards, ACS enabled and mounts allowed.",
 )
 def up(name: str, subnet: str, light: int | None, profile: str | None, *, bare_metal: bool) -> None:
-    """Bring the lab up and print the path of its inventory. Does nothing when it is up."""
+    """Start the lab and print the path of its inventory."""
     from gpucheck.lab.lifecycle import up as bring_up
     from gpucheck.lab.lifecycle import up_light
     from gpucheck.lab.model import BARE_METAL_HOSTS, HOSTS, make_lab
@@ -63,11 +68,19 @@ def up(name: str, subnet: str, light: int | None, profile: str | None, *, bare_m
 
 @COMMAND.command("real-packages")
 @NAME
-@click.option("--subnet", envvar=SUBNET_VARIABLE, default=DEFAULT_SUBNET, show_default=True, help="As for up.")
+@click.option(
+    "--subnet",
+    envvar=SUBNET_VARIABLE,
+    default=DEFAULT_SUBNET,
+    show_default=True,
+    metavar="CIDR",
+    help="IPv4 subnet of the lab network.",
+)
 def real_packages(name: str, subnet: str) -> None:
-    """Bring up one Debian 12 host for real packages of Debian's archive, and print the path of its inventory.
+    """Start a Debian 12 host for real packages.
 
-    Nothing on it stands in for a package, for DKMS or for NVML; its GPUs are SIMULATED, so no driver gets loaded.
+    Prints the path of its inventory. Packages, DKMS and NVML are not replaced by stubs. The GPUs are SIMULATED, so
+    no driver is loaded.
     """
     from gpucheck.lab.model import make_lab
     from gpucheck.lab.real_packages import up as bring_up
@@ -77,9 +90,9 @@ def real_packages(name: str, subnet: str) -> None:
 
 @COMMAND.command()
 @NAME
-@click.option("--images", is_flag=True, help="Remove the images too: the next `lab up` then starts from nothing.")
+@click.option("--images", is_flag=True, help="Also remove the images. The next lab up rebuilds them.")
 def down(name: str, images: bool) -> None:
-    """Remove the lab's containers, network and files; nothing that is not the lab's."""
+    """Remove containers, network and files of the lab."""
     from gpucheck.lab.lifecycle import down as take_down
     from gpucheck.lab.model import checked_name, checkout
 
@@ -92,9 +105,9 @@ def down(name: str, images: bool) -> None:
 
 @COMMAND.command()
 @NAME
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@format_option("text", "json")
 def status(name: str, format_: str) -> None:
-    """Say which parts of the lab run."""
+    """Show the state of the lab."""
     from gpucheck.lab.lifecycle import status as look
     from gpucheck.lab.model import checked_name, checkout
 

@@ -1,4 +1,4 @@
-"""List the machines that can be simulated, and the faults that they can have."""
+"""List simulated machines and injectable faults"""
 
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ SCHEMA = "gpucheck.profiles/1"
 @click.option(
     "--from",
     "recording",
-    metavar="RECORDING",
+    metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Make a profile out of a machine that gpucheck record recorded; -o FILE.yml is where it goes.",
+    help="Convert a recording of gpucheck record to a profile. Write it with -o FILE.yml.",
 )
 @output_options("text", "json")
 def COMMAND(recording: Path | None, format_: str, output: Path | None) -> None:  # noqa: N802 - the name walked for
-    """List the machines for --simulate and the faults for --fault.
+    """List simulated machines (--simulate) and faults (--fault).
 
     \b
     gpucheck profiles --from host.recording -o host.yml
@@ -30,7 +30,7 @@ def COMMAND(recording: Path | None, format_: str, output: Path | None) -> None: 
     """
     if recording is not None:
         if format_ == "json":
-            raise Problem("a profile is written as YAML. Leave --format out.")
+            raise Problem("--from cannot be combined with --format json: a profile is YAML.")
         write_result(_recorded(recording), output, mode=SHARED)
         return
     listing = _listing()

@@ -1,4 +1,4 @@
-"""Keep everything this host answers in one file, to be judged again elsewhere: verify, topo, stack --from FILE."""
+"""Record host state to a file for offline analysis"""
 
 import sys
 from datetime import datetime, timezone
@@ -16,6 +16,7 @@ from gpucheck.cli._common import (
     progress,
     progress_end,
     simulation_options,
+    timeout_option,
     write_result,
 )
 from gpucheck.cli._output import STDOUT, replaces
@@ -46,30 +47,22 @@ LIBRARIES = ("libcuda", "libcudart", "libcudnn", "libnccl", "libnvidia-ml")
 
 @click.command()
 @click.option(
-    "-o",
-    "--output",
-    required=True,
-    metavar="FILE",
-    type=OutputFile(),
-    help="Write this file; it appears complete or not at all. - is stdout.",
+    "-o", "--output", required=True, type=OutputFile(), help="Write the recording to FILE (atomically). - is stdout."
 )
-@click.option(
-    "--no-redact", is_flag=True, help="Keep host and user names, serial numbers, UUIDs, addresses and secrets readable."
-)
+@click.option("--no-redact", is_flag=True, help="Do not redact names, serial numbers, UUIDs, addresses and secrets.")
 @click.option(
     "--map",
     "map_file",
-    metavar="FILE",
     type=OutputFile(),
-    help="Keep the replacements in this file (mode 0600) and reuse them, so that recordings can be compared.",
+    help="Store the replacements in FILE (mode 0600) and reuse them, so that recordings are comparable.",
 )
 @click.option(
     "--keyword-file",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Replace these words too: one keyword a line, in any case, also inside of words.",
+    help="Also redact these keywords: one per line, case-insensitive, also within words.",
 )
-@click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
+@timeout_option
 @simulation_options
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     output: Path,
@@ -80,15 +73,14 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     profile: str | None,
     faults: tuple[str, ...],
 ) -> None:
-    """Record what this host answers to every check, compressed and redacted.
+    """Record the state of this host that the checks read, compressed and redacted.
 
-    A recording is a bug report that others can look into: `gpucheck verify --from FILE` judges it anywhere and comes to
-    the same report. Nothing is measured and nothing on the host is changed. Of the environment only variables that
-    steer CUDA, NCCL, the loader and the frameworks are kept.
+    `gpucheck verify --from FILE` evaluates a recording on any host, with the same result. Nothing is measured, and the
+    host is not changed. Only environment variables of CUDA, NCCL, the loader and the frameworks are recorded.
 
-    Host and user names, IP and hardware addresses, UUIDs, serial numbers, paths of users, e-mail addresses and secrets
-    are replaced as far as their form or their place shows what they are. The counts are printed and kept in the
-    recording. Check it before you publish it; add names that only your site knows with --keyword-file.
+    Host and user names, IP and hardware addresses, UUIDs, serial numbers, user paths, e-mail addresses and secrets are
+    redacted if their format or location identifies them. The counts are printed and stored in the recording. Review it
+    before you publish it, and add names that are specific to your site with --keyword-file.
     """
     if no_redact and (map_file or keyword_file):
         raise Problem("--no-redact replaces nothing, so --map and --keyword-file have no effect. Remove one of them.")
@@ -156,10 +148,10 @@ def _plural(kind: str) -> str:
 def _ask_everything(host: Host) -> None:
     """Whatever the commands that replay will ask: each of them asks here once, and its answer is thrown away."""
     from gpucheck import run
-    from gpucheck.cli import topo
+    from gpucheck.run.topology import examine
 
     run.verify(host, [step for step in run.all_steps() if not step.tags & run.NEEDS_HARDWARE], progress=progress)
-    topo.look(host)
+    examine(host)
     for path in TEXTS:
         host.read_text(path)
     for path in FOLDERS:

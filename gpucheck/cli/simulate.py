@@ -1,4 +1,4 @@
-"""Run any NVML client (gpustat, nvitop, your own) on a simulated machine, or keep one and switch its faults."""
+"""Run a program on a simulated GPU machine"""
 
 import os
 import shlex
@@ -7,65 +7,64 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import Problem, no_machine, note, start_simulation
+from gpucheck.cli._common import Problem, Renamed, no_machine, note, start_simulation
 from gpucheck.printable import printable
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell says it
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--fault", "faults", multiple=True, metavar="NAME[:KEY=VALUE,...]", help="Break the machine. Repeatable.")
+@click.option("--fault", "faults", multiple=True, metavar="NAME[:KEY=VALUE,...]", help="Inject a fault. Repeatable.")
 @click.option(
-    "-o",
-    "--output",
-    "directory",
-    metavar="DIR",
-    help="Make a machine of your own in this folder, instead of a shared one from the cache.",
+    "-o", "--output", "directory", metavar="DIR", help="Create a private machine in DIR instead of using the cache."
 )
 @click.option(
-    "--switch",
+    "--update",
+    cls=Renamed,
+    was="--switch",
     metavar="DIR",
-    help="Give the machine in DIR the faults of this command instead of those that it has; none makes it healthy.",
+    help="Replace the faults of the machine in DIR. Without --fault: remove them.",
 )
-@click.option("--clear-cache", is_flag=True, help="Remove all simulated machines that no process uses, and end.")
+@click.option("--clear-cache", is_flag=True, help="Remove all cached machines that no process uses.")
 @click.argument("profile", required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 def COMMAND(  # noqa: N802 - the name the command walk looks for
     faults: tuple[str, ...],
     directory: str | None,
-    switch: str | None,
+    update: str | None,
     clear_cache: bool,
     profile: str | None,
     command: tuple[str, ...],
 ) -> None:
-    """Run COMMAND on the simulated machine PROFILE (a name of `gpucheck profiles`, or a profile's FILE.yml).
+    """Run COMMAND on a simulated machine.
+
+    PROFILE is a name from gpucheck profiles, or a profile FILE.yml.
 
     \b
     gpucheck simulate hgx-h100-x8 -- gpustat
     gpucheck simulate p100-pcie-x2 --fault gpu-lost:gpu=1 -- nvitop -1
 
-    The command's exit status is passed on.
+    The exit status is that of COMMAND.
 
-    With -o the machine stays in a folder of its own, COMMAND may be left out, and its faults can be switched while
-    programs look at it:
+    With -o the machine is created in a directory, COMMAND is optional, and faults can be changed while programs run:
 
     \b
     gpucheck simulate hgx-h100-x8 -o /srv/machine
     GPUCHECK_SIMULATOR=/srv/machine gpucheck verify
-    gpucheck simulate --switch /srv/machine --fault nvlink-down:gpu=2,link=3
+    gpucheck simulate --update /srv/machine --fault nvlink-down:gpu=2,link=3
 
-    Machines without -o are kept in $XDG_CACHE_HOME/gpucheck (default: ~/.cache/gpucheck; root: /var/cache/gpucheck).
-    Those that were not used for longest are removed when the cache exceeds GPUCHECK_CACHE_MIB (default: 512 MiB).
+    Other machines are cached in $XDG_CACHE_HOME/gpucheck (default: ~/.cache/gpucheck; root: /var/cache/gpucheck). If
+    the cache exceeds GPUCHECK_CACHE_MIB (default: 512 MiB), the least recently used are removed.
     """
     if clear_cache:
-        if profile is not None or directory is not None or switch is not None or faults:
+        if profile is not None or directory is not None or update is not None or faults:
             raise Problem("--clear-cache takes nothing else: gpucheck simulate --clear-cache")
         _clear()
         return
-    if switch is not None:
+    if update is not None:
         if profile is not None or directory is not None:
-            raise Problem("--switch takes faults only: gpucheck simulate --switch DIR --fault NAME")
-        _switch(Path(switch), faults)
+            raise Problem("--update takes faults only: gpucheck simulate --update DIR --fault NAME")
+        _switch(Path(update), faults)
         return
     if profile is None:
         raise Problem("no machine to simulate. Name one: gpucheck simulate PROFILE -- COMMAND (see: gpucheck profiles)")

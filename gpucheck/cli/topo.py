@@ -1,7 +1,6 @@
-"""Show how the GPUs are connected and what each pair should reach; also reads other tools' dumps of a topology."""
+"""Show GPU topology and expected bandwidth per GPU pair"""
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from shutil import get_terminal_size
 
@@ -17,12 +16,11 @@ from gpucheck.cli._common import (
     recording_option,
     replay_mark,
     simulation_options,
+    strict_option,
+    timeout_option,
     write_result,
 )
-from gpucheck.model.finding import Finding
-from gpucheck.model.host import Host
 from gpucheck.model.naming import named
-from gpucheck.model.readings import NvmlFailure
 from gpucheck.model.topology import Topology
 from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
 
@@ -32,18 +30,13 @@ from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
     "--import",
     "source",
     metavar="FILE",
-    help="Read another tool's dump instead of this machine; - is stdin. The kind is recognised.",
+    help="Read the topology from the output of another tool (format detected). - is stdin.",
 )
-@click.option("--best", type=click.IntRange(min=1), metavar="K", help="Choose the best K GPUs for one job.")
+@click.option("--best", type=click.IntRange(min=1), metavar="K", help="Select the best K GPUs for a job.")
 @click.option("--tree", is_flag=True, help="Show the PCIe and NVLink tree instead of the matrix.")
-@click.option(
-    "--svg",
-    type=OutputFile(),
-    metavar="FILE",
-    help="Write a drawing of the machine as well; with - it goes to stdout in place of the text.",
-)
-@click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
+@click.option("--svg", type=OutputFile(), help="Also draw the host to FILE. With -: to stdout, instead of the text.")
+@strict_option
+@timeout_option
 @output_options("text", "json")
 @recording_option
 @simulation_options
@@ -60,17 +53,20 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     faults: tuple[str, ...],
     recording: Path | None,
 ) -> int:
-    """Show the GPU topology matrix of this machine, of a simulated one, of a recording, or of a pasted dump.
+    """Show the GPU topology matrix of this host, a simulated machine, a recording or pasted output.
 
-    The classes are those of nvidia-smi topo -m. NVML and sysfs are asked independently, and a disagreement is reported.
+    The path classes are those of nvidia-smi topo -m. NVML and sysfs are read independently; a mismatch is a finding.
     """
     if source is not None and (profile is not None or faults or recording is not None):
-        raise Problem("--import reads a dump, --simulate makes a machine, --from replays one. Give one of them.")
+        raise Problem("--import cannot be combined with --simulate, --fault or --from.")
     only_drawing = drawing_only(svg, output)
     mark = ""
     if source is None:
         host = open_host(profile, faults, recording, deadline_s=timeout, health=False)
-        topology, about = look(host)
+        from gpucheck.run.topology import examine
+
+        topology, simulation = examine(host), host.simulation()
+        about = ", ".join((simulation.profile, *simulation.faults)) if simulation else ""
         mark = replay_mark(host)
     else:
         topology, about = _imported(source), ""
@@ -120,35 +116,11 @@ def _columns() -> int | None:
 def _imported(source: str) -> Topology:
     from gpucheck import imports
     from gpucheck.foreign import read_bytes, shown
-    from gpucheck.topology import with_expectations, with_sketch
+    from gpucheck.topology import infer_wiring, with_expectations
 
     advice = "Give a file with nvidia-smi topo -m output or NCCL topology XML"
     content = read_bytes(source, imports.MAX_BYTES, advice)
     try:
-        return with_expectations(with_sketch(imports.read(content)))
+        return with_expectations(infer_wiring(imports.read(content)))
     except imports.ImportProblem as problem:
         raise Problem(f"{shown(source)}: {problem}") from problem
-
-
-def look(host: Host) -> tuple[Topology, str]:
-    """The topology of a host, and what is simulated about it in words."""
-    from gpucheck.checks.gpu import inventory
-    from gpucheck.checks.software import driver
-    from gpucheck.topology import build, identify
-
-    simulation, reading = host.simulation(), host.nvml()
-    simulated = simulation is not None
-    about = ", ".join((simulation.profile, *simulation.faults)) if simulation else ""
-    if isinstance(reading, NvmlFailure):
-        return _nothing(driver.evaluate(driver.probe(host)), simulated), about
-    # A GPU that is lost, hidden from this container or assigned to a virtual machine is not in the matrix.
-    absent = [f for f in inventory.evaluate(inventory.probe(host)) if f.verdict is not Verdict.PASS]
-    if not reading.gpus:
-        return _nothing(absent, simulated), about
-    cpu = identify(host.read_text("/proc/cpuinfo"))
-    topology = build(reading, host.pci(), simulated, cpu=cpu, virtual=host.system().virtual)
-    return replace(topology, findings=(*topology.findings, *absent)), about
-
-
-def _nothing(findings: Iterable[Finding], simulated: bool) -> Topology:
-    return Topology(simulated=simulated, source="nvml", gpus=(), matrix=(), findings=tuple(findings))

@@ -1,4 +1,4 @@
-"""Judge this host: driver, GPUs, links, fabric, installed stack, and a real training run."""
+"""Check GPUs, links, driver and software stack of a host"""
 
 from difflib import get_close_matches
 from pathlib import Path
@@ -14,7 +14,10 @@ from gpucheck.cli._common import (
     progress_end,
     recording_option,
     replay_mark,
+    separated,
     simulation_options,
+    strict_option,
+    timeout_option,
     write_result,
 )
 from gpucheck.cli._redaction import NO_REDACT
@@ -32,26 +35,28 @@ if TYPE_CHECKING:
     type=click.Choice(["quick", "standard", "full"]),
     default="standard",
     show_default=True,
-    help="quick reads and judges; standard also trains on two ranks and copies; full trains in every way there is.",
+    help="Extent of the run. quick: checks only. standard: also copy and train. full: all training strategies.",
 )
-@click.option("--only", multiple=True, metavar="NAME|TAG", help="Run only these steps. Repeatable.")
-@click.option("--skip", multiple=True, metavar="NAME|TAG", help="Leave these steps out. Repeatable.")
+@click.option(
+    "--only", multiple=True, callback=separated, metavar="NAME|TAG,...", help="Run only these steps. Repeatable."
+)
+@click.option("--skip", multiple=True, callback=separated, metavar="NAME|TAG,...", help="Skip these steps. Repeatable.")
 @click.option(
     "--expect",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Also hold the host against the site's expectations (YAML: counts, models, links, floors; docs/verify.md).",
+    help="Compare the host with expectations (YAML; docs/verify.md).",
 )
 @click.option(
     "--baseline",
     type=click.Path(path_type=Path),
-    metavar="REPORT",
-    help="Also hold the host against its own earlier JSON report: what is worse, slower, or counts errors faster.",
+    metavar="FILE",
+    help="Compare the host with an earlier JSON report of its own: regressions, bandwidth, error rates.",
 )
-@click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
-@click.option("--timeout", type=click.FloatRange(min=1), default=20.0, show_default=True, help="Seconds NVML may take.")
-@click.option("--list", "listed", is_flag=True, help="Show all steps with tags, level and cost, and end.")
-@click.option("-v", "--verbose", is_flag=True, help="Spell out passes and show all evidence.")
+@strict_option
+@timeout_option
+@click.option("--list", "listed", is_flag=True, help="List all steps with tags, level and cost.")
+@click.option("-v", "--verbose", is_flag=True, help="Show each PASS and all evidence.")
 @output_options("text", "json", "junit", "nagios", "prometheus", "html", "markdown", "all", folder=True)
 @NO_REDACT
 @recording_option
@@ -73,10 +78,10 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     faults: tuple[str, ...],
     recording: Path | None,
 ) -> int:
-    """Judge this host, a simulated one, or a recording.
+    """Check this host, a simulated machine or a recording.
 
-    Every finding says what was seen, what was wanted, why, and what to do. Nothing on the host is changed.
-    --format markdown is a rig card for an issue: at most 60 lines, redacted.
+    Each finding states the observed and the expected value, the reason and the fix. The host is not changed.
+    --format markdown prints a redacted summary of at most 60 lines for an issue.
     """
     if listed:
         return _list(format_, output)
@@ -85,18 +90,18 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     _verify_output.refuse(format_, output, redact=not no_redact)
     host = open_host(profile, faults, recording, deadline_s=timeout)
     from gpucheck import run
-    from gpucheck.cli._against import yardsticks
+    from gpucheck.cli._comparison import comparisons
 
-    against = yardsticks(expect, baseline, host)
+    compared = comparisons(expect, baseline, host)
     steps = run.all_steps()
-    # Both yardsticks are held against what this step keeps.
-    always = (RECORD,) if against else ()
+    # Both files are compared with what this step records.
+    always = (RECORD,) if compared else ()
     try:
         chosen = run.select(steps, level=level, only=only, skip=skip, always=always)
     except LookupError as error:
         raise Problem(_unknown_step(str(error.args[0]), steps)) from error
     if not chosen:
-        raise Problem("--only and --skip leave nothing to run. Take one of them away.")
+        raise Problem("--only and --skip select no step. Remove one of them.")
     excluded = run.left_out(run.select(steps, level=level, only=(), skip=()), chosen, only, skip)
 
     def write(report: "Report") -> None:
@@ -108,7 +113,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         chosen,
         strict=strict,
         progress=progress,
-        yardsticks=against,
+        comparisons=compared,
         interrupted=write,
         excluded=excluded,
     )
@@ -121,7 +126,7 @@ def _list(format_: str, output: Path | None) -> int:
     from gpucheck.run import _listing
 
     if format_ not in ("text", "json"):
-        raise Problem(f"--list has no format {format_}: it is text or json.")
+        raise Problem(f"--list cannot be printed as {format_}. Use --format text or json.")
     found = _listing.listing(run.all_steps())
     write_result(_listing.to_json(found) if format_ == "json" else _listing.to_text(found), output)
     return 0
@@ -131,4 +136,4 @@ def _unknown_step(word: str, steps: tuple[object, ...]) -> str:
     names = sorted({step.name for step in steps} | {tag for step in steps for tag in step.tags})  # type: ignore[attr-defined]
     close = get_close_matches(word, names, n=1)
     hint = f" Did you mean {close[0]}?" if close else ""
-    return f"{word}: no step or tag of this name.{hint} There are: {', '.join(names)}."
+    return f"{word}: unknown step or tag.{hint} Available: {', '.join(names)}."

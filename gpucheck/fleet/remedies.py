@@ -12,7 +12,7 @@ from gpucheck.model import Finding
 
 AGAIN = "run verify again"
 LOOK = "look at where this file comes from"
-REPORTS = "give the hosts' reports, and this file with --previous"
+REPORTS = "give the hosts' reports, and this file with --baseline"
 WAY = "repair the way to the host, then run verify again"
 VERSION = "use one version of gpucheck on all hosts and here"
 SHARD = "make the shard again"

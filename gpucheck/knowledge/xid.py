@@ -66,6 +66,9 @@ class _Nvlink5(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sc
     rules: tuple[Nvlink5Rule, ...]
 
 
+SXID_CAUSE = "nvswitch-error"  # of every code without one of its own
+
+
 class Sxid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What some codes of an NVSwitch say. verdict: of a line that names no severity."""
 
@@ -74,7 +77,7 @@ class Sxid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     verdict: Verdict
     immediate: str
     later: str = ""
-    cause: str = "nvswitch-error"
+    cause: str = SXID_CAUSE
 
 
 class _Sxids(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):

@@ -7,8 +7,8 @@ from gpucheck.lab import catalogue
 from gpucheck.lab.containers import ask, create, lab_containers, put, start, wait_for
 from gpucheck.lab.model import LABEL_STAMP, Lab, fingerprint
 from gpucheck.lab.system import say
-from gpucheck.simulator.exports import exports, unsimulated_rows, version_script
-from gpucheck.simulator.library import SOURCES
+from gpucheck.simulator.nvml.exports import exports, unsimulated_rows, version_script
+from gpucheck.simulator.nvml.library import SOURCES
 
 if TYPE_CHECKING:
     from docker import DockerClient

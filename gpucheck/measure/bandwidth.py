@@ -31,7 +31,7 @@ from gpucheck.measure.values import Device, Failure, Flow, Setup, Simulated, Ste
 from gpucheck.model import Finding, Host, NvmlFailure, NvmlReading, Verdict, named, worst
 from gpucheck.model.bandwidth import BandwidthReport
 from gpucheck.model.observations import Observations
-from gpucheck.topology import build, identify
+from gpucheck.topology import cpu_of, of
 
 BUSY = "GPUCHECK_SIMULATOR_LOAD=1"
 SIMULATED_READING_S = 20.0
@@ -174,15 +174,12 @@ def _cpu_place(options: Options) -> _Place:
 
 
 def _gpu_place(host: Host, engine: EngineName, options: Options) -> _Place:
-    reading = host.nvml()
-    if isinstance(reading, NvmlFailure) or not reading.gpus:
+    reading, topology = host.nvml(), of(host)
+    if isinstance(reading, NvmlFailure) or topology is None or not reading.gpus:
         raise _no_gpus(host, reading)
     chosen = choose(reading.gpus, options.devices)
     notes = admit(chosen.gpus, contended=options.contended)
-    pci, simulation = host.pci(), host.simulation()
-    cpuinfo = host.read_text("/proc/cpuinfo")
-    cpu = identify(cpuinfo)
-    topology = build(reading, pci, simulated=simulation is not None, cpu=cpu)
+    pci = host.pci()
     machine = Machine(
         devices=tuple(device(gpu) for gpu in chosen.gpus),
         between=paths(chosen.gpus, pci, topology),
@@ -194,12 +191,12 @@ def _gpu_place(host: Host, engine: EngineName, options: Options) -> _Place:
         pci=pci,
         topology=topology,
         virtual=host.system().virtual,
-        cpuinfo=cpuinfo,
+        cpuinfo=host.read_text("/proc/cpuinfo"),
     )
     described = None
     if engine == "simulated":
         try:
-            described = describe(reading, pci, chosen.gpus, read_faults(machine_directory()), cpu)
+            described = describe(reading, pci, chosen.gpus, read_faults(machine_directory()), cpu_of(host))
         except ValueError as error:
             raise Unmeasurable(str(error)) from error
     return _Place(machine, scene, chosen.local, notes, described)

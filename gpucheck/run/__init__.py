@@ -24,11 +24,11 @@ from gpucheck.run._train import training_steps
 __all__ = [
     "CHECK_S",
     "NEEDS_HARDWARE",
+    "Comparison",
     "Outcome",
     "Progress",
     "Step",
     "StuckError",
-    "Yardstick",
     "all_steps",
     "in_time",
     "left_out",
@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 Progress = Callable[[str], None]
-Yardstick = Callable[[Report], Iterable[Finding]]
-"""Judges a whole report: by what the site expects, or by what the host was before."""
+Comparison = Callable[[Report], Iterable[Finding]]
+"""Compares a complete report with expectations, or with an earlier report of the host."""
 
 Level = Literal["quick", "standard", "full"]
 # A check is one question to NVML or sysfs; measured on a simulated machine of 8 GPUs, NVML's answer included.
@@ -84,11 +84,11 @@ def verify(
     *,
     strict: bool = False,
     progress: Progress = lambda _: None,
-    yardsticks: Iterable[Yardstick] = (),
+    comparisons: Iterable[Comparison] = (),
     interrupted: Callable[[Report], None] | None = None,
     excluded: Iterable[str] = (),
 ) -> Report:
-    """Run the steps on the host and judge the whole; then hold the whole against the yardsticks.
+    """Run the steps on the host and return the report, with the findings of the comparisons.
 
     excluded: what the caller removed from the level, each with the reason, for the report.
     Where an exception ends it, Ctrl-C too, what the running step started is ended first.
@@ -120,8 +120,8 @@ def verify(
                 build_report(host, findings, measurements, started, seconds, strict=strict, hurry=True, interrupted=cut)
             )
         raise
-    for yardstick in yardsticks:
-        whole = judged(whole, (*whole.findings, *yardstick(whole)), strict=strict)
+    for compare in comparisons:
+        whole = judged(whole, (*whole.findings, *compare(whole)), strict=strict)
     return whole
 
 

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpucheck.host.recording import ReplayHost
-from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, Report, System, Topology, Verdict, named, worst
+from gpucheck.model import Finding, Host, NotRecorded, NvmlReading, Report, System, Verdict, named, worst
 from gpucheck.run._attributes import attributes
 from gpucheck.run._deadline import StuckError, in_time
 from gpucheck.run._guard import AFTER_STUCK_S, broken, stuck
-from gpucheck.topology import build, identify
+from gpucheck.topology import of
 
 NAME = "report"
 READ_S = 20.0
@@ -70,7 +70,7 @@ def report(
     simulation = host.simulation()
     nvml = reader.ask(host.nvml, None) if answered else None
     reading = nvml if isinstance(nvml, NvmlReading) else None
-    topology = reader.ask(lambda: _topology(host, reading, simulated=simulation is not None), None) if reading else None
+    topology = reader.ask(lambda: of(host), None) if reading else None
     nothing: dict[str, str | None] = {}
     nothing_common: dict[str, tuple[str, ...]] = {}
     known = {"gpucheck": version("gpucheck"), **reader.ask(lambda: _versions(host, reading), nothing)}
@@ -141,8 +141,3 @@ def _versions(host: Host, reading: NvmlReading | None) -> dict[str, str | None]:
         "cuda": reading.cuda_version if reading else None,
         **host.python_packages(["torch", "tensorflow", "nvidia-ml-py"]),
     }
-
-
-def _topology(host: Host, reading: NvmlReading, *, simulated: bool) -> Topology:
-    cpu = identify(host.read_text("/proc/cpuinfo"))
-    return build(reading, host.pci(), simulated, cpu=cpu, virtual=host.system().virtual)

@@ -20,9 +20,10 @@ from gpucheck.simulator.activation import activate
 
 if TYPE_CHECKING:
     from gpucheck.simulator.faults import Fault, all_faults
-    from gpucheck.simulator.library import build_library
     from gpucheck.simulator.live import make, switch
-    from gpucheck.simulator.profile import Profile, load, profile_names
+    from gpucheck.simulator.machine.loading import load, profile_names
+    from gpucheck.simulator.machine.profile import Profile
+    from gpucheck.simulator.nvml.library import build_library
     from gpucheck.simulator.recorded import from_recording, to_yaml
     from gpucheck.simulator.writer import write_machine
 
@@ -43,13 +44,13 @@ __all__ = [
 
 _HOME = {
     "Fault": "faults",
-    "Profile": "profile",
+    "Profile": "machine.profile",
     "all_faults": "faults",
-    "build_library": "library",
+    "build_library": "nvml.library",
     "from_recording": "recorded",
-    "load": "profile",
+    "load": "machine.loading",
     "make": "live",
-    "profile_names": "profile",
+    "profile_names": "machine.loading",
     "switch": "live",
     "to_yaml": "recorded",
     "write_machine": "writer",

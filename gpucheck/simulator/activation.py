@@ -61,7 +61,7 @@ def _hold(descriptor: int) -> None:
 
 def _make(name: str, faults: tuple[str, ...], directory: Path) -> None:
     from gpucheck.simulator.live import make
-    from gpucheck.simulator.profile import load
+    from gpucheck.simulator.machine.loading import load
 
     make(load(name), directory, faults, STAND_INS)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from gpucheck.model import DriverState
 from gpucheck.simulator.cache_place import cache_folder
-from gpucheck.simulator.profile import Profile
+from gpucheck.simulator.machine.profile import Profile
 from gpucheck.simulator.writer import RECIPE, Recipe, write_machine
 
 
@@ -23,7 +23,7 @@ def switch(directory: Path, faults: Iterable[str]) -> None:
     Raises LookupError for an unknown fault, ValueError for one that does not fit or for a directory that is no private
     machine, OSError when it cannot be written; the machine is then as it was, or in the last case partly switched.
     """
-    from gpucheck.simulator.library import build_library
+    from gpucheck.simulator.nvml.library import build_library
 
     recipe = _recipe(directory)
     fresh = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
@@ -50,7 +50,7 @@ def switch(directory: Path, faults: Iterable[str]) -> None:
 
 def make(profile: Profile, directory: Path, faults: Iterable[str], stand_ins: Iterable[str]) -> None:
     """A private machine with its own NVML library, for ``switch``. Raises as ``write_machine`` and the compiler do."""
-    from gpucheck.simulator.library import build_library
+    from gpucheck.simulator.nvml.library import build_library
 
     driver: DriverState = profile.driver.state()
     machine = write_machine(profile, directory, driver=driver, faults=faults, stand_ins=stand_ins, software=True)

@@ -14,7 +14,7 @@ from gpucheck.model import DriverState, Simulation
 from gpucheck.simulator.answers import answers
 from gpucheck.simulator.faults import apply
 from gpucheck.simulator.machine import Machine, build
-from gpucheck.simulator.profile import Profile
+from gpucheck.simulator.machine.profile import Profile
 from gpucheck.simulator.sysfs import write_root
 
 RECIPE = "recipe.json"

@@ -1,13 +1,13 @@
-"""How GPUs are connected and what that should be worth: pure functions of what the host answered."""
+"""How GPUs are connected and which bandwidth to expect: pure functions of what the host reports."""
 
 from gpucheck.topology.advice import with_advice
-from gpucheck.topology.build import build
+from gpucheck.topology.build import build, cpu_of, of
 from gpucheck.topology.classify import classify
 from gpucheck.topology.cpu import Cpu, identify
 from gpucheck.topology.expected import Hop, expected, nvlink_expected
+from gpucheck.topology.inferred_wiring import infer_wiring
 from gpucheck.topology.named import with_expectations
-from gpucheck.topology.nvlink import NvLinks, joint
-from gpucheck.topology.sketch import with_sketch
+from gpucheck.topology.nvlink import NvLinks
 
 __all__ = [
     "Cpu",
@@ -15,11 +15,12 @@ __all__ = [
     "NvLinks",
     "build",
     "classify",
+    "cpu_of",
     "expected",
     "identify",
-    "joint",
+    "infer_wiring",
     "nvlink_expected",
+    "of",
     "with_advice",
     "with_expectations",
-    "with_sketch",
 ]

@@ -1,20 +1,20 @@
-"""What to make of a topology: good groups of GPUs, where their processes should run, what is uneven."""
+"""Advice on a topology: good groups of GPUs, CPU pinning of their processes, asymmetries."""
 
 import msgspec
 
 from gpucheck.model.advice import Advice, Choice, Pinning
 from gpucheck.model.hardware import TopologyGpu
 from gpucheck.model.topology import Topology
+from gpucheck.topology.asymmetry import asymmetries
 from gpucheck.topology.groups import best_group, nearness
-from gpucheck.topology.uneven import asymmetries
 
 USUAL_SIZES = (2, 4)
 
 
 def with_advice(topology: Topology, size: int | None = None) -> Topology:
-    """The same topology with advice. size: GPUs of the job, otherwise the usual sizes that the machine has room for.
+    """Return the topology with advice. size: GPUs of the job; default: the usual sizes that the host allows.
 
-    Raises ValueError where the machine has fewer GPUs.
+    Raises ValueError if the host has fewer GPUs.
     """
     count = len(topology.gpus)
     if size is None and count < 2:
@@ -31,7 +31,7 @@ def with_advice(topology: Topology, size: int | None = None) -> Topology:
 
 
 def pinning(topology: Topology, i: int) -> Pinning:
-    """Where the process of the GPU at position `i` should run, and which network cards are nearest to it."""
+    """Return the CPUs for the process of the GPU at position `i`, and its nearest network cards."""
     gpu = topology.gpus[i]
     near = max((nearness(nic.classes[i]) for nic in topology.nics), default=0)
     return Pinning(
@@ -44,9 +44,9 @@ def pinning(topology: Topology, i: int) -> Pinning:
 
 
 def _command(gpu: TopologyGpu) -> str:
-    """Empty where nothing is told. A node's memory is only asked for where its CPUs are known to be there.
+    """Return the command prefix, empty if neither node nor CPUs are known.
 
-    Memory of a GPU's own NUMA node (GPU NUMA ID) is device memory and never a place for the process.
+    The NUMA node is that of the CPUs: the GPU's own node (GPU NUMA ID) is device memory.
     """
     if gpu.numa_node is not None:
         return f"numactl --cpunodebind={gpu.numa_node} --membind={gpu.numa_node}"

@@ -1,10 +1,11 @@
-"""The topology of a live host: NVML's view, checked against the bridge chains that sysfs shows."""
+"""The topology of a host: NVML's view, compared with the bridge chains in sysfs."""
 
 from gpucheck.model.hardware import Gpu, Pair, PciDevice, TopologyGpu
-from gpucheck.model.readings import NvmlReading
+from gpucheck.model.host import Host, NotRecorded
+from gpucheck.model.readings import NvmlFailure, NvmlReading
 from gpucheck.model.topology import Topology
 from gpucheck.topology.acs import bridges_between, redirect_finding
-from gpucheck.topology.cpu import Cpu
+from gpucheck.topology.cpu import Cpu, identify
 from gpucheck.topology.expected import expected, narrowest
 from gpucheck.topology.nics import network_cards
 from gpucheck.topology.nvlink_ports import reduced_findings as reduced_nvlinks
@@ -12,6 +13,26 @@ from gpucheck.topology.pair_findings import pair_findings
 from gpucheck.topology.reduced import reduced_findings
 from gpucheck.topology.view import DISTANCE, View
 from gpucheck.topology.wiring import Paths, wire
+
+
+def of(host: Host) -> Topology | None:
+    """Return the topology of a host from all that is known of it, None if NVML cannot be read.
+
+    Raises NotRecorded where a recording lacks NVML or the PCI functions.
+    """
+    reading = host.nvml()
+    if isinstance(reading, NvmlFailure):
+        return None
+    simulated, virtual = host.simulation() is not None, host.system().virtual
+    return build(reading, host.pci(), simulated, cpu=cpu_of(host), virtual=virtual)
+
+
+def cpu_of(host: Host) -> Cpu | None:
+    """Return the CPU of a host, None if it is unknown or an older recording lacks it."""
+    try:
+        return identify(host.read_text("/proc/cpuinfo"))
+    except NotRecorded:
+        return None
 
 
 def build(

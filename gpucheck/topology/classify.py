@@ -1,6 +1,6 @@
 """The path class of two PCI devices from their bridge chains, independent of NVML.
 
-Words as nvidia-smi topo prints them: PIX at most one PCIe switch, PXB several, PHB through the host bridge they share,
+Names as nvidia-smi topo prints them: PIX at most one PCIe switch, PXB several, PHB through the host bridge they share,
 NODE between host bridges of one NUMA node, SYS between NUMA nodes.
 """
 
@@ -8,7 +8,7 @@ from gpucheck.model.hardware import PciDevice
 
 
 def classify(a: PciDevice, b: PciDevice) -> str | None:
-    """PIX, PXB, PHB, NODE or SYS; X for a device and itself; None where the firmware told no NUMA node to tell by."""
+    """Return PIX, PXB, PHB, NODE or SYS; X for a device and itself; None if the firmware reports no NUMA node."""
     if a.bus_id == b.bus_id:
         return "X"
     shared = shared_bridges(a, b)
@@ -23,7 +23,7 @@ def classify(a: PciDevice, b: PciDevice) -> str | None:
 
 
 def shared_bridges(a: PciDevice, b: PciDevice) -> int:
-    """How many bridges the two chains have in common, counted from the root port."""
+    """Return how many bridges the two chains share, counted from the root port."""
     count = 0
     for one, other in zip(a.path, b.path, strict=False):
         if one != other:
@@ -33,9 +33,9 @@ def shared_bridges(a: PciDevice, b: PciDevice) -> int:
 
 
 def crossed(a: PciDevice, b: PciDevice) -> tuple[str, ...]:
-    """Bus ids of the ports whose links a transfer between the two uses, both devices included.
+    """Return the bus ids of the ports whose links a transfer uses, both devices included.
 
-    What lies above the switch they share is not on the way.
+    Ports above a shared switch are not used.
     """
     shared = shared_bridges(a, b)
     return (*a.path[shared:], a.bus_id, b.bus_id, *b.path[shared:])

@@ -1,4 +1,4 @@
-"""What the CPU is to GPU traffic: an Intel root complex cuts it into small packets, a socket link carries what it can.
+"""CPU properties that limit GPU traffic: packet size of the root complex, and the socket link.
 
 Model numbers as NVIDIA/nccl src/graph/topo.cc and the kernel's arch/x86 family tables group them.
 """
@@ -34,24 +34,20 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def intel(self) -> bool:
-        """Whether peer traffic is cut into 64-byte packets."""
+        """Whether peer traffic is split into 64-byte packets."""
         return self.vendor == "intel"
 
 
 def identify(cpuinfo: str | None) -> Cpu | None:
-    """The CPU of /proc/cpuinfo's text, None where it names none. Arm prints an implementer's code for a vendor."""
-    fields = dict(
-        re.findall(
-            r"^(vendor_id|CPU implementer|cpu family|model)[ \t]*:[ \t]*(\S+)", (cpuinfo or "")[:65536], re.MULTILINE
-        )
-    )
+    """Return the CPU of the text of /proc/cpuinfo, None if it has none. Arm prints an implementer code as vendor."""
+    fields = dict(FIELD.findall((cpuinfo or "")[:65536]))
     family, model = fields.get("cpu family", ""), fields.get("model", "")
     numbers = (int(family), int(model)) if family.isdecimal() and model.isdecimal() else (None, None)
     return known(fields.get("vendor_id") or ("arm" if "CPU implementer" in fields else None), *numbers)
 
 
 def known(vendor_id: str | None, family: int | None, model: int | None) -> Cpu | None:
-    """The CPU by the numbers that /proc/cpuinfo would print; None without a vendor."""
+    """Return the CPU by vendor, family and model as in /proc/cpuinfo; None without a vendor."""
     vendor = {"GenuineIntel": "intel", "AuthenticAMD": "amd"}.get(vendor_id or "")
     if vendor is None:
         return Cpu(vendor=vendor_id) if vendor_id else None

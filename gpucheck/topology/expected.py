@@ -1,6 +1,6 @@
-"""What a copy between two GPUs should reach: links x payload rate x path factor, and the reasoning in words.
+"""The expected bandwidth of a copy between two GPUs: links x payload rate x path factor, with the basis as text.
 
-Rates and factors are the knowledge room's. GB/s is 10**9 bytes per second, one direction.
+Rates and factors are in gpucheck.knowledge. GB/s is 10**9 bytes per second, one direction.
 """
 
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ WAY = {
 
 
 class Hop(NamedTuple):
-    """A link on the way between two GPUs, named by the PCI device at its lower end."""
+    """A link on the path between two GPUs, named by the PCI device at its lower end."""
 
     bus_id: str
     link: PcieLink
@@ -44,7 +44,7 @@ class _Rate(NamedTuple):
 
 
 def expected(cls: str | None, a: Gpu, b: Gpu, hops: Iterable[Hop], cpu: Cpu | None = None) -> Expected | None:
-    """What a pair of class `cls` should reach; None where a rate it depends on is not known.
+    """Return the expected bandwidth of a pair of class `cls`; None if a rate is unknown.
 
     hops: every PCIe link on the way that could be read. cpu: None means any CPU is possible, which widens the range.
     low_gb_s is where a measurement becomes a WARN; high_gb_s is the line rate, which nothing can exceed.
@@ -58,7 +58,7 @@ def expected(cls: str | None, a: Gpu, b: Gpu, hops: Iterable[Hop], cpu: Cpu | No
 
 @lru_cache(maxsize=256)
 def nvlink_expected(links: int, rate: NvLinkRate | None) -> Expected | None:
-    """links x payload x the copy engines' factor of that NVLink generation."""
+    """Return links x payload x the copy engine (CE) factor of that NVLink generation."""
     if rate is None:
         return None
     try:
@@ -80,7 +80,7 @@ def _nvlink(gpu: Gpu) -> NvLinkRate | None:
 
 
 def gpu_nvlink(key: str | None) -> NvLinkRate | None:
-    """The link rate of a compute capability or GPU name, None where there is none or it is not known."""
+    """Return the link rate of a compute capability or GPU name, None if it has no NVLink or is unknown."""
     try:
         return nvlink_rate(key) if key else None
     except LookupError:
@@ -88,12 +88,12 @@ def gpu_nvlink(key: str | None) -> NvLinkRate | None:
 
 
 def slower(a: NvLinkRate | None, b: NvLinkRate | None) -> NvLinkRate | None:
-    """The rate that both ends can do, None where one is not known."""
+    """Return the rate that both ends support, None if one is unknown."""
     return min(a, b, key=lambda rate: rate.gb_s) if a and b else None
 
 
 def narrowest(hops: Iterable[Hop]) -> str | None:
-    """The bus id of the slowest link of those that are told, None where all are alike."""
+    """Return the bus id of the slowest known link, None if all are equally fast."""
     known = [rate for rate in map(_rate, hops) if rate is not None]
     slowest = min(known, key=lambda rate: rate.gb_s, default=None)
     if slowest is None or all(rate.gb_s == slowest.gb_s for rate in known):
@@ -102,7 +102,7 @@ def narrowest(hops: Iterable[Hop]) -> str | None:
 
 
 def pcie_expected(cls: str, hops: list[Hop], cpu: Cpu | None) -> Expected | None:
-    """The slowest link's rate x the factor of the path class; None where one of the links is not told."""
+    """Return the rate of the slowest link x the factor of the path class; None if a link is unknown."""
     rates = [_rate(hop) for hop in hops]
     known = [rate for rate in rates if rate is not None]
     if not known or len(known) < len(rates):
@@ -114,7 +114,7 @@ def pcie_expected(cls: str, hops: list[Hop], cpu: Cpu | None) -> Expected | None
 
 @lru_cache(maxsize=1024)
 def _through(cls: str, slowest: _Rate, uneven: bool, cpu: Cpu | None) -> Expected | None:
-    """The answer by what it depends on: a large machine has thousands of pairs and few kinds of them."""
+    """Cached: a large host has thousands of pairs of few kinds."""
     try:
         factor, worst = pcie_factor(cls, intel=bool(cpu and cpu.intel)), pcie_factor(cls, intel=cpu is None)
     except LookupError:
@@ -144,7 +144,7 @@ def _across_sockets(low: float, cpu: Cpu | None) -> tuple[float, str]:
 
 
 def _rate(hop: Hop) -> _Rate | None:
-    """The most the link can do: what it runs at now says little, an idle GPU lowers its generation to save power."""
+    """Return the maximum rate: an idle GPU lowers the current generation of its link to save power."""
     generation = hop.link.max_generation or hop.link.generation
     width = hop.link.max_width or hop.link.width
     if generation is None or width is None:

@@ -71,16 +71,6 @@ class NvLinks:
         return Joint(through, (through, through))
 
 
-def joint(a: Gpu, b: Gpu) -> Joint:
-    """Return the NVLinks between two GPUs by what these two report; what else the host has is not known here."""
-    strangers = {link.remote_bus_id.lower() for gpu in (a, b) for link in gpu.nvlinks if link.remote_bus_id}
-    return NvLinks((a, b), (_unknown(bus_id) for bus_id in strangers)).between(0, 1)
-
-
-def _unknown(bus_id: str) -> PciDevice:
-    return PciDevice(bus_id=bus_id, vendor_id="", device_id="", class_id="")
-
-
 def _ends(gpu: Gpu, own: set[str], others: set[str]) -> Ends:
     direct: Counter[str] = Counter()
     switches: Counter[str] = Counter()

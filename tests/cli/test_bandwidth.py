@@ -59,7 +59,7 @@ def test_the_planned_time_is_told_before_and_apart_from_the_report(healthy):
 
 def test_the_text_is_marked_simulated_first_and_last_and_shows_measured_beside_expected(tmp_path):
     plot = tmp_path / "sizes.svg"
-    done = run("--simulate", "p100-pcie-x2", "--sizes", "64K,64M", "--svg", str(plot), "--depth", "quick")
+    done = run("--simulate", "p100-pcie-x2", "--sizes", "64K,64M", "--svg", str(plot), "--level", "quick")
     lines = click.unstyle(done.stdout).splitlines()
 
     assert "SIMULATED" in lines[0]
@@ -71,7 +71,7 @@ def test_the_text_is_marked_simulated_first_and_last_and_shows_measured_beside_e
 
 
 def test_what_is_wrong_stands_before_the_matrices_and_its_cells_are_marked():
-    faulty = ("--simulate", "dgx1-p100", "--fault", "p2p-slow:pair=0-1", "--depth", "quick")
+    faulty = ("--simulate", "dgx1-p100", "--fault", "p2p-slow:pair=0-1", "--level", "quick")
     text = run(*faulty).stdout
     first_matrix = text.index("one direction, GB/s")
 
@@ -88,7 +88,7 @@ def test_findings_know_the_index_of_their_gpus():
         finding
         for finding in json.loads(
             run(
-                "--simulate", "dgx1-p100", "--fault", "p2p-slow:pair=2-3", "--depth", "quick", "--format", "json"
+                "--simulate", "dgx1-p100", "--fault", "p2p-slow:pair=2-3", "--level", "quick", "--format", "json"
             ).stdout
         )["findings"]
         if finding["verdict"] == "warn"
@@ -101,14 +101,14 @@ def test_findings_know_the_index_of_their_gpus():
 def test_heat_is_in_the_terminal_only(healthy):
     """Colours go where they are read: a file or a pipe gets the numbers."""
     forced = subprocess.run(
-        ["script", "-qec", f"{' '.join(GPUCHECK)} --simulate p100-pcie-x2 --depth quick", "/dev/null"],
+        ["script", "-qec", f"{' '.join(GPUCHECK)} --simulate p100-pcie-x2 --level quick", "/dev/null"],
         capture_output=True,
         text=True,
         timeout=120,
     )
 
     assert "\x1b[48;2;" in forced.stdout
-    assert "\x1b[" not in run("--simulate", "p100-pcie-x2", "--depth", "quick").stdout
+    assert "\x1b[" not in run("--simulate", "p100-pcie-x2", "--level", "quick").stdout
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_heat_is_in_the_terminal_only(healthy):
     ],
 )
 def test_the_exit_status_is_the_verdict(fault, status, check):
-    done = run("--simulate", "p100-pcie-x2", "--fault", fault, "--format", "json", "--depth", "quick")
+    done = run("--simulate", "p100-pcie-x2", "--fault", fault, "--format", "json", "--level", "quick")
     bad = [
         finding["check"] for finding in json.loads(done.stdout)["findings"] if finding["verdict"] in ("fail", "warn")
     ]
@@ -161,7 +161,7 @@ def test_the_guides_one_liner_is_timed_and_verified():
 
 
 def test_cpu_numbers_are_never_judged_as_gpu_numbers():
-    done = run("--engine", "cpu", "--depth", "quick", "--format", "json")
+    done = run("--engine", "cpu", "--level", "quick", "--format", "json")
     report = json.loads(done.stdout)
 
     assert done.returncode == 0

@@ -99,7 +99,7 @@ def test_the_fleet_report_exits_with_the_fleets_verdict(capsys, tmp_path):
     write(tmp_path, "a")
 
     assert run(capsys, "fleet", "report", str(tmp_path))[0] == 0
-    assert run(capsys, "fleet", "report", str(tmp_path), "--expect", "a,b")[0] == 3
+    assert run(capsys, "fleet", "report", str(tmp_path), "--expect-host", "a,b")[0] == 3
 
 
 def test_an_empty_report_folder_is_unknown_with_the_next_step(capsys, tmp_path):

@@ -73,7 +73,7 @@ def test_a_closed_stderr_costs_nothing(tmp_path):
     assert "pcie-width-reduced" in without[1]
     assert shell("$G nonsense 2>&-") == (64, "", "")
     assert shell("$G nonsense 2>/dev/full") == (64, "", "")
-    assert shell(f"$G bandwidth --simulate p100-pcie-x2 --depth quick -o {tmp_path}/b 2>/dev/full")[0] == 0
+    assert shell(f"$G bandwidth --simulate p100-pcie-x2 --level quick -o {tmp_path}/b 2>/dev/full")[0] == 0
     assert shell("$G topo --import - <&-")[0] == 64
 
 

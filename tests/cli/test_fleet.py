@@ -102,14 +102,14 @@ def test_what_changed_since_the_previous_merge_is_told(folder, tmp_path):
     (folder / "node01.json").unlink()
     write(folder, report("slow", 380.0), report("newer"), report("node02", verdict=Verdict.FAIL, findings=(bad(),)))
 
-    _, out, _ = run("report", folder, "--previous", tmp_path / "before.json", "--format", "json")
+    _, out, _ = run("report", folder, "--baseline", tmp_path / "before.json", "--format", "json")
 
     kinds = {change["host"]: change["kind"] for change in json.loads(out)["changes"]}
     assert kinds == {"node01": "gone", "newer": "new", "slow": "fixed", "node02": "broken"}
 
 
 def test_a_previous_merge_that_is_none_is_a_clear_message(folder):
-    status, _, message = run("report", folder, "--previous", folder / "slow.json")
+    status, _, message = run("report", folder, "--baseline", folder / "slow.json")
 
     assert status == 64
     assert "no merged fleet report" in message
@@ -125,7 +125,7 @@ def test_a_previous_merge_that_is_none_is_a_clear_message(folder):
     ],
 )
 def test_fit_hosts_are_printed_as_the_launcher_wants(folder, form, words):
-    assert run("report", folder, "--select", "8", "--model", "h100", "--select-format", form)[:2] == (0, words)
+    assert run("report", folder, "--select", "8", "--gpu-model", "h100", "--select-format", form)[:2] == (0, words)
 
 
 def test_a_host_that_stands_out_is_not_selected(folder):
@@ -159,16 +159,16 @@ def test_parquet_does_not_go_to_a_terminal(folder):
 
 def test_history_follows_a_host_and_a_metric(folder, tmp_path):
     keep = tmp_path / "kept"
-    run("report", folder, "--keep", keep)
+    run("report", folder, "--history-dir", keep)
     (first,) = keep.iterdir()
     assert json.loads(gzip.decompress(first.read_bytes()))["schema"] == "gpucheck.fleet/1"
     first.rename(keep / "2026-01-01T00-00-00Z.json.gz")
     write(folder, report("slow", 380.0))
-    run("report", folder, "--keep", keep)
+    run("report", folder, "--history-dir", keep)
 
-    _, host, _ = run("history", "slow", "--keep", keep)
-    _, metric, _ = run("history", "p2p.unidirectional_gb_s", "--keep", keep)
-    _, svg, _ = run("history", "p2p", "--keep", keep, "--format", "svg")
+    _, host, _ = run("history", "slow", "--history-dir", keep)
+    _, metric, _ = run("history", "p2p.unidirectional_gb_s", "--history-dir", keep)
+    _, svg, _ = run("history", "p2p", "--history-dir", keep, "--format", "svg")
 
     assert "WP" in host
     assert "▁█" in host
@@ -180,14 +180,14 @@ def test_history_follows_a_host_and_a_metric(folder, tmp_path):
 
 
 def test_history_of_nobody_says_what_there_is(folder, tmp_path):
-    run("report", folder, "--keep", tmp_path / "kept")
+    run("report", folder, "--history-dir", tmp_path / "kept")
 
-    status, _, message = run("history", "nobody", "--keep", tmp_path / "kept")
+    status, _, message = run("history", "nobody", "--history-dir", tmp_path / "kept")
 
     assert status == 64
     assert "p2p.unidirectional_gb_s[NV18]" in message
-    assert run("history", "a", "--keep", tmp_path / "nowhere")[0] == 64
-    assert run("history", "a", "--keep", folder)[0] == 3
+    assert run("history", "a", "--history-dir", tmp_path / "nowhere")[0] == 64
+    assert run("history", "a", "--history-dir", folder)[0] == 3
 
 
 def test_a_simulated_fleet_is_written_from_real_runs_and_merged(tmp_path):
@@ -244,9 +244,9 @@ DAMAGED = {
 def test_a_damaged_earlier_merge_is_one_line(folder, tmp_path, name, command):
     path = tmp_path / name if command == "previous" else tmp_path / f"{name.partition('.')[0]}.json.gz"
     path.write_bytes(DAMAGED[name])
-    previous = ("report", folder, "--previous", path)
+    previous = ("report", folder, "--baseline", path)
 
-    status, out, message = whole(*(previous if command == "previous" else ("history", "a", "--keep", tmp_path)))
+    status, out, message = whole(*(previous if command == "previous" else ("history", "a", "--history-dir", tmp_path)))
 
     assert (status, out) == (64, "")
     assert message.count("\n") == 1
@@ -257,7 +257,7 @@ def test_what_an_earlier_merge_claims_to_be_is_not_allocated(folder, tmp_path):
     """A few kB that unpack to more than any merge of their size."""
     path = tmp_path / "before.json.gz"
     path.write_bytes(gzip.compress(bytes(128 << 20)))
-    command = f"ulimit -v 900000; {sys.executable} -m gpucheck fleet report {folder} --previous {path}"
+    command = f"ulimit -v 900000; {sys.executable} -m gpucheck fleet report {folder} --baseline {path}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
 
     assert (done.returncode, done.stdout) == (64, "")
@@ -269,7 +269,7 @@ def test_what_an_earlier_merge_claims_to_be_is_not_allocated(folder, tmp_path):
 def test_a_fifo_is_not_waited_for(folder, tmp_path, name):
     os.mkfifo(tmp_path / name)
 
-    status, _, message = whole("report", folder, "--labels" if "labels" in name else "--previous", tmp_path / name)
+    status, _, message = whole("report", folder, "--labels" if "labels" in name else "--baseline", tmp_path / name)
 
     assert status == 64
     assert "is a FIFO" in message
@@ -320,4 +320,4 @@ def test_merges_kept_in_one_second_are_all_kept(folder, tmp_path):
         keep(fleet.merge(fleet.read_reports(fleet.report_files(folder))), tmp_path / "kept")
 
     assert len(list((tmp_path / "kept").iterdir())) == 5
-    assert run("history", "node01", "--keep", tmp_path / "kept")[1].count("P" * 5) == 1
+    assert run("history", "node01", "--history-dir", tmp_path / "kept")[1].count("P" * 5) == 1

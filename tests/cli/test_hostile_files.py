@@ -32,7 +32,7 @@ COMMANDS = {
     "bundle order --lock": ("bundle", "order", "--lock", "FILE", "-o", "orders"),
     "bundle order --facts": ("bundle", "order", "--lock", "lock.yml", "--facts", "FILE", "-o", "orders"),
     "fleet report --labels": ("fleet", "report", "reports", "--labels", "FILE"),
-    "fleet report --previous": ("fleet", "report", "reports", "--previous", "FILE"),
+    "fleet report --baseline": ("fleet", "report", "reports", "--baseline", "FILE"),
 }
 # The others are tried in a longer run.
 AT_ONCE = ("topo --import", "verify --expect", "stack lock --facts", "fleet report --labels")

@@ -72,17 +72,17 @@ stack plan --lock P --host P
 stack plan --lock {lock} --host P
 stack explain P --gpu H200 --os ubuntu-22.04
 simulate P -- true
-simulate --switch P
-simulate --switch {folder} --fault P
+simulate --update P
+simulate --update {folder} --fault P
 profiles --from P
 fleet report P
 fleet report {reports} --labels P
-fleet report {reports} --previous P
-fleet report {reports} --expect P
-fleet report {reports} --select 1 --model P
+fleet report {reports} --baseline P
+fleet report {reports} --expect-host P
+fleet report {reports} --select 1 --gpu-model P
 fleet report {reports} --write P
-fleet history P --keep {folder}
-fleet history x --keep P
+fleet history P --history-dir {folder}
+fleet history x --history-dir P
 fleet simulate --fault P
 image build P
 image context P
@@ -132,8 +132,8 @@ fleet report {hostile} --select 1
 fleet report {hostile} --select 1 --select-format slurm
 fleet report {reports} --labels {broken}
 fleet report {reports} --labels {labels}
-fleet report {reports} --previous {broken}
-fleet history {name} --keep {kept}
+fleet report {reports} --baseline {broken}
+fleet history {name} --history-dir {kept}
 stack plan --lock {lock} --host node01
 stack plan --lock {broken}
 stack lock --wish {broken} --facts {facts}

@@ -31,9 +31,9 @@ def test_stdout_has_its_names(tmp_path, name):
     "arguments",
     [
         "verify --list -o -", "topo --simulate p100-pcie-x2 -o -", "profiles -o -", "diagnose --rules -o -",
-        "image --quick -o -", "stack rules -o -", "bandwidth --simulate p100-pcie-x2 --depth quick -o -",
+        "image --level quick -o -", "stack rules -o -", "bandwidth --simulate p100-pcie-x2 --level quick -o -",
         "record --simulate no-gpu -o - | gzip -t; echo", "topo --simulate p100-pcie-x2 --svg -",
-        "bandwidth --simulate p100-pcie-x2 --depth quick --sizes 4K --svg -",
+        "bandwidth --simulate p100-pcie-x2 --level quick --sizes 4K --svg -",
     ],
 )  # fmt: skip
 def test_a_dash_is_stdout_wherever_there_is_an_o(tmp_path, arguments):

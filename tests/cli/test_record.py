@@ -221,7 +221,7 @@ def test_a_question_that_was_not_recorded_is_unknown():
 
 
 def test_a_recording_that_lacks_what_a_command_needs_is_64(capsys, recording, monkeypatch):
-    monkeypatch.setattr("gpucheck.cli.topo.look", lambda host: host.read_text("/etc/newer"))
+    monkeypatch.setattr("gpucheck.run.topology.examine", lambda host: host.read_text("/etc/newer"))
     status, out, err = run(capsys, "topo", "--from", recording)
 
     assert (status, out) == (64, "")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpucheck import against
-from gpucheck.against import _expectations
+from gpucheck import comparison
+from gpucheck.comparison import expectations
 from tests.cli.test_cli import run
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -55,9 +55,9 @@ def keys(tree, path=""):
     return {k: v for name, inner in tree.items() for k, v in keys(inner, f"{path}.{name}".lstrip(".")).items()}
 
 
-@pytest.mark.parametrize("kind", [_expectations.Versions, _expectations.Gpus, _expectations.Rates])
+@pytest.mark.parametrize("kind", [expectations.Versions, expectations.Gpus, expectations.Rates])
 def test_the_example_names_every_key(kind):
     text = EXAMPLE.read_text(encoding="utf-8")
 
-    assert against.read(text.encode(), "example")
+    assert comparison.read(text.encode(), "example")
     assert [key for key in kind.__struct_fields__ if key not in text] == []

@@ -53,7 +53,7 @@ def key(finding):
 
 @pytest.mark.parametrize(("profile", "fault"), [(p, fault) for p, faults in MACHINES.items() for fault in faults])
 def test_both_commands_find_the_same(profile, fault, tmp_path):
-    words = ["--simulate", profile, *(["--fault", fault] if fault else []), "--depth", "default", "--timeout", "2"]
+    words = ["--simulate", profile, *(["--fault", fault] if fault else []), "--level", "standard", "--timeout", "2"]
     done = subprocess.run(
         [*GPUCHECK, "bandwidth", *words, "--format", "json"],
         capture_output=True,
@@ -78,7 +78,7 @@ def test_both_commands_find_the_same(profile, fault, tmp_path):
 
 def test_what_is_not_known_is_left_out_of_the_json():
     done = subprocess.run(
-        [*GPUCHECK, "bandwidth", "--simulate", "p100-pcie-x2", "--depth", "quick", "--format", "json"],
+        [*GPUCHECK, "bandwidth", "--simulate", "p100-pcie-x2", "--level", "quick", "--format", "json"],
         capture_output=True,
         text=True,
         timeout=180,

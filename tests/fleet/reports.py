@@ -6,7 +6,7 @@ import msgspec
 
 from gpucheck import fleet
 from gpucheck.model import Expected, Finding, Pair, Simulation, Topology, TopologyGpu, Verdict, worst
-from tests.test_run import HOST, quick
+from tests.run.test_run import HOST, quick
 
 SIMULATED = Simulation(profile="hgx-h100-x8", faults=(), stand_ins=("NVML library",))
 STARTED = "2026-11-21T12:00:00+00:00"

@@ -13,7 +13,7 @@ from gpucheck.model import Shard, TopologyGpu, Verdict
 from gpucheck.render import fleet as render
 from tests.fakes import SYSTEM
 from tests.fleet.reports import bad, merged, report, rows, topology
-from tests.test_run import HOST, quick
+from tests.run.test_run import HOST, quick
 
 
 def write(folder, name, host=HOST):

@@ -172,7 +172,7 @@ def test_a_merged_report_is_told_from_a_host_report(tmp_path):
     (row,) = fleet.read_file(path)
 
     assert "merged fleet report" in seen(row)
-    assert "--previous" in row.problems[0].fix
+    assert "--baseline" in row.problems[0].fix
 
 
 def test_a_shard_file_is_its_rows(tmp_path):

@@ -5,7 +5,7 @@ import pytest
 from gpucheck import simulator
 from gpucheck.host import live_host, notation, nvml
 from gpucheck.model import Health, NvmlFailure, NvmlReading
-from gpucheck.simulator.devices import gpus_of
+from gpucheck.simulator.machine.devices import gpus_of
 
 
 def read(name, *faults, activate):

@@ -104,7 +104,7 @@ def test_it_has_the_same_settings_and_labels(legacy, other):
 
 
 def test_its_self_test_passes(other):
-    assert "PASS" in inside(other, "gpucheck", "image", "--full")
+    assert "PASS" in inside(other, "gpucheck", "image", "--level", "full")
 
 
 def test_nothing_of_the_build_is_left_in_its_history(other):

@@ -41,8 +41,8 @@ def image(request):
 
 @pytest.fixture
 def report(image):
-    """What `gpucheck image --full` says inside."""
-    answer = image.run("gpucheck", "image", "--full", "--format", "json", shm_size=GIB)
+    """What `gpucheck image --level full` says inside."""
+    answer = image.run("gpucheck", "image", "--level", "full", "--format", "json", shm_size=GIB)
     return json.loads(answer.output[answer.output.index("{") :])
 
 

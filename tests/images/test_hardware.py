@@ -42,7 +42,7 @@ def answer_of(answer):
 
 
 def test_the_self_test_sees_the_gpus(on_gpus):
-    answer = on_gpus("gpucheck", "image", "--full", "--format", "json")
+    answer = on_gpus("gpucheck", "image", "--level", "full", "--format", "json")
     said = answer_of(answer)
 
     assert answer.status == 0, answer.output

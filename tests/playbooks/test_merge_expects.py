@@ -43,7 +43,7 @@ def test_every_host_of_the_run_is_expected(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     arguments = (tmp_path / "arguments").read_text().splitlines()
     assert arguments == [
-        *("fleet", "report", f"{reports}/n1.json", f"{reports}/n2.json", "--expect=n1", "--expect=n2"),
+        *("fleet", "report", f"{reports}/n1.json", f"{reports}/n2.json", "--expect-host=n1", "--expect-host=n2"),
         *("--write", f"{tmp_path}/fleet.json"),
     ]
     assert json.loads((reports / "n2.json").read_text())["host"] == "n2"

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from gpucheck.cli.stack import COMMAND
 from gpucheck.stack import Wish
 from gpucheck.stack.lock import lock, write_lock
-from gpucheck.stack.wish import Repository
+from gpucheck.stack.spec import Repository
 from tests.repositories import mirror
 from tests.repositories.test_comparison import packages_of, planned
 from tests.stack.hosts import host

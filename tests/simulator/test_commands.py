@@ -99,8 +99,8 @@ def test_options_of_the_command_are_not_ours(gpucheck):
         (["p100-pcie-x2", "--", "/etc"], 126, "cannot be run"),
         ([], 64, "no machine to simulate"),
         (["no-such.yml", "--", "true"], 64, "no-such.yml: cannot be read: No such file"),
-        (["--switch", "/nonexistent"], 64, "holds no simulated machine"),
-        (["--switch", "/nonexistent", "no-gpu"], 64, "--switch takes faults only"),
+        (["--update", "/nonexistent"], 64, "holds no simulated machine"),
+        (["--update", "/nonexistent", "no-gpu"], 64, "--update takes faults only"),
         (["no-gpu", "-o", "/proc/nowhere", "--", "true"], 64, "Name a folder that can be written"),
     ],
 )
@@ -116,12 +116,12 @@ def test_machine_of_ones_own_is_kept_and_switched(gpucheck, tmp_path):
     """Made without a command, used through the environment, broken while it is there."""
     machine = tmp_path / "machine"
     made = gpucheck("simulate", "p100-pcie-x2", "-o", str(machine))
-    broken = gpucheck("simulate", "--switch", str(machine), "--fault", "gpu-missing:gpu=1")
+    broken = gpucheck("simulate", "--update", str(machine), "--fault", "gpu-missing:gpu=1")
 
     assert (made.returncode, made.stdout) == (0, f"GPUCHECK_SIMULATOR={machine}\n")
     assert broken.stderr == f"gpucheck: SIMULATED hardware: {machine} is now gpu-missing:gpu=1\n"
     assert "gpu.count = 1\n" in (machine / "machine.txt").read_text()
-    refused = gpucheck("simulate", "--switch", str(machine), "--fault", "gpu-lots:gpu=1")
+    refused = gpucheck("simulate", "--update", str(machine), "--fault", "gpu-lots:gpu=1")
     assert (refused.returncode, "Did you mean gpu-lost?" in refused.stderr) == (64, True)
     assert "gpu.count = 1\n" in (machine / "machine.txt").read_text()
 

@@ -12,7 +12,7 @@ import pytest
 
 from gpucheck import simulator
 from gpucheck.model import DriverState
-from gpucheck.simulator import library
+from gpucheck.simulator.nvml import library
 
 CLOSED = DriverState(
     loaded_version="580.178.04",

@@ -55,7 +55,10 @@ def _judge(values: Values, gpu: Gpu) -> Finding | None:
             f"The CUDA MPS server ({MPS_SERVER}) uses this GPU for as long as MPS runs, also without a job: "
             "gpucheck does not measure on it."
         )
-        fix = "to measure, stop MPS: echo quit | nvidia-cuda-mps-control; or allow it: gpucheck bandwidth --contended"
+        fix = (
+            "to measure, stop MPS: echo quit | nvidia-cuda-mps-control; "
+            "or allow it: gpucheck bandwidth --allow-busy-gpus"
+        )
         return about.warns(len(users), 0, why, fix, "gpu-busy")
     if users:
         pids = ",".join(str(process.pid) for process in users[:SHOWN])

@@ -11,7 +11,7 @@ import msgspec
 from gpucheck.checks._nvml import LOST, NOT_HERE, no_gpus, not_looked, reason
 from gpucheck.model import Check, Finding, Host, NvmlFailure, NvmlReading, PciDevice, Topology, Verdict
 from gpucheck.model.about import About
-from gpucheck.topology import build
+from gpucheck.topology import of
 from gpucheck.topology.view import View
 
 NAME = "topology"
@@ -19,16 +19,16 @@ ANCESTOR = "nvmlDeviceGetTopologyCommonAncestor"
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """Both sources, and the kind of virtual machine where there is one: its links are the provider's choice."""
+    """Both sources, and the topology made from them."""
 
     nvml: NvmlReading | NvmlFailure
     pci: tuple[PciDevice, ...]
-    virtual: str | None = None
+    topology: Topology | None
 
 
 def probe(host: Host) -> Values:
     """Read NVML and sysfs."""
-    return Values(nvml=host.nvml(), pci=host.pci(), virtual=host.system().virtual)
+    return Values(nvml=host.nvml(), pci=host.pci(), topology=of(host))
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
@@ -36,10 +36,10 @@ def evaluate(values: Values) -> Iterator[Finding]:
     if isinstance(values.nvml, NvmlFailure):
         yield not_looked(NAME, values.nvml)
         return
-    if not values.nvml.gpus:
+    topology = values.topology
+    if topology is None or not topology.gpus:
         yield no_gpus(NAME)
         return
-    topology = build(values.nvml, values.pci, simulated=False, virtual=values.virtual)
     # Missing NVLinks and ACS are part of a topology as well, and the finding of a check of their own.
     own = [finding for finding in topology.findings if finding.check == NAME]
     yield from own

@@ -11,9 +11,9 @@ import msgspec
 
 from gpucheck.checks._nvml import each_gpu, not_reported
 from gpucheck.knowledge import gpu_by_pci_id
-from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading
+from gpucheck.model import Check, Finding, Gpu, Host, NvmlFailure, NvmlReading, PciDevice
 from gpucheck.model.about import About
-from gpucheck.topology import joint
+from gpucheck.topology import NvLinks
 
 NAME = "bar1"
 SMALL = 256 << 20
@@ -26,23 +26,25 @@ FIX = (
 
 
 class Values(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs, and the kind of virtual machine if this is one."""
+    """The GPUs, the PCI functions of the host, and the kind of virtual machine if this is one."""
 
     nvml: NvmlReading | NvmlFailure
+    pci: tuple[PciDevice, ...]
     virtual: str | None
 
 
 def probe(host: Host) -> Values:
-    """Query NVML."""
-    return Values(nvml=host.nvml(), virtual=host.system().virtual)
+    """Query NVML and sysfs."""
+    return Values(nvml=host.nvml(), pci=host.pci(), virtual=host.system().virtual)
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding a GPU."""
-    yield from each_gpu(NAME, values.nvml, lambda gpu: _judge(values.nvml, gpu, values.virtual), nothing="no BAR1")
+    yield from each_gpu(NAME, values.nvml, lambda gpu: _judge(values, gpu), nothing="no BAR1")
 
 
-def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu, virtual: str | None) -> Finding | None:
+def _judge(values: Values, gpu: Gpu) -> Finding | None:
+    nvml = values.nvml
     if gpu.bar1_bytes is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetBAR1MemoryInfo", what="BAR1 size")
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", unit="MiB")
@@ -58,10 +60,12 @@ def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu, virtual: str | None) -> Fi
         return missing or about.skips("not applicable: this GPU has no compute capability", seen)
     if _number(capability) < LARGE_FROM[model.cls if model is not None else "geforce"]:
         return about.skips("not applicable: cards of this class and generation come with a small BAR1", seen)
-    if virtual is not None:
-        return about.skips(f"not applicable: in a {virtual} virtual machine the provider sets the BAR1 size", seen)
+    if values.virtual is not None:
+        return about.skips(
+            f"not applicable: in a {values.virtual} virtual machine the provider sets the BAR1 size", seen
+        )
     if model is not None and model.cls == "geforce" and isinstance(nvml, NvmlReading):
-        peer = _has_pcie_peer(nvml, gpu)
+        peer = _has_pcie_peer(nvml, values.pci, gpu)
         if peer is None:
             missing = not_reported(NAME, nvml, gpu, "nvmlDeviceGetP2PStatus", what="PCIe peers of this GPU")
             return missing or about.skips("not applicable: this GPU has no peer-to-peer access", seen)
@@ -72,11 +76,12 @@ def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu, virtual: str | None) -> Fi
     return about.warns(seen, wanted, why, FIX, "rebar-off")
 
 
-def _has_pcie_peer(nvml: NvmlReading, gpu: Gpu) -> bool | None:
+def _has_pcie_peer(nvml: NvmlReading, pci: tuple[PciDevice, ...], gpu: Gpu) -> bool | None:
     """Whether NVML grants this GPU a peer to which no NVLink goes; None if the status of a peer is not known."""
     place = nvml.gpus.index(gpu)
-    others = [(number, peer) for number, peer in enumerate(nvml.gpus) if peer is not gpu and not joint(gpu, peer).links]
-    status = {number: nvml.p2p["read"][place][number] if "read" in nvml.p2p else None for number, _ in others}
+    nvlinks = NvLinks(nvml.gpus, pci)
+    others = [n for n in range(len(nvml.gpus)) if n != place and not nvlinks.between(place, n).links]
+    status = {n: nvml.p2p["read"][place][n] if "read" in nvml.p2p else None for n in others}
     if "OK" in status.values():
         return True
     return None if None in status.values() else False

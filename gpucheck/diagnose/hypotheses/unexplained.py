@@ -80,7 +80,7 @@ def _instance(subject: str, prior: float, odd: tuple[object, ...], pairs: tuple[
         check=check,
         verdict=Verdict.WARN,
         why=words,
-        decide="measure again with nothing else running: gpucheck bandwidth --depth full",
+        decide="measure again with nothing else running: gpucheck bandwidth --level full",
         pairs=pairs,
     )
 

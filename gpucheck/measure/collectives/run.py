@@ -15,12 +15,12 @@ from gpucheck.measure.planning.selection import Unmeasurable, admit, choose
 from gpucheck.measure.reporting.surroundings import Scene, surroundings
 from gpucheck.measure.reporting.text import count_text
 from gpucheck.measure.statistics import spread
-from gpucheck.model import Finding, Gpu, Host, NvmlReading, Verdict, worst
+from gpucheck.model import Finding, Gpu, Host, NvmlReading, Topology, Verdict, worst
 from gpucheck.model.about import About
 from gpucheck.model.collectives import CollectiveResult, CollectivesReport
 from gpucheck.model.observations import Observations
 from gpucheck.processes.ranks.nodes import Nodes
-from gpucheck.topology import build, identify
+from gpucheck.topology import of
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 # A large size shows bandwidth (below 1 GiB NVLink is not filled), a small one latency; their average shows nothing.
@@ -130,9 +130,9 @@ def _one_rank(ranks: _Ranks) -> Finding:
 
 
 def _ranks(host: Host, options: Options) -> _Ranks:
-    reading = host.nvml()
+    reading, topology = host.nvml(), of(host)
     simulated = host.simulation() is not None
-    if simulated or not isinstance(reading, NvmlReading) or not reading.gpus:
+    if simulated or not isinstance(reading, NvmlReading) or topology is None or not reading.gpus:
         why = "the GPUs of this host are simulated" if simulated else "no GPU responds on this host"
         if options.devices is not None:
             raise Unmeasurable(f"--devices names GPUs, and {why}. Omit it for CPU ranks.", usage=True)
@@ -147,17 +147,22 @@ def _ranks(host: Host, options: Options) -> _Ranks:
             usage=True,
         )
     gpus = gpus[: options.ranks]
-    scene = _scene(host, reading, gpus)
+    scene = _scene(host, reading, topology, gpus)
     ring_gb_s = _ring_gb_s(scene)
     reason = f"{count_text(len(gpus), 'GPU')} on this host, NCCL"
     sizes = SIZES["nvlink" if ring_gb_s is not None else "pcie"]
     return _Ranks(gpus=gpus, count=len(gpus), reason=reason, sizes=sizes, scene=scene, ring_gb_s=ring_gb_s)
 
 
-def _scene(host: Host, reading: NvmlReading, gpus: tuple[Gpu, ...]) -> Scene:
-    pci, cpuinfo, virtual = host.pci(), host.read_text("/proc/cpuinfo"), host.system().virtual
-    topology = build(reading, pci, simulated=False, cpu=identify(cpuinfo), virtual=virtual)
-    return Scene(gpus=gpus, before=reading, pci=pci, topology=topology, virtual=virtual, cpuinfo=cpuinfo)
+def _scene(host: Host, reading: NvmlReading, topology: Topology, gpus: tuple[Gpu, ...]) -> Scene:
+    return Scene(
+        gpus=gpus,
+        before=reading,
+        pci=host.pci(),
+        topology=topology,
+        virtual=host.system().virtual,
+        cpuinfo=host.read_text("/proc/cpuinfo"),
+    )
 
 
 def _ring_gb_s(scene: Scene) -> float | None:

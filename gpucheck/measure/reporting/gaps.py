@@ -78,7 +78,7 @@ def gaps(results: Results, *, gpus: bool, loaded: bool) -> tuple[Finding, ...]:
         found.append(
             About(check="links-under-load").unknown(
                 "NVML did not answer in time, or the copies were over too soon",
-                "gpucheck bandwidth --depth full takes longer and is looked at more often",
+                "gpucheck bandwidth --level full takes longer and is looked at more often",
                 "link state under load unknown: no NVML reading while copies ran",
             )
         )

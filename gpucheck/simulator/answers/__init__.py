@@ -11,7 +11,7 @@ from gpucheck.simulator.answers.mig import mig
 from gpucheck.simulator.answers.state import state
 from gpucheck.simulator.data import HERE, read
 from gpucheck.simulator.machine import Machine, SimulatedGpu
-from gpucheck.simulator.paths import CAPABILITIES, common_ancestor, p2p_status
+from gpucheck.simulator.machine.paths import CAPABILITIES, common_ancestor, p2p_status
 
 HOPPER = 9  # nvmlDeviceArchitecture_t
 

@@ -1,8 +1,8 @@
 """A broken library: one NVML call ends the process that made it."""
 
-from gpucheck.simulator.exports import called
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
+from gpucheck.simulator.nvml.exports import called
 
 
 def _apply(machine: Machine, call: str) -> None:

@@ -1,8 +1,8 @@
 """A wedged driver: one NVML call never returns."""
 
-from gpucheck.simulator.exports import called
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
+from gpucheck.simulator.nvml.exports import called
 
 OUTCOMES = {"sleeping": "hang", "uninterruptible": "hang-uninterruptible"}
 

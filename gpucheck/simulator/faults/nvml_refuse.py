@@ -2,9 +2,9 @@
 
 import pynvml
 
-from gpucheck.simulator.exports import called
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
+from gpucheck.simulator.nvml.exports import called
 
 ENTRY_POINTS = ("nvmlInit", "nvmlInitWithFlags")
 FIELD = "NVML_FI_DEV_"

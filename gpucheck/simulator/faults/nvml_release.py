@@ -1,8 +1,8 @@
 """An NVML library of an older driver: it lacks the functions that came later. nvml/exports.txt says which."""
 
-from gpucheck.simulator.exports import all_exports
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
+from gpucheck.simulator.nvml.exports import all_exports
 
 
 def _apply(machine: Machine, branch: int) -> None:

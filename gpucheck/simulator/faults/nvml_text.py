@@ -1,8 +1,8 @@
 """An NVML call writes something that is no text, as drivers have done with the names of GPUs and processes."""
 
-from gpucheck.simulator.exports import base_name, called
 from gpucheck.simulator.faults import Fault
 from gpucheck.simulator.machine import Machine
+from gpucheck.simulator.nvml.exports import base_name, called
 
 KINDS = ("latin1", "empty", "garbage")
 CALLS = (

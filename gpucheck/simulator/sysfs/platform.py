@@ -3,7 +3,7 @@
 import re
 
 from gpucheck.simulator.machine import UPTIME_S, Machine
-from gpucheck.simulator.profile import Cpu
+from gpucheck.simulator.machine.profile import Cpu
 from gpucheck.simulator.sysfs.tree import Tree
 
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"

@@ -160,7 +160,7 @@ def healthy() -> tuple[bytes, ...]:
 
 @cache
 def merges() -> tuple[bytes, ...]:
-    """As --keep writes them, packed."""
+    """As --history-dir writes them, packed."""
     return (gzip.compress(msgspec.json.encode(merged()), 6, mtime=0),)
 
 

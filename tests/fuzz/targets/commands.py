@@ -8,7 +8,11 @@ from tests.fuzz.target import Seeds, target
 
 # Commands that only read. Others start programs, measure, or write in places that they are told.
 READ_ONLY = ("diagnose", "topo", "explain", "profiles", "stack", "fleet", "verify")
-NOT_THESE = ("simulate", "--keep", "--shard", "--write", "--every", "-o", "--output", "--svg", "check-repositories")
+NOT_THESE = (
+    *("simulate", "--history-dir", "--shard", "--write", "--every", "-o", "--output", "--svg"),
+    # It writes too, and it reaches for the network.
+    "check-repositories",
+)
 STATUSES = (0, 1, 2, 3, 64)
 FILES: dict[str, Seeds] = {
     "topo.txt": pastes.matrices,
@@ -38,9 +42,9 @@ LINES = (
     "stack explain cuda --lock stack.lock.yml --group ubuntu-22.04-x86_64-15f8x2",
     "stack plan --lock stack.lock.yml --host node01",
     "stack diff --wish stack.yml --facts facts.json --lock stack.lock.yml",
-    "fleet report node01.json --expect node02,node03 --labels labels.yml --format csv",
-    "fleet report node01.json --select 2 --model P100 --select-format slurm --allow-warn",
-    "fleet history node01 --keep .",
+    "fleet report node01.json --expect-host node02,node03 --labels labels.yml --format csv",
+    "fleet report node01.json --select 2 --gpu-model P100 --select-format slurm --allow-warn",
+    "fleet history node01 --history-dir .",
     "verify --from host.rec --level quick --only driver --skip mig --expect site.yml --format nagios",
     "verify --from host.rec --baseline node01.json --strict",
 )
@@ -113,13 +117,13 @@ def from_file(data: bytes) -> None:
 
 @target(seeds=own.merges, format="json.gz", rate=250)
 def previous_file(data: bytes) -> None:
-    """fleet report --previous and fleet history."""
+    """fleet report --baseline and fleet history."""
     _ready()
     folder = product.scratch() / "kept"
     folder.mkdir(exist_ok=True)
     path = product.file(data, "kept/2026-11-20T12-00-00Z.json.gz")
-    _looked_at(product.command(["fleet", "report", "node01.json", "--previous", str(path)]))
-    _looked_at(product.command(["fleet", "history", "node00", "--keep", str(folder)]))
+    _looked_at(product.command(["fleet", "report", "node01.json", "--baseline", str(path)]))
+    _looked_at(product.command(["fleet", "history", "node00", "--history-dir", str(folder)]))
 
 
 @target(seeds=own.facts, format="json", rate=120)

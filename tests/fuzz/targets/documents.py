@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from gpucheck import against, stack
+from gpucheck import comparison, stack
 from gpucheck.diagnose import diagnose, read
 from gpucheck.stack.facts import read_facts
 from tests.fuzz import product
@@ -24,7 +24,7 @@ def observations(data: bytes) -> None:
 def expectations(data: bytes) -> None:
     """verify --expect, compared with a report."""
     with refusing():
-        shown_diagnosis(tuple(against.judge(own.a_report(), against.read(data, "site.yml"))))
+        shown_diagnosis(tuple(comparison.evaluate(own.a_report(), comparison.read(data, "site.yml"))))
 
 
 @target(seeds=documents.labels, format="yaml", rate=500, attacks=attacks.yaml)
@@ -86,7 +86,7 @@ def facts(data: bytes) -> None:
 @target(seeds=documents.profiles, format="yaml", rate=180, attacks=attacks.yaml)
 def profile(data: bytes) -> None:
     """simulate FILE.yml: read and checked, not made."""
-    from gpucheck.simulator.profile import load
+    from gpucheck.simulator.machine.profile import load
 
     with refusing(ValueError, LookupError, OSError):
         load(str(product.file(data, "machine.yml")))

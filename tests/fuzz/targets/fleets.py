@@ -44,7 +44,7 @@ def fleet_packed(data: bytes) -> None:
 
 @target(seeds=own.merges, format="json.gz", rate=800)
 def fleet_previous(data: bytes) -> None:
-    """fleet report --previous, and fleet history of the same file."""
+    """fleet report --baseline, and fleet history of the same file."""
     from gpucheck.fleet.compare import read_previous
     from gpucheck.fleet.history import follow
     from gpucheck.render.fleet import history

@@ -40,13 +40,13 @@ def packed_recording(data: bytes) -> None:
 @target(seeds=own.recordings, format="json", rate=450)
 def recorded_topology(data: bytes) -> None:
     """topo --from and what stack reads of a recording."""
-    from gpucheck.cli.topo import look
+    from gpucheck.run.topology import examine
     from gpucheck.stack.facts import facts_of
 
     with refusing():
         host = ReplayHost(decode(data, "host.rec"))
         facts_of(host)
-        topology, _ = look(host)
+        topology = examine(host)
         no_defect(topology.findings)
         shown_topology(topology)
 
@@ -64,14 +64,14 @@ def report(data: bytes) -> None:
 @target(seeds=own.reports, format="json", rate=1500)
 def baseline(data: bytes) -> None:
     """verify --baseline."""
-    from gpucheck import against
+    from gpucheck import comparison
 
     try:
         before = msgspec.json.decode(data, type=Report)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return
-    shown_diagnosis(tuple(against.compare(before, own.a_report())))
-    shown_diagnosis(tuple(against.compare(own.a_report(), before)))
+    shown_diagnosis(tuple(comparison.compare(before, own.a_report())))
+    shown_diagnosis(tuple(comparison.compare(own.a_report(), before)))
 
 
 @target(seeds=own.readings, format="text", rate=800)

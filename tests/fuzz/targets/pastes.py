@@ -8,7 +8,7 @@ from gpucheck.imports import kernel_log
 from gpucheck.model import KernelLog, Topology
 from gpucheck.model.observations import Observations
 from gpucheck.run.pastes import diagnosis
-from gpucheck.topology import with_advice, with_expectations, with_sketch
+from gpucheck.topology import infer_wiring, with_advice, with_expectations
 from tests.fuzz.oracles import refusing
 from tests.fuzz.seeds import attacks, pastes
 from tests.fuzz.shown import shown_diagnosis, shown_topology
@@ -48,7 +48,7 @@ def kernel_ring(data: bytes) -> None:
 
 
 def _judged(found: Topology) -> None:
-    found = with_expectations(with_sketch(found))
+    found = with_expectations(infer_wiring(found))
     shown_topology(with_advice(found) if found.gpus else found)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 
 from gpucheck import imports
 from gpucheck.render.topology.svg import to_svg
-from gpucheck.topology import with_sketch
+from gpucheck.topology import infer_wiring
 from tests.imports import nccl
 from tests.imports.corpus import CASES, raw
 from tests.machines import GEN5_X16
@@ -116,13 +116,13 @@ def test_both_light_and_dark_paper_have_colours():
 @settings(max_examples=30, deadline=None)
 @given(pasted())
 def test_any_paste_can_be_drawn(made):
-    root = drawn(with_sketch(made))
+    root = drawn(infer_wiring(made))
 
     assert len(list(rectangles(root, "gpu"))) == len(made.gpus)
 
 
 @pytest.mark.parametrize("case", READABLE, ids=[case["id"] for case in READABLE])
 def test_every_real_paste_can_be_drawn(case):
-    made = with_sketch(imports.read(raw(case)))
+    made = infer_wiring(imports.read(raw(case)))
 
     assert len(list(rectangles(drawn(made), "gpu", "nic"))) == len(made.gpus) + len(made.nics)

@@ -5,7 +5,7 @@ import msgspec
 
 from gpucheck import imports
 from gpucheck.render.topology.tree import to_tree
-from gpucheck.topology import with_sketch
+from gpucheck.topology import infer_wiring
 from tests.imports import nccl
 from tests.imports.corpus import by_id
 from tests.machines import GEN5_X16
@@ -42,7 +42,7 @@ def test_a_reduced_link_is_marked_and_explained():
 
 
 def test_a_paste_says_that_its_tree_was_worked_out():
-    text = plain(with_sketch(imports.read(by_id("topo-wrx90-3switch-hierarchical"))))
+    text = plain(infer_wiring(imports.read(by_id("topo-wrx90-3switch-hierarchical"))))
 
     assert text.startswith("8 GPUs, 0 network cards, worked out from the path classes")
     assert "PCIe switch\n" in text

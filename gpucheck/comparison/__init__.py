@@ -1,0 +1,17 @@
+"""Compare a report with the expectations of the site, or with an earlier report of the same host.
+
+Pure functions of reports; no access to a host.
+"""
+
+from gpucheck.comparison import baseline, evaluation
+from gpucheck.comparison.baseline import compare, not_comparable
+from gpucheck.comparison.counters import NAME as BASELINE
+from gpucheck.comparison.evaluation import evaluate
+from gpucheck.comparison.expectations import MAX_BYTES, Expectations, read
+from gpucheck.comparison.findings import NAME as EXPECTATIONS
+
+ABOUT = {EXPECTATIONS: evaluation.__doc__ or "", BASELINE: baseline.__doc__ or ""}
+"""What findings are named, and how they are decided, in the form of a check's docstring."""
+OPTION = {EXPECTATIONS: "--expect FILE", BASELINE: "--baseline REPORT"}
+
+__all__ = ["ABOUT", "MAX_BYTES", "OPTION", "Expectations", "compare", "evaluate", "not_comparable", "read"]

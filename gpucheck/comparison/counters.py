@@ -1,0 +1,151 @@
+"""Counters of two reports of one host: how fast they rose in between.
+
+A counter that is lower than before was set to zero in between (a reboot, a reload of the driver, another board): then
+all that it shows now came after that. The time in between is the reports' distance, or the uptime where that is less.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from gpucheck.checks.pcie.errors import PER_HOUR, RETRAIN
+from gpucheck.model import Finding
+from gpucheck.model.about import About
+from gpucheck.model.record import GpuRecord, HealthRecord, LinkRecord, PortRecord
+
+NAME = "baseline"
+REGRESSION = "regression"
+"""The cause if no other is more specific."""
+LEAST_HOURS = 1.0
+"""Shorter intervals are treated as this long: a few errors must not look like a high rate."""
+DRAIN = "drain the GPU, then: nvidia-smi --gpu-reset -i {}"
+RESEAT = "reseat the bridge or baseboard, reset the GPU, and replace the part if they rise on: nvidia-smi nvlink -e"
+
+
+class Counter(NamedTuple):
+    """One counter, then and now. fatal: any rise is a failure; else a rate is judged, or any rise where rate is 0."""
+
+    name: str
+    before: int | None
+    now: int | None
+    cause: str
+    why: str
+    fix: str
+    fails: bool = False
+    per_hour: float = 0.0
+
+
+def deltas(before: HealthRecord, now: HealthRecord, hours: float) -> Iterator[Finding]:
+    """Yield a finding for every counter that rose too much. hours: time between the reports."""
+    then = {gpu.uuid: gpu for gpu in before.gpus}
+    for gpu in now.gpus:
+        if gpu.uuid in then:
+            counters = [*_gpu(then[gpu.uuid], gpu), *_nvlinks(then[gpu.uuid], gpu)]
+            yield from _judged(f"gpu:{gpu.bus_id}", counters, hours, now.uptime_hours)
+    own = {gpu.bus_id: gpu for gpu in now.gpus}
+    ports = {port.bus_id: port for port in before.ports}
+    for port in now.ports:
+        # Of its own function a GPU tells the same errors itself.
+        told = port.bus_id in own and own[port.bus_id].pcie_errors.correctable is not None
+        if port.bus_id in ports and not told:
+            subject = f"{'gpu' if port.bus_id in own else 'link'}:{port.bus_id}"
+            yield from _judged(subject, _port(ports[port.bus_id], port), hours, now.uptime_hours)
+
+
+def _gpu(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
+    old, new = before.pcie_errors, now.pcie_errors
+    repeats = "the link repeats packets: it costs bandwidth now, and fails later"
+    lost = "packets were lost on this link, and what was in flight with them"
+    yield Counter("PCIe replays", old.replays, new.replays, "pcie-errors", repeats, RETRAIN, per_hour=PER_HOUR)
+    yield Counter("PCIe corrected", old.correctable, new.correctable, "pcie-errors", repeats, RETRAIN, False, PER_HOUR)
+    yield Counter("PCIe non-fatal", old.non_fatal, new.non_fatal, "pcie-errors", lost, RETRAIN, fails=True)
+    yield Counter("PCIe fatal", old.fatal, new.fatal, "pcie-errors", lost, RETRAIN, fails=True)
+    yield from _memory(before, now)
+
+
+def _memory(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
+    old, new = before.ecc_errors, now.ecc_errors
+    reset = DRAIN.format(now.bus_id)
+    lost = "the memory returned data that could not be corrected; the job that used it was killed"
+    often = "the memory corrects errors so often that an uncorrectable one is likely"
+    replaced = "the GPU took memory out of use because of errors"
+    told = new.aggregate_uncorrected is not None and old.aggregate_uncorrected is not None
+    uncorrected = "aggregate_uncorrected" if told else "volatile_uncorrected"
+    yield Counter(
+        "ECC uncorrected", getattr(old, uncorrected), getattr(new, uncorrected), "ecc-uncorrected", lost, reset, True
+    )
+    # NVIDIA publishes no limit for corrected ones (Xid 92 tells when its own is reached): that of PCIe is taken.
+    told = new.aggregate_corrected is not None and old.aggregate_corrected is not None
+    corrected = "aggregate_corrected" if told else "volatile_corrected"
+    watch = "watch it with the next baseline; replace the board if the rate stays"
+    yield Counter(
+        "ECC corrected",
+        getattr(old, corrected),
+        getattr(new, corrected),
+        REGRESSION,
+        often,
+        watch,
+        False,
+        PER_HOUR,
+    )
+    for name, was, rows in _replaced(before, now):
+        yield Counter(name, was, rows, "row-remap", replaced, reset)
+
+
+def _replaced(before: GpuRecord, now: GpuRecord) -> Iterator[tuple[str, int, int]]:
+    """Yield remapped rows (Ampere and newer) and retired pages (older), by the kind of error."""
+    if before.row_remap and now.row_remap:
+        yield "rows remapped (uncorrectable)", before.row_remap.uncorrected, now.row_remap.uncorrected
+        yield "rows remapped (corrected)", before.row_remap.corrected, now.row_remap.corrected
+    if before.retired_pages and now.retired_pages:
+        yield "pages retired (double-bit)", before.retired_pages.double_bit, now.retired_pages.double_bit
+        yield "pages retired (single-bit)", before.retired_pages.single_bit, now.retired_pages.single_bit
+
+
+def _nvlinks(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
+    then = {link.link: link for link in before.nvlinks}
+    repeats = "this link repeats packets: it costs bandwidth now, and announces a failing link"
+    for link in now.nvlinks:
+        old = then.get(link.link, LinkRecord(link=link.link, active=False))
+        name, cause = f"NVLink {link.link}", "nvlink-errors"
+        yield Counter(f"{name} replays", old.replay_errors, link.replay_errors, cause, repeats, RESEAT, False, PER_HOUR)
+        yield Counter(f"{name} CRC", old.crc_errors, link.crc_errors, cause, repeats, RESEAT, False, PER_HOUR)
+        down = "this link went down and came back while in use"
+        yield Counter(f"{name} recoveries", old.recovery_errors, link.recovery_errors, cause, down, RESEAT)
+
+
+def _port(before: PortRecord, now: PortRecord) -> Iterator[Counter]:
+    if before.aer is None or now.aer is None:
+        return
+    repeats = "the link below this port repeats packets: it costs bandwidth now, and fails later"
+    lost = "packets were lost on the link of this port, and what was in flight with them"
+    old, new, cause = before.aer, now.aer, "pcie-errors"
+    yield Counter("AER corrected", old.correctable, new.correctable, cause, repeats, RETRAIN, False, PER_HOUR)
+    yield Counter("AER non-fatal", old.non_fatal, new.non_fatal, cause, lost, RETRAIN, fails=True)
+    yield Counter("AER fatal", old.fatal, new.fatal, cause, lost, RETRAIN, fails=True)
+
+
+def _judged(
+    subject: str, counters: Iterator[Counter] | list[Counter], hours: float, uptime: float | None
+) -> Iterator[Finding]:
+    for counter in counters:
+        if counter.before is None or counter.now is None:
+            continue
+        zeroed = counter.now < counter.before
+        rise = counter.now if zeroed else counter.now - counter.before
+        over = min(hours, uptime) if zeroed and uptime is not None else hours
+        rate = rise / max(over, LEAST_HOURS)
+        if rise == 0 or rate <= counter.per_hour:
+            continue
+        about = About(
+            check=NAME,
+            subject=subject,
+            evidence=(
+                f"{counter.name}: {counter.before} then, {counter.now} now"
+                + (", set to zero in between" if zeroed else ""),
+                f"{rise} in {over:.2f} h",
+            ),
+        )
+        seen = f"{counter.name}: {rise} more, {rate:,.0f} an hour" if rate >= 10 else f"{counter.name}: {rise} more"
+        wanted = f"at most {counter.per_hour:g} an hour" if counter.per_hour else "none more"
+        judge = about.fails if counter.fails else about.warns
+        yield judge(seen, wanted, counter.why, counter.fix, counter.cause, "likely")

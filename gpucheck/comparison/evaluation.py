@@ -1,0 +1,246 @@
+"""Expectations: does the host match the expectations of the site?
+
+Sources: the file of verify --expect, and the report itself: GPUs, topology, versions and measurements. One finding for
+each expectation, with its line in the file. A value that is not reported is UNKNOWN; a limit of a value that this run
+did not measure is SKIP.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from gpucheck.comparison.expectations import Expectations
+from gpucheck.comparison.findings import SITE, Stated
+from gpucheck.comparison.measured_limits import limits
+from gpucheck.comparison.report_parts import health_of
+from gpucheck.knowledge import find_gpu, gpu_by_pci_id, gpus_of_family, similar_gpus
+from gpucheck.model import Finding, Report
+from gpucheck.model.record import GpuRecord, HealthRecord
+from gpucheck.stack.versions import request
+
+POWER_TOLERANCE_W = 1.0
+
+
+class Trait(NamedTuple):
+    """One key below ``gpus``: its value in the record, when that value matches, and the finding if it does not."""
+
+    key: str
+    seen: Callable[[GpuRecord], Any]
+    matches: Callable[[Any, Any], bool]
+    cause: str
+    why: str
+    fix: str
+    unit: str | None = None
+    at_least: bool = False
+
+
+def _same(seen: Any, wanted: Any) -> bool:
+    return bool(seen == wanted)
+
+
+def _least(seen: Any, wanted: Any) -> bool:
+    return bool(seen >= wanted)
+
+
+TRAITS = (
+    Trait(
+        "memory_mib",
+        lambda gpu: gpu.memory_mib,
+        _least,
+        SITE,
+        "the GPU has less memory than expected",
+        "nvidia-smi -q -d MEMORY; compare the part number of the board with the order",
+        "MiB",
+        at_least=True,
+    ),
+    Trait(
+        "vbios",
+        lambda gpu: gpu.vbios,
+        _same,
+        SITE,
+        "the VBIOS version differs from the expected one",
+        "update it with the vendor's tool, or change the expectations",
+    ),
+    Trait(
+        "ecc", lambda gpu: gpu.ecc, _same, SITE, "the ECC mode differs from the expected one",
+        "nvidia-smi -e 1 (or 0), then reset the GPU",
+    ),
+    Trait(
+        "mig", lambda gpu: gpu.mig, _same, "mig-enabled", "the MIG mode differs from the expected one",
+        "nvidia-smi -mig 0 (or 1), then reset the GPU",
+    ),
+    Trait(
+        "persistence", lambda gpu: gpu.persistence, _same, "persistence-off",
+        "the persistence mode differs from the expected one", "systemctl enable --now nvidia-persistenced",
+    ),
+    Trait(
+        "compute_mode", lambda gpu: gpu.compute_mode, _same, "compute-mode-exclusive",
+        "the compute mode differs from the expected one", "nvidia-smi -c MODE (0 is default)",
+    ),
+    Trait(
+        "power_limit_w",
+        lambda gpu: gpu.power_limit_w,
+        lambda seen, wanted: seen >= wanted - POWER_TOLERANCE_W,
+        "power-limit-lowered",
+        "the power limit is below the expected one",
+        "nvidia-smi -pl WATTS",
+        "W",
+        at_least=True,
+    ),
+    Trait(
+        "nvlinks",
+        lambda gpu: gpu.active_nvlinks,
+        _least,
+        "nvlink-down",
+        "fewer NVLinks are active than expected",
+        "gpucheck verify --only nvlink; reseat the bridge or baseboard, reset the GPU",
+        "links",
+        at_least=True,
+    ),
+    Trait(
+        "pcie_generation",
+        lambda gpu: gpu.pcie.max_generation,
+        _least,
+        "pcie-link-downgraded",
+        "card and slot support a lower PCIe generation than expected",
+        "set the slot to Auto in the BIOS; try another slot or riser",
+        at_least=True,
+    ),
+    Trait(
+        "pcie_width",
+        lambda gpu: gpu.pcie.width,
+        _least,
+        "pcie-width-reduced",
+        "the link has fewer lanes than expected",
+        "reseat the card, check slot bifurcation",
+        "lanes",
+        at_least=True,
+    ),
+)  # fmt: skip
+
+
+def evaluate(report: Report, expected: Expectations) -> Iterator[Finding]:
+    """Yield findings named ``expectations``, in the order of the sections of the file."""
+    stated = Stated(expected)
+    yield from _versions(report, stated)
+    health = health_of(report)
+    yield from _gpus(health, stated)
+    yield from _pairs(report, stated)
+    yield from limits(report, stated)
+
+
+def _versions(report: Report, stated: Stated) -> Iterator[Finding]:
+    versions = stated.expected.versions
+    for name in ("driver", "cuda", "torch", "tensorflow"):
+        wanted, seen = getattr(versions, name), report.versions.get(name)
+        if wanted is None:
+            continue
+        at, shown = f"versions.{name}", f"{name} {seen or 'not found'}"
+        if seen is not None and request(wanted).matches(seen.partition("+")[0]):
+            yield stated.met(at, shown, f"{name} {wanted}")
+        else:
+            why = f"the active {name} version differs from the expected one"
+            fix = "make provision installs the planned version; or change the expectations"
+            yield stated.unmet(at, shown, f"{name} {wanted}", why, fix, SITE)
+    health = health_of(report)
+    if versions.kernel_module is not None:
+        at, seen = "versions.kernel_module", health.module_flavour if health else None
+        if seen is None:
+            yield stated.not_reported(at, versions.kernel_module, "no loaded kernel module reports its flavor")
+        elif seen == versions.kernel_module:
+            yield stated.met(at, seen, versions.kernel_module)
+        else:
+            why = "the other kernel module flavor is loaded"
+            fix = "make provision installs the planned flavor and reboots"
+            yield stated.unmet(at, seen, versions.kernel_module, why, fix, "module-flavour-wrong")
+
+
+def _gpus(health: HealthRecord | None, stated: Stated) -> Iterator[Finding]:
+    gpus = stated.expected.gpus
+    wanted = {trait: getattr(gpus, trait.key) for trait in TRAITS if getattr(gpus, trait.key) is not None}
+    if not wanted and gpus.count is None and gpus.model is None and gpus.models is None:
+        return
+    if health is None or not health.gpus:
+        yield from _no_gpus(health, stated)
+        return
+    if gpus.count is not None:
+        yield _count(len(health.gpus), gpus.count, "gpus.count", "GPUs", stated)
+    for name, count in (gpus.models or {}).items():
+        there = sum(_is(gpu, name) for gpu in health.gpus)
+        yield _count(there, count, f"gpus.models.{name}", f"x {name}", stated)
+    if gpus.model is not None:
+        yield from _model(health, gpus.model, stated)
+    for trait, value in wanted.items():
+        yield from _trait(health, trait, value, stated)
+
+
+def _no_gpus(health: HealthRecord | None, stated: Stated) -> Iterator[Finding]:
+    """Not listed is not absent: the driver and inventory checks distinguish the two."""
+    if health is not None and stated.expected.gpus.count == 0:
+        yield stated.met("gpus.count", 0, 0, unit="GPUs")
+        return
+    wanted = stated.expected.gpus.count
+    yield stated.not_reported("gpus", wanted if wanted is not None else "the expected GPUs", "NVML lists no GPU")
+
+
+def _count(seen: int, wanted: int, at: str, unit: str, stated: Stated) -> Finding:
+    if seen == wanted:
+        return stated.met(at, seen, wanted, unit=unit)
+    if seen < wanted:
+        why = "GPUs are missing: not seated, not powered, lost, or not assigned to this host"
+        fix = "gpucheck verify --only inventory; dmesg | grep -e RmInitAdapter -e Xid; lspci -d 10de:"
+        return stated.unmet(at, seen, wanted, why, fix, "gpu-lost", unit=unit, confidence="possible")
+    why = "the host has more GPUs than expected: the expectations are for another host type"
+    return stated.unmet(at, seen, wanted, why, "change the expectations", SITE, unit=unit)
+
+
+def _is(gpu: GpuRecord, name: str) -> bool:
+    """Compare by GPU table if it has the name, else by the name that NVML reports."""
+    if gpu.name.lower() == name.lower():
+        return True
+    model = gpu_by_pci_id(gpu.device_id) or find_gpu(gpu.name)
+    wanted = find_gpu(name)
+    return model is not None and (model == wanted if wanted else model in gpus_of_family(name))
+
+
+def _model(health: HealthRecord, name: str, stated: Stated) -> Iterator[Finding]:
+    others = [gpu for gpu in health.gpus if not _is(gpu, name)]
+    why = "the GPU model in this slot differs from the expected one"
+    if find_gpu(name) is None and not gpus_of_family(name):
+        near = similar_gpus(name, 1)
+        why = f"unknown GPU model{f'; did you mean {near[0]}' if near else ''}, and NVML reports another name"
+    for gpu in others:
+        fix = "compare the order with the host, or change the expectations"
+        yield stated.unmet("gpus.model", gpu.name, name, why, fix, SITE, subject=f"gpu:{gpu.bus_id}")
+    if not others:
+        yield stated.met("gpus.model", f"{len(health.gpus)} x {health.gpus[0].name}", name)
+
+
+def _trait(health: HealthRecord, trait: Trait, wanted: Any, stated: Stated) -> Iterator[Finding]:
+    at, met = f"gpus.{trait.key}", 0
+    for gpu in health.gpus:
+        subject, seen = f"gpu:{gpu.bus_id}", trait.seen(gpu)
+        if seen is None:
+            yield stated.not_reported(at, wanted, "the GPU does not report it", subject=subject)
+        elif trait.matches(seen, wanted):
+            met += 1
+        else:
+            yield stated.unmet(at, seen, wanted, trait.why, trait.fix, trait.cause, subject=subject, unit=trait.unit)
+    if met == len(health.gpus):
+        least = " or more" if trait.at_least else ""
+        yield stated.met(at, f"{met} GPUs", f"{wanted}{f' {trait.unit}' if trait.unit else ''}{least}")
+
+
+def _pairs(report: Report, stated: Stated) -> Iterator[Finding]:
+    """Compare the number of pairs of each path class."""
+    for cls, wanted in stated.expected.pairs.items():
+        at = f"pairs.{cls}"
+        if report.topology is None:
+            yield stated.not_reported(at, wanted, "topology unknown")
+            continue
+        seen = sum(pair.cls == cls for pair in report.topology.pairs)
+        if seen == wanted:
+            yield stated.met(at, seen, wanted, unit=f"pairs of {cls}")
+        else:
+            why = "the GPUs are connected differently than expected"
+            fix = "gpucheck topo shows every pair; compare slots, bridges and NVLinks with a correct host"
+            yield stated.unmet(at, seen, wanted, why, fix, SITE, unit=f"pairs of {cls}")

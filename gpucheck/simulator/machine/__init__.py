@@ -1,0 +1,27 @@
+"""A simulated machine: its profile, its PCI functions, GPUs and links, and how its GPUs reach each other."""
+
+from gpucheck.simulator.machine.cables import REMOTE_GPU, REMOTE_SWITCH, Link
+from gpucheck.simulator.machine.machine import (
+    UPTIME_S,
+    Function,
+    Kernel,
+    Machine,
+    Message,
+    Process,
+    SimulatedGpu,
+    build,
+)
+
+__all__ = [
+    "REMOTE_GPU",
+    "REMOTE_SWITCH",
+    "UPTIME_S",
+    "Function",
+    "Kernel",
+    "Link",
+    "Machine",
+    "Message",
+    "Process",
+    "SimulatedGpu",
+    "build",
+]

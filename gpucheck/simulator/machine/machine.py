@@ -1,0 +1,267 @@
+"""A profile put together: PCI functions and GPUs with their links. Faults change this, writers read it."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gpucheck.model import DriverState
+from gpucheck.simulator.machine.cables import Link, links_of
+from gpucheck.simulator.machine.devices import gpus_of, models_of, part_of
+from gpucheck.simulator.machine.gpu_model import GpuModel
+from gpucheck.simulator.machine.profile import Cpu, Device, Part, Profile, cpus
+
+UPTIME_S = 432_000  # five days: long enough that an error can be old
+AMPERE = 7  # NVML: nvmlDeviceArchitecture_t
+SMALL_BAR_MIB = 256
+# What a bridge port can do to isolate what is below it (PCIe base specification 7.7.7), as Linux would turn it on
+ACS_CAPABILITY = {"root-port": 0x001F, "switch-downstream": 0x005F}
+
+
+@dataclass
+class Function:
+    """One PCI function. generation and width are those of its link now; a bridge port's link is the one below it.
+
+    parent: the bridge above, None on a root bus. ids: vendor:device. subsystem: the same of the board.
+    acs_capability, acs_control: registers of a port that can isolate, None for one that cannot.
+    errors: (correctable, nonfatal or fatal; the kernel's name of the error) -> how often since boot.
+    rebar: the size of BAR 1 can be changed. lost: it no longer answers, every register reads as ones.
+    """
+
+    bus_id: str
+    kind: str
+    ids: str
+    subsystem: str
+    class_id: str
+    root: str
+    parent: str | None
+    numa_node: int | None
+    max_generation: int
+    max_width: int
+    generation: int = 0
+    width: int = 0
+    bar1_mib: int = 0
+    rebar: bool = False
+    acs_capability: int | None = None
+    acs_control: int = 0
+    errors: dict[tuple[str, str], int] = field(default_factory=dict)
+    net: tuple[str, ...] = ()
+    infiniband: tuple[str, ...] = ()
+    lost: bool = False
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process that computes on a GPU, as NVML lists it."""
+
+    pid: int
+    memory_mib: int
+    name: str
+
+
+@dataclass
+class SimulatedGpu:
+    """One GPU. visible false: on the PCI bus, but not among those that NVML counts. nvml: keys that override.
+
+    fabric_state: as in gpucheck.model.Fabric; shown only by models that report it.
+    fabric_up: paths lead over NVSwitches; older models tell no state, and lose the paths all the same.
+    memory_node: the NUMA node that its memory is, None where it is none. mig: its GPU instances, none with MIG off.
+    processes: what computes on it. p2p_refused: NVML's P2P status to another GPU, by that one's bus id.
+    """
+
+    function: Function
+    model: GpuModel
+    uuid: str
+    links: list[Link]
+    visible: bool = True
+    fabric_state: str = "completed"
+    fabric_up: bool = True
+    memory_node: int | None = None
+    mig: tuple[str, ...] = ()
+    processes: list[Process] = field(default_factory=list)
+    p2p_refused: dict[str, int] = field(default_factory=dict)
+    nvml: dict[str, str] = field(default_factory=dict)
+
+    def answer(self, values: Mapping[str, object], when: str = "always") -> None:
+        """Override what NVML tells: ``always``, or only under ``load``. Raises ValueError for another word."""
+        if when not in ("always", "load"):
+            raise ValueError(f"when={when}: always, or load")
+        for key, value in values.items():
+            self.nvml[f"{key}.load"] = str(value)
+            if when == "always":
+                self.nvml[key] = str(value)
+
+
+@dataclass
+class Message:
+    """A line of the kernel log, age_s seconds before now. priority: syslog's, 3 is an error, 6 information."""
+
+    text: str
+    age_s: float
+    priority: int = 6
+
+
+@dataclass
+class Kernel:
+    """An installed kernel: are its build headers there, and was the driver's module built for it?"""
+
+    headers: bool = True
+    module: bool = True
+
+
+@dataclass
+class Machine:
+    """A whole machine, free to be changed until it is written. nvml: machine-wide lines for machine.txt.
+
+    release: the driver branch whose functions the NVML library exports, None for its own.
+    services: systemd's ActiveState by unit. packages: installed versions by name. Both only of what goes with the GPUs.
+    surroundings: what the machine answers in place of this process's own limits, environment and libraries.
+    running, upcoming: the kernel that runs, and the one that the next boot takes.
+    missing_nodes: device nodes below /dev that should be there and are not.
+    """
+
+    profile: Profile
+    driver: DriverState
+    functions: dict[str, Function]
+    gpus: list[SimulatedGpu]
+    persistence: bool = True
+    faults: tuple[str, ...] = ()
+    nvml: dict[str, str] = field(default_factory=dict)
+    services: dict[str, str] = field(default_factory=dict)
+    packages: dict[str, str] = field(default_factory=dict)
+    surroundings: dict[str, object] = field(default_factory=dict)
+    iommu: str = "off"
+    messages: list[Message] = field(default_factory=list)
+    secure_boot: bool = False
+    governor: str = "performance"
+    running: Kernel = field(default_factory=Kernel)
+    upcoming: Kernel = field(default_factory=Kernel)
+    missing_nodes: set[str] = field(default_factory=set)
+    release: str | None = None
+
+    def gpu(self, index: int) -> SimulatedGpu:
+        """A GPU by its number in the profile. Raises ValueError if there is none."""
+        if not 0 <= index < len(self.gpus):
+            numbers = f"GPUs 0 to {len(self.gpus) - 1}" if self.gpus else "no GPU"
+            raise ValueError(f"there is no GPU {index}; profile {self.profile.name} has {numbers}")
+        return self.gpus[index]
+
+    @property
+    def cpu(self) -> Cpu | None:
+        """The profile's CPU, None where it names none."""
+        return cpus()[self.profile.cpu] if self.profile.cpu else None
+
+    def chosen(self, words: str) -> list[SimulatedGpu]:
+        """One GPU by its number in the profile, or ``all`` of them. Raises ValueError for anything else."""
+        if words == "all" and self.gpus:
+            return self.gpus
+        if words != "all" and not (words.isascii() and words.isdigit()):
+            raise ValueError(f"gpu={words}: a number, or all")
+        return [self.gpu(int(words) if words != "all" else 0)]
+
+    def chain(self, bus_id: str) -> list[Function]:
+        """The bridges above a function, from the root port down."""
+        above: list[Function] = []
+        parent = self.functions[bus_id].parent
+        while parent is not None:
+            above.insert(0, self.functions[parent])
+            parent = above[0].parent
+        return above
+
+    def ports(self) -> list[Function]:
+        """The bridge ports that can isolate what is below them."""
+        return [function for function in self.functions.values() if function.acs_capability is not None]
+
+    def find_library(self, soname: str, path: str, source: str) -> None:
+        """Let the dynamic loader find a library, after those that it finds already."""
+        libraries = self.surroundings.setdefault("libraries", [])
+        assert isinstance(libraries, list)  # noqa: S101 - written here only
+        libraries.append({"soname": soname, "path": path, "source": source})
+
+    def log(self, text: str, age_s: float, priority: int = 3) -> None:
+        """Add a line to the kernel log. Raises ValueError for one from before the machine started."""
+        if not 0 <= age_s <= UPTIME_S:
+            raise ValueError(f"age={age_s:g}: the machine runs since {UPTIME_S} seconds")
+        self.messages.append(Message(text, age_s, priority))
+
+
+def build(profile: Profile, driver: DriverState) -> Machine:
+    """The healthy machine of a profile, every link trained as far as both its ends allow."""
+    by_id = {device.bus_id: device for device in profile.devices}
+    functions = {bus_id: _function(device, by_id, profile) for bus_id, device in by_id.items()}
+    children = {f.parent: f for f in reversed(functions.values()) if f.parent is not None}
+    for device in profile.devices:
+        _train(functions[device.bus_id], functions, children, device.trained)
+    rows = zip(gpus_of(profile), models_of(profile), links_of(profile), strict=True)
+    gpus = [_gpu(device, model, functions[device.bus_id], links, profile) for device, model, links in rows]
+    iommu = {"off": "off", "identity": "identity", "translating": "DMA-FQ"}[profile.iommu]
+    machine = Machine(profile=profile, driver=driver, functions=functions, gpus=gpus, iommu=iommu)
+    if driver.loaded_version is None:
+        # Nothing has registered the GPUs or keeps them awake: that is what a later load of the driver finds.
+        machine.persistence = False
+        for gpu in gpus:
+            gpu.fabric_state = "in-progress"
+    return machine
+
+
+def _function(device: Device, by_id: dict[str, Device], profile: Profile) -> Function:
+    part = part_of(device, profile)
+    root = device
+    while root.under in by_id:
+        root = by_id[root.under]
+    model = part if isinstance(part, GpuModel) else None
+    kind = part.kind if isinstance(part, Part) else "gpu"
+    return Function(
+        bus_id=device.bus_id,
+        kind=kind,
+        ids=part.ids if isinstance(part, Part) else f"10de:{part.device_id}",
+        subsystem=f"10de:{model.subsystem_id}" if model else "0000:0000",
+        class_id=_class_id(part),
+        root=root.under,
+        parent=device.under if device.under in by_id else None,
+        numa_node=profile.roots[root.under].numa_node,
+        max_generation=part.generation,
+        max_width=min(part.width, device.width or part.width),
+        bar1_mib=model.bar1_mib if model else 0,
+        # Products whose firmware brings the capability; on older ones the size is fixed.
+        rebar=model is not None and model.architecture >= AMPERE and model.bar1_mib > SMALL_BAR_MIB,
+        acs_capability=None if profile.virtual else ACS_CAPABILITY.get(kind),
+        net=device.net,
+        infiniband=device.infiniband,
+    )
+
+
+def _class_id(part: Part | GpuModel) -> str:
+    if part.class_id is not None:
+        return part.class_id
+    return "068000" if isinstance(part, Part) and part.kind == "nvswitch" else "060400"
+
+
+def _train(
+    function: Function,
+    functions: dict[str, Function],
+    children: dict[str, Function],
+    trained: tuple[int, int] | None,
+) -> None:
+    """A port shows the link below it, every other function the link above it; each runs at what both ends can."""
+    if function.kind in ("root-port", "switch-downstream"):
+        other = children.get(function.bus_id)
+    else:
+        other = functions.get(function.parent or "")
+    ends = [function, other] if other else [function]
+    function.generation = min(end.max_generation for end in ends)
+    function.width = min(end.max_width for end in ends)
+    if trained is not None:
+        function.generation, function.width = trained
+
+
+def _gpu(device: Device, model: GpuModel, function: Function, links: list[Link], profile: Profile) -> SimulatedGpu:
+    digest = hashlib.sha256(f"{profile.name} {device.bus_id}".encode()).hexdigest()
+    uuid = f"GPU-{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:32]}"
+    gpu = SimulatedGpu(
+        function=function, model=model, uuid=uuid, links=links, memory_node=device.memory_node, mig=device.mig
+    )
+    if device.mig:
+        gpu.nvml |= {"mig.current": "1", "mig.pending": "1"}
+    if profile.clique is not None:
+        gpu.nvml |= {"fabric.clique": str(profile.clique.clique_id), "fabric.cluster": profile.clique.cluster_uuid}
+    return gpu

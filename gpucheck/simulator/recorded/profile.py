@@ -1,0 +1,166 @@
+"""A profile out of a recording: the machine that somebody recorded, to simulate it with and without faults."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import yaml
+
+from gpucheck.model import DriverState, NvmlFailure, NvmlReading, PciDevice, System
+from gpucheck.simulator.machine import build
+from gpucheck.simulator.machine.profile import Board, Clique, Driver, Profile, Root, Wiring, cpus
+from gpucheck.simulator.machine.validation import check_profile
+from gpucheck.simulator.recorded.gpus import RecordedGpus
+from gpucheck.simulator.recorded.links import ports_of
+from gpucheck.simulator.recorded.tree import RecordedTree
+
+DMI = "/sys/class/dmi/id"
+NO_DRIVER = "580.178.04"  # of the library, on a machine where no driver is present: as our own profiles have it
+UNITS = ("nvidia-fabricmanager", "nvidia-imex")
+
+
+class Recorded(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a recording (schema gpucheck.recording/1) a machine is made of; everything else in it is left alone."""
+
+    system: System
+    driver: DriverState
+    pci: tuple[PciDevice, ...]
+    nvml: NvmlReading | NvmlFailure
+    services: dict[str, str | None] = msgspec.field(default_factory=dict)
+    texts: dict[str, str | None] = msgspec.field(default_factory=dict)
+
+
+def from_recording(recording: Mapping[str, Any] | object, name: str = "recorded") -> Profile:
+    """The profile of the recorded machine: its tree, links, GPUs, NVLinks, processors, driver.
+
+    recording: decoded JSON, or an object with the same attributes. A GPU that we have no model of becomes one of the
+    profile's own, with the values that NVML told; what was wrong with the machine is left out, for faults are chosen
+    when it is simulated, but links stay as they had trained.
+    Raises ValueError for what is no recording, or for a machine that cannot be told from it.
+    """
+    try:
+        recorded = msgspec.convert(recording, Recorded, from_attributes=True)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"this is no recording that gpucheck record made: {error}") from error
+    profile = _profile(recorded, name)
+    check_profile(profile)
+    return _as_trained(profile, recorded)
+
+
+def to_yaml(profile: Profile) -> str:
+    """The profile as a file that ``load`` reads, what is at its default left out."""
+    head = "# A machine for gpucheck --simulate FILE.yml\n"
+    return head + yaml.safe_dump(
+        _told(profile), sort_keys=False, width=118, default_flow_style=None, allow_unicode=True
+    )
+
+
+def _profile(recorded: Recorded, name: str) -> Profile:
+    reading = recorded.nvml if isinstance(recorded.nvml, NvmlReading) else None
+    tree = RecordedTree(recorded.pci, reading.gpus if reading else ())
+    gpus = RecordedGpus(tree.gpus, reading.gpus if reading else ())
+    nodes = _nodes(recorded, reading)
+    driver = recorded.driver
+    reported = reading.driver_version if reading else None
+    version = driver.installed_version or driver.loaded_version or reported or NO_DRIVER
+    return Profile(
+        name=name,
+        summary=f"recorded machine with {gpus.summary}",
+        source="a recording of gpucheck record",
+        board=Board(vendor=_text(recorded, "sys_vendor"), product=_text(recorded, "product_name")),
+        driver=Driver(
+            version=version,
+            flavour="proprietary" if (driver.loaded_flavour or driver.installed_flavour) == "proprietary" else "open",
+            present=driver.loaded_version is not None or reading is not None,
+        ),
+        numa_nodes=nodes,
+        roots={root: Root(numa_node=_known(node, nodes)) for root, node in tree.roots.items()},
+        cpu=_cpu(recorded),
+        iommu=_iommu(tree.gpus),
+        virtual=recorded.system.virtual is not None,
+        services=tuple(unit for unit in UNITS if recorded.services.get(unit) == "active"),
+        devices=tuple(
+            msgspec.structs.replace(device, gpu=gpus.models[device.bus_id]) if device.bus_id in gpus.models else device
+            for device in tree.devices
+        ),
+        nvlink=Wiring(ports=ports_of(tree.gpus, reading.gpus, {d.bus_id for d in tree.devices}) if reading else ()),
+        clique=_clique(reading),
+        models=gpus.own,
+        parts=tree.parts,
+    )
+
+
+def _as_trained(profile: Profile, recorded: Recorded) -> Profile:
+    """Where a link ran otherwise than both its ends can, the profile says so."""
+    machine = build(profile, DriverState())
+    seen = {device.bus_id: device.link for device in recorded.pci}
+    devices = []
+    for device in profile.devices:
+        function, link = machine.functions[device.bus_id], seen.get(device.bus_id)
+        now = (link.generation, link.width) if link else (None, None)
+        if None not in now and now != (function.generation, function.width):
+            device = msgspec.structs.replace(device, trained=now)
+        devices.append(device)
+    return msgspec.structs.replace(profile, devices=tuple(devices))
+
+
+def _nodes(recorded: Recorded, reading: NvmlReading | None) -> tuple[str, ...]:
+    """The CPU list of each node: from sysfs where it was recorded, else from the GPUs' affinities; empty if neither."""
+    known: dict[int, str] = {}
+    for gpu in reading.gpus if reading else ():
+        if gpu.cpu_affinity:
+            known.setdefault(gpu.numa_node or 0, gpu.cpu_affinity)
+    last = max([*known, *(device.numa_node or 0 for device in recorded.pci), 0])
+    for node in range(last + 1):
+        told = recorded.texts.get(f"/sys/devices/system/node/node{node}/cpulist")
+        if told and told.strip():
+            known[node] = told.strip()
+    return tuple(known.get(node, "") for node in range(last + 1))
+
+
+def _known(node: int | None, nodes: tuple[str, ...]) -> int | None:
+    return node if node is not None and node < len(nodes) else None
+
+
+def _text(recorded: Recorded, name: str) -> str:
+    return (recorded.texts.get(f"{DMI}/{name}") or "").strip() or "unknown"
+
+
+def _cpu(recorded: Recorded) -> str | None:
+    """The product of cpus.yml that /proc/cpuinfo names, by its full name."""
+    told = recorded.texts.get("/proc/cpuinfo") or ""
+    names = {cpu.name: key for key, cpu in cpus().items()}
+    lines = (line.partition(":")[2].strip() for line in told.splitlines() if line.startswith("model name"))
+    by_name = names.get(next(lines, ""))
+    return by_name or ("grace" if recorded.system.arch == "aarch64" else None)
+
+
+def _iommu(gpus: tuple[PciDevice, ...]) -> Any:
+    types = {gpu.iommu_type for gpu in gpus} - {None}
+    if not types:
+        return "off"
+    return "identity" if types == {"identity"} else "translating"
+
+
+def _clique(reading: NvmlReading | None) -> Clique | None:
+    for gpu in reading.gpus if reading else ():
+        if gpu.fabric and gpu.fabric.clique_id:
+            return Clique(clique_id=gpu.fabric.clique_id, cluster_uuid=gpu.fabric.cluster_uuid or "0" * 32)
+    return None
+
+
+def _told(value: object) -> Any:
+    """Plain data, without what is at its default."""
+    if isinstance(value, msgspec.Struct):
+        told = {}
+        for field in msgspec.structs.fields(value):
+            one = getattr(value, field.name)
+            default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
+            if one != default:
+                told[field.encode_name] = _told(one)
+        return told
+    if isinstance(value, dict):
+        return {key: _told(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_told(one) for one in value]
+    return value

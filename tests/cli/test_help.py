@@ -1,0 +1,92 @@
+"""Help texts: complete, in the forms of the style guide, with old option names accepted and not shown."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from gpucheck.cli import cli
+from gpucheck.cli._common import Renamed
+
+# Their texts are not in these forms yet.
+LATER = {"stack", "smoke", "collectives"}
+BANNED = re.compile(
+    r"\b(tell|tells|told|wish|beside|leave away|in words|is none|whoever|somebody|nobody|yardstick|judges?|anew)\b"
+    r"|held against|stands? in for|\bsays?\b|\bfolders?\b"
+)
+WIDEST_LINE = 60  # characters of a line in the list of commands
+
+
+def commands(group: click.Group = cli, path: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command and subcommand by its name."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is None or name in LATER:
+            continue
+        yield f"{path}{name}", command
+        if isinstance(command, click.Group):
+            yield from commands(command, f"{path}{name} ")
+
+
+ALL = dict(commands())
+OPTIONS = {
+    f"{name} {option.opts[0]}": option
+    for name, command in ALL.items()
+    for option in command.params
+    if isinstance(option, click.Option) and not option.hidden
+}
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_option_help_is_capital_to_period(name):
+    text = OPTIONS[name].help or ""
+
+    assert re.match(r"[A-Z]", text), text
+    assert text.endswith("."), text
+    assert not BANNED.search(text), text
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_option_names_a_file_a_directory_or_a_number_of_seconds(name):
+    """Not PATH, DIRECTORY, TEXT or FLOAT RANGE, which click makes of a type."""
+    option = OPTIONS[name]
+    value = "" if option.is_flag or option.count else option.make_metavar(click.Context(click.Command("x")))
+
+    assert value not in ("PATH", "DIRECTORY", "FOLDER", "TEXT", "INTEGER", "INTEGER RANGE", "FLOAT RANGE")
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_command_help_starts_with_one_short_sentence(name):
+    text = (ALL[name].help or "").replace("\b", "")
+
+    first = text.partition("\n\n")[0]
+    assert first.endswith((".", ":")), first
+    assert not BANNED.search(text), BANNED.search(text)
+    if " " in name:
+        assert not ALL[name].get_short_help_str(limit=WIDEST_LINE).endswith("..."), first
+
+
+def test_list_of_commands_has_short_lines_without_a_period():
+    for source in (Path("gpucheck") / "cli").glob("[a-z]*.py"):
+        line = source.read_text(encoding="utf-8").splitlines()[0].strip('"')
+        if source.stem not in LATER:
+            assert len(line) <= WIDEST_LINE, line
+            assert re.match(r"[A-Z].*[^.]$", line), line
+
+
+RENAMED = [(name, option) for name, option in OPTIONS.items() if isinstance(option, Renamed)]
+
+
+@pytest.mark.parametrize(("name", "option"), RENAMED, ids=[name for name, _ in RENAMED])
+def test_old_option_name_is_accepted_and_not_shown(name, option):
+    command = ALL[name.rpartition(" ")[0]]
+    value = [] if option.is_flag else ["quick" if option.name == "level" else "given"]
+    given = [option.was, *value, *(["SOURCE"] if command.params[0].name in ("sources", "name") else [])]
+
+    with command.make_context(name, given, resilient_parsing=True) as context:
+        assert context.params[option.name]
+        shown = command.get_help(context) + option.get_error_hint(context)
+    assert not re.search(rf"{option.was}\b(?!-)", shown)

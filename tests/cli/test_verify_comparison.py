@@ -1,0 +1,108 @@
+"""verify --expect and --baseline on the command line: both files are refused before anything is measured."""
+
+import gzip
+import json
+
+import pytest
+
+from tests.cli.test_cli import run
+
+QUICK = ("verify", "--simulate", "hgx-h100-x8", "--level", "quick")
+
+
+@pytest.fixture(scope="module")
+def earlier(tmp_path_factory):
+    """A report of the simulated host, as verify wrote it."""
+    path = tmp_path_factory.mktemp("baseline") / "report.json"
+    from gpucheck.cli import main
+
+    with pytest.raises(SystemExit):
+        main([*QUICK, "--format", "json", "-o", str(path)])
+    return path
+
+
+def test_the_report_keeps_the_counters_of_every_gpu_and_port(earlier):
+    kept = json.loads(earlier.read_text())["measurements"]["gpu-health"]
+
+    assert kept["uptime_hours"] > 0
+    assert len(kept["gpus"]) == 8
+    first = kept["gpus"][0]
+    assert set(first["pcie_errors"]) == {"replays", "correctable", "non_fatal", "fatal"}
+    assert first["ecc_errors"]["volatile_uncorrected"] == 0
+    assert [link["link"] for link in first["nvlinks"]] == list(range(18))
+    assert {"replay_errors", "recovery_errors", "crc_errors"} <= set(first["nvlinks"][0])
+    assert {"correctable", "non_fatal", "fatal"} == set(kept["ports"][0]["aer"])
+
+
+def test_a_host_is_held_against_its_earlier_report(capsys, earlier, tmp_path):
+    packed = tmp_path / "report.json.gz"
+    packed.write_bytes(gzip.compress(earlier.read_bytes()))
+    status, out, _ = run(capsys, *QUICK, "--baseline", str(packed))
+    assert (status, "baseline" in out) == (0, True)
+
+    status, out, _ = run(
+        capsys, *QUICK, "--baseline", str(earlier), "--fault", "replay-rising:gpu=0", "--format", "json"
+    )
+    worse = [f for f in json.loads(out)["findings"] if f["check"] == "baseline"]
+    assert (status, {f["verdict"] for f in worse}) == (1, {"warn"})
+    assert all("an hour" in f["seen"] and f["subject"] == "gpu:0000:19:00.0" for f in worse)
+
+
+def test_the_record_is_kept_whatever_else_is_left_out(capsys, earlier):
+    """The comparisons read what this step records."""
+    status, out, _ = run(capsys, *QUICK, "--only", "driver", "--baseline", str(earlier), "--format", "json")
+
+    assert status == 0
+    assert {f["check"] for f in json.loads(out)["findings"]} == {"driver", "gpu-health", "baseline"}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: text.replace('"host": "', '"host": "other-', 1), "is a report of other-"),
+        (lambda text: text.replace('"simulated": true', '"simulated": false', 1), "is a report of real hardware"),
+        (lambda text: text[: len(text) // 2], "its end is missing"),
+        (lambda text: text + text, "holds 2 hosts"),
+        (lambda text: "", "it is cut off, or it is not JSON"),
+        (lambda text: text.replace("gpucheck.report/1", "gpucheck.fleet/1", 1), "not a host"),
+    ],
+)
+def test_a_baseline_of_another_host_or_a_damaged_one_is_refused(capsys, earlier, tmp_path, change, words):
+    other = tmp_path / "other.json"
+    other.write_text(change(earlier.read_text()))
+    status, out, err = run(capsys, *QUICK, "--baseline", str(other), "-o", str(tmp_path / "never"))
+
+    assert (status, out) == (64, "")
+    assert err.startswith(f"Error: {other}: ")
+    assert words in err
+    assert "--baseline" in err
+    assert not (tmp_path / "never").exists()
+
+
+def test_expectations_are_read_before_the_run_and_judged_after_it(capsys, tmp_path):
+    site = tmp_path / "site.yml"
+    site.write_text("gpus: {count: 8}\nfloors: {p2p_uni_gb_s: 300}\n")
+    status, out, _ = run(capsys, *QUICK, "--expect", str(site))
+    assert (status, "expectations" in out, "no copies were measured in this run" in out) == (0, True, True)
+
+    status, out, _ = run(capsys, *QUICK, "--expect", str(site), "--fault", "gpu-missing:gpu=3")
+    assert status == 2
+    assert f"{site}:1: gpus.count" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("gpus:\n  cuont: 8\n", "{}:2: gpus.cuont: no such key. Did you mean count?\n"),
+        (None, "{}: cannot be read: No such"),
+    ],
+)
+def test_a_typo_in_the_expectations_is_named(capsys, tmp_path, text, words):
+    site = tmp_path / "site.yml"
+    if text is not None:
+        site.write_text(text)
+    status, out, err = run(capsys, *QUICK, "--expect", str(site), "-o", str(tmp_path / "never"))
+
+    assert (status, out) == (64, "")
+    assert words.format(site) in err
+    assert not (tmp_path / "never").exists()

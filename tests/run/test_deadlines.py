@@ -1,0 +1,250 @@
+"""Whatever a step or a read of the host does, the report comes, in time, with a finding that names the call."""
+
+import errno
+import signal
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from gpucheck import run
+from gpucheck.measure import bandwidth
+from gpucheck.measure.running import supervisor
+from gpucheck.model import Check, Finding, Verdict
+from gpucheck.run import _guard, _report, _train
+from gpucheck.run._measure import measurement_steps
+from tests.fakes import FakeHost
+from tests.machines import p100, whole_host
+
+PASSED = Finding(check="fine", verdict=Verdict.PASS, subject="host")
+FINE = run._check_step(Check("fine", frozenset({"quick"}), lambda host: None, lambda _: [PASSED]))
+HOST = whole_host(p100(0), p100(1))
+
+
+def step(call, seconds=5.0, name="odd"):
+    return run.Step(name, frozenset({"measure"}), call, seconds, 0.001)
+
+
+def raising(error):
+    def call(_host):
+        raise error
+
+    return step(call)
+
+
+def broken(_values):
+    raise RuntimeError("no such key: fan")
+
+
+def test_a_check_that_breaks_costs_only_itself():
+    """The report of all the others survives, and the broken one is a finding that says where."""
+    check = Check("fan", frozenset({"quick"}), lambda host: None, broken)
+    fine = Check(
+        "fine",
+        frozenset({"quick"}),
+        lambda host: None,
+        lambda _: [Finding(check="fine", verdict=Verdict.PASS, subject="host")],
+    )
+
+    report = run.verify(HOST, [run._check_step(check), run._check_step(fine)])
+
+    assert [finding.verdict for finding in report.findings] == [Verdict.UNKNOWN, Verdict.PASS]
+    assert "no such key: fan" in str(report.findings[0].seen)
+    assert any("test_deadlines.py" in line for line in report.findings[0].evidence)
+
+
+def test_a_check_that_hangs_is_a_finding_that_names_the_call():
+    """The report of all the others comes in time; the thread that hangs is left behind."""
+    release = threading.Event()
+
+    def wait_for_the_kernel(_host):
+        release.wait(60)
+
+    stuck = Check("stuck", frozenset({"quick"}), wait_for_the_kernel, lambda _: [], seconds=0.05)
+    fine = Check("fine", frozenset({"quick"}), lambda host: None, lambda _: [PASSED])
+    try:
+        report = run.verify(HOST, [run._check_step(stuck), run._check_step(fine)])
+    finally:
+        release.set()
+
+    assert [finding.verdict for finding in report.findings] == [Verdict.UNKNOWN, Verdict.PASS]
+    assert "no end within 0.05 s" in str(report.findings[0].seen)
+    assert any("wait_for_the_kernel" in line for line in report.findings[0].evidence)
+
+
+def test_after_one_hang_the_next_checks_do_not_wait_as_long(monkeypatch):
+    """They probably wait for the same thing, and 30 deadlines would be ten minutes."""
+    monkeypatch.setattr(_guard, "AFTER_STUCK_S", 0.05)
+    release = threading.Event()
+    checks = [
+        run._check_step(Check(f"stuck{n}", frozenset({"quick"}), lambda _: release.wait(60), lambda _: [], seconds=s))
+        for n, s in enumerate((0.2, 50.0, 50.0))
+    ]
+    clock = time.monotonic()
+    try:
+        report = run.verify(HOST, [*checks, FINE])
+    finally:
+        release.set()
+
+    assert [f.verdict for f in report.findings] == [Verdict.UNKNOWN] * 3 + [Verdict.PASS]
+    assert time.monotonic() - clock < 30
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (RuntimeError("CUDA error: unspecified launch failure"), "report it with the output"),
+        (OSError(errno.ENOSPC, "No space left on device", "/dev/shm/torch_1"), "df /dev/shm"),
+        (SystemExit(3), "SystemExit: 3"),
+        (MemoryError(), "MemoryError"),
+    ],
+)
+def test_a_step_that_raises_costs_only_itself(error, words):
+    report = run.verify(HOST, [raising(error), FINE])
+
+    assert [f.verdict for f in report.findings] == [Verdict.UNKNOWN, Verdict.PASS]
+    assert words in f"{report.findings[0].seen} {report.findings[0].fix}"
+
+
+def test_a_step_that_is_given_up_ends_what_it_started():
+    """Its thread is told to leave, so that no process of ours runs on beside the report."""
+    ended = threading.Event()
+
+    def copies_for_ever(_host):
+        try:
+            while True:
+                time.sleep(0.01)
+        except Exception:  # what a step catches must not swallow the order to leave
+            ended.wait(60)
+        finally:
+            ended.set()
+
+    report = run.verify(HOST, [step(copies_for_ever, 0.1), FINE])
+
+    assert "copies_for_ever" in str(report.findings[0].seen)
+    assert ended.wait(30)
+
+
+@pytest.fixture
+def interruptible():
+    """As at a terminal: what a shell runs in the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_ends_what_the_step_started_first():
+    """Ctrl-C while the run waits for the step."""
+    ended = threading.Event()
+
+    def trains(_host):
+        try:
+            time.sleep(0.2)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            while True:
+                time.sleep(0.01)
+        finally:
+            ended.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        run.verify(HOST, [step(trains, 60.0)])
+
+    assert ended.is_set()
+
+
+CHILDREN = {
+    "dies": ("import sys; sys.exit('out of luck')", "ended with exit status 1; its last line: out of luck"),
+    "talks nonsense": ("import os, sys; os.write(int(sys.argv[1]), b'Segmentation fault\\n')", "cannot be read"),
+    "says nothing": ("import time; time.sleep(60)", "no progress for"),
+}
+
+
+@pytest.mark.parametrize(("program", "words"), CHILDREN.values(), ids=CHILDREN)
+def test_a_measuring_child_that_fails_is_a_finding(program, words, monkeypatch):
+    """The real p2p step around a child of ours."""
+    monkeypatch.setattr(supervisor, "OPEN_S", 0.3 if "sleep" in program else 30.0)
+    child = partial(supervisor.Supervised, command=(sys.executable, "-c", program))
+    monkeypatch.setattr(bandwidth, "Supervised", child)
+    report = run.verify(HOST, [*measurement_steps(), FINE])
+
+    bad = [f for f in report.findings if f.verdict in (Verdict.FAIL, Verdict.UNKNOWN)]
+    assert bad
+    assert any(words in f"{f.seen} {f.why} {' '.join(f.evidence)}" for f in bad), bad
+    assert report.findings[-1].check == "fine"
+
+
+def test_a_training_that_breaks_or_hangs_in_our_own_hands_is_a_finding(monkeypatch):
+    """Not in a rank, which has deadlines of its own, but around it."""
+    release = threading.Event()
+
+    def starts_ranks(_options):
+        release.wait(60)
+
+    monkeypatch.setattr(_train, "run_smoke", starts_ranks)
+    (ddp,) = (s for s in run.all_steps() if s.name == "smoke-ddp")
+    try:
+        report = run.verify(FakeHost(), [ddp._replace(seconds=0.1), FINE])
+    finally:
+        release.set()
+
+    assert [(f.check, f.verdict) for f in report.findings][-1] == ("fine", Verdict.PASS)
+    assert any("starts_ranks" in line for line in report.findings[0].evidence)
+
+
+@dataclass
+class Wedged(FakeHost):
+    """A kernel that never answers about the PCI bus."""
+
+    def pci(self):
+        threading.Event().wait(60)
+        return ()
+
+
+def test_a_host_that_hangs_when_the_report_is_written_still_gets_one(monkeypatch):
+    monkeypatch.setattr(_report, "READ_S", 0.1)
+    monkeypatch.setattr(_report, "AFTER_STUCK_S", 0.1)
+    report = run.verify(Wedged(nvml_=HOST.nvml_), [FINE])
+
+    stuck = [f for f in report.findings if f.check == "report"]
+    assert report.host == FakeHost().system().hostname
+    assert report.topology is None
+    assert stuck
+    assert all(f.verdict is Verdict.UNKNOWN and any("in pci" in line for line in f.evidence) for f in stuck)
+    assert (report.counts["unknown"], report.verdict) == (len(stuck), Verdict.UNKNOWN)
+
+
+@dataclass
+class Forgetful(FakeHost):
+    """A host without a name, whose Python packages cannot be listed."""
+
+    def system(self):
+        raise RuntimeError("no os-release")
+
+    def python_packages(self, names):
+        raise ValueError(f"damaged metadata of {sorted(names)[0]}")
+
+
+def test_what_the_host_cannot_say_of_itself_does_not_cost_the_findings():
+    report = run.verify(Forgetful(), [FINE])
+
+    assert report.system.os_id == "unknown"
+    assert {str(f.seen) for f in report.findings[1:]} >= {"RuntimeError: no os-release"}
+
+
+def test_a_thread_that_cannot_start_is_not_waited_for(monkeypatch):
+    """As under ulimit -v: each of 35 steps once waited ten seconds for a thread that never ran."""
+
+    def refused(_thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    began = time.monotonic()
+    (found,) = _guard.Guard(HOST).run(FINE).findings
+
+    assert time.monotonic() - began < 1.0
+    assert found.verdict is Verdict.UNKNOWN
+    assert found.why == "the operating system refused what the step needs"

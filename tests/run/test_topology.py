@@ -1,0 +1,55 @@
+"""The topology of a host with the findings about its driver and missing GPUs."""
+
+import msgspec
+import pytest
+
+from gpucheck.checks import topology as check
+from gpucheck.model import NvmlFailure, PciDevice, PcieLink, Verdict
+from gpucheck.run.topology import examine
+from gpucheck.topology import of
+from tests.fakes import SYSTEM, FakeHost
+from tests.machines import on_bus, p100, reading
+
+P100S = (p100(0), p100(1))
+NOT_LOADED = NvmlFailure(call="nvmlInit_v2", code=9, name="NVML_ERROR_DRIVER_NOT_LOADED")
+INTEL = {"/proc/cpuinfo": "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 79\n"}
+NARROW = PcieLink(generation=3, width=8, max_generation=3, max_width=16)
+NIC = PciDevice(
+    bus_id="0000:0a:00.0", vendor_id="15b3", device_id="1017", class_id="020700", infiniband_names=("mlx5_0",)
+)
+
+
+@pytest.mark.parametrize(("virtual", "verdict"), [(None, Verdict.WARN), ("kvm", Verdict.SKIP)])
+def test_cpu_and_virtual_machine_count_for_every_caller(virtual, verdict):
+    system = msgspec.structs.replace(SYSTEM, virtual=virtual)
+    gpus = [msgspec.structs.replace(gpu, pcie=NARROW) for gpu in P100S]
+    host = FakeHost(system_=system, nvml_=reading(*gpus, ancestor="PHB"), files=INTEL)
+
+    topology = of(host)
+
+    assert "x 0.68 same host bridge" in topology.pairs[0].expected.basis
+    assert {f.verdict for f in topology.findings if f.subject.startswith("gpu:")} == {verdict}
+    assert check.probe(host).topology == topology
+    assert examine(host).pairs == topology.pairs
+
+
+def test_host_without_nvml_has_no_topology():
+    host = FakeHost(nvml_=NOT_LOADED, pci_=on_bus(*P100S))
+
+    assert of(host) is None
+    found = examine(host)
+    assert (found.gpus, found.matrix) == ((), ())
+    assert [(f.check, f.cause) for f in found.findings] == [("driver", "driver-not-loaded")]
+
+
+def test_host_without_gpus_lists_no_network_cards():
+    found = examine(FakeHost(nvml_=reading(), pci_=(NIC,)))
+
+    assert (found.gpus, found.nics, found.wiring) == ((), (), None)
+    assert [f.check for f in found.findings] == ["inventory"]
+
+
+def test_gpu_missing_from_nvml_is_a_finding():
+    findings = examine(FakeHost(nvml_=reading(P100S[0]), pci_=on_bus(*P100S))).findings
+
+    assert [(f.check, f.cause) for f in findings if f.verdict is Verdict.FAIL] == [("inventory", "gpu-lost")]

@@ -1,0 +1,322 @@
+"""Refusals, texts that are none, slow and old libraries: what the real pynvml makes of each, call by call."""
+
+import contextlib
+import ctypes
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from gpucheck import simulator
+from gpucheck.simulator.activation import STAND_INS
+from gpucheck.simulator.faults.nvml_text import CALLS
+from gpucheck.simulator.nvml.exports import OWN, all_exports, exports
+
+DRIVER = "580.178.04"
+NO_PERMISSION, LOST, UNKNOWN, UNHEARD_OF = 4, 15, 999, 4242
+
+
+@pytest.fixture
+def nvml(activate):
+    """Activate a machine, start NVML on it and return its GPUs; NVML is shut down afterwards."""
+    with contextlib.ExitStack() as stack:
+
+        def start(profile: str, *faults: str) -> list[Any]:
+            activate(profile, faults)
+            pynvml.nvmlInit()
+            stack.callback(pynvml.nvmlShutdown)
+            return [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())]
+
+        yield start
+
+
+def code_of(call, *arguments) -> int:
+    """The return code: 0 where the call answers."""
+    try:
+        call(*arguments)
+    except pynvml.NVMLError as error:
+        code: int = error.value
+        return code
+    return 0
+
+
+# ---- nvml-refuse ----
+
+
+@pytest.fixture
+def every_call(tmp_path, monkeypatch, cache):
+    """The library with NVML started, its machine, a code of its own for each function, and the handles of both GPUs."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "machine"))
+    refuse(tmp_path / "machine")
+    names = [one.name for one in exports(DRIVER) if not one.name.startswith(("nvmlInit", "nvmlErrorString"))]
+    codes = {name: 1000 + place for place, name in enumerate(names)}
+    library = ctypes.CDLL(str(simulator.build_library(tmp_path / "lib", DRIVER)))
+    assert library.nvmlInit_v2() == 0
+    gpus = []
+    for index in range(2):
+        gpus.append(ctypes.c_void_p())
+        assert library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(gpus[-1])) == 0
+    yield library, tmp_path / "machine", codes, gpus
+    refuse(tmp_path / "machine")
+    assert library.nvmlShutdown() == 0
+
+
+def refuse(machine: Path, *faults: str) -> None:
+    profile = simulator.load("p100-pcie-x2")
+    simulator.write_machine(profile, machine, driver=profile.driver.state(), faults=faults)
+
+
+def test_every_function_refuses_with_the_code_that_it_is_given(every_call):
+    library, machine, codes, gpus = every_call
+    refuse(machine, *(f"nvml-refuse:call={name},code={code}" for name, code in codes.items()))
+
+    assert {name: getattr(library, name)(gpus[0], None, None, None, None) for name in codes} == codes
+
+
+def test_every_question_about_a_gpu_refuses_for_that_gpu_alone(every_call):
+    """But those that look a GPU up by what it is called: they have no handle yet."""
+    library, machine, codes, gpus = every_call
+    of_gpu = {one.name for one in all_exports() if one.of_gpu and "GetHandleBy" not in one.name}
+    chosen = {name: code for name, code in codes.items() if name in of_gpu}
+    assert len(chosen) > 200
+    refuse(machine, *(f"nvml-refuse:call={name},code={code},gpu=1" for name, code in chosen.items()))
+
+    answers = [{name: getattr(library, name)(gpu, None, None, None, None) for name in chosen} for gpu in gpus]
+    assert answers[1] == chosen
+    assert not [name for name, code in answers[0].items() if code >= min(chosen.values())]
+
+
+def test_a_name_without_its_version_means_every_version(nvml):
+    gpu, _ = nvml("p100-pcie-x2", "nvml-refuse:call=nvmlDeviceGetMemoryInfo,code=4")
+
+    assert code_of(pynvml.nvmlDeviceGetMemoryInfo, gpu) == NO_PERMISSION
+    assert code_of(pynvml.nvmlDeviceGetMemoryInfo, gpu, pynvml.nvmlMemory_v2) == NO_PERMISSION
+
+
+def test_a_name_with_its_version_means_that_version(nvml):
+    gpu, _ = nvml("p100-pcie-x2", "nvml-refuse:call=nvmlDeviceGetMemoryInfo_v2,code=4")
+
+    assert code_of(pynvml.nvmlDeviceGetMemoryInfo, gpu) == 0
+    assert code_of(pynvml.nvmlDeviceGetMemoryInfo, gpu, pynvml.nvmlMemory_v2) == NO_PERMISSION
+
+
+def test_a_code_that_no_header_names_reaches_the_caller(nvml):
+    gpu, _ = nvml("p100-pcie-x2", f"nvml-refuse:call=nvmlDeviceGetName,code={UNHEARD_OF}")
+
+    assert code_of(pynvml.nvmlDeviceGetName, gpu) == UNHEARD_OF
+
+
+@pytest.mark.parametrize(
+    "find", ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetHandleByUUID", "nvmlDeviceGetHandleByPciBusId"]
+)
+def test_a_handle_is_refused_for_one_gpu(activate, find):
+    activate("p100-pcie-x2", [f"nvml-refuse:call={find},code=15,gpu=1"])
+    machine = simulator.load("p100-pcie-x2")
+    bus_ids = [device.bus_id for device in machine.devices if device.gpu]
+    pynvml.nvmlInit()
+    try:
+        words = {
+            "nvmlDeviceGetHandleByIndex": [0, 1],
+            "nvmlDeviceGetHandleByPciBusId": [bus_id.encode() for bus_id in bus_ids],
+            "nvmlDeviceGetHandleByUUID": [line.partition(" = ")[2].encode() for line in uuids()],
+        }[find]
+        assert [code_of(getattr(pynvml, find), word) for word in words] == [0, LOST]
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def uuids() -> list[str]:
+    text = Path(os.environ["GPUCHECK_SIMULATOR"], "machine.txt").read_text()
+    return sorted(line for line in text.splitlines() if line.partition(" = ")[0].endswith(".uuid"))
+
+
+@pytest.mark.parametrize("name", ["NVML_FI_DEV_PCIE_REPLAY_COUNTER", "94"])
+def test_a_field_is_refused_by_name_and_by_number(nvml, name):
+    first, second = nvml("p100-pcie-x2", f"nvml-refuse:call={name},code=999,gpu=1")
+    wanted = [pynvml.NVML_FI_DEV_PCIE_REPLAY_COUNTER, pynvml.NVML_FI_DEV_POWER_INSTANT]
+
+    assert [value.nvmlReturn for value in pynvml.nvmlDeviceGetFieldValues(first, wanted)] == [0, 0]
+    assert [value.nvmlReturn for value in pynvml.nvmlDeviceGetFieldValues(second, wanted)] == [UNKNOWN, 0]
+
+
+def test_a_field_of_a_link_is_refused_for_every_link(nvml):
+    gpus = nvml("dgx1-v100", "nvml-refuse:call=NVML_FI_DEV_NVLINK_GET_SPEED,code=4")
+    wanted = [(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, link) for link in range(6)]
+
+    assert {value.nvmlReturn for gpu in gpus for value in pynvml.nvmlDeviceGetFieldValues(gpu, wanted)} == {
+        NO_PERMISSION
+    }
+
+
+def test_a_pair_is_refused_where_one_of_it_is(nvml):
+    gpus = nvml("l40s-x4", "nvml-refuse:call=nvmlDeviceGetP2PStatus,code=4,gpu=2")
+
+    refused = {
+        (a, b)
+        for a in range(4)
+        for b in range(4)
+        if a != b and code_of(pynvml.nvmlDeviceGetP2PStatus, gpus[a], gpus[b], 0) == NO_PERMISSION
+    }
+    assert refused == {(a, b) for a in range(4) for b in range(4) if a != b and 2 in (a, b)}
+
+
+@pytest.mark.parametrize("name", ["nvmlInit", "nvmlInit_v2", "nvmlInitWithFlags"])
+@pytest.mark.parametrize("code", [9, 18, UNKNOWN])
+def test_nvml_does_not_start(activate, name, code):
+    library = ctypes.CDLL(
+        str(activate("p100-pcie-x2", [f"nvml-refuse:call={name},code={code}"]) / "lib/libnvidia-ml.so.1")
+    )
+
+    function = getattr(library, name)
+    assert function(0) == code
+    assert library.nvmlDeviceGetCount_v2(ctypes.byref(ctypes.c_uint())) == pynvml.NVML_ERROR_UNINITIALIZED
+
+
+def test_nvml_does_not_end(tmp_path, monkeypatch, cache):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "machine"))
+    simulator.make(simulator.load("p100-pcie-x2"), tmp_path / "machine", ["nvml-refuse:call=nvmlShutdown,code=999"], ())
+    library = ctypes.CDLL(str(tmp_path / "machine/lib/libnvidia-ml.so.1"))
+    assert (library.nvmlInit_v2(), library.nvmlShutdown()) == (0, UNKNOWN)
+    simulator.switch(tmp_path / "machine", [])
+    assert (library.nvmlShutdown(), library.nvmlShutdown()) == (0, pynvml.NVML_ERROR_UNINITIALIZED)
+
+
+# ---- nvml-text ----
+
+
+PID = 4711
+# Where in a struct the text is and how much room it has there, and the struct's version.
+IN_STRUCT = {
+    "nvmlDeviceGetPciInfo_v3": (36, 32, 0),
+    "nvmlDeviceGetNvLinkRemotePciInfo_v2": (36, 32, 0),
+    "nvmlDeviceGetPciInfoExt": (32, 32, 0x01000040),
+    "nvmlSystemGetDriverBranch": (4, 80, 0x01000054),
+}
+NEWEST = {"nvmlDeviceGetPciInfo": "_v3", "nvmlDeviceGetNvLinkRemotePciInfo": "_v2"}
+WHICH = {"nvmlSystemGetProcessName": PID, "nvmlDeviceGetNvLinkRemotePciInfo": 0}
+
+
+def room(call: str) -> int:
+    return IN_STRUCT.get(call + NEWEST.get(call, ""), (0, 96, 0))[1]
+
+
+def text_of(library: Any, call: str, gpu: Any) -> bytes:
+    """What the function leaves in its buffer, as C sees it."""
+    arguments: tuple[Any, ...] = () if call.startswith("nvmlSystem") else (gpu,)
+    arguments += (WHICH[call],) if call in WHICH else ()
+    function = call + NEWEST.get(call, "")
+    place, length, version = IN_STRUCT.get(function, (0, 96, 0))
+    out = ctypes.create_string_buffer(version.to_bytes(4, "little"), 96)
+    assert getattr(library, function)(*arguments, out, length) == 0, call
+    return out.raw[place : place + length].partition(b"\0")[0]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_text_is_not_utf8_empty_or_garbage(activate, call):
+    """Of the GPU that is named, and of no other call."""
+    healthy, texts = b"", {}
+    of_gpu = not call.startswith("nvmlSystem")
+    for kind in (None, "latin1", "empty", "garbage"):
+        faults = [f"busy-gpu:gpu=0,pid={PID}"]
+        faults += [f"nvml-text:call={call},kind={kind}" + (",gpu=0" if of_gpu else "")] if kind else []
+        library = ctypes.CDLL(str(activate("a100-pcie-x2-nvlink", faults) / "lib/libnvidia-ml.so.1"))
+        assert library.nvmlInit_v2() == 0
+        gpus = [ctypes.c_void_p(), ctypes.c_void_p()]
+        for index, gpu in enumerate(gpus):
+            assert library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(gpu)) == 0
+        told = {name: text_of(library, name, gpus[0]) for name in CALLS}
+        others = text_of(library, call, gpus[1])
+        library.nvmlShutdown()
+        if kind is None:
+            healthy, texts = others, told
+            continue
+        assert {name for name in CALLS if told[name] != texts[name]} == {call}
+        assert others == (healthy if of_gpu else told[call])
+        noise = (b"\xff\x01" * 48)[: room(call) - 1]
+        assert told[call] == {"latin1": b"\xe9" + texts[call][1:], "empty": b"", "garbage": noise}[kind]
+        if kind != "empty":
+            with pytest.raises(UnicodeDecodeError):
+                told[call].decode()
+
+
+# ---- nvml-slow ----
+
+
+def test_the_first_handle_of_each_gpu_takes_long(activate):
+    """Not the second of the same GPU, and the first again after NVML was shut down."""
+    activate("p100-pcie-x2", ["nvml-slow:seconds=0.2"])
+    for _ in range(2):
+        pynvml.nvmlInit()
+        took = []
+        for index in (0, 1, 0, 1):
+            clock = time.monotonic()
+            pynvml.nvmlDeviceGetHandleByIndex(index)
+            took.append(time.monotonic() - clock)
+        pynvml.nvmlShutdown()
+        assert min(took[:2]) >= 0.2
+        assert sum(took[2:]) < 0.2
+
+
+# ---- nvml-release ----
+
+
+def symbols(library: Path) -> set[str]:
+    listing = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True)
+    return {line.split()[-1] for line in listing.stdout.splitlines()}
+
+
+@pytest.mark.parametrize("branch", [340, 450, 470, 510, 535, 550])
+def test_an_old_library_has_the_functions_of_its_time_and_the_version_of_the_machine(activate, branch):
+    library = activate("p100-pcie-x2", [f"nvml-release:branch={branch}"]) / "lib" / f"libnvidia-ml.so.{DRIVER}"
+
+    assert symbols(library) == {one.name for one in exports(str(branch))} | {OWN}
+
+
+@pytest.mark.parametrize(("branch", "answer"), [(450, "NVMLLibraryMismatchError"), (510, "[]")])
+def test_the_binding_meets_a_missing_function(activate, branch, answer):
+    """In a process of its own, as the loader keeps the library that this one has."""
+    machine = activate("p100-pcie-x2", [f"nvml-release:branch={branch}"])
+    program = (
+        "import pynvml; pynvml.nvmlInit(); gpu = pynvml.nvmlDeviceGetHandleByIndex(0)\n"
+        "try: print(pynvml.nvmlDeviceGetComputeRunningProcesses(gpu))\n"
+        "except Exception as error: print(type(error).__name__)\n"
+    )
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(machine / "lib")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == answer
+
+
+def test_switching_the_release_leaves_a_running_program_alone(tmp_path, monkeypatch, cache):
+    """It keeps the functions that it has loaded; what starts afterwards finds those of the old release."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "machine"))
+    simulator.make(simulator.load("p100-pcie-x2"), tmp_path / "machine", (), STAND_INS)
+    file = tmp_path / "machine/lib/libnvidia-ml.so.1"
+    running = ctypes.CDLL(str(file))
+    whole = symbols(file)
+    simulator.switch(tmp_path / "machine", ["nvml-release:branch=450"])
+
+    assert running.nvmlInit_v2() == 0
+    assert running.nvmlDeviceGetMemoryInfo_v2(None, None) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    running.nvmlShutdown()
+    assert symbols(file) == {one.name for one in exports("450")} | {OWN}
+    simulator.switch(tmp_path / "machine", [])
+    assert symbols(file) == whole
+    assert sorted(path.name for path in file.parent.iterdir()) == ["libnvidia-ml.so.1", f"libnvidia-ml.so.{DRIVER}"]
+
+
+def test_a_library_that_a_package_brought_is_not_changed(tmp_path):
+    profile = simulator.load("p100-pcie-x2")
+    simulator.write_machine(profile, tmp_path / "machine", driver=profile.driver.state())
+    with pytest.raises(ValueError, match="was installed by a package"):
+        simulator.switch(tmp_path / "machine", ["nvml-release:branch=470"])
+    with pytest.raises(ValueError, match="comes with a package that is not installed yet"):
+        simulator.write_machine(profile, tmp_path / "bare", driver=None, faults=["nvml-release:branch=470"])

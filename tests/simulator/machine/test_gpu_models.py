@@ -1,0 +1,115 @@
+"""Every GPU model through the real pynvml: what its architecture has is told, what it has not is refused."""
+
+import dataclasses
+
+import pynvml
+import pytest
+
+from gpucheck import simulator
+from gpucheck.host import nvml
+from gpucheck.model import NvmlReading
+from gpucheck.simulator.answers import answers
+from gpucheck.simulator.data import HERE
+from gpucheck.simulator.machine import Link, build
+from gpucheck.simulator.machine.gpu_model import gpu_model
+
+MODELS = sorted(path.stem for path in (HERE / "gpus").glob("*.yml"))
+NOT_SUPPORTED = 3
+TURING, AMPERE, HOPPER = 6, 7, 9
+GEFORCE = 5
+
+
+@pytest.fixture(params=MODELS)
+def gpu(request, activate, monkeypatch, tmp_path):
+    """(model, handle): two GPUs of the model in the box of two P100, cabled where it has NVLink."""
+    activate("p100-pcie-x2")
+    profile = simulator.load("p100-pcie-x2")
+    simulator.write_machine(profile, tmp_path, driver=profile.driver.state())
+    machine, model = build(profile, profile.driver.state()), gpu_model(request.param)
+    ports = model.nvlink.links if model.nvlink else 0
+    for index, one in enumerate(machine.gpus):
+        other = machine.gpus[1 - index].function.bus_id
+        links = [Link(True, 0, other, (1 - index, port)) for port in range(ports)]
+        function = dataclasses.replace(one.function, ids=f"10de:{model.device_id}")
+        machine.gpus[index] = dataclasses.replace(one, model=model, links=links, function=function)
+    (tmp_path / "machine.txt").write_text(answers(machine))
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path))
+    pynvml.nvmlInit()
+    yield model, pynvml.nvmlDeviceGetHandleByIndex(0)
+    pynvml.nvmlShutdown()
+
+
+def told(call, *arguments):
+    """Is it answered? Any refusal but NOT_SUPPORTED is an error of ours, and comes through."""
+    try:
+        getattr(pynvml, call)(*arguments)
+    except pynvml.NVMLError_NotSupported:
+        return False
+    return True
+
+
+def test_what_the_architecture_has_is_told_and_nothing_else(gpu):
+    model, handle = gpu
+    counts_errors = model.ecc and model.ecc_enabled
+
+    assert told("nvmlDeviceGetNvLinkState", handle, 0) == (model.nvlink is not None)
+    assert told("nvmlDeviceGetEccMode", handle) == model.ecc
+    assert told("nvmlDeviceGetTotalEccErrors", handle, 1, 1) == counts_errors
+    sram = pynvml.NVML_MEMORY_LOCATION_SRAM
+    assert told("nvmlDeviceGetMemoryErrorCounter", handle, 1, 1, sram) == (
+        counts_errors and model.architecture >= TURING
+    )
+    assert told("nvmlDeviceGetRemappedRows", handle) == model.row_remap
+    assert told("nvmlDeviceGetRetiredPagesPendingStatus", handle) == model.retired_pages
+    assert told("nvmlDeviceGetMigMode", handle) == model.mig
+    assert told("nvmlDeviceGetFanSpeed", handle) == model.fan
+    assert told("nvmlDeviceGetSerial", handle) == (model.brand != GEFORCE)
+    assert told("nvmlDeviceGetMarginTemperature", handle) == (model.architecture >= HOPPER)
+    assert told("nvmlDeviceGetRepairStatus", handle) == (model.architecture >= HOPPER)
+
+
+def test_error_counters_of_nvlink_5_are_fields_and_of_older_ones_calls(gpu):
+    model, handle = gpu
+    if model.nvlink is None:
+        pytest.skip("no NVLink")
+    fields = pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC, pynvml.NVML_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS
+    old, new = (
+        value.nvmlReturn == 0 for value in pynvml.nvmlDeviceGetFieldValues(handle, [(field, 0) for field in fields])
+    )
+
+    assert (old, new) == (model.nvlink.version < 7, model.nvlink.version >= 7)
+    assert told("nvmlDeviceGetNvLinkErrorCounter", handle, 0, 2) == old
+
+
+def test_limits_are_those_of_the_model(gpu):
+    model, handle = gpu
+    told_limits = {
+        "shutdown": pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN,
+        "slowdown": pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN,
+        "memory": pynvml.NVML_TEMPERATURE_THRESHOLD_MEM_MAX,
+        "operating": pynvml.NVML_TEMPERATURE_THRESHOLD_GPU_MAX,
+    }
+    for name, which in told_limits.items():
+        limit = getattr(model.thermal, name)
+        if limit is None:
+            assert not told("nvmlDeviceGetTemperatureThreshold", handle, which)
+        else:
+            assert pynvml.nvmlDeviceGetTemperatureThreshold(handle, which) == limit
+    watts = [value // 1000 for value in pynvml.nvmlDeviceGetPowerManagementLimitConstraints(handle)]
+    assert tuple(watts) == model.power_range_w
+    assert pynvml.nvmlDeviceGetName(handle) == model.name
+    assert pynvml.nvmlDeviceGetPciInfo(handle).pciDeviceId == int(model.device_id, 16) << 16 | 0x10DE
+    assert pynvml.nvmlDeviceGetArchitecture(handle) == model.architecture
+    assert pynvml.nvmlDeviceGetBrand(handle) == model.brand
+    assert pynvml.nvmlDeviceGetMemoryInfo(handle).total == model.memory_mib << 20
+
+
+def test_everything_that_gpucheck_asks_is_answered_or_not_supported(gpu):
+    """No odd refusal: neither UNKNOWN nor INVALID_ARGUMENT nor a function that is not there."""
+    reading = nvml.read(lambda call, subject: None)
+
+    assert isinstance(reading, NvmlReading)
+    assert len(reading.gpus) == 2
+    assert {(gap.call, gap.code) for gap in reading.gaps if gap.code != NOT_SUPPORTED} <= {
+        ("nvmlSystemGetProcessName", pynvml.NVML_ERROR_NOT_FOUND)
+    }

@@ -1,0 +1,171 @@
+"""Profiles are data, read strictly: what could not be built is refused with file, key and reason."""
+
+import msgspec
+import pytest
+import yaml
+
+from gpucheck import simulator
+from gpucheck.simulator.data import HERE, read
+from gpucheck.simulator.machine import profile as profiles
+from gpucheck.simulator.machine.gpu_model import GpuModel, gpu_model
+from gpucheck.simulator.machine.validation import check
+
+GOOD = """
+summary: one P100 behind a root port
+source: made up
+board: {vendor: Any, product: Box}
+driver: {version: 580.178.04, flavour: proprietary}
+numa_nodes: ["0-7"]
+roots: {"0000:00": {numa_node: 0}}
+devices:
+  - {bus_id: "0000:00:02.0", under: "0000:00", part: broadwell-root-port}
+  - {bus_id: "0000:04:00.0", under: "0000:00:02.0", gpu: p100-pcie-16gb}
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    """Load a profile from text."""
+
+    def load(text):
+        path = tmp_path / "box.yml"
+        path.write_text(text)
+        profile = read(path, profiles.Profile)
+        check(profile, path)
+        return profile
+
+    return load
+
+
+def test_the_profiles_of_the_design_are_there():
+    """Names that scripts and the lab use: add, never rename."""
+    wanted = {
+        "no-gpu", "h200-x1", "p100-pcie-x2", "p100-pcie-x2-sys", "dgx1-p100", "dgx1-v100", "dgx2-v100", "a100-sxm-x4",
+        "hgx-a100-x8", "a100-pcie-x2-nvlink", "hgx-h100-x8", "hgx-h200-x8", "hgx-b200-x8", "h100-nvl-x2", "gb200-x4",
+        "rtx3090-x2-nvlink", "rtx4090-x2", "rtx4090-x8", "a6000-x4-nvlink", "l40s-x4", "t4-vm-x1", "a100-mig-x8",
+        "mixed-x4",
+    }  # fmt: skip
+    assert wanted <= set(simulator.profile_names())
+
+
+@pytest.mark.parametrize("name", simulator.profile_names())
+def test_every_profile_loads_and_says_where_it_comes_from(name):
+    profile = simulator.load(name)
+
+    assert profile.name == name
+    assert profile.summary
+    assert profile.source
+
+
+def test_a_good_profile_is_accepted(load):
+    assert len(load(GOOD).devices) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("summary:", "sumary:", "unknown field `sumary`"),
+        ("flavour: proprietary", "flavour: closed", "driver.flavour: Invalid"),
+        ("gpu: p100-pcie-16gb", "gpu: p100-pcie-16g", "Did you mean p100-pcie-16gb?"),
+        (
+            "gpu: p100-pcie-16gb",
+            "part: broadwell-rot-port",
+            "Did you mean broadwell-root-port?",
+        ),
+        ("gpu: p100-pcie-16gb", "gpu: p100-pcie-16gb, part: nvswitch-1", "exactly one of `part` and `gpu`"),
+        ('"0000:04:00.0", under: "0000:00:02.0"', '"0000:04:00.0", under: "0000:00"', "not on root bus 0000:00"),
+        ('"0000:04:00.0", under', '"0000:00:04.0", under', "must come after the bus of 0000:00:02.0"),
+        ('under: "0000:00:02.0"', 'under: "0000:00:03.0"', "neither a root bus nor a device"),
+        ('"0000:04:00.0"', '"0000:04:00"', "written like 0000:3b:00.0"),
+        ('"0000:04:00.0"', '"0000:00:02.0"', "used twice"),
+        ("part: broadwell-root-port", "part: pex8796-upstream", "a gpu cannot be under a switch-upstream"),
+        ("numa_node: 0", "numa_node: 1", "numa_node 1 is none of 1 nodes"),
+        ('numa_nodes: ["0-7"]', "numa_nodes: []", "at least one CPU list"),
+        ('"0000:00": {', '"00": {', "root bus is written like 0000:3a"),
+        ("devices:", "nvlink: {pairs: [[0, 1, 1]]}\ndevices:", "needs two of GPUs 0 to 0"),
+        ("devices:", 'nvlink: {switches: {"0000:05:00.0": 1}}\ndevices:', "no NVSwitch with this bus id"),
+        (
+            "devices:",
+            "nvlink: {hidden_switch_links: 2}\ndevices:",
+            "GPU 0 would need 2 links, Tesla P100-PCIE-16GB has 0",
+        ),
+        ("devices:", "devices: {", "box.yml:9: not YAML"),
+        ("summary:", "cpu: xeon-e5-2690\nsummary:", "Did you mean xeon-e5-2690-v4?"),
+        ("summary:", "sockets: 2\nsummary:", "1 NUMA nodes cannot be spread over 2 sockets"),
+        ("version: 580.178.04", "version: ../x", "'../x' is no driver version"),
+        ("gpu: p100-pcie-16gb", "gpu: p100-pcie-16gb, memory_node: 0", "memory_node 0 is a node of CPUs"),
+        (
+            "devices:",
+            'parts: {card: {kind: nic, ids: "8086:1", generation: 3}}\ndevices:\n'
+            '  - {bus_id: "0000:00:01.0", under: "0000:00", part: card}',
+            "network card without class_id",
+        ),
+        (
+            "devices:",
+            "nvlink: {boards: [{gpus: [1], switches: {}}]}\ndevices:",
+            "there is no GPU 1; there are GPUs 0 to 0",
+        ),
+        ("devices:", "nvlink: {ports: [[0, 0, switch]]}\ndevices:", "GPU 0 has no free link 0"),
+        ("devices:", "nvlink: {ports: [[0, 0, moon]]}\ndevices:", "the far end is a bus id of this machine"),
+    ],
+)
+def test_what_could_not_be_built_is_refused(load, old, new, reason):
+    """One line that names the file and what is wrong in it."""
+    assert old in GOOD
+    with pytest.raises(ValueError, match=r"^box\.yml:(\d+:)? ") as caught:
+        load(GOOD.replace(old, new, 1))
+
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_two_bridges_cannot_share_a_bus(load):
+    second = '  - {bus_id: "0000:00:03.0", under: "0000:00", part: broadwell-root-port}\n'
+    third = '  - {bus_id: "0000:04:01.0", under: "0000:00:03.0", gpu: p100-pcie-16gb}\n'
+    with pytest.raises(ValueError, match=r"bus 0000:04 is under 0000:00:02\.0 and under 0000:00:03\.0"):
+        load(GOOD + second + third)
+
+
+def test_unquoted_bus_id_of_digits_is_refused(load):
+    """YAML reads 0000:04:00.0 as a number in base 60."""
+    assert yaml.safe_load("0000:04:00.0") == 240.0
+    with pytest.raises(ValueError, match="Expected `str`, got `float`"):
+        load(GOOD.replace('"0000:04:00.0"', "0000:04:00.0"))
+
+
+def test_unknown_profile_is_told_its_neighbour():
+    with pytest.raises(LookupError, match=r"no profile is called 'hgx-h100'\. Did you mean hgx-h100-x8\?"):
+        simulator.load("hgx-h100")
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (HERE / "gpus").glob("*.yml")))
+def test_every_gpu_model_says_where_it_comes_from_and_what_is_unsourced(name):
+    """A number that nobody has seen in a source is marked as such, by its field's name."""
+    model = gpu_model(name)
+
+    assert model.source
+    assert set(model.unsourced) <= set(GpuModel.__struct_fields__)
+    assert model.power_range_w[0] <= model.power_limit_w <= model.power_range_w[1]
+    assert not (model.row_remap and model.retired_pages)
+
+
+@pytest.mark.parametrize("content", [b"", b"summary: x", b"\xff\xfe\x00", b"[" * 5000, b"&a [*a]", b"- 1"])
+def test_file_that_is_no_profile_ends_in_one_line(tmp_path, content):
+    path = tmp_path / "own.yml"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"own\.yml:(\d+:)? ") as caught:
+        simulator.load(str(path))
+
+    assert "\n" not in str(caught.value)
+
+
+def test_ports_told_one_by_one_are_where_they_were_told(load):
+    """A cable takes the port at its other end too; the rest are counted from the first free one."""
+    from gpucheck.simulator.machine.cables import links_of
+
+    own = (simulator.load("rtx3090-x2-nvlink"), ((0, 3, "gpu 1 link 1"), (0, 0, "switch")))
+    profile = msgspec.structs.replace(own[0], nvlink=profiles.Wiring(ports=own[1]))
+    links = links_of(profile)
+
+    assert [[link.active for link in row] for row in links] == [[True, False, False, True], [False, True, False, False]]
+    assert (links[0][3].peer, links[1][1].peer, links[0][0].bus_id) == ((1, 1), (0, 3), None)

@@ -1,0 +1,252 @@
+"""The C library itself, through ctypes: error codes, buffers, versions, what it does when its table changes."""
+
+import ctypes
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from gpucheck import simulator
+from gpucheck.simulator.nvml import library as builder
+
+(SUCCESS, UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND, INSUFFICIENT_SIZE) = (0, 1, 2, 3, 6, 7)
+DRIVER_NOT_LOADED, MISMATCH, WRONG_VERSION, UNKNOWN = 9, 18, 25, 999
+
+
+@pytest.fixture
+def machine(activate, tmp_path, monkeypatch):
+    """A directory of our own, to be changed under the library: four lines would do, a whole profile is realistic."""
+    activate("p100-pcie-x2")
+    profile = simulator.load("p100-pcie-x2")
+    simulator.write_machine(profile, tmp_path / "machine", driver=profile.driver.state())
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "machine"))
+    return tmp_path / "machine"
+
+
+@pytest.fixture
+def library(machine):
+    """The library for that machine, not yet initialised, shut down again afterwards."""
+    library = ctypes.CDLL(str(builder.build_library(machine / "lib", "580.178.04")))
+    yield library
+    while library.nvmlShutdown() == SUCCESS:
+        pass
+
+
+@pytest.fixture
+def gpu(library):
+    """A handle of GPU 0 of the initialised library."""
+    assert library.nvmlInit_v2() == SUCCESS
+    return handle(library, 0)
+
+
+def handle(library, index):
+    device = ctypes.c_void_p()
+    assert library.nvmlDeviceGetHandleByIndex_v2(index, ctypes.byref(device)) == SUCCESS
+    return device
+
+
+def edit(machine, **changes):
+    """Set keys of machine.txt the way a writer does: a new file in its place."""
+    lines = [line.partition(" = ") for line in (machine / "machine.txt").read_text().splitlines()]
+    table = {key: value for key, _, value in lines if value} | changes
+    new = machine / "new"
+    new.write_text("".join(f"{key} = {value}\n" for key, value in table.items()))
+    new.replace(machine / "machine.txt")
+
+
+def test_nothing_answers_before_init_or_after_shutdown(library):
+    count = ctypes.c_uint(77)
+    assert library.nvmlDeviceGetCount_v2(ctypes.byref(count)) == UNINITIALIZED
+    assert library.nvmlInitWithFlags(0) == SUCCESS
+    assert library.nvmlDeviceGetCount_v2(ctypes.byref(count)) == SUCCESS
+    assert library.nvmlShutdown() == SUCCESS
+    assert library.nvmlDeviceGetCount_v2(ctypes.byref(count)) == UNINITIALIZED
+    assert library.nvmlShutdown() == UNINITIALIZED
+    assert count.value == 2
+
+
+def test_shutdown_counts_the_inits(library):
+    assert [library.nvmlInit_v2(), library.nvmlInit_v2(), library.nvmlShutdown()] == [SUCCESS] * 3
+    assert library.nvmlDeviceGetCount_v2(ctypes.byref(ctypes.c_uint())) == SUCCESS
+
+
+def test_null_is_an_invalid_argument_everywhere(library, gpu):
+    """Every function of a GPU that takes only where to put the answer; none may write to NULL."""
+    names = [
+        name
+        for name in exported(library)
+        if name.startswith("nvmlDeviceGet") and not ("Handle" in name or "Count" in name)
+    ]
+    null = ctypes.c_void_p(None)
+    assert len(names) > 50
+    for name in names:
+        assert getattr(library, name)(gpu, null, null, null, null) in (INVALID_ARGUMENT, NOT_SUPPORTED), name
+    for name in ("nvmlDeviceGetCount_v2", "nvmlSystemGetDriverVersion", "nvmlSystemGetCudaDriverVersion"):
+        assert getattr(library, name)(null, 80) == INVALID_ARGUMENT, name
+
+
+def exported(library):
+    symbols = subprocess.run(["nm", "-D", "--defined-only", library._name], capture_output=True, text=True, check=True)
+    return [line.split()[-1] for line in symbols.stdout.splitlines()]
+
+
+def test_only_nvml_names_are_exported(library):
+    """A helper that leaked out could shadow a client's own function."""
+    assert {name for name in exported(library) if not name.startswith("nvml")} == {"gpucheck_simulator_profile"}
+
+
+@pytest.mark.parametrize("wrong", [None, 1, 2**62])
+def test_wrong_handle_is_an_invalid_argument(library, gpu, wrong):
+    name = ctypes.create_string_buffer(96)
+    assert library.nvmlDeviceGetName(ctypes.c_void_p(wrong), name, 96) == INVALID_ARGUMENT
+    assert library.nvmlDeviceGetP2PStatus(gpu, ctypes.c_void_p(wrong), 0, ctypes.byref(ctypes.c_uint())) == 2
+    beyond = ctypes.c_void_p(gpu.value + 2)
+    assert library.nvmlDeviceGetName(beyond, name, 96) == INVALID_ARGUMENT
+
+
+def test_text_that_does_not_fit_is_not_written(library, gpu):
+    """The name has 20 characters and its NUL: 21 fit, 20 do not, and nothing beyond may be touched."""
+    buffer = ctypes.create_string_buffer(b"#" * 40)
+    assert library.nvmlDeviceGetName(gpu, buffer, 20) == INSUFFICIENT_SIZE
+    assert buffer.raw[:40] == b"#" * 40
+    assert library.nvmlDeviceGetName(gpu, buffer, 21) == SUCCESS
+    assert buffer.raw[:40] == b"Tesla P100-PCIE-16GB\0" + b"#" * 19
+
+
+def test_cpu_set_that_is_too_small(library, gpu):
+    """CPUs 0-13 and 28-41 need one word; with none there is nowhere to write."""
+    words = (ctypes.c_ulong * 2)(7, 7)
+    assert library.nvmlDeviceGetCpuAffinity(gpu, 0, words) == INVALID_ARGUMENT
+    assert library.nvmlDeviceGetCpuAffinity(gpu, 1, words) == SUCCESS
+    assert list(words) == [0x3FFF | 0x3FFF << 28, 7]
+
+
+def test_cpu_beyond_the_set_is_refused(library, machine, gpu):
+    edit(machine, **{"gpu.0.cpus": "0-200"})
+
+    assert library.nvmlDeviceGetCpuAffinity(gpu, 3, (ctypes.c_ulong * 4)()) == INSUFFICIENT_SIZE
+    assert library.nvmlDeviceGetCpuAffinity(gpu, 4, (ctypes.c_ulong * 4)()) == SUCCESS
+
+
+def test_link_past_the_last_is_invalid_and_no_link_not_supported(activate):
+    out = ctypes.c_uint()
+    for profile, link, wanted in (("hgx-h100-x8", 17, 0), ("hgx-h100-x8", 18, 2), ("p100-pcie-x2", 0, NOT_SUPPORTED)):
+        library = ctypes.CDLL(str(activate(profile) / "lib/libnvidia-ml.so.1"))
+        assert library.nvmlInit_v2() == SUCCESS
+        assert library.nvmlDeviceGetNvLinkState(handle(library, 0), link, ctypes.byref(out)) == wanted
+        library.nvmlShutdown()
+
+
+def test_lookups_that_find_nothing(library, gpu):
+    device = ctypes.c_void_p()
+    assert library.nvmlDeviceGetHandleByIndex_v2(2, ctypes.byref(device)) == INVALID_ARGUMENT
+    assert library.nvmlDeviceGetHandleByUUID(b"GPU-0", ctypes.byref(device)) == NOT_FOUND
+    assert library.nvmlDeviceGetHandleByPciBusId_v2(b"0000:7f:00.0", ctypes.byref(device)) == NOT_FOUND
+    assert library.nvmlDeviceGetHandleByPciBusId_v2(b"not a bus id", ctypes.byref(device)) == INVALID_ARGUMENT
+
+
+def test_processes_are_counted_before_they_are_listed(library, machine, gpu):
+    """NULL asks how many there are; a buffer too small is told, and not written to."""
+    edit(machine, **{"gpu.0.process.compute.count": 2, "gpu.0.process.compute.1.pid": 41})
+    count = ctypes.c_uint(0)
+    assert library.nvmlDeviceGetComputeRunningProcesses_v3(gpu, ctypes.byref(count), None) == INSUFFICIENT_SIZE
+    assert count.value == 2
+    buffer = (ctypes.c_uint * 18)(*[9] * 18)
+    count.value = 1
+    assert library.nvmlDeviceGetComputeRunningProcesses_v3(gpu, ctypes.byref(count), buffer) == INSUFFICIENT_SIZE
+    assert (count.value, set(buffer)) == (2, {9})
+    assert library.nvmlDeviceGetComputeRunningProcesses_v3(gpu, ctypes.byref(count), buffer) == SUCCESS
+    assert (buffer[6], list(buffer[12:])) == (41, [9] * 6)
+
+
+def test_fields_refuse_no_values_and_no_room(library, gpu):
+    assert library.nvmlDeviceGetFieldValues(gpu, 0, (ctypes.c_uint * 12)()) == INVALID_ARGUMENT
+    assert library.nvmlDeviceGetFieldValues(gpu, 1, None) == INVALID_ARGUMENT
+
+
+def test_changed_table_is_read_again_and_a_broken_one_is_not_used(library, machine, gpu, capfd):
+    """A fault can be switched while a client runs; a file in the middle of being damaged changes nothing."""
+    mode = ctypes.c_uint(9)
+    assert library.nvmlDeviceGetComputeMode(gpu, ctypes.byref(mode)) == SUCCESS
+    assert mode.value == 0
+    text = (machine / "machine.txt").read_text()
+    (machine / "machine.txt").write_text(text.replace("gpu.0.compute_mode = 0", "gpu.0.compute_mode = 3"))
+    assert (library.nvmlDeviceGetComputeMode(gpu, ctypes.byref(mode)), mode.value) == (SUCCESS, 3)
+    (machine / "machine.txt").write_text("nonsense\n")
+    assert (library.nvmlDeviceGetComputeMode(gpu, ctypes.byref(mode)), mode.value) == (SUCCESS, 3)
+    assert "machine.txt line 1: no '=' in it" in capfd.readouterr().err
+
+
+def test_refusals_by_table(library, machine, gpu):
+    """``!code`` for one value, gpu.N.error for a whole GPU, call.NAME for a function."""
+    edit(machine, **{"gpu.1.error": 15, "call.nvmlDeviceGetUUID": 4, "gpu.0.vbios": "!14"})
+    buffer = ctypes.create_string_buffer(96)
+    device = ctypes.c_void_p()
+    assert library.nvmlDeviceGetVbiosVersion(gpu, buffer, 96) == 14
+    assert library.nvmlDeviceGetUUID(gpu, buffer, 96) == 4
+    assert library.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(device)) == 15
+
+
+def test_error_strings(library):
+    library.nvmlErrorString.restype = ctypes.c_char_p
+    assert library.nvmlErrorString(0) == b"Success"
+    assert library.nvmlErrorString(18) == b"Driver/library version mismatch"
+    assert library.nvmlErrorString(29) == b"Invalid state"
+    assert library.nvmlErrorString(UNKNOWN) == library.nvmlErrorString(-1) == b"Unknown Error"
+
+
+def test_profile_symbol_tells_a_simulated_library(library, gpu):
+    library.gpucheck_simulator_profile.restype = ctypes.c_char_p
+    assert library.gpucheck_simulator_profile() == b"p100-pcie-x2"
+
+
+def test_version_comes_from_the_file_name(machine, tmp_path):
+    """One compilation, another name: the loaded module is then of another version."""
+    library = ctypes.CDLL(str(builder.build_library(tmp_path / "other", "595.91.07")))
+    assert library.nvmlInit_v2() == MISMATCH
+    version = machine / "root/sys/module/nvidia/version"
+    version.write_text("595.91.07\n")
+    assert library.nvmlInit_v2() == SUCCESS
+    words, cuda = ctypes.create_string_buffer(80), ctypes.c_int()
+    assert library.nvmlSystemGetDriverVersion(words, 80) == SUCCESS
+    assert library.nvmlSystemGetCudaDriverVersion_v2(ctypes.byref(cuda)) == SUCCESS
+    assert (words.value, cuda.value) == (b"595.91.07", 13020)
+    library.nvmlShutdown()
+
+
+def test_driver_that_is_not_loaded(library, machine):
+    (machine / "root/sys/module/nvidia/version").unlink()
+    assert library.nvmlInit_v2() == DRIVER_NOT_LOADED
+
+
+def test_machine_without_a_table_is_unknown(library, machine):
+    (machine / "machine.txt").unlink()
+    assert library.nvmlInit_v2() == UNKNOWN
+
+
+def test_without_a_machine_there_is_no_driver(library, monkeypatch):
+    """The library never looks at the real /sys."""
+    monkeypatch.delenv("GPUCHECK_SIMULATOR")
+    if Path("/run/gpucheck-simulator/simulation.json").exists():
+        pytest.skip("this host is a simulated one")
+    assert library.nvmlInit_v2() == DRIVER_NOT_LOADED
+
+
+def test_threads_may_ask_while_the_table_changes(library, machine, gpu):
+    wrong: list[tuple[int, int]] = []
+
+    def ask():
+        out = ctypes.c_uint()
+        answers = {(library.nvmlDeviceGetCurrPcieLinkWidth(gpu, ctypes.byref(out)), out.value) for _ in range(2000)}
+        wrong.extend(answers - {(SUCCESS, 16)})
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for count in range(20):
+        edit(machine, **{f"note.{count}": count})
+    for thread in threads:
+        thread.join()
+
+    assert wrong == []
