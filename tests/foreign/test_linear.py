@@ -10,7 +10,8 @@ from gpucheck import imports
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.combine import together
 from gpucheck.foreign.documents import DocumentProblem, load
-from gpucheck.imports import ImportProblem, kernel_log
+from gpucheck.imports import ImportProblem
+from gpucheck.imports.logs import kernel_log
 from gpucheck.model.observations import Observations
 
 PAIR = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n"

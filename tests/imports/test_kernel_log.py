@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpucheck import imports
 from gpucheck.checks import kernel_log as check
 from gpucheck.imports import ImportProblem
-from gpucheck.imports.kernel_log import read
+from gpucheck.imports.logs.kernel_log import read
 from gpucheck.model import KernelLine
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import messages_in
-from gpucheck.imports._nccl_tests import leftovers
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import lines_of
+from gpucheck.imports.nccl._tests import leftovers
 from gpucheck.imports.nvidia_smi._part import part
 from gpucheck.model.hardware import Gpu
 from gpucheck.model.observations import Observations, ObservedHost

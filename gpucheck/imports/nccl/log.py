@@ -5,7 +5,6 @@ from collections.abc import Iterable
 
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import LONGEST
-from gpucheck.imports._nccl_tests import leftovers, set_by_environment
 from gpucheck.imports._numbers import MOST_GPUS
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import lines_of
@@ -21,6 +20,7 @@ from gpucheck.imports.nccl._line import (
     records,
     seat_in,
 )
+from gpucheck.imports.nccl._tests import leftovers, set_by_environment
 from gpucheck.knowledge.messages import meaning
 from gpucheck.model.observations import Collective, Measured, Observations, ObservedGpu
 from gpucheck.model.paste import Message, Part

@@ -4,7 +4,7 @@ from collections import Counter
 
 from gpucheck import imports
 from gpucheck.diagnose import diagnose, together
-from gpucheck.imports import kernel_log
+from gpucheck.imports.logs import kernel_log
 from gpucheck.model import KernelLog, Topology
 from gpucheck.model.observations import Observations
 from gpucheck.run.pastes import diagnosis

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from gpucheck.imports._kind import TOPOLOGY_COMMAND, Kind
-from gpucheck.imports._nccl_tree import Leaf, System, read_system
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import quoted
-from gpucheck.imports._xml import parse as parse_xml
+from gpucheck.imports.nccl._topology_tree import Leaf, System, read_system
+from gpucheck.imports.nccl._xml import parse as parse_xml
 from gpucheck.model.finding import Finding
 from gpucheck.model.hardware import Nic, Pair, TopologyGpu
 from gpucheck.model.topology import Topology

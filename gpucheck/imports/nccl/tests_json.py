@@ -5,7 +5,8 @@ from typing import Any
 from gpucheck.imports._blocks import objects
 from gpucheck.imports._json import decode, looks_like_json, rows_of, text_of
 from gpucheck.imports._kind import MeasuredKind
-from gpucheck.imports._nccl_tests import (
+from gpucheck.imports._numbers import cell
+from gpucheck.imports.nccl._tests import (
     ENVIRONMENT,
     TOOL,
     Rank,
@@ -15,7 +16,6 @@ from gpucheck.imports._nccl_tests import (
     leftovers,
     operation_in,
 )
-from gpucheck.imports._numbers import cell
 from gpucheck.model.observations import Import, ObservedGpu
 
 LARGEST = 1 << 60

@@ -6,7 +6,9 @@ from typing import NamedTuple
 
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import MeasuredKind
-from gpucheck.imports._nccl_tests import (
+from gpucheck.imports._numbers import cell, refuse_gib
+from gpucheck.imports._text import lines_of
+from gpucheck.imports.nccl._tests import (
     OPERATIONS,
     TOOL,
     Rank,
@@ -18,8 +20,6 @@ from gpucheck.imports._nccl_tests import (
     set_by_environment,
     transport_in,
 )
-from gpucheck.imports._numbers import cell, refuse_gib
-from gpucheck.imports._text import lines_of
 from gpucheck.model.observations import Import, ObservedGpu
 
 # A copied page loses the leading #. Blanks of one line only, and few: \s would walk over ten megabytes of empty lines

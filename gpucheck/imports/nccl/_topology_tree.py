@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 
 from gpucheck.imports._text import quoted
-from gpucheck.imports._xml import Element
+from gpucheck.imports.nccl._xml import Element
 from gpucheck.model.hardware import PcieLink
 from gpucheck.model.wiring import NumaNode, WiredFunction
 

@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpucheck.imports._journal import FIELDS, Fields, record
-from gpucheck.imports._kernel_telling import telling
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import plain, quoted
+from gpucheck.imports.logs._journal import FIELDS, Fields, record
+from gpucheck.imports.logs._relevant import telling
 from gpucheck.model.readings import KernelLine, KernelLog
 
 COMMAND = "gpucheck diagnose --kernel-log FILE"
