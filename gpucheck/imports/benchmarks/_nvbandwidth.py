@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from gpucheck.imports._numbers import AGAIN, square, transposed
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.model.observations import Flags, HostDevice, Import, Matrix, Measured, Method, ObservedGpu
+from gpucheck.model.observations import Flags, HostDevice, Matrix, Measured, Method, Observations, ObservedGpu
 
 TOOL = "nvbandwidth"
 CASE = re.compile(
@@ -40,7 +40,7 @@ def refused(gpus: tuple[ObservedGpu, ...]) -> Flags | None:
     return tuple(tuple(None if i == j else False for j in range(count)) for i in range(count))
 
 
-def measured(tables: list[Table], gpus: tuple[ObservedGpu, ...]) -> Import:
+def measured(tables: list[Table], gpus: tuple[ObservedGpu, ...]) -> Observations:
     """All tables as one import; copy engines win over kernels, writes over reads. Raises ImportProblem."""
     fields: dict[str, Any] = {}
     h2d: tuple[float | None, ...] = ()
@@ -61,22 +61,19 @@ def measured(tables: list[Table], gpus: tuple[ObservedGpu, ...]) -> Import:
     if not sizes:
         raise ImportProblem(
             f"no {TOOL} table of single pairs in the input",
-            where="whole input",
             why="there is neither a device_to_device nor a host_to_device result",
             do="Run nvbandwidth without -t, or with -t device_to_device_memcpy_write_ce",
         )
     if len(sizes | ({len(gpus)} if gpus else set())) > 1:
         raise ImportProblem(
             f"{TOOL}: tables of different sizes",
-            where="whole input",
             why=f"tables have {', '.join(map(str, sorted(sizes)))} GPUs, {len(gpus)} devices are named",
             do=AGAIN,
         )
     count = sizes.pop()
     rows = [HostDevice(gpu=i, h2d_gb_s=h2d[i] if h2d else None, d2h_gb_s=d2h[i] if d2h else None) for i in range(count)]
     fields["host_device"] = tuple(rows) if h2d or d2h else ()
-    return Import(
-        tool=TOOL,
+    return Observations(
         gpus=gpus or tuple(ObservedGpu() for _ in range(count)),
         measured=Measured(method=method, **fields),
     )

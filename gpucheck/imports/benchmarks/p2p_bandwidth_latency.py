@@ -4,11 +4,11 @@ import re
 from typing import Any
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._kind import MeasuredKind
+from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import AGAIN, is_cut_short, refuse_gib, square, table
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import lines_of, quoted
-from gpucheck.model.observations import Flags, Import, Matrix, Measured, Method, ObservedGpu
+from gpucheck.model.observations import Flags, Matrix, Measured, Method, Observations, ObservedGpu
 
 TOOL = "p2pBandwidthLatencyTest"
 HEADING = re.compile(
@@ -23,12 +23,7 @@ DEVICE = re.compile(
 ACCESS = re.compile(r"^Device=(\d{1,3}) (CAN|CANNOT) Access Peer Device=(\d{1,3})")
 
 
-def recognise(text: str) -> bool:
-    """The headings are the tool's own."""
-    return HEADING.search(text) is not None
-
-
-def parse(text: str) -> Import:
+def parse(text: str) -> Observations:
     """GPUs, peer access and every whole matrix of the run. With reads and writes printed, the writes are taken.
 
     A run without any matrix has names and peer access only.
@@ -59,21 +54,16 @@ def parse(text: str) -> Import:
     gpus = _gpus(lines)
     if not found and gpus and broken is None:
         # A run that hung or was cut short before its first table still names the GPUs and their peer access.
-        return Import(tool=TOOL, gpus=gpus, p2p_access=_access(lines, len(gpus)))
+        return Observations(gpus=gpus, p2p_access=_access(lines, len(gpus)))
     if not found:
-        raise broken or ImportProblem(
-            f"no {TOOL} matrix in the input", where="whole input", why="no heading names one", do=AGAIN
-        )
+        raise broken or ImportProblem(f"no {TOOL} matrix in the input", why="no heading names one", do=AGAIN)
     sizes = {name: len(matrix) for name, matrix in found.items()}
     if len({*sizes.values(), *([len(gpus)] if gpus else [])}) > 1:
         words = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        raise ImportProblem(
-            f"{TOOL}: tables of different sizes", where="whole input", why=f"{len(gpus)} devices, {words}", do=AGAIN
-        )
+        raise ImportProblem(f"{TOOL}: tables of different sizes", why=f"{len(gpus)} devices, {words}", do=AGAIN)
     count = next(iter(sizes.values()))
     fields: dict[str, Any] = dict(found)
-    return Import(
-        tool=TOOL,
+    return Observations(
         gpus=gpus or tuple(ObservedGpu() for _ in range(count)),
         p2p_access=_access(lines, count),
         measured=Measured(method=Method(direction=direction), **fields),  # type: ignore[arg-type]
@@ -130,11 +120,11 @@ INSIDE = re.compile(
 )
 BEGIN = re.compile(rf"{FIRST.pattern}|^\s*Device: \d+, |^\s*Device=\d+ CAN|{HEADING.pattern}", re.IGNORECASE)
 
-KIND = MeasuredKind(
+KIND = Kind(
     "p2p-bandwidth-latency-test",
     "the output of p2pBandwidthLatencyTest",
-    recognise,
     parse,
+    holds=MEASUREMENTS,
     hints=("P2P=", "p2p=", "Access Peer"),
     blocks=lambda lines: spans(lines, BEGIN, INSIDE, FIRST),
 )

@@ -3,7 +3,7 @@
 import re
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._kind import Kind
+from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import AGAIN
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import lines_of
@@ -33,11 +33,6 @@ INSIDE = re.compile(
 )
 
 
-def recognise(text: str) -> bool:
-    """Its copy or its verification."""
-    return COPY.search(text) is not None or "Verification error @ element" in text or "simpleP2P] - Starting" in text
-
-
 def parse(text: str) -> Part:
     """Raises ImportProblem, and nothing else."""
     lines = lines_of(text)
@@ -46,7 +41,7 @@ def parse(text: str) -> Part:
     wrong = [m for line in lines if (m := WRONG.match(line))]
     ends = [m[1] for line in lines if (m := END.match(line))]
     if copy is None and not wrong and not access and not any(NO_PEERS.search(line) for line in lines):
-        raise ImportProblem(f"no {TOOL} result in the input", where="whole input", why="it stops before", do=AGAIN)
+        raise ImportProblem(f"no {TOOL} result in the input", why="it stops before", do=AGAIN)
     pair = (int(copy[1]), int(copy[2])) if copy else (0, 1)
     count = _count(lines, access, pair)
     bad: tuple[tuple[int, int], ...] | None = None
@@ -77,7 +72,7 @@ def _count(lines: list[str], access: dict[tuple[int, int], bool], pair: tuple[in
     named = 1 + max((max(both) for both in (*access, pair)), default=1)
     count = max(said, named)
     if count > MOST_GPUS:
-        raise ImportProblem(f"{TOOL}: {count} GPUs", where="whole input", why="no machine has so many", do=AGAIN)
+        raise ImportProblem(f"{TOOL}: {count} GPUs", why="no machine has so many", do=AGAIN)
     return count
 
 
@@ -104,9 +99,8 @@ def _flags(access: dict[tuple[int, int], bool], count: int) -> Flags | None:
 KIND = Kind(
     "simple-p2p",
     "the output of simpleP2P",
-    recognise,
     parse,
-    holds="measurements",
+    holds=MEASUREMENTS,
     hints=("simpleP2P", "cudaMemcpyPeer / cudaMemcpy", "Verification error @ element"),
     blocks=lambda lines: spans(lines, BEGIN, INSIDE, FIRST),
 )

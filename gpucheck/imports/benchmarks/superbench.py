@@ -4,8 +4,8 @@ import re
 from typing import Any
 
 from gpucheck.imports._blocks import objects
-from gpucheck.imports._json import decode, looks_like_json
-from gpucheck.imports._kind import Kind
+from gpucheck.imports._json import decode
+from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.model.observations import Collective, HostDevice, Matrix, Measured, Method, Observations, ObservedGpu
 from gpucheck.model.paste import Part
@@ -21,11 +21,6 @@ OPS = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "alltoa
 MARKS = ('"mem-bw', '"nccl-bw', '"rccl-bw', '"nvbandwidth', '"kernel-launch', '"gemm-flops', '"ib-')
 
 
-def recognise(text: str) -> bool:
-    """JSON with a node and the key of a benchmark."""
-    return looks_like_json(text) and '"node"' in text and any(mark in text for mark in MARKS)
-
-
 def parse(text: str) -> Part:
     """What one node's results say of its links. Raises ImportProblem, and nothing else."""
     root = decode(text, TOOL)
@@ -33,7 +28,6 @@ def parse(text: str) -> Part:
     if not isinstance(node, str) or not any("/" in key for key in root):
         raise ImportProblem(
             f"{TOOL}: no results in it",
-            where="whole input",
             why="no key is benchmark/metric",
             do="Give results-summary.jsonl",
         )
@@ -95,9 +89,8 @@ def _matrix(numbers: dict[str, Any]) -> Matrix | None:
 KIND = Kind(
     TOOL,
     "the results of SuperBench",
-    recognise,
     parse,
-    holds="measurements",
+    holds=MEASUREMENTS,
     hints=('"node"',),
     blocks=lambda lines: objects(lines, *MARKS),
 )

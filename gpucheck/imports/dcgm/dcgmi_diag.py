@@ -40,7 +40,6 @@ def parse(text: str) -> Part:
     if not tests:
         raise ImportProblem(
             "no result of dcgmi diag in the input",
-            where="whole input",
             why="no line of the table names a test and its result",
             do="Give the whole table: dcgmi diag -r 2",
         )
@@ -86,7 +85,6 @@ def _failed(test: Row, status: str, details: list[Row]) -> Message:
 KIND = Kind(
     name="dcgmi-diag",
     title="the output of dcgmi diag",
-    recognise=lambda text: any(BEGIN.search(line) for line in text.splitlines()),
     parse=parse,
     hints=("ran diagnostic for group", "| Diagnostic", "-  Deployment  -", "-  Integration  -", "-  Hardware  -"),
     blocks=lambda lines: framed(lines, spans(lines, BEGIN, INSIDE, AGAIN)),

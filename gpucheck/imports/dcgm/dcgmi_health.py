@@ -37,7 +37,6 @@ def parse(text: str) -> Part:
     if overall is None and not found:
         raise ImportProblem(
             "no report of dcgmi health in the input",
-            where="whole input",
             why="no line tells the overall health",
             do="Give the whole table: dcgmi health -g 0 -c",
         )
@@ -50,7 +49,6 @@ def parse(text: str) -> Part:
 KIND = Kind(
     name="dcgmi-health",
     title="the output of dcgmi health",
-    recognise=lambda text: any(BEGIN.search(line) for line in text.splitlines()),
     parse=parse,
     hints=("Health Monitor Report", "Overall Health"),
     blocks=lambda lines: framed(lines, spans(lines, BEGIN, INSIDE)),

@@ -37,7 +37,6 @@ def parse(text: str) -> Part:
     if not links and not has_counters:
         raise ImportProblem(
             "no NVLink of a GPU in the input",
-            where="whole input",
             why="no line gives the state of the links of a GPU",
             do="Give the whole output: dcgmi nvlink -s",
         )
@@ -89,7 +88,6 @@ def _errors(lines: list[str]) -> Iterator[Message]:
 KIND = Kind(
     name="dcgmi-nvlink",
     title="the output of dcgmi nvlink",
-    recognise=lambda text: any(BEGIN.search(line) for line in text.splitlines()),
     parse=parse,
     hints=("NvLink Link Status", "NVLINK Error Counts", "gpuId "),
     blocks=lambda lines: framed(lines, spans(lines, BEGIN, INSIDE)),

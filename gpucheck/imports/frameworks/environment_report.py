@@ -60,18 +60,12 @@ INSIDE = re.compile(
 DRIVER = re.compile(r"^\s{0,8}(?:Nvidia driver version|CUDA Driver Version)\s{0,4}: (\d{3}\.\d{1,3}(?:\.\d{1,3})?)\s*$")
 
 
-def recognise(text: str) -> bool:
-    """A line that stands in such a report only."""
-    return any(BEGIN.match(line) for line in text.splitlines())
-
-
 def parse(text: str) -> Part:
     """Names of GPUs, the driver, and what is known to be wrong. Raises ImportProblem, and nothing else."""
     lines = lines_of(text)
     if not any(BEGIN.match(line) for line in lines):
         raise ImportProblem(
             "no environment report in the input",
-            where="whole input",
             why="no line is one of collect_env or check_env",
             do="Save it again: python -m torch.utils.collect_env > environment.txt",
         )
@@ -102,7 +96,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     NAME,
     "the output of collect_env (PyTorch, vLLM) or check_env (SGLang)",
-    recognise,
     parse,
     holds="names",
     loose=True,

@@ -53,7 +53,6 @@ def parse(text: str) -> Part:
     if not count:
         raise ImportProblem(
             "no fabric manager log in the input",
-            where="whole input",
             why="no line begins with date, level and thread as in fabricmanager.log",
             do="Give /var/log/fabricmanager.log",
         )
@@ -63,7 +62,6 @@ def parse(text: str) -> Part:
 KIND = Kind(
     name=NAME,
     title="a log of fabric manager or of the DCGM host engine",
-    recognise=lambda text: any(HEAD.match(line) or ENGINE.match(line) for line in text.splitlines()),
     parse=parse,
     loose=True,
     hints=("] [tid ", "Message payload details:", "gpuGuid", "DEBUG [", "INFO  [", "ERROR [", "WARN  ["),

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpucheck.imports._numbers import AGAIN, MOST_GPUS
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.model.observations import Collective, Import, Measured, ObservedGpu
+from gpucheck.model.observations import Collective, Measured, Observations, ObservedGpu
 
 TOOL = "nccl-tests"
 OPERATIONS = {
@@ -53,7 +53,7 @@ def imported(
     transport: str | None,
     environment: dict[str, str],
     out_of_bounds: int | None = None,
-) -> Import:
+) -> Observations:
     """The largest message of the run, since an average over sizes says nothing. Raises ImportProblem.
 
     out_of_bounds: how many results the summary calls wrong. A run on one GPU has no bus bandwidth; it says whether
@@ -63,7 +63,6 @@ def imported(
     if not good:
         raise ImportProblem(
             f"no {TOOL} result in the input",
-            where="whole input",
             why="there is no row with a bus bandwidth; the run ended early or the paste is cut short",
             do=AGAIN,
         )
@@ -81,8 +80,7 @@ def imported(
         transport=transport,
         wrong=wrong,
     )
-    return Import(
-        tool=TOOL,
+    return Observations(
         # Ranks of several hosts, or more than one host can have GPUs, are not one machine's GPUs.
         gpus=_distinct(ranks) if len(hosts) == 1 and len(ranks) <= MOST_GPUS else (),
         environment=environment,

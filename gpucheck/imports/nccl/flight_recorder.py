@@ -52,7 +52,6 @@ def parse(text: str) -> Part:
     if not dumps:
         raise ImportProblem(
             "no dump of the flight recorder in the input",
-            where="whole input",
             why="it is neither JSON nor a Python dictionary with pg_status or entries; the paste may be cut",
             do="Give the whole dump of each rank as JSON",
         )
@@ -192,7 +191,6 @@ def blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     name=NAME,
     title="a dump of PyTorch's flight recorder",
-    recognise=lambda text: any(mark in text for mark in MARKS[:2]) and '"entries"' in text,
     parse=parse,
     hints=("pg_status", "collective_seq_id"),
     blocks=blocks,

@@ -45,7 +45,6 @@ def parse(text: str) -> Part:
     if not log.any_line:
         raise ImportProblem(
             "no NCCL log in the input",
-            where="whole input",
             why="no line is one that NCCL prints",
             do="Run the program with NCCL_DEBUG=INFO and give its whole output",
         )
@@ -163,8 +162,6 @@ def _pairs(count: int) -> str:
 KIND = Kind(
     name=NAME,
     title="a log of NCCL (NCCL_DEBUG)",
-    # Between the lines of a report of nccl-tests the report counts.
-    recognise=lambda text: "busbw" not in text and any(is_line(line[:LONGEST]) for line in text.splitlines()),
     parse=parse,
     holds="messages of NCCL",
     hints=("NCCL", "/shm/nccl-"),

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from gpucheck.imports._kind import TOPOLOGY_COMMAND, Kind
+from gpucheck.imports._kind import TOPOLOGY, Kind
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import quoted
 from gpucheck.imports.nccl._topology_tree import Leaf, System, read_system
@@ -32,11 +32,6 @@ SHAPE = re.compile(r"<system\b[^<>]{0,200}>\s*(?:<!--|<cpu\b|<pci\b|<gpu\b|<nic\
 GRAPHS = re.compile(r"<graphs\s+version")
 
 
-def recognise(text: str) -> bool:
-    """A ``system`` element, or the ``graphs`` that NCCL_GRAPH_DUMP_FILE writes, which people take for it."""
-    return bool(SHAPE.search(text) or GRAPHS.search(text[:65536]))
-
-
 def parse(text: str) -> Topology:
     """The GPUs in NVML's order where the dump tells it (``dev``), else by rank, else by place in the file.
 
@@ -46,7 +41,6 @@ def parse(text: str) -> Topology:
     if begin is None or not SHAPE.search(text):
         raise ImportProblem(
             f"no {TITLE} in the input",
-            where="whole input",
             why="this is a graph dump of NCCL (NCCL_GRAPH_DUMP_FILE), which holds rings and trees, not the machine",
             do="Dump the topology instead: NCCL_TOPO_DUMP_FILE=topo.xml",
         )
@@ -260,10 +254,8 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     NAME,
     TITLE,
-    recognise,
     parse,
-    holds="topology",
-    command=TOPOLOGY_COMMAND,
+    holds=TOPOLOGY,
     hints=("<system", "<graphs"),
     blocks=_blocks,
 )

@@ -51,7 +51,6 @@ def parse(text: str) -> Part:
     if not words and not found:
         raise ImportProblem(
             "no result of perftest in the input",
-            where="whole input",
             why="no line is a row of numbers below #bytes",
             do="Give the output of both sides after the test ended",
         )
@@ -122,7 +121,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     name=NAME,
     title="the output of perftest (ib_write_bw and others)",
-    recognise=lambda text: any(BEGIN.search(line) for line in text.splitlines()) or any(m in text for m in MARKS),
     parse=parse,
     hints=("#bytes", " Test", *MARKS),
     blocks=_blocks,

@@ -17,11 +17,6 @@ MIG = re.compile(r"^\s{1,12}MIG \S{1,30}\s+Device\s+\d{1,3}:\s*\(UUID: [^)]{1,80
 BEGIN, INSIDE = GPU, MIG
 
 
-def recognise(text: str) -> bool:
-    """A line of it."""
-    return any(GPU.match(line) for line in text.splitlines())
-
-
 def parse(text: str) -> Part:
     """The GPUs' names. Raises ImportProblem, and nothing else."""
     found: dict[int, Gpu] = {}
@@ -43,7 +38,6 @@ def parse(text: str) -> Part:
     if not found:
         raise ImportProblem(
             "no nvidia-smi -L in the input",
-            where="whole input",
             why="no line names a GPU with its UUID",
             do="Save it again: nvidia-smi -L > gpus.txt",
         )
@@ -58,7 +52,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     "nvidia-smi",
     "the output of nvidia-smi -L",
-    recognise,
     parse,
     holds="names",
     loose=True,

@@ -76,11 +76,6 @@ class _Links:
         )
 
 
-def recognise(text: str) -> bool:
-    """A line of a link."""
-    return any(BEGIN.search(line) for line in text.splitlines())
-
-
 def parse(text: str) -> Part:
     """The links of each GPU. Raises ImportProblem, and nothing else."""
     found: dict[int, _Links] = {}
@@ -96,7 +91,6 @@ def parse(text: str) -> Part:
             return Part(looked_at=("NVLink capabilities",))
         raise ImportProblem(
             "no NVLink of a GPU in the input",
-            where="whole input",
             why="no line of a link follows a line that names its GPU",
             do="Save it again: nvidia-smi nvlink -s > links.txt",
         )
@@ -135,7 +129,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     "nvidia-smi-nvlink",
     "the output of nvidia-smi nvlink",
-    recognise,
     parse,
     holds="NVLinks",
     hints=("Link 0", "Link 1", "Link 2", "Link 3"),

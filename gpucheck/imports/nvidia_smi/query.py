@@ -44,11 +44,6 @@ NAMELESS = "GPU?"  # of a part that does not say which GPU it is of
 MOST_INDENT = 1 << 20
 
 
-def recognise(text: str) -> bool:
-    """Its banner, or a section's name."""
-    return "NVSMI LOG" in text or any(BEGIN.search(line) for line in text.splitlines())
-
-
 def parse(text: str) -> Part:
     """The page, or a part of it. Raises ImportProblem, and nothing else."""
     head: dict[str, str] = {}
@@ -67,7 +62,6 @@ def parse(text: str) -> Part:
     if not gpus and not head:
         raise ImportProblem(
             "no nvidia-smi -q page in the input",
-            where="whole input",
             why="no line is a section of it",
             do="Save it again: nvidia-smi -q > gpus.txt",
         )
@@ -132,7 +126,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     NAME,
     "the output of nvidia-smi -q",
-    recognise,
     parse,
     holds="GPU state",
     hints=("NVSMI LOG", "GPU 0", "Mode", "Reasons", "Rows", "Pages", "Readings", "Usage", "Clocks", "Errors", "Info"),

@@ -73,11 +73,6 @@ PATHS = {
 REASON = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w{1,40})")
 
 
-def recognise(text: str) -> bool:
-    """A header line of it."""
-    return any(_columns(line) for line in text.splitlines())
-
-
 def _columns(line: str) -> list[str]:
     """The names of the columns; empty for a line that is no header."""
     if "," not in line or len(line) > 20_000:
@@ -111,7 +106,6 @@ def parse(text: str) -> Part:
     if not said:
         raise ImportProblem(
             "no row of nvidia-smi --query-gpu in the input",
-            where="whole input",
             why="no line below the header has as many cells",
             do="Save it again: nvidia-smi --query-gpu=name,pci.bus_id --format=csv > gpus.csv",
         )
@@ -153,7 +147,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     NAME,
     "the output of nvidia-smi --query-gpu",
-    recognise,
     parse,
     holds="GPU state",
     hints=(", ",),

@@ -22,11 +22,6 @@ MOST_GPUS = 128
 BEGIN = re.compile(r"<nvidia_smi_log\b|<gpu id=\"[0-9A-Fa-f]{4,8}:")
 
 
-def recognise(text: str) -> bool:
-    """Its outermost element, or a GPU's."""
-    return BEGIN.search(text) is not None
-
-
 def parse(text: str) -> Part:
     """The GPUs of the page. Raises ImportProblem, and nothing else."""
     head: dict[str, str] = {}
@@ -53,7 +48,6 @@ def parse(text: str) -> Part:
     if not gpus and "driver_version" not in head:
         raise ImportProblem(
             "no nvidia-smi -q -x page in the input",
-            where="whole input",
             why="it has no element of a GPU",
             do="Save it again: nvidia-smi -q -x > gpus.xml",
         )
@@ -90,7 +84,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     NAME,
     "the output of nvidia-smi -q -x",
-    recognise,
     parse,
     holds="GPU state",
     hints=("<nvidia_smi_log", "<gpu id="),

@@ -48,11 +48,6 @@ class _Row(NamedTuple):
     line: int
 
 
-def recognise(text: str) -> bool:
-    """Its title."""
-    return TITLE.search(text) is not None
-
-
 def parse(text: str) -> Part:
     """Its GPUs. Raises ImportProblem, and nothing else."""
     lines = lines_of(text)
@@ -61,7 +56,6 @@ def parse(text: str) -> Part:
     if not rows and title is None:
         raise ImportProblem(
             "no nvidia-smi table in the input",
-            where="whole input",
             why="no line of it is a GPU",
             do="Save it again: nvidia-smi > gpus.txt",
         )
@@ -165,7 +159,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     NAME,
     "the table of nvidia-smi",
-    recognise,
     parse,
     holds="GPU state",
     hints=("NVIDIA-SMI", "MiB |"),

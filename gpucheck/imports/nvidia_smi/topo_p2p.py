@@ -20,11 +20,6 @@ MOST_ABOVE = 4  # lines between the command and the table
 KINDS = {"r": "read access", "w": "write access", "n": "NVLink access", "a": "atomic operations", "p": "PCIe access"}
 
 
-def recognise(text: str) -> bool:
-    """A row of statuses."""
-    return any(ROW.match(line) and SAYS.search(line) for line in text.splitlines())
-
-
 def parse(text: str) -> Part:
     """The table. Raises ImportProblem, and nothing else.
 
@@ -45,7 +40,6 @@ def parse(text: str) -> Part:
     if not rows or len(set(columns)) != len(columns) or len(columns) > MOST_GPUS:
         raise ImportProblem(
             "no nvidia-smi topo -p2p table in the input",
-            where="whole input",
             why="no row of it names a GPU and its statuses",
             do="Save it again: nvidia-smi topo -p2p r > p2p.txt",
         )
@@ -94,7 +88,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     "nvidia-smi-topo-p2p",
     "the output of nvidia-smi topo -p2p",
-    recognise,
     parse,
     holds="peer access",
     hints=("GPU0", "GPU1"),

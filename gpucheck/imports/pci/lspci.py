@@ -48,7 +48,6 @@ def parse(text: str) -> Part:
     if not every and not tree and not bare:
         raise ImportProblem(
             "no PCI device in the input",
-            where="whole input",
             why="no line names a device as lspci does",
             do="Give all of it: sudo lspci -vvv",
         )
@@ -140,7 +139,6 @@ def _looked_at(gpus: list[Device], *, acs: int, bare: int) -> Iterator[str]:
 KIND = Kind(
     name="lspci",
     title="the output of lspci",
-    recognise=lambda text: any(BEGIN.search(line) for line in text.splitlines()),
     parse=parse,
     hints=("controller", "bridge", "ACSCtl", "LnkSta", "]-+-", "----", "0302: ", "0300: ", "0604: "),
     blocks=lambda lines: spans(lines, BEGIN, INSIDE),
