@@ -9,7 +9,7 @@ from pkgutil import walk_packages
 
 from gpucheck.imports._kind import TOPOLOGY, Kind
 from gpucheck.imports._pieces import read_pieces
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import ImportProblem, absent
 from gpucheck.imports._sections import taken_apart
 from gpucheck.imports._text import MAX_BYTES, decode, first_line, lines_of, quoted
 from gpucheck.imports._unwrap import Lines, unwrapped
@@ -68,10 +68,10 @@ def _no_topology(lines: Lines, problem: ImportProblem | None) -> ImportProblem:
     found = [section.kind for section in taken_apart(lines, all_kinds()).sections]
     kind = next((kind for kind in all_kinds() if kind in found), None)
     if kind is not None and not any(one.holds == TOPOLOGY for one in found):
-        return ImportProblem(
-            "no topology in the input",
-            why=f"this is {kind.title}, which holds {kind.holds} and does not say how the GPUs are connected",
-            do=f"Read it with: {kind.command}",
+        return absent(
+            "topology",
+            f"this is {kind.title}, which holds {kind.holds} and does not say how the GPUs are connected",
+            f"Read it with: {kind.command}",
         )
     expected = " or ".join(kind.title for kind in reversed(all_kinds()) if kind.holds == TOPOLOGY)
     return problem or ImportProblem(

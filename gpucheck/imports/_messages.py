@@ -1,7 +1,7 @@
 """Kinds of text that are lines with a known meaning: their patterns stand in knowledge/messages."""
 
 from gpucheck.imports._kind import AnyCase, Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.knowledge.messages import marks, meaning, speaks
 from gpucheck.model.paste import Message, Part
@@ -26,7 +26,7 @@ def of_messages(name: str, title: str, hints: tuple[str, ...], looked_at: str) -
     def parse(text: str) -> Part:
         found = messages_in(name, lines_of(text))
         if not found:
-            raise ImportProblem(f"no {title} in the input", why="no line is a known message", do="Give more of it")
+            raise absent(f"{title}", "no line is a known message", "Give more of it")
         return Part(messages=found, looked_at=(looked_at,))
 
     known_by = tuple(AnyCase(text) if folded else text for text, folded in marks(name))

@@ -6,6 +6,7 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Found, Kind
 from gpucheck.imports._problem import WHOLE, ImportProblem
 from gpucheck.imports._sections import Section, taken_apart
@@ -91,8 +92,7 @@ def as_part(found: Found) -> Part:
     if isinstance(found, Part):
         return found
     if isinstance(found, KernelLog):
-        count = len(found.lines)
-        return Part(kernel=found, looked_at=(f"{count} line{'' if count == 1 else 's'} of a kernel log",))
+        return Part(kernel=found, looked_at=(f"{counted(len(found.lines), 'line')} of a kernel log",))
     if isinstance(found, Observations):
         return Part(observations=found)
     count = len(found.gpus)

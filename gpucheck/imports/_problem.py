@@ -1,4 +1,4 @@
-"""The one error of this room."""
+"""The one error of this package."""
 
 WHOLE = "whole input"
 
@@ -19,3 +19,8 @@ class ImportProblem(ValueError):
 
     def __str__(self) -> str:
         return f"{self.what} ({self.where}): {self.why}. {self.do}"
+
+
+def absent(what: str, why: str, do: str) -> ImportProblem:
+    """Return the problem of an input that holds nothing of a kind."""
+    return ImportProblem(f"no {what} in the input", why=why, do=do)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import MEASUREMENTS, Blocks, Kind
 from gpucheck.imports._numbers import AGAIN
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.model.observations import HostDevice, Measured, Method, Observations, ObservedGpu
 from gpucheck.model.paste import Part
@@ -51,7 +51,7 @@ def parse(text: str) -> Part:
     lines = lines_of(text)
     copies = [*_of_tables(lines), *_of_csv(lines)]
     if not copies:
-        raise ImportProblem(f"no {TOOL} result in the input", why="no copy is listed", do=AGAIN)
+        raise absent(f"{TOOL} result", "no copy is listed", AGAIN)
     best: dict[str, float] = {}
     for copy in copies:
         if copy.counts and 0 < copy.gb_s < FASTEST:

@@ -35,10 +35,4 @@ def parse(text: str) -> Part:
     return Part(kernel=log, messages=tuple(messages), looked_at=(f"{component} of gpud",))
 
 
-KIND = Kind(
-    TOOL,
-    "states of gpud",
-    parse,
-    hints=('"states"',),
-    blocks=lambda lines: objects(lines, '"states"'),
-)
+KIND = Kind(TOOL, "states of gpud", parse, hints=('"states"',), blocks=lambda lines: objects(lines, '"states"'))

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gpucheck.imports._blocks import objects
+from gpucheck.imports._common import bus_id
 from gpucheck.imports._json import decode, rows_of, text_of
 from gpucheck.imports._kind import MEASUREMENTS, Found, Kind
 from gpucheck.imports._messages import messages_in
@@ -74,8 +75,8 @@ def _gpus(root: dict[str, Any]) -> tuple[ObservedGpu, ...]:
         device = DEVICE.fullmatch(re.sub(r"^\d+: ", "", text_of(entry).strip()))
         if device is None:
             return ()
-        bus_id = f"{int(device[2], 16):04x}:{device[3]}:{device[4]}.0".lower() if device[2] else None
-        gpus.append(ObservedGpu(model=device[1], bus_id=bus_id))
+        place = bus_id(*device.group(2, 3, 4)) if device[2] else None
+        gpus.append(ObservedGpu(model=device[1], bus_id=place))
     return tuple(gpus)
 
 

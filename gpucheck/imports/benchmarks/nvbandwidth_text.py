@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gpucheck.imports._blocks import spans
+from gpucheck.imports._common import bus_id, in_order
 from gpucheck.imports._kind import MEASUREMENTS, Blocks, Found, Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._numbers import is_cut_short, refuse_gib, square, table
@@ -123,12 +124,10 @@ def _gpus(lines: list[str]) -> tuple[ObservedGpu, ...]:
     for line in lines:
         device = DEVICE.match(line.strip())
         if device:
-            bus_id = f"{int(device[5], 16):04x}:{device[6]}:{device[7]}.0".lower() if device[5] else None
+            place = bus_id(*device.group(5, 6, 7)) if device[5] else None
             hosts.add(device[3])
-            found.setdefault(int(device[1] or device[2]), ObservedGpu(model=device[4].strip(), bus_id=bus_id))
-    if set(found) != set(range(len(found))):
-        return ()
-    return tuple(found[i] if len(hosts) == 1 else ObservedGpu(model=found[i].model) for i in range(len(found)))
+            found.setdefault(int(device[1] or device[2]), ObservedGpu(model=device[4].strip(), bus_id=place))
+    return tuple(gpu if len(hosts) == 1 else ObservedGpu(model=gpu.model) for gpu in in_order(found))
 
 
 def _blocks(lines: Sequence[str]) -> Blocks:

@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 from gpucheck.imports._blocks import objects
+from gpucheck.imports._common import by_pair, in_order
 from gpucheck.imports._json import decode
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._problem import ImportProblem
@@ -27,9 +28,7 @@ def parse(text: str) -> Part:
     node = root.get("node")
     if not isinstance(node, str) or not any("/" in key for key in root):
         raise ImportProblem(
-            f"{TOOL}: no results in it",
-            why="no key is benchmark/metric",
-            do="Give results-summary.jsonl",
+            f"{TOOL}: no results in it", why="no key is benchmark/metric", do="Give results-summary.jsonl"
         )
     numbers = {key: value for key, value in root.items() if isinstance(value, int | float) and 0 < value < 1e12}
     measured = Measured(
@@ -52,12 +51,8 @@ def _host(numbers: dict[str, Any]) -> tuple[HostDevice, ...]:
     for key, value in numbers.items():
         if match := HOST.fullmatch(key):
             found.setdefault(int(match[3]), {})["h2d_gb_s" if match[1] else "d2h_gb_s"] = float(value)
-    if set(found) != set(range(len(found))):
-        return ()
-    rows = [found[i] for i in range(len(found))]
-    return tuple(
-        HostDevice(gpu=i, h2d_gb_s=row.get("h2d_gb_s"), d2h_gb_s=row.get("d2h_gb_s")) for i, row in enumerate(rows)
-    )
+    rows = enumerate(in_order(found))
+    return tuple(HostDevice(gpu=i, h2d_gb_s=row.get("h2d_gb_s"), d2h_gb_s=row.get("d2h_gb_s")) for i, row in rows)
 
 
 def _collectives(numbers: dict[str, Any]) -> tuple[Collective, ...]:
@@ -83,7 +78,7 @@ def _matrix(numbers: dict[str, Any]) -> Matrix | None:
     count = 1 + max((max(pair) for pair in pairs), default=-1)
     if not 2 <= count <= MOST_GPUS:
         return None
-    return tuple(tuple(pairs.get((i, j)) for j in range(count)) for i in range(count))
+    return by_pair(pairs, count)
 
 
 KIND = Kind(

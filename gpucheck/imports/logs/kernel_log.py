@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import first_line, plain, quoted
 from gpucheck.imports.logs._journal import FIELDS, Fields, record
-from gpucheck.imports.logs._relevant import telling
+from gpucheck.imports.logs._relevant import relevant
 from gpucheck.model.readings import KernelLine, KernelLog
 
 COMMAND = "gpucheck diagnose --kernel-log FILE"
@@ -81,7 +81,7 @@ def parse(text: str) -> KernelLog:
     lines = deque(
         (
             KernelLine(text=part, seconds=found.seconds, clock=found.clock)
-            for found in _records(telling(text) if len(text) > LARGE else text)
+            for found in _records(relevant(text) if len(text) > LARGE else text)
             for part in _parts(found.text)
             if part.strip()
         ),
@@ -89,10 +89,10 @@ def parse(text: str) -> KernelLog:
     )
     if not lines or not _is_log(text):
         first = first_line(text.splitlines())
-        raise ImportProblem(
-            "no kernel log in the input",
-            why=f"it starts with {quoted(first)}, and no line is one of dmesg, journalctl -k, syslog or /dev/kmsg",
-            do="Save the log and give that: sudo dmesg > kernel.txt, or journalctl -k > kernel.txt",
+        raise absent(
+            "kernel log",
+            f"it starts with {quoted(first)}, and no line is one of dmesg, journalctl -k, syslog or /dev/kmsg",
+            "Save the log and give that: sudo dmesg > kernel.txt, or journalctl -k > kernel.txt",
         )
     return KernelLog(lines=tuple(lines), source="pasted log")
 

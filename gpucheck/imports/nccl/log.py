@@ -3,10 +3,11 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import LONGEST
 from gpucheck.imports._numbers import MOST_GPUS
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.imports.nccl._line import (
     LIBRARY,
@@ -43,10 +44,10 @@ def parse(text: str) -> Part:
     for number, line in enumerate(lines_of(text), start=1):
         log.take(line, number)
     if not log.any_line:
-        raise ImportProblem(
-            "no NCCL log in the input",
-            why="no line is one that NCCL prints",
-            do="Run the program with NCCL_DEBUG=INFO and give its whole output",
+        raise absent(
+            "NCCL log",
+            "no line is one that NCCL prints",
+            "Run the program with NCCL_DEBUG=INFO and give its whole output",
         )
     return log.part()
 
@@ -149,14 +150,10 @@ def _looked_at(versions: list[str], channels: set[Channel], seats: set[Seat], ho
     if len(pairs) == 1:
         ranks = max((seat.ranks for seat in seats), default=0)
         kind = next(iter(pairs))
-        between = f"between all {ranks} GPUs" if ranks > 1 else f"for {_pairs(len(pairs[kind]))} of GPUs"
+        between = f"between all {ranks} GPUs" if ranks > 1 else f"for {counted(len(pairs[kind]), 'pair')} of GPUs"
         return f"{name} chose {kind} {between}{where}"
-    counts = ", ".join(f"{kind} for {_pairs(len(pairs[kind]))}" for kind in sorted(pairs))
+    counts = ", ".join(f"{kind} for {counted(len(pairs[kind]), 'pair')}" for kind in sorted(pairs))
     return f"{name} chose {counts}{where}"
-
-
-def _pairs(count: int) -> str:
-    return "1 pair" if count == 1 else f"{count} pairs"
 
 
 KIND = Kind(

@@ -98,7 +98,8 @@ def _errors(side: list[str], columns: _Columns) -> int | None:
 FIRST = re.compile(r"^#?\s*nThread\s+\d|^# nccl-tests version ")
 AGAIN = re.compile(rf"{FIRST.pattern}|^#\s*Collective test starting: ")
 INSIDE = re.compile(
-    rf"^\s*#|{RESULT.pattern}|{UNITS.pattern}|{SUMMARY.pattern}|^\s*(?:out-of-place\s+in-place|Avg bus bandwidth\s*:|Using devices\s*$|Rank\s+\d+\s+(?:Group|Pid)\b)"
+    rf"^\s*#|{RESULT.pattern}|{UNITS.pattern}|{SUMMARY.pattern}"
+    r"|^\s*(?:out-of-place\s+in-place|Avg bus bandwidth\s*:|Using devices\s*$|Rank\s+\d+\s+(?:Group|Pid)\b)"
 )
 BEGIN = re.compile(
     rf"{FIRST.pattern}|{HEADING.pattern}|^#?\s*out-of-place\s+in-place"
@@ -141,11 +142,4 @@ def _with_command(lines: Sequence[str], first: int, end: int) -> int:
     return first
 
 
-KIND = Kind(
-    TOOL,
-    "the output of nccl-tests",
-    parse,
-    holds=MEASUREMENTS,
-    hints=("busbw", "nThread"),
-    blocks=blocks,
-)
+KIND = Kind(TOOL, "the output of nccl-tests", parse, holds=MEASUREMENTS, hints=("busbw", "nThread"), blocks=blocks)

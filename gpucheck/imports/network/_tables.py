@@ -62,16 +62,8 @@ def kind(
         found = ports(lines_of(text), form)
         if not found:
             raise ImportProblem(
-                f"no port in {title}",
-                why="no line begins a port of a card",
-                do="Give the whole output",
+                f"no port in {title}", why="no line begins a port of a card", do="Give the whole output"
             )
         return part_of(found)
 
-    return Kind(
-        name=name,
-        title=title,
-        parse=parse,
-        hints=hints,
-        blocks=lambda lines: spans(lines, begin, inside),
-    )
+    return Kind(name=name, title=title, parse=parse, hints=hints, blocks=lambda lines: spans(lines, begin, inside))

@@ -1,13 +1,13 @@
 """``nvidia-smi -L``: names and UUIDs."""
 
 import re
-from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._blocks import spans
+from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
-from gpucheck.imports.nvidia_smi._part import of, part
+from gpucheck.imports.nvidia_smi._part import part
 from gpucheck.model.hardware import Gpu
 from gpucheck.model.health import Health
 from gpucheck.model.paste import Part
@@ -36,25 +36,17 @@ def parse(text: str) -> Part:
                 health=Health(mig=True),
             )
     if not found:
-        raise ImportProblem(
-            "no nvidia-smi -L in the input",
-            why="no line names a GPU with its UUID",
-            do="Save it again: nvidia-smi -L > gpus.txt",
-        )
+        raise absent("nvidia-smi -L", "no line names a GPU with its UUID", "Save it again: nvidia-smi -L > gpus.txt")
     gpus = [found[index] for index in sorted(found)]
-    return part(gpus, extra=[f"the list of {of(len(gpus))}"])
-
-
-def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    return spans(lines, BEGIN, INSIDE)
+    return part(gpus, extra=[f"the list of {counted(len(gpus), 'GPU')}"])
 
 
 KIND = Kind(
-    "nvidia-smi",
-    "the output of nvidia-smi -L",
-    parse,
+    name="nvidia-smi",
+    title="the output of nvidia-smi -L",
+    parse=parse,
     holds="names",
     loose=True,
     hints=("(UUID: ",),
-    blocks=_blocks,
+    blocks=lambda lines: spans(lines, BEGIN, INSIDE),
 )

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._blocks import spans
+from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
-from gpucheck.imports.nvidia_smi._part import of, part
+from gpucheck.imports.nvidia_smi._part import part
 from gpucheck.model.hardware import Gpu, NvLink, NvLink5Counts
 from gpucheck.model.paste import Part
 
@@ -67,12 +68,7 @@ class _Links:
             for link, active in sorted(states.items())
         )
         return Gpu(
-            index=self.index,
-            name=self.name,
-            uuid=self.uuid,
-            pci_bus_id=f"GPU{self.index}",
-            device_id="",
-            nvlinks=links,
+            index=self.index, name=self.name, uuid=self.uuid, pci_bus_id=f"GPU{self.index}", device_id="", nvlinks=links
         )
 
 
@@ -89,14 +85,14 @@ def parse(text: str) -> Part:
     if not any(one.active or one.counts or one.counts_5 for one in found.values()):
         if any(CAPABILITY.match(line) for line in text.splitlines()):
             return Part(looked_at=("NVLink capabilities",))
-        raise ImportProblem(
-            "no NVLink of a GPU in the input",
-            why="no line of a link follows a line that names its GPU",
-            do="Save it again: nvidia-smi nvlink -s > links.txt",
+        raise absent(
+            "NVLink of a GPU",
+            "no line of a link follows a line that names its GPU",
+            "Save it again: nvidia-smi nvlink -s > links.txt",
         )
     listed = [found[index] for index in sorted(found)]
     gpus = [one.gpu() for one in listed]
-    extra = [f"NVLink error counters of {of(sum(bool(one.counts or one.counts_5) for one in listed))}"]
+    extra = [f"NVLink error counters of {counted(sum(bool(one.counts or one.counts_5) for one in listed), 'GPU')}"]
     return part(gpus, extra=extra if any(one.counts or one.counts_5 for one in listed) else ())
 
 

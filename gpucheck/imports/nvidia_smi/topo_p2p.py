@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.model.observations import Observations, ObservedGpu, Words
 from gpucheck.model.paste import Part
@@ -38,10 +38,10 @@ def parse(text: str) -> Part:
             columns = [int(gpu) for gpu in re.findall(r"GPU(\d{1,3})", line)]
     columns = columns or sorted(rows)
     if not rows or len(set(columns)) != len(columns) or len(columns) > MOST_GPUS:
-        raise ImportProblem(
-            "no nvidia-smi topo -p2p table in the input",
-            why="no row of it names a GPU and its statuses",
-            do="Save it again: nvidia-smi topo -p2p r > p2p.txt",
+        raise absent(
+            "nvidia-smi topo -p2p table",
+            "no row of it names a GPU and its statuses",
+            "Save it again: nvidia-smi topo -p2p r > p2p.txt",
         )
     access = [KINDS[letter] for letter in KINDS if command and letter in command]
     counted = f"{' and '.join(access) or 'peer access'} of {len(columns)} GPUs as the driver reports it"
