@@ -100,7 +100,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     start_simulation(profile, faults)
     from gpucheck.host import live_host
-    from gpucheck.render.smoke import to_json, to_text
+    from gpucheck.render.json import to_json
+    from gpucheck.render.smoke import to_text
     from gpucheck.run._train import smoke, with_fault
     from gpucheck.train.run_plan import plan, read_devices
 

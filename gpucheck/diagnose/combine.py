@@ -8,22 +8,21 @@ from msgspec.structs import replace
 
 from gpucheck.diagnose._acs import REDIRECTING
 from gpucheck.diagnose._cells import MOST_GPUS
+from gpucheck.diagnose.alignment import aligned
 from gpucheck.knowledge.strict import InputProblem as ObservationProblem
-from gpucheck.model.observations import AcsReading, Collective, Import, Measured, Observations, ObservedGpu
-from gpucheck.model.topology import Topology
+from gpucheck.model.observations import AcsReading, Collective, Measured, Observations, ObservedGpu
 
 LISTS = ("collectives", "host_device", "flows", "under_load", "damaged", "failures", "uplinks")
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-def together(seen: Observations, found: Observations | Topology | Import) -> Observations:
+def together(seen: Observations, new: Observations) -> Observations:
     """Observations with another source's added; where both have a value the first one stays.
 
     Raises ObservationProblem where the two speak of different machines: other numbers of GPUs, other models or bus
     ids, or more GPUs than one machine has.
     """
-    new = found if isinstance(found, Observations) else found.observations()
     count, other = len(seen.gpus), len(new.gpus)
     if count and other and count != other:
         # A log of a job on some of the GPUs names these by bus id alone; nothing in it counts GPUs by position.
@@ -79,10 +78,8 @@ def listed(seen: Observations, lists: Sequence[Observations]) -> Observations:
         every[bus_id] = _filled(every[bus_id], gpu) if bus_id in every else gpu
     found = tuple(sorted(every.values(), key=lambda gpu: gpu.bus_id or ""))[:MOST_GPUS]
     gpus = seen.gpus or (found if not seen.matrix or len(seen.matrix) == len(found) else ())
-    if seen.gpus and all(gpu.bus_id for gpu in seen.gpus):
-        gpus = tuple(_filled(gpu, every[gpu.bus_id or ""]) if gpu.bus_id in every else gpu for gpu in seen.gpus)
-    elif len(seen.gpus) == len(found):
-        gpus = tuple(_filled(one, other) for one, other in zip(seen.gpus, found, strict=True))
+    if seen.gpus and (rows := aligned(seen.gpus, found)) is not None:
+        gpus = tuple(_filled(gpu, row) if row else gpu for gpu, row in zip(seen.gpus, rows, strict=True))
     acs = {row.bus_id: row for one in reversed(lists) for row in one.host.acs if _matters(row, gpus)}
     host = seen.host
     for one in lists:
@@ -104,12 +101,11 @@ def _matters(row: AcsReading, gpus: Sequence[ObservedGpu]) -> bool:
 
 
 def _gpus(here: tuple[ObservedGpu, ...], there: tuple[ObservedGpu, ...]) -> tuple[ObservedGpu, ...]:
-    """Each GPU with what the other source adds: found by its bus id where both sources have them, else by its place."""
-    by_bus = {gpu.bus_id: gpu for gpu in there if gpu.bus_id}
-    if len(by_bus) == len(there) and all(gpu.bus_id for gpu in here):
-        if {gpu.bus_id for gpu in here} != set(by_bus):
-            raise ObservationProblem("the GPUs have other bus ids than in what was read before: two machines")
-        there = tuple(by_bus[gpu.bus_id or ""] for gpu in here)
+    """Each GPU with what the other source adds. The sources list the same number of GPUs."""
+    rows = aligned(here, there)
+    if rows is None or None in rows:
+        raise ObservationProblem("the GPUs have other bus ids than in what was read before: two machines")
+    there = tuple(row for row in rows if row is not None)
     for index, (one, other) in enumerate(zip(here, there, strict=True)):
         if one.model and other.model and not _same_model(one.model, other.model):
             raise ObservationProblem(

@@ -3,20 +3,20 @@
 A kind's module holds ``KIND``; folders only group them. Modules that start with an underscore are shared parts.
 """
 
-from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
 
-from gpucheck.imports._kind import Kind, MeasuredKind
+from gpucheck.imports._kind import TOPOLOGY, Kind
 from gpucheck.imports._pieces import read_pieces
-from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports._text import MAX_BYTES, decode, plain, quoted
-from gpucheck.model.observations import Import
+from gpucheck.imports._problem import ImportProblem, absent
+from gpucheck.imports._sections import taken_apart
+from gpucheck.imports._text import MAX_BYTES, decode, first_line, lines_of, quoted
+from gpucheck.imports._unwrap import Lines, unwrapped
 from gpucheck.model.paste import Reading
 from gpucheck.model.topology import Topology
 
-__all__ = ["MAX_BYTES", "ImportProblem", "Kind", "all_kinds", "read", "read_all", "read_measured", "recognise"]
+__all__ = ["MAX_BYTES", "ImportProblem", "Kind", "all_kinds", "read", "read_all"]
 
 
 @cache
@@ -38,68 +38,45 @@ def read_all(data: bytes, source: str, as_: str | None = None) -> Reading:
     Raises ImportProblem, and nothing else: for no text at all, for a text in which nothing is understood, and for a
     text that is not of the kind as_.
     """
-    return read_pieces(plain(decode(data)), source, all_kinds(), as_)
-
-
-def recognise(data: str | bytes) -> tuple[Kind | None, str]:
-    """Which kind of dump this is, None if none, and its text ready for parsing.
-
-    Raises ImportProblem if it is no text.
-    """
-    text = plain(decode(data if isinstance(data, bytes) else data.encode("utf-8", errors="replace")))
-    return next((kind for kind in all_kinds() if _may_be(kind, text) and kind.recognise(text)), None), text
-
-
-def _may_be(kind: Kind, text: str) -> bool:
-    """Whether one of the texts is in it that every dump of the kind holds."""
-    return not kind.hints or any(hint in text for hint in kind.hints)
+    return read_pieces(_lines(data), source, all_kinds(), as_)
 
 
 def read(data: str | bytes) -> Topology:
-    """Recognise what kind of dump this is and read its topology.
-
-    Raises ImportProblem, and nothing else, for any input.
-    """
-    kind, text = recognise(data)
-    if kind is not None and kind.holds == "topology":
-        found = kind.parse(text)
-        if isinstance(found, Topology):
-            return found
-    if kind is not None:
-        # There may be other output around the dump, as that of topo -p2p often does.
-        for other in (one for one in all_kinds() if one.holds == "topology" and one.recognise(text)):
-            with suppress(ImportProblem):
-                found = other.parse(text)
+    """The topology in a text, whatever else is in it. Raises ImportProblem, and nothing else, for any input."""
+    lines = _lines(data if isinstance(data, bytes) else data.encode("utf-8", errors="replace"))
+    text = "\n".join(lines.text)
+    problem: ImportProblem | None = None
+    for kind in all_kinds():
+        if kind.holds == TOPOLOGY and any(hint in text for hint in kind.hints):
+            try:
+                found = kind.parse(text)
+            except ImportProblem as reason:
+                problem = problem or reason
+            else:
                 if isinstance(found, Topology):
                     return found
-        raise ImportProblem(
-            "no topology in the input",
-            where="whole input",
-            why=f"this is {kind.title}, which holds {kind.holds} and does not say how the GPUs are connected",
-            do=f"Read it with: {kind.command}",
+    raise _no_topology(lines, problem)
+
+
+def _lines(data: bytes) -> Lines:
+    """The lines of an input without what stands around them. Raises ImportProblem for what is not text."""
+    return unwrapped(lines_of(decode(data)))
+
+
+def _no_topology(lines: Lines, problem: ImportProblem | None) -> ImportProblem:
+    """problem: why a kind that holds a topology could not be read."""
+    found = [section.kind for section in taken_apart(lines, all_kinds()).sections]
+    kind = next((kind for kind in all_kinds() if kind in found), None)
+    if kind is not None and not any(one.holds == TOPOLOGY for one in found):
+        return absent(
+            "topology",
+            f"this is {kind.title}, which holds {kind.holds} and does not say how the GPUs are connected",
+            f"Read it with: {kind.command}",
         )
-    wanted = " or ".join(kind.title for kind in reversed(all_kinds()) if kind.holds == "topology")
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    raise ImportProblem(
+    expected = " or ".join(kind.title for kind in reversed(all_kinds()) if kind.holds == TOPOLOGY)
+    return problem or ImportProblem(
         "no topology in the input",
         where="line 1",
-        why=f"it starts with {quoted(first)}, which is not {wanted}",
+        why=f"it starts with {quoted(first_line(lines.text))}, which is not {expected}",
         do="Save the dump again and import that: nvidia-smi topo -m > topo.txt",
-    )
-
-
-def read_measured(data: str | bytes) -> Import:
-    """Recognise which tool's measurements these are and read them. Raises ImportProblem, and nothing else."""
-    kind, text = recognise(data)
-    if isinstance(kind, MeasuredKind):
-        found = kind.parse(text)
-        if isinstance(found, Import):
-            return found
-    wanted = " or ".join(kind.title for kind in all_kinds() if isinstance(kind, MeasuredKind))
-    first = next((line for line in text.splitlines() if line.strip()), "")
-    raise ImportProblem(
-        "no measurements in the input",
-        where="line 1",
-        why=f"it starts with {quoted(first)}, which is not {wanted}",
-        do="Save the whole output of the tool again, and import that",
     )

@@ -19,7 +19,7 @@ def decode(text: str, tool: str) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         why = " ".join(str(error).split())[:120]
         raise ImportProblem(
-            f"{tool}: damaged JSON", where="whole input", why=why, do="Save the file again; it is cut short or edited"
+            f"{tool}: damaged JSON", why=why, do="Save the file again; it is cut short or edited"
         ) from None
     if not isinstance(value, dict):
         raise ImportProblem(

@@ -4,16 +4,16 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gpucheck.model.observations import Import
+from gpucheck.model.observations import Observations
 from gpucheck.model.paste import Part
 from gpucheck.model.readings import KernelLog
 from gpucheck.model.topology import Topology
 
-Found = Topology | Import | KernelLog | Part
+Found = Topology | Observations | KernelLog | Part
 Blocks = Iterable[tuple[int, int]]
 
-TOPOLOGY_COMMAND = "gpucheck topo --import FILE"
-COMMAND = "gpucheck diagnose FILE"
+TOPOLOGY = "topology"
+MEASUREMENTS = "measurements"
 
 
 class AnyCase(str):
@@ -28,7 +28,7 @@ class Kind:
 
     name: as users give it to --as; several modules may share one (a tool's text and its JSON). title: how a message
     names it. parse: text -> what the dump holds; raises ImportProblem, whose ``line N`` counts from the text's first
-    line, and nothing else. recognise: a cheap look at a whole text, may be wrong in favor of the kind.
+    line, and nothing else.
 
     How it is found in a text that holds other things too. hints: one of these stands in every text of the kind,
     compared as it is written; a kind without hints is always tried. line: whether a line belongs to it wherever it
@@ -37,24 +37,22 @@ class Kind:
     of the kind holds one of these texts or patterns, so `line` is asked of no others; without any it is asked of all.
     loose: takes much for its own, so the others are tried first.
 
-    holds: ``topology`` when parse gives a Topology, else another word for it. command: which command reads it alone.
+    holds: what it is about; TOPOLOGY when parse returns a Topology. command: which command reads it.
     """
 
     name: str
     title: str
-    recognise: Callable[[str], bool]
     parse: Callable[[str], Found]
     holds: str = "messages"
-    command: str = COMMAND
+    command: str = "gpucheck diagnose FILE"
     loose: bool = False
     hints: tuple[str, ...] = ()
     marks: tuple[str | re.Pattern[str], ...] = ()
     line: Callable[[str], bool] | None = None
     blocks: Callable[[Sequence[str]], Blocks] | None = None
 
-
-@dataclass(frozen=True)
-class MeasuredKind(Kind):
-    """One kind of measurements: like every Kind, but what it holds are numbers and no topology."""
-
-    holds: str = "measurements"
+    def takes(self, lines: Sequence[str]) -> bool:
+        """Whether any of these lines belongs to it."""
+        if self.line is not None:
+            return any(map(self.line, lines))
+        return self.blocks is not None and next(iter(self.blocks(lines)), None) is not None

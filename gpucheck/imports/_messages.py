@@ -1,7 +1,7 @@
 """Kinds of text that are lines with a known meaning: their patterns stand in knowledge/messages."""
 
 from gpucheck.imports._kind import AnyCase, Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.knowledge.messages import marks, meaning, speaks
 from gpucheck.model.paste import Message, Part
@@ -26,23 +26,14 @@ def of_messages(name: str, title: str, hints: tuple[str, ...], looked_at: str) -
     def parse(text: str) -> Part:
         found = messages_in(name, lines_of(text))
         if not found:
-            raise ImportProblem(
-                f"no {title} in the input", where="whole input", why="no line is a known message", do="Give more of it"
-            )
+            raise absent(f"{title}", "no line is a known message", "Give more of it")
         return Part(messages=found, looked_at=(looked_at,))
 
     known_by = tuple(AnyCase(text) if folded else text for text, folded in marks(name))
 
-    def recognise(text: str) -> bool:
-        lower = text.lower() if any(isinstance(mark, AnyCase) for mark in known_by) else text
-        if known_by and not any(mark in (lower if isinstance(mark, AnyCase) else text) for mark in known_by):
-            return False
-        return any(speaks(name, line[:LONGEST]) for line in text.splitlines())
-
     return Kind(
         name=name,
         title=title,
-        recognise=recognise,
         parse=parse,
         loose=True,
         hints=hints,

@@ -6,14 +6,15 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
+from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Found, Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import WHOLE, ImportProblem
 from gpucheck.imports._sections import Section, taken_apart
-from gpucheck.imports._text import MAX_LINE, quoted
-from gpucheck.imports._unwrap import unwrapped
+from gpucheck.imports._text import first_line, quoted
+from gpucheck.imports._unwrap import Lines
+from gpucheck.model.observations import Observations
 from gpucheck.model.paste import Part, Reading, ReadRange, UnreadRange
 from gpucheck.model.readings import KernelLog
-from gpucheck.model.topology import Topology
 
 LINE = re.compile(r"\bline (\d{1,9})\b")
 SHOWN = 80
@@ -21,12 +22,11 @@ MOST_MENTIONS = 2000  # lines that are searched for words of people about an Xid
 MENTION = re.compile(r"\b(?:Xid|XID)\b[ :#(]{0,3}(\d{1,3})\b")
 
 
-def read_pieces(text: str, source: str, kinds: Sequence[Kind], as_: str | None) -> Reading:
+def read_pieces(lines: Lines, source: str, kinds: Sequence[Kind], as_: str | None) -> Reading:
     """See gpucheck.imports.read_all."""
-    lines = unwrapped([line if len(line) <= MAX_LINE else "" for line in text.split("\n")])
     if as_ is not None:
         return _forced(lines.text, source, [kind for kind in kinds if kind.name == as_], as_)
-    taken = taken_apart(lines, kinds, text)
+    taken = taken_apart(lines, kinds)
     parts: list[Part] = []
     unread = list(_unread(lines.text, taken.left, source, ""))
     problems: list[ImportProblem] = []
@@ -51,8 +51,7 @@ def _forced(text: list[str], source: str, kinds: list[Kind], name: str) -> Readi
             why="gpucheck does not know it",
             do="List them: gpucheck diagnose --kinds",
         )
-    whole = "\n".join(text)
-    likely, *others = sorted(kinds, key=lambda kind: not kind.recognise(whole))
+    likely, *others = sorted(kinds, key=lambda kind: not kind.takes(text))
     try:
         return _whole(likely, text, source)
     except ImportProblem as problem:
@@ -93,12 +92,12 @@ def as_part(found: Found) -> Part:
     if isinstance(found, Part):
         return found
     if isinstance(found, KernelLog):
-        count = len(found.lines)
-        return Part(kernel=found, looked_at=(f"{count} line{'' if count == 1 else 's'} of a kernel log",))
-    seen = found.observations()
-    if isinstance(found, Topology) and len(seen.gpus) > 1:
-        return Part(observations=seen, looked_at=(f"how {len(seen.gpus)} GPUs are connected",))
-    return Part(observations=seen)
+        return Part(kernel=found, looked_at=(f"{counted(len(found.lines), 'line')} of a kernel log",))
+    if isinstance(found, Observations):
+        return Part(observations=found)
+    count = len(found.gpus)
+    about = (f"how {count} GPUs are connected",) if count > 1 else ()
+    return Part(observations=found.observations(), looked_at=about)
 
 
 def _moved(problem: ImportProblem, at: list[int]) -> ImportProblem:
@@ -109,7 +108,7 @@ def _moved(problem: ImportProblem, at: list[int]) -> ImportProblem:
         return f"line {at[number - 1] + 1}" if 0 < number <= len(at) else match[0]
 
     where = LINE.sub(whole, problem.where)
-    if where == "whole input":
+    if where == WHOLE:
         where = f"lines {at[0] + 1}-{at[-1] + 1}"
     return ImportProblem(problem.what, where=where, why=problem.why, do=problem.do)
 
@@ -138,18 +137,16 @@ def _unread(text: list[str], at: list[int], source: str, why: str) -> Iterator[U
 
 
 def _nothing(text: list[str]) -> ImportProblem:
-    first = next((line for line in text if line.strip()), "")
+    first = first_line(text)
     mention = next((match for line in text[:MOST_MENTIONS] if (match := MENTION.search(line))), None)
     if mention is not None:
         return ImportProblem(
             "nothing in the input is understood",
-            where="whole input",
             why=f"people speak of Xid {mention[1]} in it, and no line is of a kernel log",
             do=f"Give the log itself: sudo dmesg > kernel.txt. What the code means: gpucheck explain xid:{mention[1]}",
         )
     return ImportProblem(
         "nothing in the input is understood",
-        where="whole input",
         why=f"it starts with {quoted(first)}, and no line is output that gpucheck knows",
         do="Give the output as the tool printed it; what is read: gpucheck diagnose --kinds",
     )

@@ -1,14 +1,16 @@
-"""The one error of this room."""
+"""The one error of this package."""
+
+WHOLE = "whole input"
 
 
 class ImportProblem(ValueError):
     """Input that cannot be read as what it should be.
 
-    what: what was wanted and not got. where: the line, or the whole input. why: what was seen there. do: the next step.
+    what: what was wanted and not got. where: the line, or WHOLE. why: what was seen there. do: the next step.
     As text it is one line of at most a few hundred characters, whatever the input was.
     """
 
-    def __init__(self, what: str, *, where: str, why: str, do: str) -> None:
+    def __init__(self, what: str, *, why: str, do: str, where: str = WHOLE) -> None:
         super().__init__(what, where, why, do)
         self.what = what
         self.where = where
@@ -17,3 +19,8 @@ class ImportProblem(ValueError):
 
     def __str__(self) -> str:
         return f"{self.what} ({self.where}): {self.why}. {self.do}"
+
+
+def absent(what: str, why: str, do: str) -> ImportProblem:
+    """Return the problem of an input that holds nothing of a kind."""
+    return ImportProblem(f"no {what} in the input", why=why, do=do)

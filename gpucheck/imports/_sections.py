@@ -65,9 +65,9 @@ class _Whole:
         return self.gist.lower()
 
 
-def taken_apart(lines: Lines, kinds: Sequence[Kind], text: str) -> Taken:
-    """Every line goes to one kind at most, strict kinds first. text: all of it, for a look at what can be in it."""
-    whole = _Whole(text)
+def taken_apart(lines: Lines, kinds: Sequence[Kind]) -> Taken:
+    """Every line goes to one kind at most, strict kinds first."""
+    whole = _Whole("\n".join(lines.text))
     here = [kind for kind in kinds if not kind.hints or any(map(whole.holds, kind.hints))]
     free = [bool(line) and not line.isspace() for line in lines.text]
     _take(free, lines.wrapping)

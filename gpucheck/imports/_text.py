@@ -1,6 +1,7 @@
 """From bytes of unknown origin to plain lines: decoding, terminal escapes, invisible characters."""
 
 import re
+from collections.abc import Iterable
 
 from gpucheck.foreign import text_of
 from gpucheck.imports._problem import ImportProblem
@@ -69,6 +70,11 @@ def plain(text: str) -> str:
 def lines_of(text: str) -> list[str]:
     """The lines of cleaned text. One longer than MAX_LINE is noise and becomes blank: the count of lines stays."""
     return [line if len(line) <= MAX_LINE else "" for line in plain(text).split("\n")]
+
+
+def first_line(lines: Iterable[str]) -> str:
+    """The first line that is not blank, empty if there is none."""
+    return next((line for line in lines if line.strip()), "")
 
 
 def quoted(line: str) -> str:

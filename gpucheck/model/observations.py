@@ -206,19 +206,3 @@ class Observations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     uplinks: tuple[Port, ...] = ()
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     measured: Measured = Measured()
-
-
-class Import(msgspec.Struct, frozen=True, kw_only=True):
-    """What another tool printed: the GPUs it named, what it says of peer access and environment, and its numbers."""
-
-    tool: str
-    gpus: tuple[ObservedGpu, ...] = ()
-    p2p_access: Flags | None = None
-    environment: dict[str, str] = msgspec.field(default_factory=dict)
-    measured: Measured = Measured()
-
-    def observations(self) -> Observations:
-        """The same as observations of one machine."""
-        return Observations(
-            gpus=self.gpus, p2p_access=self.p2p_access, environment=self.environment, measured=self.measured
-        )

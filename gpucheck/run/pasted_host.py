@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from gpucheck.checks import all_checks
-from gpucheck.diagnose import ObservationProblem
 from gpucheck.model import (
     Finding,
     Gpu,
@@ -23,9 +22,10 @@ from gpucheck.model import (
     Verdict,
 )
 from gpucheck.model.about import About
-from gpucheck.model.observations import Observations, ObservedGpu, ObservedHost
+from gpucheck.model.observations import Observations, ObservedHost
 from gpucheck.model.paste import Part
 from gpucheck.model.ranking import Judgement
+from gpucheck.run.one_machine import bus_ids_by_index, has_bus_id, has_index
 
 # Judged elsewhere: kernel lines and links by run/pastes.py, since the judge of links weighs them against what was
 # measured. Users of a GPU and persistence mode are no fault of a machine whose output somebody pasted.
@@ -35,10 +35,7 @@ ELSEWHERE = frozenset(
         *("persistence", "processes"),
     )
 )
-# Kinds that number their GPUs from 0 although only one may be listed.
-WITHOUT_INDEX = ("nvidia-smi-q",)
 LINKS = "nvlink-links"  # as the judge of links calls it
-MOST_GPUS = 128  # no machine has more
 T = TypeVar("T")
 DROPPED = (Verdict.SKIP, Verdict.UNKNOWN)
 
@@ -91,7 +88,7 @@ def findings(parts: Sequence[Part]) -> tuple[Finding, ...]:
     Each part is judged by itself: two of them may be of two times.
     """
     pci = tuple({device.bus_id: device for part in parts for device in part.pci}.values())
-    places = _bus_ids_by_index(parts)
+    places = bus_ids_by_index(parts)
     found: list[Finding] = []
     for part in parts:
         if isinstance(part.nvml, NvmlReading) and part.nvml.gpus:
@@ -101,24 +98,9 @@ def findings(parts: Sequence[Part]) -> tuple[Finding, ...]:
     return tuple(_worst_of_each(found))
 
 
-def _bus_ids_by_index(parts: Iterable[Part]) -> dict[int, str]:
-    """Bus ids of the GPUs that a part lists with index and bus id. One that lists more counts first."""
-    found: dict[int, str] = {}
-    readings = [p.nvml for p in parts if isinstance(p.nvml, NvmlReading) and _has_index(p)]
-    for reading in sorted(readings, key=lambda one: -len(one.gpus)):
-        for gpu in reading.gpus:
-            if not gpu.pci_bus_id.startswith("GPU"):
-                found.setdefault(gpu.index, gpu.pci_bus_id)
-    return found
-
-
-def _has_index(part: Part) -> bool:
-    return bool(part.ranges) and part.ranges[0].kind not in WITHOUT_INDEX
-
-
 def _named(gpu: Gpu, part: Part, places: dict[int, str]) -> Gpu:
     """The GPU with the bus id that another part gives to its index."""
-    if not gpu.pci_bus_id.startswith("GPU") or not _has_index(part) or gpu.index not in places:
+    if has_bus_id(gpu) or not has_index(part) or gpu.index not in places:
         return gpu
     return replace(gpu, pci_bus_id=places[gpu.index])
 
@@ -170,48 +152,3 @@ def of_links(judgement: Judgement, seen: Observations, found: Sequence[Finding])
     if not lists_only or not (found or links) or len(kept) == len(judgement.findings):
         return judgement
     return replace(judgement, findings=kept) if kept else Judgement(findings=())
-
-
-def listed_last(parts: Iterable[Part]) -> list[Part]:
-    """Parts that list a machine's GPUs after those that speak of a run, and the longest list first among them.
-
-    A run may have used some of the GPUs only, and ``nvidia-smi -i 3`` lists one.
-    """
-
-    def order(part: Part) -> int:
-        return len(part.nvml.gpus) if isinstance(part.nvml, NvmlReading) else 1 << 20
-
-    return sorted(parts, key=order, reverse=True)
-
-
-def placed(part: Part, seen: Observations) -> Observations:
-    """A listing's observations with its GPUs in the places that they have in `seen`.
-
-    A GPU that has no place there is left out. Raises ObservationProblem where none has: two machines.
-    """
-    new, have = part.observations, seen.gpus
-    if not isinstance(part.nvml, NvmlReading) or not new.gpus or len(new.gpus) == len(have):
-        return new
-    by_index = {listed.index: gpu for listed, gpu in zip(part.nvml.gpus, new.gpus, strict=False)}
-    if not have:
-        return new if _is_counted(part, by_index) else replace(new, gpus=_at(by_index, max(by_index) + 1))
-    if all(gpu.bus_id for gpu in new.gpus) and all(gpu.bus_id for gpu in have):
-        by_bus = {gpu.bus_id: gpu for gpu in new.gpus}
-        if not any(gpu.bus_id in by_bus for gpu in have):
-            raise ObservationProblem("the GPUs have other bus ids than in what was read before: two machines")
-        return replace(new, gpus=tuple(by_bus.get(gpu.bus_id, ObservedGpu(bus_id=gpu.bus_id)) for gpu in have))
-    if len(new.gpus) < len(have) and _has_index(part):
-        return replace(new, gpus=_at(by_index, len(have)))
-    models = {gpu.model for gpu in new.gpus}
-    only = ObservedGpu(model=next(iter(models))) if len(models) == 1 else ObservedGpu()
-    return replace(new, gpus=tuple(only for _ in have))
-
-
-def _is_counted(part: Part, by_index: dict[int, ObservedGpu]) -> bool:
-    """Whether each GPU can be told by its place or by its bus id."""
-    named = all(gpu.bus_id for gpu in by_index.values()) or not _has_index(part)
-    return named or sorted(by_index) == list(range(len(by_index))) or max(by_index) >= MOST_GPUS
-
-
-def _at(by_index: dict[int, ObservedGpu], count: int) -> tuple[ObservedGpu, ...]:
-    return tuple(by_index.get(at, ObservedGpu()) for at in range(count))

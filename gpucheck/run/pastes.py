@@ -5,23 +5,20 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from gpucheck.checks.kernel import log as kernel_log
-from gpucheck.diagnose import ObservationProblem, judge, together
-from gpucheck.diagnose.combine import joined, listed
+from gpucheck.diagnose import judge
 from gpucheck.diagnose.messages import of_messages
 from gpucheck.model import KernelLog, NvmlReading, TopologyGpu, Verdict, named, worst
 from gpucheck.model.diagnosis import Diagnosis
 from gpucheck.model.finding import Finding
-from gpucheck.model.observations import Measured, Method, Observations, ObservedGpu
-from gpucheck.model.paste import Part, Reading, ReadRange
+from gpucheck.model.observations import Observations, ObservedGpu
+from gpucheck.model.paste import Part, Reading
 from gpucheck.model.ranking import Judgement
 from gpucheck.run import pasted_host
+from gpucheck.run.one_machine import NOTHING, TwoMachines, observations, of_one_machine
+
+__all__ = ["TwoMachines", "diagnosis"]
 
 MOST_LINES = 500_000
-NOTHING_TO_LINKS = Observations()
-
-
-class TwoMachines(ValueError):
-    """Parts that cannot be of one machine. As text it is one line that names both places and what to do."""
 
 
 def diagnosis(
@@ -38,8 +35,8 @@ def diagnosis(
     given: observations of the user's own. model: of GPUs whose model no input names. machine: the host whose parts
     count, where the inputs name several. Raises TwoMachines.
     """
-    parts = _of_one_machine([part for reading in readings for part in reading.parts], machine)
-    seen = _observations(parts, given or NOTHING_TO_LINKS, model)
+    parts = of_one_machine([part for reading in readings for part in reading.parts], machine)
+    seen = observations(parts, given or NOTHING, model)
     # ECC, row remapping, throttling, MIG, limits: what nvidia-smi says of each GPU, judged as on a live host.
     state = pasted_host.findings(parts)
     judgement = pasted_host.of_links(judge(seen), seen, state) if _says_something(seen) else Judgement(findings=())
@@ -77,66 +74,6 @@ def diagnosis(
     )
 
 
-def _of_one_machine(parts: list[Part], machine: str | None) -> list[Part]:
-    """The parts of the machine that was asked for; parts that name none belong to it. Raises TwoMachines."""
-    named: dict[str, Part] = {}
-    for part in parts:
-        if part.machine:
-            named.setdefault(_short(part.machine), part)
-    if machine is not None:
-        if _short(machine) not in named:
-            have = ", ".join(str(part.machine) for part in named.values())
-            words = f"The inputs name {have}" if have else "The inputs name no machine"
-            raise TwoMachines(f"no part of the input is of {machine}. {words}")
-        return [part for part in parts if part.machine is None or _short(part.machine) == _short(machine)]
-    if len(named) > 1:
-        first, second = list(named.values())[:2]
-        what = "two machines" if len(named) == 2 else f"{len(named)} machines"
-        raise TwoMachines(
-            f"{what}: {first.machine} ({_place(first)}) and {second.machine} ({_place(second)}). "
-            f"Choose one: --machine {first.machine}"
-        )
-    return parts
-
-
-def _short(host: str) -> str:
-    """A host's name without its domain; an address as it is."""
-    return host.lower() if host[:1].isdigit() or ":" in host else host.lower().partition(".")[0]
-
-
-def _observations(parts: Iterable[Part], given: Observations, model: str | None) -> Observations:
-    """All parts as one set of observations. Raises TwoMachines with both places."""
-    seen, before = given, "--observations"
-    parts = [part for part in parts if part.observations != NOTHING_TO_LINKS]
-    whole = pasted_host.listed_last(part for part in parts if not part.partial)
-    most = max([len(given.gpus), *(len(part.observations.gpus) for part in whole)])
-    for part in whole:
-        try:
-            seen = together(seen, _of_all_gpus(pasted_host.placed(part, seen), most))
-        except ObservationProblem as problem:
-            raise TwoMachines(f"{_place(part)}: {problem.what}. Read before: {before}") from problem
-        before = _place(part)
-    seen = listed(joined(seen), [part.observations for part in parts if part.partial])
-    if model is not None:
-        gpus = seen.gpus or tuple(ObservedGpu() for _ in seen.matrix or ())
-        seen = replace(seen, gpus=tuple(replace(gpu, model=gpu.model or model) for gpu in gpus))
-    return seen
-
-
-def _of_all_gpus(seen: Observations, count: int) -> Observations:
-    """A result of single GPUs, as bandwidthTest gives it, does not say how many there are: the others follow."""
-    only = Observations(gpus=seen.gpus, measured=Measured(host_device=seen.measured.host_device))
-    says_nothing_else = replace(seen, measured=replace(seen.measured, method=Method())) == only
-    if not seen.measured.host_device or not says_nothing_else or len(seen.gpus) >= count:
-        return seen
-    return replace(seen, gpus=(*seen.gpus, *(ObservedGpu() for _ in range(count - len(seen.gpus)))))
-
-
-def _place(part: Part) -> str:
-    one: ReadRange = part.ranges[0]
-    return f"{one.source} lines {one.first_line}-{part.ranges[-1].last_line} ({one.kind})"
-
-
 def _kernel_log(parts: Iterable[Part]) -> KernelLog | None:
     logs = [part.kernel for part in parts if part.kernel is not None]
     if not logs:
@@ -151,7 +88,7 @@ def _bus_ids(seen: Observations) -> tuple[str, ...]:
 
 def _says_something(seen: Observations) -> bool:
     """Whether there is anything to judge but the names of GPUs."""
-    return replace(seen, gpus=()) != NOTHING_TO_LINKS or any(
+    return replace(seen, gpus=()) != NOTHING or any(
         replace(gpu, model=None, bus_id=None, numa_node=None) != ObservedGpu() for gpu in seen.gpus
     )
 

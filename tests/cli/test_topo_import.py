@@ -102,8 +102,8 @@ def test_a_dump_of_another_kind_is_64_and_names_the_command_that_reads_it(topo, 
     kind = Kind(
         "nvbandwidth",
         "the output of nvbandwidth",
-        lambda text: "memcpy CE" in text,
         lambda text: None,
+        line=lambda line: "memcpy CE" in line,
         holds="bandwidth",
         command="gpucheck diagnose --bandwidth FILE",
     )

@@ -10,7 +10,8 @@ from gpucheck import imports
 from gpucheck.diagnose import diagnose
 from gpucheck.diagnose.combine import together
 from gpucheck.foreign.documents import DocumentProblem, load
-from gpucheck.imports import ImportProblem, kernel_log
+from gpucheck.imports import ImportProblem
+from gpucheck.imports.logs import kernel_log
 from gpucheck.model.observations import Observations
 
 PAIR = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tPIX\t0-7\nGPU1\tPIX\t X \t0-7\n"
@@ -21,7 +22,12 @@ SUM = "    1048576  262144  float  sum  -1  90.5  11.6  23.1  0\n"
 
 def judged(content):
     """Read and judged, as gpucheck diagnose does."""
-    return diagnose(together(Observations(), imports.read_measured(content + SUM.encode())))
+    (part,) = parts(content + SUM.encode())
+    return diagnose(together(Observations(), part.observations))
+
+
+def parts(content):
+    return imports.read_all(content, "paste.txt").parts
 
 
 SIZE = 1 << 16
@@ -33,10 +39,10 @@ SHAPES = {
     "pipes": (imports.read, PAIR, "GPU0|"),
     "spaces": (imports.read, "<system>", " "),
     "headers": (imports.read, "", "\tGPU0\tGPU1\nGPU0\tX\tPIX\n"),
-    "ranks": (imports.read_measured, NCCL, RANK),
+    "ranks": (parts, NCCL, RANK),
     "judged ranks": (judged, NCCL, RANK),
-    "settings": (imports.read_measured, NCCL, "NCCL_A set by environment to " + " " * 600 + "x\n"),
-    "devices": (imports.read_measured, "memcpy CE GPU(row) -> GPU(column)\n", "Device 0: a" + " " * 60_000 + "x\n"),
+    "settings": (parts, NCCL, "NCCL_A set by environment to " + " " * 600 + "x\n"),
+    "devices": (parts, "memcpy CE GPU(row) -> GPU(column)\n", "Device 0: a" + " " * 60_000 + "x\n"),
     "priorities": (kernel_log.read, "[    1.0] NVRM: x\n", "<6>"),
     "quotes": (kernel_log.read, "[    1.0] NVRM: x\n", "> "),
     "yaml keys": (load, "", "a: b\n"),

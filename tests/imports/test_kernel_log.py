@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gpucheck import imports
 from gpucheck.checks.kernel import log as check
 from gpucheck.imports import ImportProblem
-from gpucheck.imports.kernel_log import read
+from gpucheck.imports.logs.kernel_log import read
 from gpucheck.model import KernelLine
 
 XID = "NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -180,12 +180,14 @@ def test_what_is_no_kernel_log_is_one_clear_line(text):
     assert len(str(problem.value)) < 400
 
 
+def kinds(data: bytes) -> set[str]:
+    return {one.kind for part in imports.read_all(data, "paste.txt").parts for one in part.ranges}
+
+
 def test_a_log_is_recognised_and_another_dump_is_not_taken_for_one():
     """It is asked last."""
-    assert imports.recognise(FORMS["dmesg"](LINES))[0].name == "kernel-log"
-    kind, _ = imports.recognise("\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n")
-    assert kind is not None
-    assert kind.name != "kernel-log"
+    assert kinds(FORMS["dmesg"](LINES).encode()) == {"kernel-log"}
+    assert kinds(b"\tGPU0\tGPU1\nGPU0\t X \tNV18\nGPU1\tNV18\t X \n") == {"nvidia-smi-topo"}
 
 
 def test_a_log_given_as_topology_says_which_command_reads_it():

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.imports import read, recognise
-from gpucheck.imports._nccl_tree import cpu_list
+from gpucheck.imports import ImportProblem, read, read_all
+from gpucheck.imports.nccl._topology_tree import cpu_list
 from gpucheck.model import Verdict
 from gpucheck.topology import with_expectations
 from tests.imports import nccl
@@ -220,8 +220,8 @@ def test_every_cpu_of_a_mask_is_in_its_list(cpus):
 
 
 def test_the_kind_is_recognised():
-    kind, _ = recognise(hgx())
+    (part,) = read_all(hgx().encode(), "topo.xml").parts
 
-    assert kind is not None
-    assert kind.name == "nccl-topology"
-    assert recognise("hello")[0] is None
+    assert {one.kind for one in part.ranges} == {"nccl-topology"}
+    with pytest.raises(ImportProblem):
+        read_all(b"hello", "topo.xml")

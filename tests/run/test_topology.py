@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gpucheck.checks import topology as check
+from gpucheck.checks.p2p import topology as check
 from gpucheck.model import NvmlFailure, PciDevice, PcieLink, Verdict
 from gpucheck.run.topology import examine
 from gpucheck.topology import of

@@ -64,10 +64,7 @@ def _slower_cards(m: Machine, rates: dict[Pair, float]) -> Iterator[Finding]:
         mine = max(rate for pair, rate in rates.items() if i in pair)
         rest = max(rate for pair, rate in rates.items() if i not in pair)
         yield Claim("p2p-bandwidth", Verdict.PASS, "expected-limit", "possible").finding(
-            subject=m.gpu_label(i),
-            seen=mine,
-            wanted=rest,
-            why=slower_card(1 - mine / rest),
+            subject=m.gpu_label(i), seen=mine, wanted=rest, why=slower_card(1 - mine / rest)
         )
 
 

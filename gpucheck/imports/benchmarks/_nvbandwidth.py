@@ -3,9 +3,10 @@
 import re
 from typing import Any, NamedTuple
 
+from gpucheck.imports._common import by_pair
 from gpucheck.imports._numbers import AGAIN, square, transposed
-from gpucheck.imports._problem import ImportProblem
-from gpucheck.model.observations import Flags, HostDevice, Import, Matrix, Measured, Method, ObservedGpu
+from gpucheck.imports._problem import ImportProblem, absent
+from gpucheck.model.observations import Flags, HostDevice, Matrix, Measured, Method, Observations, ObservedGpu
 
 TOOL = "nvbandwidth"
 CASE = re.compile(
@@ -35,12 +36,10 @@ def of_one_host(case: str) -> str:
 def refused(gpus: tuple[ObservedGpu, ...]) -> Flags | None:
     """No pair may access each other's memory; nothing is known with less than two GPUs."""
     count = len(gpus)
-    if count < 2:
-        return None
-    return tuple(tuple(None if i == j else False for j in range(count)) for i in range(count))
+    return by_pair({(i, j): False for i in range(count) for j in range(count)}, count) if count > 1 else None
 
 
-def measured(tables: list[Table], gpus: tuple[ObservedGpu, ...]) -> Import:
+def measured(tables: list[Table], gpus: tuple[ObservedGpu, ...]) -> Observations:
     """All tables as one import; copy engines win over kernels, writes over reads. Raises ImportProblem."""
     fields: dict[str, Any] = {}
     h2d: tuple[float | None, ...] = ()
@@ -59,26 +58,22 @@ def measured(tables: list[Table], gpus: tuple[ObservedGpu, ...]) -> Import:
                 d2h = d2h or table.rows[0]
     sizes = {*(len(matrix) for matrix in fields.values()), *(len(row) for row in (h2d, d2h) if row)}
     if not sizes:
-        raise ImportProblem(
-            f"no {TOOL} table of single pairs in the input",
-            where="whole input",
-            why="there is neither a device_to_device nor a host_to_device result",
-            do="Run nvbandwidth without -t, or with -t device_to_device_memcpy_write_ce",
+        raise absent(
+            f"{TOOL} table of single pairs",
+            "there is neither a device_to_device nor a host_to_device result",
+            "Run nvbandwidth without -t, or with -t device_to_device_memcpy_write_ce",
         )
     if len(sizes | ({len(gpus)} if gpus else set())) > 1:
         raise ImportProblem(
             f"{TOOL}: tables of different sizes",
-            where="whole input",
             why=f"tables have {', '.join(map(str, sorted(sizes)))} GPUs, {len(gpus)} devices are named",
             do=AGAIN,
         )
     count = sizes.pop()
     rows = [HostDevice(gpu=i, h2d_gb_s=h2d[i] if h2d else None, d2h_gb_s=d2h[i] if d2h else None) for i in range(count)]
     fields["host_device"] = tuple(rows) if h2d or d2h else ()
-    return Import(
-        tool=TOOL,
-        gpus=gpus or tuple(ObservedGpu() for _ in range(count)),
-        measured=Measured(method=method, **fields),
+    return Observations(
+        gpus=gpus or tuple(ObservedGpu() for _ in range(count)), measured=Measured(method=method, **fields)
     )
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._kind import Blocks, Kind
+from gpucheck.imports._kind import MEASUREMENTS, Blocks, Kind
 from gpucheck.imports._numbers import AGAIN
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.model.observations import HostDevice, Measured, Method, Observations, ObservedGpu
 from gpucheck.model.paste import Part
@@ -38,11 +38,6 @@ INSIDE = re.compile(
 )
 
 
-def recognise(text: str) -> bool:
-    """Its headings or its lines of --csv."""
-    return any(BEGIN.search(line) for line in text.splitlines())
-
-
 class _Copy(NamedTuple):
     """One row. counts: of one GPU, from pinned memory and large enough to say something of the link."""
 
@@ -56,7 +51,7 @@ def parse(text: str) -> Part:
     lines = lines_of(text)
     copies = [*_of_tables(lines), *_of_csv(lines)]
     if not copies:
-        raise ImportProblem(f"no {TOOL} result in the input", where="whole input", why="no copy is listed", do=AGAIN)
+        raise absent(f"{TOOL} result", "no copy is listed", AGAIN)
     best: dict[str, float] = {}
     for copy in copies:
         if copy.counts and 0 < copy.gb_s < FASTEST:
@@ -114,9 +109,8 @@ def _blocks(lines: Sequence[str]) -> Blocks:
 KIND = Kind(
     "bandwidth-test",
     "the output of bandwidthTest",
-    recognise,
     parse,
-    holds="measurements",
+    holds=MEASUREMENTS,
     hints=("Device(s)", "bandwidthTest-", "CUDA Bandwidth Test"),
     blocks=_blocks,
 )

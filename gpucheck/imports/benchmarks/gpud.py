@@ -15,17 +15,12 @@ XID = re.compile(r"XID (\d{1,4})\b.{0,200}? detected on (?:PCI:)?([0-9A-Fa-f]{4,
 BAD = ("Unhealthy", "Degraded")
 
 
-def recognise(text: str) -> bool:
-    """A component and its states."""
-    return '"component"' in text and '"states"' in text and '"health"' in text
-
-
 def parse(text: str) -> Part:
     """Xids as the kernel reported them; other GPU components that are not healthy. Raises ImportProblem."""
     root = decode(text.rstrip().rstrip(","), TOOL)
     component, states = text_of(root.get("component")), rows_of(root.get("states"))
     if not component or not states:
-        raise ImportProblem(f"{TOOL}: no states in it", where="whole input", why="no component", do="Give /v1/states")
+        raise ImportProblem(f"{TOOL}: no states in it", why="no component", do="Give /v1/states")
     lines: list[KernelLine] = []
     messages: list[Message] = []
     for state in states:
@@ -40,11 +35,4 @@ def parse(text: str) -> Part:
     return Part(kernel=log, messages=tuple(messages), looked_at=(f"{component} of gpud",))
 
 
-KIND = Kind(
-    TOOL,
-    "states of gpud",
-    recognise,
-    parse,
-    hints=('"states"',),
-    blocks=lambda lines: objects(lines, '"states"'),
-)
+KIND = Kind(TOOL, "states of gpud", parse, hints=('"states"',), blocks=lambda lines: objects(lines, '"states"'))

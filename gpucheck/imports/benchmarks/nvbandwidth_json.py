@@ -6,8 +6,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from gpucheck.imports._blocks import objects
-from gpucheck.imports._json import decode, looks_like_json, rows_of, text_of
-from gpucheck.imports._kind import Found, MeasuredKind
+from gpucheck.imports._common import bus_id
+from gpucheck.imports._json import decode, rows_of, text_of
+from gpucheck.imports._kind import MEASUREMENTS, Found, Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._numbers import MOST_GPUS, cell, refuse_gib
 from gpucheck.imports._problem import ImportProblem
@@ -21,16 +22,11 @@ DEVICE = re.compile(
 )
 
 
-def recognise(text: str) -> bool:
-    """JSON that names the tool."""
-    return looks_like_json(text) and '"nvbandwidth"' in text
-
-
 def parse(text: str) -> Found:
     """Every table of a single pair or link. Raises ImportProblem, and nothing else."""
     root = decode(text, TOOL).get(TOOL)
     if not isinstance(root, dict):
-        raise ImportProblem(f"{TOOL}: no result in it", where="whole input", why="nvbandwidth is no object",
+        raise ImportProblem(f"{TOOL}: no result in it", why="nvbandwidth is no object",
                             do="Save it again: nvbandwidth -j > out.json")  # fmt: skip
     tables = []
     for row in rows_of(root.get("testcases")):
@@ -41,9 +37,7 @@ def parse(text: str) -> Found:
     gpus = _gpus(root)
     messages = messages_in(TOOL, lines_of(text))
     waived = [row for row in rows_of(root.get("testcases")) if _was_waived(row)]
-    if not messages and (tables or not waived):
-        return measured(tables, gpus)
-    seen = measured(tables, gpus).observations() if tables else Observations(gpus=gpus)
+    seen = measured(tables, gpus) if tables or not (messages or waived) else Observations(gpus=gpus)
     if waived and seen.measured.p2p_uni_gb_s is None and seen.measured.p2p_bidir_gb_s is None:
         seen = replace(seen, p2p_access=refused(seen.gpus))
     return Part(observations=seen, messages=messages)
@@ -81,16 +75,16 @@ def _gpus(root: dict[str, Any]) -> tuple[ObservedGpu, ...]:
         device = DEVICE.fullmatch(re.sub(r"^\d+: ", "", text_of(entry).strip()))
         if device is None:
             return ()
-        bus_id = f"{int(device[2], 16):04x}:{device[3]}:{device[4]}.0".lower() if device[2] else None
-        gpus.append(ObservedGpu(model=device[1], bus_id=bus_id))
+        place = bus_id(*device.group(2, 3, 4)) if device[2] else None
+        gpus.append(ObservedGpu(model=device[1], bus_id=place))
     return tuple(gpus)
 
 
-KIND = MeasuredKind(
+KIND = Kind(
     TOOL,
     "the JSON of nvbandwidth",
-    recognise,
     parse,
+    holds=MEASUREMENTS,
     hints=('"nvbandwidth"',),
     blocks=lambda lines: objects(lines, '"nvbandwidth"'),
 )

@@ -3,15 +3,17 @@
 import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._json import looks_like_json
-from gpucheck.imports._kind import Blocks, Found, MeasuredKind
+from gpucheck.imports._common import bus_id, in_order
+from gpucheck.imports._kind import MEASUREMENTS, Blocks, Found, Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._numbers import is_cut_short, refuse_gib, square, table
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.imports._text import lines_of
 from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, refused, wanted
-from gpucheck.model.observations import HostDevice, Import, Measured, Observations, ObservedGpu
+from gpucheck.model.observations import HostDevice, Measured, Observations, ObservedGpu
 from gpucheck.model.paste import Part
 
 RUNNING = re.compile(r"^Running (\w{1,80})\.?\s*$")
@@ -42,13 +44,6 @@ INSIDE = re.compile(
 )
 
 
-def recognise(text: str) -> bool:
-    """The line above its tables, or the lines that it prints without one."""
-    if looks_like_json(text):
-        return False
-    return HEADING.search(text) is not None or any(BEGIN.search(line) for line in text.splitlines())
-
-
 def parse(text: str) -> Found:
     """Every table of a single pair or link; what it waived, and data that was wrong. Raises ImportProblem.
 
@@ -62,8 +57,8 @@ def parse(text: str) -> Found:
     if tables:
         found = measured(tables, gpus)
         if waived and found.measured.p2p_uni_gb_s is None and found.measured.p2p_bidir_gb_s is None:
-            found = Import(tool=TOOL, gpus=found.gpus, p2p_access=refused(found.gpus), measured=found.measured)
-        return Part(observations=found.observations(), messages=messages) if messages else found
+            found = replace(found, p2p_access=refused(found.gpus))
+        return Part(observations=found, messages=messages)
     if broken is not None and not messages:
         raise broken
     if not messages and not any(SOME.match(line.strip()) for line in lines):
@@ -129,12 +124,10 @@ def _gpus(lines: list[str]) -> tuple[ObservedGpu, ...]:
     for line in lines:
         device = DEVICE.match(line.strip())
         if device:
-            bus_id = f"{int(device[5], 16):04x}:{device[6]}:{device[7]}.0".lower() if device[5] else None
+            place = bus_id(*device.group(5, 6, 7)) if device[5] else None
             hosts.add(device[3])
-            found.setdefault(int(device[1] or device[2]), ObservedGpu(model=device[4].strip(), bus_id=bus_id))
-    if set(found) != set(range(len(found))):
-        return ()
-    return tuple(found[i] if len(hosts) == 1 else ObservedGpu(model=found[i].model) for i in range(len(found)))
+            found.setdefault(int(device[1] or device[2]), ObservedGpu(model=device[4].strip(), bus_id=place))
+    return tuple(gpu if len(hosts) == 1 else ObservedGpu(model=gpu.model) for gpu in in_order(found))
 
 
 def _blocks(lines: Sequence[str]) -> Blocks:
@@ -147,11 +140,11 @@ def _blocks(lines: Sequence[str]) -> Blocks:
     return spans(plain, BEGIN, INSIDE, AGAIN_FIRST)
 
 
-KIND = MeasuredKind(
+KIND = Kind(
     "nvbandwidth",
     "the output of nvbandwidth",
-    recognise,
     parse,
+    holds=MEASUREMENTS,
     hints=("memcpy", "latency_", "Latency ", "latency ", "nvbandwidth"),
     blocks=_blocks,
 )

@@ -4,11 +4,12 @@ import re
 from typing import Any
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._kind import MeasuredKind
+from gpucheck.imports._common import bus_id, by_pair, in_order
+from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import AGAIN, is_cut_short, refuse_gib, square, table
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import ImportProblem, absent
 from gpucheck.imports._text import lines_of, quoted
-from gpucheck.model.observations import Flags, Import, Matrix, Measured, Method, ObservedGpu
+from gpucheck.model.observations import Flags, Matrix, Measured, Method, Observations, ObservedGpu
 
 TOOL = "p2pBandwidthLatencyTest"
 HEADING = re.compile(
@@ -23,12 +24,7 @@ DEVICE = re.compile(
 ACCESS = re.compile(r"^Device=(\d{1,3}) (CAN|CANNOT) Access Peer Device=(\d{1,3})")
 
 
-def recognise(text: str) -> bool:
-    """The headings are the tool's own."""
-    return HEADING.search(text) is not None
-
-
-def parse(text: str) -> Import:
+def parse(text: str) -> Observations:
     """GPUs, peer access and every whole matrix of the run. With reads and writes printed, the writes are taken.
 
     A run without any matrix has names and peer access only.
@@ -59,21 +55,16 @@ def parse(text: str) -> Import:
     gpus = _gpus(lines)
     if not found and gpus and broken is None:
         # A run that hung or was cut short before its first table still names the GPUs and their peer access.
-        return Import(tool=TOOL, gpus=gpus, p2p_access=_access(lines, len(gpus)))
+        return Observations(gpus=gpus, p2p_access=_access(lines, len(gpus)))
     if not found:
-        raise broken or ImportProblem(
-            f"no {TOOL} matrix in the input", where="whole input", why="no heading names one", do=AGAIN
-        )
+        raise broken or absent(f"{TOOL} matrix", "no heading names one", AGAIN)
     sizes = {name: len(matrix) for name, matrix in found.items()}
     if len({*sizes.values(), *([len(gpus)] if gpus else [])}) > 1:
         words = ", ".join(f"{name} {size}" for name, size in sizes.items())
-        raise ImportProblem(
-            f"{TOOL}: tables of different sizes", where="whole input", why=f"{len(gpus)} devices, {words}", do=AGAIN
-        )
+        raise ImportProblem(f"{TOOL}: tables of different sizes", why=f"{len(gpus)} devices, {words}", do=AGAIN)
     count = next(iter(sizes.values()))
     fields: dict[str, Any] = dict(found)
-    return Import(
-        tool=TOOL,
+    return Observations(
         gpus=gpus or tuple(ObservedGpu() for _ in range(count)),
         p2p_access=_access(lines, count),
         measured=Measured(method=Method(direction=direction), **fields),  # type: ignore[arg-type]
@@ -111,17 +102,14 @@ def _gpus(lines: list[str]) -> tuple[ObservedGpu, ...]:
     for line in lines:
         device = DEVICE.match(line.strip())
         if device:
-            domain = int(device[5] or "0", 16)
-            bus_id = f"{domain:04x}:{int(device[3], 16):02x}:{int(device[4], 16):02x}.0"
-            found.setdefault(int(device[1]), ObservedGpu(model=device[2].strip(), bus_id=bus_id))
-    return tuple(found[i] for i in range(len(found))) if set(found) == set(range(len(found))) else ()
+            place = bus_id(device[5] or "0", device[3], device[4])
+            found.setdefault(int(device[1]), ObservedGpu(model=device[2].strip(), bus_id=place))
+    return in_order(found)
 
 
 def _access(lines: list[str], count: int) -> Flags | None:
     said = {(int(line[1]), int(line[3])): line[2] == "CAN" for text in lines if (line := ACCESS.match(text.strip()))}
-    if not said:
-        return None
-    return tuple(tuple(None if i == j else said.get((i, j)) for j in range(count)) for i in range(count))
+    return by_pair(said, count) if said else None
 
 
 FIRST = re.compile(r"^\s*\[P2P \(Peer-to-Peer\)")
@@ -130,11 +118,11 @@ INSIDE = re.compile(
 )
 BEGIN = re.compile(rf"{FIRST.pattern}|^\s*Device: \d+, |^\s*Device=\d+ CAN|{HEADING.pattern}", re.IGNORECASE)
 
-KIND = MeasuredKind(
+KIND = Kind(
     "p2p-bandwidth-latency-test",
     "the output of p2pBandwidthLatencyTest",
-    recognise,
     parse,
+    holds=MEASUREMENTS,
     hints=("P2P=", "p2p=", "Access Peer"),
     blocks=lambda lines: spans(lines, BEGIN, INSIDE, FIRST),
 )

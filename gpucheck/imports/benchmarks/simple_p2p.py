@@ -3,11 +3,12 @@
 import re
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._kind import Kind
+from gpucheck.imports._common import by_pair
+from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import AGAIN
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import ImportProblem, absent
 from gpucheck.imports._text import lines_of
-from gpucheck.model.observations import Flags, Matrix, Measured, Method, Observations, ObservedGpu
+from gpucheck.model.observations import Measured, Method, Observations, ObservedGpu
 from gpucheck.model.paste import Part
 
 TOOL = "simpleP2P"
@@ -33,11 +34,6 @@ INSIDE = re.compile(
 )
 
 
-def recognise(text: str) -> bool:
-    """Its copy or its verification."""
-    return COPY.search(text) is not None or "Verification error @ element" in text or "simpleP2P] - Starting" in text
-
-
 def parse(text: str) -> Part:
     """Raises ImportProblem, and nothing else."""
     lines = lines_of(text)
@@ -46,7 +42,7 @@ def parse(text: str) -> Part:
     wrong = [m for line in lines if (m := WRONG.match(line))]
     ends = [m[1] for line in lines if (m := END.match(line))]
     if copy is None and not wrong and not access and not any(NO_PEERS.search(line) for line in lines):
-        raise ImportProblem(f"no {TOOL} result in the input", where="whole input", why="it stops before", do=AGAIN)
+        raise absent(f"{TOOL} result", "it stops before", AGAIN)
     pair = (int(copy[1]), int(copy[2])) if copy else (0, 1)
     count = _count(lines, access, pair)
     bad: tuple[tuple[int, int], ...] | None = None
@@ -55,14 +51,17 @@ def parse(text: str) -> Part:
     elif "passed" in ends and count == 2:
         bad = ()
     zeros = bool(wrong) and all(float_is_zero(m[2]) for m in wrong)
+    # It copies forth and back in turns, so both directions have the mean of both.
     measured = Measured(
-        p2p_uni_gb_s=_matrix(count, pair, float(copy[3]) * GIB) if copy else None,
+        p2p_uni_gb_s=by_pair(dict.fromkeys((pair, pair[::-1]), float(copy[3]) * GIB), count) if copy else None,
         method=Method(engine="ce") if copy else Method(),
         integrity_bad_pairs=bad,
         damage="zeros" if zeros else None,
     )
     return Part(
-        observations=Observations(gpus=_gpus(lines, count), p2p_access=_flags(access, count), measured=measured),
+        observations=Observations(
+            gpus=_gpus(lines, count), p2p_access=by_pair(access, count) if access else None, measured=measured
+        ),
         looked_at=(f"peer access and data copied between two GPUs ({TOOL})",),
     )
 
@@ -77,14 +76,8 @@ def _count(lines: list[str], access: dict[tuple[int, int], bool], pair: tuple[in
     named = 1 + max((max(both) for both in (*access, pair)), default=1)
     count = max(said, named)
     if count > MOST_GPUS:
-        raise ImportProblem(f"{TOOL}: {count} GPUs", where="whole input", why="no machine has so many", do=AGAIN)
+        raise ImportProblem(f"{TOOL}: {count} GPUs", why="no machine has so many", do=AGAIN)
     return count
-
-
-def _matrix(count: int, pair: tuple[int, int], number: float) -> Matrix:
-    """It copies forth and back in turns, so both ways have the mean of both."""
-    both = (pair, pair[::-1])
-    return tuple(tuple(number if (i, j) in both else None for j in range(count)) for i in range(count))
 
 
 def _gpus(lines: list[str], count: int) -> tuple[ObservedGpu, ...]:
@@ -95,18 +88,11 @@ def _gpus(lines: list[str], count: int) -> tuple[ObservedGpu, ...]:
     return tuple(ObservedGpu(model=names.get(i)) for i in range(count))
 
 
-def _flags(access: dict[tuple[int, int], bool], count: int) -> Flags | None:
-    if not access:
-        return None
-    return tuple(tuple(access.get((i, j)) for j in range(count)) for i in range(count))
-
-
 KIND = Kind(
     "simple-p2p",
     "the output of simpleP2P",
-    recognise,
     parse,
-    holds="measurements",
+    holds=MEASUREMENTS,
     hints=("simpleP2P", "cudaMemcpyPeer / cudaMemcpy", "Verification error @ element"),
     blocks=lambda lines: spans(lines, BEGIN, INSIDE, FIRST),
 )

@@ -4,8 +4,9 @@ import re
 from typing import Any
 
 from gpucheck.imports._blocks import objects
-from gpucheck.imports._json import decode, looks_like_json
-from gpucheck.imports._kind import Kind
+from gpucheck.imports._common import by_pair, in_order
+from gpucheck.imports._json import decode
+from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._problem import ImportProblem
 from gpucheck.model.observations import Collective, HostDevice, Matrix, Measured, Method, Observations, ObservedGpu
 from gpucheck.model.paste import Part
@@ -21,21 +22,13 @@ OPS = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "alltoa
 MARKS = ('"mem-bw', '"nccl-bw', '"rccl-bw', '"nvbandwidth', '"kernel-launch', '"gemm-flops', '"ib-')
 
 
-def recognise(text: str) -> bool:
-    """JSON with a node and the key of a benchmark."""
-    return looks_like_json(text) and '"node"' in text and any(mark in text for mark in MARKS)
-
-
 def parse(text: str) -> Part:
     """What one node's results say of its links. Raises ImportProblem, and nothing else."""
     root = decode(text, TOOL)
     node = root.get("node")
     if not isinstance(node, str) or not any("/" in key for key in root):
         raise ImportProblem(
-            f"{TOOL}: no results in it",
-            where="whole input",
-            why="no key is benchmark/metric",
-            do="Give results-summary.jsonl",
+            f"{TOOL}: no results in it", why="no key is benchmark/metric", do="Give results-summary.jsonl"
         )
     numbers = {key: value for key, value in root.items() if isinstance(value, int | float) and 0 < value < 1e12}
     measured = Measured(
@@ -58,12 +51,8 @@ def _host(numbers: dict[str, Any]) -> tuple[HostDevice, ...]:
     for key, value in numbers.items():
         if match := HOST.fullmatch(key):
             found.setdefault(int(match[3]), {})["h2d_gb_s" if match[1] else "d2h_gb_s"] = float(value)
-    if set(found) != set(range(len(found))):
-        return ()
-    rows = [found[i] for i in range(len(found))]
-    return tuple(
-        HostDevice(gpu=i, h2d_gb_s=row.get("h2d_gb_s"), d2h_gb_s=row.get("d2h_gb_s")) for i, row in enumerate(rows)
-    )
+    rows = enumerate(in_order(found))
+    return tuple(HostDevice(gpu=i, h2d_gb_s=row.get("h2d_gb_s"), d2h_gb_s=row.get("d2h_gb_s")) for i, row in rows)
 
 
 def _collectives(numbers: dict[str, Any]) -> tuple[Collective, ...]:
@@ -89,15 +78,14 @@ def _matrix(numbers: dict[str, Any]) -> Matrix | None:
     count = 1 + max((max(pair) for pair in pairs), default=-1)
     if not 2 <= count <= MOST_GPUS:
         return None
-    return tuple(tuple(pairs.get((i, j)) for j in range(count)) for i in range(count))
+    return by_pair(pairs, count)
 
 
 KIND = Kind(
     TOOL,
     "the results of SuperBench",
-    recognise,
     parse,
-    holds="measurements",
+    holds=MEASUREMENTS,
     hints=('"node"',),
     blocks=lambda lines: objects(lines, *MARKS),
 )

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 
 from gpucheck.imports._blocks import spans
+from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.imports.dcgm._meaning import NAME, first_gpu, messages
 from gpucheck.imports.dcgm._table import Row, framed, rows
@@ -38,18 +39,17 @@ def parse(text: str) -> Part:
         elif status == "pass":
             found += said
     if not tests:
-        raise ImportProblem(
-            "no result of dcgmi diag in the input",
-            where="whole input",
-            why="no line of the table names a test and its result",
-            do="Give the whole table: dcgmi diag -r 2",
+        raise absent(
+            "result of dcgmi diag",
+            "no line of the table names a test and its result",
+            "Give the whole table: dcgmi diag -r 2",
         )
     return Part(messages=tuple(found), looked_at=looked_at(tests, len(passed)))
 
 
 def looked_at(tests: int, passed: int) -> tuple[str, ...]:
     """In words."""
-    return (f"{tests} test{'s' if tests > 1 else ''} of dcgmi diag, of which {passed} passed",)
+    return (f"{counted(tests, 'test')} of dcgmi diag, of which {passed} passed",)
 
 
 def _tests(found: Iterator[Row]) -> Iterator[tuple[Row, str, list[Row]]]:
@@ -86,7 +86,6 @@ def _failed(test: Row, status: str, details: list[Row]) -> Message:
 KIND = Kind(
     name="dcgmi-diag",
     title="the output of dcgmi diag",
-    recognise=lambda text: any(BEGIN.search(line) for line in text.splitlines()),
     parse=parse,
     hints=("ran diagnostic for group", "| Diagnostic", "-  Deployment  -", "-  Integration  -", "-  Hardware  -"),
     blocks=lambda lines: framed(lines, spans(lines, BEGIN, INSIDE, AGAIN)),

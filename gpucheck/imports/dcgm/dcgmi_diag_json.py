@@ -4,20 +4,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpucheck.imports._blocks import objects
-from gpucheck.imports._json import decode, looks_like_json, rows_of, text_of
+from gpucheck.imports._json import decode, rows_of, text_of
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports.dcgm._meaning import NAME, messages
 from gpucheck.imports.dcgm.dcgmi_diag import looked_at
 from gpucheck.model.paste import Message, Part
 
 MARKS = ('"DCGM GPU Diagnostic"', '"DCGM Diagnostic"', '"test_categories"')
 DEEPEST = 6
-
-
-def recognise(text: str) -> bool:
-    """An object with one of the names that only this has."""
-    return looks_like_json(text) and any(mark in text for mark in MARKS)
 
 
 def parse(text: str) -> Part:
@@ -32,12 +27,7 @@ def parse(text: str) -> Part:
         for result, status in zip(results, words, strict=True):
             found += _of_result(name, status, result)
     if not tests:
-        raise ImportProblem(
-            "no result of dcgmi diag in the input",
-            where="whole input",
-            why="the JSON holds no test with results",
-            do="Save it again: dcgmi diag -r 2 -j",
-        )
+        raise absent("result of dcgmi diag", "the JSON holds no test with results", "Save it again: dcgmi diag -r 2 -j")
     return Part(messages=tuple(found), looked_at=looked_at(tests, passed))
 
 
@@ -82,7 +72,6 @@ def _texts(value: Any) -> Iterator[str]:
 KIND = Kind(
     name="dcgmi-diag",
     title="the JSON of dcgmi diag",
-    recognise=recognise,
     parse=parse,
     hints=MARKS,
     blocks=lambda lines: objects(lines, *MARKS),

@@ -4,7 +4,7 @@ import re
 
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.imports.dcgm._meaning import NAME, messages
 from gpucheck.imports.dcgm._table import framed, rows
@@ -35,11 +35,8 @@ def parse(text: str) -> Part:
                 Message(key=f"{NAME}.{slug}", text=shown, line=row.line, gpu=gpu)
             ]
     if overall is None and not found:
-        raise ImportProblem(
-            "no report of dcgmi health in the input",
-            where="whole input",
-            why="no line tells the overall health",
-            do="Give the whole table: dcgmi health -g 0 -c",
+        raise absent(
+            "report of dcgmi health", "no line tells the overall health", "Give the whole table: dcgmi health -g 0 -c"
         )
     if overall in ("Warning", "Failure") and not found:
         slug = "failed" if overall == "Failure" else "warned"
@@ -50,7 +47,6 @@ def parse(text: str) -> Part:
 KIND = Kind(
     name="dcgmi-health",
     title="the output of dcgmi health",
-    recognise=lambda text: any(BEGIN.search(line) for line in text.splitlines()),
     parse=parse,
     hints=("Health Monitor Report", "Overall Health"),
     blocks=lambda lines: framed(lines, spans(lines, BEGIN, INSIDE)),

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 
 from gpucheck.imports._blocks import spans
+from gpucheck.imports._common import counted, in_order
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.imports.dcgm._meaning import NAME
 from gpucheck.imports.dcgm._table import framed, rows
@@ -35,17 +36,13 @@ def parse(text: str) -> Part:
     found = list(_errors(lines))
     has_counters = any("NVLINK Error Counts" in line for line in lines)
     if not links and not has_counters:
-        raise ImportProblem(
-            "no NVLink of a GPU in the input",
-            where="whole input",
-            why="no line gives the state of the links of a GPU",
-            do="Give the whole output: dcgmi nvlink -s",
+        raise absent(
+            "NVLink of a GPU", "no line gives the state of the links of a GPU", "Give the whole output: dcgmi nvlink -s"
         )
-    is_complete = sorted(links) == list(range(len(links)))
-    gpus = tuple(ObservedGpu(nvlinks=links[i]) for i in range(len(links))) if is_complete else ()
+    gpus = tuple(ObservedGpu(nvlinks=one) for one in in_order(links))
     looked_at = []
     if links:
-        looked_at.append(f"NVLinks of {len(links)} GPU{'s' if len(links) > 1 else ''}")
+        looked_at.append(f"NVLinks of {counted(len(links), 'GPU')}")
     if has_counters:
         looked_at.append("NVLink error counters of DCGM")
     return Part(observations=Observations(gpus=gpus), messages=tuple(found), looked_at=tuple(looked_at))
@@ -89,7 +86,6 @@ def _errors(lines: list[str]) -> Iterator[Message]:
 KIND = Kind(
     name="dcgmi-nvlink",
     title="the output of dcgmi nvlink",
-    recognise=lambda text: any(BEGIN.search(line) for line in text.splitlines()),
     parse=parse,
     hints=("NvLink Link Status", "NVLINK Error Counts", "gpuId "),
     blocks=lambda lines: framed(lines, spans(lines, BEGIN, INSIDE)),

@@ -4,16 +4,15 @@ The topology matrix in it is read as nvidia-smi topo -m.
 """
 
 import re
-from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import messages_in
-from gpucheck.imports._nccl_tests import leftovers
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
+from gpucheck.imports.nccl._tests import leftovers
 from gpucheck.imports.nvidia_smi._part import part
 from gpucheck.model.hardware import Gpu
 from gpucheck.model.observations import Observations, ObservedHost
@@ -60,20 +59,14 @@ INSIDE = re.compile(
 DRIVER = re.compile(r"^\s{0,8}(?:Nvidia driver version|CUDA Driver Version)\s{0,4}: (\d{3}\.\d{1,3}(?:\.\d{1,3})?)\s*$")
 
 
-def recognise(text: str) -> bool:
-    """A line that stands in such a report only."""
-    return any(BEGIN.match(line) for line in text.splitlines())
-
-
 def parse(text: str) -> Part:
     """Names of GPUs, the driver, and what is known to be wrong. Raises ImportProblem, and nothing else."""
     lines = lines_of(text)
     if not any(BEGIN.match(line) for line in lines):
-        raise ImportProblem(
-            "no environment report in the input",
-            where="whole input",
-            why="no line is one of collect_env or check_env",
-            do="Save it again: python -m torch.utils.collect_env > environment.txt",
+        raise absent(
+            "environment report",
+            "no line is one of collect_env or check_env",
+            "Save it again: python -m torch.utils.collect_env > environment.txt",
         )
     names: dict[int, str] = {}
     driver = None
@@ -95,17 +88,12 @@ def parse(text: str) -> Part:
     return replace(found, observations=replace(found.observations, environment=environment))
 
 
-def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    return spans(lines, BEGIN, INSIDE)
-
-
 KIND = Kind(
     NAME,
     "the output of collect_env (PyTorch, vLLM) or check_env (SGLang)",
-    recognise,
     parse,
     holds="names",
     loose=True,
     hints=("PyTorch", "CUDA available", "relevant libraries", "[pip", "[conda]", "vLLM ", "driver version: "),
-    blocks=_blocks,
+    blocks=lambda lines: spans(lines, BEGIN, INSIDE),
 )

@@ -6,9 +6,10 @@ log.
 
 import re
 
+from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import LONGEST
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.knowledge.messages import meaning
 from gpucheck.model.paste import Message, Part
@@ -51,19 +52,17 @@ def parse(text: str) -> Part:
         elif head["level"] in BAD and head.re is HEAD:
             found.append(Message(key=f"{NAME}.error", text=line.strip()[:LONGEST], line=number))
     if not count:
-        raise ImportProblem(
-            "no fabric manager log in the input",
-            where="whole input",
-            why="no line begins with date, level and thread as in fabricmanager.log",
-            do="Give /var/log/fabricmanager.log",
+        raise absent(
+            "fabric manager log",
+            "no line begins with date, level and thread as in fabricmanager.log",
+            "Give /var/log/fabricmanager.log",
         )
-    return Part(messages=tuple(found), looked_at=(f"{count} line{'s' if count > 1 else ''} of the fabric manager log",))
+    return Part(messages=tuple(found), looked_at=(f"{counted(count, 'line')} of the fabric manager log",))
 
 
 KIND = Kind(
     name=NAME,
     title="a log of fabric manager or of the DCGM host engine",
-    recognise=lambda text: any(HEAD.match(line) or ENGINE.match(line) for line in text.splitlines()),
     parse=parse,
     loose=True,
     hints=("] [tid ", "Message payload details:", "gpuGuid", "DEBUG [", "INFO  [", "ERROR [", "WARN  ["),

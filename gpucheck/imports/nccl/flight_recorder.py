@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gpucheck.imports._blocks import objects
+from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.model.paste import Message, Part
 
 NAME = "torch-flight-recorder"
@@ -50,13 +51,12 @@ def parse(text: str) -> Part:
         if root is not None:
             dumps.append(_dump(root, _name(lines, first, len(dumps)), first + 1))
     if not dumps:
-        raise ImportProblem(
-            "no dump of the flight recorder in the input",
-            where="whole input",
-            why="it is neither JSON nor a Python dictionary with pg_status or entries; the paste may be cut",
-            do="Give the whole dump of each rank as JSON",
+        raise absent(
+            "dump of the flight recorder",
+            "it is neither JSON nor a Python dictionary with pg_status or entries; the paste may be cut",
+            "Give the whole dump of each rank as JSON",
         )
-    return Part(messages=tuple(_messages(dumps)), looked_at=(f"the flight recorder of {_ranks(len(dumps))}",))
+    return Part(messages=tuple(_messages(dumps)), looked_at=(f"the flight recorder of {counted(len(dumps), 'rank')}",))
 
 
 def _decoded(text: str) -> dict[str, Any] | None:
@@ -169,10 +169,6 @@ def _differing(dumps: list[_Dump]) -> Iterator[Message]:
             yield Message(key=f"{NAME}.differs", text=text, line=dumps[0].line)
 
 
-def _ranks(count: int) -> str:
-    return "1 rank" if count == 1 else f"{count} ranks"
-
-
 def blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     """All dumps that follow each other together, with the lines above them that name the rank."""
     first = last = -1
@@ -192,7 +188,6 @@ def blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     name=NAME,
     title="a dump of PyTorch's flight recorder",
-    recognise=lambda text: any(mark in text for mark in MARKS[:2]) and '"entries"' in text,
     parse=parse,
     hints=("pg_status", "collective_seq_id"),
     blocks=blocks,

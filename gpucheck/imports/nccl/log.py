@@ -3,11 +3,11 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import LONGEST
-from gpucheck.imports._nccl_tests import leftovers, set_by_environment
 from gpucheck.imports._numbers import MOST_GPUS
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.imports.nccl._line import (
     LIBRARY,
@@ -21,6 +21,7 @@ from gpucheck.imports.nccl._line import (
     records,
     seat_in,
 )
+from gpucheck.imports.nccl._tests import leftovers, set_by_environment
 from gpucheck.knowledge.messages import meaning
 from gpucheck.model.observations import Collective, Measured, Observations, ObservedGpu
 from gpucheck.model.paste import Message, Part
@@ -43,11 +44,10 @@ def parse(text: str) -> Part:
     for number, line in enumerate(lines_of(text), start=1):
         log.take(line, number)
     if not log.any_line:
-        raise ImportProblem(
-            "no NCCL log in the input",
-            where="whole input",
-            why="no line is one that NCCL prints",
-            do="Run the program with NCCL_DEBUG=INFO and give its whole output",
+        raise absent(
+            "NCCL log",
+            "no line is one that NCCL prints",
+            "Run the program with NCCL_DEBUG=INFO and give its whole output",
         )
     return log.part()
 
@@ -150,21 +150,15 @@ def _looked_at(versions: list[str], channels: set[Channel], seats: set[Seat], ho
     if len(pairs) == 1:
         ranks = max((seat.ranks for seat in seats), default=0)
         kind = next(iter(pairs))
-        between = f"between all {ranks} GPUs" if ranks > 1 else f"for {_pairs(len(pairs[kind]))} of GPUs"
+        between = f"between all {ranks} GPUs" if ranks > 1 else f"for {counted(len(pairs[kind]), 'pair')} of GPUs"
         return f"{name} chose {kind} {between}{where}"
-    counts = ", ".join(f"{kind} for {_pairs(len(pairs[kind]))}" for kind in sorted(pairs))
+    counts = ", ".join(f"{kind} for {counted(len(pairs[kind]), 'pair')}" for kind in sorted(pairs))
     return f"{name} chose {counts}{where}"
-
-
-def _pairs(count: int) -> str:
-    return "1 pair" if count == 1 else f"{count} pairs"
 
 
 KIND = Kind(
     name=NAME,
     title="a log of NCCL (NCCL_DEBUG)",
-    # Between the lines of a report of nccl-tests the report counts.
-    recognise=lambda text: "busbw" not in text and any(is_line(line[:LONGEST]) for line in text.splitlines()),
     parse=parse,
     holds="messages of NCCL",
     hints=("NCCL", "/shm/nccl-"),

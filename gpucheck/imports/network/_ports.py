@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from gpucheck.imports._common import counted
 from gpucheck.model.paste import Message, Part
 
 NAME = "rdma-port"
@@ -47,7 +48,7 @@ class Port:
 def part_of(ports: Sequence[Port]) -> Part:
     """What the states of these ports say."""
     up = sum(port.is_up for port in ports)
-    count = f"{len(ports)} RDMA port{'s' if len(ports) != 1 else ''}, of which {up} {'is' if up == 1 else 'are'} active"
+    count = f"{counted(len(ports), 'RDMA port')}, of which {up} {'is' if up == 1 else 'are'} active"
     return Part(messages=tuple(_messages(ports)), looked_at=(count,))
 
 

@@ -1,7 +1,7 @@
 """Blocks of "name: value" lines below a line that names a card, as ibstat, ibstatus and ibv_devinfo print them."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from gpucheck.imports._blocks import spans
@@ -62,19 +62,8 @@ def kind(
         found = ports(lines_of(text), form)
         if not found:
             raise ImportProblem(
-                f"no port in {title}",
-                where="whole input",
-                why="no line begins a port of a card",
-                do="Give the whole output",
+                f"no port in {title}", why="no line begins a port of a card", do="Give the whole output"
             )
         return part_of(found)
 
-    recognise: Callable[[str], bool] = lambda text: any(begin.search(line) for line in text.splitlines())  # noqa: E731
-    return Kind(
-        name=name,
-        title=title,
-        recognise=recognise,
-        parse=parse,
-        hints=hints,
-        blocks=lambda lines: spans(lines, begin, inside),
-    )
+    return Kind(name=name, title=title, parse=parse, hints=hints, blocks=lambda lines: spans(lines, begin, inside))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from gpucheck.imports._blocks import objects, spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import messages_in
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.model.paste import Part
 
@@ -49,11 +49,10 @@ def parse(text: str) -> Part:
     words = list(_of_json(text)) if text.lstrip().startswith("{") else list(_of_table(lines))
     found = messages_in(NAME, lines)
     if not words and not found:
-        raise ImportProblem(
-            "no result of perftest in the input",
-            where="whole input",
-            why="no line is a row of numbers below #bytes",
-            do="Give the output of both sides after the test ended",
+        raise absent(
+            "result of perftest",
+            "no line is a row of numbers below #bytes",
+            "Give the output of both sides after the test ended",
         )
     return Part(messages=found, looked_at=tuple(words))
 
@@ -122,7 +121,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     name=NAME,
     title="the output of perftest (ib_write_bw and others)",
-    recognise=lambda text: any(BEGIN.search(line) for line in text.splitlines()) or any(m in text for m in MARKS),
     parse=parse,
     hints=("#bytes", " Test", *MARKS),
     blocks=_blocks,

@@ -3,7 +3,7 @@
 import re
 
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.imports.network._ports import Port, part_of
 from gpucheck.model.paste import Part
@@ -34,9 +34,7 @@ def parse(text: str) -> Part:
         elif port.state is None:
             port.state = "active" if state == "up" else "down"
     if not found:
-        raise ImportProblem(
-            "no RDMA link in the input", where="whole input", why="no line is one of rdma link", do="Give: rdma link"
-        )
+        raise absent("RDMA link", "no line is one of rdma link", "Give: rdma link")
     return part_of(list(found.values()))
 
 
@@ -47,7 +45,6 @@ def _is_line(line: str) -> bool:
 KIND = Kind(
     name="rdma-link",
     title="the output of rdma link or ibdev2netdev",
-    recognise=lambda text: any(_is_line(line) for line in text.splitlines()),
     parse=parse,
     hints=("state ", " ==> "),
     line=_is_line,

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from gpucheck.imports._common import counted
 from gpucheck.imports.nvidia_smi._facts import Facts, is_virtual, observed
 from gpucheck.model.hardware import Gpu
 from gpucheck.model.observations import Observations, ObservedHost
@@ -20,7 +21,7 @@ def part(
 ) -> Part:
     """What was read. facts: of each GPU, where there are any.
 
-    The GPUs may be some of the machine's only: run/pasted_host.py gives each its place among the others.
+    The GPUs may be some of the machine's only: run/one_machine.py gives each its place among the others.
     """
     seen = tuple(observed(gpu, facts[at] if at < len(facts) else None) for at, gpu in enumerate(gpus))
     virtual = True if any(is_virtual(one) for one in facts) else None
@@ -46,10 +47,5 @@ def _looked_at(gpus: Sequence[Gpu]) -> list[str]:
         "compute mode": sum(gpu.health.compute_mode is not None for gpu in gpus),
         "NVLinks": sum(bool(gpu.nvlinks) for gpu in gpus),
     }
-    found = [f"{what} of {of(count)}" for what, count in counts.items() if count]
-    return found or ([f"names of {of(len(gpus))}"] if gpus else [])
-
-
-def of(count: int) -> str:
-    """``1 GPU``, ``8 GPUs``."""
-    return f"{count} GPU" + ("" if count == 1 else "s")
+    found = [f"{what} of {counted(count, 'GPU')}" for what, count in counts.items() if count]
+    return found or ([f"names of {counted(len(gpus), 'GPU')}"] if gpus else [])

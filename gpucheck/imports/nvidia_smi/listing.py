@@ -1,13 +1,13 @@
 """``nvidia-smi -L``: names and UUIDs."""
 
 import re
-from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._blocks import spans
+from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
-from gpucheck.imports.nvidia_smi._part import of, part
+from gpucheck.imports.nvidia_smi._part import part
 from gpucheck.model.hardware import Gpu
 from gpucheck.model.health import Health
 from gpucheck.model.paste import Part
@@ -15,11 +15,6 @@ from gpucheck.model.paste import Part
 GPU = re.compile(r"^\s{0,8}GPU (\d{1,3}): ([^\n(]{1,80}?) \(UUID: (GPU-[0-9a-fA-Fx-]{1,60}|[^)]{1,60})\)\s*$")
 MIG = re.compile(r"^\s{1,12}MIG \S{1,30}\s+Device\s+\d{1,3}:\s*\(UUID: [^)]{1,80}\)\s*$")
 BEGIN, INSIDE = GPU, MIG
-
-
-def recognise(text: str) -> bool:
-    """A line of it."""
-    return any(GPU.match(line) for line in text.splitlines())
 
 
 def parse(text: str) -> Part:
@@ -41,27 +36,17 @@ def parse(text: str) -> Part:
                 health=Health(mig=True),
             )
     if not found:
-        raise ImportProblem(
-            "no nvidia-smi -L in the input",
-            where="whole input",
-            why="no line names a GPU with its UUID",
-            do="Save it again: nvidia-smi -L > gpus.txt",
-        )
+        raise absent("nvidia-smi -L", "no line names a GPU with its UUID", "Save it again: nvidia-smi -L > gpus.txt")
     gpus = [found[index] for index in sorted(found)]
-    return part(gpus, extra=[f"the list of {of(len(gpus))}"])
-
-
-def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    return spans(lines, BEGIN, INSIDE)
+    return part(gpus, extra=[f"the list of {counted(len(gpus), 'GPU')}"])
 
 
 KIND = Kind(
-    "nvidia-smi",
-    "the output of nvidia-smi -L",
-    recognise,
-    parse,
+    name="nvidia-smi",
+    title="the output of nvidia-smi -L",
+    parse=parse,
     holds="names",
     loose=True,
     hints=("(UUID: ",),
-    blocks=_blocks,
+    blocks=lambda lines: spans(lines, BEGIN, INSIDE),
 )

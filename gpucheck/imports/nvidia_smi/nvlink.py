@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._blocks import spans
+from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
-from gpucheck.imports.nvidia_smi._part import of, part
+from gpucheck.imports.nvidia_smi._part import part
 from gpucheck.model.hardware import Gpu, NvLink, NvLink5Counts
 from gpucheck.model.paste import Part
 
@@ -67,18 +68,8 @@ class _Links:
             for link, active in sorted(states.items())
         )
         return Gpu(
-            index=self.index,
-            name=self.name,
-            uuid=self.uuid,
-            pci_bus_id=f"GPU{self.index}",
-            device_id="",
-            nvlinks=links,
+            index=self.index, name=self.name, uuid=self.uuid, pci_bus_id=f"GPU{self.index}", device_id="", nvlinks=links
         )
-
-
-def recognise(text: str) -> bool:
-    """A line of a link."""
-    return any(BEGIN.search(line) for line in text.splitlines())
 
 
 def parse(text: str) -> Part:
@@ -94,15 +85,14 @@ def parse(text: str) -> Part:
     if not any(one.active or one.counts or one.counts_5 for one in found.values()):
         if any(CAPABILITY.match(line) for line in text.splitlines()):
             return Part(looked_at=("NVLink capabilities",))
-        raise ImportProblem(
-            "no NVLink of a GPU in the input",
-            where="whole input",
-            why="no line of a link follows a line that names its GPU",
-            do="Save it again: nvidia-smi nvlink -s > links.txt",
+        raise absent(
+            "NVLink of a GPU",
+            "no line of a link follows a line that names its GPU",
+            "Save it again: nvidia-smi nvlink -s > links.txt",
         )
     listed = [found[index] for index in sorted(found)]
     gpus = [one.gpu() for one in listed]
-    extra = [f"NVLink error counters of {of(sum(bool(one.counts or one.counts_5) for one in listed))}"]
+    extra = [f"NVLink error counters of {counted(sum(bool(one.counts or one.counts_5) for one in listed), 'GPU')}"]
     return part(gpus, extra=extra if any(one.counts or one.counts_5 for one in listed) else ())
 
 
@@ -135,7 +125,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     "nvidia-smi-nvlink",
     "the output of nvidia-smi nvlink",
-    recognise,
     parse,
     holds="NVLinks",
     hints=("Link 0", "Link 1", "Link 2", "Link 3"),

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._facts import Facts, Path, gpu, name_of
@@ -44,11 +44,6 @@ NAMELESS = "GPU?"  # of a part that does not say which GPU it is of
 MOST_INDENT = 1 << 20
 
 
-def recognise(text: str) -> bool:
-    """Its banner, or a section's name."""
-    return "NVSMI LOG" in text or any(BEGIN.search(line) for line in text.splitlines())
-
-
 def parse(text: str) -> Part:
     """The page, or a part of it. Raises ImportProblem, and nothing else."""
     head: dict[str, str] = {}
@@ -63,24 +58,24 @@ def parse(text: str) -> Part:
             head.setdefault(path[0], value)
         elif not path[0].startswith("vgpu"):  # a section without the line that names its GPU
             gpus.append((None, [(path, value)]))
-    facts = [Facts(rows) for _, rows in gpus]
     if not gpus and not head:
-        raise ImportProblem(
-            "no nvidia-smi -q page in the input",
-            where="whole input",
-            why="no line is a section of it",
-            do="Save it again: nvidia-smi -q > gpus.txt",
-        )
+        raise absent("nvidia-smi -q page", "no line is a section of it", "Save it again: nvidia-smi -q > gpus.txt")
+    return page(gpus, head, lines)
+
+
+def page(gpus: Sequence[tuple[str | None, list[tuple[Path, str]]]], head: dict[str, str], lines: Sequence[str]) -> Part:
+    """Return what a page holds. gpus: bus id and facts of each. head: what stands before the first."""
+    facts = [Facts(rows) for _, rows in gpus]
     found = []
-    for index, ((bus, _), said) in enumerate(zip(gpus, facts, strict=True)):
-        found.append(gpu(said, index, v.bus_id(bus) or v.bus_id(said.get("pci/bus_id")) or NAMELESS))
-    said_wrong = [note for one, of in zip(found, facts, strict=True) for note in notes(of, one.pci_bus_id, lines)]
+    for index, ((bus, _), known) in enumerate(zip(gpus, facts, strict=True)):
+        place = v.bus_id(bus) or v.bus_id(known.get("pci/bus_id", "pci/pci_bus_id")) or NAMELESS
+        found.append(gpu(known, index, place))
     return part(
         found,
         facts,
         driver=v.version(head.get("driver_version") or head.get("kmd_version")),
         cuda=v.version(head.get("cuda_version") or head.get("cuda_umd_version")),
-        messages=said_wrong,
+        messages=[note for one, of in zip(found, facts, strict=True) for note in notes(of, one.pci_bus_id, lines)],
     )
 
 
@@ -124,17 +119,11 @@ def _line(line: str) -> _Line | None:
     return _Line(len(header[1].expandtabs(8)), name_of(header[2]), None) if header else None
 
 
-def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Each page, or each part of one that stands alone."""
-    return spans(lines, BEGIN, INSIDE, again=BANNER)
-
-
 KIND = Kind(
     NAME,
     "the output of nvidia-smi -q",
-    recognise,
     parse,
     holds="GPU state",
     hints=("NVSMI LOG", "GPU 0", "Mode", "Reasons", "Rows", "Pages", "Readings", "Usage", "Clocks", "Errors", "Info"),
-    blocks=_blocks,
+    blocks=lambda lines: spans(lines, BEGIN, INSIDE, again=BANNER),
 )

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._facts import REASONS, Facts, Path, gpu
@@ -73,11 +73,6 @@ PATHS = {
 REASON = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w{1,40})")
 
 
-def recognise(text: str) -> bool:
-    """A header line of it."""
-    return any(_columns(line) for line in text.splitlines())
-
-
 def _columns(line: str) -> list[str]:
     """The names of the columns; empty for a line that is no header."""
     if "," not in line or len(line) > 20_000:
@@ -109,11 +104,10 @@ def parse(text: str) -> Part:
             key = next((row[n] for n in ("pci.bus_id", "gpu_bus_id", "uuid", "index") if n in row), str(len(said)))
             said[key] = row
     if not said:
-        raise ImportProblem(
-            "no row of nvidia-smi --query-gpu in the input",
-            where="whole input",
-            why="no line below the header has as many cells",
-            do="Save it again: nvidia-smi --query-gpu=name,pci.bus_id --format=csv > gpus.csv",
+        raise absent(
+            "row of nvidia-smi --query-gpu",
+            "no line below the header has as many cells",
+            "Save it again: nvidia-smi --query-gpu=name,pci.bus_id --format=csv > gpus.csv",
         )
     facts = [Facts(_rows(row)) for row in said.values()]
     places = [v.whole(one.get("index")) for one in facts]
@@ -150,12 +144,4 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
                 yield first, at - 1
 
 
-KIND = Kind(
-    NAME,
-    "the output of nvidia-smi --query-gpu",
-    recognise,
-    parse,
-    holds="GPU state",
-    hints=(", ",),
-    blocks=_blocks,
-)
+KIND = Kind(NAME, "the output of nvidia-smi --query-gpu", parse, holds="GPU state", hints=(", ",), blocks=_blocks)

@@ -7,24 +7,17 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._facts import Facts, Path, gpu
-from gpucheck.imports.nvidia_smi._notes import notes
-from gpucheck.imports.nvidia_smi._part import part
-from gpucheck.imports.nvidia_smi.query import MOST_DEPTH, NAME, NAMELESS, OTHERS
+from gpucheck.imports.nvidia_smi._facts import Path
+from gpucheck.imports.nvidia_smi.query import MOST_DEPTH, NAME, OTHERS, page
 from gpucheck.model.paste import Part
 
 TAG = re.compile(r"<(/?)([A-Za-z_]\w{0,60})((?:\s[^<>]{0,300})?)>([^<>]{0,400})")
 ID = re.compile(rf'\bid="({v.BUS_ID})"')
 MOST_GPUS = 128
 BEGIN = re.compile(r"<nvidia_smi_log\b|<gpu id=\"[0-9A-Fa-f]{4,8}:")
-
-
-def recognise(text: str) -> bool:
-    """Its outermost element, or a GPU's."""
-    return BEGIN.search(text) is not None
 
 
 def parse(text: str) -> Part:
@@ -51,24 +44,10 @@ def parse(text: str) -> Part:
             else:
                 head.setdefault(tag, value.strip())
     if not gpus and "driver_version" not in head:
-        raise ImportProblem(
-            "no nvidia-smi -q -x page in the input",
-            where="whole input",
-            why="it has no element of a GPU",
-            do="Save it again: nvidia-smi -q -x > gpus.xml",
+        raise absent(
+            "nvidia-smi -q -x page", "it has no element of a GPU", "Save it again: nvidia-smi -q -x > gpus.xml"
         )
-    facts = [Facts(rows) for _, rows in gpus]
-    listed = [
-        gpu(said, index, v.bus_id(bus) or v.bus_id(said.get("pci/pci_bus_id")) or NAMELESS)
-        for index, ((bus, _), said) in enumerate(zip(gpus, facts, strict=True))
-    ]
-    return part(
-        listed,
-        facts,
-        driver=v.version(head.get("driver_version") or head.get("kmd_version")),
-        cuda=v.version(head.get("cuda_version") or head.get("cuda_umd_version")),
-        messages=[note for one, of in zip(listed, facts, strict=True) for note in notes(of, one.pci_bus_id, lines)],
-    )
+    return page(gpus, head, lines)
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
@@ -90,7 +69,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     NAME,
     "the output of nvidia-smi -q -x",
-    recognise,
     parse,
     holds="GPU state",
     hints=("<nvidia_smi_log", "<gpu id="),

@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.imports._blocks import spans
+from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.imports.nvidia_smi import _values as v
-from gpucheck.imports.nvidia_smi._part import of, part
+from gpucheck.imports.nvidia_smi._part import part
 from gpucheck.model.hardware import Gpu
 from gpucheck.model.health import EccCounts, GpuProcess, Health
 from gpucheck.model.paste import Message, Part
@@ -48,23 +49,13 @@ class _Row(NamedTuple):
     line: int
 
 
-def recognise(text: str) -> bool:
-    """Its title."""
-    return TITLE.search(text) is not None
-
-
 def parse(text: str) -> Part:
     """Its GPUs. Raises ImportProblem, and nothing else."""
     lines = lines_of(text)
     rows = list(_rows(lines))
     title = next((match for line in lines if (match := TITLE.search(line))), None)
     if not rows and title is None:
-        raise ImportProblem(
-            "no nvidia-smi table in the input",
-            where="whole input",
-            why="no line of it is a GPU",
-            do="Save it again: nvidia-smi > gpus.txt",
-        )
+        raise absent("nvidia-smi table", "no line of it is a GPU", "Save it again: nvidia-smi > gpus.txt")
     cuda = next((match[1] for line in lines if (match := CUDA.search(line))), None)
     users = _processes(lines)
     once = {row.place: row for row in reversed(rows)}
@@ -74,7 +65,9 @@ def parse(text: str) -> Part:
         driver=v.version(title["driver"]) if title else None,
         cuda=v.version(cuda),
         messages=[message for row in rows for message in _lost(row)],
-        extra=[f"the nvidia-smi table of {of(len(gpus))}"] if gpus else ["the title of an nvidia-smi table"],
+        extra=[f"the nvidia-smi table of {counted(len(gpus), 'GPU')}"]
+        if gpus
+        else ["the title of an nvidia-smi table"],
     )
 
 
@@ -162,12 +155,4 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
         yield begin, end
 
 
-KIND = Kind(
-    NAME,
-    "the table of nvidia-smi",
-    recognise,
-    parse,
-    holds="GPU state",
-    hints=("NVIDIA-SMI", "MiB |"),
-    blocks=_blocks,
-)
+KIND = Kind(NAME, "the table of nvidia-smi", parse, holds="GPU state", hints=("NVIDIA-SMI", "MiB |"), blocks=_blocks)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from gpucheck.imports._kind import TOPOLOGY_COMMAND, Kind
+from gpucheck.imports._kind import TOPOLOGY, Kind
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports._text import lines_of, quoted
+from gpucheck.imports._text import first_line, lines_of, quoted
 from gpucheck.imports.nvidia_smi._topo_blocks import Block, Row, blocks, is_whole, lone_header, lone_row
 from gpucheck.imports.nvidia_smi._topo_cells import affinity
 from gpucheck.model.finding import Finding
@@ -23,11 +23,6 @@ NIC_LEGEND_LINES = 600
 GPU_NAME = re.compile(r"GPU (\d{1,4}): ([^\n]{1,100}?) \(UUID: ([^)\n]{1,64})\)")
 # Nearest first. A pair whose two cells differ is judged by the farther one: it cannot be promised more.
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
-
-
-def recognise(text: str) -> bool:
-    """GPU0, GPU1, ... is what only this tool calls them."""
-    return re.search(r"GPU\d", text) is not None
 
 
 def parse(text: str) -> Topology:
@@ -65,7 +60,7 @@ def _nothing(lines: list[str], text: str) -> ImportProblem:
     what = "no nvidia-smi topo -m matrix in the input"
     if any(block.is_p2p_status for block in blocks(lines)):
         why = "this is the peer-to-peer status matrix of nvidia-smi topo -p2p (OK, NS, CNS, ...)"
-        return ImportProblem(what, where="whole input", why=why, do="Import the output of nvidia-smi topo -m instead")
+        return ImportProblem(what, why=why, do="Import the output of nvidia-smi topo -m instead")
     header, row = lone_header(lines), lone_row(lines)
     if header is not None:
         why = "this line names the columns, but no GPU row follows; the paste is cut short"
@@ -73,7 +68,7 @@ def _nothing(lines: list[str], text: str) -> ImportProblem:
     if row is not None:
         why = f"row {quoted(lines[row - 1])} has no line above it that names the columns"
         return ImportProblem(what, where=f"line {row}", why=why, do=AGAIN)
-    first = next((line for line in text.splitlines() if line.strip()), "")
+    first = first_line(text.splitlines())
     return ImportProblem(what, where="line 1", why=f"it starts with {quoted(first)}", do=AGAIN)
 
 
@@ -285,10 +280,8 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     "nvidia-smi-topo",
     "the output of nvidia-smi topo -m",
-    recognise,
     parse,
-    holds="topology",
-    command=TOPOLOGY_COMMAND,
+    holds=TOPOLOGY,
     loose=True,
     hints=("GPU",),
     blocks=_blocks,

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.model.observations import Observations, ObservedGpu, Words
 from gpucheck.model.paste import Part
@@ -18,11 +18,6 @@ COMMAND = re.compile(r"-p2p\s{1,4}-?([rwnap]{1,5})\b")
 MOST_GPUS = 128
 MOST_ABOVE = 4  # lines between the command and the table
 KINDS = {"r": "read access", "w": "write access", "n": "NVLink access", "a": "atomic operations", "p": "PCIe access"}
-
-
-def recognise(text: str) -> bool:
-    """A row of statuses."""
-    return any(ROW.match(line) and SAYS.search(line) for line in text.splitlines())
 
 
 def parse(text: str) -> Part:
@@ -43,11 +38,10 @@ def parse(text: str) -> Part:
             columns = [int(gpu) for gpu in re.findall(r"GPU(\d{1,3})", line)]
     columns = columns or sorted(rows)
     if not rows or len(set(columns)) != len(columns) or len(columns) > MOST_GPUS:
-        raise ImportProblem(
-            "no nvidia-smi topo -p2p table in the input",
-            where="whole input",
-            why="no row of it names a GPU and its statuses",
-            do="Save it again: nvidia-smi topo -p2p r > p2p.txt",
+        raise absent(
+            "nvidia-smi topo -p2p table",
+            "no row of it names a GPU and its statuses",
+            "Save it again: nvidia-smi topo -p2p r > p2p.txt",
         )
     access = [KINDS[letter] for letter in KINDS if command and letter in command]
     counted = f"{' and '.join(access) or 'peer access'} of {len(columns)} GPUs as the driver reports it"
@@ -94,7 +88,6 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 KIND = Kind(
     "nvidia-smi-topo-p2p",
     "the output of nvidia-smi topo -p2p",
-    recognise,
     parse,
     holds="peer access",
     hints=("GPU0", "GPU1"),

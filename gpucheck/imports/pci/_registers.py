@@ -40,11 +40,7 @@ MODULES = re.compile(r"^\s*Kernel modules: (\S.{0,200})")
 GROUP = re.compile(r"^\s*IOMMU group: (\d{1,5})")
 GONE = re.compile(r"^\s*!!! Unknown header type 7f")
 DENIED = re.compile(r"^\s*Capabilities: <access denied>")
-PORTS = {
-    "Root Port": "root-port",
-    "Upstream Port": "switch-upstream",
-    "Downstream Port": "switch-downstream",
-}
+PORTS = {"Root Port": "root-port", "Upstream Port": "switch-upstream", "Downstream Port": "switch-downstream"}
 
 
 @dataclass
@@ -80,6 +76,11 @@ class Registers:
         for pattern, use in _READERS:
             if match := pattern.search(line):
                 use(self, match)
+                return
+        for name, pattern in _FIELDS.items():
+            if match := pattern.search(line):
+                value = match[1] if match.groups() else True
+                setattr(self, name, int(value) if name == "numa" else value)
                 return
 
 
@@ -121,11 +122,6 @@ def _errors(found: Registers, match: re.Match[str]) -> None:
         found.corrected = names
 
 
-def _words(found: Registers, match: re.Match[str]) -> None:
-    name = _FIELDS[match.re]
-    setattr(found, name, match[1])
-
-
 def _buses(found: Registers, match: re.Match[str]) -> None:
     found.buses = int(match[2], 16), int(match[3], 16)
 
@@ -134,30 +130,8 @@ def _express(found: Registers, match: re.Match[str]) -> None:
     found.port = next((kind for name, kind in PORTS.items() if name in match["type"]), found.port)
 
 
-def _numa(found: Registers, match: re.Match[str]) -> None:
-    found.numa = int(match[1])
-
-
-def _gone(found: Registers, _: re.Match[str]) -> None:
-    found.gone = True
-
-
-def _denied(found: Registers, _: re.Match[str]) -> None:
-    found.denied = True
-
-
-_FIELDS = {DRIVER: "driver", MODULES: "modules", GROUP: "group"}
-_READERS = (
-    (LINK, _link),
-    (ACS, _acs),
-    (MEMORY, _memory),
-    (BUSES, _buses),
-    (EXPRESS, _express),
-    (ERRORS, _errors),
-    (NUMA, _numa),
-    (DRIVER, _words),
-    (MODULES, _words),
-    (GROUP, _words),
-    (GONE, _gone),
-    (DENIED, _denied),
-)
+_READERS = ((LINK, _link), (ACS, _acs), (MEMORY, _memory), (BUSES, _buses), (EXPRESS, _express), (ERRORS, _errors))
+# Lines that hold one value, by the field that keeps it; a line without a group is a mark.
+_FIELDS = {
+    "numa": NUMA, "driver": DRIVER, "modules": MODULES, "group": GROUP, "gone": GONE, "denied": DENIED
+}  # fmt: skip

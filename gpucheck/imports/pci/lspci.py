@@ -8,8 +8,9 @@ import re
 from collections.abc import Iterator
 
 from gpucheck.imports._blocks import spans
+from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._problem import absent
 from gpucheck.imports._text import lines_of
 from gpucheck.imports.pci._devices import HEAD, Device, devices, merged
 from gpucheck.imports.pci._observed import acs_of, functions, gpu_of, redirected_cards
@@ -46,12 +47,7 @@ def parse(text: str) -> Part:
     tree = nodes(lines)
     bare = _controls(unnamed)
     if not every and not tree and not bare:
-        raise ImportProblem(
-            "no PCI device in the input",
-            where="whole input",
-            why="no line names a device as lspci does",
-            do="Give all of it: sudo lspci -vvv",
-        )
+        raise absent("PCI device", "no line names a device as lspci does", "Give all of it: sudo lspci -vvv")
     gpus = [device for device in every.values() if device.is_gpu]
     _add_from_tree(gpus, every, tree)
     gpus.sort(key=lambda gpu: gpu.bus_id)
@@ -62,11 +58,7 @@ def parse(text: str) -> Part:
         partial=True,
         observations=Observations(gpus=tuple(found), host=ObservedHost(acs=acs, acs_redirect=redirect)),
         pci=functions(every.values(), every, tree),
-        messages=(
-            *(one for gpu in gpus for one in _of_gpu(gpu)),
-            *_of_cards(gpus, every, tree),
-            *_of_unnamed(bare),
-        ),
+        messages=(*(one for gpu in gpus for one in _of_gpu(gpu)), *_of_cards(gpus, every, tree), *_of_unnamed(bare)),
         looked_at=tuple(_looked_at(gpus, acs=len(acs), bare=len(bare))),
     )
 
@@ -130,9 +122,9 @@ def _of_gpu(gpu: Device) -> Iterator[Message]:
 def _looked_at(gpus: list[Device], *, acs: int, bare: int) -> Iterator[str]:
     linked = sum(gpu.seen.sta_width is not None for gpu in gpus)
     if gpus:
-        yield f"{len(gpus)} NVIDIA GPU{'s' if len(gpus) > 1 else ''} that lspci lists"
+        yield f"{counted(len(gpus), 'NVIDIA GPU')} that lspci lists"
     if linked:
-        yield f"PCIe links of {linked} GPU{'s' if linked > 1 else ''}"
+        yield f"PCIe links of {counted(linked, 'GPU')}"
     if acs or bare:
         yield f"ACS registers of {acs or bare} PCIe devices"
 
@@ -140,7 +132,6 @@ def _looked_at(gpus: list[Device], *, acs: int, bare: int) -> Iterator[str]:
 KIND = Kind(
     name="lspci",
     title="the output of lspci",
-    recognise=lambda text: any(BEGIN.search(line) for line in text.splitlines()),
     parse=parse,
     hints=("controller", "bridge", "ACSCtl", "LnkSta", "]-+-", "----", "0302: ", "0300: ", "0604: "),
     blocks=lambda lines: spans(lines, BEGIN, INSIDE),

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 import click
-import msgspec
 
 from gpucheck.model import Finding, Verdict
 from gpucheck.model.smoke import SmokeReport
@@ -19,11 +18,6 @@ class Part(NamedTuple):
     title: str
     facts: tuple[str, ...]
     findings: tuple[Finding, ...]
-
-
-def to_json(report: SmokeReport) -> str:
-    """Return the outside contract ``gpucheck.smoke/2``, indented."""
-    return msgspec.json.format(msgspec.json.encode(report), indent=2).decode()
 
 
 @of_printable

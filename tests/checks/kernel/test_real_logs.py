@@ -14,7 +14,7 @@ from gpucheck.checks.kernel._events import Machine, events
 from gpucheck.checks.kernel._text import messages, named
 from gpucheck.host.kernel_log import ABOUT_GPUS
 from gpucheck.host.redaction import Pseudonyms, redacted
-from gpucheck.imports import kernel_log as reader
+from gpucheck.imports.logs import kernel_log as reader
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.kernel_messages import messages as classes
 from gpucheck.model import KernelLine, KernelLog, Verdict

@@ -4,7 +4,8 @@ from collections import Counter
 
 from gpucheck import imports
 from gpucheck.diagnose import diagnose, together
-from gpucheck.imports import kernel_log
+from gpucheck.imports._text import decode, plain
+from gpucheck.imports.logs import kernel_log
 from gpucheck.model import KernelLog, Topology
 from gpucheck.model.observations import Observations
 from gpucheck.run.pastes import diagnosis
@@ -22,12 +23,12 @@ def topology(data: bytes) -> None:
         _judged(imports.read(data))
 
 
-@target(seeds=pastes.measurements, format="text", rate=500, attacks=attacks.pastes)
+@target(seeds=pastes.measurements, format="text", rate=60, attacks=attacks.pastes)
 def measurements(data: bytes) -> None:
     """diagnose --bandwidth and --nccl."""
     with refusing(ValueError):
-        seen = together(Observations(), imports.read_measured(data))
-        shown_diagnosis(diagnose(seen))
+        for part in imports.read_all(data, "paste.txt").parts:
+            shown_diagnosis(diagnose(together(Observations(), part.observations)))
 
 
 @target(seeds=pastes.kernel_logs, format="text", rate=700, attacks=attacks.pastes)
@@ -61,8 +62,7 @@ def _logged(log: KernelLog) -> None:
 def _forced(kind: imports.Kind) -> Function:
     def run(data: bytes) -> None:
         with refusing():
-            _, text = imports.recognise(data)
-            found = kind.parse(text)
+            found = kind.parse(plain(decode(data)))
             if isinstance(found, Topology):
                 _judged(found)
 

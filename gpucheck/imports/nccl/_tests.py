@@ -5,9 +5,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from gpucheck.imports._common import bus_id
 from gpucheck.imports._numbers import AGAIN, MOST_GPUS
-from gpucheck.imports._problem import ImportProblem
-from gpucheck.model.observations import Collective, Import, Measured, ObservedGpu
+from gpucheck.imports._problem import absent
+from gpucheck.model.observations import Collective, Measured, Observations, ObservedGpu
 
 TOOL = "nccl-tests"
 OPERATIONS = {
@@ -53,7 +54,7 @@ def imported(
     transport: str | None,
     environment: dict[str, str],
     out_of_bounds: int | None = None,
-) -> Import:
+) -> Observations:
     """The largest message of the run, since an average over sizes says nothing. Raises ImportProblem.
 
     out_of_bounds: how many results the summary calls wrong. A run on one GPU has no bus bandwidth; it says whether
@@ -61,11 +62,10 @@ def imported(
     """
     good = [row for row in rows if row.busbw_gb_s] or [row for row in rows if row.algbw_gb_s and len(ranks) == 1]
     if not good:
-        raise ImportProblem(
-            f"no {TOOL} result in the input",
-            where="whole input",
-            why="there is no row with a bus bandwidth; the run ended early or the paste is cut short",
-            do=AGAIN,
+        raise absent(
+            f"{TOOL} result",
+            "there is no row with a bus bandwidth; the run ended early or the paste is cut short",
+            AGAIN,
         )
     largest = max(good, key=lambda row: row.bytes)
     hosts = {rank.host for rank in ranks}
@@ -81,8 +81,7 @@ def imported(
         transport=transport,
         wrong=wrong,
     )
-    return Import(
-        tool=TOOL,
+    return Observations(
         # Ranks of several hosts, or more than one host can have GPUs, are not one machine's GPUs.
         gpus=_distinct(ranks) if len(hosts) == 1 and len(ranks) <= MOST_GPUS else (),
         environment=environment,
@@ -135,6 +134,6 @@ def bus_id_of(address: str) -> str | None:
     """``0000:07:00`` or ``0x07`` as Linux writes it."""
     long = re.fullmatch(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})", address.strip().lower())
     if long:
-        return f"{int(long[1], 16):04x}:{long[2]}:{long[3]}.0"
+        return bus_id(*long.groups())
     short = re.fullmatch(r"0x([0-9a-f]{1,2})", address.strip().lower())
-    return f"0000:{int(short[1], 16):02x}:00.0" if short else None
+    return bus_id("0", short[1], "0") if short else None

@@ -27,15 +27,15 @@ def _by_driver(pattern: str) -> bool:
     return pattern.startswith(DRIVER) and "|" not in rest
 
 
-def telling(text: str) -> str:
-    """The same log without lines that no reader of it looks at. What stands around a telling line stays."""
+def relevant(text: str) -> str:
+    """The same log without lines that no reader of it looks at. What stands around a relevant line stays."""
     lines = text.split("\n")
     keep: set[int] = set()
     for words, after in ((_words(), AFTER), (TRACES, AFTER_A_TRACE)):
         for word in words:
             if word in text:
                 for at in [i for i, line in enumerate(lines) if word in line]:
-                    # A run of telling lines is added once.
+                    # A run of relevant lines is added once.
                     if at + after not in keep:
                         keep.update(range(max(0, at - BEFORE), at + after + 1))
                     elif at - BEFORE not in keep:

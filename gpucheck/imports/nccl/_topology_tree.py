@@ -3,8 +3,9 @@
 import re
 from dataclasses import dataclass, field
 
+from gpucheck.imports._common import bus_id as linux_bus_id
 from gpucheck.imports._text import quoted
-from gpucheck.imports._xml import Element
+from gpucheck.imports.nccl._xml import Element
 from gpucheck.model.hardware import PcieLink
 from gpucheck.model.wiring import NumaNode, WiredFunction
 
@@ -174,7 +175,7 @@ def _ordered(gpus: list[Leaf]) -> tuple[Leaf, ...]:
 def normal(bus_id: str) -> str | None:
     """As Linux writes it: four-digit domain (more only where it needs them), lower case. None for anything else."""
     match = BUS_ID.fullmatch(bus_id)
-    return f"{int(match[1], 16):04x}:{match[2]}:{match[3]}.{match[4]}".lower() if match else None
+    return linux_bus_id(*match.groups()) if match else None
 
 
 def link_of(element: Element) -> PcieLink:

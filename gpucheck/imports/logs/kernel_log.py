@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from gpucheck.imports._journal import FIELDS, Fields, record
-from gpucheck.imports._kernel_telling import telling
 from gpucheck.imports._kind import Kind
-from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports._text import plain, quoted
+from gpucheck.imports._problem import absent
+from gpucheck.imports._text import first_line, plain, quoted
+from gpucheck.imports.logs._journal import FIELDS, Fields, record
+from gpucheck.imports.logs._relevant import relevant
 from gpucheck.model.readings import KernelLine, KernelLog
 
 COMMAND = "gpucheck diagnose --kernel-log FILE"
@@ -70,7 +70,7 @@ class _Line(NamedTuple):
     kernel: bool
 
 
-def recognise(text: str) -> bool:
+def _is_log(text: str) -> bool:
     """A line with a time of the kernel's log or a message that only a kernel log or a service of the driver has."""
     head = text[:LOOK]
     return SURE.search(head) is not None or any(found.kernel for found in _records(head))
@@ -81,19 +81,18 @@ def parse(text: str) -> KernelLog:
     lines = deque(
         (
             KernelLine(text=part, seconds=found.seconds, clock=found.clock)
-            for found in _records(telling(text) if len(text) > LARGE else text)
+            for found in _records(relevant(text) if len(text) > LARGE else text)
             for part in _parts(found.text)
             if part.strip()
         ),
         maxlen=MOST_LINES,
     )
-    if not lines or not recognise(text):
-        first = next((line for line in text.splitlines() if line.strip()), "")
-        raise ImportProblem(
-            "no kernel log in the input",
-            where="whole input",
-            why=f"it starts with {quoted(first)}, and no line is one of dmesg, journalctl -k, syslog or /dev/kmsg",
-            do="Save the log and give that: sudo dmesg > kernel.txt, or journalctl -k > kernel.txt",
+    if not lines or not _is_log(text):
+        first = first_line(text.splitlines())
+        raise absent(
+            "kernel log",
+            f"it starts with {quoted(first)}, and no line is one of dmesg, journalctl -k, syslog or /dev/kmsg",
+            "Save the log and give that: sudo dmesg > kernel.txt, or journalctl -k > kernel.txt",
         )
     return KernelLog(lines=tuple(lines), source="pasted log")
 
@@ -181,7 +180,6 @@ MARKS: tuple[str | re.Pattern[str], ...] = (
 KIND = Kind(
     name="kernel-log",
     title="a kernel log (dmesg, journalctl -k, syslog)",
-    recognise=recognise,
     parse=parse,
     holds="kernel messages",
     command=COMMAND,

@@ -5,8 +5,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._kind import MeasuredKind
-from gpucheck.imports._nccl_tests import (
+from gpucheck.imports._kind import MEASUREMENTS, Kind
+from gpucheck.imports._numbers import cell, refuse_gib
+from gpucheck.imports._text import lines_of
+from gpucheck.imports.nccl._tests import (
     OPERATIONS,
     TOOL,
     Rank,
@@ -18,9 +20,7 @@ from gpucheck.imports._nccl_tests import (
     set_by_environment,
     transport_in,
 )
-from gpucheck.imports._numbers import cell, refuse_gib
-from gpucheck.imports._text import lines_of
-from gpucheck.model.observations import Import, ObservedGpu
+from gpucheck.model.observations import Observations, ObservedGpu
 
 # A copied page loses the leading #. Blanks of one line only, and few: \s would walk over ten megabytes of empty lines
 # from each of them.
@@ -41,12 +41,7 @@ NUMBERS = 8
 MOST_PIECES = 1000  # characters of a line that ranks are taken out of
 
 
-def recognise(text: str) -> bool:
-    """The heading of the result table."""
-    return HEADING.search(text) is not None
-
-
-def parse(text: str) -> Import:
+def parse(text: str) -> Observations:
     """The largest message of the run. Raises ImportProblem, and nothing else."""
     lines = [_plain(line) for line in lines_of(text)]
     rows, ranks, columns, out_of_bounds = [], [], _Columns(), None
@@ -103,7 +98,8 @@ def _errors(side: list[str], columns: _Columns) -> int | None:
 FIRST = re.compile(r"^#?\s*nThread\s+\d|^# nccl-tests version ")
 AGAIN = re.compile(rf"{FIRST.pattern}|^#\s*Collective test starting: ")
 INSIDE = re.compile(
-    rf"^\s*#|{RESULT.pattern}|{UNITS.pattern}|{SUMMARY.pattern}|^\s*(?:out-of-place\s+in-place|Avg bus bandwidth\s*:)"
+    rf"^\s*#|{RESULT.pattern}|{UNITS.pattern}|{SUMMARY.pattern}"
+    r"|^\s*(?:out-of-place\s+in-place|Avg bus bandwidth\s*:|Using devices\s*$|Rank\s+\d+\s+(?:Group|Pid)\b)"
 )
 BEGIN = re.compile(
     rf"{FIRST.pattern}|{HEADING.pattern}|^#?\s*out-of-place\s+in-place"
@@ -146,11 +142,4 @@ def _with_command(lines: Sequence[str], first: int, end: int) -> int:
     return first
 
 
-KIND = MeasuredKind(
-    TOOL,
-    "the output of nccl-tests",
-    recognise,
-    parse,
-    hints=("busbw", "nThread"),
-    blocks=blocks,
-)
+KIND = Kind(TOOL, "the output of nccl-tests", parse, holds=MEASUREMENTS, hints=("busbw", "nThread"), blocks=blocks)

@@ -12,29 +12,24 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from gpucheck.imports._kind import TOPOLOGY_COMMAND, Kind
-from gpucheck.imports._nccl_tree import Leaf, System, read_system
-from gpucheck.imports._problem import ImportProblem
+from gpucheck.imports._kind import TOPOLOGY, Kind
+from gpucheck.imports._problem import ImportProblem, absent
 from gpucheck.imports._text import quoted
-from gpucheck.imports._xml import parse as parse_xml
+from gpucheck.imports.nccl._topology_tree import Leaf, System, read_system
+from gpucheck.imports.nccl._xml import parse as parse_xml
+from gpucheck.model.about import About
 from gpucheck.model.finding import Finding
 from gpucheck.model.hardware import Nic, Pair, TopologyGpu
 from gpucheck.model.topology import Topology
-from gpucheck.model.verdict import Verdict
 from gpucheck.model.wiring import NVSWITCH, NvLinkBundle, WiredFunction, Wiring
 
 NAME = "nccl-topology"
 SOURCE = "nccl-xml"
 TITLE = "NCCL topology XML"
-CHECK = "topology"
+ABOUT = About(check="topology")
 BEGIN = re.compile(r"<\?xml|<!DOCTYPE|<system\b")
 SHAPE = re.compile(r"<system\b[^<>]{0,200}>\s*(?:<!--|<cpu\b|<pci\b|<gpu\b|<nic\b|</system|\Z)|<system\s+version\s*=")
 GRAPHS = re.compile(r"<graphs\s+version")
-
-
-def recognise(text: str) -> bool:
-    """A ``system`` element, or the ``graphs`` that NCCL_GRAPH_DUMP_FILE writes, which people take for it."""
-    return bool(SHAPE.search(text) or GRAPHS.search(text[:65536]))
 
 
 def parse(text: str) -> Topology:
@@ -44,11 +39,10 @@ def parse(text: str) -> Topology:
     """
     begin, end = BEGIN.search(text), text.rfind("</system>")
     if begin is None or not SHAPE.search(text):
-        raise ImportProblem(
-            f"no {TITLE} in the input",
-            where="whole input",
-            why="this is a graph dump of NCCL (NCCL_GRAPH_DUMP_FILE), which holds rings and trees, not the machine",
-            do="Dump the topology instead: NCCL_TOPO_DUMP_FILE=topo.xml",
+        raise absent(
+            f"{TITLE}",
+            "this is a graph dump of NCCL (NCCL_GRAPH_DUMP_FILE), which holds rings and trees, not the machine",
+            "Dump the topology instead: NCCL_TOPO_DUMP_FILE=topo.xml",
         )
     first_line = text.count("\n", 0, begin.start()) + 1
     cut = text[begin.start() : end + len("</system>") if end > begin.start() else len(text)]
@@ -177,43 +171,32 @@ def _findings(system: System) -> Iterator[Finding]:
     near = [(a, b) for a, b in combinations(system.gpus, 2) if _cell(a, b) == "NODE"]
     vague = sum(a.bus_id.split(":")[0] == b.bus_id.split(":")[0] for a, b in near)
     if vague:
-        yield Finding(
-            check=CHECK,
-            verdict=Verdict.SKIP,
-            subject="host",
+        yield ABOUT.skips(
+            "the file names no host bridges, so devices of one NUMA node may share one; the farther class is shown",
             seen=f"{vague} pairs are NODE that may be PHB",
-            why="the file names no host bridges, so devices of one NUMA node may share one; the farther class is shown",
         )
     if not _lists_nvlinks(system):
-        yield Finding(
-            check=CHECK,
-            verdict=Verdict.SKIP,
-            subject="host",
-            seen="NVLinks not listed",
-            why="not applicable: this file lists no NVLinks (NCCL queries NVML for them), so the classes are those of"
+        yield ABOUT.skips(
+            "not applicable: this file lists no NVLinks (NCCL queries NVML for them), so the classes are those of"
             " PCIe paths alone, and GPUs that NVLink joins are nearer than shown",
+            seen="NVLinks not listed",
         )
     unplaced = [gpu for gpu in system.gpus if gpu.numa_node is None]
     if unplaced:
-        yield Finding(
-            check=CHECK,
-            verdict=Verdict.UNKNOWN,
-            subject="host",
+        yield ABOUT.unknown(
+            "whether such a GPU is near another or across sockets is not told",
+            "Dump the file on the machine itself: NCCL_TOPO_DUMP_FILE=topo.xml",
             seen=f"{len(unplaced)} of {len(system.gpus)} GPUs outside any cpu element with a NUMA node",
             wanted="every GPU below a cpu element",
-            why="whether such a GPU is near another or across sockets is not told",
-            fix="Dump the file on the machine itself: NCCL_TOPO_DUMP_FILE=topo.xml",
         )
     yield from _nvlink_findings(system)
     for problem in system.oddities[:8]:
-        yield Finding(
-            check=CHECK,
-            verdict=Verdict.WARN,
-            subject="host",
-            seen=problem,
-            wanted="the file as NCCL writes it",
-            why="what does not fit was left out; the rest was read",
-            fix="Dump it again: NCCL_TOPO_DUMP_FILE=topo.xml",
+        yield ABOUT.warns(
+            problem,
+            "the file as NCCL writes it",
+            "what does not fit was left out; the rest was read",
+            "Dump it again: NCCL_TOPO_DUMP_FILE=topo.xml",
+            None,
         )
 
 
@@ -232,15 +215,12 @@ def _nvlink_findings(system: System) -> Iterator[Finding]:
 
 
 def _uneven(subject: str, seen: int, wanted: int, why: str) -> Finding:
-    return Finding(
-        check=CHECK,
-        verdict=Verdict.WARN,
-        subject=subject,
-        seen=seen,
-        wanted=wanted,
-        unit="links",
-        why=f"{why}; NCCL plans with what the file says",
-        fix="nvidia-smi nvlink -s on that machine; a link is down, or the fabric manager had not finished",
+    return About(check=ABOUT.check, subject=subject, unit="links").warns(
+        seen,
+        wanted,
+        f"{why}; NCCL plans with what the file says",
+        "nvidia-smi nvlink -s on that machine; a link is down, or the fabric manager had not finished",
+        None,
     )
 
 
@@ -257,13 +237,4 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
         yield first, len(lines) - 1
 
 
-KIND = Kind(
-    NAME,
-    TITLE,
-    recognise,
-    parse,
-    holds="topology",
-    command=TOPOLOGY_COMMAND,
-    hints=("<system", "<graphs"),
-    blocks=_blocks,
-)
+KIND = Kind(NAME, TITLE, parse, holds=TOPOLOGY, hints=("<system", "<graphs"), blocks=_blocks)

@@ -3,30 +3,16 @@
 from typing import Any
 
 from gpucheck.imports._blocks import objects
-from gpucheck.imports._json import decode, looks_like_json, rows_of, text_of
-from gpucheck.imports._kind import MeasuredKind
-from gpucheck.imports._nccl_tests import (
-    ENVIRONMENT,
-    TOOL,
-    Rank,
-    Row,
-    bus_id_of,
-    imported,
-    leftovers,
-    operation_in,
-)
+from gpucheck.imports._json import decode, rows_of, text_of
+from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import cell
-from gpucheck.model.observations import Import, ObservedGpu
+from gpucheck.imports.nccl._tests import ENVIRONMENT, TOOL, Rank, Row, bus_id_of, imported, leftovers, operation_in
+from gpucheck.model.observations import Observations, ObservedGpu
 
 LARGEST = 1 << 60
 
 
-def recognise(text: str) -> bool:
-    """JSON with the names of its results."""
-    return looks_like_json(text) and '"results"' in text and ('"bus_bw"' in text or '"nccl_version"' in text)
-
-
-def parse(text: str) -> Import:
+def parse(text: str) -> Observations:
     """The largest message of the run. Raises ImportProblem, and nothing else."""
     root = decode(text, TOOL)
     config = root.get("config")
@@ -65,11 +51,11 @@ def _number(value: Any) -> float | None:
     return cell(str(value), "results") if value is not None else None
 
 
-KIND = MeasuredKind(
+KIND = Kind(
     TOOL,
     "the JSON of nccl-tests",
-    recognise,
     parse,
+    holds=MEASUREMENTS,
     hints=('"bus_bw"', '"nccl_version"'),
     blocks=lambda lines: objects(lines, '"bus_bw"', '"nccl_version"'),
 )
