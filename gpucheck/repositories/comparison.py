@@ -10,7 +10,15 @@ from gpucheck.knowledge.recorded import is_recorded
 from gpucheck.repositories.fetching import Fetcher, without_credentials
 from gpucheck.repositories.index import Catalog, Index, Kind, Package, Relation, UnusableIndex
 from gpucheck.repositories.reading import ARCHITECTURES, Row, read_index, systems_of
-from gpucheck.repositories.report import Dependency, Group, Planned, Repository, RepositoryReport, verdict_of
+from gpucheck.repositories.report import (
+    Dependency,
+    Group,
+    Planned,
+    Repository,
+    RepositoryReport,
+    compared,
+    verdict_of,
+)
 from gpucheck.repositories.versions import newest_first, rpm_parts
 from gpucheck.stack.plan import Plan
 
@@ -30,9 +38,7 @@ def check_plans(plans: Sequence[Plan], fetcher: Fetcher, now: datetime) -> Repos
             found.append((row, *read[key]))
         groups.append(_compare(plan, found))
     repositories = tuple(row for row, _ in read.values())
-    return RepositoryReport(
-        verdict=verdict_of(repositories, tuple(groups)), repositories=repositories, groups=tuple(groups)
-    )
+    return RepositoryReport(verdict=verdict_of(groups), repositories=repositories, groups=tuple(groups))
 
 
 def _rows(plan: Plan) -> list[Row]:
@@ -76,7 +82,7 @@ def _compare(plan: Plan, found: Sequence[tuple[Row, Repository, Index | None]]) 
             rows.append(Planned(component=component, spec=one["spec"], state="present", size=package.size))
     problems, brought = _dependencies(chosen, catalog)
     size = sum(package.size for package in (*chosen, *brought))
-    return Group(group=plan.group, packages=tuple(rows), dependencies=tuple(problems), download_bytes=size)
+    return compared(plan.group, [state for _, state, _ in found], tuple(rows), tuple(problems), size)
 
 
 def _version(one: Mapping[str, Any]) -> str:

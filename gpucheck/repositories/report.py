@@ -1,5 +1,6 @@
 """The result of comparing plans with repositories: ``gpucheck.repositories/1``."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -48,9 +49,15 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Group(msgspec.Struct, frozen=True, kw_only=True):
-    """One plan compared. download_bytes: of the planned packages and what they bring from these repositories."""
+    """One plan compared. verdict: fail if its packages cannot be installed; reasons: why, one sentence each.
+
+    repositories: names of those it uses; download_bytes: of the planned packages and what they bring from these.
+    """
 
     group: str
+    verdict: Literal["pass", "fail", "unknown"]
+    reasons: tuple[str, ...]
+    repositories: tuple[str, ...]
     packages: tuple[Planned, ...]
     dependencies: tuple[Dependency, ...]
     download_bytes: int
@@ -65,12 +72,36 @@ class RepositoryReport(msgspec.Struct, frozen=True, kw_only=True, rename={"schem
     groups: tuple[Group, ...]
 
 
-def verdict_of(repositories: tuple[Repository, ...], groups: tuple[Group, ...]) -> Literal["pass", "fail", "unknown"]:
+def compared(
+    name: str,
+    repositories: Sequence[Repository],
+    packages: tuple[Planned, ...],
+    dependencies: tuple[Dependency, ...],
+    download_bytes: int,
+) -> Group:
+    """Return a group with its verdict, the worst of what it is made of."""
+    reasons = [f"{row.name} {row.url}: {row.why}. {row.fix}." for row in repositories if row.state == "rejected"]
+    for one in packages:
+        if one.state == "missing":
+            nearest = f" Nearest: {', '.join(one.nearest)}." if one.nearest else ""
+            reasons.append(f"{one.spec}: {one.why}.{nearest} {one.fix}.")
+    reasons += [f"{row.of} requires {row.requires}: {row.why}." for row in dependencies]
+    unread = any(row.state == "unreachable" for row in repositories) or any(one.state == "unknown" for one in packages)
+    return Group(
+        group=name,
+        verdict="fail" if reasons else "unknown" if unread else "pass",
+        reasons=tuple(reasons),
+        repositories=tuple(row.name for row in repositories),
+        packages=packages,
+        dependencies=dependencies,
+        download_bytes=download_bytes,
+    )
+
+
+def verdict_of(groups: Sequence[Group]) -> Literal["pass", "fail", "unknown"]:
     """Return the worst of all: fail, unknown, pass. Nothing compared is unknown."""
-    states = {row.state for row in repositories} | {one.state for group in groups for one in group.packages}
-    if states & {"rejected", "missing"} or any(group.dependencies for group in groups):
-        return "fail"
-    return "unknown" if states & {"unreachable", "unknown"} or not groups else "pass"
+    verdicts = {group.verdict for group in groups}
+    return "fail" if "fail" in verdicts else "unknown" if "unknown" in verdicts or not groups else "pass"
 
 
 def to_text(report: RepositoryReport) -> str:
