@@ -111,16 +111,49 @@ def test_verify_alone_repeats_the_proof(first, reports):
     assert {path.stem for path in reports.glob("*.json")} == set(HOSTS)
 
 
-@pytest.mark.fault("package lists", "a bad signature")
-def test_a_broken_signature_stops_both_hosts_before_anything_is_installed(first, reports, wish):
+def from_bad_copies(wish):
     """The mirror's `bad` copies are signed with another key than the one they are announced with."""
-    before = {host: packages(host) for host in HOSTS}
     text = yaml.safe_load(wish.read_text())
     for repository in text["repositories"].values():
         repository["url"] = re.sub(r"(http://[^/]+)/", r"\1/bad/", repository["url"])
     wish.write_text(yaml.safe_dump(text))
 
+
+@pytest.mark.fault("package lists", "a bad signature")
+def test_a_broken_signature_refuses_both_hosts_before_anything_is_touched(first, reports, wish):
+    before = {host: packages(host) for host in HOSTS}
+    from_bad_copies(wish)
+
     run = with_wish(reports)
+
+    assert run.status != 0
+    rows = provision_json(reports)["hosts"]
+    for host in HOSTS:
+        assert rows[host]["state"] == "refused", run.text
+        assert "is not the pinned" in rows[host]["failure"]
+        assert packages(host) == before[host]
+
+
+@pytest.mark.fault("package lists", "a version that no repository has")
+def test_a_version_that_no_repository_has_refuses_the_host_and_names_the_nearest(first, reports, wish):
+    before = packages("lab-apt")
+    wish.write_text(yaml.safe_dump({**yaml.safe_load(wish.read_text()), "driver": "580.178.04-9ubuntu1"}))
+
+    run = with_wish(reports)
+
+    row = provision_json(reports)["hosts"]["lab-apt"]
+    assert row["state"] == "refused", run.text
+    assert "libnvidia-compute-580=580.178.04-9ubuntu1: no repository has this version" in row["failure"]
+    assert "Nearest: 580.178.04-1ubuntu1" in row["failure"]
+    assert packages("lab-apt") == before
+
+
+@pytest.mark.fault("package lists", "a bad signature that the controller cannot see")
+def test_a_broken_signature_stops_both_hosts_before_anything_is_installed(first, reports, wish):
+    before = {host: packages(host) for host in HOSTS}
+    from_bad_copies(wish)
+
+    run = with_wish(reports, args="-e check_repositories=false")
 
     assert run.status != 0
     for host in HOSTS:
