@@ -11,10 +11,10 @@ from gpucheck.stack.types import Clash, Conflict, DriverChoice, Fact, Reason, Ta
 from gpucheck.stack.versions import parse, request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
     from gpucheck.stack.stack_set import StackSet
 
-Works = Callable[[Target, "Wish"], bool]
+Works = Callable[[Target, "StackSpec"], bool]
 Chosen = tuple[Any, tuple[Reason, ...]]
 
 
@@ -109,7 +109,7 @@ class Component:
         """Raise ValueError if stack.yml cannot hold this value."""
         request(value)
 
-    def contradictions(self, spec: "Wish") -> Iterator[tuple[tuple[str, str], str]]:
+    def contradictions(self, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
         """What of the specification excludes itself on every host: the two keys, and why."""
         yield from ()
 
@@ -135,7 +135,7 @@ class Component:
 
     # The choice.
 
-    def host_clashes(self, target: Target, spec: "Wish", archive: Archive | None) -> Iterator[Clash]:
+    def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
         """What no choice of versions can resolve."""
         yield from ()
 
@@ -156,7 +156,7 @@ class Component:
         """The value of the specification that names exactly what a set holds."""
         return self.value(stack) or "none"
 
-    def pinned(self, spec: "Wish") -> bool:
+    def pinned(self, spec: "StackSpec") -> bool:
         """Whether a common set of several groups pins its version."""
         return True
 
@@ -172,12 +172,12 @@ class Component:
 
     # The explanation and the advice.
 
-    def not_first(self, stack: "StackSet", spec: "Wish", version: str) -> NotFirst:
+    def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
         """Why a newer version that is possible was not chosen."""
         reasons = (reason.because for reason in stack.reasons if reason.component == self.name)
         return NotFirst(f"another is chosen: {next(reasons, 'not the first choice')}")
 
-    def advice(self, rule: str, target: Target, spec: "Wish", works: Works) -> str | None:
+    def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
         """What to do about a clash of this component that no other version resolves."""
         return None
 
@@ -203,7 +203,7 @@ class Component:
         """The folder of NVIDIA's repositories that records show its packages in, None = none."""
         return None
 
-    def services(self, stack: "StackSet", spec: "Wish") -> Iterator[dict[str, Any]]:
+    def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
         """Rows of the plan's services."""
         yield from ()
 

@@ -13,7 +13,7 @@ from gpucheck.stack.types import Clash, Fact, Reason
 from gpucheck.stack.versions import request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
 
 TITLE = "container toolkit"
 
@@ -36,7 +36,7 @@ class ContainerToolkit(Component):
         absent = r22_absent(choice.archive, self.name, TITLE, wanted) if request(wanted).auto else None
         return choice.settle(absent or choose_container_toolkit(wanted), wanted)
 
-    def pinned(self, spec: "Wish") -> bool:
+    def pinned(self, spec: "StackSpec") -> bool:
         """As for one host."""
         return not (request(spec.container_toolkit).auto and spec.source == "debian")
 
@@ -84,7 +84,7 @@ def choose_container_toolkit(wanted: str) -> tuple[str, tuple[Reason, ...]] | Cl
         component="container_toolkit",
         rule="R18",
         between=(
-            Fact(f"container toolkit {wanted} is asked for", "the wish"),
+            Fact(f"container toolkit {wanted} is asked for", "the specification"),
             Fact(f"the tables hold {', '.join(known)}", "container-toolkit-guide"),
         ),
         because=f"no container toolkit {wanted} is known",

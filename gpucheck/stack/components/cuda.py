@@ -15,7 +15,7 @@ from gpucheck.stack.types import Clash, Fact, Reason, Target
 from gpucheck.stack.versions import cc, major, minor, parse, request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
     from gpucheck.stack.stack_set import StackSet
 
 PROFILE = 'export PATH="/usr/local/cuda/bin${PATH:+:${PATH}}"\n'
@@ -67,7 +67,7 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
             component="cuda",
             rule="R2",
             between=(
-                Fact(f"CUDA {wanted} is asked for", "the wish"),
+                Fact(f"CUDA {wanted} is asked for", "the specification"),
                 Fact("no such toolkit is in the tables, or nothing about it is confirmed", "cuda-rn"),
             ),
             because=f"no CUDA toolkit {wanted} is known",
@@ -154,7 +154,7 @@ class Cuda(Component):
         choice.reasons += reasons
         return toolkit.version
 
-    def not_first(self, stack: "StackSet", spec: "Wish", version: str) -> NotFirst:
+    def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
         """R2 decides."""
         full = r2_full_function(_toolkit(version), stack.driver.version)
         if full is None:
@@ -194,7 +194,7 @@ def _toolkit(version: str) -> Toolkit:
     return next(t for t in tables.cuda().toolkits if t.version == version)
 
 
-def _stated(spec: "Wish") -> bool:
+def _stated(spec: "StackSpec") -> bool:
     """Whether the specification states the toolkit, or a library that is built for one."""
     from gpucheck.stack.components import COMPONENTS
 

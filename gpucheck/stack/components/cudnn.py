@@ -16,7 +16,7 @@ from gpucheck.stack.types import Clash, Fact, Reason, Target, TorchChoice
 from gpucheck.stack.versions import cc, major, request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
 
 
 def r7_cudnn(gpu: GpuModel, release: CudnnRelease) -> Clash | None:
@@ -76,7 +76,7 @@ class Cudnn(Component):
     default = "auto"
     built_for = "cuda"
 
-    def contradictions(self, spec: "Wish") -> Iterator[tuple[tuple[str, str], str]]:
+    def contradictions(self, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
         """Stated without a toolkit."""
         yield from without_toolkit(self.name, spec)
 

@@ -24,7 +24,8 @@ def choose_dcgm(
     table = options().dcgm
     if archive is not None:
         because = f"the archive of {archive.os} is not known to hold DCGM, and NVIDIA's repository is not mixed with it"
-        between = (Fact(f"dcgm is {wanted}, and source is debian", "the wish"), Fact(because, "debian-archive"))
+        stated = Fact(f"dcgm is {wanted}, and source is debian", "the specification")
+        between = (stated, Fact(because, "debian-archive"))
         return Clash(component="dcgm", rule=RULE, between=between, because=because)
     asked = request(wanted)
     fitting = [row for row in table.versions if asked.matches(row.version)]
@@ -33,7 +34,7 @@ def choose_dcgm(
     if not found:
         known = ", ".join(row.version for row in table.versions)
         facts = (
-            Fact(f"DCGM {wanted} is asked for", "the wish"),
+            Fact(f"DCGM {wanted} is asked for", "the specification"),
             Fact(f"the tables hold {known}", ", ".join(table.source)),
         )
         return Clash(component="dcgm", rule=RULE, between=facts, because=f"no DCGM {wanted} is known", unknown=True)

@@ -20,7 +20,7 @@ from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target
 from gpucheck.stack.versions import request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
     from gpucheck.stack.stack_set import StackSet
 
 Found = tuple[DriverChoice, tuple[Reason, ...]]
@@ -54,15 +54,15 @@ Pin-Priority: 1000
 """
 
 
-def branches(wish: "Wish", archive: Archive | None) -> tuple[Branch, ...]:
+def branches(spec: "StackSpec", archive: Archive | None) -> tuple[Branch, ...]:
     """Branches worth trying, best first; of an archive its own."""
     if archive is None:
-        return rules.r18_branches(wish.prefer, wish.driver)
+        return rules.r18_branches(spec.prefer, spec.driver)
     number = archive.driver.partition(".")[0]
     return tuple(branch for branch in tables.drivers().branches if branch.branch == number)
 
 
-def of_branch(target: Target, wish: "Wish", branch: Branch, archive: Archive | None) -> Found | Clash:
+def of_branch(target: Target, spec: "StackSpec", branch: Branch, archive: Archive | None) -> Found | Clash:
     """The driver of one branch with its flavour, or the first rule that forbids the branch."""
     for check in (
         *(rules.r4_r9_branch_window(gpu, branch.branch) for gpu in target.models),
@@ -71,31 +71,31 @@ def of_branch(target: Target, wish: "Wish", branch: Branch, archive: Archive | N
         if check:
             return check
     if archive is not None:
-        return _archive_driver(wish, branch, archive)
+        return _archive_driver(spec, branch, archive)
     missing = r24_branch(target, branch)
     if missing:
         return missing
-    flavour = r14_flavour(target, wish.kernel_module, branch)
+    flavour = r14_flavour(target, spec.kernel_module, branch)
     if isinstance(flavour, Clash):
         return flavour
-    version, reason = rules.r18_version(branch, wish.driver)
+    version, reason = rules.r18_version(branch, spec.driver)
     if isinstance(reason, Clash):
         return reason
     choice = DriverChoice(
         branch=branch.branch,
         version=version,
         kernel_module=flavour,
-        revision=request(wish.driver).package_revision or None,
+        revision=request(spec.driver).package_revision or None,
     )
     return choice, (reason, *_driver_reasons(target, branch, choice))
 
 
-def _archive_driver(wish: "Wish", branch: Branch, archive: Archive) -> Found | Clash:
-    found = archive_rules.r22_driver(archive, branch, wish.driver)
+def _archive_driver(spec: "StackSpec", branch: Branch, archive: Archive) -> Found | Clash:
+    found = archive_rules.r22_driver(archive, branch, spec.driver)
     if isinstance(found, Clash):
         return found
     version, reason = found
-    revision = request(wish.driver).package_revision or None
+    revision = request(spec.driver).package_revision or None
     choice = DriverChoice(branch=branch.branch, version=version, kernel_module="proprietary", revision=revision)
     return choice, (reason, archive_rules.r22_flavour(archive))
 
@@ -141,7 +141,7 @@ def no_branch(wanted: str) -> Clash:
         component="driver",
         rule="R18",
         between=(
-            Fact(f"driver {wanted} is asked for", "the wish"),
+            Fact(f"driver {wanted} is asked for", "the specification"),
             Fact(f"the branches known to be supported are {known}", "nv-supported-drivers-615, endoflife"),
         ),
         because=f"no driver {wanted} is known",
@@ -171,7 +171,7 @@ class Driver(Component):
         """A stated release may be missing from the tables."""
         return (requested,) if len(request(requested).prefix) > 1 else super().newest_first(requested)
 
-    def host_clashes(self, target: Target, spec: "Wish", archive: Archive | None) -> Iterator[Clash]:
+    def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
         """The system, the architecture, GPUs whose last branch has ended, kernel modules, the archive."""
         old = rules.end_of_life(target.os, tables.operating_systems().as_of)
         if old and spec.end_of_life_os == "refuse":
@@ -182,7 +182,7 @@ class Driver(Component):
                 rule="R15",
                 between=(
                     Fact(target.os.explicit_only, "driver-install-guide"),
-                    Fact("driver and cuda are left to the resolver", "the wish"),
+                    Fact("driver and cuda are left to the resolver", "the specification"),
                 ),
                 because=f"on {target.os.name} the site must state driver and cuda itself",
             )
@@ -210,11 +210,11 @@ class Driver(Component):
         driver = stack.driver
         return f"{_exact(driver)}  {driver.kernel_module} kernel modules, branch {driver.branch}{origin}"
 
-    def not_first(self, stack: "StackSet", spec: "Wish", version: str) -> NotFirst:
+    def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
         """The preference decides."""
         return NotFirst(f"prefer is {spec.prefer}, and that puts branch {stack.driver.branch} first", "R18")
 
-    def advice(self, rule: str, target: Target, spec: "Wish", works: Works) -> str | None:
+    def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
         """On an old kernel: a branch that has ended."""
         ended = (b.branch for b in reversed(tables.drivers().branches) if b.state == "eol") if rule == "R15" else ()
         for branch in ended:
@@ -234,7 +234,7 @@ class Driver(Component):
         """None with packages of the archive."""
         return None if plan.stack.source else plan.system.repository or ""
 
-    def services(self, stack: "StackSet", spec: "Wish") -> Iterator[dict[str, Any]]:
+    def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
         """Persistence."""
         yield {"name": "nvidia-persistenced", "enabled": True, "state": "started"}
 

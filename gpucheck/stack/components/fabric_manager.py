@@ -15,7 +15,7 @@ from gpucheck.stack.types import Clash, Conflict, Fabric, Fact, Reason, Target
 from gpucheck.stack.versions import parse
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
     from gpucheck.stack.stack_set import StackSet
 
 NVLINK5_KERNEL = "5.17"
@@ -68,7 +68,7 @@ class FabricManager(Component):
     place, turn = 20, 90
     follows = "the driver"
 
-    def host_clashes(self, target: Target, spec: "Wish", archive: Archive | None) -> Iterator[Clash]:
+    def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
         """Needed, and not in the archive."""
         fabric, reasons = r17_fabric(target)
         if fabric.fabric_manager:
@@ -125,7 +125,7 @@ class FabricManager(Component):
         """NVIDIA's, by system."""
         return plan.system.repository or ""
 
-    def services(self, stack: "StackSet", spec: "Wish") -> Iterator[dict[str, Any]]:
+    def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
         """The daemon."""
         if stack.fabric_manager:
             yield {"name": "nvidia-fabricmanager", "enabled": True, "state": "started"}

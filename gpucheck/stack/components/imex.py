@@ -13,7 +13,7 @@ from gpucheck.stack.settings.imex import imex_files, imex_service
 from gpucheck.stack.types import Clash, Target
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
     from gpucheck.stack.stack_set import StackSet
 
 
@@ -26,7 +26,7 @@ class Imex(Component):
     place, turn = 25, 91
     follows = "the driver"
 
-    def host_clashes(self, target: Target, spec: "Wish", archive: Archive | None) -> Iterator[Clash]:
+    def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
         """Needed, and not in the archive."""
         fabric, reasons = r17_fabric(target)
         if fabric.imex:
@@ -53,7 +53,7 @@ class Imex(Component):
         """NVIDIA's, by system."""
         return plan.system.repository or ""
 
-    def services(self, stack: "StackSet", spec: "Wish") -> Iterator[dict[str, Any]]:
+    def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
         """As the specification says who starts it."""
         if stack.imex:
             yield imex_service(spec.imex)

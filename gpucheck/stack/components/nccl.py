@@ -17,7 +17,7 @@ from gpucheck.stack.types import Clash, Fact, Reason, Target, TorchChoice
 from gpucheck.stack.versions import major, minor, parse, request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
 
 
 def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
@@ -98,7 +98,7 @@ class Nccl(Component):
     default = "auto"
     built_for = "cuda"
 
-    def contradictions(self, spec: "Wish") -> Iterator[tuple[tuple[str, str], str]]:
+    def contradictions(self, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
         """Stated without a toolkit, or with one of another CUDA major."""
         yield from without_toolkit(self.name, spec)
         toolkit, build = request(spec.cuda).prefix, request(spec.nccl).build

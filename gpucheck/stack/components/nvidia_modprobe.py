@@ -36,7 +36,7 @@ class NvidiaModprobe(Component):
         return choice.settle((driver, (reason,)), wanted)
 
     def _clash(self, wanted: str, because: str, source: str) -> Clash:
-        facts = (Fact(f"{self.name} is {wanted}", "the wish"), Fact(because, source))
+        facts = (Fact(f"{self.name} is {wanted}", "the specification"), Fact(because, source))
         return Clash(component=self.name, rule="R23", between=facts, because=because)
 
     def packages(self, plan: PlanInput) -> dict[str, Any] | None:
