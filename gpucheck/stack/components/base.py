@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from gpucheck.stack.spec import StackSpec
     from gpucheck.stack.stack_set import StackSet
 
+SYSTEM = "{system}"
 Works = Callable[[Target, "StackSpec"], bool]
 Chosen = tuple[Any, tuple[Reason, ...]]
 
@@ -88,6 +89,8 @@ class Component:
     required: no set without it. built_for: the component for whose major version it is built.
     partial: an older driver runs it with fewer functions. follows: what decides its version, if it has none of its own.
     part: the component of the plan that holds its packages, empty = no packages.
+    nvidia: the folder of NVIDIA's repositories that holds these, SYSTEM for the folder of the host's system.
+    in_archive: a distribution's archive holds them as well, and a set from there takes them from it.
     """
 
     name = ""
@@ -102,6 +105,8 @@ class Component:
     partial = False
     follows = ""
     part = ""
+    nvidia = ""
+    in_archive = False
 
     # The specification.
 
@@ -201,7 +206,8 @@ class Component:
 
     def folder(self, plan: PlanInput) -> str | None:
         """The folder of NVIDIA's repositories that records show its packages in, None = none."""
-        return None
+        from_archive = self.in_archive and plan.stack.source
+        return None if from_archive or not self.nvidia else self.nvidia.format(system=plan.system.repository or "")
 
     def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
         """Rows of the plan's services."""

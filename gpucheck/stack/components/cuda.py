@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import Toolkit
-from gpucheck.stack.components.base import Choice, Component, NotFirst, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component, NotFirst, PlanInput
 from gpucheck.stack.packages import component, file, package
 from gpucheck.stack.rules.archive import r22_cuda
 from gpucheck.stack.rules.driver import is_a, r1_driver_floor, r2_full_function
@@ -120,11 +120,12 @@ class Cuda(Component):
     name = part = "cuda"
     title = "CUDA toolkit"
     place, turn = 30, 30
+    nvidia = SYSTEM
+    in_archive = True
     default = "auto"
     partial = True
 
     def versions(self) -> tuple[str, ...]:
-        """Every toolkit."""
         return tuple(toolkit.version for toolkit in tables.cuda().toolkits)
 
     def newest_first(self, requested: str) -> tuple[str, ...]:
@@ -134,7 +135,6 @@ class Cuda(Component):
         return found if exact else tuple(version for version in found if version not in KNOWN_BAD_CUDA)
 
     def in_full(self, version: str, driver: str) -> bool:
-        """R2."""
         return r2_full_function(_toolkit(version), driver) is None
 
     def choose(self, choice: Choice) -> Any:
@@ -155,7 +155,6 @@ class Cuda(Component):
         return toolkit.version
 
     def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
-        """R2 decides."""
         full = r2_full_function(_toolkit(version), stack.driver.version)
         if full is None:
             return NotFirst("the version chosen is the newest that is confirmed")
@@ -179,10 +178,6 @@ class Cuda(Component):
         if system.family == "redhat" and common:
             found.append(package(system, "cuda-toolkit-config-common", common))
         return component(found)
-
-    def folder(self, plan: PlanInput) -> str | None:
-        """None with packages of the archive."""
-        return None if plan.stack.source else plan.system.repository or ""
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
         """The path of its programs; a distribution's own nvcc is on the path already."""

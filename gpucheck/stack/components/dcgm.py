@@ -5,7 +5,7 @@ from typing import Any
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.options import OptionVersion, options
-from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
 from gpucheck.stack.packages import component, package, started
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target
@@ -76,11 +76,11 @@ class Dcgm(Component):
     name = part = "dcgm"
     title = "DCGM"
     place, turn = 70, 70
+    nvidia = SYSTEM
     default = "none"
     optional = True
 
     def versions(self) -> tuple[str, ...]:
-        """Every version that a record shows."""
         return tuple(row.version for row in options().dcgm.versions)
 
     def choose(self, choice: Choice) -> Any:
@@ -101,10 +101,6 @@ class Dcgm(Component):
             "services": started([table.service]),
             "refuse": list(table.old),
         }
-
-    def folder(self, plan: PlanInput) -> str | None:
-        """NVIDIA's, by system, also with an archive."""
-        return plan.system.repository or ""
 
 
 COMPONENT = Dcgm()

@@ -7,11 +7,11 @@ import msgspec
 
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.archives import Archive
-from gpucheck.knowledge.packages import DriverPackages, Revision, packages
+from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import Branch, OperatingSystem
-from gpucheck.stack.components.base import Choice, Component, NotFirst, PlanInput, Works
+from gpucheck.stack.components.base import SYSTEM, Choice, Component, NotFirst, PlanInput, Works
 from gpucheck.stack.components.kernel_module import r14_flavour
-from gpucheck.stack.packages import Package, PlanGap, component, file, package
+from gpucheck.stack.packages import Package, PlanGap, at_driver_version, component, driver_row, file, package
 from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import driver as rules
 from gpucheck.stack.rules.folders import r24_branch
@@ -154,17 +154,17 @@ class Driver(Component):
 
     name = title = part = "driver"
     place, turn = 10, 0
+    nvidia = SYSTEM
+    in_archive = True
     default = "auto"
     required = True
 
     def check(self, value: str) -> None:
-        """A GPU host needs one."""
         if value == "none":
             raise ValueError("'none' is not possible: a GPU host needs a driver. Say auto, a branch or a version.")
         request(value)
 
     def versions(self) -> tuple[str, ...]:
-        """The newest release known of each branch."""
         return tuple(branch.last for branch in tables.drivers().branches if branch.last)
 
     def newest_first(self, requested: str) -> tuple[str, ...]:
@@ -193,11 +193,9 @@ class Driver(Component):
         yield from archive_rules.r22_host(target, spec)
 
     def choose(self, choice: Choice) -> DriverChoice:
-        """Chosen before everything else."""
         return choice.driver
 
     def value(self, stack: "StackSet") -> str:
-        """The version."""
         return stack.driver.version
 
     def exact(self, stack: "StackSet") -> str:
@@ -205,13 +203,11 @@ class Driver(Component):
         return _exact(stack.driver)
 
     def label(self, stack: "StackSet") -> str:
-        """With flavor, branch and source."""
         origin = ", from the distribution's own archive" if stack.source else ""
         driver = stack.driver
         return f"{_exact(driver)}  {driver.kernel_module} kernel modules, branch {driver.branch}{origin}"
 
     def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
-        """The preference decides."""
         return NotFirst(f"prefer is {spec.prefer}, and that puts branch {stack.driver.branch} first", "R18")
 
     def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
@@ -230,12 +226,7 @@ class Driver(Component):
             return component([package(system, row.name, row.version or version) for row in archive.driver_packages])
         return component(_packages(system, stack))
 
-    def folder(self, plan: PlanInput) -> str | None:
-        """None with packages of the archive."""
-        return None if plan.stack.source else plan.system.repository or ""
-
     def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
-        """Persistence."""
         yield {"name": "nvidia-persistenced", "enabled": True, "state": "started"}
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
@@ -254,12 +245,14 @@ class Driver(Component):
             yield _archive_note(plan.archive)
             return
         key = packages().repositories.keys[plan.system.repository or ""]
-        for what, text in ((self.name, _row(plan.system, plan.stack).unconfirmed), ("repositories", key.unconfirmed)):
+        for what, text in (
+            (self.name, driver_row(plan.system, plan.stack).unconfirmed),
+            ("repositories", key.unconfirmed),
+        ):
             if text:
                 yield Reason(component=what, because=text, source="cuda-repo", confirmed=False)
 
     def expected(self, stack: "StackSet") -> dict[str, str | None]:
-        """Version and flavor."""
         return {"driver_version": stack.driver.version, "kernel_module": stack.driver.kernel_module}
 
 
@@ -267,51 +260,11 @@ def _exact(driver: DriverChoice) -> str:
     return f"{driver.version}-{driver.revision}" if driver.revision else driver.version
 
 
-def _row(system: OperatingSystem, stack: "StackSet") -> DriverPackages:
-    branch, flavour = stack.driver.branch, stack.driver.kernel_module
-    for row in packages().drivers:
-        inside = int(row.branches.first) <= int(branch) <= int(row.branches.last)
-        if inside and row.flavour == flavour and system.os_id in row.os:
-            return row
-    raise PlanGap(
-        f"the package names of driver branch {branch} with {flavour} modules on {system.name} are not known",
-        "driver-install-guide",
-        "driver 580 or newer in stack.yml: older branches are not planned",
-    )
-
-
-def _revision(system: OperatingSystem, stack: "StackSet") -> Revision:
-    """The driver's own revision. On Ubuntu it follows no rule, so only seen ones are used, or the one stated."""
-    table = packages().revisions
-    version = stack.driver.version
-    if system.family == "redhat":
-        return Revision(driver=table.el.driver.format(el=system.version))
-    if stack.driver.revision:
-        return Revision(driver=stack.driver.revision)
-    if system.os_id == "debian":
-        return table.debian
-    if version in table.ubuntu:
-        return table.ubuntu[version]
-    raise PlanGap(
-        f"the package revision of driver {version} for {system.name} is not known",
-        "cuda-repo",
-        f"look with apt-cache madison and state it in stack.yml, for example driver: {version}-1ubuntu1",
-    )
-
-
 def _packages(system: OperatingSystem, stack: "StackSet") -> list[Package]:
-    row = _row(system, stack)
+    row = driver_row(system, stack)
     values = {"version": stack.driver.version, "branch": stack.driver.branch}
     found = [package(system, name.format(**values), None) for name in row.newest]
     return [*found, *(at_driver_version(system, stack, name.format(**values)) for name in row.packages)]
-
-
-def at_driver_version(system: OperatingSystem, stack: "StackSet", name: str) -> Package:
-    """A package that is released with the driver. Raises PlanGap."""
-    revision = _revision(system, stack)
-    epoch = f"{packages().revisions.el.epoch}:" if system.family == "redhat" else ""
-    own = revision.packages.get(name, revision.driver)
-    return package(system, name, f"{epoch}{stack.driver.version}-{own}")
 
 
 def _archive_revision(stack: "StackSet", archive: Archive) -> str:

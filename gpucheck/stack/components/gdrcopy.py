@@ -84,15 +84,12 @@ class Gdrcopy(Component):
         return choose_gdrcopy(choice.spec, choice.archive, choice.reasons)
 
     def exact(self, stack: "StackSet") -> str:
-        """The newest is what auto means."""
         return "auto" if stack.gdrcopy == NEWEST else stack.gdrcopy or "none"
 
     def label(self, stack: "StackSet") -> str | None:
-        """With its source."""
         return f"{stack.gdrcopy}, from the site's own repository" if stack.gdrcopy else None
 
     def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
-        """Build the packages."""
         return ADVICE
 
     def packages(self, plan: PlanInput) -> dict[str, Any] | None:
@@ -113,7 +110,6 @@ class Gdrcopy(Component):
         }
 
     def repository(self, plan: PlanInput) -> dict[str, str | None] | None:
-        """The site's."""
         if not plan.stack.gdrcopy:
             return None
         keyring = "/usr/share/keyrings/gdrcopy.gpg" if plan.apt else None

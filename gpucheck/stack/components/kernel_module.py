@@ -72,11 +72,9 @@ class KernelModule(Component):
     follows = "what the GPUs need"
 
     def fields(self, chosen: Any) -> dict[str, Any]:
-        """The set has it with the driver."""
         return {}
 
     def value(self, stack: "StackSet") -> str:
-        """With the driver."""
         return stack.driver.kernel_module
 
     def label(self, stack: "StackSet") -> None:
