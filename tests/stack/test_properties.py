@@ -31,6 +31,7 @@ SPECS: dict[str, list[str]] = {
     "tensorflow": ["auto", "none", "2.19", "2.21"],
     "dcgm": ["none", "auto", "4", "4.5.2", "3.3", "<4.6"],
     "gdrcopy": ["none", "none", "none", "auto", "2.6", ">=2.5"],
+    "nvidia_modprobe": ["none", "none", "auto", "580"],
     "prefer": ["longest-supported", "production", "newest"],
     "source": ["auto", "auto", "debian"],
     "end_of_life_os": ["refuse", "allow"],
