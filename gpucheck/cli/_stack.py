@@ -133,8 +133,8 @@ def _of_this_host(
     return Asked(target_of_facts(facts)[0], *told)
 
 
-def wish_of(wanted: tuple[str, ...], prefer: str) -> Any:
-    """The wish of --want and --prefer. Raises WishError."""
+def spec_of(wanted: tuple[str, ...], prefer: str) -> Any:
+    """The specification of --want and --prefer. Raises SpecError."""
     from gpucheck.stack import wants
 
     return msgspec.structs.replace(wants(wanted), prefer=prefer)
@@ -143,7 +143,7 @@ def wish_of(wanted: tuple[str, ...], prefer: str) -> Any:
 def guarded(work: Callable[[], Any]) -> Any:
     """Run work and turn what can go wrong into one message and an exit status."""
     from gpucheck.knowledge import KnowledgeError
-    from gpucheck.stack import FactsError, UnknownInput, WishError
+    from gpucheck.stack import FactsError, SpecError, UnknownInput
     from gpucheck.stack.lock import LockError
     from gpucheck.stack.plan import NoSuchHost
 
@@ -151,7 +151,7 @@ def guarded(work: Callable[[], Any]) -> Any:
         return work()
     except (UnknownInput, KnowledgeError) as error:
         raise Problem(str(error.args[0]), EXIT_UNKNOWN) from error
-    except (WishError, FactsError, LockError, NoSuchHost) as error:
+    except (SpecError, FactsError, LockError, NoSuchHost) as error:
         raise Problem(str(error.args[0]), EXIT_USAGE) from error
 
 

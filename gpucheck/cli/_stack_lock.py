@@ -13,13 +13,13 @@ from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
     from gpucheck.model import Host, Report
-    from gpucheck.stack import Refusal, StackSet, Target, Wish
+    from gpucheck.stack import Refusal, StackSet, StackSpec, Target
     from gpucheck.stack.lock import Lock
     from gpucheck.stack.plan import Plan
 
 
-def made_lock(wish: Path, facts: tuple[Path, ...], previous: "Lock | None", *, common: bool) -> "Lock | Refusal":
-    """A lock from the files of wish and facts. Raises WishError, FactsError and LockError.
+def made_lock(spec: Path, facts: tuple[Path, ...], previous: "Lock | None", *, common: bool) -> "Lock | Refusal":
+    """A lock from the files of specification and facts. Raises SpecError, FactsError and LockError.
 
     A file of facts that cannot be read refuses the host it is named after, and the others go on.
     """
@@ -30,7 +30,7 @@ def made_lock(wish: Path, facts: tuple[Path, ...], previous: "Lock | None", *, c
     from gpucheck.stack.refused import unreadable
 
     hosts, bad = read_files(facts)
-    made = (lock_common if common else lock)(stack.read_wish(wish), hosts, previous)
+    made = (lock_common if common else lock)(stack.read_spec(spec), hosts, previous)
     if isinstance(made, stack.Refusal):
         return made
     known = {host.host for host in hosts}
@@ -92,8 +92,8 @@ def from_bundle(folder: Path) -> "Callable[[Plan | Refusal], Plan | Refusal]":
     return lambda found: found if isinstance(found, Refusal) else bundled_plan(found, manifest, str(folder))
 
 
-def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[Target, Wish, StackSet | Refusal]":
-    """Target, wish and set of one group. Raises Problem where it is not clear which one."""
+def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[Target, StackSpec, StackSet | Refusal]":
+    """Target, specification and set of one group. Raises Problem where it is not clear which one."""
     from gpucheck.stack import Refusal
     from gpucheck.stack.lock import read_lock_file, still_valid, target_of_group
 
@@ -106,8 +106,8 @@ def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[T
         raise Problem(f"{lock_file}: say which group: --group GROUP or --host NAME. Groups: {known}")
     row = lock.groups[names[0]]
     target = target_of_group(row)
-    broken = still_valid(target, row.stack, lock.wish)
-    return target, lock.wish, Refusal(conflicts=broken) if broken else row.stack
+    broken = still_valid(target, row.stack, lock.spec)
+    return target, lock.spec, Refusal(conflicts=broken) if broken else row.stack
 
 
 def checked(host: "Host", plan: "Plan | None", where: str, *, import_torch: bool, strict: bool) -> "Report":

@@ -21,6 +21,7 @@ from gpucheck.cli._stack import (
     EXIT_IMPOSSIBLE,
     EXIT_UNKNOWN,
     ExistingFile,
+    F,
     Formats,
     as_json,
     asked_kind,
@@ -30,16 +31,32 @@ from gpucheck.cli._stack import (
     kind_options,
     marked,
     refuse,
-    wish_of,
+    spec_of,
 )
 from gpucheck.cli._stack_repositories import check_repositories
 from gpucheck.processes.atomic import SHARED
 
 SHORT_HELP = "One compatible set of driver, CUDA, cuDNN, NCCL and frameworks, or the reason why not."
 EXIT_MOVES = 1
-wish_option = click.option(
-    "--wish", type=ExistingFile, default=Path("stack.yml"), show_default=True, help="The site's wish."
-)
+
+
+def spec_option(command: F) -> F:
+    """--spec, and --wish, its former name."""
+
+    def former(context: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
+        context.meta["former"] = value
+
+    def chosen(context: click.Context, _parameter: click.Parameter, value: Path) -> Path:
+        return context.meta["former"] or value
+
+    kind, file = ExistingFile, Path("stack.yml")
+    command = click.option("--wish", type=kind, hidden=True, is_eager=True, expose_value=False, callback=former)(
+        command
+    )
+    shown = "The stack specification."
+    return click.option("--spec", type=kind, default=file, show_default=True, callback=chosen, help=shown)(command)
+
+
 facts_option = click.option(
     "--facts", multiple=True, required=True, type=ExistingFile, help="Facts of hosts (JSON). Repeatable."
 )
@@ -65,9 +82,9 @@ def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: 
     from gpucheck.stack.text import stack_text
 
     def work() -> Any:
-        asked, wish = asked_kind(**kind), wish_of(wanted, prefer)
-        found = stack.resolve_target(asked.target, wish)
-        said = found if isinstance(found, stack.Refusal) else with_unconfirmed(asked.target, found, wish)
+        asked, spec = asked_kind(**kind), spec_of(wanted, prefer)
+        found = stack.resolve_target(asked.target, spec)
+        said = found if isinstance(found, stack.Refusal) else with_unconfirmed(asked.target, found, spec)
         return asked.simulation, asked.mark, said
 
     simulation, mark, found = guarded(work)
@@ -114,13 +131,13 @@ def explain_command(
     def work() -> Any:
         if lock_file is not None:
             return None, "", *locked_set(lock_file, group, host)
-        asked, wish = asked_kind(**kind), wish_of(wanted, prefer)
-        return asked.simulation, asked.mark, asked.target, wish, stack.resolve_target(asked.target, wish)
+        asked, spec = asked_kind(**kind), spec_of(wanted, prefer)
+        return asked.simulation, asked.mark, asked.target, spec, stack.resolve_target(asked.target, spec)
 
-    simulation, mark, target, wish, found = guarded(work)
+    simulation, mark, target, spec, found = guarded(work)
     if isinstance(found, stack.Refusal):
         refuse(found, format_)
-    explanations = explain(target, wish, found, part)
+    explanations = explain(target, spec, found, part)
     if format_ == "json":
         answer = {"schema": SCHEMA, "simulated": simulation is not None, "components": explanations}
         click.echo(as_json(answer))
@@ -129,7 +146,7 @@ def explain_command(
 
 
 @COMMAND.command("lock")
-@wish_option
+@spec_option
 @facts_option
 @click.option(
     "-o", "--output", type=OutputFile(), default=Path("stack.lock.yml"), show_default=True, help="- is stdout."
@@ -139,7 +156,7 @@ def explain_command(
 @every_option
 @bundle_option
 def lock_command(
-    wish: Path,
+    spec: Path,
     facts: tuple[Path, ...],
     output: Path,
     upgrade: bool,
@@ -167,7 +184,7 @@ def lock_command(
     def work() -> Any:
         # A damaged lock is replaced only when that is asked for: it may hold what the hosts run today.
         previous = read_lock_file(output) if present and not upgrade else None
-        return previous, made_lock(wish, facts, previous, common=common)
+        return previous, made_lock(spec, facts, previous, common=common)
 
     previous, made = guarded(work)
     if isinstance(made, stack.Refusal):
@@ -189,11 +206,11 @@ def lock_command(
 
 
 @COMMAND.command("diff")
-@wish_option
+@spec_option
 @facts_option
 @lock_option
 @click.option("--format", "format_", type=Formats, default="text", show_default=True)
-def diff_command(wish: Path, facts: tuple[Path, ...], lock_file: Path, format_: str) -> None:
+def diff_command(spec: Path, facts: tuple[Path, ...], lock_file: Path, format_: str) -> None:
     """Print what `lock --upgrade` would move, by group; nothing is written. Exit status 1: something would move."""
     from gpucheck import stack
     from gpucheck.cli._stack_lock import made_lock
@@ -202,7 +219,7 @@ def diff_command(wish: Path, facts: tuple[Path, ...], lock_file: Path, format_: 
 
     def work() -> Any:
         present = read_lock_file(lock_file)
-        return present, made_lock(wish, facts, None, common=present.common)
+        return present, made_lock(spec, facts, None, common=present.common)
 
     present, made = guarded(work)
     if isinstance(made, stack.Refusal):

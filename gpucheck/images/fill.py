@@ -10,7 +10,7 @@ from packaging.requirements import Requirement
 from gpucheck.images.versions import FILE, Filled, Variant, Versions, VersionsError
 from gpucheck.knowledge import tables
 from gpucheck.stack import Refusal, UnknownInput, resolve
-from gpucheck.stack.spec import Wish
+from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
 
 LOCKS = "images/locks"
@@ -53,7 +53,7 @@ def fill(versions: Versions, root: Path) -> Versions:
 
 def fill_one(name: str, row: Variant, os: str, root: Path) -> Variant:
     """One row. Raises VersionsError."""
-    wish = msgspec.convert({row.framework: row.wish.version}, Wish)
+    wish = msgspec.convert({row.framework: row.wish.version}, StackSpec)
     try:
         answer = resolve(row.wish.gpus or (ANY_GPU,), os, "x86_64", wish)
     except UnknownInput as error:

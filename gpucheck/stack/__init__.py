@@ -1,11 +1,11 @@
 """The stack: which driver, CUDA, cuDNN, NCCL, torch and TensorFlow belong on which host, and why.
 
-Pure: facts, wishes and tables in, one compatible set or a reasoned refusal out. Nothing here touches a machine.
+Pure: facts, specifications and tables in, one compatible set or a reasoned refusal out. Nothing here touches a machine.
 """
 
 from gpucheck.stack.facts import FactsError, HostFacts, read_facts, read_facts_file
 from gpucheck.stack.resolve import resolve, resolve_target
-from gpucheck.stack.spec import Wish, WishError, parse_wish, read_wish, wants
+from gpucheck.stack.spec import SpecError, StackSpec, parse_spec, read_spec, wants
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.types import Conflict, Refusal, Target, UnknownInput
@@ -15,15 +15,15 @@ __all__ = [
     "FactsError",
     "HostFacts",
     "Refusal",
+    "SpecError",
     "StackSet",
+    "StackSpec",
     "Target",
     "UnknownInput",
-    "Wish",
-    "WishError",
-    "parse_wish",
+    "parse_spec",
     "read_facts",
     "read_facts_file",
-    "read_wish",
+    "read_spec",
     "resolve",
     "resolve_target",
     "target_of",

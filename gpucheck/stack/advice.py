@@ -7,35 +7,35 @@ import msgspec
 
 from gpucheck.knowledge import tables
 from gpucheck.stack.components import BY_NAME, COMPONENTS, VERSIONED
-from gpucheck.stack.exact import exact_wish
+from gpucheck.stack.exact import exact_spec
 from gpucheck.stack.rules.driver import r13_forward_compatibility
 from gpucheck.stack.rules.folders import folder_of
-from gpucheck.stack.spec import Wish
+from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Clash, Conflict, Target
 from gpucheck.stack.versions import parse, request
 
-Search = Callable[[Target, Wish], StackSet | tuple[Clash, ...]]
+Search = Callable[[Target, StackSpec], StackSet | tuple[Clash, ...]]
 
 
-def conflicts(target: Target, wish: Wish, clashes: tuple[Clash, ...], search: Search) -> tuple[Conflict, ...]:
+def conflicts(target: Target, spec: StackSpec, clashes: tuple[Clash, ...], search: Search) -> tuple[Conflict, ...]:
     """The clashes as refusals, the first with the change that works; equal ones once."""
-    change = nearest_wish(target, wish, clashes, search)
+    change = nearest_spec(target, spec, clashes, search)
     seen: dict[str, Conflict] = {}
     for clash in clashes:
-        seen.setdefault(clash.because, _conflict(target, wish, clash, change, search))
+        seen.setdefault(clash.because, _conflict(target, spec, clash, change, search))
     return tuple(seen.values())
 
 
-def _conflict(target: Target, wish: Wish, clash: Clash, change: dict[str, str] | None, search: Search) -> Conflict:
+def _conflict(target: Target, spec: StackSpec, clash: Clash, change: dict[str, str] | None, search: Search) -> Conflict:
     if change:
         words = ", ".join(f"{key} {value}" for key, value in change.items())
-        now = ", ".join(f"{key} {getattr(wish, key)}" for key in change)
+        now = ", ".join(f"{key} {getattr(spec, key)}" for key in change)
         advice = f"{words} instead of {now}"
     elif clash.rule == "R24":
-        advice = _with_that_branch(target, wish, search)
+        advice = _with_that_branch(target, spec, search)
     else:
-        advice = _without_wish(target, wish, clash, search)
+        advice = _other_hosts(target, spec, clash, search)
     if clash.rule == "R1":
         advice = f"{advice}; {r13_forward_compatibility(target)}"
     return Conflict(
@@ -48,22 +48,22 @@ def _conflict(target: Target, wish: Wish, clash: Clash, change: dict[str, str] |
     )
 
 
-def nearest_wish(target: Target, wish: Wish, clashes: tuple[Clash, ...], search: Search) -> dict[str, str] | None:
-    """The fewest wishes to change, and to what, so that a set exists; None if no wish would help."""
-    for keys in _relaxations(wish, clashes):
-        relaxed = msgspec.structs.replace(wish, **dict.fromkeys(keys, "auto"))
+def nearest_spec(target: Target, spec: StackSpec, clashes: tuple[Clash, ...], search: Search) -> dict[str, str] | None:
+    """The fewest values to change, and to what, so that a set exists; None if no other value helps."""
+    for keys in _relaxations(spec, clashes):
+        relaxed = msgspec.structs.replace(spec, **dict.fromkeys(keys, "auto"))
         found = search(target, relaxed)
         if isinstance(found, StackSet):
-            values = {**exact_wish(found), "source": found.source or "nvidia"}
+            values = {**exact_spec(found), "source": found.source or "nvidia"}
             return {key: values[key] for key in keys}
     return None
 
 
-def _relaxations(wish: Wish, clashes: tuple[Clash, ...]) -> Iterator[tuple[str, ...]]:
-    """Stated wishes to give up: the one that clashes first, then every one, then pairs, then all."""
-    stated = [row.name for row in VERSIONED if request(getattr(wish, row.name)).explicit]
-    stated += [row.name for row in COMPONENTS if row.choices and getattr(wish, row.name) != "auto"]
-    if wish.source == "debian":
+def _relaxations(spec: StackSpec, clashes: tuple[Clash, ...]) -> Iterator[tuple[str, ...]]:
+    """Stated values to release: the one that clashes first, then each, then pairs, then all."""
+    stated = [row.name for row in VERSIONED if request(getattr(spec, row.name)).explicit]
+    stated += [row.name for row in COMPONENTS if row.choices and getattr(spec, row.name) != "auto"]
+    if spec.source == "debian":
         stated.append("source")
     named = [clash.component for clash in clashes]
     stated.sort(key=lambda key: named.index(key) if key in named else len(named))
@@ -71,14 +71,14 @@ def _relaxations(wish: Wish, clashes: tuple[Clash, ...]) -> Iterator[tuple[str, 
         yield from combinations(stated, count)
 
 
-def _without_wish(target: Target, wish: Wish, clash: Clash, search: Search) -> str:
+def _other_hosts(target: Target, spec: StackSpec, clash: Clash, search: Search) -> str:
     """Advice where no version helps: other hosts, another system, other hardware."""
 
-    def works(other: Target, asked: Wish) -> bool:
+    def works(other: Target, asked: StackSpec) -> bool:
         return isinstance(search(other, asked), StackSet)
 
     component = BY_NAME.get(clash.component)
-    own = component.advice(clash.rule, target, wish, works) if component else None
+    own = component.advice(clash.rule, target, spec, works) if component else None
     if own:
         return own
     if clash.component == "arch":
@@ -92,7 +92,7 @@ def _without_wish(target: Target, wish: Wish, clash: Clash, search: Search) -> s
     return "change the hardware or the operating system: no version of any part helps"
 
 
-def _with_that_branch(target: Target, wish: Wish, search: Search) -> str:
+def _with_that_branch(target: Target, spec: StackSpec, search: Search) -> str:
     """Systems of the same distribution, then of the same family, whose folder holds what is lacking here."""
     systems = [row for row in tables.operating_systems().systems if row.id != target.os.id and not row.explicit_only]
     newest_first = sorted(systems, key=lambda row: parse(row.version), reverse=True)
@@ -101,7 +101,7 @@ def _with_that_branch(target: Target, wish: Wish, search: Search) -> str:
         row.name
         for row in near
         if row.family == target.os.family
-        and isinstance(search(msgspec.structs.replace(target, os=row), wish), StackSet)
+        and isinstance(search(msgspec.structs.replace(target, os=row), spec), StackSet)
     ]
     ways = [f"{works[0]}, whose folder holds it"] if works else []
     ways += [otherwise] if (otherwise := folder_of(target).otherwise) else []

@@ -11,13 +11,13 @@ import msgspec
 
 from gpucheck.stack.components import BY_NAME, LISTED, given
 from gpucheck.stack.components.base import Component
-from gpucheck.stack.exact import exact_wish
+from gpucheck.stack.exact import exact_spec
 from gpucheck.stack.facts import HostFacts
-from gpucheck.stack.lock import Lock, LockedGroup, lock, same_wish, still_valid, target_of_group
+from gpucheck.stack.lock import Lock, LockedGroup, lock, same_spec, still_valid, target_of_group
 from gpucheck.stack.resolve import counted, search
 from gpucheck.stack.rules.archive import archive_of
 from gpucheck.stack.rules.driver import r18_branches
-from gpucheck.stack.spec import Wish
+from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Clash, Conflict, Fact, Reason, Refusal, Target
 from gpucheck.stack.versions import request
@@ -32,40 +32,40 @@ class _NoneServes(Exception):
         self.answers = answers
 
 
-def lock_common(wish: Wish, facts: Iterable[HostFacts], previous: Lock | None = None) -> Lock | Refusal:
+def lock_common(spec: StackSpec, facts: Iterable[HostFacts], previous: Lock | None = None) -> Lock | Refusal:
     """Like ``lock``, with the same versions for every group. Refused hosts are left out of the question.
 
-    previous: kept as a whole as long as its wish and groups are the same and no rule forbids it.
+    previous: kept as a whole as long as its specification and groups are the same and no rule forbids it.
     Raises LockError if two facts files speak of the same host.
     """
-    own = lock(wish, facts)
+    own = lock(spec, facts)
     if not own.groups:
         return msgspec.structs.replace(own, common=True)
     targets = {name: target_of_group(group) for name, group in own.groups.items()}
-    if previous is not None and _holds(previous, wish, targets):
+    if previous is not None and _holds(previous, spec, targets):
         kept = {name: previous.groups[name].stack for name in own.groups}
         return msgspec.structs.replace(own, common=True, groups=_with(own.groups, kept))
     try:
-        pins = newest_common(wish, targets)
+        pins = newest_common(spec, targets)
     except _NoneServes as none:
         return Refusal(conflicts=(_conflict(none, targets),))
     stacks: dict[str, StackSet] = {}
-    pinned = msgspec.structs.replace(wish, **pins)
+    pinned = msgspec.structs.replace(spec, **pins)
     for name, target in targets.items():
         found = search(target, pinned)
         assert isinstance(found, StackSet), found  # noqa: S101 - every pin was asked for with those before it
         alone = own.groups[name].stack
-        why = tuple(_held_down(name, alone, found, wish, targets))
+        why = tuple(_held_down(name, alone, found, spec, targets))
         # A set that nothing was taken from keeps the reasons of its own choice.
         stacks[name] = msgspec.structs.replace(found, reasons=(*found.reasons, *why)) if why else alone
     return msgspec.structs.replace(own, common=True, groups=_with(own.groups, stacks))
 
 
-def newest_common(wish: Wish, targets: dict[str, Target]) -> dict[str, Any]:
-    """The wish values that name one set for all. Raises _NoneServes for the part of which there is no version."""
+def newest_common(spec: StackSpec, targets: dict[str, Target]) -> dict[str, Any]:
+    """The values of a specification that name one set for all. Raises _NoneServes for what has no version."""
     # As for one host: first only toolkits that have their own driver, then by minor version compatibility.
-    tried = [(full, driver) for full in (True, False) for driver in _drivers(wish, targets)]
-    answers = (_given_driver(wish, targets, driver, full=full) for full, driver in tried)
+    tried = [(full, driver) for full in (True, False) for driver in _drivers(spec, targets)]
+    answers = (_given_driver(spec, targets, driver, full=full) for full, driver in tried)
     failures = []
     for answer in answers:
         if isinstance(answer, dict):
@@ -74,30 +74,32 @@ def newest_common(wish: Wish, targets: dict[str, Target]) -> dict[str, Any]:
     raise failures[0]
 
 
-def _drivers(wish: Wish, targets: dict[str, Target]) -> tuple[str, ...]:
-    asked = BY_NAME["driver"].newest_first(wish.driver)
-    archives = (archive_of(target.os, wish) for target in targets.values())
+def _drivers(spec: StackSpec, targets: dict[str, Target]) -> tuple[str, ...]:
+    asked = BY_NAME["driver"].newest_first(spec.driver)
+    archives = (archive_of(target.os, spec) for target in targets.values())
     held = tuple(dict.fromkeys(archive.driver for archive in archives if archive))
     if held:
         # A release that the tables do not know yet is asked for by its package revision.
-        return asked if request(wish.driver).package_revision else held
-    if len(request(wish.driver).prefix) > 1:
+        return asked if request(spec.driver).package_revision else held
+    if len(request(spec.driver).prefix) > 1:
         return asked
-    return tuple(branch.last for branch in r18_branches(wish.prefer, wish.driver) if branch.last in asked)
+    return tuple(branch.last for branch in r18_branches(spec.prefer, spec.driver) if branch.last in asked)
 
 
-def _given_driver(wish: Wish, targets: dict[str, Target], driver: str, *, full: bool) -> dict[str, Any] | _NoneServes:
+def _given_driver(
+    spec: StackSpec, targets: dict[str, Target], driver: str, *, full: bool
+) -> dict[str, Any] | _NoneServes:
     pins: dict[str, Any] = {}
     for component in LISTED:
         part = component.name
-        wanted = str(getattr(wish, part))
-        if request(wanted).none or pins.get(component.built_for) == "none" or not component.pinned(wish):
+        wanted = str(getattr(spec, part))
+        if request(wanted).none or pins.get(component.built_for) == "none" or not component.pinned(spec):
             continue
-        pinned = msgspec.structs.replace(wish, **pins)
+        pinned = msgspec.structs.replace(spec, **pins)
         order = (driver,) if part == "driver" else tuple(_order(component, wanted, pinned, targets))
         in_full = component.partial and full
         if in_full:
-            order = tuple(version for version in order if component.in_full(version, driver))
+            order = tuple(version for version in order if component.in_full(version, request(driver).version))
         best, answers = _serving(part, order, pinned, targets)
         if best is not None:
             pins[part] = best
@@ -109,7 +111,7 @@ def _given_driver(wish: Wish, targets: dict[str, Target], driver: str, *, full: 
     return pins
 
 
-def _order(component: Component, wanted: str, pinned: Wish, targets: dict[str, Target]) -> Iterator[str]:
+def _order(component: Component, wanted: str, pinned: StackSpec, targets: dict[str, Target]) -> Iterator[str]:
     """Newest first; of what is built for another component first what the groups would choose, as torch brings it."""
     known = component.newest_first(wanted)
     if component.built_for:
@@ -120,7 +122,7 @@ def _order(component: Component, wanted: str, pinned: Wish, targets: dict[str, T
 
 
 def _serving(
-    part: str, order: tuple[str, ...], pinned: Wish, targets: dict[str, Target]
+    part: str, order: tuple[str, ...], pinned: StackSpec, targets: dict[str, Target]
 ) -> tuple[str | None, dict[str, dict[str, Clash | None]]]:
     """The first version that every group can have, and what each group said to each."""
     answers: dict[str, dict[str, Clash | None]] = {name: {} for name in targets}
@@ -175,13 +177,15 @@ def _ruled_out(none: _NoneServes, group: str, version: str | None, other: str) -
         yield Fact(f"{part} {version}, the newest for {other}, is nothing for {group}: {clash.between[0].fact}", source)
 
 
-def _held_down(name: str, own: StackSet, found: StackSet, wish: Wish, targets: dict[str, Target]) -> Iterator[Reason]:
+def _held_down(
+    name: str, own: StackSet, found: StackSet, spec: StackSpec, targets: dict[str, Target]
+) -> Iterator[Reason]:
     """Why this group has another version than it would have alone: the first group that could not use that one."""
     for component in LISTED:
         part, alone, now = component.name, component.value(own), component.value(found)
         if alone is None or alone == now:
             continue
-        clash, other = _first_refusal(part, alone, name, found, wish, targets)
+        clash, other = _first_refusal(part, alone, name, found, spec, targets)
         text = f"{now or 'none'} for all groups; alone this one would have {alone}"
         if clash is None:
             yield Reason(component=part, because=f"{text}, which does not go with the other common parts", rule="")
@@ -191,9 +195,9 @@ def _held_down(name: str, own: StackSet, found: StackSet, wish: Wish, targets: d
 
 
 def _first_refusal(
-    part: str, version: str, name: str, found: StackSet, wish: Wish, targets: dict[str, Target]
+    part: str, version: str, name: str, found: StackSet, spec: StackSpec, targets: dict[str, Target]
 ) -> tuple[Clash | None, str]:
-    asked = msgspec.structs.replace(wish, **{part: version})
+    asked = msgspec.structs.replace(spec, **{part: version})
     # What is built for another component is asked for with that as it is.
     asked = msgspec.structs.replace(asked, **given(BY_NAME[part], found))
     for other, target in targets.items():
@@ -203,12 +207,12 @@ def _first_refusal(
     return None, ""
 
 
-def _holds(previous: Lock, wish: Wish, targets: dict[str, Target]) -> bool:
-    if set(previous.groups) != set(targets) or not same_wish(previous, wish):
+def _holds(previous: Lock, spec: StackSpec, targets: dict[str, Target]) -> bool:
+    if set(previous.groups) != set(targets) or not same_spec(previous, spec):
         return False
     stacks = [previous.groups[name].stack for name in targets]
-    one = {tuple(v for k, v in exact_wish(stack).items() if k != "kernel_module") for stack in stacks}
-    return len(one) == 1 and not any(still_valid(targets[name], previous.groups[name].stack, wish) for name in targets)
+    one = {tuple(v for k, v in exact_spec(stack).items() if k != "kernel_module") for stack in stacks}
+    return len(one) == 1 and not any(still_valid(targets[name], previous.groups[name].stack, spec) for name in targets)
 
 
 def _with(groups: dict[str, LockedGroup], stacks: dict[str, StackSet]) -> dict[str, LockedGroup]:

@@ -4,7 +4,7 @@ from gpucheck.stack.components import COMPONENTS
 from gpucheck.stack.stack_set import StackSet
 
 
-def exact_wish(stack: StackSet) -> dict[str, str]:
+def exact_spec(stack: StackSet) -> dict[str, str]:
     """The values of the specification that name exactly this set."""
     return {
         **{row.name: row.exact(stack) for row in COMPONENTS if row.default is not None},

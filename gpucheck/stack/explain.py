@@ -13,7 +13,7 @@ from gpucheck.stack.components import BY_NAME, COMPONENTS, LISTED, given
 from gpucheck.stack.components import EXPLAINED as ROWS
 from gpucheck.stack.components.base import Component, NotFirst, plain
 from gpucheck.stack.resolve import search
-from gpucheck.stack.spec import Wish, did_you_mean
+from gpucheck.stack.spec import StackSpec, did_you_mean
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Clash, Fact, Reason, Target
 from gpucheck.stack.versions import cc, parse, request
@@ -57,38 +57,38 @@ def component_named(word: str) -> str:
     return name
 
 
-def explain(target: Target, wish: Wish, stack: StackSet, component: str | None = None) -> tuple[Explanation, ...]:
-    """One component of a set, or all of them. stack: what was resolved, or locked, for this target and wish."""
+def explain(target: Target, spec: StackSpec, stack: StackSet, component: str | None = None) -> tuple[Explanation, ...]:
+    """One component of a set, or all of them. stack: what was resolved or locked for target and spec."""
     rows = (BY_NAME[component],) if component else ROWS
-    return tuple(_explanation(target, wish, stack, row) for row in rows)
+    return tuple(_explanation(target, spec, stack, row) for row in rows)
 
 
-def _explanation(target: Target, wish: Wish, stack: StackSet, row: Component) -> Explanation:
+def _explanation(target: Target, spec: StackSpec, stack: StackSet, row: Component) -> Explanation:
     part, version = row.name, row.value(stack)
     reasons = tuple(reason for reason in stack.reasons if reason.component == part)
     if row.follows:
         absent = "is not needed here" if row.default is None else "none is asked for"
         note = f"has no version of its own: it follows {row.follows}" if version else absent
         return Explanation(component=part, version=version, reasons=reasons, held_by=(), note=note)
-    if request(getattr(wish, part)).none:
+    if request(getattr(spec, part)).none:
         return Explanation(component=part, version=None, reasons=reasons, held_by=(), note="none is asked for")
     # Of a component that was left out the newest version alone.
     newer = row.versions()[-1:] if version is None else row.newer(version)
     note = "" if newer else "nothing newer is in the tables"
-    held = tuple(_held(target, wish, stack, row, newer))
+    held = tuple(_held(target, spec, stack, row, newer))
     return Explanation(component=part, version=version, reasons=reasons, held_by=held, note=note)
 
 
-def _held(target: Target, wish: Wish, stack: StackSet, row: Component, newer: tuple[str, ...]) -> Iterator[Step]:
+def _held(target: Target, spec: StackSpec, stack: StackSet, row: Component, newer: tuple[str, ...]) -> Iterator[Step]:
     """The next newer version, and, where that one is possible, the first that is forbidden."""
     part = row.name
     for place, version in enumerate(newer):
         # What is built for another component is asked for with that as it is.
-        asked = msgspec.structs.replace(wish, **{**given(row, stack), part: version})
+        asked = msgspec.structs.replace(spec, **{**given(row, stack), part: version})
         found = search(target, asked)
         if isinstance(found, StackSet):
             if place == 0:
-                yield _possible(target, wish, stack, row, version, found)
+                yield _possible(target, spec, stack, row, version, found)
             continue
         clash = found[0]
         yield Step(
@@ -102,15 +102,15 @@ def _held(target: Target, wish: Wish, stack: StackSet, row: Component, newer: tu
         return
 
 
-def _possible(target: Target, wish: Wish, stack: StackSet, row: Component, version: str, found: StackSet) -> Step:
+def _possible(target: Target, spec: StackSpec, stack: StackSet, row: Component, version: str, found: StackSet) -> Step:
     part = row.name
     price = (*_moves(part, stack, found), *_doubts(part, stack, found))
-    asked = request(getattr(wish, part))
+    asked = request(getattr(spec, part))
     if asked.explicit and not asked.matches(plain(version)):
         why = NotFirst(f"{part} {asked.text} is asked for, and {version} is outside of that")
     else:
-        why = row.not_first(stack, wish, version)
-    lifts = (f"{part}: {version} in stack.yml, or --want {part}={version}", *_preferences(target, wish, row, version))
+        why = row.not_first(stack, spec, version)
+    lifts = (f"{part}: {version} in stack.yml, or --want {part}={version}", *_preferences(target, spec, row, version))
     return Step(version=version, possible=True, **why._asdict(), price=price, lifts=lifts)
 
 
@@ -128,29 +128,29 @@ def _doubts(part: str, before: StackSet, after: StackSet) -> Iterator[str]:
             yield reason.because
 
 
-def _preferences(target: Target, wish: Wish, row: Component, version: str) -> Iterator[str]:
+def _preferences(target: Target, spec: StackSpec, row: Component, version: str) -> Iterator[str]:
     """Other preferences, and other branches, under which the resolver takes it of its own accord."""
     for prefer in ("production", "newest"):
         changed: Any = {"prefer": prefer}
-        if prefer != wish.prefer and _reaches(target, wish, changed, row, version):
+        if prefer != spec.prefer and _reaches(target, spec, changed, row, version):
             yield f"prefer: {prefer}"
-    if row.name == "driver" or not request(wish.driver).auto:
+    if row.name == "driver" or not request(spec.driver).auto:
         return
     for branch in tables.drivers().branches:
-        if branch.state == "supported" and _reaches(target, wish, {"driver": branch.branch}, row, version):
+        if branch.state == "supported" and _reaches(target, spec, {"driver": branch.branch}, row, version):
             yield f"driver: {branch.branch}"
             return
 
 
-def _reaches(target: Target, wish: Wish, changes: dict[str, Any], row: Component, version: str) -> bool:
-    found = search(target, msgspec.structs.replace(wish, **changes))
+def _reaches(target: Target, spec: StackSpec, changes: dict[str, Any], row: Component, version: str) -> bool:
+    found = search(target, msgspec.structs.replace(spec, **changes))
     have = row.value(found) if isinstance(found, StackSet) else None
     return have is not None and parse(plain(have)) >= parse(plain(version))
 
 
-def _lifts(target: Target, asked: Wish, part: str, clash: Clash) -> Iterator[str]:
-    """Ways out of a refusal: another wish, fewer GPUs, another system, newer GPUs. At most one of each kind."""
-    ways = (_other_wish(target, asked, part), _fewer_gpus(target, asked), _other_system(target, asked))
+def _lifts(target: Target, asked: StackSpec, part: str, clash: Clash) -> Iterator[str]:
+    """What resolves a refusal: another specification, fewer GPUs, another system, newer GPUs; one of each kind."""
+    ways = (_other_spec(target, asked, part), _fewer_gpus(target, asked), _other_system(target, asked))
     found = [way for way in (next(kind, None) for kind in ways) if way]
     found += [way for way in (next(_newer_gpu(target, asked), None),) if way]
     yield from found
@@ -158,7 +158,7 @@ def _lifts(target: Target, asked: Wish, part: str, clash: Clash) -> Iterator[str
         yield "an entry with its source in gpucheck/knowledge" if clash.unknown else "nothing that the tables know"
 
 
-def _other_wish(target: Target, asked: Wish, part: str) -> Iterator[str]:
+def _other_spec(target: Target, asked: StackSpec, part: str) -> Iterator[str]:
     free: dict[str, Any] = dict.fromkeys((*(row.name for row in LISTED), *CHOSEN, "source"), "auto")
     for key in free:
         stated = getattr(asked, key)
@@ -166,14 +166,14 @@ def _other_wish(target: Target, asked: Wish, part: str) -> Iterator[str]:
             yield f"{key}: auto instead of {stated}"
 
 
-def _fewer_gpus(target: Target, asked: Wish) -> Iterator[str]:
+def _fewer_gpus(target: Target, asked: StackSpec) -> Iterator[str]:
     for model in target.models if len(target.models) > 1 else ():
         rest = tuple(gpu for gpu in target.gpus if gpu != model)
         if _works(msgspec.structs.replace(target, gpus=rest), asked):
             yield f"without the {model.name}: put it into another host"
 
 
-def _other_system(target: Target, asked: Wish) -> Iterator[str]:
+def _other_system(target: Target, asked: StackSpec) -> Iterator[str]:
     systems = [s for s in tables.operating_systems().systems if s.id != target.os.id and not s.explicit_only]
     own = [s for s in systems if s.os_id == target.os.os_id and parse(s.version) > parse(target.os.version)]
     kin = [s for s in systems if s.family == target.os.family and s.os_id != target.os.os_id]
@@ -182,7 +182,7 @@ def _other_system(target: Target, asked: Wish) -> Iterator[str]:
             yield f"another system, for example {system.name}"
 
 
-def _newer_gpu(target: Target, asked: Wish) -> Iterator[str]:
+def _newer_gpu(target: Target, asked: StackSpec) -> Iterator[str]:
     """The oldest data-center GPU that would do; it must be newer than the oldest GPU here."""
     oldest = min(cc(gpu.compute_capability) for gpu in target.models)
     rows = [gpu for gpu in gpus() if gpu.cls == "datacenter" and cc(gpu.compute_capability) > oldest]
@@ -191,5 +191,5 @@ def _newer_gpu(target: Target, asked: Wish) -> Iterator[str]:
             yield f"other GPUs: from {gpu.architecture} on (asked for a {gpu.name})"
 
 
-def _works(target: Target, wish: Wish) -> bool:
-    return isinstance(search(target, wish), StackSet)
+def _works(target: Target, spec: StackSpec) -> bool:
+    return isinstance(search(target, spec), StackSet)

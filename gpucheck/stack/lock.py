@@ -1,8 +1,8 @@
 """stack.lock.yml: the resolved set of every group of hosts. Playbooks, images and verify read it; nothing else states
 a version.
 
-Hosts are grouped by operating system, architecture and GPU set. The text depends on wish, facts and tables only: never
-on the order of the input, and on no clock.
+Hosts are grouped by operating system, architecture and GPU set. The text depends on specification, facts and tables
+only: never on the order of the input, and on no clock.
 """
 
 from collections import Counter
@@ -17,12 +17,12 @@ from gpucheck.foreign import read_text
 from gpucheck.foreign.documents import DocumentProblem, bounded, compose, load, parse
 from gpucheck.knowledge import gpu_by_pci_id, tables
 from gpucheck.stack.components import COMPONENTS
-from gpucheck.stack.exact import exact_wish
+from gpucheck.stack.exact import exact_spec
 from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.rdma import Rdma, rdma_of_facts
 from gpucheck.stack.refused import RefusedHost, no_gpu, unknown, unknown_gpu, vgpu_guest
 from gpucheck.stack.resolve import resolve_target, search
-from gpucheck.stack.spec import Wish, check_value
+from gpucheck.stack.spec import StackSpec, check_value
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.systems import normal_arch, os_of_facts
 from gpucheck.stack.types import Conflict, Refusal, Target, UnknownInput
@@ -59,25 +59,26 @@ class LockedGroup(msgspec.Struct, frozen=True, kw_only=True):
     stack: StackSet
 
 
-class Lock(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
+class Lock(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema", "spec": "wish"}):
     """The whole lock, ordered by group and host name. tables: the day of the tables it was made from.
 
-    common: every group has the same versions.
+    common: every group has the same versions. spec: ``wish`` in the file, as locks were first published.
     """
 
     schema_: Literal["gpucheck.lock/1"] = "gpucheck.lock/1"
     tables: str
     common: bool = False
-    wish: Wish
+    spec: StackSpec
     groups: dict[str, LockedGroup]
     refused: dict[str, RefusedHost]
 
 
-def lock(wish: Wish, facts: Iterable[HostFacts], previous: Lock | None = None) -> Lock:
+def lock(spec: StackSpec, facts: Iterable[HostFacts], previous: Lock | None = None) -> Lock:
     """Resolve every group of hosts.
 
-    previous: an older lock; a group whose wish and kind are the same keeps its set as long as no rule forbids it, so
-    that new tables move nothing by themselves. A host that cannot be served is refused by itself; the others go on.
+    previous: an older lock; a group keeps its set as long as its specification and kind are the same and no rule
+    forbids it, so that new tables move nothing by themselves. A host that cannot be served is refused by itself; the
+    others go on.
     Raises LockError if two facts files speak of the same host.
     """
     members: dict[str, tuple[Target, dict[str, int], dict[str, LockedHost]]] = {}
@@ -104,7 +105,7 @@ def lock(wish: Wish, facts: Iterable[HostFacts], previous: Lock | None = None) -
     groups: dict[str, LockedGroup] = {}
     for name in sorted(members):
         target, counts, hosts = members[name]
-        found = _kept(previous, name, wish, target) or resolve_target(target, wish)
+        found = _kept(previous, name, spec, target) or resolve_target(target, spec)
         if isinstance(found, Refusal):
             kind: Literal["impossible", "unknown"] = "unknown" if found.unknown else "impossible"
             refused |= {host: RefusedHost(kind=kind, conflicts=found.conflicts) for host in hosts}
@@ -114,7 +115,7 @@ def lock(wish: Wish, facts: Iterable[HostFacts], previous: Lock | None = None) -
             os=target.os.id, arch=target.arch, gpus=counts, nvswitches=switches, hosts=hosts, stack=found
         )
     as_of = tables.operating_systems().as_of
-    return Lock(tables=as_of, wish=wish, groups=groups, refused=dict(sorted(refused.items())))
+    return Lock(tables=as_of, spec=spec, groups=groups, refused=dict(sorted(refused.items())))
 
 
 def _locked_host(host: HostFacts) -> LockedHost:
@@ -159,9 +160,9 @@ def target_of_group(group: LockedGroup) -> Target:
     return Target(gpus=tuple(models), os=system, arch=group.arch, nvswitches=int(group.nvswitches))
 
 
-def still_valid(target: Target, stack: StackSet, wish: Wish) -> tuple[Conflict, ...]:
+def still_valid(target: Target, stack: StackSet, spec: StackSpec) -> tuple[Conflict, ...]:
     """Whether every rule still holds for a set, as clashes; empty is good. Edited sets are judged like any other."""
-    exact = msgspec.structs.replace(wish, **exact_wish(stack))
+    exact = msgspec.structs.replace(spec, **exact_spec(stack))
     found = resolve_target(target, exact)
     if isinstance(found, Refusal):
         return found.conflicts
@@ -169,23 +170,23 @@ def still_valid(target: Target, stack: StackSet, wish: Wish) -> tuple[Conflict, 
     return tuple(conflict for conflict in edited if conflict)[:1]
 
 
-def _kept(previous: Lock | None, name: str, wish: Wish, target: Target) -> StackSet | None:
+def _kept(previous: Lock | None, name: str, spec: StackSpec, target: Target) -> StackSet | None:
     if previous is None or previous.common or name not in previous.groups:
         return None
     stack = previous.groups[name].stack
-    if not same_wish(previous, wish) or still_valid(target, stack, wish):
+    if not same_spec(previous, spec) or still_valid(target, stack, spec):
         return None
     return stack
 
 
-# Wishes that choose no version: a change of them keeps the lock's versions.
+# Settings that choose no version: a change of them keeps the lock's versions.
 NO_VERSIONS = ("repositories", "tuning", "imex", "container_engines", "module_options", "kernel_lock")
 
 
-def same_wish(previous: Lock, wish: Wish) -> bool:
-    """Whether a lock answers this wish. What holds no versions does not count."""
-    same = {name: getattr(wish, name) for name in NO_VERSIONS}
-    return msgspec.structs.replace(previous.wish, **same) == wish
+def same_spec(previous: Lock, spec: StackSpec) -> bool:
+    """Whether a lock answers this specification. What holds no versions does not count."""
+    same = {name: getattr(spec, name) for name in NO_VERSIONS}
+    return msgspec.structs.replace(previous.spec, **same) == spec
 
 
 def write_lock(value: Lock) -> str:
@@ -205,7 +206,7 @@ def read_lock(text: str, name: str) -> Lock:
         message = _nearer(text, name) or str(problem)
     if message is None:
         return found
-    raise LockError(f"{message}. Make it anew: gpucheck stack lock --wish stack.yml --facts FILE -o {name}")
+    raise LockError(f"{message}. Make it anew: gpucheck stack lock --spec stack.yml --facts FILE -o {name}")
 
 
 def _edited(found: Lock, text: str, name: str) -> Iterator[str]:
@@ -215,7 +216,7 @@ def _edited(found: Lock, text: str, name: str) -> Iterator[str]:
             if not 0 < count <= MOST_GPUS:
                 yield f"{name}:{line_in_lock(text, group, 'gpus', device)}: {group}: {count} GPUs of {device}"
         try:
-            for key, value in exact_wish(row.stack).items():
+            for key, value in exact_spec(row.stack).items():
                 check_value(key, value)
             int(row.stack.driver.branch)
         except ValueError as error:
@@ -229,7 +230,7 @@ def read_lock_file(path: Path) -> Lock:
 
 def read_lock_text(path: Path) -> str:
     """The text of a lock file. Raises UnreadableInput."""
-    return read_text(path, MOST_BYTES, "Make a lock: gpucheck stack lock --wish stack.yml --facts FILE")
+    return read_text(path, MOST_BYTES, "Make a lock: gpucheck stack lock --spec stack.yml --facts FILE")
 
 
 def _nearer(text: str, name: str) -> str | None:

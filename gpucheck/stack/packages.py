@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from gpucheck.knowledge.packages import FabricRevision, packages
+from gpucheck.knowledge.packages import DriverPackages, FabricRevision, Revision, packages
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.versions import parse
 
@@ -57,6 +57,47 @@ def repository(
 def uname_arch(arch: str) -> str:
     """The machine as the kernel and rpm name it."""
     return "x86_64" if arch == "x86_64" else "aarch64"
+
+
+def driver_row(system: OperatingSystem, stack: "StackSet") -> DriverPackages:
+    """The driver's packages on a system. Raises PlanGap."""
+    branch, flavour = stack.driver.branch, stack.driver.kernel_module
+    for row in packages().drivers:
+        inside = int(row.branches.first) <= int(branch) <= int(row.branches.last)
+        if inside and row.flavour == flavour and system.os_id in row.os:
+            return row
+    raise PlanGap(
+        f"the package names of driver branch {branch} with {flavour} modules on {system.name} are not known",
+        "driver-install-guide",
+        "driver 580 or newer in stack.yml: older branches are not planned",
+    )
+
+
+def _revision(system: OperatingSystem, stack: "StackSet") -> Revision:
+    """The driver's own revision. On Ubuntu it follows no rule, so only seen ones are used, or the one stated."""
+    table = packages().revisions
+    version = stack.driver.version
+    if system.family == "redhat":
+        return Revision(driver=table.el.driver.format(el=system.version))
+    if stack.driver.revision:
+        return Revision(driver=stack.driver.revision)
+    if system.os_id == "debian":
+        return table.debian
+    if version in table.ubuntu:
+        return table.ubuntu[version]
+    raise PlanGap(
+        f"the package revision of driver {version} for {system.name} is not known",
+        "cuda-repo",
+        f"look with apt-cache madison and state it in stack.yml, for example driver: {version}-1ubuntu1",
+    )
+
+
+def at_driver_version(system: OperatingSystem, stack: "StackSet", name: str) -> Package:
+    """A package that is released with the driver. Raises PlanGap."""
+    revision = _revision(system, stack)
+    epoch = f"{packages().revisions.el.epoch}:" if system.family == "redhat" else ""
+    own = revision.packages.get(name, revision.driver)
+    return package(system, name, f"{epoch}{stack.driver.version}-{own}")
 
 
 def fabric_packages(system: OperatingSystem, stack: "StackSet", names: Iterable[str]) -> list[Package]:

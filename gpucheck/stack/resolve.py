@@ -13,7 +13,7 @@ from gpucheck.stack.components import BY_TURN, COMPONENTS, driver
 from gpucheck.stack.components.base import Choice
 from gpucheck.stack.rules.archive import archive_of
 from gpucheck.stack.rules.driver import is_a
-from gpucheck.stack.spec import Wish
+from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.types import Clash, DriverChoice, Reason, Refusal, Target
@@ -23,7 +23,7 @@ def resolve(
     gpus: Sequence[str],
     os: str,
     arch: str | None = None,
-    wish: Wish | None = None,
+    spec: StackSpec | None = None,
     *,
     nvswitches: int | None = None,
 ) -> StackSet | Refusal:
@@ -31,37 +31,37 @@ def resolve(
 
     arch None: that of the GPUs (Grace is sbsa), else x86_64. Raises UnknownInput with what was probably meant.
     """
-    return resolve_target(target_of(gpus, os, arch, nvswitches=nvswitches), wish or Wish())
+    return resolve_target(target_of(gpus, os, arch, nvswitches=nvswitches), spec or StackSpec())
 
 
-def resolve_target(target: Target, wish: Wish) -> StackSet | Refusal:
+def resolve_target(target: Target, spec: StackSpec) -> StackSet | Refusal:
     """The set for a kind of host, or why there is none with the nearest change that works."""
-    found = search(target, wish)
+    found = search(target, spec)
     if isinstance(found, StackSet):
         return found
     unknown = all(clash.unknown for clash in found)
-    return Refusal(conflicts=conflicts(target, wish, found, search), unknown=unknown)
+    return Refusal(conflicts=conflicts(target, spec, found, search), unknown=unknown)
 
 
-def search(target: Target, wish: Wish) -> StackSet | tuple[Clash, ...]:
+def search(target: Target, spec: StackSpec) -> StackSet | tuple[Clash, ...]:
     """The set, or the clashes that leave none; the clash of the best candidate first."""
-    archive = archive_of(target.os, wish)
-    clashes = [clash for component in COMPONENTS for clash in component.host_clashes(target, wish, archive)]
+    archive = archive_of(target.os, spec)
+    clashes = [clash for component in COMPONENTS for clash in component.host_clashes(target, spec, archive)]
     if clashes:
         return tuple(clashes)
     candidates: list[tuple[DriverChoice, tuple[Reason, ...]]] = []
-    for branch in driver.branches(wish, archive):
-        candidate = driver.of_branch(target, wish, branch, archive)
+    for branch in driver.branches(spec, archive):
+        candidate = driver.of_branch(target, spec, branch, archive)
         if isinstance(candidate, Clash):
             clashes.append(candidate)
         else:
             candidates.append(candidate)
     if not candidates:
-        return tuple(clashes) or (driver.no_branch(wish.driver),)
+        return tuple(clashes) or (driver.no_branch(spec.driver),)
     # First only sets in which the toolkit has its own driver floor met (R2), then by minor version compatibility (R1).
     for full in (True, False):
         for choice, reasons in candidates:
-            found = _complete(target, wish, choice, reasons, full=full)
+            found = _complete(target, spec, choice, reasons, full=full)
             if isinstance(found, StackSet):
                 return found
             clashes.append(found)
@@ -71,7 +71,7 @@ def search(target: Target, wish: Wish) -> StackSet | tuple[Clash, ...]:
 
 def _assumptions(target: Target) -> Iterator[Reason]:
     for text in target.taken:
-        yield Reason(component="gpus", because=text, rule="R17", source="the wish", confirmed=False)
+        yield Reason(component="gpus", because=text, rule="R17", source="the specification", confirmed=False)
     for gpu in target.models:
         if gpu.general_knowledge:
             text = f"{is_a(gpu)}: known in general, not from a source that was read"
@@ -79,12 +79,12 @@ def _assumptions(target: Target) -> Iterator[Reason]:
 
 
 def _complete(
-    target: Target, wish: Wish, chosen: DriverChoice, reasons: tuple[Reason, ...], *, full: bool
+    target: Target, spec: StackSpec, chosen: DriverChoice, reasons: tuple[Reason, ...], *, full: bool
 ) -> StackSet | Clash:
     """Every component, given the driver. One left to the resolver that is not available is left out with its reason."""
-    archive = archive_of(target.os, wish)
+    archive = archive_of(target.os, spec)
     why = [*reasons, *_assumptions(target)]
-    choice = Choice(target=target, spec=wish, driver=chosen, archive=archive, full=full, reasons=why)
+    choice = Choice(target=target, spec=spec, driver=chosen, archive=archive, full=full, reasons=why)
     for component in BY_TURN:
         found = component.choose(choice)
         if isinstance(found, Clash):

@@ -1,4 +1,4 @@
-"""stack.yml: the site's wish. Every value may be ``auto``; a mistake is one message with file, line and key."""
+"""stack.yml, the stack specification. Every value may be ``auto``; a mistake is one message with file, line and key."""
 
 import difflib
 import re
@@ -15,12 +15,13 @@ from gpucheck.stack.settings.imex import Imex, read_imex
 from gpucheck.stack.settings.module_options import read_module_options
 from gpucheck.stack.settings.tuning import Tuning, read_tuning
 
-SCHEMA = "gpucheck.wish/1"
+SCHEMA = "gpucheck.spec/1"
+FORMER = "gpucheck.wish/1"
 MOST_BYTES = 1 << 20
 
 
-class WishError(Exception):
-    """stack.yml, or a wish on the command line, cannot be understood. The message says where and what to do."""
+class SpecError(Exception):
+    """stack.yml or --want is invalid. The message states where, and what to do."""
 
 
 SIGNED = ("packages", "metadata", "both")
@@ -76,10 +77,10 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
 # A component whose key is not stated above brings it, with its default.
 ADDED = [(row.name, str, row.default) for row in VERSIONED if row.name not in SpecFields.__struct_fields__]
 if TYPE_CHECKING:
-    Wish = SpecFields
+    StackSpec = SpecFields
 else:
-    Wish = msgspec.defstruct("Wish", ADDED, bases=(SpecFields,), frozen=True, kw_only=True, module=__name__)
-    Wish.__doc__ = SpecFields.__doc__
+    StackSpec = msgspec.defstruct("StackSpec", ADDED, bases=(SpecFields,), frozen=True, kw_only=True, module=__name__)
+    StackSpec.__doc__ = SpecFields.__doc__
 
 CHOICES = {
     **{row.name: row.choices for row in COMPONENTS if row.choices},
@@ -106,8 +107,8 @@ def check_value(key: str, value: str) -> None:
         VERSIONS[key].check(value)
 
 
-def wants(items: tuple[str, ...], base: Wish | None = None) -> Wish:
-    """A wish from ``component=version`` words. Raises WishError."""
+def wants(items: tuple[str, ...], base: StackSpec | None = None) -> StackSpec:
+    """A specification from ``component=version`` words. Raises SpecError."""
     fields: dict[str, str] = {}
     known = (*VERSIONS, *(row.name for row in COMPONENTS if row.choices), "source")
     for item in items:
@@ -120,67 +121,67 @@ def wants(items: tuple[str, ...], base: Wish | None = None) -> Wish:
             name, value = name[:-1], f"{name[-1]}={value}"
         key = name.strip().replace("-", "_")
         if key not in known:
-            raise WishError(f"--want {item}: {key!r} is no component. {did_you_mean(key, known)}")
+            raise SpecError(f"--want {item}: {key!r} is no component. {did_you_mean(key, known)}")
         try:
             check_value(key, value.strip())
         except ValueError as error:
-            raise WishError(f"--want {item}: {error}") from None
+            raise SpecError(f"--want {item}: {error}") from None
         fields[key] = value.strip()
-    wish = msgspec.structs.replace(base or Wish(), **fields)
-    for keys, problem in contradictions(wish):
-        raise WishError(f"--want {keys[-1]}={getattr(wish, keys[-1])}: {problem}")
-    return wish
+    spec = msgspec.structs.replace(base or StackSpec(), **fields)
+    for keys, problem in contradictions(spec):
+        raise SpecError(f"--want {keys[-1]}={getattr(spec, keys[-1])}: {problem}")
+    return spec
 
 
-def contradictions(wish: Wish) -> Iterator[tuple[tuple[str, str], str]]:
-    """What in a wish rules itself out on every host: the two keys, and why."""
-    return (found for row in COMPONENTS for found in row.contradictions(wish))
+def contradictions(spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
+    """What in a specification rules itself out on every host: the two keys, and why."""
+    return (found for row in COMPONENTS for found in row.contradictions(spec))
 
 
 def _split_range(item: str) -> tuple[str, str]:
     for index, letter in enumerate(item):
         if letter in "<>!~":
             return item[:index], item[index:]
-    raise WishError(f"--want {item}: say component=version, for example cuda=12.9 or 'cuda>=12.8,<13'")
+    raise SpecError(f"--want {item}: say component=version, for example cuda=12.9 or 'cuda>=12.8,<13'")
 
 
-def read_wish(path: Path) -> Wish:
-    """The wish in a file. Raises WishError with file, line and key, and UnreadableInput."""
-    return parse_wish(read_text(path, MOST_BYTES, "Give another file with --wish"), str(path))
+def read_spec(path: Path) -> StackSpec:
+    """The specification in a file. Raises SpecError with file, line and key, and UnreadableInput."""
+    return parse_spec(read_text(path, MOST_BYTES, "Give another file with --spec"), str(path))
 
 
-def parse_wish(text: str, name: str) -> Wish:
-    """The wish in YAML text. Raises WishError naming ``name``, the line and the key."""
+def parse_spec(text: str, name: str) -> StackSpec:
+    """The specification in YAML text. Raises SpecError naming ``name``, the line and the key."""
     try:
-        top = document(text, shape="A wish is a few levels deep", example="Every value may be auto")
-        return _wish(dict(top.pairs()), name)
+        top = document(text, shape="A specification is a few levels deep", example="Every value may be auto")
+        return _spec(dict(top.pairs()), name)
     except EmptyDocument:
-        return Wish()
+        return StackSpec()
     except InputProblem as problem:
-        raise WishError(problem.inside(name)) from None
+        raise SpecError(problem.inside(name)) from None
 
 
-def _wish(values: dict[str, Value], name: str) -> Wish:
+def _spec(values: dict[str, Value], name: str) -> StackSpec:
     schema = values.pop("schema", None)
-    if schema is not None and schema.text() != SCHEMA:
+    if schema is not None and schema.text() not in (SCHEMA, FORMER):
         raise schema.problem(f"{schema.text()!r} is not {SCHEMA!r}, the only one known")
     for key, value in values.items():
-        if key not in Wish.__struct_fields__:
-            raise value.problem(f"no such key. {did_you_mean(key, (*Wish.__struct_fields__, 'schema'))}")
+        if key not in StackSpec.__struct_fields__:
+            raise value.problem(f"no such key. {did_you_mean(key, (*StackSpec.__struct_fields__, 'schema'))}")
     blocks = ("repositories", "tuning", "module_options", "imex")
     repositories, tuning, options, imex = (values.pop(key, None) for key in blocks)
     fields = {key: _checked(key, value) for key, value in values.items()}
-    wish = Wish(
+    spec = StackSpec(
         **fields,  # type: ignore[arg-type]
         module_options=read_module_options(options) if options else {},
         imex=read_imex(imex) if imex else Imex(),
         tuning=read_tuning(tuning) if tuning else Tuning(),
         repositories=_repositories(repositories) if repositories else {},
     )
-    for (one, other), problem in contradictions(wish):
+    for (one, other), problem in contradictions(spec):
         where = f"{name}:{values[other].line}: {other}"
-        raise WishError(f"{where}: contradicts line {values[one].line}: {problem}")
-    return wish
+        raise SpecError(f"{where}: contradicts line {values[one].line}: {problem}")
+    return spec
 
 
 def _checked(key: str, value: Value) -> str:

@@ -14,7 +14,7 @@ class SetFields(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     """One coherent set. nccl carries the CUDA its package was built for: ``2.29.3+cuda12.9``. None = not installed.
 
     source: whose archive the packages come from; left out where it is NVIDIA's repositories.
-    dcgm, gdrcopy: options; left out where they are not wished for. gdrcopy may be ``newest``: the repository decides.
+    dcgm, gdrcopy: options; left out where they are not requested. gdrcopy may be ``newest``: the repository decides.
     unconfirmed: packages of its plan that no public document shows; left out of a lock, where the plan says it.
     """
 

@@ -49,7 +49,7 @@ class Clash(msgspec.Struct, frozen=True, kw_only=True):
 class Conflict(msgspec.Struct, frozen=True, kw_only=True, rename={"try_": "try"}):
     """A refusal: the outside contract of exit status 2.
 
-    try_: the nearest change that works, in words. change: the same as wish values, empty where no wish would help.
+    try_: the nearest change that works, as text. change: the same as values of the specification, empty if none helps.
     """
 
     between: tuple[Fact, ...]

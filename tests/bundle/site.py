@@ -18,7 +18,7 @@ from gpucheck.bundle.manifest import (
 from gpucheck.bundle.signing import signer
 from gpucheck.stack.lock import Lock, lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.spec import Wish
+from gpucheck.stack.spec import StackSpec
 from tests.stack.hosts import host
 
 WHEEL = OwnWheel(name="gpucheck-0.1.0-py3-none-any.whl", digest="ab" * 32, python_minimum="3.10")
@@ -27,7 +27,7 @@ WHEEL = OwnWheel(name="gpucheck-0.1.0-py3-none-any.whl", digest="ab" * 32, pytho
 def site_lock(**wish: Any) -> Lock:
     """The lock of an apt and a dnf host."""
     hosts = [host("ubuntu-22.04", "p100-pcie-x2", "lab-apt"), host("rocky-9", "h100-sxm5-x8", "lab-dnf")]
-    return lock(Wish(**wish), hosts)
+    return lock(StackSpec(**wish), hosts)
 
 
 def host_plan(name: str, **wish: Any) -> Plan:

@@ -10,7 +10,7 @@ from gpucheck.bundle.errors import BundleError
 from gpucheck.bundle.manifest import BundledFile, read_manifest, write_manifest
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.spec import Wish
+from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.types import Refusal
 from tests.bundle.site import host_plan, manifest, site_lock, versions_of
 from tests.stack.hosts import host
@@ -30,7 +30,7 @@ def test_an_order_names_every_planned_package_with_its_version(name):
 
 
 def test_where_no_package_brings_a_source_of_dkms_the_planned_one_is_used():
-    found = plan(lock(Wish(), [host("rhel-9", "t4-x1")]), host="node01")
+    found = plan(lock(StackSpec(), [host("rhel-9", "t4-x1")]), host="node01")
 
     assert isinstance(found, Plan)
     assert found.dkms_source
@@ -72,7 +72,7 @@ def test_the_first_host_of_the_group_that_answers_collects_else_one_of_the_same_
 def test_a_host_and_its_plan_are_of_the_same_system(system, gpus, name):
     """What a host says of itself and what the tables call it differ: ol and oracle, aarch64 and sbsa."""
     facts = host(system, gpus)
-    found = plan(lock(Wish(), [facts]), host="node01")
+    found = plan(lock(StackSpec(), [facts]), host="node01")
 
     assert isinstance(found, Plan)
     assert contents.system_of_host(facts) == contents.system_of(found)

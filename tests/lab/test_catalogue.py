@@ -16,7 +16,7 @@ from gpucheck.stack.facts import HostFacts
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.settings.tuning import Tuning
-from gpucheck.stack.spec import Repository, Wish
+from gpucheck.stack.spec import Repository, StackSpec
 
 PACKAGES = catalogue.packages()
 NAMES = {"deb": re.compile(r"[a-z0-9][a-z0-9+.-]+"), "rpm": re.compile(r"[a-z0-9][a-z0-9+._-]+")}
@@ -149,7 +149,8 @@ def plan_of(host, **wish):
         "nvswitches": sum(d.part is not None and "nvswitch" in d.part for d in profile.devices),
     }
     made = plan(
-        lock(Wish(torch="2.13.0+cpu", tensorflow="none", **wish), [msgspec.convert(facts, HostFacts)]), host=host.name
+        lock(StackSpec(torch="2.13.0+cpu", tensorflow="none", **wish), [msgspec.convert(facts, HostFacts)]),
+        host=host.name,
     )
     assert isinstance(made, Plan), made
     return made

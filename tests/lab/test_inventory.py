@@ -9,7 +9,7 @@ import yaml
 
 from gpucheck.lab.inventory import dump, inventory, known_hosts, wish, write_if_changed, write_wish
 from gpucheck.lab.model import Lab
-from gpucheck.stack.spec import parse_wish
+from gpucheck.stack.spec import parse_spec
 
 LAB = Lab("unit", IPv4Network("10.99.7.0/24"), Path("/src/gpucheck"))
 FINGERPRINT = "0123456789ABCDEF0123456789ABCDEF01234567"
@@ -53,7 +53,7 @@ def test_the_wish_is_one_that_the_stack_room_understands():
     """The torch version must stay text, and both repositories must be the mirror's."""
     text = dump(wish(LAB, FINGERPRINT, "2.13.0+cpu"), "by a test")
 
-    read = parse_wish(text, "stack.yml")
+    read = parse_spec(text, "stack.yml")
     assert read.torch == "2.13.0+cpu"
     cuda = read.repositories["nvidia-cuda"]
     assert cuda.url == "http://10.99.7.10/compute/cuda/repos/{distro}/{arch}/"

@@ -10,7 +10,7 @@ from gpucheck.lab.archive import Source
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.images import Recipe
 from gpucheck.lab.model import Lab
-from gpucheck.stack import parse_wish
+from gpucheck.stack import parse_spec
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +56,7 @@ def test_ansible_reaches_the_host_and_pip_stays_on_it():
 def test_the_wish_is_one_that_can_be_read():
     text = real_packages.files.dump(real_packages.WISH, "made")
 
-    assert parse_wish(text, "stack.yml").source == "debian"
+    assert parse_spec(text, "stack.yml").source == "debian"
 
 
 def test_a_change_of_what_the_host_alone_has_makes_another_image(tmp_path):

@@ -17,7 +17,7 @@ from gpucheck.model import Simulation, Verdict
 from gpucheck.render import report as render
 from gpucheck.run import _train
 from gpucheck.run._proof import not_required, planned_frameworks
-from gpucheck.stack import Wish
+from gpucheck.stack import StackSpec
 from gpucheck.train import smoke, whole_gpus
 from tests.fakes import FakeHost
 from tests.machines import LOADED, on_bus, p100, reading
@@ -29,7 +29,7 @@ TWO, ONE = (p100(0), p100(1)), (p100(0),)
 
 def test_a_plan_as_provisioning_writes_it_names_its_frameworks():
     """Its stack holds versions, lists and texts side by side."""
-    text = as_json(planned("ubuntu-22.04", "p100-pcie-x2", Wish(torch="none", tensorflow="none")))
+    text = as_json(planned("ubuntu-22.04", "p100-pcie-x2", StackSpec(torch="none", tensorflow="none")))
 
     assert planned_frameworks(FakeHost(files={PLAN: text})) == frozenset()
     assert not_required(FakeHost(files={PLAN: text}), "torch", gpus=2) == "the plan of this host names no torch"

@@ -15,7 +15,7 @@ def run(*words):
 
 @pytest.fixture
 def site(tmp_path):
-    """A folder with a wish and the facts of two hosts."""
+    """A folder with a specification and the facts of two hosts."""
     (tmp_path / "stack.yml").write_text("driver: auto\n")
     facts = (host("ubuntu-22.04", "p100-pcie-x2", "lab-apt"), host("rocky-9", "h100-sxm5-x8", "lab-dnf"))
     for one in facts:
@@ -26,4 +26,4 @@ def site(tmp_path):
 def lock_words(site, *more):
     """The words of a lock command for the site."""
     facts = [word for name in ("lab-apt", "lab-dnf") for word in ("--facts", site / f"{name}.json")]
-    return ["lock", "--wish", site / "stack.yml", *facts, "-o", site / "stack.lock.yml", *more]
+    return ["lock", "--spec", site / "stack.yml", *facts, "-o", site / "stack.lock.yml", *more]

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from gpucheck.stack import Refusal, Wish
+from gpucheck.stack import Refusal, StackSpec
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import plan
 from gpucheck.stack.rules.page import rules_page
@@ -18,26 +18,26 @@ FOLDER = Path(__file__).parent / "golden"
 PAGE = Path(__file__).parent.parent.parent / "docs" / "stack-rules.md"
 # Ubuntu 20.04 is planned only for a site that states driver and CUDA itself, EL 10 for one that states the fingerprint
 # of NVIDIA's key.
-STATED_KEY = Wish(repositories={"nvidia-cuda": Repository(key_fingerprint="0123456789" * 4)})
-WISHES = {
-    "ubuntu-20.04": Wish(driver="580", cuda="12.9"),
+STATED_KEY = StackSpec(repositories={"nvidia-cuda": Repository(key_fingerprint="0123456789" * 4)})
+SPECS = {
+    "ubuntu-20.04": StackSpec(driver="580", cuda="12.9"),
     **dict.fromkeys(("rhel-10", "centos-stream-10", "rocky-10", "almalinux-10"), STATED_KEY),
 }
-# A distribution's own archive: the same hosts under another name, with the wish for it.
-ARCHIVES = {"debian-12-archive": ("debian-12", Wish(source="debian"))}
-# What is in a plan only where it is asked for: a system, a GPU set, and the wish.
+# A distribution's own archive: the same hosts under another name, with the specification for it.
+ARCHIVES = {"debian-12-archive": ("debian-12", StackSpec(source="debian"))}
+# What is in a plan only where it is asked for: a system, a GPU set, and the specification.
 BARE_METAL = Tuning(iommu="passthrough", acs="off")
 SITE = "https://packages.example/{distro}/{arch}/"
 GDRCOPY = {"gdrcopy": Repository(url=SITE, key_url=f"{SITE}key.asc", key_fingerprint="0123456789" * 4)}
 OPTIONS = {
-    "gdrcopy-ubuntu-22.04-h100": ("ubuntu-22.04", "h100-pcie-x2", Wish(gdrcopy="auto", repositories=GDRCOPY)),
-    "gdrcopy-rocky-9-a100": ("rocky-9", "a100-sxm4-x8", Wish(gdrcopy="2.5.1-1.el9", repositories=GDRCOPY)),
-    "gdrcopy-without-its-repository": ("ubuntu-24.04", "t4-x1", Wish(gdrcopy="2.6")),
-    "dcgm-ubuntu-22.04-v100": ("ubuntu-22.04", "v100-sxm2-x8", Wish(dcgm="auto")),
-    "dcgm-ubuntu-24.04-h100": ("ubuntu-24.04", "h100-sxm5-x8", Wish(dcgm="4.5.2")),
-    "dcgm-rocky-9-mixed": ("rocky-9", "mixed-v100-a100", Wish(dcgm="auto")),
-    "isolation-ubuntu-22.04-a100": ("ubuntu-22.04", "a100-sxm4-x8", Wish(tuning=BARE_METAL)),
-    "dcgm-debian-12-archive": ("debian-12", "t4-x1", Wish(dcgm="auto", source="debian")),
+    "gdrcopy-ubuntu-22.04-h100": ("ubuntu-22.04", "h100-pcie-x2", StackSpec(gdrcopy="auto", repositories=GDRCOPY)),
+    "gdrcopy-rocky-9-a100": ("rocky-9", "a100-sxm4-x8", StackSpec(gdrcopy="2.5.1-1.el9", repositories=GDRCOPY)),
+    "gdrcopy-without-its-repository": ("ubuntu-24.04", "t4-x1", StackSpec(gdrcopy="2.6")),
+    "dcgm-ubuntu-22.04-v100": ("ubuntu-22.04", "v100-sxm2-x8", StackSpec(dcgm="auto")),
+    "dcgm-ubuntu-24.04-h100": ("ubuntu-24.04", "h100-sxm5-x8", StackSpec(dcgm="4.5.2")),
+    "dcgm-rocky-9-mixed": ("rocky-9", "mixed-v100-a100", StackSpec(dcgm="auto")),
+    "isolation-ubuntu-22.04-a100": ("ubuntu-22.04", "a100-sxm4-x8", StackSpec(tuning=BARE_METAL)),
+    "dcgm-debian-12-archive": ("debian-12", "t4-x1", StackSpec(dcgm="auto", source="debian")),
 }
 LAB = {"lab-apt": ("ubuntu-22.04", "p100-pcie-x2"), "lab-dnf": ("rocky-9", "h100-sxm5-x8")}
 
@@ -51,8 +51,8 @@ PLANS += [(system, BREADTH) for system in (*SYSTEMS, *ARCHIVES) if system not in
 
 def golden(system: str, gpus: str) -> dict[str, Any]:
     """What a review of one plan needs to see, without the reasons that repeat in every plan."""
-    system, wish = ARCHIVES.get(system, (system, WISHES.get(system, Wish())))
-    return review(system, gpus, wish)
+    system, spec = ARCHIVES.get(system, (system, SPECS.get(system, StackSpec())))
+    return review(system, gpus, spec)
 
 
 def option(name: str) -> dict[str, Any]:
@@ -60,9 +60,9 @@ def option(name: str) -> dict[str, Any]:
     return review(*OPTIONS[name])
 
 
-def review(system: str, gpus: str, wish: Wish) -> dict[str, Any]:
+def review(system: str, gpus: str, spec: StackSpec) -> dict[str, Any]:
     """The plan of one host, as a review needs it."""
-    made = lock(wish, [host(system, gpus)])
+    made = lock(spec, [host(system, gpus)])
     found = plan(made, host="node01")
     if isinstance(found, Refusal):
         return {"refused": [{"because": c.because, "try": c.try_} for c in found.conflicts]}
@@ -101,7 +101,7 @@ def _beside(components: dict[str, Any]) -> dict[str, Any]:
 def lab_plan(name: str) -> str:
     """The whole plan of a lab host, as the roles read it."""
     system, gpus = LAB[name]
-    made = lock(Wish(), [host(system, gpus, name)])
+    made = lock(StackSpec(), [host(system, gpus, name)])
     return msgspec.json.format(msgspec.json.encode(plan(made, host=name)), indent=2).decode() + "\n"
 
 

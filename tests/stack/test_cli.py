@@ -42,7 +42,7 @@ def test_a_package_revision_that_was_asked_for_is_shown():
     assert "580.95.05-0ubuntu1  open kernel modules" in run("resolve", *words).stdout
 
 
-def test_an_impossible_wish_is_exit_2_with_conflicts():
+def test_an_impossible_spec_is_exit_2_with_conflicts():
     """In both formats."""
     words = ["resolve", "--gpu", "P100 PCIe", "--os", "ubuntu-22.04", "--want", "cuda=13"]
     text, answer = run(*words), run(*words, "--format", "json")

@@ -12,7 +12,7 @@ from gpucheck.checks.software._wheels import Imported
 from gpucheck.cli import _import_torch, _stack
 from gpucheck.cli.stack import COMMAND
 from gpucheck.model import DriverState, PackageVersion, PciDevice, Simulation
-from gpucheck.stack import Wish
+from gpucheck.stack import StackSpec
 from gpucheck.stack.facts import SCHEMA, facts_of
 from gpucheck.stack.lock import lock, write_lock
 from tests.fakes import FakeHost
@@ -60,7 +60,7 @@ def test_facts_of_a_host_door_lock_like_facts_of_the_playbooks():
     from_door = msgspec.structs.replace(facts_of(P100S), host="a")
     from_playbook = host("ubuntu-22.04", "p100-pcie-x2", "b")
 
-    assert list(lock(Wish(), [from_door, from_playbook]).groups) == ["ubuntu-22.04-x86_64-15f8x2"]
+    assert list(lock(StackSpec(), [from_door, from_playbook]).groups) == ["ubuntu-22.04-x86_64-15f8x2"]
 
 
 def test_resolve_looks_at_this_host_for_what_is_left_open(here):
@@ -148,7 +148,7 @@ def test_a_locked_set_is_explained_as_it_is_locked(tmp_path):
     """By group or host; with one group in the lock neither is needed."""
     path = tmp_path / "stack.lock.yml"
     facts = [host("ubuntu-22.04", "p100-pcie-x2", "a"), host("rocky-9", "h100-sxm5-x8", "b")]
-    path.write_text(write_lock(lock(Wish(cuda="12.8"), facts)))
+    path.write_text(write_lock(lock(StackSpec(cuda="12.8"), facts)))
 
     by_host = run("explain", "cuda", "--lock", path, "--host", "a")
     unclear, stray = run("explain", "--lock", path), run("explain", "--lock", path, "--host", "a", "--gpu", "T4")
@@ -156,7 +156,7 @@ def test_a_locked_set_is_explained_as_it_is_locked(tmp_path):
     assert "cuda  12.8.1\n" in by_host.stdout
     assert (unclear.exit_code, stray.exit_code) == (64, 64)
     assert "rocky-9-x86_64-2330x8" in unclear.stderr
-    path.write_text(write_lock(lock(Wish(), facts[:1])))
+    path.write_text(write_lock(lock(StackSpec(), facts[:1])))
     assert run("explain", "nccl", "--lock", path).stdout.startswith("nccl  2.29.3+cuda12.9\n")
 
 
@@ -164,7 +164,7 @@ def test_a_locked_set_is_explained_as_it_is_locked(tmp_path):
 def locked(tmp_path):
     """A lock for node07, the host of the fakes."""
     path = tmp_path / "stack.lock.yml"
-    path.write_text(write_lock(lock(Wish(), [host("ubuntu-22.04", "p100-pcie-x2", "node07")])))
+    path.write_text(write_lock(lock(StackSpec(), [host("ubuntu-22.04", "p100-pcie-x2", "node07")])))
     return path
 
 

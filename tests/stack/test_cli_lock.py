@@ -14,7 +14,7 @@ __all__ = ["site"]  # a fixture is used by its name
 def diff_words(site, *more):
     """The words of a diff of the site's lock."""
     facts = [word for name in ("lab-apt", "lab-dnf") for word in ("--facts", site / f"{name}.json")]
-    return ["diff", "--wish", site / "stack.yml", *facts, "--lock", site / "stack.lock.yml", *more]
+    return ["diff", "--spec", site / "stack.yml", *facts, "--lock", site / "stack.lock.yml", *more]
 
 
 def test_diff_of_a_lock_that_is_current_is_empty(site):
@@ -46,11 +46,33 @@ def test_diff_shows_what_an_upgrade_would_move_and_writes_nothing(site):
 
 def test_diff_names_hosts_that_joined_and_groups_that_are_new(site):
     """What the facts say that the lock does not know yet."""
-    run("lock", "--wish", site / "stack.yml", "--facts", site / "lab-apt.json", "-o", site / "stack.lock.yml")
+    run("lock", "--spec", site / "stack.yml", "--facts", site / "lab-apt.json", "-o", site / "stack.lock.yml")
     result = run(*diff_words(site))
 
     assert result.exit_code == 1
     assert result.stdout.startswith("rocky-9-x86_64-2330x8: new, 1 host")
+
+
+def test_wish_option_is_a_hidden_alias_of_spec(site):
+    """For scripts and playbooks from before."""
+    other = site / "other.yml"
+    other.write_text("cuda: 12.9\n")
+    result = run("lock", "--wish", other, "--facts", site / "lab-apt.json", "-o", "-")
+
+    assert result.exit_code == 0
+    assert yaml.safe_load(result.stdout)["wish"]["cuda"] == "12.9"
+    assert "--spec" in run("lock", "--help").stdout
+    assert "--wish" not in run("lock", "--help").stdout
+
+
+def test_lock_common_with_a_package_revision_resolves(site):
+    """The revision is no part of the version that a toolkit needs."""
+    (site / "stack.yml").write_text("driver: 580.95.05-0ubuntu1\n")
+    result = run("lock", "--common", "--spec", site / "stack.yml", "--facts", site / "lab-apt.json", "-o", "-")
+
+    assert result.exit_code == 0
+    (group,) = yaml.safe_load(result.stdout)["groups"].values()
+    assert (group["stack"]["driver"]["version"], group["stack"]["driver"]["revision"]) == ("580.95.05", "0ubuntu1")
 
 
 def test_lock_common_gives_every_group_the_same_versions(site):

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gpucheck.stack import Refusal, Wish
+from gpucheck.stack import Refusal, StackSpec
 from gpucheck.stack.common import lock_common
 from gpucheck.stack.components import BY_NAME
 from gpucheck.stack.lock import Lock, lock, still_valid, target_of_group
@@ -12,10 +12,10 @@ from tests.stack.hosts import host
 U = "ubuntu-24.04"
 
 
-def common(*kinds, wish=None, previous=None):
+def common(*kinds, spec=None, previous=None):
     """The common lock of hosts of these kinds (system, GPU set)."""
     facts = [host(system, gpus, f"n{index}") for index, (system, gpus) in enumerate(kinds)]
-    return lock_common(wish or Wish(), facts, previous)
+    return lock_common(spec or StackSpec(), facts, previous)
 
 
 def stacks(found):
@@ -45,7 +45,7 @@ def test_mixed_clusters_come_to_the_answers_worked_out_by_hand(kinds, driver, to
     assert (
         len({(s.cudnn, s.nccl, s.container_toolkit, s.tensorflow and s.tensorflow.version) for s in stacks(found)}) == 1
     )
-    assert all(not still_valid(target_of_group(g), g.stack, found.wish) for g in found.groups.values())
+    assert all(not still_valid(target_of_group(g), g.stack, found.spec) for g in found.groups.values())
 
 
 def test_the_flavour_of_the_modules_may_differ():
@@ -80,7 +80,7 @@ def test_no_torch_for_p100_and_b200_names_both_groups_facts():
 
 def test_the_way_out_of_no_common_torch_works():
     """Without torch the host's own libraries have a common set."""
-    found = stacks(common((U, "p100-pcie-x2"), (U, "b200-x8"), wish=Wish(torch="none")))
+    found = stacks(common((U, "p100-pcie-x2"), (U, "b200-x8"), spec=StackSpec(torch="none")))
 
     assert {(s.cuda, s.cudnn) for s in found} == {("12.9.1", "9.10.2.21")}
 
@@ -94,10 +94,10 @@ def test_a_part_that_no_version_serves_is_left_out_for_all():
     assert any(r.component == "tensorflow" and "ubuntu-24.04-x86_64-2901x8" in r.because for r in h100.reasons)
 
 
-@pytest.mark.parametrize(("wish", "rule"), [(Wish(tensorflow="2.21"), "R11"), (Wish(torch="2.15"), "R11")])
-def test_a_part_that_was_asked_for_is_never_left_out(wish, rule):
+@pytest.mark.parametrize(("spec", "rule"), [(StackSpec(tensorflow="2.21"), "R11"), (StackSpec(torch="2.15"), "R11")])
+def test_a_part_that_was_asked_for_is_never_left_out(spec, rule):
     """Each group of its own refuses it, or no version serves both."""
-    found = common((U, "p100-pcie-x2"), (U, "h100-sxm5-x8"), (U, "b200-x8"), wish=wish)
+    found = common((U, "p100-pcie-x2"), (U, "h100-sxm5-x8"), (U, "b200-x8"), spec=spec)
 
     if isinstance(found, Lock):
         assert found.refused
@@ -113,12 +113,12 @@ def test_leaving_out_is_only_for_what_was_left_to_us(monkeypatch):
     kinds = ((U, "p100-pcie-x2"), (U, "b200-x8"))
 
     assert {s.torch for s in stacks(common(*kinds))} == {None}
-    assert isinstance(common(*kinds, wish=Wish(torch=">=2.7")), Refusal)
+    assert isinstance(common(*kinds, spec=StackSpec(torch=">=2.7")), Refusal)
 
 
-def test_a_wish_holds_for_the_common_set_as_well():
+def test_a_spec_holds_for_the_common_set_as_well():
     """A range, a branch with its own toolkit, and a part that is not wanted."""
-    found = stacks(common((U, "t4-x1"), (U, "h100-sxm5-x8"), wish=Wish(cuda="13.2", torch="<2.14", nccl="none")))
+    found = stacks(common((U, "t4-x1"), (U, "h100-sxm5-x8"), spec=StackSpec(cuda="13.2", torch="<2.14", nccl="none")))
 
     assert {s.cuda for s in found} == {"13.2.2"}
     assert {s.driver.branch for s in found} == {"595"}
@@ -128,7 +128,7 @@ def test_a_wish_holds_for_the_common_set_as_well():
 
 def test_one_group_has_its_own_set_in_common_with_itself():
     """--common changes nothing where there is nothing to share."""
-    alone = lock(Wish(), [host("rocky-9", "h100-sxm5-x8")])
+    alone = lock(StackSpec(), [host("rocky-9", "h100-sxm5-x8")])
 
     assert stacks(common(("rocky-9", "h100-sxm5-x8"))) == stacks(alone)
 
@@ -170,11 +170,11 @@ def test_a_common_lock_is_kept_as_long_as_it_holds():
 def test_a_common_lock_and_a_lock_by_groups_are_not_kept_for_each_other():
     """They answer different questions."""
     facts = [host(U, "p100-pcie-x2", "a"), host(U, "h100-pcie-x2", "b")]
-    shared, own = lock_common(Wish(), facts), lock(Wish(), facts)
+    shared, own = lock_common(StackSpec(), facts), lock(StackSpec(), facts)
     assert isinstance(shared, Lock)
 
-    assert lock(Wish(), facts, shared).groups == own.groups
-    assert lock_common(Wish(), facts, own) == shared
+    assert lock(StackSpec(), facts, shared).groups == own.groups
+    assert lock_common(StackSpec(), facts, own) == shared
 
 
 def test_the_order_of_the_facts_never_matters():
@@ -182,4 +182,4 @@ def test_the_order_of_the_facts_never_matters():
     kinds = [(U, "v100-sxm2-x8"), (U, "b200-x8"), ("rocky-9", "h100-sxm5-x8")]
     facts = [host(system, gpus, f"n{index}") for index, (system, gpus) in enumerate(kinds)]
 
-    assert lock_common(Wish(), facts) == lock_common(Wish(), facts[::-1])
+    assert lock_common(StackSpec(), facts) == lock_common(StackSpec(), facts[::-1])

@@ -3,16 +3,16 @@
 import msgspec
 import pytest
 
-from gpucheck.stack import Refusal, StackSet, Wish, resolve_target, target_of, wants
+from gpucheck.stack import Refusal, StackSet, StackSpec, resolve_target, target_of, wants
 from gpucheck.stack.explain import EXPLAINED, component_named, explain
 
 
 def explained(gpus, os, part, *want, **more):
     """The explanation of one part of what is resolved."""
-    target, wish = target_of(gpus, os, **more), wants(want)
-    found = resolve_target(target, wish)
+    target, spec = target_of(gpus, os, **more), wants(want)
+    found = resolve_target(target, spec)
     assert isinstance(found, StackSet), found
-    (explanation,) = explain(target, wish, found, part)
+    (explanation,) = explain(target, spec, found, part)
     return explanation
 
 
@@ -62,7 +62,7 @@ def test_a_driver_that_is_only_not_preferred_is_possible():
     assert any(price.startswith("cuda moves from 13.0.2") for price in step.price)
 
 
-def test_what_the_wish_itself_holds_down_says_so():
+def test_what_the_spec_itself_holds_down_says_so():
     """Nothing forbids CUDA 12.9 on a T4 but the site's own words."""
     step = explained(["T4"], "ubuntu-22.04", "cuda", "cuda=12.8").held_by[0]
     outside = explained(["T4"], "ubuntu-22.04", "cuda", "cuda=12.8.1").held_by[0]
@@ -79,8 +79,8 @@ def test_a_gpu_that_holds_others_down_is_named():
     assert "without the Tesla V100-SXM2: put it into another host" in step.lifts
 
 
-def test_another_wish_that_stands_in_the_way_is_named():
-    """torch 2.15 needs driver 580; the wish keeps 570."""
+def test_another_spec_that_stands_in_the_way_is_named():
+    """torch 2.15 needs driver 580; the specification keeps 570."""
     (step,) = explained(["A100 PCIe 80GB"], "ubuntu-24.04", "torch", "driver=570").held_by
 
     assert step.rule == "R1"
@@ -90,11 +90,11 @@ def test_another_wish_that_stands_in_the_way_is_named():
 def test_a_system_that_holds_a_wheel_down_is_named():
     """glibc 2.17 ends at torch 2.6."""
     target = target_of(["V100 SXM2"], "centos-7")
-    wish = Wish(driver="550", end_of_life_os="allow")
-    found = resolve_target(target, wish)
+    spec = StackSpec(driver="550", end_of_life_os="allow")
+    found = resolve_target(target, spec)
     assert isinstance(found, StackSet)
 
-    (explanation,) = explain(target, wish, found, "torch")
+    (explanation,) = explain(target, spec, found, "torch")
 
     assert explanation.held_by[0].rule == "R16"
     assert any(lift.startswith("another system") for lift in explanation.held_by[0].lifts)
@@ -129,25 +129,25 @@ def test_a_part_that_was_left_out_says_what_forbids_it():
 def test_every_part_is_explained_when_none_is_named():
     """In the order of the layers."""
     target = target_of(["GB200"] * 4, "ubuntu-24.04")
-    found = resolve_target(target, Wish())
+    found = resolve_target(target, StackSpec())
     assert isinstance(found, StackSet)
 
-    assert [e.component for e in explain(target, Wish(), found)] == list(EXPLAINED)
+    assert [e.component for e in explain(target, StackSpec(), found)] == list(EXPLAINED)
 
 
 @pytest.mark.parametrize(("gpu", "os"), [("P100 PCIe", "ubuntu-22.04"), ("T4", "rocky-8"), ("B200", "debian-13")])
 def test_what_is_forbidden_is_really_refused(gpu, os):
     """And what is possible really resolves."""
     target = target_of([gpu], os)
-    found = resolve_target(target, Wish())
+    found = resolve_target(target, StackSpec())
     assert isinstance(found, StackSet)
 
-    steps = [(e.component, step) for e in explain(target, Wish(), found) for step in e.held_by]
+    steps = [(e.component, step) for e in explain(target, StackSpec(), found) for step in e.held_by]
 
     assert len(steps) >= 5
     for part, step in steps:
         # cuDNN and NCCL are asked for with the toolkit as it is.
-        base = Wish(cuda=found.cuda or "auto") if part in ("cudnn", "nccl") else Wish()
+        base = StackSpec(cuda=found.cuda or "auto") if part in ("cudnn", "nccl") else StackSpec()
         answer = resolve_target(target, msgspec.structs.replace(base, **{part: step.version}))
         assert isinstance(answer, StackSet if step.possible else Refusal), (part, step.version)
 

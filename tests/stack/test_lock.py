@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gpucheck.stack import Wish, read_facts
+from gpucheck.stack import StackSpec, read_facts
 from gpucheck.stack.facts import FactsError
 from gpucheck.stack.lock import LockError, lock, read_lock, still_valid, target_of_group, write_lock
 from gpucheck.stack.stack_set import StackSet
@@ -14,7 +14,7 @@ LAB = (host("ubuntu-22.04", "p100-pcie-x2", "lab-apt"), host("rocky-9", "h100-sx
 
 def test_hosts_are_grouped_by_system_gpus_and_architecture():
     """Equal hosts share a set; the name says what they have in common."""
-    made = lock(Wish(), [*LAB, host("ubuntu-22.04", "p100-pcie-x2", "second")])
+    made = lock(StackSpec(), [*LAB, host("ubuntu-22.04", "p100-pcie-x2", "second")])
 
     assert list(made.groups) == ["rocky-9-x86_64-2330x8", "ubuntu-22.04-x86_64-15f8x2"]
     assert list(made.groups["ubuntu-22.04-x86_64-15f8x2"].hosts) == ["lab-apt", "second"]
@@ -22,39 +22,39 @@ def test_hosts_are_grouped_by_system_gpus_and_architecture():
 
 def test_the_order_of_the_facts_never_matters():
     """Byte for byte."""
-    assert write_lock(lock(Wish(), LAB)) == write_lock(lock(Wish(), reversed(LAB)))
+    assert write_lock(lock(StackSpec(), LAB)) == write_lock(lock(StackSpec(), reversed(LAB)))
 
 
 def test_a_lock_survives_its_file():
     """Written, read, written again: the same bytes."""
-    text = write_lock(lock(Wish(), LAB))
+    text = write_lock(lock(StackSpec(), LAB))
 
     assert write_lock(read_lock(text, "stack.lock.yml")) == text
 
 
 def test_an_old_lock_is_kept_as_long_as_it_holds():
     """New tables move nothing by themselves: here an older, still valid driver stays."""
-    made = lock(Wish(), LAB)
+    made = lock(StackSpec(), LAB)
     older = with_stack(made, "rocky-9-x86_64-2330x8", version="580.95.05", fabric_manager="580.95.05")
 
-    assert lock(Wish(), LAB, older).groups == older.groups
-    assert lock(Wish(), LAB).groups == made.groups  # --upgrade: without the old lock
+    assert lock(StackSpec(), LAB, older).groups == older.groups
+    assert lock(StackSpec(), LAB).groups == made.groups  # --upgrade: without the old lock
 
 
-def test_a_changed_wish_resolves_anew():
+def test_a_changed_spec_resolves_anew():
     """The old set was an answer to another question."""
-    made = lock(Wish(), LAB)
+    made = lock(StackSpec(), LAB)
     older = with_stack(made, "rocky-9-x86_64-2330x8", version="580.95.05", fabric_manager="580.95.05")
 
-    assert lock(Wish(cuda="13.0"), LAB, older).groups["rocky-9-x86_64-2330x8"].stack.driver.version == "580.178.04"
+    assert lock(StackSpec(cuda="13.0"), LAB, older).groups["rocky-9-x86_64-2330x8"].stack.driver.version == "580.178.04"
 
 
 def test_an_old_lock_that_breaks_a_rule_is_not_kept():
     """Fabric manager at another version than the driver."""
-    made = lock(Wish(), LAB)
+    made = lock(StackSpec(), LAB)
     broken = with_stack(made, "rocky-9-x86_64-2330x8", fabric_manager="575.57.08")
 
-    assert lock(Wish(), LAB, broken).groups == made.groups
+    assert lock(StackSpec(), LAB, broken).groups == made.groups
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_an_old_lock_that_breaks_a_rule_is_not_kept():
 )
 def test_an_edited_set_is_judged_like_any_other(change, says):
     """An edit by hand to something incompatible is refused with the reason."""
-    group = with_stack(lock(Wish(), LAB), "rocky-9-x86_64-2330x8", **change).groups["rocky-9-x86_64-2330x8"]
+    group = with_stack(lock(StackSpec(), LAB), "rocky-9-x86_64-2330x8", **change).groups["rocky-9-x86_64-2330x8"]
 
-    conflicts = still_valid(target_of_group(group), group.stack, Wish())
+    conflicts = still_valid(target_of_group(group), group.stack, StackSpec())
 
     assert conflicts
     assert any(word in conflicts[0].because for word in says.split("|"))
@@ -78,7 +78,7 @@ def test_an_edited_set_is_judged_like_any_other(change, says):
 def test_a_host_without_gpus_is_refused_by_itself():
     """The others go on."""
     bare = msgspec.structs.replace(LAB[0], host="login", gpus=())
-    made = lock(Wish(), [*LAB, bare])
+    made = lock(StackSpec(), [*LAB, bare])
 
     assert len(made.groups) == 2
     assert made.refused["login"].kind == "impossible"
@@ -96,7 +96,7 @@ def test_a_host_without_gpus_is_refused_by_itself():
 )
 def test_what_the_tables_do_not_know_is_unknown_not_impossible(change, says):
     """With what was seen, and where to add it."""
-    made = lock(Wish(), [msgspec.structs.replace(LAB[0], **change)])
+    made = lock(StackSpec(), [msgspec.structs.replace(LAB[0], **change)])
 
     assert made.refused["lab-apt"].kind == "unknown"
     assert says in made.refused["lab-apt"].conflicts[0].because
@@ -104,21 +104,21 @@ def test_what_the_tables_do_not_know_is_unknown_not_impossible(change, says):
 
 def test_a_version_that_the_tables_do_not_know_is_unknown_as_well():
     """It may exist tomorrow; what a known fact forbids is impossible."""
-    unknown, impossible = (lock(Wish(cuda=version), [LAB[0]]).refused["lab-apt"].kind for version in ("99", "13"))
+    unknown, impossible = (lock(StackSpec(cuda=version), [LAB[0]]).refused["lab-apt"].kind for version in ("99", "13"))
 
     assert (unknown, impossible) == ("unknown", "impossible")
 
 
 def test_an_impossible_group_is_refused_host_by_host():
     """V100 and B200 in one host."""
-    made = lock(Wish(), [host("ubuntu-24.04", "mixed-v100-b200", name) for name in ("a", "b")])
+    made = lock(StackSpec(), [host("ubuntu-24.04", "mixed-v100-b200", name) for name in ("a", "b")])
 
     assert (list(made.groups), list(made.refused)) == ([], ["a", "b"])
 
 
 def test_a_board_that_is_not_the_usual_one_has_a_group_of_its_own():
     """Eight H100 SXM without NVSwitch on the bus: a virtual machine."""
-    made = lock(Wish(), [LAB[1], msgspec.structs.replace(LAB[1], host="vm", nvswitches=0)])
+    made = lock(StackSpec(), [LAB[1], msgspec.structs.replace(LAB[1], host="vm", nvswitches=0)])
 
     assert list(made.groups) == ["rocky-9-x86_64-2330x8", "rocky-9-x86_64-2330x8-no-nvswitch"]
     assert made.groups["rocky-9-x86_64-2330x8-no-nvswitch"].stack.fabric_manager is None
@@ -127,7 +127,7 @@ def test_a_board_that_is_not_the_usual_one_has_a_group_of_its_own():
 def test_a_host_given_twice_is_refused():
     """Two truths about one host."""
     with pytest.raises(LockError, match="'lab-apt'"):
-        lock(Wish(), [LAB[0], LAB[0]])
+        lock(StackSpec(), [LAB[0], LAB[0]])
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def with_stack(made, name, *, version=None, kernel_module=None, **changes):
     ("old", "new"), [("cuda: 12.9.1", "cuda: 12.9.-1"), ("branch: '580'", "branch: x"), ("15f8: 2", "15f8: 999999999")]
 )
 def test_an_edited_version_or_count_is_refused_with_its_group(old, new):
-    text = write_lock(lock(Wish(), LAB[:1]))
+    text = write_lock(lock(StackSpec(), LAB[:1]))
     assert old in text
     with pytest.raises(LockError, match=r"^lock:\d+: \S+: .*Make it anew"):
         read_lock(text.replace(old, new), "lock")

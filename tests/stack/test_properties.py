@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.knowledge import gpus, tables
-from gpucheck.stack import Refusal, StackSet, Wish, resolve_target
+from gpucheck.stack import Refusal, StackSet, StackSpec, resolve_target
 from gpucheck.stack.common import lock_common
 from gpucheck.stack.components import BY_NAME, LISTED
 from gpucheck.stack.components.base import plain
@@ -21,7 +21,7 @@ from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 PARTS = [row.name for row in LISTED]
 NAMES = [gpu.name for gpu in gpus()]
 OSES = [system.id for system in tables.operating_systems().systems]
-WISHES: dict[str, list[str]] = {
+SPECS: dict[str, list[str]] = {
     "driver": ["auto", "580", "595", "615", "535", "580.95.05", ">=590"],
     "kernel_module": ["auto", "auto", "open", "proprietary"],
     "cuda": ["auto", "none", "12.9", "13", "13.2", ">=12.4,<13", "12.6.3"],
@@ -31,12 +31,13 @@ WISHES: dict[str, list[str]] = {
     "tensorflow": ["auto", "none", "2.19", "2.21"],
     "dcgm": ["none", "auto", "4", "4.5.2", "3.3", "<4.6"],
     "gdrcopy": ["none", "none", "none", "auto", "2.6", ">=2.5"],
+    "nvidia_modprobe": ["none", "none", "auto", "580"],
     "prefer": ["longest-supported", "production", "newest"],
     "source": ["auto", "auto", "debian"],
     "end_of_life_os": ["refuse", "allow"],
 }
-wishes = st.fixed_dictionaries({key: st.sampled_from(values) for key, values in WISHES.items()}).map(
-    lambda fields: Wish(**fields)  # type: ignore[arg-type]
+specs = st.fixed_dictionaries({key: st.sampled_from(values) for key, values in SPECS.items()}).map(
+    lambda fields: StackSpec(**fields)  # type: ignore[arg-type]
 )
 gpu_sets = st.lists(st.sampled_from(NAMES), min_size=1, max_size=4)
 systems = st.sampled_from(OSES)
@@ -46,11 +47,11 @@ kinds_of_hosts = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
-@given(gpu_sets, systems, wishes)
-def test_every_set_satisfies_every_rule_and_every_refusal_has_a_way_that_works(gpus, os, wish):
+@given(gpu_sets, systems, specs)
+def test_every_set_satisfies_every_rule_and_every_refusal_has_a_way_that_works(gpus, os, spec):
     """Checked against the tables by arithmetic of its own; a suggested change is carried out."""
     target = target_of(gpus, os)
-    found = resolve_target(target, wish)
+    found = resolve_target(target, spec)
 
     if isinstance(found, StackSet):
         assert_rules(found, target)
@@ -60,7 +61,7 @@ def test_every_set_satisfies_every_rule_and_every_refusal_has_a_way_that_works(g
     )
     change: dict[str, Any] = found.conflicts[0].change
     if change:
-        assert isinstance(resolve_target(target, msgspec.structs.replace(wish, **change)), StackSet)
+        assert isinstance(resolve_target(target, msgspec.structs.replace(spec, **change)), StackSet)
 
 
 def chosen(stack: StackSet, part: str) -> str | None:
@@ -94,10 +95,10 @@ def assert_rules(found: StackSet, target: Any) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.sampled_from(NAMES), min_size=2, max_size=3), systems, wishes)
-def test_the_order_of_the_gpus_never_matters(gpus, os, wish):
+@given(st.lists(st.sampled_from(NAMES), min_size=2, max_size=3), systems, specs)
+def test_the_order_of_the_gpus_never_matters(gpus, os, spec):
     """A host does not change when its slots are counted from the other end."""
-    answers = [resolve_target(target_of(order, os), wish) for order in permutations(gpus)]
+    answers = [resolve_target(target_of(order, os), spec) for order in permutations(gpus)]
 
     assert all(answer == answers[0] for answer in answers)
 
@@ -111,12 +112,12 @@ preferences = st.sampled_from(["longest-supported", "production", "newest"])
 def test_an_upper_bound_never_yields_something_newer(gpus, os, prefer, part):
     """Asking for less than what was chosen moves that part down, or is refused; and it moves no other part up."""
     target = target_of(gpus, os)
-    wish = Wish(end_of_life_os="allow", prefer=prefer, dcgm="auto")
-    free = resolve_target(target, wish)
+    spec = StackSpec(end_of_life_os="allow", prefer=prefer, dcgm="auto")
+    free = resolve_target(target, spec)
     if isinstance(free, Refusal) or chosen(free, part) is None:
         return
     have = plain(str(chosen(free, part)))
-    bound = resolve_target(target, msgspec.structs.replace(wish, **{part: f"<{have}"}))
+    bound = resolve_target(target, msgspec.structs.replace(spec, **{part: f"<{have}"}))
 
     if isinstance(bound, StackSet):
         assert parse(plain(str(chosen(bound, part)))) < parse(have)
@@ -127,8 +128,8 @@ def test_an_upper_bound_never_yields_something_newer(gpus, os, prefer, part):
 @given(gpu_sets, st.sampled_from(NAMES), systems, preferences)
 def test_another_gpu_in_the_host_never_yields_something_newer(gpus, more, os, prefer):
     """A GPU can only hold down what the others could have."""
-    wish = Wish(end_of_life_os="allow", prefer=prefer)
-    free, bound = (resolve_target(target_of(names, os, "x86_64"), wish) for names in (gpus, [*gpus, more]))
+    spec = StackSpec(end_of_life_os="allow", prefer=prefer)
+    free, bound = (resolve_target(target_of(names, os, "x86_64"), spec) for names in (gpus, [*gpus, more]))
 
     if isinstance(free, StackSet) and isinstance(bound, StackSet):
         assert_nothing_newer(bound, free)
@@ -143,17 +144,17 @@ def assert_nothing_newer(bound: StackSet, free: StackSet) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(gpu_sets, systems, wishes)
-def test_an_explanation_holds_when_it_is_asked_again(gpus, os, wish):
+@given(gpu_sets, systems, specs)
+def test_an_explanation_holds_when_it_is_asked_again(gpus, os, spec):
     """What is forbidden is refused, what is possible resolves."""
     target = target_of(gpus, os)
-    found = resolve_target(target, wish)
+    found = resolve_target(target, spec)
     if isinstance(found, Refusal):
         return
-    for explanation in explain(target, wish, found):
+    for explanation in explain(target, spec, found):
         part = explanation.component
         # cuDNN and NCCL are asked for with the toolkit as it is.
-        base = msgspec.structs.replace(wish, cuda=found.cuda or wish.cuda) if part in ("cudnn", "nccl") else wish
+        base = msgspec.structs.replace(spec, cuda=found.cuda or spec.cuda) if part in ("cudnn", "nccl") else spec
         for step in explanation.held_by:
             answer = resolve_target(target, msgspec.structs.replace(base, **{part: step.version}))
             assert isinstance(answer, StackSet if step.possible else Refusal), (part, step)
@@ -164,7 +165,7 @@ def test_an_explanation_holds_when_it_is_asked_again(gpus, os, wish):
 def test_a_common_set_satisfies_every_rule_in_every_group(kinds):
     """And never holds a part newer than the group alone would have, but for what goes with an older one."""
     facts = [host(system, gpus, f"n{index}") for index, (system, gpus) in enumerate(kinds)]
-    made = lock_common(Wish(), facts)
+    made = lock_common(StackSpec(), facts)
     if isinstance(made, Refusal):
         assert all(c.between and c.because and c.source and c.try_ for c in made.conflicts)
         return
@@ -179,7 +180,7 @@ def test_a_common_set_satisfies_every_rule_in_every_group(kinds):
 def test_a_lock_is_stable(kinds, random):
     """Whatever the order of the facts, and when it is made again on top of itself: the same bytes."""
     facts = [host(system, gpus, f"n{index}") for index, (system, gpus) in enumerate(kinds)]
-    made = lock(Wish(), facts)
+    made = lock(StackSpec(), facts)
     shuffled = random.sample(facts, len(facts))
 
-    assert write_lock(lock(Wish(), shuffled, made)) == write_lock(lock(Wish(), shuffled)) == write_lock(made)
+    assert write_lock(lock(StackSpec(), shuffled, made)) == write_lock(lock(StackSpec(), shuffled)) == write_lock(made)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.stack import Wish
+from gpucheck.stack import StackSpec
 from gpucheck.stack.facts import RdmaFacts
 from gpucheck.stack.lock import lock, read_lock, write_lock
 from gpucheck.stack.plan import Plan, plan
@@ -16,7 +16,7 @@ KERNELS = ("4.18.0-553.el8.x86_64", "5.4.0-216-generic", "5.11.9", "5.12.0", "5.
 
 
 def planned(hosts, **which):
-    found = plan(lock(Wish(), hosts), **which)
+    found = plan(lock(StackSpec(), hosts), **which)
     assert isinstance(found, Plan)
     return found
 
@@ -85,7 +85,7 @@ def test_hosts_of_a_group_may_differ_and_each_has_its_own_plan():
 
 
 def test_the_lock_keeps_what_the_plan_needs_and_a_host_without_cards_has_no_line_of_it():
-    made = lock(Wish(), [host("rocky-9", "t4-x1", "a", rdma=(CARD,), ofed="24.10"), host("rocky-9", "t4-x1", "b")])
+    made = lock(StackSpec(), [host("rocky-9", "t4-x1", "a", rdma=(CARD,), ofed="24.10"), host("rocky-9", "t4-x1", "b")])
     text = write_lock(made)
 
     assert read_lock(text, "lock") == made

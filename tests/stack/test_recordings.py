@@ -10,7 +10,7 @@ import yaml
 
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.packages import packages
-from gpucheck.stack import Refusal, Wish
+from gpucheck.stack import Refusal, StackSpec
 from gpucheck.stack.components import BY_NAME
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
@@ -26,7 +26,7 @@ STATED = {"nvidia-cuda": Repository(key_fingerprint="0123456789" * 4)}
 FEW = ("v100-sxm2-x8", "t4-x1", "h100-sxm5-x8", "b200-x8", "gb200-x4")
 
 
-def wishes(gpus: str) -> Iterator[dict[str, str]]:
+def specs(gpus: str) -> Iterator[dict[str, str]]:
     """What a site may state: every driver that the tables know, and with few GPU sets every release of other parts."""
     yield {"dcgm": "auto"}
     branches = {branch.branch for branch in tables.drivers().branches if branch.last}
@@ -43,9 +43,9 @@ def plans(system: str, *, only_auto: bool = False) -> Iterator[Plan]:
     keys = STATED if system.endswith("-10") else {}
     driver = {"driver": "580", "cuda": "12.9"} if system == "ubuntu-20.04" else {}
     for gpus in GPU_SETS:
-        for stated in [{}] if only_auto else wishes(gpus):
-            wish = Wish(repositories=keys, **{**driver, **stated})  # type: ignore[arg-type]
-            found = plan(lock(wish, [host(system, gpus)]), host="node01")
+        for stated in [{}] if only_auto else specs(gpus):
+            spec = StackSpec(repositories=keys, **{**driver, **stated})  # type: ignore[arg-type]
+            found = plan(lock(spec, [host(system, gpus)]), host="node01")
             if not isinstance(found, Refusal):
                 yield found
 
@@ -157,7 +157,7 @@ def test_the_recordings_cite_a_source_for_every_line():
 def coverage() -> dict[str, dict[str, int]]:
     """Packages named by all plans of a system: checked against the recordings, wrong, and said to be unconfirmed.
 
-    auto: of these, what plans name for a site that wishes for nothing in particular.
+    auto: of these, what plans name for a site that requests nothing in particular.
     """
     found = {}
     for system in PLANNED:

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from gpucheck.stack import Refusal, StackSet, UnknownInput, Wish, resolve, resolve_target, target_of
+from gpucheck.stack import Refusal, StackSet, StackSpec, UnknownInput, resolve, resolve_target, target_of
 from tests.stack.asked import answer, refusal
 
 
@@ -52,7 +52,7 @@ def test_centos_7_is_refused_for_its_end_of_life():
 def test_centos_7_at_the_sites_own_risk():
     """Its kernel ends at branch 550 and its glibc at torch 2.6; both are said."""
     target = target_of(["V100 SXM2"] * 2, "centos-7")
-    allowed = Wish(end_of_life_os="allow")
+    allowed = StackSpec(end_of_life_os="allow")
     refused = resolve_target(target, allowed)
     found = resolve_target(target, msgspec.structs.replace(allowed, driver="550"))
 
@@ -121,7 +121,7 @@ def test_grace_on_x86_is_refused():
     assert "sbsa" in refusal(["GB200"], "ubuntu-24.04", arch="x86_64").try_
 
 
-def test_a_proprietary_wish_on_615_is_refused():
+def test_a_proprietary_spec_on_615_is_refused():
     """From there the packages hold open modules only."""
     assert refusal(["H100 SXM"], "ubuntu-24.04", "driver=615", "kernel_module=proprietary").rule == "R14"
 

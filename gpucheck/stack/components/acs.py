@@ -17,14 +17,12 @@ class Acs(Component):
     optional = True
 
     def fields(self, chosen: Any) -> dict[str, Any]:
-        """The set holds versions only."""
         return {}
 
     def label(self, stack: "StackSet") -> None:
         """Nor does its text."""
 
     def packages(self, plan: PlanInput) -> dict[str, Any] | None:
-        """The tool, the program and its service."""
         return acs_component() if plan.spec.tuning.acs == "off" else None
 
 

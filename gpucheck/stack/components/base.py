@@ -11,10 +11,11 @@ from gpucheck.stack.types import Clash, Conflict, DriverChoice, Fact, Reason, Ta
 from gpucheck.stack.versions import parse, request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
     from gpucheck.stack.stack_set import StackSet
 
-Works = Callable[[Target, "Wish"], bool]
+SYSTEM = "{system}"
+Works = Callable[[Target, "StackSpec"], bool]
 Chosen = tuple[Any, tuple[Reason, ...]]
 
 
@@ -88,6 +89,8 @@ class Component:
     required: no set without it. built_for: the component for whose major version it is built.
     partial: an older driver runs it with fewer functions. follows: what decides its version, if it has none of its own.
     part: the component of the plan that holds its packages, empty = no packages.
+    nvidia: the folder of NVIDIA's repositories that holds these, SYSTEM for the folder of the host's system.
+    in_archive: a distribution's archive holds them as well, and a set from there takes them from it.
     """
 
     name = ""
@@ -102,6 +105,8 @@ class Component:
     partial = False
     follows = ""
     part = ""
+    nvidia = ""
+    in_archive = False
 
     # The specification.
 
@@ -109,7 +114,7 @@ class Component:
         """Raise ValueError if stack.yml cannot hold this value."""
         request(value)
 
-    def contradictions(self, spec: "Wish") -> Iterator[tuple[tuple[str, str], str]]:
+    def contradictions(self, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
         """What of the specification excludes itself on every host: the two keys, and why."""
         yield from ()
 
@@ -135,7 +140,7 @@ class Component:
 
     # The choice.
 
-    def host_clashes(self, target: Target, spec: "Wish", archive: Archive | None) -> Iterator[Clash]:
+    def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
         """What no choice of versions can resolve."""
         yield from ()
 
@@ -156,7 +161,7 @@ class Component:
         """The value of the specification that names exactly what a set holds."""
         return self.value(stack) or "none"
 
-    def pinned(self, spec: "Wish") -> bool:
+    def pinned(self, spec: "StackSpec") -> bool:
         """Whether a common set of several groups pins its version."""
         return True
 
@@ -172,12 +177,12 @@ class Component:
 
     # The explanation and the advice.
 
-    def not_first(self, stack: "StackSet", spec: "Wish", version: str) -> NotFirst:
+    def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
         """Why a newer version that is possible was not chosen."""
         reasons = (reason.because for reason in stack.reasons if reason.component == self.name)
         return NotFirst(f"another is chosen: {next(reasons, 'not the first choice')}")
 
-    def advice(self, rule: str, target: Target, spec: "Wish", works: Works) -> str | None:
+    def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
         """What to do about a clash of this component that no other version resolves."""
         return None
 
@@ -201,9 +206,10 @@ class Component:
 
     def folder(self, plan: PlanInput) -> str | None:
         """The folder of NVIDIA's repositories that records show its packages in, None = none."""
-        return None
+        from_archive = self.in_archive and plan.stack.source
+        return None if from_archive or not self.nvidia else self.nvidia.format(system=plan.system.repository or "")
 
-    def services(self, stack: "StackSet", spec: "Wish") -> Iterator[dict[str, Any]]:
+    def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
         """Rows of the plan's services."""
         yield from ()
 

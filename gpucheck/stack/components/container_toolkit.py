@@ -13,7 +13,7 @@ from gpucheck.stack.types import Clash, Fact, Reason
 from gpucheck.stack.versions import request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
 
 TITLE = "container toolkit"
 
@@ -24,10 +24,10 @@ class ContainerToolkit(Component):
     name = part = "container_toolkit"
     title = TITLE
     place, turn = 60, 60
+    nvidia = TOOLKIT
     default = "auto"
 
     def versions(self) -> tuple[str, ...]:
-        """Every version."""
         return packages().container_toolkit.versions
 
     def choose(self, choice: Choice) -> Any:
@@ -36,18 +36,15 @@ class ContainerToolkit(Component):
         absent = r22_absent(choice.archive, self.name, TITLE, wanted) if request(wanted).auto else None
         return choice.settle(absent or choose_container_toolkit(wanted), wanted)
 
-    def pinned(self, spec: "Wish") -> bool:
-        """As for one host."""
+    def pinned(self, spec: "StackSpec") -> bool:
         return not (request(spec.container_toolkit).auto and spec.source == "debian")
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
-        """All at one version."""
         version, table = plan.stack.container_toolkit, packages().container_toolkit
         names = table.packages if version else ()
         return component([package(plan.system, name, f"{version}-{table.revision}") for name in names])
 
     def repository(self, plan: PlanInput) -> dict[str, str | None] | None:
-        """NVIDIA's for containers."""
         if not plan.stack.container_toolkit:
             return None
         box, arch = packages().repositories.container_toolkit, plan.target.arch
@@ -55,10 +52,6 @@ class ContainerToolkit(Component):
         url = (box.apt_url if plan.apt else box.dnf_url).format(deb_arch=deb_arch, uname_arch=uname_arch(arch))
         keyring = box.keyring if plan.apt else None
         return repository("nvidia-container-toolkit", url, (box.key_url, box.fingerprint), keyring, box.signed)
-
-    def folder(self, plan: PlanInput) -> str | None:
-        """Its own, for all systems."""
-        return TOOLKIT
 
     def container_engines(self, plan: PlanInput) -> tuple[dict[str, Any], ...]:
         """What may be on a host and is configured then; which of them is there, the host determines."""
@@ -84,7 +77,7 @@ def choose_container_toolkit(wanted: str) -> tuple[str, tuple[Reason, ...]] | Cl
         component="container_toolkit",
         rule="R18",
         between=(
-            Fact(f"container toolkit {wanted} is asked for", "the wish"),
+            Fact(f"container toolkit {wanted} is asked for", "the specification"),
             Fact(f"the tables hold {', '.join(known)}", "container-toolkit-guide"),
         ),
         because=f"no container toolkit {wanted} is known",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import Toolkit
-from gpucheck.stack.components.base import Choice, Component, NotFirst, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component, NotFirst, PlanInput
 from gpucheck.stack.packages import component, file, package
 from gpucheck.stack.rules.archive import r22_cuda
 from gpucheck.stack.rules.driver import is_a, r1_driver_floor, r2_full_function
@@ -15,7 +15,7 @@ from gpucheck.stack.types import Clash, Fact, Reason, Target
 from gpucheck.stack.versions import cc, major, minor, parse, request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
     from gpucheck.stack.stack_set import StackSet
 
 PROFILE = 'export PATH="/usr/local/cuda/bin${PATH:+:${PATH}}"\n'
@@ -67,7 +67,7 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
             component="cuda",
             rule="R2",
             between=(
-                Fact(f"CUDA {wanted} is asked for", "the wish"),
+                Fact(f"CUDA {wanted} is asked for", "the specification"),
                 Fact("no such toolkit is in the tables, or nothing about it is confirmed", "cuda-rn"),
             ),
             because=f"no CUDA toolkit {wanted} is known",
@@ -120,11 +120,12 @@ class Cuda(Component):
     name = part = "cuda"
     title = "CUDA toolkit"
     place, turn = 30, 30
+    nvidia = SYSTEM
+    in_archive = True
     default = "auto"
     partial = True
 
     def versions(self) -> tuple[str, ...]:
-        """Every toolkit."""
         return tuple(toolkit.version for toolkit in tables.cuda().toolkits)
 
     def newest_first(self, requested: str) -> tuple[str, ...]:
@@ -134,7 +135,6 @@ class Cuda(Component):
         return found if exact else tuple(version for version in found if version not in KNOWN_BAD_CUDA)
 
     def in_full(self, version: str, driver: str) -> bool:
-        """R2."""
         return r2_full_function(_toolkit(version), driver) is None
 
     def choose(self, choice: Choice) -> Any:
@@ -154,8 +154,7 @@ class Cuda(Component):
         choice.reasons += reasons
         return toolkit.version
 
-    def not_first(self, stack: "StackSet", spec: "Wish", version: str) -> NotFirst:
-        """R2 decides."""
+    def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
         full = r2_full_function(_toolkit(version), stack.driver.version)
         if full is None:
             return NotFirst("the version chosen is the newest that is confirmed")
@@ -180,10 +179,6 @@ class Cuda(Component):
             found.append(package(system, "cuda-toolkit-config-common", common))
         return component(found)
 
-    def folder(self, plan: PlanInput) -> str | None:
-        """None with packages of the archive."""
-        return None if plan.stack.source else plan.system.repository or ""
-
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
         """The path of its programs; a distribution's own nvcc is on the path already."""
         if plan.stack.cuda and not plan.stack.source:
@@ -194,7 +189,7 @@ def _toolkit(version: str) -> Toolkit:
     return next(t for t in tables.cuda().toolkits if t.version == version)
 
 
-def _stated(spec: "Wish") -> bool:
+def _stated(spec: "StackSpec") -> bool:
     """Whether the specification states the toolkit, or a library that is built for one."""
     from gpucheck.stack.components import COMPONENTS
 

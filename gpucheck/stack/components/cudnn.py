@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import CudnnRelease
-from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
 from gpucheck.stack.components.torch import reference_torch
 from gpucheck.stack.packages import component, package
 from gpucheck.stack.rules.archive import r22_absent
@@ -16,7 +16,7 @@ from gpucheck.stack.types import Clash, Fact, Reason, Target, TorchChoice
 from gpucheck.stack.versions import cc, major, request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
 
 
 def r7_cudnn(gpu: GpuModel, release: CudnnRelease) -> Clash | None:
@@ -73,15 +73,14 @@ class Cudnn(Component):
     name = part = "cudnn"
     title = "cuDNN"
     place, turn = 40, 40
+    nvidia = SYSTEM
     default = "auto"
     built_for = "cuda"
 
-    def contradictions(self, spec: "Wish") -> Iterator[tuple[tuple[str, str], str]]:
-        """Stated without a toolkit."""
+    def contradictions(self, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
         yield from without_toolkit(self.name, spec)
 
     def versions(self) -> tuple[str, ...]:
-        """Every release."""
         return tuple(release.version for release in tables.cudnn().releases)
 
     def choose(self, choice: Choice) -> Any:
@@ -94,7 +93,6 @@ class Cudnn(Component):
         return choice.settle(found or choose_cudnn(choice.target, major(toolkit), spec.cudnn, torch), spec.cudnn)
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
-        """Their names carry the CUDA major."""
         stack = plan.stack
         if stack.cudnn is None or stack.cuda is None:
             return component([])
@@ -102,10 +100,6 @@ class Cudnn(Component):
         version = f"{stack.cudnn}-{table.revision}"
         names = table.apt if plan.apt else table.dnf
         return component([package(plan.system, name.format(major=major(stack.cuda)), version) for name in names])
-
-    def folder(self, plan: PlanInput) -> str | None:
-        """NVIDIA's, by system."""
-        return plan.system.repository or ""
 
 
 COMPONENT = Cudnn()

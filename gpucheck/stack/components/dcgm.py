@@ -5,7 +5,7 @@ from typing import Any
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.options import OptionVersion, options
-from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
 from gpucheck.stack.packages import component, package, started
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target
@@ -24,7 +24,8 @@ def choose_dcgm(
     table = options().dcgm
     if archive is not None:
         because = f"the archive of {archive.os} is not known to hold DCGM, and NVIDIA's repository is not mixed with it"
-        between = (Fact(f"dcgm is {wanted}, and source is debian", "the wish"), Fact(because, "debian-archive"))
+        stated = Fact(f"dcgm is {wanted}, and source is debian", "the specification")
+        between = (stated, Fact(because, "debian-archive"))
         return Clash(component="dcgm", rule=RULE, between=between, because=because)
     asked = request(wanted)
     fitting = [row for row in table.versions if asked.matches(row.version)]
@@ -33,7 +34,7 @@ def choose_dcgm(
     if not found:
         known = ", ".join(row.version for row in table.versions)
         facts = (
-            Fact(f"DCGM {wanted} is asked for", "the wish"),
+            Fact(f"DCGM {wanted} is asked for", "the specification"),
             Fact(f"the tables hold {known}", ", ".join(table.source)),
         )
         return Clash(component="dcgm", rule=RULE, between=facts, because=f"no DCGM {wanted} is known", unknown=True)
@@ -75,11 +76,11 @@ class Dcgm(Component):
     name = part = "dcgm"
     title = "DCGM"
     place, turn = 70, 70
+    nvidia = SYSTEM
     default = "none"
     optional = True
 
     def versions(self) -> tuple[str, ...]:
-        """Every version that a record shows."""
         return tuple(row.version for row in options().dcgm.versions)
 
     def choose(self, choice: Choice) -> Any:
@@ -100,10 +101,6 @@ class Dcgm(Component):
             "services": started([table.service]),
             "refuse": list(table.old),
         }
-
-    def folder(self, plan: PlanInput) -> str | None:
-        """NVIDIA's, by system, also with an archive."""
-        return plan.system.repository or ""
 
 
 COMPONENT = Dcgm()

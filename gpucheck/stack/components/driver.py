@@ -7,11 +7,11 @@ import msgspec
 
 from gpucheck.knowledge import tables
 from gpucheck.knowledge.archives import Archive
-from gpucheck.knowledge.packages import DriverPackages, Revision, packages
+from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import Branch, OperatingSystem
-from gpucheck.stack.components.base import Choice, Component, NotFirst, PlanInput, Works
+from gpucheck.stack.components.base import SYSTEM, Choice, Component, NotFirst, PlanInput, Works
 from gpucheck.stack.components.kernel_module import r14_flavour
-from gpucheck.stack.packages import Package, PlanGap, component, file, package
+from gpucheck.stack.packages import Package, PlanGap, at_driver_version, component, driver_row, file, package
 from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import driver as rules
 from gpucheck.stack.rules.folders import r24_branch
@@ -20,7 +20,7 @@ from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target
 from gpucheck.stack.versions import request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
     from gpucheck.stack.stack_set import StackSet
 
 Found = tuple[DriverChoice, tuple[Reason, ...]]
@@ -54,15 +54,15 @@ Pin-Priority: 1000
 """
 
 
-def branches(wish: "Wish", archive: Archive | None) -> tuple[Branch, ...]:
+def branches(spec: "StackSpec", archive: Archive | None) -> tuple[Branch, ...]:
     """Branches worth trying, best first; of an archive its own."""
     if archive is None:
-        return rules.r18_branches(wish.prefer, wish.driver)
+        return rules.r18_branches(spec.prefer, spec.driver)
     number = archive.driver.partition(".")[0]
     return tuple(branch for branch in tables.drivers().branches if branch.branch == number)
 
 
-def of_branch(target: Target, wish: "Wish", branch: Branch, archive: Archive | None) -> Found | Clash:
+def of_branch(target: Target, spec: "StackSpec", branch: Branch, archive: Archive | None) -> Found | Clash:
     """The driver of one branch with its flavour, or the first rule that forbids the branch."""
     for check in (
         *(rules.r4_r9_branch_window(gpu, branch.branch) for gpu in target.models),
@@ -71,31 +71,31 @@ def of_branch(target: Target, wish: "Wish", branch: Branch, archive: Archive | N
         if check:
             return check
     if archive is not None:
-        return _archive_driver(wish, branch, archive)
+        return _archive_driver(spec, branch, archive)
     missing = r24_branch(target, branch)
     if missing:
         return missing
-    flavour = r14_flavour(target, wish.kernel_module, branch)
+    flavour = r14_flavour(target, spec.kernel_module, branch)
     if isinstance(flavour, Clash):
         return flavour
-    version, reason = rules.r18_version(branch, wish.driver)
+    version, reason = rules.r18_version(branch, spec.driver)
     if isinstance(reason, Clash):
         return reason
     choice = DriverChoice(
         branch=branch.branch,
         version=version,
         kernel_module=flavour,
-        revision=request(wish.driver).package_revision or None,
+        revision=request(spec.driver).package_revision or None,
     )
     return choice, (reason, *_driver_reasons(target, branch, choice))
 
 
-def _archive_driver(wish: "Wish", branch: Branch, archive: Archive) -> Found | Clash:
-    found = archive_rules.r22_driver(archive, branch, wish.driver)
+def _archive_driver(spec: "StackSpec", branch: Branch, archive: Archive) -> Found | Clash:
+    found = archive_rules.r22_driver(archive, branch, spec.driver)
     if isinstance(found, Clash):
         return found
     version, reason = found
-    revision = request(wish.driver).package_revision or None
+    revision = request(spec.driver).package_revision or None
     choice = DriverChoice(branch=branch.branch, version=version, kernel_module="proprietary", revision=revision)
     return choice, (reason, archive_rules.r22_flavour(archive))
 
@@ -141,7 +141,7 @@ def no_branch(wanted: str) -> Clash:
         component="driver",
         rule="R18",
         between=(
-            Fact(f"driver {wanted} is asked for", "the wish"),
+            Fact(f"driver {wanted} is asked for", "the specification"),
             Fact(f"the branches known to be supported are {known}", "nv-supported-drivers-615, endoflife"),
         ),
         because=f"no driver {wanted} is known",
@@ -154,24 +154,24 @@ class Driver(Component):
 
     name = title = part = "driver"
     place, turn = 10, 0
+    nvidia = SYSTEM
+    in_archive = True
     default = "auto"
     required = True
 
     def check(self, value: str) -> None:
-        """A GPU host needs one."""
         if value == "none":
             raise ValueError("'none' is not possible: a GPU host needs a driver. Say auto, a branch or a version.")
         request(value)
 
     def versions(self) -> tuple[str, ...]:
-        """The newest release known of each branch."""
         return tuple(branch.last for branch in tables.drivers().branches if branch.last)
 
     def newest_first(self, requested: str) -> tuple[str, ...]:
         """A stated release may be missing from the tables."""
         return (requested,) if len(request(requested).prefix) > 1 else super().newest_first(requested)
 
-    def host_clashes(self, target: Target, spec: "Wish", archive: Archive | None) -> Iterator[Clash]:
+    def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
         """The system, the architecture, GPUs whose last branch has ended, kernel modules, the archive."""
         old = rules.end_of_life(target.os, tables.operating_systems().as_of)
         if old and spec.end_of_life_os == "refuse":
@@ -182,7 +182,7 @@ class Driver(Component):
                 rule="R15",
                 between=(
                     Fact(target.os.explicit_only, "driver-install-guide"),
-                    Fact("driver and cuda are left to the resolver", "the wish"),
+                    Fact("driver and cuda are left to the resolver", "the specification"),
                 ),
                 because=f"on {target.os.name} the site must state driver and cuda itself",
             )
@@ -193,11 +193,9 @@ class Driver(Component):
         yield from archive_rules.r22_host(target, spec)
 
     def choose(self, choice: Choice) -> DriverChoice:
-        """Chosen before everything else."""
         return choice.driver
 
     def value(self, stack: "StackSet") -> str:
-        """The version."""
         return stack.driver.version
 
     def exact(self, stack: "StackSet") -> str:
@@ -205,16 +203,14 @@ class Driver(Component):
         return _exact(stack.driver)
 
     def label(self, stack: "StackSet") -> str:
-        """With flavor, branch and source."""
         origin = ", from the distribution's own archive" if stack.source else ""
         driver = stack.driver
         return f"{_exact(driver)}  {driver.kernel_module} kernel modules, branch {driver.branch}{origin}"
 
-    def not_first(self, stack: "StackSet", spec: "Wish", version: str) -> NotFirst:
-        """The preference decides."""
+    def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
         return NotFirst(f"prefer is {spec.prefer}, and that puts branch {stack.driver.branch} first", "R18")
 
-    def advice(self, rule: str, target: Target, spec: "Wish", works: Works) -> str | None:
+    def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
         """On an old kernel: a branch that has ended."""
         ended = (b.branch for b in reversed(tables.drivers().branches) if b.state == "eol") if rule == "R15" else ()
         for branch in ended:
@@ -230,12 +226,7 @@ class Driver(Component):
             return component([package(system, row.name, row.version or version) for row in archive.driver_packages])
         return component(_packages(system, stack))
 
-    def folder(self, plan: PlanInput) -> str | None:
-        """None with packages of the archive."""
-        return None if plan.stack.source else plan.system.repository or ""
-
-    def services(self, stack: "StackSet", spec: "Wish") -> Iterator[dict[str, Any]]:
-        """Persistence."""
+    def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
         yield {"name": "nvidia-persistenced", "enabled": True, "state": "started"}
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
@@ -254,12 +245,14 @@ class Driver(Component):
             yield _archive_note(plan.archive)
             return
         key = packages().repositories.keys[plan.system.repository or ""]
-        for what, text in ((self.name, _row(plan.system, plan.stack).unconfirmed), ("repositories", key.unconfirmed)):
+        for what, text in (
+            (self.name, driver_row(plan.system, plan.stack).unconfirmed),
+            ("repositories", key.unconfirmed),
+        ):
             if text:
                 yield Reason(component=what, because=text, source="cuda-repo", confirmed=False)
 
     def expected(self, stack: "StackSet") -> dict[str, str | None]:
-        """Version and flavor."""
         return {"driver_version": stack.driver.version, "kernel_module": stack.driver.kernel_module}
 
 
@@ -267,51 +260,11 @@ def _exact(driver: DriverChoice) -> str:
     return f"{driver.version}-{driver.revision}" if driver.revision else driver.version
 
 
-def _row(system: OperatingSystem, stack: "StackSet") -> DriverPackages:
-    branch, flavour = stack.driver.branch, stack.driver.kernel_module
-    for row in packages().drivers:
-        inside = int(row.branches.first) <= int(branch) <= int(row.branches.last)
-        if inside and row.flavour == flavour and system.os_id in row.os:
-            return row
-    raise PlanGap(
-        f"the package names of driver branch {branch} with {flavour} modules on {system.name} are not known",
-        "driver-install-guide",
-        "driver 580 or newer in stack.yml: older branches are not planned",
-    )
-
-
-def _revision(system: OperatingSystem, stack: "StackSet") -> Revision:
-    """The driver's own revision. On Ubuntu it follows no rule, so only seen ones are used, or the one stated."""
-    table = packages().revisions
-    version = stack.driver.version
-    if system.family == "redhat":
-        return Revision(driver=table.el.driver.format(el=system.version))
-    if stack.driver.revision:
-        return Revision(driver=stack.driver.revision)
-    if system.os_id == "debian":
-        return table.debian
-    if version in table.ubuntu:
-        return table.ubuntu[version]
-    raise PlanGap(
-        f"the package revision of driver {version} for {system.name} is not known",
-        "cuda-repo",
-        f"look with apt-cache madison and state it in stack.yml, for example driver: {version}-1ubuntu1",
-    )
-
-
 def _packages(system: OperatingSystem, stack: "StackSet") -> list[Package]:
-    row = _row(system, stack)
+    row = driver_row(system, stack)
     values = {"version": stack.driver.version, "branch": stack.driver.branch}
     found = [package(system, name.format(**values), None) for name in row.newest]
     return [*found, *(at_driver_version(system, stack, name.format(**values)) for name in row.packages)]
-
-
-def at_driver_version(system: OperatingSystem, stack: "StackSet", name: str) -> Package:
-    """A package that is released with the driver. Raises PlanGap."""
-    revision = _revision(system, stack)
-    epoch = f"{packages().revisions.el.epoch}:" if system.family == "redhat" else ""
-    own = revision.packages.get(name, revision.driver)
-    return package(system, name, f"{epoch}{stack.driver.version}-{own}")
 
 
 def _archive_revision(stack: "StackSet", archive: Archive) -> str:

@@ -8,14 +8,14 @@ import msgspec
 from gpucheck.knowledge import gpu_table
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
-from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
 from gpucheck.stack.packages import component, fabric_packages, file, package
 from gpucheck.stack.rules.archive import r22_needed
 from gpucheck.stack.types import Clash, Conflict, Fabric, Fact, Reason, Target
 from gpucheck.stack.versions import parse
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
     from gpucheck.stack.stack_set import StackSet
 
 NVLINK5_KERNEL = "5.17"
@@ -66,16 +66,15 @@ class FabricManager(Component):
     name = part = "fabric_manager"
     title = "fabric manager"
     place, turn = 20, 90
+    nvidia = SYSTEM
     follows = "the driver"
 
-    def host_clashes(self, target: Target, spec: "Wish", archive: Archive | None) -> Iterator[Clash]:
-        """Needed, and not in the archive."""
+    def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
         fabric, reasons = r17_fabric(target)
         if fabric.fabric_manager:
             yield from r22_needed(archive, self.name, self.title, reasons[0])
 
     def choose(self, choice: Choice) -> Any:
-        """Whether this board needs it."""
         fabric, reasons = r17_fabric(choice.target)
         if fabric.imex:
             return None
@@ -88,7 +87,6 @@ class FabricManager(Component):
         return {self.name: version, "subnet_manager": subnet_manager}
 
     def label(self, stack: "StackSet") -> str | None:
-        """With the subnet manager."""
         extra = " with the NVLink subnet manager" if stack.subnet_manager else ""
         return f"{stack.fabric_manager}{extra}" if stack.fabric_manager else None
 
@@ -121,12 +119,7 @@ class FabricManager(Component):
         rows = component(found)
         return {**rows, "holds": [name for name in rows["holds"] if name not in table.subnet_manager.of_the_system]}
 
-    def folder(self, plan: PlanInput) -> str | None:
-        """NVIDIA's, by system."""
-        return plan.system.repository or ""
-
-    def services(self, stack: "StackSet", spec: "Wish") -> Iterator[dict[str, Any]]:
-        """The daemon."""
+    def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
         if stack.fabric_manager:
             yield {"name": "nvidia-fabricmanager", "enabled": True, "state": "started"}
 
@@ -142,7 +135,6 @@ class FabricManager(Component):
             yield Reason(component=self.name, because=text, source="cuda-repo", confirmed=False)
 
     def expected(self, stack: "StackSet") -> dict[str, str | None]:
-        """Its version."""
         return {"fabric_manager_version": stack.fabric_manager}
 
 

@@ -12,7 +12,7 @@ from gpucheck.stack.types import Clash, Fact, Reason, Target
 from gpucheck.stack.versions import request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
     from gpucheck.stack.stack_set import StackSet
 
 RULE = "R23"
@@ -27,13 +27,13 @@ NEWEST = "newest"
 NEEDED = ("url", "key_url", "key_fingerprint")
 
 
-def r23_gdrcopy(wish: "Wish") -> Iterator[Clash]:
+def r23_gdrcopy(spec: "StackSpec") -> Iterator[Clash]:
     """R23: GDRCopy comes from a repository of the site's, in a stated version or in the newest that is there."""
-    asked = request(wish.gdrcopy)
+    asked = request(spec.gdrcopy)
     if asked.none:
         return
-    wanted, source = Fact(f"gdrcopy is {wish.gdrcopy}", "the wish"), ", ".join(options().gdrcopy.source)
-    repository = wish.repositories.get("gdrcopy")
+    wanted, source = Fact(f"gdrcopy is {spec.gdrcopy}", "the specification"), ", ".join(options().gdrcopy.source)
+    repository = spec.repositories.get("gdrcopy")
     lacking = [key for key in NEEDED if not getattr(repository, key, None)]
     if lacking:
         fact = Fact("NVIDIA's package repositories are not known to hold GDRCopy", source)
@@ -45,9 +45,9 @@ def r23_gdrcopy(wish: "Wish") -> Iterator[Clash]:
         yield Clash(component="gdrcopy", rule=RULE, between=(wanted, fact), because=because)
 
 
-def choose_gdrcopy(wish: "Wish", archive: Archive | None, why: list[Reason]) -> str | None:
+def choose_gdrcopy(spec: "StackSpec", archive: Archive | None, why: list[Reason]) -> str | None:
     """The version with its package revision as far as stated, or NEWEST; None = not asked for. Notes its reasons."""
-    asked, table = request(wish.gdrcopy), options().gdrcopy
+    asked, table = request(spec.gdrcopy), options().gdrcopy
     if asked.none:
         return None
     source = ", ".join(table.source)
@@ -75,7 +75,7 @@ class Gdrcopy(Component):
     optional = True
     follows = "what the site's own repository holds"
 
-    def host_clashes(self, target: Target, spec: "Wish", archive: Archive | None) -> Iterator[Clash]:
+    def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
         """Without a repository of the site there is none."""
         yield from r23_gdrcopy(spec)
 
@@ -84,15 +84,12 @@ class Gdrcopy(Component):
         return choose_gdrcopy(choice.spec, choice.archive, choice.reasons)
 
     def exact(self, stack: "StackSet") -> str:
-        """The newest is what auto means."""
         return "auto" if stack.gdrcopy == NEWEST else stack.gdrcopy or "none"
 
     def label(self, stack: "StackSet") -> str | None:
-        """With its source."""
         return f"{stack.gdrcopy}, from the site's own repository" if stack.gdrcopy else None
 
-    def advice(self, rule: str, target: Target, spec: "Wish", works: Works) -> str | None:
-        """Build the packages."""
+    def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
         return ADVICE
 
     def packages(self, plan: PlanInput) -> dict[str, Any] | None:
@@ -113,7 +110,6 @@ class Gdrcopy(Component):
         }
 
     def repository(self, plan: PlanInput) -> dict[str, str | None] | None:
-        """The site's."""
         if not plan.stack.gdrcopy:
             return None
         keyring = "/usr/share/keyrings/gdrcopy.gpg" if plan.apt else None

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
-from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
 from gpucheck.stack.components.fabric_manager import r17_fabric
 from gpucheck.stack.packages import component, fabric_packages, file
 from gpucheck.stack.rules.archive import r22_needed
@@ -13,7 +13,7 @@ from gpucheck.stack.settings.imex import imex_files, imex_service
 from gpucheck.stack.types import Clash, Target
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
     from gpucheck.stack.stack_set import StackSet
 
 
@@ -24,16 +24,15 @@ class Imex(Component):
     title = "IMEX"
     part = "fabric_manager"
     place, turn = 25, 91
+    nvidia = SYSTEM
     follows = "the driver"
 
-    def host_clashes(self, target: Target, spec: "Wish", archive: Archive | None) -> Iterator[Clash]:
-        """Needed, and not in the archive."""
+    def host_clashes(self, target: Target, spec: "StackSpec", archive: Archive | None) -> Iterator[Clash]:
         fabric, reasons = r17_fabric(target)
         if fabric.imex:
             yield from r22_needed(archive, self.name, self.title, reasons[0])
 
     def choose(self, choice: Choice) -> Any:
-        """Whether this board needs it."""
         fabric, reasons = r17_fabric(choice.target)
         if not fabric.imex:
             return None
@@ -41,25 +40,17 @@ class Imex(Component):
         return choice.driver.version
 
     def label(self, stack: "StackSet") -> str | None:
-        """Only where it is needed."""
         return stack.imex
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
-        """Its one package."""
         names = packages().fabric.imex if plan.stack.imex else ()
         return component(fabric_packages(plan.system, plan.stack, names))
 
-    def folder(self, plan: PlanInput) -> str | None:
-        """NVIDIA's, by system."""
-        return plan.system.repository or ""
-
-    def services(self, stack: "StackSet", spec: "Wish") -> Iterator[dict[str, Any]]:
-        """As the specification says who starts it."""
+    def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
         if stack.imex:
             yield imex_service(spec.imex)
 
     def files(self, plan: PlanInput) -> Iterator[dict[str, Any]]:
-        """Its list of nodes."""
         if plan.stack.imex:
             yield from (file(path, content) for path, content in imex_files(plan.spec.imex))
 

@@ -11,7 +11,7 @@ from gpucheck.stack.rules.driver import Flavour, is_a
 from gpucheck.stack.types import Clash, Fact, Target
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
     from gpucheck.stack.stack_set import StackSet
 
 
@@ -72,17 +72,15 @@ class KernelModule(Component):
     follows = "what the GPUs need"
 
     def fields(self, chosen: Any) -> dict[str, Any]:
-        """The set has it with the driver."""
         return {}
 
     def value(self, stack: "StackSet") -> str:
-        """With the driver."""
         return stack.driver.kernel_module
 
     def label(self, stack: "StackSet") -> None:
         """The driver's line has it."""
 
-    def advice(self, rule: str, target: Target, spec: "Wish", works: Works) -> str | None:
+    def advice(self, rule: str, target: Target, spec: "StackSpec", works: Works) -> str | None:
         """Separate hosts, if each GPU alone has a set."""
         if len(target.models) < 2:
             return None

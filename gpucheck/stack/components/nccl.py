@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import NcclSystemBuild, packages
 from gpucheck.knowledge.tables import NcclBuild
-from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
 from gpucheck.stack.components.torch import reference_torch
 from gpucheck.stack.packages import component, package
 from gpucheck.stack.rules.archive import r22_absent
@@ -17,7 +17,7 @@ from gpucheck.stack.types import Clash, Fact, Reason, Target, TorchChoice
 from gpucheck.stack.versions import major, minor, parse, request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
 
 
 def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
@@ -95,10 +95,11 @@ class Nccl(Component):
     name = part = "nccl"
     title = "NCCL"
     place, turn = 50, 50
+    nvidia = SYSTEM
     default = "auto"
     built_for = "cuda"
 
-    def contradictions(self, spec: "Wish") -> Iterator[tuple[tuple[str, str], str]]:
+    def contradictions(self, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
         """Stated without a toolkit, or with one of another CUDA major."""
         yield from without_toolkit(self.name, spec)
         toolkit, build = request(spec.cuda).prefix, request(spec.nccl).build
@@ -107,12 +108,10 @@ class Nccl(Component):
             yield ("cuda", self.name), text
 
     def versions(self) -> tuple[str, ...]:
-        """Every build."""
         pairs = sorted(packages().nccl.builds, key=lambda pair: (parse(pair.version), parse(pair.cuda)))
         return tuple(f"{pair.version}+cuda{pair.cuda}" for pair in pairs)
 
     def newest_first(self, requested: str) -> tuple[str, ...]:
-        """Of a stated build no other."""
         found, build = super().newest_first(requested), request(requested).build
         return tuple(text for text in found if text.endswith(f"+{build}")) if build else found
 
@@ -138,10 +137,6 @@ class Nccl(Component):
         version, _, build = plan.stack.nccl.partition("+")
         names = table.apt if plan.apt else table.dnf
         return component([package(plan.system, name, f"{version}-{table.revision}+{build}") for name in names])
-
-    def folder(self, plan: PlanInput) -> str | None:
-        """NVIDIA's, by system."""
-        return plan.system.repository or ""
 
 
 def _cuda_major(version: str) -> int:

@@ -3,10 +3,9 @@
 from typing import Any
 
 from gpucheck.knowledge.options import options
-from gpucheck.stack.components.base import Choice, Component, PlanInput
+from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
 from gpucheck.stack.components.driver import COMPONENT as DRIVER
-from gpucheck.stack.components.driver import at_driver_version
-from gpucheck.stack.packages import component
+from gpucheck.stack.packages import at_driver_version, component
 from gpucheck.stack.types import Clash, Fact, Reason
 from gpucheck.stack.versions import request
 
@@ -18,6 +17,7 @@ class NvidiaModprobe(Component):
     title = "nvidia-modprobe"
     part = "driver"
     place, turn = 85, 85
+    nvidia = SYSTEM
     default = "none"
     optional = True
     follows = "the driver"
@@ -36,7 +36,7 @@ class NvidiaModprobe(Component):
         return choice.settle((driver, (reason,)), wanted)
 
     def _clash(self, wanted: str, because: str, source: str) -> Clash:
-        facts = (Fact(f"{self.name} is {wanted}", "the wish"), Fact(because, source))
+        facts = (Fact(f"{self.name} is {wanted}", "the specification"), Fact(because, source))
         return Clash(component=self.name, rule="R23", between=facts, because=because)
 
     def packages(self, plan: PlanInput) -> dict[str, Any] | None:
@@ -46,10 +46,6 @@ class NvidiaModprobe(Component):
         drivers = {row["name"] for row in DRIVER.packages(plan)["packages"]}
         names = [name for name in options().with_driver[self.name].packages if name not in drivers]
         return component([at_driver_version(plan.system, plan.stack, name) for name in names])
-
-    def folder(self, plan: PlanInput) -> str | None:
-        """NVIDIA's, by system."""
-        return plan.system.repository or ""
 
 
 COMPONENT = NvidiaModprobe()

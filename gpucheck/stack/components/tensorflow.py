@@ -112,7 +112,6 @@ class Tensorflow(Component):
     default = "auto"
 
     def versions(self) -> tuple[str, ...]:
-        """Releases, without pre-releases."""
         return tuple(r.version for r in tables.tensorflow().releases if not parse(r.version).is_prerelease)
 
     def choose(self, choice: Choice) -> Any:
@@ -125,11 +124,9 @@ class Tensorflow(Component):
         return found
 
     def value(self, stack: "StackSet") -> str | None:
-        """The version."""
         return stack.tensorflow.version if stack.tensorflow else None
 
     def label(self, stack: "StackSet") -> str:
-        """With its Python and its pins."""
         found = stack.tensorflow
         if found is None:
             return "none"

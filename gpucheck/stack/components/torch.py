@@ -144,11 +144,9 @@ class Torch(Component):
     required = True
 
     def versions(self) -> tuple[str, ...]:
-        """Versions without their builds."""
         return _known()
 
     def newest_first(self, requested: str) -> tuple[str, ...]:
-        """Versions with their builds."""
         asked = request(requested)
         if asked.none:
             return ()
@@ -159,11 +157,9 @@ class Torch(Component):
         return choice.settle(choose_torch(choice.target, choice.driver.version, choice.spec.torch), choice.spec.torch)
 
     def value(self, stack: "StackSet") -> str | None:
-        """With its build."""
         return f"{stack.torch.version}+{stack.torch.build}" if stack.torch else None
 
     def label(self, stack: "StackSet") -> str:
-        """With its Python."""
         torch = stack.torch
         return f"{torch.version}+{torch.build} on Python {torch.python}" if torch else "none"
 

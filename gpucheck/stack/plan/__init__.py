@@ -23,7 +23,7 @@ from gpucheck.stack.plan.unconfirmed import unconfirmed
 from gpucheck.stack.rdma import Rdma, rdma_plan
 from gpucheck.stack.refused import RefusedHost
 from gpucheck.stack.settings.tuning import tuning_plan
-from gpucheck.stack.spec import Repository, Wish
+from gpucheck.stack.spec import Repository, StackSpec
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, Unconfirmed
 
@@ -42,7 +42,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     order: the roles that carry it out, first to last; the driver's installs fabric manager in the same transaction.
 
     archive: suite and components of the host's own package sources that the packages come from; left out where they
-    come from ``repositories`` alone. tuning: settings of the host, see ``tuning_plan``; left out where none is wished.
+    come from ``repositories`` alone. tuning: settings of the host, see ``tuning_plan``; left out without one.
     container_engines: rows of ``knowledge.packages.ContainerEngine``; left out without container toolkit, or where the
     site configures its engines itself. kernel_lock: hold, and left out where the kernels are left to the hosts.
     components: packages and holds by component, and what else it needs, see ``Component.packages``.
@@ -98,11 +98,11 @@ def plan(lock: Lock, *, host: str | None = None, group: str | None = None) -> Pl
         known = ", ".join(lock.groups) or "none"
         raise NoSuchHost(f"the lock has no group {name!r}. It has: {known}")
     locked = lock.groups[name]
-    broken = still_valid(target_of_group(locked), locked.stack, lock.wish)
+    broken = still_valid(target_of_group(locked), locked.stack, lock.spec)
     if broken:
         return Refusal(conflicts=broken)
     try:
-        return _plan(name, locked, lock.wish, host)
+        return _plan(name, locked, lock.spec, host)
     except PlanGap as gap:
         return Refusal(conflicts=(_gap_conflict(gap, locked),))
 
@@ -122,21 +122,21 @@ def _gap_conflict(gap: PlanGap, locked: LockedGroup) -> Conflict:
     return Conflict(between=between, because=str(gap), source=gap.source, try_=gap.advice)
 
 
-def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
+def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> Plan:
     target = target_of_group(locked)
     system = target.os
     stack = locked.stack
     manager: Literal["apt", "dnf"] = "apt" if system.family == "debian" else "dnf"
-    archive, tuning = archive_of_set(system, stack), tuning_plan(wish.tuning, locked.arch)
-    wanted = PlanInput(target=target, stack=stack, spec=wish, archive=archive)
+    archive, tuning = archive_of_set(system, stack), tuning_plan(spec.tuning, locked.arch)
+    wanted = PlanInput(target=target, stack=stack, spec=spec, archive=archive)
     parts = planned_components(wanted)
     kernels = _kernels(locked, host)
     rdma, rdma_reasons = rdma_plan(_rdma_hosts(locked, host), stack)
     engines = tuple(engine for row in COMPONENTS for engine in row.container_engines(wanted))
-    held = wish.kernel_lock == "hold"
+    held = spec.kernel_lock == "hold"
     later = zip(LATER, (engines, tuning, held), strict=True)
     said = unconfirmed(wanted)
-    rows = list(services(stack, wish))
+    rows = list(services(stack, spec))
     return Plan(
         group=name,
         hosts=tuple(locked.hosts) if host is None else (host,),
@@ -154,8 +154,8 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
         module_stream=module_stream(system, stack),
         components=parts,
         # It would name the public addresses beside a site's mirror.
-        prerequisites=() if EPEL in wish.repositories else release_packages(system),
-        dkms_source=_dkms_source(system, locked.arch, wish) or msgspec.UNSET,
+        prerequisites=() if EPEL in spec.repositories else release_packages(system),
+        dkms_source=_dkms_source(system, locked.arch, spec) or msgspec.UNSET,
         python=python(system),
         headers=headers(system, kernels),
         compilers=compilers(system, stack.driver.kernel_module, kernels),
@@ -178,7 +178,7 @@ def _plan(name: str, locked: LockedGroup, wish: Wish, host: str | None) -> Plan:
 
 def _repositories(plan: PlanInput) -> list[dict[str, str | None]]:
     """NVIDIA's repositories, or the site's mirrors of them; not the driver's where an archive holds that."""
-    system, arch, wish = plan.system, plan.target.arch, plan.spec
+    system, arch, spec = plan.system, plan.target.arch, plan.spec
     table = packages().repositories
     distro = system.repository
     if distro is None:
@@ -192,30 +192,30 @@ def _repositories(plan: PlanInput) -> list[dict[str, str | None]]:
     name = "nvidia-cuda" if plan.apt else f"cuda-{distro}-{arch}"
     keyring = table.keyring if plan.apt else None
     nvidia = repository(name, base, (f"{base}{key.file}", key.fingerprint), keyring, table.signed)
-    found = [] if plan.archive else [_mirrored(nvidia, wish, ("nvidia-cuda", name), distro, arch)]
+    found = [] if plan.archive else [_mirrored(nvidia, spec, ("nvidia-cuda", name), distro, arch)]
     own = [row for row in (component.repository(plan) for component in COMPONENTS) if row]
-    return [*found, *(_mirrored(row, wish, (str(row["name"]),), distro, arch) for row in own)]
+    return [*found, *(_mirrored(row, spec, (str(row["name"]),), distro, arch) for row in own)]
 
 
-def _without_epel(wish: Wish) -> bool:
-    return wish.repositories.get(EPEL, Repository()).url == "none"
+def _without_epel(spec: StackSpec) -> bool:
+    return spec.repositories.get(EPEL, Repository()).url == "none"
 
 
-def _dkms_source(system: OperatingSystem, arch: str, wish: Wish) -> dict[str, Any] | None:
+def _dkms_source(system: OperatingSystem, arch: str, spec: StackSpec) -> dict[str, Any] | None:
     row = epel_row(system, arch)
-    if row is None or system.repository is None or _without_epel(wish):
+    if row is None or system.repository is None or _without_epel(spec):
         return None
-    mirrored = _mirrored(row, wish, (EPEL,), system.repository, arch)
+    mirrored = _mirrored(row, spec, (EPEL,), system.repository, arch)
     return {"repository": mirrored, "enable": system_repositories(system, arch)}
 
 
 def _mirrored(
-    repository: dict[str, str | None], wish: Wish, names: tuple[str, ...], distro: str, arch: str
+    repository: dict[str, str | None], spec: StackSpec, names: tuple[str, ...], distro: str, arch: str
 ) -> dict[str, str | None]:
     """The repository with the site's own values; the later, more exact name wins."""
     result = dict(repository)
     for name in names:
-        override = wish.repositories.get(name, Repository())
+        override = spec.repositories.get(name, Repository())
         # A mirror signs with its own key: NVIDIA's fingerprint would only mislead.
         if override.key_url:
             result["key_fingerprint"] = None

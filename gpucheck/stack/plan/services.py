@@ -11,7 +11,7 @@ from typing import Any
 
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.components import BY_TURN
-from gpucheck.stack.spec import Wish
+from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
 
 UNITS = "/etc/systemd/system"
@@ -27,9 +27,9 @@ PATIENCE = "StartLimitIntervalSec=120\nStartLimitBurst=12\n"
 RETRY = "Restart=on-failure\nRestartSec=5s\n"
 
 
-def services(stack: StackSet, wish: Wish) -> Iterator[dict[str, Any]]:
+def services(stack: StackSet, spec: StackSpec) -> Iterator[dict[str, Any]]:
     """The units, in the order in which they are started."""
-    return (service for row in BY_TURN for service in row.services(stack, wish))
+    return (service for row in BY_TURN for service in row.services(stack, spec))
 
 
 def drop_ins(names: list[str], system: OperatingSystem, *, simulated: bool) -> list[tuple[str, str]]:

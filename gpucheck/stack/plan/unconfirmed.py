@@ -12,7 +12,7 @@ from gpucheck.stack.components.base import PlanInput
 from gpucheck.stack.packages import PlanGap
 from gpucheck.stack.plan.archive import archive_of_set
 from gpucheck.stack.plan.parts import module_stream
-from gpucheck.stack.spec import Wish
+from gpucheck.stack.spec import StackSpec
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Reason, Target, Unconfirmed
 
@@ -36,11 +36,11 @@ def unconfirmed(plan: PlanInput) -> tuple[Unconfirmed, ...]:
     return tuple(found)
 
 
-def with_unconfirmed(target: Target, stack: StackSet, wish: Wish) -> StackSet:
+def with_unconfirmed(target: Target, stack: StackSet, spec: StackSpec) -> StackSet:
     """The set with what its plan would say to be unconfirmed; a gap in the tables is one of them."""
     archive = archive_of_set(target.os, stack)
     try:
-        said = unconfirmed(PlanInput(target=target, stack=stack, spec=wish, archive=archive))
+        said = unconfirmed(PlanInput(target=target, stack=stack, spec=spec, archive=archive))
     except PlanGap as gap:
         said = (Unconfirmed(component="driver", spec=stack.driver.version, because=f"{gap}: {gap.advice}"),)
     return msgspec.structs.replace(stack, unconfirmed=said)

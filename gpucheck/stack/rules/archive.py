@@ -10,27 +10,27 @@ from gpucheck.stack.types import Clash, Fact, Reason, Target
 from gpucheck.stack.versions import request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
 
 RULE, SOURCE = "R22", "debian-archive"
 
 
-def archive_of(system: OperatingSystem, wish: "Wish") -> Archive | None:
-    """What the archive that is wished for holds; None: the packages come from NVIDIA, or there is no such archive."""
-    if wish.source != "debian":
+def archive_of(system: OperatingSystem, spec: "StackSpec") -> Archive | None:
+    """What the archive that is requested holds; None: the packages come from NVIDIA, or there is no such archive."""
+    if spec.source != "debian":
         return None
     return next((archive for archive in archives() if archive.os == system.id), None)
 
 
-def r22_host(target: Target, wish: "Wish") -> Iterator[Clash]:
+def r22_host(target: Target, spec: "StackSpec") -> Iterator[Clash]:
     """R22: with ``source: debian`` a host gets what the archive of its own release holds, or is refused.
 
     The archive must be known, hold the driver for the host's architecture, and serve the GPUs with proprietary modules
     and without fabric manager.
     """
-    if wish.source != "debian":
+    if spec.source != "debian":
         return
-    archive, asked = archive_of(target.os, wish), Fact("source: debian is asked for", "the wish")
+    archive, asked = archive_of(target.os, spec), Fact("source: debian is asked for", "the specification")
     if archive is None:
         known = ", ".join(archive.os for archive in archives())
         fact = Fact(f"the archives known are those of {known}, and this host runs {target.os.name}", SOURCE)
@@ -41,7 +41,7 @@ def r22_host(target: Target, wish: "Wish") -> Iterator[Clash]:
         because = f"what the archive holds for {target.arch} is not known"
         yield _clash("source", (asked, fact), because, unknown=True)
     needs_open = next((gpu for gpu in target.models if gpu.kernel_module == "open"), None)
-    if needs_open or wish.kernel_module == "open":
+    if needs_open or spec.kernel_module == "open":
         who = (
             f"{is_a(needs_open)} and needs the open kernel modules"
             if needs_open
@@ -49,7 +49,8 @@ def r22_host(target: Target, wish: "Wish") -> Iterator[Clash]:
         )
         because = f"the open modules of the archive are {archive.open_modules}, its driver is {archive.driver}"
         fact = Fact(f"{because}, and both must be one version", SOURCE)
-        yield _clash("source" if needs_open else "kernel_module", (Fact(who, "open-gkm, the wish"), fact), because)
+        between = (Fact(who, "open-gkm, the specification"), fact)
+        yield _clash("source" if needs_open else "kernel_module", between, because)
 
 
 def r22_needed(archive: Archive | None, component: str, title: str, reason: Reason) -> Iterator[Clash]:
@@ -72,9 +73,10 @@ def r22_driver(archive: Archive, branch: Branch, wanted: str) -> tuple[str, Reas
         return archive.driver, Reason(component="driver", because=text, rule=RULE, source=SOURCE)
     if asked.package_revision and asked.prefix[0] == int(branch.branch):
         text = f"{asked.version} as asked for; the tables know {archive.driver} in the archive of {archive.os}"
-        return asked.version, Reason(component="driver", because=text, rule=RULE, source="the wish", confirmed=False)
+        stated = "the specification"
+        return asked.version, Reason(component="driver", because=text, rule=RULE, source=stated, confirmed=False)
     between = (
-        Fact(f"driver {wanted} is asked for", "the wish"),
+        Fact(f"driver {wanted} is asked for", "the specification"),
         Fact(f"the archive of {archive.os} holds driver {archive.driver} and no other", SOURCE),
     )
     because = f"the archive of {archive.os} has no driver {wanted}"
@@ -88,12 +90,12 @@ def r22_flavour(archive: Archive) -> Reason:
 
 
 def r22_cuda(archive: Archive, wanted: str) -> str | Clash:
-    """R22: the one toolkit of the archive, as a wish that names it exactly."""
+    """R22: the one toolkit of the archive, as a request that names it exactly."""
     asked = request(wanted)
     if asked.none or asked.matches(archive.cuda):
         return "none" if asked.none else archive.cuda
     between = (
-        Fact(f"cuda {wanted} is asked for", "the wish"),
+        Fact(f"cuda {wanted} is asked for", "the specification"),
         Fact(f"the archive of {archive.os} holds CUDA {archive.cuda} and no other", SOURCE),
     )
     return Clash(
@@ -105,7 +107,8 @@ def r22_absent(archive: Archive | None, component: str, title: str, wanted: str)
     """R22: a part that the archive does not hold is left out, and refused where it is asked for by version."""
     if archive is None or component not in archive.absent:
         return None
-    between, because = _lacks(archive, title, Fact(f"{component} is {wanted}, and source is debian", "the wish"))
+    stated = Fact(f"{component} is {wanted}, and source is debian", "the specification")
+    between, because = _lacks(archive, title, stated)
     return _clash(component, between, because)
 
 

@@ -27,7 +27,7 @@ def r1_driver_floor(cuda_major: int, driver: str, component: str, what: str) -> 
         rule="R1",
         between=(
             Fact(f"{what} is built with CUDA {cuda_major}, which runs from driver {floor}", "cuda-compat, cuda-rn"),
-            Fact(f"the driver is {driver}", "the wish"),
+            Fact(f"the driver is {driver}", "the specification"),
         ),
         because=f"driver {driver} is older than {floor}, the floor of every CUDA {cuda_major} program",
     )
@@ -43,7 +43,7 @@ def r2_full_function(toolkit: Toolkit, driver: str) -> Clash | None:
         rule="R2",
         between=(
             Fact(f"CUDA {toolkit.version} needs {wanted} for full function, PTX JIT included", "cuda-rn"),
-            Fact(f"the driver is {driver}", "the wish"),
+            Fact(f"the driver is {driver}", "the specification"),
         ),
         because=f"with driver {driver} CUDA {toolkit.version} would run by minor version compatibility only",
     )
@@ -63,7 +63,7 @@ def r4_r9_branch_window(gpu: GpuModel, branch: str) -> Clash | None:
     return Clash(
         component="driver",
         rule="R9",
-        between=(Fact(edge, source), Fact(f"driver branch {branch} is asked for or needed", "the wish")),
+        between=(Fact(edge, source), Fact(f"driver branch {branch} is asked for or needed", "the specification")),
         because=f"branch {branch} does not drive {gpu.name}",
     )
 
@@ -149,14 +149,14 @@ def r18_version(branch: Branch, wanted: str) -> tuple[str, Reason | Clash]:
             rule="R18",
             between=(
                 Fact(f"the oldest release of branch {branch.branch} known is {branch.first}", "endoflife"),
-                Fact(f"driver {version} is asked for", "the wish"),
+                Fact(f"driver {version} is asked for", "the specification"),
             ),
             because=f"no driver {version} is known",
             unknown=True,
         )
         return version, clash
     text = f"{version} as asked for; it is not in the tables (newest known of branch {branch.branch}: {newest})"
-    return version, Reason(component="driver", because=text, rule="R18", source="the wish", confirmed=False)
+    return version, Reason(component="driver", because=text, rule="R18", source="the specification", confirmed=False)
 
 
 def end_of_life(os: OperatingSystem, today: str) -> Clash | None:
@@ -182,7 +182,7 @@ def r20_architecture(target: Target) -> Clash | None:
         rule="R20",
         between=(
             Fact(f"{grace[0].name} is attached to a Grace CPU, which is aarch64", "spec-lists"),
-            Fact(f"the host is {target.arch}", "the wish"),
+            Fact(f"the host is {target.arch}", "the specification"),
         ),
         because=f"no {target.arch} host has a {grace[0].name}",
     )

@@ -33,4 +33,4 @@ def r24_cuda(target: Target, toolkit: Toolkit) -> Clash | None:
 
 def _clash(component: str, target: Target, first: str, needed: str, because: str) -> Clash:
     fact = Fact(f"the folder {target.os.repository}/{target.arch} begins with {first}", SOURCE)
-    return Clash(component=component, rule=RULE, between=(fact, Fact(needed, "the wish")), because=because)
+    return Clash(component=component, rule=RULE, between=(fact, Fact(needed, "the specification")), because=because)

@@ -7,16 +7,16 @@ from gpucheck.stack.types import Clash, Fact
 from gpucheck.stack.versions import parse, request
 
 if TYPE_CHECKING:
-    from gpucheck.stack.spec import Wish
+    from gpucheck.stack.spec import StackSpec
 
 
-def without_toolkit(key: str, spec: "Wish") -> Iterator[tuple[tuple[str, str], str]]:
+def without_toolkit(key: str, spec: "StackSpec") -> Iterator[tuple[tuple[str, str], str]]:
     """A library that is stated while the toolkit is none: the two keys, and why."""
     if request(spec.cuda).none and request(getattr(spec, key)).explicit:
         yield ("cuda", key), "cuda is none, and this is built for one CUDA major. State a cuda, or none here too."
 
 
-def no_toolkit(key: str, spec: "Wish") -> Clash | None:
+def no_toolkit(key: str, spec: "StackSpec") -> Clash | None:
     """The same as a clash; a library that is left to the resolver is omitted with the toolkit."""
     if not request(getattr(spec, key)).explicit:
         return None
@@ -24,8 +24,8 @@ def no_toolkit(key: str, spec: "Wish") -> Clash | None:
         component="cuda",
         rule="R7",
         between=(
-            Fact("cuda: none", "the wish"),
-            Fact("cudnn or nccl is asked for, and each is built for one CUDA major", "the wish"),
+            Fact("cuda: none", "the specification"),
+            Fact("cudnn or nccl is asked for, and each is built for one CUDA major", "the specification"),
         ),
         because="without a CUDA toolkit there is no CUDA major to choose cuDNN and NCCL for",
     )
@@ -38,7 +38,7 @@ def no_release(component: str, title: str, rule: str, requested: str, cuda_major
         component=component,
         rule=rule,
         between=(
-            Fact(f"{title} {requested} is asked for", "the wish"),
+            Fact(f"{title} {requested} is asked for", "the specification"),
             Fact(f"no such release for CUDA {cuda_major} is in the tables", "cudnn-matrix, nccl-mk"),
         ),
         because=f"no {title} {requested} for CUDA {cuda_major} is known",

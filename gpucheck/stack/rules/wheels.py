@@ -50,7 +50,7 @@ def not_known(component: str, wanted: str, source: str, target: Target, known: I
         component=component,
         rule="R20" if target.arch == "sbsa" else "R11",
         between=(
-            Fact(f"{component} {wanted} is asked for", "the wish"),
+            Fact(f"{component} {wanted} is asked for", "the specification"),
             Fact(f"the tables hold no confirmed GPU build of it for {target.arch}", source),
         ),
         because=f"no {component} {wanted} with GPU support for {target.arch} is known",

@@ -56,14 +56,14 @@ def _no_address(value: Value, text: str) -> InputProblem:
     return value.problem(f"{text!r} is no IP address; the daemon takes addresses, one for each node")
 
 
-def imex_service(wish: Imex) -> dict[str, Any]:
+def imex_service(spec: Imex) -> dict[str, Any]:
     """The row of the plan. leave: whoever starts it for a job also stops it."""
-    if wish.service == "systemd":
+    if spec.service == "systemd":
         return {"name": SERVICE, "enabled": True, "state": "started"}
-    return {"name": SERVICE, "enabled": False, "state": "stopped" if wish.service == "none" else "leave"}
+    return {"name": SERVICE, "enabled": False, "state": "stopped" if spec.service == "none" else "leave"}
 
 
-def imex_files(wish: Imex) -> Iterator[tuple[str, str]]:
+def imex_files(spec: Imex) -> Iterator[tuple[str, str]]:
     """(path, content) of the list of nodes, where gpucheck writes one."""
-    if wish.service == "systemd":
-        yield NODES, "".join(f"{node}\n" for node in wish.nodes)
+    if spec.service == "systemd":
+        yield NODES, "".join(f"{node}\n" for node in spec.nodes)

@@ -77,7 +77,7 @@ def kernel_arguments(iommu: str, arch: str) -> dict[str, Any] | None:
 
 
 def acs_component() -> dict[str, Any]:
-    """A component like those of the options: the tool, the program and its service, which go together with the wish."""
+    """What the plan holds: the tool, the program and its service; all are removed with the setting."""
     return {
         "packages": [{"name": "pciutils", "version": None, "spec": "pciutils"}],
         # A tool of the system: it may move with that.

@@ -86,19 +86,19 @@ def _sysctl(value: Value) -> dict[str, str]:
     return found
 
 
-def tuning_plan(wish: Tuning, arch: str = "x86_64") -> dict[str, Any] | None:
+def tuning_plan(spec: Tuning, arch: str = "x86_64") -> dict[str, Any] | None:
     """The plan's ``tuning``: files that hold after a boot, and what is to be set now where the host lets it be set.
 
     live: path (a pattern), value, and the setting's name in words. boot: see ``kernel_arguments``; left out where none
     is asked for. None: nothing is asked for. Raises PlanGap.
     """
-    boot = kernel_arguments(wish.iommu, arch)
-    keys = _kernel_keys(wish)
+    boot = kernel_arguments(spec.iommu, arch)
+    keys = _kernel_keys(spec)
     files = [
         _file(SYSCTL, [f"-{key} = {value}" for key, value in keys.items()]),
-        _file(TMPFILES, [f"w {path} - - - - {value}" for path, value in _sysfs(wish)]),
-        _file(LIMITS, _limits(wish)),
-        _file(MANAGER, _manager(wish)),
+        _file(TMPFILES, [f"w {path} - - - - {value}" for path, value in _sysfs(spec)]),
+        _file(LIMITS, _limits(spec)),
+        _file(MANAGER, _manager(spec)),
     ]
     wanted = [file for file in files if file]
     if not wanted and not boot:
@@ -109,35 +109,35 @@ def tuning_plan(wish: Tuning, arch: str = "x86_64") -> dict[str, Any] | None:
         # Memory in pieces gives fewer than asked for: set aside at boot, when it is whole.
         if key != "vm.nr_hugepages"
     ]
-    live += [{"path": path, "value": value, "name": NAMES[path]} for path, value in _sysfs(wish)]
+    live += [{"path": path, "value": value, "name": NAMES[path]} for path, value in _sysfs(spec)]
     return {"files": wanted, "live": live, **({"boot": boot} if boot else {})}
 
 
 NAMES = {THP: "transparent huge pages", GOVERNORS: "the CPU governor"}
 
 
-def _kernel_keys(wish: Tuning) -> dict[str, str]:
-    keys = {"kernel.numa_balancing": "0"} if wish.numa_balancing == "off" else {}
-    if wish.hugepages != LEAVE:
-        keys["vm.nr_hugepages"] = wish.hugepages
-    return {**keys, **wish.sysctl}
+def _kernel_keys(spec: Tuning) -> dict[str, str]:
+    keys = {"kernel.numa_balancing": "0"} if spec.numa_balancing == "off" else {}
+    if spec.hugepages != LEAVE:
+        keys["vm.nr_hugepages"] = spec.hugepages
+    return {**keys, **spec.sysctl}
 
 
-def _sysfs(wish: Tuning) -> list[tuple[str, str]]:
-    pairs = ((THP, wish.transparent_hugepages), (GOVERNORS, wish.governor))
+def _sysfs(spec: Tuning) -> list[tuple[str, str]]:
+    pairs = ((THP, spec.transparent_hugepages), (GOVERNORS, spec.governor))
     return [(path, value) for path, value in pairs if value != LEAVE]
 
 
-def _limits(wish: Tuning) -> list[str]:
+def _limits(spec: Tuning) -> list[str]:
     """``*`` is everybody but root."""
-    values = (("memlock", wish.memlock), ("nofile", wish.nofile))
+    values = (("memlock", spec.memlock), ("nofile", spec.nofile))
     return [f"{who} - {item} {value}" for item, value in values if value != LEAVE for who in ("*", "root")]
 
 
-def _manager(wish: Tuning) -> list[str]:
+def _manager(spec: Tuning) -> list[str]:
     """What services get that state no limit of their own: limits.d is for logins."""
-    lines = ["DefaultLimitMEMLOCK=infinity"] if wish.memlock != LEAVE else []
-    lines += [f"DefaultLimitNOFILE={wish.nofile}"] if wish.nofile != LEAVE else []
+    lines = ["DefaultLimitMEMLOCK=infinity"] if spec.memlock != LEAVE else []
+    lines += [f"DefaultLimitNOFILE={spec.nofile}"] if spec.nofile != LEAVE else []
     return ["[Manager]", *lines] if lines else []
 
 

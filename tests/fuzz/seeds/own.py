@@ -18,7 +18,7 @@ from gpucheck.host.recording import Recording, RecordingHost, ReplayHost
 from gpucheck.model import FleetReport, NvmlReading, Report
 from gpucheck.stack.lock import Lock, lock, write_lock
 from gpucheck.stack.plan import plan
-from gpucheck.stack.spec import Wish
+from gpucheck.stack.spec import StackSpec
 from tests.machines import h100, p100, whole_host
 from tests.stack.hosts import host
 
@@ -191,7 +191,9 @@ def facts() -> tuple[bytes, ...]:
 
 @cache
 def _lock() -> Lock:
-    return lock(Wish(), [host("ubuntu-22.04", "p100-pcie-x2", "node01"), host("rocky-9", "h100-sxm5-x8", "node02")])
+    return lock(
+        StackSpec(), [host("ubuntu-22.04", "p100-pcie-x2", "node01"), host("rocky-9", "h100-sxm5-x8", "node02")]
+    )
 
 
 @cache

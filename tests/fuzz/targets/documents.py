@@ -50,7 +50,7 @@ def _labels(path: Path) -> None:
 def wish(data: bytes) -> None:
     """stack.yml."""
     with refusing():
-        stack.read_wish(product.file(data, "stack.yml"))
+        stack.read_spec(product.file(data, "stack.yml"))
 
 
 @target(seeds=own.locks, format="yaml", rate=150, attacks=attacks.yaml)
@@ -73,7 +73,7 @@ def facts(data: bytes) -> None:
         if len({one.host for one in hosts}) != len(hosts) or len(hosts) > 8:
             return
         with refusing():
-            made = lock(stack.Wish(), list(hosts))
+            made = lock(stack.StackSpec(), list(hosts))
             again = read_lock(write_lock(made), "stack.lock.yml")
             for name in [*again.refused, *(name for group in again.groups.values() for name in group.hosts)]:
                 if Path(name).name != name or name in (".", ".."):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.stack import Refusal, StackSet, Wish, resolve, wants
+from gpucheck.stack import Refusal, StackSet, StackSpec, resolve, wants
 from gpucheck.stack.explain import explain
 from gpucheck.stack.lock import lock, read_lock, still_valid, target_of_group, write_lock
 from gpucheck.stack.plan import Plan, plan
@@ -13,12 +13,12 @@ from tests.stack.hosts import SYSTEMS, host
 NAME = "nvidia-modprobe"
 
 
-def spec(value, *more):
+def requested(value, *more):
     return wants((f"nvidia_modprobe={value}", *more))
 
 
 def planned(system, *wanted, gpus="t4-x1"):
-    found = plan(lock(spec("auto", *wanted), [host(system, gpus)]), host="node01")
+    found = plan(lock(requested("auto", *wanted), [host(system, gpus)]), host="node01")
     assert isinstance(found, Plan), found
     return found
 
@@ -28,11 +28,13 @@ def modprobe_rows(found):
 
 
 def test_default_has_no_key_in_the_set_and_no_package_with_apt():
-    found = plan(lock(Wish(), [host("ubuntu-22.04", "t4-x1")]), host="node01")
+    found = plan(lock(StackSpec(), [host("ubuntu-22.04", "t4-x1")]), host="node01")
 
     assert isinstance(found, Plan)
     assert modprobe_rows(found) == []
-    assert "nvidia_modprobe" not in write_lock(lock(Wish(), [host("ubuntu-22.04", "t4-x1")])).partition("groups:")[2]
+    assert (
+        "nvidia_modprobe" not in write_lock(lock(StackSpec(), [host("ubuntu-22.04", "t4-x1")])).partition("groups:")[2]
+    )
 
 
 @pytest.mark.parametrize("system", [name for name in SYSTEMS if name.startswith(("ubuntu-2", "debian"))])
@@ -46,7 +48,7 @@ def test_apt_plan_has_it_once_at_the_drivers_version_and_held(system):
 
 
 def test_dnf_plan_is_the_same_because_the_driver_includes_it():
-    plain = plan(lock(Wish(), [host("rocky-9", "t4-x1")]), host="node01")
+    plain = plan(lock(StackSpec(), [host("rocky-9", "t4-x1")]), host="node01")
     found = planned("rocky-9")
 
     assert isinstance(plain, Plan)
@@ -62,14 +64,14 @@ def test_version_without_a_record_is_unconfirmed_and_a_recorded_one_is_not():
 
 
 def test_version_of_another_driver_is_refused_with_the_one_that_works():
-    found = resolve(["T4"], "ubuntu-22.04", wish=spec("575.57.08"))
+    found = resolve(["T4"], "ubuntu-22.04", spec=requested("575.57.08"))
 
     assert isinstance(found, Refusal)
     assert found.conflicts[0].change["nvidia_modprobe"].startswith("580.")
 
 
 def test_debian_archive_leaves_it_out_with_its_reason():
-    found = resolve(["T4"], "debian-12", wish=spec("auto", "source=debian"))
+    found = resolve(["T4"], "debian-12", spec=requested("auto", "source=debian"))
 
     assert isinstance(found, StackSet)
     (reason,) = [reason for reason in found.reasons if reason.component == "nvidia_modprobe"]
@@ -77,21 +79,21 @@ def test_debian_archive_leaves_it_out_with_its_reason():
 
 
 def test_lock_keeps_it_and_is_still_valid_when_read_again():
-    wish = spec("auto")
-    made = read_lock(write_lock(lock(wish, [host("ubuntu-24.04", "t4-x1")])), "stack.lock.yml")
+    spec = requested("auto")
+    made = read_lock(write_lock(lock(spec, [host("ubuntu-24.04", "t4-x1")])), "stack.lock.yml")
     (group,) = made.groups.values()
 
-    assert still_valid(target_of_group(group), group.stack, made.wish) == ()
-    assert lock(wish, [host("ubuntu-24.04", "t4-x1")], made) == made
+    assert still_valid(target_of_group(group), group.stack, made.spec) == ()
+    assert lock(spec, [host("ubuntu-24.04", "t4-x1")], made) == made
 
 
 def test_set_and_explanation_show_it():
     target = target_of(["T4"], "ubuntu-24.04")
-    found = resolve(["T4"], "ubuntu-24.04", wish=spec("auto"))
+    found = resolve(["T4"], "ubuntu-24.04", spec=requested("auto"))
 
     assert isinstance(found, StackSet)
     assert f"{NAME}    " in stack_text(found)
-    (explanation,) = explain(target, spec("auto"), found, "nvidia_modprobe")
+    (explanation,) = explain(target, requested("auto"), found, "nvidia_modprobe")
     assert (explanation.version, explanation.note) == (
         found.driver.version,
         "has no version of its own: it follows the driver",

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpucheck.knowledge import gpus, tables
-from gpucheck.stack import Refusal, StackSet, Wish, resolve
+from gpucheck.stack import Refusal, StackSet, StackSpec, resolve
 from gpucheck.stack.common import lock_common
 from gpucheck.stack.components.dcgm import r23_cuda_majors
 from gpucheck.stack.explain import explain
 from gpucheck.stack.lock import Lock, lock, read_lock, write_lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.spec import parse_wish
+from gpucheck.stack.spec import parse_spec
 from gpucheck.stack.targets import target_of
 from gpucheck.stack.text import plan_text, stack_text
 from gpucheck.stack.types import DriverChoice
@@ -23,8 +23,8 @@ from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 from tests.stack.regenerate import GDRCOPY
 
 
-def planned(system: str = "ubuntu-22.04", gpus: str = "t4-x1", **wish: Any) -> Plan:
-    found = plan(lock(Wish(**wish), [host(system, gpus)]), host="node01")
+def planned(system: str = "ubuntu-22.04", gpus: str = "t4-x1", **spec: Any) -> Plan:
+    found = plan(lock(StackSpec(**spec), [host(system, gpus)]), host="node01")
     assert isinstance(found, Plan), found
     return found
 
@@ -35,7 +35,7 @@ def specs(found: Plan, name: str) -> list[str]:
 
 @pytest.mark.parametrize("text", ["", "dcgm: none\ngdrcopy: none\n"])
 def test_a_plan_says_nothing_of_what_nobody_asked_for(text):
-    found = plan(lock(parse_wish(text, "stack.yml"), [host("ubuntu-22.04", "t4-x1")]), host="node01")
+    found = plan(lock(parse_spec(text, "stack.yml"), [host("ubuntu-22.04", "t4-x1")]), host="node01")
 
     assert isinstance(found, Plan)
     assert list(found.components) == ["driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit"]
@@ -104,7 +104,7 @@ def test_packages_that_no_record_shows_are_said_to_be_unconfirmed():
 
 
 def test_an_unknown_version_is_refused_with_the_known_one():
-    found = resolve(["T4"], "ubuntu-22.04", wish=Wish(dcgm="3.3"))
+    found = resolve(["T4"], "ubuntu-22.04", spec=StackSpec(dcgm="3.3"))
 
     assert isinstance(found, Refusal)
     assert found.unknown
@@ -114,35 +114,35 @@ def test_an_unknown_version_is_refused_with_the_known_one():
 
 def test_the_debian_archive_leaves_it_out_with_its_reason_and_refuses_a_version():
     left = planned("debian-12", source="debian", dcgm="auto")
-    refused = resolve(["T4"], "debian-12", wish=Wish(source="debian", dcgm="4.6.0"))
+    refused = resolve(["T4"], "debian-12", spec=StackSpec(source="debian", dcgm="4.6.0"))
 
     assert "dcgm" not in left.components
     assert next(r.because for r in left.stack.reasons if r.component == "dcgm").startswith("left out: the archive")
     assert isinstance(refused, Refusal)
 
 
-def test_a_lock_keeps_the_option_and_drops_it_with_the_wish():
+def test_a_lock_keeps_the_option_and_drops_it_with_the_spec():
     facts = [host("ubuntu-22.04", "t4-x1")]
-    asked = lock(Wish(dcgm="4.5.2"), facts)
+    asked = lock(StackSpec(dcgm="4.5.2"), facts)
     text = write_lock(asked)
 
     assert read_lock(text, "lock") == asked
     assert isinstance(plan(read_lock(text, "lock"), host="node01"), Plan)
-    (group,) = lock(Wish(), facts, previous=asked).groups.values()
+    (group,) = lock(StackSpec(), facts, previous=asked).groups.values()
     assert not group.stack.dcgm
     assert "dcgm" not in {r.component for r in group.stack.reasons}
 
 
 def test_the_set_and_its_explanation_show_it():
     target = target_of(["T4"], "ubuntu-22.04")
-    found = resolve(["T4"], "ubuntu-22.04", wish=Wish(dcgm="auto"))
+    found = resolve(["T4"], "ubuntu-22.04", spec=StackSpec(dcgm="auto"))
     assert isinstance(found, StackSet)
-    (told,) = explain(target, Wish(dcgm="auto"), found, "dcgm")
+    (told,) = explain(target, StackSpec(dcgm="auto"), found, "dcgm")
 
     assert "DCGM               4.6.0" in stack_text(found)
     assert told.version == "4.6.0"
     assert [(step.version, step.possible) for step in told.held_by] == [("4.6.1", True)]
-    (nothing,) = explain(target, Wish(), resolve(["T4"], "ubuntu-22.04"), "dcgm")
+    (nothing,) = explain(target, StackSpec(), resolve(["T4"], "ubuntu-22.04"), "dcgm")
     assert (nothing.version, nothing.note) == (None, "none is asked for")
 
 
@@ -184,7 +184,7 @@ def test_a_stated_version_is_asked_for_with_its_revision(wanted, packages):
 @pytest.mark.parametrize("lacking", ["url", "key_url", "key_fingerprint"])
 def test_gdrcopy_without_a_whole_repository_is_refused_with_what_to_do(lacking):
     own = {"gdrcopy": msgspec.structs.replace(GDRCOPY["gdrcopy"], **{lacking: None})}
-    found = resolve(["T4"], "ubuntu-22.04", wish=Wish(gdrcopy="auto", repositories=own))
+    found = resolve(["T4"], "ubuntu-22.04", spec=StackSpec(gdrcopy="auto", repositories=own))
 
     assert isinstance(found, Refusal)
     assert f"repositories: gdrcopy lacks {lacking}" in found.conflicts[0].because
@@ -193,7 +193,7 @@ def test_gdrcopy_without_a_whole_repository_is_refused_with_what_to_do(lacking):
 
 
 def test_a_range_of_gdrcopy_is_refused_and_auto_offered():
-    found = resolve(["T4"], "ubuntu-22.04", wish=Wish(gdrcopy=">=2.5", repositories=GDRCOPY))
+    found = resolve(["T4"], "ubuntu-22.04", spec=StackSpec(gdrcopy=">=2.5", repositories=GDRCOPY))
 
     assert isinstance(found, Refusal)
     assert found.conflicts[0].change == {"gdrcopy": "auto"}
@@ -202,19 +202,21 @@ def test_a_range_of_gdrcopy_is_refused_and_auto_offered():
 def test_a_lock_with_gdrcopy_still_holds_when_it_is_read_again():
     facts = [host("ubuntu-22.04", "t4-x1"), host("rocky-9", "a100-sxm4-x8", "b")]
     for wanted in ("auto", "2.5.1-1"):
-        wish = Wish(gdrcopy=wanted, repositories=GDRCOPY)
-        made = lock(wish, facts)
+        spec = StackSpec(gdrcopy=wanted, repositories=GDRCOPY)
+        made = lock(spec, facts)
 
-        assert write_lock(lock(wish, facts, previous=made)) == write_lock(made)
+        assert write_lock(lock(spec, facts, previous=made)) == write_lock(made)
         assert isinstance(plan(read_lock(write_lock(made), "lock"), host="b"), Plan)
-        assert isinstance(lock_common(wish, facts), Lock)
+        assert isinstance(lock_common(spec, facts), Lock)
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.sampled_from(sorted(SYSTEMS)), st.sampled_from(sorted(GPU_SETS)), st.sampled_from(["auto", "4.5.2", "4.6.1"]))
 def test_an_option_changes_nothing_of_the_rest_of_a_plan(system, gpus, version):
     """Whoever asks for it gets the same driver, packages and files as before, and it beside them."""
-    plain, asked = (plan(lock(wish, [host(system, gpus)]), host="node01") for wish in (Wish(), Wish(dcgm=version)))
+    plain, asked = (
+        plan(lock(spec, [host(system, gpus)]), host="node01") for spec in (StackSpec(), StackSpec(dcgm=version))
+    )
     if isinstance(plain, Refusal) or isinstance(asked, Refusal):
         assert isinstance(plain, Refusal)
         return

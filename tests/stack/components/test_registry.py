@@ -8,7 +8,7 @@ import pytest
 from gpucheck.stack import components
 from gpucheck.stack.components import BY_NAME, COMPONENTS, EXPLAINED, LISTED
 from gpucheck.stack.components.base import Component
-from gpucheck.stack.spec import SpecFields, Wish
+from gpucheck.stack.spec import SpecFields, StackSpec
 from gpucheck.stack.stack_set import SetFields, StackSet
 
 STACK = Path(components.__file__).parent.parent
@@ -57,7 +57,7 @@ def test_component_without_typed_fields_is_in_one_file():
     sources = {path: path.read_text(encoding="utf-8") for path in STACK.rglob("*.py")}
     for name in added:
         assert [path.stem for path, text in sources.items() if name in text] == [name]
-        assert name in Wish.__struct_fields__
+        assert name in StackSpec.__struct_fields__
         assert name in StackSet.__struct_fields__
 
 
@@ -76,7 +76,7 @@ def test_places_and_turns_are_unique():
 
 @pytest.mark.parametrize("row", COMPONENTS, ids=lambda row: row.name)
 def test_default_in_the_specification_is_the_one_of_the_component(row):
-    assert getattr(Wish(), row.name, None) == row.default or row.default is None
+    assert getattr(StackSpec(), row.name, None) == row.default or row.default is None
 
 
 def test_component_has_versions_or_says_what_it_follows():

@@ -4,13 +4,13 @@ import pytest
 
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.spec import WishError, parse_wish
+from gpucheck.stack.spec import SpecError, parse_spec
 from tests.stack.hosts import host
 
 
 def planned(text: str) -> Plan:
     found = plan(
-        lock(parse_wish(text, "stack.yml"), [host("ubuntu-22.04", "t4-x1")]), group="ubuntu-22.04-x86_64-1eb8x1"
+        lock(parse_spec(text, "stack.yml"), [host("ubuntu-22.04", "t4-x1")]), group="ubuntu-22.04-x86_64-1eb8x1"
     )
     assert isinstance(found, Plan)
     return found
@@ -35,7 +35,7 @@ def test_engines_that_the_site_configures_or_has_no_toolkit_for_are_left(text):
 
 
 def test_a_mistyped_choice_names_the_line_and_what_there_is():
-    with pytest.raises(WishError) as caught:
-        parse_wish("container_engines: leaf\n", "stack.yml")
+    with pytest.raises(SpecError) as caught:
+        parse_spec("container_engines: leaf\n", "stack.yml")
 
     assert "stack.yml:1: container_engines: 'leaf' is not possible. Did you mean 'leave'?" in str(caught.value)

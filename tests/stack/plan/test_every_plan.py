@@ -17,7 +17,7 @@ EVERYWHERE = [*SYSTEMS, *ARCHIVES]
 
 def asked_of(system):
     """The system's own name, and the specification that its plans are made with."""
-    return ARCHIVES.get(system, (system, regenerate.WISHES.get(system, regenerate.Wish())))
+    return ARCHIVES.get(system, (system, regenerate.SPECS.get(system, regenerate.StackSpec())))
 
 
 def plans(system):

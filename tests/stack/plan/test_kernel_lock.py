@@ -4,27 +4,27 @@ import pytest
 
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.spec import WishError, parse_wish
+from gpucheck.stack.spec import SpecError, parse_spec
 from gpucheck.stack.text import plan_text
 from tests.stack.hosts import host
 
 
-def planned(wish):
-    found = plan(lock(wish, [host("rocky-9", "t4-x1")]), host="node01")
+def planned(spec):
+    found = plan(lock(spec, [host("rocky-9", "t4-x1")]), host="node01")
     assert isinstance(found, Plan)
     return found
 
 
 @pytest.mark.parametrize("text", ["", "kernel_lock: leave\n"])
 def test_kernels_are_left_alone_unless_somebody_asks(text):
-    found = planned(parse_wish(text, "s"))
+    found = planned(parse_spec(text, "s"))
 
     assert not found.kernel_lock
     assert "kernel_lock" not in found.order
 
 
 def test_hold_is_in_the_plan_and_its_role_comes_last():
-    found = planned(parse_wish("kernel_lock: hold\ntuning: recommended\n", "s"))
+    found = planned(parse_spec("kernel_lock: hold\ntuning: recommended\n", "s"))
 
     assert found.kernel_lock == "hold"
     assert found.order[-2:] == ("tuning", "kernel_lock")
@@ -32,5 +32,5 @@ def test_hold_is_in_the_plan_and_its_role_comes_last():
 
 
 def test_a_mistake_names_the_line_and_what_there_is():
-    with pytest.raises(WishError, match=r"s:2: kernel_lock: 'held' is not possible. Did you mean 'hold'"):
-        parse_wish("cuda: auto\nkernel_lock: held\n", "s")
+    with pytest.raises(SpecError, match=r"s:2: kernel_lock: 'held' is not possible. Did you mean 'hold'"):
+        parse_spec("cuda: auto\nkernel_lock: held\n", "s")

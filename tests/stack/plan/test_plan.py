@@ -9,25 +9,25 @@ import pytest
 import yaml
 
 from gpucheck.knowledge.packages import packages
-from gpucheck.stack import Refusal, Wish
+from gpucheck.stack import Refusal, StackSpec
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import NoSuchHost, Plan, plan
 from gpucheck.stack.spec import Repository
 from tests.stack.hosts import GPU_SETS, SYSTEMS, host
 
 
-def planned(system, gpus, wish=None, **changes) -> Plan:
+def planned(system, gpus, spec=None, **changes) -> Plan:
     """The plan; fails the test if it was refused."""
     # The fingerprint of NVIDIA's key for EL 10 is not known: a site has to state it.
     el10 = {"nvidia-cuda": Repository(key_fingerprint="E1" * 20)} if system.endswith("-10") else {}
-    found = plan(lock(wish or Wish(repositories=el10), [host(system, gpus, **changes)]), host="node01")
+    found = plan(lock(spec or StackSpec(repositories=el10), [host(system, gpus, **changes)]), host="node01")
     assert isinstance(found, Plan), found
     return found
 
 
-def refused(system, gpus, wish):
+def refused(system, gpus, spec):
     """The first conflict; fails the test if there was a plan."""
-    found = plan(lock(wish, [host(system, gpus)]), host="node01")
+    found = plan(lock(spec, [host(system, gpus)]), host="node01")
     assert isinstance(found, Refusal), found
     return found.conflicts[0]
 
@@ -76,7 +76,9 @@ def test_fabric_manager_is_at_the_drivers_version(system):
 
 def test_names_change_at_590():
     """Ubuntu's packages lose the branch suffix."""
-    names = [p["name"] for p in planned("ubuntu-24.04", "t4-x1", Wish(driver="595")).components["driver"]["packages"]]
+    names = [
+        p["name"] for p in planned("ubuntu-24.04", "t4-x1", StackSpec(driver="595")).components["driver"]["packages"]
+    ]
 
     assert names == ["nvidia-driver-pinning-595.91.07", "libnvidia-compute", "nvidia-dkms-open", "nvidia-persistenced"]
 
@@ -93,7 +95,7 @@ def test_headers_belong_to_the_running_kernel_of_each_host():
     """One host: its own; a group: all of them."""
     first = host("ubuntu-22.04", "t4-x1", "a", kernel="5.15.0-1-generic")
     second = host("ubuntu-22.04", "t4-x1", "b", kernel="5.15.0-2-generic")
-    made = lock(Wish(), [first, second])
+    made = lock(StackSpec(), [first, second])
 
     one, all_of_them = plan(made, host="b"), plan(made, group="ubuntu-22.04-x86_64-1eb8x1")
 
@@ -116,9 +118,9 @@ def test_a_sites_mirror_replaces_url_and_key():
     mirror = Repository(
         url="http://mirror/cuda/{distro}/{arch}/", key_url="http://mirror/key.asc", key_fingerprint="AB" * 20
     )
-    wish = Wish(repositories={"nvidia-cuda": mirror, "cuda-rhel9-x86_64": Repository(key_fingerprint="CD" * 20)})
-    apt = planned("ubuntu-22.04", "t4-x1", wish).repositories[0]
-    dnf = planned("rocky-9", "t4-x1", wish).repositories[0]
+    spec = StackSpec(repositories={"nvidia-cuda": mirror, "cuda-rhel9-x86_64": Repository(key_fingerprint="CD" * 20)})
+    apt = planned("ubuntu-22.04", "t4-x1", spec).repositories[0]
+    dnf = planned("rocky-9", "t4-x1", spec).repositories[0]
 
     assert (apt["url"], apt["key_fingerprint"]) == ("http://mirror/cuda/ubuntu2204/x86_64/", "AB" * 20)
     assert (dnf["name"], dnf["url"]) == ("cuda-rhel9-x86_64", "http://mirror/cuda/rhel9/x86_64/")
@@ -128,11 +130,11 @@ def test_a_sites_mirror_replaces_url_and_key():
 def test_a_key_without_a_fingerprint_is_refused_unless_the_site_states_one():
     """The fingerprint of NVIDIA's key for EL 10 is not known, and a mirror's own key is known to its site alone."""
     mirror = {"nvidia-cuda": Repository(url="http://mirror/", key_url="http://mirror/key.asc")}
-    for system, wish in (("rocky-10", Wish()), ("ubuntu-22.04", Wish(repositories=mirror))):
-        conflict = refused(system, "t4-x1", wish)
+    for system, spec in (("rocky-10", StackSpec()), ("ubuntu-22.04", StackSpec(repositories=mirror))):
+        conflict = refused(system, "t4-x1", spec)
         assert "no fingerprint of the signing key" in conflict.because
         assert "repositories.nvidia-cuda.key_fingerprint" in conflict.try_
-    stated = Wish(repositories={"nvidia-cuda": Repository(key_fingerprint="AB" * 20)})
+    stated = StackSpec(repositories={"nvidia-cuda": Repository(key_fingerprint="AB" * 20)})
     assert planned("rocky-10", "t4-x1", stated).repositories[0]["key_fingerprint"] == "AB" * 20
 
 
@@ -149,7 +151,9 @@ def test_every_known_fingerprint_ends_with_the_name_of_its_key_file(system):
 def test_what_is_signed_follows_the_publisher_and_the_sites_mirror():
     """NVIDIA signs CUDA packages and their metadata, and of the toolkit repository the metadata alone."""
     nvidia = planned("rocky-9", "t4-x1").repositories
-    mirror = planned("rocky-9", "t4-x1", Wish(repositories={"nvidia-cuda": Repository(signed="packages")})).repositories
+    mirror = planned(
+        "rocky-9", "t4-x1", StackSpec(repositories={"nvidia-cuda": Repository(signed="packages")})
+    ).repositories
 
     assert [repository["signed"] for repository in nvidia] == ["both", "metadata"]
     assert [repository["signed"] for repository in mirror] == ["packages", "metadata"]
@@ -158,7 +162,7 @@ def test_what_is_signed_follows_the_publisher_and_the_sites_mirror():
 
 def test_parts_that_are_not_wanted_have_no_packages():
     """none leaves out; without a toolkit there is no cuDNN and no NCCL either."""
-    found = planned("rocky-9", "t4-x1", Wish(cuda="none", container_toolkit="none"))
+    found = planned("rocky-9", "t4-x1", StackSpec(cuda="none", container_toolkit="none"))
 
     assert [name for name, part in found.components.items() if part["packages"]] == ["driver"]
     assert [repository["name"] for repository in found.repositories] == ["cuda-rhel9-x86_64"]
@@ -198,8 +202,8 @@ def test_only_the_nouveau_file_asks_for_a_new_initramfs():
 
 def test_a_revision_that_is_not_known_is_refused_with_the_way_out():
     """0ubuntu1 or 1ubuntu1 follows no rule: the site looks and states it."""
-    conflict = refused("ubuntu-22.04", "t4-x1", Wish(driver="580.130.01"))
-    stated = planned("ubuntu-22.04", "t4-x1", Wish(driver="580.130.01-0ubuntu1"))
+    conflict = refused("ubuntu-22.04", "t4-x1", StackSpec(driver="580.130.01"))
+    stated = planned("ubuntu-22.04", "t4-x1", StackSpec(driver="580.130.01-0ubuntu1"))
 
     assert "revision of driver 580.130.01" in conflict.because
     assert "apt-cache madison" in conflict.try_
@@ -208,19 +212,19 @@ def test_a_revision_that_is_not_known_is_refused_with_the_way_out():
 
 def test_a_branch_whose_package_names_are_not_known_is_refused():
     """Older branches had other names; none is made up."""
-    assert "package names of driver branch 570" in refused("ubuntu-22.04", "t4-x1", Wish(driver="570")).because
+    assert "package names of driver branch 570" in refused("ubuntu-22.04", "t4-x1", StackSpec(driver="570")).because
 
 
 def test_a_system_without_a_repository_is_refused():
     """CentOS 7 resolves at the site's own risk, but NVIDIA has no packages for it any more."""
-    conflict = refused("centos-7", "v100-sxm2-x8", Wish(driver="535", end_of_life_os="allow"))
+    conflict = refused("centos-7", "v100-sxm2-x8", StackSpec(driver="535", end_of_life_os="allow"))
 
     assert "no package repository" in conflict.because or "package names" in conflict.because
 
 
 def test_a_lock_edited_by_hand_is_refused():
     """The plan never carries out what breaks a rule."""
-    made = lock(Wish(), [host("rocky-9", "h100-sxm5-x8")])
+    made = lock(StackSpec(), [host("rocky-9", "h100-sxm5-x8")])
     name, group = next(iter(made.groups.items()))
     broken = msgspec.structs.replace(group, stack=msgspec.structs.replace(group.stack, fabric_manager="570.86.15"))
     found = plan(msgspec.structs.replace(made, groups={name: broken}), host="node01")
@@ -231,7 +235,7 @@ def test_a_lock_edited_by_hand_is_refused():
 
 def test_a_host_that_is_not_in_the_lock_is_named_with_those_that_are():
     """Lock again with its facts."""
-    made = lock(Wish(), [host("rocky-9", "t4-x1")])
+    made = lock(StackSpec(), [host("rocky-9", "t4-x1")])
 
     with pytest.raises(NoSuchHost, match=r"'other'.*node01"):
         plan(made, host="other")

@@ -2,15 +2,15 @@
 
 import pytest
 
-from gpucheck.stack import Wish
+from gpucheck.stack import StackSpec
 from tests.stack.plan.test_plan import planned
 
 HGX = "h100-sxm5-x8"
 
 
-def specs(system: str, gpus: str, part: str, **wish: str) -> list[str]:
+def specs(system: str, gpus: str, part: str, **spec: str) -> list[str]:
     """What a plan asks for of one part."""
-    stated = planned(system, gpus, Wish(**wish)) if wish else planned(system, gpus)  # type: ignore[arg-type]
+    stated = planned(system, gpus, StackSpec(**spec)) if spec else planned(system, gpus)  # type: ignore[arg-type]
     return [row["spec"] for row in stated.components[part]["packages"]]
 
 

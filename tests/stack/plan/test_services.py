@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from gpucheck.knowledge.tables import operating_systems
-from gpucheck.stack import Wish
+from gpucheck.stack import StackSpec
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.plan.services import FOUND, PROBE, SIMULATED_ROOT, drop_ins
@@ -107,7 +107,7 @@ def test_a_daemon_that_comes_before_its_module_is_tried_again_and_not_for_ever()
 
 
 def planned(hosts, **which):
-    found = plan(lock(Wish(), hosts), **which)
+    found = plan(lock(StackSpec(), hosts), **which)
     assert isinstance(found, Plan)
     return found
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gpucheck.knowledge.packages import packages
-from gpucheck.stack import Refusal, Wish, WishError, parse_wish
+from gpucheck.stack import Refusal, SpecError, StackSpec, parse_spec
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.spec import Repository
@@ -40,7 +40,7 @@ def test_headers_are_those_of_the_kernels_variant_and_nothing_else(system, kerne
 
 
 def test_a_kernel_of_an_unknown_variant_is_refused_with_those_that_are_known():
-    found = plan(lock(Wish(), [host("rhel-9", "t4-x1", kernel="5.14.0-503.el9.x86_64+kvm")]), host="node01")
+    found = plan(lock(StackSpec(), [host("rhel-9", "t4-x1", kernel="5.14.0-503.el9.x86_64+kvm")]), host="node01")
 
     assert isinstance(found, Refusal)
     assert "headers of kernel 5.14.0-503.el9.x86_64+kvm is not known" in found.conflicts[0].because
@@ -91,24 +91,24 @@ def test_dkms_comes_from_epel_with_its_key_pinned_and_crb_enabled(system, prereq
 
 def test_a_sites_mirror_of_epel_has_its_own_key():
     mirror = Repository(url="https://mirror/epel/", key_url="https://mirror/key", key_fingerprint="AB" * 20)
-    found = planned("rhel-9", "t4-x1", Wish(repositories={"epel": mirror}))
-    unpinned = Wish(repositories={"epel": Repository(url="https://mirror/epel/", key_url="https://mirror/key")})
+    found = planned("rhel-9", "t4-x1", StackSpec(repositories={"epel": mirror}))
+    unpinned = StackSpec(repositories={"epel": Repository(url="https://mirror/epel/", key_url="https://mirror/key")})
 
     assert found.dkms_source
     row = found.dkms_source["repository"]
     assert (row["url"], row["key_fingerprint"]) == ("https://mirror/epel/", "AB" * 20)
     # The release package would name the public addresses beside it.
-    assert planned("rocky-9", "t4-x1", Wish(repositories={"epel": mirror})).prerequisites == ()
+    assert planned("rocky-9", "t4-x1", StackSpec(repositories={"epel": mirror})).prerequisites == ()
     assert "no fingerprint" in refused("rhel-9", "t4-x1", unpinned).because
 
 
 def test_a_site_whose_own_sources_hold_dkms_goes_without_epel():
-    found = planned("rocky-9", "t4-x1", parse_wish("repositories:\n  epel: none\n", "stack.yml"))
+    found = planned("rocky-9", "t4-x1", parse_spec("repositories:\n  epel: none\n", "stack.yml"))
 
     assert not found.dkms_source
     assert found.prerequisites == ()
-    with pytest.raises(WishError, match=r"stack.yml:2: repositories.nvidia-cuda: this must be 'key: value' lines"):
-        parse_wish("repositories:\n  nvidia-cuda: none\n", "stack.yml")
+    with pytest.raises(SpecError, match=r"stack.yml:2: repositories.nvidia-cuda: this must be 'key: value' lines"):
+        parse_spec("repositories:\n  nvidia-cuda: none\n", "stack.yml")
 
 
 def test_systems_with_dkms_of_their_own_need_no_further_source():

@@ -2,7 +2,7 @@
 
 import json
 
-from gpucheck.stack import Wish, resolve_target, target_of
+from gpucheck.stack import StackSpec, resolve_target, target_of
 from gpucheck.stack.plan.unconfirmed import with_unconfirmed
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.text import plan_text, stack_text
@@ -34,13 +34,13 @@ def test_the_nearest_record_is_named():
 
 def test_a_module_stream_and_a_folder_without_a_record_are_among_them():
     assert "nvidia-driver:580-open" not in said(planned("rocky-9", "t4-x1"))
-    assert "nvidia-driver:595-open" in said(planned("rocky-9", "t4-x1", Wish(driver="595")))
+    assert "nvidia-driver:595-open" in said(planned("rocky-9", "t4-x1", StackSpec(driver="595")))
     assert "folder rhel8/sbsa" not in said(planned("rocky-8", "h100-pcie-x2-arm64"))
     assert "folder ubuntu2204/sbsa" in said(planned("ubuntu-22.04", "h100-pcie-x2-arm64"))
 
 
 def test_what_comes_from_the_systems_own_archive_is_not_looked_for_in_nvidias_folders():
-    found = planned("debian-12", "p100-pcie-x2", Wish(source="debian", container_toolkit="1.18.1"))
+    found = planned("debian-12", "p100-pcie-x2", StackSpec(source="debian", container_toolkit="1.18.1"))
 
     assert {row.component for row in found.unconfirmed} <= {"container_toolkit"}
 
@@ -54,9 +54,9 @@ def test_the_text_of_a_plan_says_it():
 
 def test_a_resolved_set_says_what_its_plan_would():
     target = target_of(["H100 SXM"] * 8, "rocky-9", nvswitches=4)
-    found = resolve_target(target, Wish())
+    found = resolve_target(target, StackSpec())
     assert isinstance(found, StackSet)
-    told = with_unconfirmed(target, found, Wish())
+    told = with_unconfirmed(target, found, StackSpec())
 
     assert "nvidia-fabricmanager-580.178.04-1.el9" in said(told)
     assert "unconfirmed, no record shows" in stack_text(told)
@@ -65,11 +65,11 @@ def test_a_resolved_set_says_what_its_plan_would():
 
 def test_a_revision_that_is_not_known_is_said_by_the_set():
     target = target_of(["T4"], "ubuntu-24.04")
-    wish = Wish(driver="580.130.01")
-    found = resolve_target(target, wish)
+    spec = StackSpec(driver="580.130.01")
+    found = resolve_target(target, spec)
     assert isinstance(found, StackSet)
 
-    assert "apt-cache madison" in said(with_unconfirmed(target, found, wish))["580.130.01"]
+    assert "apt-cache madison" in said(with_unconfirmed(target, found, spec))["580.130.01"]
 
 
 def test_resolve_prints_it():
@@ -82,8 +82,10 @@ def test_resolve_prints_it():
 
 def test_a_container_toolkit_that_records_show_can_be_asked_for():
     """1.20.0 is none of the tables' (id 68385240776); one that nobody saw is refused."""
-    found = planned("ubuntu-24.04", "t4-x1", Wish(container_toolkit="1.20.0"))
+    found = planned("ubuntu-24.04", "t4-x1", StackSpec(container_toolkit="1.20.0"))
 
     assert {row["version"] for row in found.components["container_toolkit"]["packages"]} == {"1.20.0-1"}
     assert not [row for row in found.unconfirmed if row.component == "container_toolkit"]
-    assert "no container toolkit 1.20.9" in refused("ubuntu-24.04", "t4-x1", Wish(container_toolkit="1.20.9")).because
+    assert (
+        "no container toolkit 1.20.9" in refused("ubuntu-24.04", "t4-x1", StackSpec(container_toolkit="1.20.9")).because
+    )

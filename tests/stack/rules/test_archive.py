@@ -3,35 +3,35 @@
 import pytest
 
 from gpucheck.knowledge.archives import archives
-from gpucheck.stack import Refusal, StackSet, Wish, resolve
+from gpucheck.stack import Refusal, StackSet, StackSpec, resolve
 from gpucheck.stack.common import lock_common
 from gpucheck.stack.lock import Lock, lock, read_lock, write_lock
 from gpucheck.stack.plan import Plan, plan
-from gpucheck.stack.spec import parse_wish
+from gpucheck.stack.spec import parse_spec
 from gpucheck.stack.versions import request
 from tests.stack.hosts import host
 
 (DEBIAN_12,) = archives()
 
 
-def wish(**values):
-    return Wish(source="debian", **values)
+def spec(**values):
+    return StackSpec(source="debian", **values)
 
 
 def resolved(gpu, **values):
-    found = resolve([gpu], "debian-12", wish=wish(**values))
+    found = resolve([gpu], "debian-12", spec=spec(**values))
     assert isinstance(found, StackSet), found
     return found
 
 
 def refused(gpus, os="debian-12", arch=None, **values):
-    found = resolve(gpus, os, arch, wish=wish(**values))
+    found = resolve(gpus, os, arch, spec=spec(**values))
     assert isinstance(found, Refusal), found
     return found.conflicts[0]
 
 
 def planned(**values):
-    found = plan(lock(wish(**values), [host("debian-12", "rtx3090-x2")]), host="node01")
+    found = plan(lock(spec(**values), [host("debian-12", "rtx3090-x2")]), host="node01")
     assert isinstance(found, Plan), found
     return found
 
@@ -128,7 +128,7 @@ def test_a_revision_with_a_plus_is_read_whole():
 
 def test_one_set_for_all_groups_is_the_archives():
     facts = [host("debian-12", "rtx3090-x2", "a"), host("debian-12", "t4-x1", "b")]
-    made = lock_common(wish(), facts)
+    made = lock_common(spec(), facts)
 
     assert isinstance(made, Lock), made
     assert {group.stack.driver.version for group in made.groups.values()} == {DEBIAN_12.driver}
@@ -136,7 +136,7 @@ def test_one_set_for_all_groups_is_the_archives():
 
 
 def test_the_lock_keeps_the_source_and_a_set_from_nvidia_does_not_mention_one():
-    archive, nvidia = (lock(value, [host("debian-12", "rtx3090-x2")]) for value in (wish(), Wish(source="nvidia")))
+    archive, nvidia = (lock(value, [host("debian-12", "rtx3090-x2")]) for value in (spec(), StackSpec(source="nvidia")))
 
     assert "\n      source: debian\n" in write_lock(archive)
     assert "\n      source:" not in write_lock(nvidia)
@@ -145,4 +145,4 @@ def test_the_lock_keeps_the_source_and_a_set_from_nvidia_does_not_mention_one():
 
 def test_a_mistyped_source_names_file_line_and_what_there_is():
     with pytest.raises(Exception, match=r"stack\.yml:1: source: 'debain' is not possible. Did you mean 'debian'"):
-        parse_wish("source: debain\n", "stack.yml")
+        parse_spec("source: debain\n", "stack.yml")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.stack import Refusal, Wish
+from gpucheck.stack import Refusal, StackSpec
 from gpucheck.stack.resolve import resolve
 
 CASES = [
@@ -38,7 +38,7 @@ def test_gpus_whose_last_branch_is_not_there_are_refused_with_the_way_out(gpu, s
 
 
 def test_a_stated_driver_that_is_not_there_is_refused_with_one_that_is():
-    found = resolve(["T4"], "debian-13", wish=Wish(driver="580"))
+    found = resolve(["T4"], "debian-13", spec=StackSpec(driver="580"))
 
     assert isinstance(found, Refusal)
     assert found.conflicts[0].change["driver"].startswith("595.")
@@ -52,4 +52,4 @@ def test_without_its_last_toolkit_in_the_folder_a_gpu_still_gets_its_driver():
     assert (found.driver.branch, found.cuda, found.cudnn, found.nccl) == ("580", None, None, None)
     assert found.torch
     assert any(reason.component == "cuda" and "left out" in reason.because for reason in found.reasons)
-    assert isinstance(resolve(["V100"], "rocky-10", wish=Wish(cuda="12.9")), Refusal)
+    assert isinstance(resolve(["V100"], "rocky-10", spec=StackSpec(cuda="12.9")), Refusal)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gpucheck.stack import Wish, WishError, parse_wish
+from gpucheck.stack import SpecError, StackSpec, parse_spec
 from gpucheck.stack.settings.imex import NODES, Imex
 from tests.stack.plan.test_plan import planned
 
@@ -22,16 +22,16 @@ def test_the_daemon_is_installed_and_left_alone_by_default():
 
 
 def test_what_a_prolog_starts_is_not_stopped():
-    assert row(planned("ubuntu-24.04", "gb200-x4", Wish(imex=Imex(service="slurm"))))["state"] == "leave"
+    assert row(planned("ubuntu-24.04", "gb200-x4", StackSpec(imex=Imex(service="slurm"))))["state"] == "leave"
 
 
 def test_systemd_starts_it_with_the_list_of_nodes():
-    wish = parse_wish("imex: {service: systemd, nodes: [10.0.0.2, 10.0.0.1]}\n", "stack.yml")
-    found = planned("ubuntu-24.04", "gb200-x4", wish)
+    spec = parse_spec("imex: {service: systemd, nodes: [10.0.0.2, 10.0.0.1]}\n", "stack.yml")
+    found = planned("ubuntu-24.04", "gb200-x4", spec)
 
     assert row(found) == {"name": "nvidia-imex", "enabled": True, "state": "started"}
     assert [file["content"] for file in found.files if file["path"] == NODES] == ["10.0.0.2\n10.0.0.1\n"]
-    assert NODES not in {file["path"] for file in planned("ubuntu-24.04", "h100-sxm5-x8", wish).files}
+    assert NODES not in {file["path"] for file in planned("ubuntu-24.04", "h100-sxm5-x8", spec).files}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_systemd_starts_it_with_the_list_of_nodes():
     ],
 )
 def test_a_mistake_names_file_line_and_key(text, message):
-    with pytest.raises(WishError) as caught:
-        parse_wish(text, "stack.yml")
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, "stack.yml")
 
     assert str(caught.value).startswith(message)

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.stack import Refusal, Wish
+from gpucheck.stack import Refusal, StackSpec
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.settings.isolation import GRUB, PROGRAM, SCRIPT, kernel_arguments
 from gpucheck.stack.settings.tuning import RECOMMENDED, Tuning
-from gpucheck.stack.spec import WishError, parse_wish
+from gpucheck.stack.spec import SpecError, parse_spec
 from gpucheck.stack.text import plan_text
 from tests.stack.hosts import host
 
 
 def planned(tuning: Tuning, gpus: str = "t4-x1", system: str = "ubuntu-22.04") -> Plan | Refusal:
-    return plan(lock(Wish(tuning=tuning), [host(system, gpus)]), host="node01")
+    return plan(lock(StackSpec(tuning=tuning), [host(system, gpus)]), host="node01")
 
 
 def test_no_recommended_set_gives_isolation_up():
@@ -68,7 +68,7 @@ def test_grubs_file_adds_to_what_the_host_boots_with(tmp_path, before):
     assert said == f"{before} intel_iommu=off amd_iommu=off\n".lstrip()
 
 
-def test_acs_is_a_component_that_goes_with_the_wish():
+def test_acs_is_a_component_that_goes_with_the_spec():
     found = planned(Tuning(acs="off"))
 
     assert isinstance(found, Plan)
@@ -93,8 +93,8 @@ def test_acs_is_a_component_that_goes_with_the_wish():
     ],
 )
 def test_a_mistake_names_the_line(text, message):
-    with pytest.raises(WishError, match=message):
-        parse_wish(text, "stack.yml")
+    with pytest.raises(SpecError, match=message):
+        parse_spec(text, "stack.yml")
 
 
 SETPCI = """#!/bin/sh

@@ -5,14 +5,14 @@ import pytest
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.settings.module_options import options_line
-from gpucheck.stack.spec import WishError, parse_wish
+from gpucheck.stack.spec import SpecError, parse_spec
 from tests.stack.hosts import host
 
 PATH = "/etc/modprobe.d/gpucheck-nvidia.conf"
 
 
 def files(text: str) -> dict[str, dict[str, object]]:
-    found = plan(lock(parse_wish(text, "stack.yml"), [host("ubuntu-22.04", "t4-x1")]), host="node01")
+    found = plan(lock(parse_spec(text, "stack.yml"), [host("ubuntu-22.04", "t4-x1")]), host="node01")
     assert isinstance(found, Plan)
     return {str(row["path"]): row for row in found.files}
 
@@ -45,7 +45,7 @@ def test_a_value_that_is_a_list_is_quoted():
     ],
 )
 def test_what_would_break_the_file_names_the_line(text, words):
-    with pytest.raises(WishError) as caught:
-        parse_wish(text, "stack.yml")
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, "stack.yml")
 
     assert words in str(caught.value)

@@ -7,12 +7,12 @@ import pytest
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import Plan, plan
 from gpucheck.stack.settings.tuning import RECOMMENDED, Tuning, tuning_plan
-from gpucheck.stack.spec import WishError, parse_wish
+from gpucheck.stack.spec import SpecError, parse_spec
 from tests.stack.hosts import host
 
 
 def planned(text: str) -> Plan:
-    found = plan(lock(parse_wish(text, "stack.yml"), [host("ubuntu-22.04", "t4-x1")]), host="node01")
+    found = plan(lock(parse_spec(text, "stack.yml"), [host("ubuntu-22.04", "t4-x1")]), host="node01")
     assert isinstance(found, Plan), found
     return found
 
@@ -33,9 +33,9 @@ def test_nothing_is_tuned_unless_it_is_asked_for(text):
 
 
 def test_the_recommended_set_is_the_one_that_stack_yml_shows():
-    assert parse_wish("tuning: recommended\n", "stack.yml").tuning == RECOMMENDED
+    assert parse_spec("tuning: recommended\n", "stack.yml").tuning == RECOMMENDED
     shown = "numa_balancing: off, transparent_hugepages: madvise, memlock: unlimited, nofile: 1048576"
-    assert parse_wish(f"tuning: {{{shown}, governor: performance}}\n", "stack.yml").tuning == RECOMMENDED
+    assert parse_spec(f"tuning: {{{shown}, governor: performance}}\n", "stack.yml").tuning == RECOMMENDED
 
 
 def test_every_setting_of_the_recommended_set_outlives_a_boot():
@@ -88,7 +88,7 @@ def test_every_cpu_gets_the_governor():
     ],
 )
 def test_a_mistake_names_the_line_and_what_there_is(text, message):
-    with pytest.raises(WishError) as caught:
-        parse_wish(text, "stack.yml")
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, "stack.yml")
 
     assert message in str(caught.value)
