@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.models import model_named
 from gpucheck.train.progress import Progress
 from gpucheck.train.report import RankReport
 from gpucheck.train.spec import RankSpec, fault_of
@@ -45,13 +44,11 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
         averaging = Averaging(rank, progress, fault)
         # A lambda: torch insists on its own annotations or on none.
         wrapped.register_comm_hook(None, lambda _state, bucket: averaging.average(bucket))
-        rate = 0.0 if fault is not None and fault.kind == "freeze" else model_named(options.model).learning_rate
         return Training(
             rank,
             progress,
             forward=wrapped,
             parameters=list(model.parameters()),
-            optimizer=common.build_optimizer(torch, model.parameters(), rate),
             batches=feed,
             averaging=averaging,
             exchange=True,

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.models import model_named
 from gpucheck.train.progress import Progress
 from gpucheck.train.report import RankReport
 from gpucheck.train.spec import RankSpec
@@ -43,7 +42,6 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
             progress,
             forward=forward,
             parameters=list(model.parameters()),
-            optimizer=common.build_optimizer(torch, model.parameters(), model_named(options.model).learning_rate),
             batches=feed,
             record=record,
         )

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.models import model_named
 from gpucheck.train.progress import Progress
 from gpucheck.train.report import RankReport
 from gpucheck.train.spec import RankSpec
@@ -39,14 +38,11 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
             if any(True for _ in layer.parameters()):
                 fully_shard(layer, mesh=mesh)
         fully_shard(model, mesh=mesh)
-        parameters = list(model.parameters())
-        rate = model_named(options.model).learning_rate
         return Training(
             rank,
             progress,
             forward=model,
-            parameters=parameters,
-            optimizer=common.build_optimizer(torch, parameters, rate),
+            parameters=list(model.parameters()),
             batches=feed,
             exchange=True,
             per_step=False,

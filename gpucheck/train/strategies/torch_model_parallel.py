@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gpucheck.processes.ranks.run_directory import RunDirectory
-from gpucheck.train.models import model_named
 from gpucheck.train.progress import Progress
 from gpucheck.train.report import RankReport
 from gpucheck.train.spec import RankSpec
@@ -37,13 +36,11 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
             torch = rank.torch
             layers = common.build_layers(torch, options.model, options.seed)
             stages = split(torch, layers, rank.devices)
-            parameters = [parameter for stage in stages for parameter in stage.parameters()]
             return Training(
                 rank,
                 progress,
                 forward=staged(torch, stages, rank.devices, micro_batches),
-                parameters=parameters,
-                optimizer=common.build_optimizer(torch, parameters, model_named(options.model).learning_rate),
+                parameters=[parameter for stage in stages for parameter in stage.parameters()],
                 batches=feed,
                 record=record,
             )

@@ -109,9 +109,10 @@ def build_model(torch: Any, name: str, seed: int, device: Any) -> Any:
     return torch.nn.Sequential(*build_layers(torch, name, seed)).to(device)
 
 
-def build_optimizer(torch: Any, parameters: Any, learning_rate: float) -> Any:
-    """SGD with momentum. Adam would divide rounding noise by its own size and blur the reference."""
-    return torch.optim.SGD(parameters, lr=learning_rate, momentum=MOMENTUM)
+def build_optimizer(torch: Any, parameters: Any, name: str, *, frozen: bool = False) -> Any:
+    """Return SGD with momentum, at the learning rate of the model, 0 if frozen."""
+    # Adam would divide rounding noise by its own size and blur the reference.
+    return torch.optim.SGD(parameters, lr=0.0 if frozen else model_named(name).learning_rate, momentum=MOMENTUM)
 
 
 def load(torch: Any, model: Any, values: list[Any]) -> Any:

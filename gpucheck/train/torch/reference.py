@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from gpucheck.model.smoke import Reference
 from gpucheck.train import data
-from gpucheck.train.models import model_named
 from gpucheck.train.torch import common
 from gpucheck.train.torch.common import number, raw
 from gpucheck.train.torch.loader import batches
@@ -29,7 +28,7 @@ def train_alone(rank: Rank, initial: list[Any], steps: int, parts: int) -> Singl
     """Train from the same start in this process, on its first device. parts: ranks that the batches were split over."""
     torch, options, device = rank.torch, rank.options, rank.device
     model = common.load(torch, common.build_model(torch, options.model, options.seed, device), initial)
-    optimizer = common.build_optimizer(torch, model.parameters(), model_named(options.model).learning_rate)
+    optimizer = common.build_optimizer(torch, model.parameters(), options.model)
     order = global_order(rank)
     fed = [hashlib.sha256() for _ in range(parts)]
     low = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(options.precision)

@@ -11,7 +11,7 @@ from gpucheck.train.progress import Progress
 from gpucheck.train.report import Sums
 from gpucheck.train.spec import fault_of
 from gpucheck.train.torch.averaging import Averaging
-from gpucheck.train.torch.common import digest, number, raw, synchronize, whole
+from gpucheck.train.torch.common import build_optimizer, digest, number, raw, synchronize, whole
 from gpucheck.train.torch.rank import Rank
 
 COMPUTING = ("load", "forward", "backward", "optimizer")
@@ -35,7 +35,6 @@ class Training:
         *,
         forward: Callable[[Any], Any],
         parameters: list[Any],
-        optimizer: Any,
         batches: Iterator[tuple[Any, Any]],
         averaging: Averaging | None = None,
         exchange: bool = False,
@@ -53,10 +52,12 @@ class Training:
         self.parameters = parameters
         self.initial = [whole(parameter).detach().clone() for parameter in parameters]
         self._rank, self._progress = rank, progress
-        self._forward, self._optimizer, self._batches = forward, optimizer, batches
+        self._forward, self._batches = forward, batches
         self._averaging, self._exchanging, self._per_step, self._record = averaging, exchange, per_step, record
         self._fault = fault_of(rank.options, rank.spec.rank)
+        frozen = self._fault is not None and self._fault.kind == "freeze"
         device, torch = rank.device, rank.torch
+        self._optimizer = build_optimizer(torch, parameters, rank.options.model, frozen=frozen)
         low = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(rank.options.precision)
         self._cast = (lambda: torch.autocast(device.type, dtype=low)) if low else nullcontext
         scaled = rank.options.precision == "fp16"

@@ -5,7 +5,9 @@ import os
 import subprocess
 import sys
 import uuid
+from importlib import import_module
 
+import click
 import pytest
 
 from gpucheck.measure.collectives.definitions import ALL
@@ -62,6 +64,16 @@ def test_invalid_rendezvous_is_wrong_usage_before_any_rank_starts(endpoint, word
     assert done.returncode == 64
     assert f"--rdzv-endpoint {endpoint}: " in done.stderr
     assert words in done.stderr
+
+
+@pytest.mark.parametrize(("command", "former"), [("collectives", "--master"), ("smoke", "--rendezvous")])
+def test_former_name_of_the_rendezvous_is_accepted_and_hidden(command, former):
+    module = import_module(f"gpucheck.cli.{command}").COMMAND
+    option = next(option for option in module.params if former in option.opts)
+    shown = " ".join(option.get_help_record(click.Context(module)))
+
+    assert option.name == "rdzv_endpoint"
+    assert ("--rdzv-endpoint" in shown, former in shown) == (True, False)
 
 
 @pytest.mark.parametrize("hosts", [1, 2])
