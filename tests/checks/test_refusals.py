@@ -21,7 +21,7 @@ from gpucheck.checks import (
     processes,
     throttle,
 )
-from gpucheck.host.nvml_health import REASON_CALLS
+from gpucheck.host.nvml.health import REASON_CALLS
 from gpucheck.model import DEFECT, EccCounts, NvmlGap, PcieErrors, Verdict
 from tests.checks.judging import judge
 from tests.fakes import SYSTEM
