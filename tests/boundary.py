@@ -10,9 +10,9 @@ from typing import NamedTuple
 import pynvml
 
 from gpucheck import run, simulator
-from gpucheck.host import nvml
 from gpucheck.host.live import LiveHost
-from gpucheck.host.nvml_links import NVLINK_5_COUNTERS
+from gpucheck.host.nvml.links import NVLINK_5_COUNTERS
+from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import Finding, NvmlReading, Verdict
 from gpucheck.simulator.answers import answers
 from gpucheck.simulator.faults import apply
@@ -175,7 +175,7 @@ class Machine:
         pynvml.nvmlDeviceGetFieldValues = spy
         try:
             with self.spoilt(*faults), suppress(Exception):
-                nvml.read(lambda call, subject: entered.append(call))
+                read_nvml(lambda call, subject: entered.append(call))
         finally:
             pynvml.nvmlDeviceGetFieldValues = genuine
         names = {getattr(pynvml, name): name for name in dir(pynvml) if name.startswith("NVML_FI_DEV_")}

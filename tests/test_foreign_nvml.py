@@ -11,7 +11,7 @@ import pytest
 
 from gpucheck import run
 from gpucheck.host.recording import ReplayHost
-from gpucheck.host.recording_file import read_recording
+from gpucheck.host.recording.file import read_recording
 from gpucheck.model import Finding, NvmlReading, Report, Verdict
 
 DATA = Path(__file__).parent / "data" / "foreign_nvml"

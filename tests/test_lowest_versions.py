@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from gpucheck.bundle import wheels
-from gpucheck.host.recording_file import read_recording
+from gpucheck.host.recording.file import read_recording
 from gpucheck.lab.wheelhouse import own_wheel
 from gpucheck.render.formats import FILES
 

@@ -182,7 +182,7 @@ def open_host(
 
 def _replayed(recording: Path) -> "Host":
     from gpucheck.host.recording import ReplayHost
-    from gpucheck.host.recording_file import read_recording
+    from gpucheck.host.recording.file import read_recording
 
     return ReplayHost(read_recording(recording))
 

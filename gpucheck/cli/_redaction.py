@@ -33,7 +33,7 @@ def of_diagnosis(diagnosis: "Diagnosis") -> Callable[[str], str]:
 def _redaction(hostname: str, about: object, uuids: tuple[str, ...]) -> Callable[[str], str]:
     import msgspec
 
-    from gpucheck.host.redaction import of_texts
+    from gpucheck.host.recording.redaction import of_texts
 
     users = filter(None, (os.environ.get(name) for name in ACCOUNTS))
     return of_texts(hostname, _texts(msgspec.to_builtins(about)), users=users, uuids=uuids)

@@ -42,7 +42,7 @@ def COMMAND(recording: Path | None, format_: str, output: Path | None) -> None: 
 
 def _recorded(recording: Path) -> str:
     """The profile of the recorded machine, as YAML. Raises Problem."""
-    from gpucheck.host.recording_file import read_recording
+    from gpucheck.host.recording.file import read_recording
     from gpucheck.simulator import from_recording, to_yaml
 
     content = read_recording(recording)

@@ -25,7 +25,7 @@ from gpucheck.processes.atomic import PRIVATE
 
 if TYPE_CHECKING:
     from gpucheck.host.recording import Recording
-    from gpucheck.host.redaction import Pseudonyms
+    from gpucheck.host.recording.redaction import Pseudonyms
 
 # What a reader of a bug report looks for although no check asks for it.
 TEXTS = (
@@ -87,8 +87,8 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     if output == STDOUT and sys.stdout.isatty():
         raise Problem("-o -: a recording is compressed, and stdout is a terminal. Name a file, or a pipe to read it.")
     from gpucheck.host.recording import RecordingHost
-    from gpucheck.host.recording_file import encode
-    from gpucheck.host.redaction import encodable, map_content
+    from gpucheck.host.recording.file import encode
+    from gpucheck.host.recording.redaction import encodable, map_content
 
     names, keywords = _replacements(map_file, keyword_file)
     host = RecordingHost(open_host(profile, faults, None, deadline_s=timeout))
@@ -108,7 +108,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
 def _replacements(map_file: Path | None, keyword_file: Path | None) -> "tuple[Pseudonyms, tuple[str, ...]]":
     """Before the host is asked: a wrong file must not cost a recording. Raises Problem."""
-    from gpucheck.host.redaction import Pseudonyms, RedactionProblem, read_keywords, read_map
+    from gpucheck.host.recording.redaction import Pseudonyms, RedactionProblem, read_keywords, read_map
 
     if map_file is not None and not replaces(map_file):
         raise Problem(f"{map_file}: --map needs the name of a file.")
@@ -125,7 +125,7 @@ def _redacted(
     """Raises Problem where a keyword is a word of the recording's form."""
     import msgspec
 
-    from gpucheck.host.redaction import redacted
+    from gpucheck.host.recording.redaction import redacted
 
     try:
         return redacted(recording, names, keywords)

@@ -8,8 +8,8 @@ from typing import TypeVar, cast
 import msgspec
 
 from gpucheck.host import simulated
-from gpucheck.host.child import SECONDS_PER_GPU, NvmlChild, ask_twice
 from gpucheck.host.files import folder_names
+from gpucheck.host.nvml.supervisor import SECONDS_PER_GPU, NvmlChild, ask_twice
 from gpucheck.model import (
     DkmsModule,
     DriverState,
@@ -260,9 +260,9 @@ class LiveHost:
             simulated.preload()
         except OSError as error:
             return NvmlFailure(call="dlopen", code=12, name="NVMLError_LibraryNotFound", detail=str(error))
-        from gpucheck.host import nvml
+        from gpucheck.host.nvml.reading import read_nvml
 
-        return nvml.read(lambda call, subject: None, health=self.health)  # noqa: ARG005 - nobody listens
+        return read_nvml(lambda call, subject: None, health=self.health)  # noqa: ARG005 - nobody listens
 
     def _once(self, key: object, ask: Callable[[], Answer]) -> Answer:
         if key not in self._answers:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from gpucheck.host.config_space import Bridge, read_bridge
 from gpucheck.host.files import folder_names, hex_id, text
 from gpucheck.model import AerCounts, PciDevice, PcieLink
+from gpucheck.model.naming import BUS_ID
 
 NVIDIA, PCI_BRIDGE, NETWORK = "10de", "0604", ("0200", "0207")
 ROOT = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
-BUS_ID = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}  # by GT/s
 # A link that is down reads as 0 or, with the register all ones, as 63 lanes.
 NO_WIDTH = (0, 63, 255)

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from gpucheck.host.child import ask_child, child_command
+from gpucheck.host.nvml.supervisor import ask_child, child_command
 from gpucheck.host.simulated import machine_directory
 from gpucheck.measure.engines.choice import KIND, PATIENCE_S, EngineName, choose_engine
 from gpucheck.measure.engines.simulated.machine import describe, read_faults

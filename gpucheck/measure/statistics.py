@@ -8,6 +8,7 @@ from typing import NamedTuple
 SAMPLE_S = 0.0125  # one sample lasts 10 to 20 ms: long beside the event clock's resolution, short beside clock changes
 WARM_UP_S = 0.05  # an idle PCIe link retrains on the first traffic, and clocks rise
 LATENCY_REPEATS = 100
+LATENCY_BYTES = 16
 # More operations than this do not fit the queue of a stream that is held back, and would start one by one.
 MAX_REPEATS = 200
 ALIKE = 1.1

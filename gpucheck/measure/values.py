@@ -5,6 +5,7 @@ from typing import Literal
 
 import msgspec
 
+KIB, MIB = 1 << 10, 1 << 20
 HOST = -1  # in place of a device's position: the host's pinned memory
 
 # write: launched by the source, read: launched by the destination. ce: copy engine, sm: a kernel's loads and stores.

@@ -23,7 +23,6 @@ GRACE_S = 0.3
 TAIL_BYTES = 2000
 LONGEST_LINE = 1 << 21
 PIPE_BYTES = 1 << 20  # the kernel's default limit for unprivileged users: /proc/sys/fs/pipe-max-size
-READ_BYTES = 1 << 16
 
 
 class Ending(NamedTuple):
@@ -102,7 +101,7 @@ class Child:
                 if not ready:
                     raise TimeoutError
                 for key, _ in ready:
-                    data = os.read(key.fd, READ_BYTES)
+                    data = os.read(key.fd, PIPE_BYTES)
                     if not data:
                         selector.unregister(key.fileobj)
                     elif key.fd == self._receive:

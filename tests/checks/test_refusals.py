@@ -20,7 +20,7 @@ from gpucheck.checks.gpu import (
 from gpucheck.checks.pcie import bar1, numa
 from gpucheck.checks.pcie import errors as pcie_errors
 from gpucheck.checks.pcie import link as pcie_link
-from gpucheck.host.nvml_health import REASON_CALLS
+from gpucheck.host.nvml.health import REASON_CALLS
 from gpucheck.model import DEFECT, EccCounts, NvmlGap, PcieErrors, Verdict
 from tests.checks.judging import judge
 from tests.fakes import SYSTEM

@@ -20,8 +20,8 @@ GPUCHECK = [sys.executable, "-m", "gpucheck", "verify"]
 HANG = ["--simulate", "hgx-h100-x8", "--level", "quick", "--fault"]
 # Where the run is when the signal comes: the arguments, and what marks the process that is waited for then.
 PHASES = {
-    "nvml": ([*HANG, "nvml-hang"], "gpucheck.host.nvml_child"),
-    "nvml in state D": ([*HANG, "nvml-hang:state=uninterruptible"], "gpucheck.host.nvml_child"),
+    "nvml": ([*HANG, "nvml-hang"], "gpucheck.host.nvml.child"),
+    "nvml in state D": ([*HANG, "nvml-hang:state=uninterruptible"], "gpucheck.host.nvml.child"),
     "a program": (["--only", "quick"], "slow-program"),
     "copies": ([*HANG[:2], "--only", "p2p", "--fault", "p2p-stuck:pair=0-1"], "gpucheck.measure.running.child"),
     "training": (["--only", "smoke-ddp"], "gpucheck.train.rank"),

@@ -18,8 +18,8 @@ GPUCHECK = [sys.executable, "-m", "gpucheck"]
 QUICK = ["verify", "--simulate", "hgx-h100-x8", "--level", "quick", "--fault"]
 # What runs until it is ended, how many processes it has then, and what marks the last of them.
 AT_WORK = {
-    "nvml": ([*QUICK, "nvml-hang"], 2, b"nvml_child"),
-    "nvml in state D": ([*QUICK, "nvml-hang:state=uninterruptible"], 3, b"nvml_child"),
+    "nvml": ([*QUICK, "nvml-hang"], 2, b"nvml.child"),
+    "nvml in state D": ([*QUICK, "nvml-hang:state=uninterruptible"], 3, b"nvml.child"),
     "copies": (
         ["bandwidth", "--simulate", "p100-pcie-x2", "--fault", "p2p-stuck:pair=0-1", "--timeout", "100"],
         2,

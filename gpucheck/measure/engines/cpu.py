@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from multiprocessing import get_context
 from typing import Any
 
-from gpucheck.measure.engines.pattern import MASK
+from gpucheck.measure.engines.pattern import MASK, WORD
 from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup
 from gpucheck.processes.lifeline import end_with_parent
 
@@ -127,20 +127,20 @@ def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any, parent
     from gpucheck.measure.engines import arrays
 
     buffers = [numpy.frombuffer(m, dtype=numpy.int64) for m in maps]
-    scratch = numpy.zeros(size // 8, dtype=numpy.int64)
+    scratch = numpy.zeros(size // WORD, dtype=numpy.int64)
 
     def part(device: int, region: Region, *, destination: bool) -> Any:
         start = (size if destination else 0) + region.offset
-        return buffers[device][start // 8 : (start + region.size) // 8]
+        return buffers[device][start // WORD : (start + region.size) // WORD]
 
     def ends(flow: Flow, region: Region) -> tuple[Any, Any]:
-        host = scratch[: region.size // 8]
+        host = scratch[: region.size // WORD]
         source = host if flow.src == HOST else part(flow.src, region, destination=False)
         return source, host if flow.dst == HOST else part(flow.dst, region, destination=True)
 
     def copy(flow: Flow, region: Region, count: int, begin: float) -> float:
         source, target = ends(flow, region)
-        through = scratch[: min(STAGE, region.size) // 8]
+        through = scratch[: min(STAGE, region.size) // WORD]
         while time.monotonic() < begin:
             pass
         start = time.perf_counter()
@@ -154,7 +154,7 @@ def _work(position: int, maps: Sequence[mmap.mmap], size: int, pipe: Any, parent
     actions = {
         "copy": copy,
         "fill": lambda key, region: part(position, region, destination=False).__setitem__(
-            slice(None), arrays.pattern(numpy, key, region.size // 8)
+            slice(None), arrays.pattern(numpy, key, region.size // WORD)
         ),
         "poison": lambda value, region: arrays.poison(part(position, region, destination=True), value),
         "compare": lambda key, region: arrays.compare(numpy, part(position, region, destination=True), key),

@@ -10,11 +10,10 @@ from typing import Any
 
 from gpucheck.measure.engines import arrays
 from gpucheck.measure.engines.cuda.queue import Gate, Lane, timed
-from gpucheck.measure.engines.pattern import MASK, signed
+from gpucheck.measure.engines.pattern import MASK, WORD, signed
+from gpucheck.measure.statistics import LATENCY_BYTES
 from gpucheck.measure.values import HOST, Comparison, Device, Flow, Opened, Region, Setup
 
-WORD = 8
-LATENCY_BYTES = 16
 PEER_ALREADY_ENABLED = 704
 HOLD = 'extern "C" __global__ void hold(long long n) { long long t = clock64(); while (clock64() - t < n) {} }'
 

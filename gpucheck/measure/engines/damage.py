@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpucheck.measure.engines.pattern import index_of, word_at
+from gpucheck.measure.engines.pattern import WORD, index_of, word_at
 from gpucheck.measure.values import Damage, Wrong
 
 FEW_BITS = 3  # more flipped bits in one word than this is no flip, but another word
@@ -47,7 +47,7 @@ def _one(wrong: Wrong, suspects: Suspects) -> tuple[Damage, str]:
         return "bit-flip", "single bits of a word differ"
     where = index_of(suspects.key, got)
     if where < suspects.words:
-        return "shifted", f"the data arrived {(wrong.index - where) * 8} bytes from its place"
+        return "shifted", f"the data arrived {(wrong.index - where) * WORD} bytes from its place"
     if any(index_of(key, got) < suspects.words for key in suspects.stale):
         return "stale", "the data of an earlier round arrived"
     for name, key in suspects.others:

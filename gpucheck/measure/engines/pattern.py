@@ -7,6 +7,7 @@ arrived in the wrong place can so be asked which position of which pattern it is
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+WORD = 8  # bytes
 MASK = (1 << 64) - 1
 STRIDE = 0x9E3779B97F4A7C15  # odd, so that i * STRIDE is a bijection too
 FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB

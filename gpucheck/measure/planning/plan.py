@@ -10,10 +10,9 @@ import msgspec
 from gpucheck.measure.planning.paths import Path, flow_resources
 from gpucheck.measure.planning.schedule import rounds
 from gpucheck.measure.statistics import LATENCY_REPEATS, SAMPLE_S, WARM_UP_S
-from gpucheck.measure.values import HOST, Device, Flow, Method, Region, Step
+from gpucheck.measure.values import HOST, KIB, MIB, Device, Flow, Method, Region, Step
 
 Depth = Literal["quick", "default", "full"]
-KIB, MIB = 1 << 10, 1 << 20
 PAGE = 4 * KIB
 PCIE_BYTES, NVLINK_BYTES = 64 * MIB, 256 * MIB
 SAMPLES: dict[Depth, tuple[int, int]] = {"quick": (7, 7), "default": (7, 21), "full": (15, 41)}

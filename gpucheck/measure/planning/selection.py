@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gpucheck.measure.values import Device
+from gpucheck.measure.values import MIB, Device
 from gpucheck.model import Finding, Gpu, Verdict
 
-MIB = 1 << 20
 RESERVE_BYTES = 768 * MIB  # a CUDA context, its kernels and the framework's own pool
 LEAST_BYTES = 4 * MIB
 

@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from gpucheck.knowledge import find_gpu, gpu_by_pci_id
+from gpucheck.measure.values import MIB
 from gpucheck.model import Gpu, NvmlReading, PciDevice, PcieLink, Topology
 from gpucheck.model.observations import (
     AcsReading,
@@ -25,7 +26,6 @@ from gpucheck.model.observations import (
 from gpucheck.topology.acs import redirects
 
 Cell = TypeVar("Cell")
-MIB = 1 << 20
 LARGEST_GENERATION, LARGEST_WIDTH, MOST_LINKS = 7, 32, 64
 STATUS = ("OK", "CNS", "GNS", "TNS", "DR", "NS")
 # Clock event reasons that slow copies down; the others are settings, or an idle GPU.

@@ -5,10 +5,17 @@ from typing import TypeVar
 
 from gpucheck.measure.engines.protocol import CopyEngine, NotTimed
 from gpucheck.measure.running.integrity import verify
-from gpucheck.measure.statistics import LATENCY_REPEATS, MAX_REPEATS, WARM_UP_S, adaptive, repeats_together, spread
+from gpucheck.measure.statistics import (
+    LATENCY_BYTES,
+    LATENCY_REPEATS,
+    MAX_REPEATS,
+    WARM_UP_S,
+    adaptive,
+    repeats_together,
+    spread,
+)
 from gpucheck.measure.values import Answer, Flow, Step, Timing
 
-LATENCY_SIZE = 16
 Shape = TypeVar("Shape")
 
 
@@ -40,10 +47,10 @@ def _latency(engine: CopyEngine, step: Step) -> tuple[Timing, ...]:
     """One flow after the other: small copies at the same time would measure each other."""
     timings = []
     for flow in step.flows:
-        row = _Row(engine, (flow,), LATENCY_SIZE, LATENCY_REPEATS)
+        row = _Row(engine, (flow,), LATENCY_BYTES, LATENCY_REPEATS)
         row.latency()
         columns = adaptive(row.latency, *step.samples)
-        timings.append(_timing(flow, LATENCY_SIZE, row.repeats[0], columns[0]))
+        timings.append(_timing(flow, LATENCY_BYTES, row.repeats[0], columns[0]))
     return tuple(timings)
 
 

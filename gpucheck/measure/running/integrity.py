@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gpucheck.measure.engines.damage import Suspects, classify
-from gpucheck.measure.engines.pattern import Origin, poison_for, word_at
+from gpucheck.measure.engines.pattern import WORD, Origin, poison_for, word_at
 from gpucheck.measure.engines.protocol import CopyEngine
 from gpucheck.measure.values import HOST, Check, Comparison, Damage, Flow, Region, Step, Wrong
 
@@ -66,7 +66,7 @@ def verify(engine: CopyEngine, step: Step) -> tuple[Check, ...]:
     for number in range(step.rounds):
         for place, region in enumerate(step.regions):
             keys = {f: Origin(step.seed, f.src, f.dst, number, place).key for f in flows}
-            poison = poison_for(tuple(keys.values()), region.size // 8)
+            poison = poison_for(tuple(keys.values()), region.size // WORD)
             for flow, key in keys.items():
                 engine.fill(flow.src, key, region)
                 engine.poison(flow.dst, poison, region)
@@ -92,19 +92,19 @@ def _suspects(flow: Flow, key: int, region: Region, at: _Round) -> Suspects:
         for place in places
         if (src, dst) != (flow.src, flow.dst)
     )
-    return Suspects(key, at.poison, region.size // 8, tuple(k for k in mine if k != key), others)
+    return Suspects(key, at.poison, region.size // WORD, tuple(k for k in mine if k != key), others)
 
 
 def _compare(engine: CopyEngine, tally: _Tally, region: Region, key: int, at: _Round) -> None:
     device = tally.flow.dst
     seen = engine.compare(device, key, region)
     tally.rounds += 1
-    tally.bytes += seen.words * 8
+    tally.bytes += seen.words * WORD
     wrong = list(seen.sample)
     disagree = 0
-    for first, count in _blocks(region.size // 8, seen.first):
-        arrived = engine.words(device, Region(offset=region.offset + first * 8, size=count * 8))
-        tally.host_bytes += count * 8
+    for first, count in _blocks(region.size // WORD, seen.first):
+        arrived = engine.words(device, Region(offset=region.offset + first * WORD, size=count * WORD))
+        tally.host_bytes += count * WORD
         bad = [Wrong(index=first + i, got=w) for i, w in enumerate(arrived) if w != word_at(key, first + i)]
         if bad and seen.mismatches == 0:
             disagree += len(bad)
@@ -117,7 +117,7 @@ def _compare(engine: CopyEngine, tally: _Tally, region: Region, key: int, at: _R
     if tally.damage is None:
         suspects = _suspects(tally.flow, key, region, at)
         tally.damage, detail = classify(wrong, suspects)
-        tally.first = min(w.index for w in wrong) * 8
+        tally.first = min(w.index for w in wrong) * WORD
         tally.evidence += list(_evidence(seen, wrong, detail, region, key, at.number))
 
 

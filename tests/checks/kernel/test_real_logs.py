@@ -13,13 +13,13 @@ from gpucheck.checks.kernel import log as check
 from gpucheck.checks.kernel._events import Machine, events
 from gpucheck.checks.kernel._text import messages, named
 from gpucheck.host.kernel_log import ABOUT_GPUS
-from gpucheck.host.redaction import Pseudonyms, redacted
+from gpucheck.host.recording.redaction import Pseudonyms, redacted
 from gpucheck.imports.logs import kernel_log as reader
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.kernel_messages import messages as classes
 from gpucheck.model import KernelLine, KernelLog, Verdict
 from tests.fakes import FakeHost, kernel_log
-from tests.host.test_recording import replay
+from tests.host.recording.test_recording import replay
 
 DATA = Path(__file__).parents[2] / "data" / "kernel_log"
 CASES = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((DATA / "cases").glob("*.yml"))]

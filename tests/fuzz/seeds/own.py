@@ -52,7 +52,7 @@ def _of_values(*gpus: object) -> Recording:
 
 def _simulated(profile: str, fault: str) -> Recording:
     """By the product's own command; kept until a source changes."""
-    from gpucheck.host.recording_file import read_recording
+    from gpucheck.host.recording.file import read_recording
 
     kept = ROOT / "build" / "fuzz" / "seeds" / _state() / f"{profile}.rec"
     if not kept.exists():

@@ -6,7 +6,7 @@ import msgspec
 
 from gpucheck import run
 from gpucheck.host.recording import ReplayHost
-from gpucheck.host.recording_file import decode
+from gpucheck.host.recording.file import decode
 from gpucheck.model import NvmlReading, Report
 from tests.fuzz.oracles import Wrong, no_defect, refusing
 from tests.fuzz.seeds import own
@@ -77,13 +77,13 @@ def baseline(data: bytes) -> None:
 @target(seeds=own.readings, format="text", rate=800)
 def nvml_child(data: bytes) -> None:
     """What the child process that asks NVML writes, and the topology of it."""
-    from gpucheck.host import child
+    from gpucheck.host.nvml.supervisor import _decode, _Transcript
     from gpucheck.topology import build
 
-    seen = child._Transcript()
-    for start in range(0, len(data), 4096):
-        seen.take(data[start : start + 4096])
-    answer = child._decode(seen)
+    seen = _Transcript()
+    for line in data.split(b"\n")[:-1]:
+        seen.take(line)
+    answer = _decode(seen)
     if isinstance(answer, NvmlReading) and len(answer.gpus) <= 16:
         shown_topology(build(answer, (), simulated=False))
 

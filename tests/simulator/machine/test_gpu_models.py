@@ -6,7 +6,7 @@ import pynvml
 import pytest
 
 from gpucheck import simulator
-from gpucheck.host import nvml
+from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import NvmlReading
 from gpucheck.simulator.answers import answers
 from gpucheck.simulator.data import HERE
@@ -106,7 +106,7 @@ def test_limits_are_those_of_the_model(gpu):
 
 def test_everything_that_gpucheck_asks_is_answered_or_not_supported(gpu):
     """No odd refusal: neither UNKNOWN nor INVALID_ARGUMENT nor a function that is not there."""
-    reading = nvml.read(lambda call, subject: None)
+    reading = read_nvml(lambda call, subject: None)
 
     assert isinstance(reading, NvmlReading)
     assert len(reading.gpus) == 2

@@ -55,10 +55,10 @@ def by_nvitop() -> list[dict[str, Any]]:
 
 def by_pynvml() -> list[dict[str, Any]]:
     """As gpucheck asks, and in the same words."""
-    from gpucheck.host import nvml
+    from gpucheck.host.nvml.reading import read_nvml
     from gpucheck.model import NvmlReading
 
-    reading = nvml.read(lambda call, subject: None)
+    reading = read_nvml(lambda call, subject: None)
     assert isinstance(reading, NvmlReading), reading
     pynvml.nvmlInit()
     rows = []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from gpucheck.measure.engines.cuda.errors import error_text
-from gpucheck.measure.engines.pattern import word_at
+from gpucheck.measure.engines.pattern import WORD, word_at
 from gpucheck.measure.engines.protocol import CopyRefused
 from gpucheck.measure.planning.paths import Path, flow_resources
 from gpucheck.measure.values import HOST, Comparison, Flow, Link, Opened, Region, Setup, Simulated, Wrong
@@ -93,9 +93,9 @@ class SimulatedEngine:
     def compare(self, device: int, key: int, region: Region) -> Comparison:
         """Look at the words around the start, the end and the places where a flip would be."""
         self._touch(region)
-        count = region.size // 8
+        count = region.size // WORD
         held, word = self.memory[device]
-        shift = (region.offset - held.offset) // 8
+        shift = (region.offset - held.offset) // WORD
         flips = range(FLIP_AT, count, FLIP_EVERY)
         look = sorted({*range(min(SAMPLE, count)), count - 1, *flips[:SAMPLE], *flips[-1:]})
         wrong = [Wrong(index=i, got=word(i + shift)) for i in look if word(i + shift) != word_at(key, i)]
@@ -113,8 +113,8 @@ class SimulatedEngine:
     def words(self, device: int, region: Region) -> tuple[int, ...]:
         """What the formula says."""
         held, word = self.memory[device]
-        first = (region.offset - held.offset) // 8
-        return tuple(word(first + i) for i in range(region.size // 8))
+        first = (region.offset - held.offset) // WORD
+        return tuple(word(first + i) for i in range(region.size // WORD))
 
     def device_seconds(self) -> float:
         """The simulated clock."""
@@ -170,7 +170,7 @@ class SimulatedEngine:
         link = self.links.get((flow.src, flow.dst))
         damage = link.damage if link else None
         others = [k for (device, r), k in self.sources.items() if r == region and device != flow.src]
-        last = region.size // 8
+        last = region.size // WORD
 
         def shifted(i: int) -> int:
             return word_at(key, (i + min(SHIFT_WORDS, last // 4)) % last)

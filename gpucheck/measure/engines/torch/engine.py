@@ -7,19 +7,19 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from gpucheck.measure.engines.arrays import SAMPLE
 from gpucheck.measure.engines.cuda.queue import Gate, Lane, timed
 from gpucheck.measure.engines.numa import on_node
-from gpucheck.measure.engines.pattern import MASK, pattern_array, signed
+from gpucheck.measure.engines.pattern import MASK, WORD, pattern_array, signed
 from gpucheck.measure.engines.torch import lanes
-from gpucheck.measure.engines.torch.lanes import WORD, Streams
+from gpucheck.measure.engines.torch.lanes import Streams
 from gpucheck.measure.engines.torch.runtime import TorchRuntime, error_code, library, ordinal, peer_copy
+from gpucheck.measure.planning.selection import LEAST_BYTES
+from gpucheck.measure.statistics import LATENCY_BYTES
 from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, Wrong
 
 CHUNK_WORDS = 1 << 23
 PINNED_BYTES = 64 << 20
-LEAST_BYTES = 4 << 20
-SAMPLE = 64
-LATENCY_BYTES = 16
 
 
 class TorchEngine:

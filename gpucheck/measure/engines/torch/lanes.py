@@ -11,10 +11,10 @@ from typing import Any
 
 from gpucheck.measure.engines.cuda.errors import error_text
 from gpucheck.measure.engines.cuda.queue import Lane
+from gpucheck.measure.engines.pattern import WORD
 from gpucheck.measure.engines.protocol import CopyRefused
 from gpucheck.measure.values import Flow
 
-WORD = 8
 ROW, BODY = 128, 127  # words: rows with a gap after the body are what torch copies by a kernel
 STAGE_BYTES = 4 << 20
 

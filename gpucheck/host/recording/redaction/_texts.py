@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable, Iterable
 
-from gpucheck.host.redaction import _identifiers as identifiers
-from gpucheck.host.redaction._names import Names
-from gpucheck.host.redaction._pseudonyms import Pseudonyms
-from gpucheck.host.redaction._secrets import without_secrets
+from gpucheck.host.recording.redaction import _identifiers as identifiers
+from gpucheck.host.recording.redaction._names import Names
+from gpucheck.host.recording.redaction._pseudonyms import Pseudonyms
+from gpucheck.host.recording.redaction._secrets import without_secrets
 
 SHORTEST_SERIAL = 4
 

@@ -7,10 +7,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.host.redaction import Pseudonyms, encodable, redacted
+from gpucheck.host.recording.redaction import Pseudonyms, encodable, redacted
 from gpucheck.model import Fabric, Health, System
 from tests.fakes import SYSTEM, FakeHost, kernel_log
-from tests.host.test_recording import replay
+from tests.host.recording.test_recording import replay
 from tests.machines import LOADED, h100, on_bus, reading
 
 UUID = "GPU-5ec2f213-af40-cb06-a2d9-42946bc64825"

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpucheck.host.redaction import Pseudonyms, redacted
+from gpucheck.host.recording.redaction import Pseudonyms, redacted
 from tests.fakes import SYSTEM, FakeHost, kernel_log
-from tests.host.planted import GHP, HARMLESS, JWT, PLANTED
-from tests.host.test_recording import replay
+from tests.host.recording.planted import GHP, HARMLESS, JWT, PLANTED
+from tests.host.recording.test_recording import replay
 
 OWN = msgspec.structs.replace(SYSTEM, hostname="own-host7.example.com")
 

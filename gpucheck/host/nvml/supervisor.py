@@ -21,7 +21,7 @@ LATECOMER_S = 0.2  # for a response that is there already
 LONGEST_READING = 1 << 26  # bytes; that of 72 simulated GPUs is 1.2 MB
 START = (
     "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); "
-    "from gpucheck.host.nvml_child import main; main(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))"
+    "from gpucheck.host.nvml.child import main; main(int(sys.argv[2]), sys.argv[3], int(sys.argv[4]))"
 )
 
 
@@ -48,7 +48,7 @@ def ask_child(
 ) -> NvmlReading | NvmlFailure:
     """Run the child and return its answer, or why there is none; never later than the deadline plus a moment.
 
-    health: as in gpucheck.host.nvml.read.
+    health: as in gpucheck.host.nvml.reading.read_nvml.
     """
     return NvmlChild(deadline_s, command, health=health).answer()
 
@@ -69,7 +69,7 @@ def ask_twice(first: "NvmlChild", start: Callable[[], "NvmlChild"]) -> NvmlReadi
 
 def child_command() -> list[str]:
     """The interpreter without ``site``, which costs more than asking NVML does; it gets our own module path instead."""
-    package_root = str(Path(__file__).parents[2])
+    package_root = str(Path(__file__).parents[3])
     path = os.pathsep.join(dict.fromkeys([package_root, *(part for part in sys.path if part)]))
     return [sys.executable, "-S", "-c", START, path]
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.host import nvml
-from gpucheck.host.notation import normal_bus_id, plain
-from gpucheck.host.nvml_calls import Calls
+from gpucheck.host.nvml.calls import Calls
+from gpucheck.host.nvml.notation import normal_bus_id, plain
+from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import DEFECT, NvmlFailure, NvmlReading
 
 
@@ -17,13 +17,13 @@ from gpucheck.model import DEFECT, NvmlFailure, NvmlReading
 def whole(activate):
     """A pair of P100 as it is read when nothing is refused."""
     activate("p100-pcie-x2", ())
-    return nvml.read(lambda call, subject: None)
+    return read_nvml(lambda call, subject: None)
 
 
 def changed(monkeypatch, call, answer):
     """Read the pair with one function of the binding replaced."""
     monkeypatch.setattr(pynvml, call, answer)
-    return nvml.read(lambda call, subject: None)
+    return read_nvml(lambda call, subject: None)
 
 
 def raises(error):

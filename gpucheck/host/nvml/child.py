@@ -21,8 +21,8 @@ def main(descriptor: int, depth: str, parent_pid: int) -> None:
     end_with_parent(parent_pid)
     entering("dlopen", "libnvidia-ml.so.1")
     simulated.preload()
-    from gpucheck.host import nvml
+    from gpucheck.host.nvml.reading import read_nvml
 
     with open(descriptor, "wb") as pipe:
-        pipe.write(b"= " + msgspec.json.encode(nvml.read(entering, health=depth == "health", shut_down=False)) + b"\n")
+        pipe.write(b"= " + msgspec.json.encode(read_nvml(entering, health=depth == "health", shut_down=False)) + b"\n")
     os._exit(0)

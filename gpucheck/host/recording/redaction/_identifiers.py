@@ -3,9 +3,18 @@
 import re
 from functools import partial
 
-from gpucheck.host.redaction._pseudonyms import ADDRESS, FOLDER, HARDWARE, MAIL, SERIAL, USER, UUIDS, Pseudonyms
-from gpucheck.host.redaction._rules import part_replaced, rule
-from gpucheck.host.redaction._words import GENERIC_USER, HARMLESS_FOLDER, SYSTEM_FOLDER
+from gpucheck.host.recording.redaction._pseudonyms import (
+    ADDRESS,
+    FOLDER,
+    HARDWARE,
+    MAIL,
+    SERIAL,
+    USER,
+    UUIDS,
+    Pseudonyms,
+)
+from gpucheck.host.recording.redaction._rules import part_replaced, rule
+from gpucheck.host.recording.redaction._words import GENERIC_USER, HARMLESS_FOLDER, SYSTEM_FOLDER
 
 UUID = rule(
     "-",

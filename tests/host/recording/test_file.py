@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpucheck.foreign import UnreadableInput
-from gpucheck.host import recording_file
 from gpucheck.host.recording import Recording
-from gpucheck.host.recording_file import decode, encode, read_recording
-from tests.host.test_recording import replay
+from gpucheck.host.recording import file as recording_file
+from gpucheck.host.recording.file import decode, encode, read_recording
+from tests.host.recording.test_recording import replay
 
 RECORDING = replay().recording
 WHOLE = encode(RECORDING)

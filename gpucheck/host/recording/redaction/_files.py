@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from gpucheck.host.redaction._pseudonyms import Pseudonyms
+from gpucheck.host.recording.redaction._pseudonyms import Pseudonyms
 
 SCHEMA = "gpucheck.redaction-map/1"
 MOST_BYTES = 64 << 20

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from gpucheck.host.nvml_calls import Calls
-from gpucheck.host.nvml_health import read_health
+from gpucheck.host.nvml.calls import Calls
+from gpucheck.host.nvml.health import read_health
 from gpucheck.model import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
 
 UINT, LONG_LONG = 1, 3

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import pynvml
 
-from gpucheck.host.notation import normal_bus_id, plain, raw_text
+from gpucheck.host.nvml.notation import normal_bus_id, plain, raw_text
 from gpucheck.model import DEFECT, NvmlGap
 
 # Called before each call with its name and its subject. A child passes both on, so that a hang or a crash has a name.
@@ -119,7 +119,7 @@ class Calls:
 
 
 def _outside_the_binding(call: str) -> Callable[..., Any] | None:
-    from gpucheck.host.nvml_old import OLD
+    from gpucheck.host.nvml.old import OLD
 
     return OLD.get(call)
 

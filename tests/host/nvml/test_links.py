@@ -3,7 +3,7 @@
 import pytest
 
 from gpucheck import simulator
-from gpucheck.host import nvml
+from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import NvLink5Counts, NvmlReading
 
 STATE = "nvmlDeviceGetNvLinkState"
@@ -22,7 +22,7 @@ def changed(activate, monkeypatch, tmp_path):
         added = [f"{key} = {value}" for key, value in lines.items() if value is not None]
         (tmp_path / "m/machine.txt").write_text("\n".join([*kept, *added, ""]))
         monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "m"))
-        reading = nvml.read(lambda call, subject: None)
+        reading = read_nvml(lambda call, subject: None)
         assert isinstance(reading, NvmlReading)
         return reading
 
@@ -61,7 +61,7 @@ def test_links_are_trained_before_their_state_is_read(activate):
     """NCCL queries P2P_SUPPORTED first: the driver trains the links of a GPU that was not used yet."""
     activate("h100-nvl-x2", ())
     calls = []
-    nvml.read(lambda call, subject: calls.append((call, subject)))
+    read_nvml(lambda call, subject: calls.append((call, subject)))
     link = next(subject for call, subject in calls if call == STATE)
 
     assert calls.index(("nvmlDeviceGetNvLinkCapability", link)) < calls.index((STATE, link))

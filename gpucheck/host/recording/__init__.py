@@ -33,7 +33,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "s
     """Every answer of one host. Where a question has a name in it, the key is that name and None is "not there".
 
     packages, libraries: None where the host could not read its package database or the loader's cache.
-    gpucheck: version of the recorder. recorded: when, ISO 8601 with a time zone. redacted: see gpucheck.host.redaction.
+    gpucheck: version of the recorder. recorded: when, ISO 8601 with a time zone. redacted: see redaction.
     texts, folders: by absolute path; a path below the interpreter's packages or the user's home starts with
     ``{purelib}`` or ``{home}``, because these lie elsewhere where the recording is replayed.
     """

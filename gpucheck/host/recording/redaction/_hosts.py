@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from gpucheck.host.redaction._pseudonyms import HOST, USER, Pseudonyms
-from gpucheck.host.redaction._words import GENERIC_USER
+from gpucheck.host.recording.redaction._pseudonyms import HOST, USER, Pseudonyms
+from gpucheck.host.recording.redaction._words import GENERIC_USER
 
 MOST_IN_A_LIST = 4096
 LABEL = r"[A-Za-z0-9](?:[\w-]{0,61}[A-Za-z0-9])?"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from gpucheck.host import LiveHost, live_host, simulated
-from gpucheck.host import child as nvml_child
-from gpucheck.host.child import NvmlChild, ask_child, ask_twice, child_command
+from gpucheck.host.nvml import supervisor
+from gpucheck.host.nvml.supervisor import NvmlChild, ask_child, ask_twice, child_command
 from gpucheck.model import CRASHED, DEFECT, LATE, NOT_STARTED, NvmlFailure, NvmlReading
 
 # A library of ours where every call but one is as in the real one: the symbol that NVML's client enters first.
@@ -38,7 +38,7 @@ def script(body):
 
 @pytest.mark.parametrize(("call", "subject"), [("nvmlInit", "host"), ("nvmlDeviceGetName", "gpu:0000:04:00.0")])
 def test_hang_names_the_call_and_the_gpu_after_two_tries(activate, monkeypatch, call, subject):
-    monkeypatch.setattr(nvml_child, "SECONDS_PER_GPU", 0.0)
+    monkeypatch.setattr(supervisor, "SECONDS_PER_GPU", 0.0)
     activate("p100-pcie-x2", [f"nvml-hang:call={call}"])
     started = time.monotonic()
     failure = failure_of(live_host(isolated=True, deadline_s=2.0).nvml())
@@ -206,7 +206,7 @@ def test_who_comes_late_still_gets_the_answer():
 
 def test_a_child_that_nobody_asks_leaves_no_zombie_behind(monkeypatch):
     registered: list[Callable[[], None]] = []
-    monkeypatch.setattr("gpucheck.host.child.atexit.register", registered.append)
+    monkeypatch.setattr("gpucheck.host.nvml.supervisor.atexit.register", registered.append)
     child = NvmlChild(5, script("time.sleep(60)"))
     (kill,) = registered
     kill()
@@ -217,11 +217,11 @@ def test_a_child_that_nobody_asks_leaves_no_zombie_behind(monkeypatch):
 
 def test_the_child_imports_what_it_needs_and_no_more():
     """Its start is most of what `gpucheck topo` waits for."""
-    code = "import sys, gpucheck.host.nvml_child, gpucheck.host.nvml; print(*sys.modules)"
+    code = "import sys, gpucheck.host.nvml.child, gpucheck.host.nvml.reading; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
-    assert "gpucheck.host.nvml_calls" in loaded
-    assert {"gpucheck.host.live", "gpucheck.host.nvml_health", "importlib.metadata", "click"}.isdisjoint(loaded)
+    assert "gpucheck.host.nvml.calls" in loaded
+    assert {"gpucheck.host.live", "gpucheck.host.nvml.health", "importlib.metadata", "click"}.isdisjoint(loaded)
 
 
 def test_the_child_finds_our_modules_without_site(monkeypatch):
@@ -229,7 +229,7 @@ def test_the_child_finds_our_modules_without_site(monkeypatch):
     command = child_command()
 
     assert "-S" in command
-    assert command[-1].split(os.pathsep)[0] == str(Path(__file__).parents[2])
+    assert command[-1].split(os.pathsep)[0] == str(Path(__file__).parents[3])
 
 
 def test_a_child_without_memory_says_nothing_of_the_driver():

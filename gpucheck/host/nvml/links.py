@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pynvml
 
-from gpucheck.host.notation import normal_bus_id, raw_text
-from gpucheck.host.nvml_calls import FUNCTION_NOT_FOUND, Calls
+from gpucheck.host.nvml.calls import FUNCTION_NOT_FOUND, Calls
+from gpucheck.host.nvml.notation import normal_bus_id, raw_text
 from gpucheck.model import Fabric, NvLink, NvLink5Counts
 
 # INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND: past the last NVLink

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pynvml
 
-from gpucheck.host.notation import plain
-from gpucheck.host.nvml_calls import Calls
+from gpucheck.host.nvml.calls import Calls
+from gpucheck.host.nvml.notation import plain
 from gpucheck.model import EccCounts, GpuProcess, Health, PcieErrors, RetiredPages, RowRemap
 
 # nvmlClocksEventReason*, by bit

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from gpucheck.host.redaction._rules import part_replaced, rule
+from gpucheck.host.recording.redaction._rules import part_replaced, rule
 
 Replace = Callable[[str], str]
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pynvml
 
-from gpucheck.host.notation import bits, cpu_list, plain
-from gpucheck.host.nvml_calls import Calls, Entering
-from gpucheck.host.nvml_links import fabric, nvlinks
+from gpucheck.host.nvml.calls import Calls, Entering
+from gpucheck.host.nvml.links import fabric, nvlinks
+from gpucheck.host.nvml.notation import bits, cpu_list, plain
 from gpucheck.model import DEFECT, Gpu, Health, NvmlFailure, NvmlReading, PcieLink
 
 CLASSES = {0: "PIX", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}  # 0: two GPUs of one board
@@ -22,7 +22,7 @@ COMMON_SUBJECT = "host"
 Matrix = tuple[tuple[str | None, ...], ...]
 
 
-def read(entering: Entering, *, health: bool = True, shut_down: bool = True) -> NvmlReading | NvmlFailure:
+def read_nvml(entering: Entering, *, health: bool = True, shut_down: bool = True) -> NvmlReading | NvmlFailure:
     """Return everything at once, or a failure where NVML cannot be used at all; never raises.
 
     health: also how each GPU is, and the error counters of its links.
@@ -121,7 +121,7 @@ def _gpu(calls: Calls, index: int, handle: Any, *, health: bool) -> Gpu | None:
 
 
 def _health(calls: Calls, subject: str, handle: Any, memory_used: int | None) -> Health:
-    from gpucheck.host.nvml_health import read_health
+    from gpucheck.host.nvml.health import read_health
 
     return calls.part("health", subject, lambda: read_health(calls, subject, handle, memory_used), Health())
 

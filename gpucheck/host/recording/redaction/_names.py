@@ -3,10 +3,19 @@
 import re
 from collections.abc import Iterable
 
-from gpucheck.host.redaction._hosts import HOST_VARIABLE, LABEL, NAME, OF_HOSTS, host, hosts_in, in_variable, user
-from gpucheck.host.redaction._pseudonyms import KEYWORD, Pseudonyms
-from gpucheck.host.redaction._rules import part_replaced, rule
-from gpucheck.host.redaction._words import GENERIC_USER, NOT_A_NAME, PUBLIC
+from gpucheck.host.recording.redaction._hosts import (
+    HOST_VARIABLE,
+    LABEL,
+    NAME,
+    OF_HOSTS,
+    host,
+    hosts_in,
+    in_variable,
+    user,
+)
+from gpucheck.host.recording.redaction._pseudonyms import KEYWORD, Pseudonyms
+from gpucheck.host.recording.redaction._rules import part_replaced, rule
+from gpucheck.host.recording.redaction._words import GENERIC_USER, NOT_A_NAME, PUBLIC
 
 SHORTEST_NAME = 4  # a host that is called "gpu" would take every "gpu" in the log with it
 SHORTEST_USER = 3

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from gpucheck.host.recording import Recording
-from gpucheck.host.redaction._files import RedactionProblem, map_content, read_keywords, read_map
-from gpucheck.host.redaction._hosts import host, in_variable
-from gpucheck.host.redaction._names import Names
-from gpucheck.host.redaction._pseudonyms import Pseudonyms
-from gpucheck.host.redaction._secrets import value_of, without_secrets
-from gpucheck.host.redaction._texts import TextRules, of_texts
+from gpucheck.host.recording.redaction._files import RedactionProblem, map_content, read_keywords, read_map
+from gpucheck.host.recording.redaction._hosts import host, in_variable
+from gpucheck.host.recording.redaction._names import Names
+from gpucheck.host.recording.redaction._pseudonyms import Pseudonyms
+from gpucheck.host.recording.redaction._secrets import value_of, without_secrets
+from gpucheck.host.recording.redaction._texts import TextRules, of_texts
 from gpucheck.model import NvmlReading
 
 __all__ = [

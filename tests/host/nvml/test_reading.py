@@ -3,14 +3,16 @@
 import pytest
 
 from gpucheck import simulator
-from gpucheck.host import live_host, notation, nvml
+from gpucheck.host import live_host
+from gpucheck.host.nvml import notation
+from gpucheck.host.nvml.reading import read_nvml
 from gpucheck.model import Health, NvmlFailure, NvmlReading
 from gpucheck.simulator.machine.devices import gpus_of
 
 
 def read(name, *faults, activate):
     activate(name, faults)
-    return nvml.read(lambda call, subject: None)
+    return read_nvml(lambda call, subject: None)
 
 
 @pytest.fixture
@@ -80,7 +82,7 @@ def test_switch_that_a_vm_cannot_see_is_a_gap(reading):
 def test_the_short_pass_leaves_health_out(activate):
     """What a topology needs is in both; how the GPUs are is asked only where somebody wants to know."""
     activate("dgx1-v100", ())
-    short, whole = (nvml.read(lambda call, subject: None, health=health) for health in (False, True))
+    short, whole = (read_nvml(lambda call, subject: None, health=health) for health in (False, True))
 
     assert isinstance(short, NvmlReading)
     assert isinstance(whole, NvmlReading)
@@ -128,7 +130,7 @@ def test_refused_values_are_none(activate, monkeypatch, tmp_path):
     ]
     (tmp_path / "m/machine.txt").write_text("\n".join([*kept, "call.nvmlDeviceGetUUID = 999\n"]))
     monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "m"))
-    seen = nvml.read(lambda call, subject: None)
+    seen = read_nvml(lambda call, subject: None)
     assert isinstance(seen, NvmlReading)
     first, second = seen.gpus
 
@@ -141,7 +143,7 @@ def test_every_call_is_announced_before_it_is_made(activate):
     """The last name on the list is the one that hangs."""
     activate("p100-pcie-x2", ["gpu-lost:gpu=0"])
     calls = []
-    nvml.read(lambda call, subject: calls.append((call, subject)))
+    read_nvml(lambda call, subject: calls.append((call, subject)))
 
     assert calls[0] == ("nvmlInit", "host")
     assert ("nvmlDeviceGetHandleByIndex", "gpu index 0") in calls
