@@ -159,7 +159,7 @@ def parse_sizes(words: str | None) -> tuple[int, ...]:
         size = int(match[1]) * UNITS[match[2].upper()] if match else 0
         if not LEAST_SIZE <= size <= MOST_SIZE:
             raise Problem(
-                f"--sizes: {word.strip()!r} is no size from 8 bytes to 16G. "
+                f"--sizes: {word.strip()!r} is not a size from 8 bytes to 16G. "
                 "Write a list such as 4K,1M,256M (powers of 1024)."
             )
         found.add(size // LEAST_SIZE * LEAST_SIZE)
@@ -173,5 +173,7 @@ def parse_tensor(words: str | None) -> int | None:
     match = re.fullmatch(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})", words)
     size = int(match[1]) * int(match[2]) * FLOAT32 if match else 0
     if not LEAST_SIZE <= size <= MOST_SIZE:
-        raise Problem(f"--tensor: {words!r} is no shape of 8 bytes to 16 GiB. Write rows x columns: 10000x10000.")
+        raise Problem(
+            f"--tensor: {words!r} is not a shape of 8 bytes to 16 GiB. Write ROWSxCOLUMNS, for example 10000x10000."
+        )
     return size
