@@ -11,9 +11,9 @@ from gpucheck.cli._common import (
     EXIT_NOTHING,
     OutputFile,
     Problem,
-    Renamed,
     drawing_only,
     output_options,
+    renamed,
     simulation_options,
     start_simulation,
     strict_option,
@@ -56,10 +56,9 @@ class Level(click.Choice[str]):
     metavar="RxC",
     help="Copy only a float32 tensor of this shape in both directions, for example 10000x10000.",
 )
-@click.option(
+@renamed(
     "--allow-busy-gpus",
-    cls=Renamed,
-    was="--contended",
+    "--contended",
     is_flag=True,
     help="Measure GPUs that other processes use. Low bandwidth is then at most WARN.",
 )
@@ -70,10 +69,9 @@ class Level(click.Choice[str]):
     show_default=True,
     help="Copy engine. cpu: copies between two CPU processes, without a GPU.",
 )
-@click.option(
+@renamed(
     "--level",
-    cls=Renamed,
-    was="--depth",
+    "--depth",
     type=Level(["quick", "standard", "full"]),
     default="standard",
     show_default=True,

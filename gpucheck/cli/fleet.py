@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import DIRECTORY, OutputFile, Problem, Renamed, output_options, separated, strict_option
+from gpucheck.cli._common import DIRECTORY, OutputFile, Problem, output_options, renamed, separated, strict_option
 
 FORMATS = ("text", "json", "csv", "parquet", "prometheus", "junit", "html")
 SOURCE = click.Path(path_type=Path, allow_dash=True)
@@ -18,30 +18,19 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
 
 @COMMAND.command()
 @click.argument("sources", nargs=-1, required=True, type=SOURCE)
-@click.option(
+@renamed(
     "--expect-host",
-    cls=Renamed,
-    was="--expect",
+    "--expect",
     multiple=True,
     callback=separated,
     metavar="HOST,...",
     help="Hosts that must have a report. A missing report is an UNKNOWN row. Repeatable.",
 )
 @click.option("--labels", type=FILE, help="Host labels of your site: CSV (host,rack,...) or YAML.")
-@click.option(
-    "--baseline",
-    cls=Renamed,
-    was="--previous",
-    type=FILE,
-    help="Earlier merge (--format json). Report what is new, fixed or worse.",
+@renamed(
+    "--baseline", "--previous", type=FILE, help="Earlier merge (--format json). Report what is new, fixed or worse."
 )
-@click.option(
-    "--history-dir",
-    cls=Renamed,
-    was="--keep",
-    type=DIRECTORY,
-    help="Also add this merge to DIR for gpucheck fleet history.",
-)
+@renamed("--history-dir", "--keep", type=DIRECTORY, help="Also add this merge to DIR for gpucheck fleet history.")
 @click.option(
     "--write",
     "files",
@@ -58,10 +47,9 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
     metavar="GPUS",
     help="Print hosts suitable for a job with this number of GPUs.",
 )
-@click.option(
+@renamed(
     "--gpu-model",
-    cls=Renamed,
-    was="--model",
+    "--model",
     metavar="NAME",
     help="Select only GPUs of this model, for example H100. Requires --select.",
 )
@@ -134,10 +122,9 @@ def simulate(
 
 @COMMAND.command()
 @click.argument("name", metavar="HOST|METRIC")
-@click.option(
+@renamed(
     "--history-dir",
-    cls=Renamed,
-    was="--keep",
+    "--keep",
     type=DIRECTORY,
     required=True,
     help="Directory of merges, as written by gpucheck fleet report --history-dir.",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import Problem, Renamed, no_machine, note, start_simulation
+from gpucheck.cli._common import Problem, no_machine, note, renamed, start_simulation
 from gpucheck.printable import printable
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
@@ -18,10 +18,9 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
 @click.option(
     "-o", "--output", "directory", metavar="DIR", help="Create a private machine in DIR instead of using the cache."
 )
-@click.option(
+@renamed(
     "--update",
-    cls=Renamed,
-    was="--switch",
+    "--switch",
     metavar="DIR",
     help="Replace the faults of the machine in DIR. Without --fault: remove them.",
 )
