@@ -42,25 +42,16 @@ class Level(click.Choice[str]):
 @click.command()
 @click.option("--devices", metavar="0,1|UUIDs", help="Measure only these GPUs, in this order. 0,0 copies within GPU 0.")
 @click.option(
-    "--sizes",
-    metavar="LIST",
-    help=f"Also measure these sizes on one pair of each path class, for example 4K,1M,256M. all: {SWEEP}.",
+    "--sizes", metavar="LIST", help=f"Also measure sizes (4K,1M) on one pair of each path class. all: {SWEEP}."
 )
 @click.option(
-    "--svg",
-    type=OutputFile(),
-    help="Also plot the sizes to FILE. With -: to stdout, instead of the text. Requires --sizes.",
+    "--svg", type=OutputFile(), help="Also plot the sizes (- is stdout, instead of the text). Requires --sizes."
 )
 @click.option(
-    "--tensor",
-    metavar="RxC",
-    help="Copy only a float32 tensor of this shape in both directions, for example 10000x10000.",
+    "--tensor", metavar="RxC", help="Copy only a float32 tensor of this shape, in both directions (10000x10000)."
 )
 @renamed(
-    "--allow-busy-gpus",
-    "--contended",
-    is_flag=True,
-    help="Measure GPUs that other processes use. Low bandwidth is then at most WARN.",
+    "--allow-busy-gpus", "--contended", is_flag=True, help="Measure GPUs in use. Low bandwidth is then at most WARN."
 )
 @click.option(
     "--engine",

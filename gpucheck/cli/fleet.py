@@ -42,17 +42,9 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
     "--shard", is_flag=True, help="Write rows for a later merge (fleet report part*.json), without a verdict."
 )
 @click.option(
-    "--select",
-    type=click.IntRange(min=1),
-    metavar="GPUS",
-    help="Print hosts suitable for a job with this number of GPUs.",
+    "--select", type=click.IntRange(min=1), metavar="GPUS", help="Print hosts for a job of this number of GPUs."
 )
-@renamed(
-    "--gpu-model",
-    "--model",
-    metavar="NAME",
-    help="Select only GPUs of this model, for example H100. Requires --select.",
-)
+@renamed("--gpu-model", "--model", metavar="NAME", help="Select only GPUs of this model (H100). Requires --select.")
 @click.option(
     "--select-format",
     type=click.Choice(["lines", "slurm", "torchrun", "ansible"]),
@@ -79,13 +71,7 @@ def report(sources: tuple[Path, ...], **options: object) -> int:
 @click.option(
     "--hosts", type=click.IntRange(1, 1_000_000), default=100, show_default=True, metavar="N", help="Number of hosts."
 )
-@click.option(
-    "--profile",
-    default="hgx-h100-x8",
-    show_default=True,
-    metavar="PROFILE",
-    help="Simulated machine of gpucheck profiles.",
-)
+@click.option("--profile", default="hgx-h100-x8", show_default=True, metavar="PROFILE", help="Simulated machine.")
 @click.option(
     "--fault",
     "faults",
@@ -99,7 +85,7 @@ def report(sources: tuple[Path, ...], **options: object) -> int:
     default=5.0,
     show_default=True,
     metavar="PERCENT",
-    help="Noise of one sample.",
+    help="Noise of a sample.",
 )
 @click.option(
     "--samples",
