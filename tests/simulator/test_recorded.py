@@ -158,7 +158,7 @@ def test_without_nvml_the_device_ids_tell_the_models():
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
-        ({}, "no recording that gpucheck record made"),
+        ({}, "not a recording of gpucheck record"),
         ([], "no recording"),
         ({"schema": "gpucheck.topology/1"}, "no recording"),
     ],

@@ -86,7 +86,7 @@ def facts(data: bytes) -> None:
 @target(seeds=documents.profiles, format="yaml", rate=180, attacks=attacks.yaml)
 def profile(data: bytes) -> None:
     """simulate FILE.yml: read and checked, not made."""
-    from gpucheck.simulator.machine.profile import load
+    from gpucheck.simulator.machine.loading import load
 
     with refusing(ValueError, LookupError, OSError):
         load(str(product.file(data, "machine.yml")))
