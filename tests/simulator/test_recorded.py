@@ -159,8 +159,8 @@ def test_without_nvml_the_device_ids_tell_the_models():
     ("document", "reason"),
     [
         ({}, "not a recording of gpucheck record"),
-        ([], "no recording"),
-        ({"schema": "gpucheck.topology/1"}, "no recording"),
+        ([], "not a recording"),
+        ({"schema": "gpucheck.topology/1"}, "not a recording"),
     ],
 )
 def test_what_is_no_recording_is_refused(document, reason):
