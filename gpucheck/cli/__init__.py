@@ -34,7 +34,7 @@ class Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """As click does, with a suggestion for a name that is no command."""
+        """As click does, with a suggestion for an unknown name."""
         names = self.list_commands(ctx)
         if not ctx.resilient_parsing and args[0].isidentifier() and args[0] not in names:
             from difflib import get_close_matches

@@ -31,6 +31,7 @@ __all__ = [
     "progress",
     "progress_end",
     "recording_option",
+    "renamed",
     "replay_mark",
     "separated",
     "simulation_options",
@@ -60,6 +61,11 @@ class Renamed(click.Option):
         shown, self.opts = self.opts, [*self.opts, self.was]
         super().add_to_parser(parser, ctx)
         self.opts = shown
+
+
+def renamed(name: str, was: str, **attributes: Any) -> Callable[[F], F]:
+    """Add an option that has another name than before, as Renamed does."""
+    return click.option(name, cls=Renamed, was=was, **attributes)
 
 
 def separated(_ctx: click.Context, _param: click.Parameter, values: Sequence[str]) -> tuple[str, ...]:

@@ -82,10 +82,10 @@ def _described(error: BaseException) -> str:
 
 def _place(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)]
-    for frame in (ours or list(frames))[-1:]:
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(PACKAGE)]
+    for frame in (own or list(frames))[-1:]:
         file = Path(frame.filename)
-        shown = file.relative_to(PACKAGE.parent) if ours else file
+        shown = file.relative_to(PACKAGE.parent) if own else file
         return f" ({shown}:{frame.lineno})"
     return ""
 

@@ -149,7 +149,7 @@ def _select(merged: FleetReport, options: Options) -> int:
 
 def _write(merged: FleetReport, options: Options) -> None:
     if options.format_ == "parquet" and options.output is None:
-        raise Problem("Parquet is no text. Say where it goes: --format parquet -o fleet.parquet")
+        raise Problem("Parquet is binary. Add a file: --format parquet -o fleet.parquet")
     for file in options.files:
         content = _content(merged, ENDINGS[file.suffix], verbose=options.verbose, terminal=False)
         write_result(content, file, mode=MODES.get(file.suffix, PRIVATE))

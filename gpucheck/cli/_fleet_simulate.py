@@ -1,4 +1,4 @@
-"""fleet simulate: a folder of reports as a real fleet would write them, and the ground truth beside it."""
+"""fleet simulate: a directory of reports as a real fleet writes them, with ground truth."""
 
 import subprocess
 import sys
@@ -39,14 +39,14 @@ def simulate(
         write_atomic(output / "ground-truth.csv", simulated.truth(fleet).encode())
     except OSError as error:
         raise not_written(output, error) from error
-    sick = sum(host.fault is not None for host in fleet)
-    note(f"gpucheck: SIMULATED fleet of {hosts} x {profile}, {sick} sick: {output}")
+    faulty = sum(host.fault is not None for host in fleet)
+    note(f"gpucheck: SIMULATED fleet of {hosts} x {profile}, {faulty} faulty: {output}")
 
 
 def _empty(output: Path) -> None:
-    """Reports of two fleets in one folder would be merged into one."""
+    """Reports of two fleets in one directory would be merged into one."""
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise Problem(f"{output}: is there already and not an empty folder. Choose another with -o, or remove it.")
+        raise Problem(f"{output}: exists and is not an empty directory. Choose another with -o, or remove it.")
 
 
 def _template(profile: str, fault: str | None) -> Report:

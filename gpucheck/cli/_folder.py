@@ -1,4 +1,4 @@
-"""A folder of results that appears complete or not at all."""
+"""Write a directory of results atomically."""
 
 import os
 import shutil
@@ -11,25 +11,25 @@ from gpucheck.processes.atomic import PRIVATE, sync_folder, write_atomic
 
 
 def refuse_folder(output: Path | None, names: Collection[str]) -> None:
-    """Raises Problem for a folder that could not be written, or that holds anything but the named files."""
+    """Raise Problem for a directory that cannot be written, or that contains other than the named files."""
     if output is None or output == STDOUT:
-        raise Problem("--format all writes a folder with a file for each format. Name the folder with -o DIR.")
+        raise Problem("--format all writes a directory with a file for each format. Name the directory with -o DIR.")
     if output.exists() and not output.is_dir():
-        raise Problem(f"{output}: is a file, and --format all writes a folder. Choose another place with -o.")
+        raise Problem(f"{output}: is a file, and --format all writes a directory. Choose another path with -o.")
     if output.is_dir():
         other = sorted(entry.name for entry in output.iterdir() if entry.name not in names)
         if other:
             raise Problem(
-                f"{output}: holds {other[0]}, which is none of our files, and the folder is replaced as a whole. "
-                "Choose a new folder with -o."
+                f"{output}: contains {other[0]}, which gpucheck did not write, and the directory is replaced. "
+                "Choose a new directory with -o."
             )
     refuse_unwritable(output.resolve())
 
 
 def write_folder(files: Mapping[str, str], output: Path) -> None:
-    """Write the files beside the folder and give them its name at once; an earlier folder of ours is replaced.
+    """Write the files to a temporary directory and rename it; an earlier directory of gpucheck is replaced.
 
-    Raises Problem when the folder cannot be written; what was there before is then untouched.
+    Raises Problem if the directory cannot be written; an earlier one is then unchanged.
     """
     refuse_folder(output, files)
     target = output.resolve()
@@ -52,7 +52,7 @@ def write_folder(files: Mapping[str, str], output: Path) -> None:
 
 
 def _take_place(staged: Path, target: Path) -> None:
-    """A new or empty folder is taken at once. A full one steps aside first, and comes back if that fails."""
+    """Rename to a new or empty directory; a full one is renamed first, and restored if that fails."""
     if not target.exists() or not any(target.iterdir()):
         staged.rename(target)
         return

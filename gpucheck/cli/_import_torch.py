@@ -11,17 +11,17 @@ SECONDS = 120.0
 # The architecture list is asked below torch.cuda.get_arch_list(), which answers nothing where no GPU is usable.
 SCRIPT = """
 import json, os, torch
-def told(ask):
+def reported(ask):
     try:
         return ask()
     except (AttributeError, RuntimeError):  # a CPU build lacks it
         return None
-cudnn = told(torch.backends.cudnn.version)
+cudnn = reported(torch.backends.cudnn.version)
 if cudnn is not None:
     step = 10000 if cudnn >= 90000 else 1000
     cudnn = f"{cudnn // step}.{cudnn % step // 100}.{cudnn % 100}"
-nccl = told(torch.cuda.nccl.version)
-flags = told(lambda: torch._C._cuda_getArchFlags()) or ""
+nccl = reported(torch.cuda.nccl.version)
+flags = reported(lambda: torch._C._cuda_getArchFlags()) or ""
 words = ("libcudart", "libcudnn", "libnccl", "libcublas", "libcufft", "libnvrtc")
 with open("/proc/self/maps") as maps:
     paths = {line.split(None, 5)[5].strip() for line in maps if line.count("/")}
@@ -36,7 +36,7 @@ print(json.dumps({
 
 
 def ask_torch(python: str = sys.executable, seconds: float = SECONDS) -> Imported:
-    """What torch says in this interpreter; Imported.error where it says nothing."""
+    """Return what torch reports in this interpreter; Imported.error if it cannot be imported."""
     try:
         child = capture([python, "-c", SCRIPT], seconds)
     except HostResources as reason:

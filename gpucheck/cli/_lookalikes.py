@@ -22,7 +22,7 @@ def plain(text: str) -> str:
 
 
 def near(text: str, names: Iterable[str], most: int = 3) -> list[str]:
-    """The names that are close to a text where letters and digits that look alike count as equal."""
+    """Return the names close to a text; letters and digits that look the same count as equal."""
     by_skeleton = {plain(name).translate(SAME): name for name in names}
     return [by_skeleton[one] for one in get_close_matches(plain(text).translate(SAME), list(by_skeleton), n=most)]
 

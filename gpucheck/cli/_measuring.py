@@ -1,4 +1,4 @@
-"""What a measuring run says while it runs: the planned time always, a progress bar with the pair on a terminal."""
+"""Progress of a measurement: the planned time always, a progress bar with the pair on a terminal."""
 
 from contextlib import ExitStack
 from types import TracebackType
@@ -30,7 +30,7 @@ class Display:
         self._stack.close()
 
     def planned(self, planned: "Planned") -> None:
-        """Say how long it should take, before it starts."""
+        """Print the planned time before the start."""
         rounds = f", one direction in {planned.rounds} rounds" if planned.rounds else ""
         note(
             f"gpucheck: {planned.devices} devices, {planned.steps} steps{rounds}: about {planned.seconds:.1f} s of "

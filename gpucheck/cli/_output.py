@@ -1,4 +1,4 @@
-"""Where a result goes: stdout, a file that appears complete or not at all, or a pipe or device that has a name."""
+"""Outputs of a command: stdout, a file that is written atomically, or a named pipe or device."""
 
 import errno
 import os
@@ -34,20 +34,20 @@ class Problem(click.ClickException):
 
 
 class OutputFile(click.Path):
-    """The value of -o and its like: refused before any work when it could not be written."""
+    """The value of -o and similar options: rejected before any work if it cannot be written."""
 
     def __init__(self, *, folder: bool = False) -> None:
         super().__init__(dir_okay=folder, allow_dash=True, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The path. Raises Problem (64)."""
-        output: Path = super().convert(value, param, ctx)  # type: ignore[assignment]  # path_type says so
+        output: Path = super().convert(value, param, ctx)  # type: ignore[assignment]  # by path_type
         refuse_unwritable(output)
         return output
 
 
 def refuse_unwritable(output: Path) -> None:
-    """Raises Problem for a file that could not be written, before hours of work end in nothing."""
+    """Raise Problem for a file that cannot be written, before any work."""
     if output == STDOUT:
         return
     try:
@@ -68,7 +68,7 @@ def _refuse_parent(output: Path) -> None:
     parent = next(folder for folder in output.absolute().parents if folder.exists())
     if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
         return
-    reason = "is not writable" if parent.is_dir() else "is not a folder"
+    reason = "is not writable" if parent.is_dir() else "is not a directory"
     raise Problem(f"{output}: cannot write the file: {parent} {reason}. Choose another place with -o.")
 
 

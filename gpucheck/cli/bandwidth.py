@@ -11,9 +11,9 @@ from gpucheck.cli._common import (
     EXIT_NOTHING,
     OutputFile,
     Problem,
-    Renamed,
     drawing_only,
     output_options,
+    renamed,
     simulation_options,
     start_simulation,
     strict_option,
@@ -42,26 +42,16 @@ class Level(click.Choice[str]):
 @click.command()
 @click.option("--devices", metavar="0,1|UUIDs", help="Measure only these GPUs, in this order. 0,0 copies within GPU 0.")
 @click.option(
-    "--sizes",
-    metavar="LIST",
-    help=f"Also measure these sizes on one pair of each path class, for example 4K,1M,256M. all: {SWEEP}.",
+    "--sizes", metavar="LIST", help=f"Also measure sizes (4K,1M) on one pair of each path class. all: {SWEEP}."
 )
 @click.option(
-    "--svg",
-    type=OutputFile(),
-    help="Also plot the sizes to FILE. With -: to stdout, instead of the text. Requires --sizes.",
+    "--svg", type=OutputFile(), help="Also plot the sizes (- is stdout, instead of the text). Requires --sizes."
 )
 @click.option(
-    "--tensor",
-    metavar="RxC",
-    help="Copy only a float32 tensor of this shape in both directions, for example 10000x10000.",
+    "--tensor", metavar="RxC", help="Copy only a float32 tensor of this shape, in both directions (10000x10000)."
 )
-@click.option(
-    "--allow-busy-gpus",
-    cls=Renamed,
-    was="--contended",
-    is_flag=True,
-    help="Measure GPUs that other processes use. Low bandwidth is then at most WARN.",
+@renamed(
+    "--allow-busy-gpus", "--contended", is_flag=True, help="Measure GPUs in use. Low bandwidth is then at most WARN."
 )
 @click.option(
     "--engine",
@@ -70,10 +60,9 @@ class Level(click.Choice[str]):
     show_default=True,
     help="Copy engine. cpu: copies between two CPU processes, without a GPU.",
 )
-@click.option(
+@renamed(
     "--level",
-    cls=Renamed,
-    was="--depth",
+    "--depth",
     type=Level(["quick", "standard", "full"]),
     default="standard",
     show_default=True,
@@ -159,7 +148,7 @@ def parse_sizes(words: str | None) -> tuple[int, ...]:
         size = int(match[1]) * UNITS[match[2].upper()] if match else 0
         if not LEAST_SIZE <= size <= MOST_SIZE:
             raise Problem(
-                f"--sizes: {word.strip()!r} is no size from 8 bytes to 16G. "
+                f"--sizes: {word.strip()!r} is not a size from 8 bytes to 16G. "
                 "Write a list such as 4K,1M,256M (powers of 1024)."
             )
         found.add(size // LEAST_SIZE * LEAST_SIZE)
@@ -173,5 +162,7 @@ def parse_tensor(words: str | None) -> int | None:
     match = re.fullmatch(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})", words)
     size = int(match[1]) * int(match[2]) * FLOAT32 if match else 0
     if not LEAST_SIZE <= size <= MOST_SIZE:
-        raise Problem(f"--tensor: {words!r} is no shape of 8 bytes to 16 GiB. Write rows x columns: 10000x10000.")
+        raise Problem(
+            f"--tensor: {words!r} is not a shape of 8 bytes to 16 GiB. Write ROWSxCOLUMNS, for example 10000x10000."
+        )
     return size

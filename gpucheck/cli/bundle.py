@@ -15,13 +15,7 @@ if TYPE_CHECKING:
     from gpucheck.bundle.manifest import Manifest
 
 lock_option = click.option(
-    "--lock",
-    "lock_file",
-    type=ExistingFile,
-    default=Path("stack.lock.yml"),
-    show_default=True,
-    metavar="FILE",
-    help="Lock file.",
+    "--lock", "lock_file", type=ExistingFile, default=Path("stack.lock.yml"), show_default=True, help="Lock file."
 )
 
 
@@ -133,10 +127,7 @@ def order_command(
 @click.option("--wheel-digest", required=True, metavar="HEX", help="Digest of the sources of the wheel.")
 @click.option("--python-minimum", default="", metavar="VERSION", help="Oldest Python version that the wheel supports.")
 @click.option(
-    "--key",
-    default="",
-    metavar="FILE|KEY",
-    help="Signing key: a secret key file or a key of your keyring. Default: a new key.",
+    "--key", default="", metavar="FILE|KEY", help="Signing key: a file or a key of your keyring. Default: a new key."
 )
 @click.option(
     "--trusted-keys", multiple=True, type=ExistingFile, help="Local public key of another publisher. Repeatable."
@@ -149,13 +140,7 @@ def order_command(
     help="Accept these packages without a signed index. Repeatable.",
 )
 @click.option(
-    "-o",
-    "--output",
-    type=DIRECTORY,
-    default=Path("build/bundle"),
-    show_default=True,
-    metavar="DIR",
-    help="Directory of the bundle.",
+    "-o", "--output", type=DIRECTORY, default=Path("build/bundle"), show_default=True, help="Directory of the bundle."
 )
 def make_command(
     lock_file: Path,

@@ -126,7 +126,7 @@ def _weighed(cause: str) -> Iterator[str]:
 
 
 def _checks() -> dict[str, list[str]]:
-    """Whatever a finding may be named after, explained: the steps of a run, and what its report is held against."""
+    """Return the description of every check: the steps of a run, and the comparisons of its report."""
     from gpucheck import comparison, run
 
     # A step's own name is its own, also where findings of another step may have it.
@@ -188,11 +188,11 @@ def _sxid(code: int) -> Iterator[str]:
 
 
 def _sxid_verdict(verdict: str) -> str:
-    said = VERDICT.get(verdict, verdict.upper())
+    shown = VERDICT.get(verdict, verdict.upper())
     return (
-        f"{said}, but WARN if the line says Non-fatal"
+        f"{shown}, but WARN if the line says Non-fatal"
         if verdict == "fail"
-        else f"{said}, but FAIL if the line says Fatal"
+        else f"{shown}, but FAIL if the line says Fatal"
     )
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import DIRECTORY, OutputFile, Problem, Renamed, output_options, separated, strict_option
+from gpucheck.cli._common import DIRECTORY, OutputFile, Problem, output_options, renamed, separated, strict_option
 
 FORMATS = ("text", "json", "csv", "parquet", "prometheus", "junit", "html")
 SOURCE = click.Path(path_type=Path, allow_dash=True)
@@ -18,30 +18,19 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
 
 @COMMAND.command()
 @click.argument("sources", nargs=-1, required=True, type=SOURCE)
-@click.option(
+@renamed(
     "--expect-host",
-    cls=Renamed,
-    was="--expect",
+    "--expect",
     multiple=True,
     callback=separated,
     metavar="HOST,...",
     help="Hosts that must have a report. A missing report is an UNKNOWN row. Repeatable.",
 )
 @click.option("--labels", type=FILE, help="Host labels of your site: CSV (host,rack,...) or YAML.")
-@click.option(
-    "--baseline",
-    cls=Renamed,
-    was="--previous",
-    type=FILE,
-    help="Earlier merge (--format json). Report what is new, fixed or worse.",
+@renamed(
+    "--baseline", "--previous", type=FILE, help="Earlier merge (--format json). Report what is new, fixed or worse."
 )
-@click.option(
-    "--history-dir",
-    cls=Renamed,
-    was="--keep",
-    type=DIRECTORY,
-    help="Also add this merge to DIR for gpucheck fleet history.",
-)
+@renamed("--history-dir", "--keep", type=DIRECTORY, help="Also add this merge to DIR for gpucheck fleet history.")
 @click.option(
     "--write",
     "files",
@@ -53,18 +42,9 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
     "--shard", is_flag=True, help="Write rows for a later merge (fleet report part*.json), without a verdict."
 )
 @click.option(
-    "--select",
-    type=click.IntRange(min=1),
-    metavar="GPUS",
-    help="Print hosts suitable for a job with this number of GPUs.",
+    "--select", type=click.IntRange(min=1), metavar="GPUS", help="Print hosts for a job of this number of GPUs."
 )
-@click.option(
-    "--gpu-model",
-    cls=Renamed,
-    was="--model",
-    metavar="NAME",
-    help="Select only GPUs of this model, for example H100. Requires --select.",
-)
+@renamed("--gpu-model", "--model", metavar="NAME", help="Select only GPUs of this model (H100). Requires --select.")
 @click.option(
     "--select-format",
     type=click.Choice(["lines", "slurm", "torchrun", "ansible"]),
@@ -91,13 +71,7 @@ def report(sources: tuple[Path, ...], **options: object) -> int:
 @click.option(
     "--hosts", type=click.IntRange(1, 1_000_000), default=100, show_default=True, metavar="N", help="Number of hosts."
 )
-@click.option(
-    "--profile",
-    default="hgx-h100-x8",
-    show_default=True,
-    metavar="PROFILE",
-    help="Simulated machine of gpucheck profiles.",
-)
+@click.option("--profile", default="hgx-h100-x8", show_default=True, metavar="PROFILE", help="Simulated machine.")
 @click.option(
     "--fault",
     "faults",
@@ -111,7 +85,7 @@ def report(sources: tuple[Path, ...], **options: object) -> int:
     default=5.0,
     show_default=True,
     metavar="PERCENT",
-    help="Noise of one sample.",
+    help="Noise of a sample.",
 )
 @click.option(
     "--samples",
@@ -134,10 +108,9 @@ def simulate(
 
 @COMMAND.command()
 @click.argument("name", metavar="HOST|METRIC")
-@click.option(
+@renamed(
     "--history-dir",
-    cls=Renamed,
-    was="--keep",
+    "--keep",
     type=DIRECTORY,
     required=True,
     help="Directory of merges, as written by gpucheck fleet report --history-dir.",

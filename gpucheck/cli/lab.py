@@ -9,11 +9,7 @@ from gpucheck.cli._common import format_option, note
 from gpucheck.lab.model import DEFAULT_NAME, DEFAULT_SUBNET, SUBNET_VARIABLE
 
 NAME = click.option(
-    "--name",
-    default=DEFAULT_NAME,
-    show_default=True,
-    metavar="NAME",
-    help="Name of the lab and prefix of its containers.",
+    "--name", default=DEFAULT_NAME, show_default=True, metavar="NAME", help="Name of the lab, prefix of its containers."
 )
 
 
@@ -35,22 +31,13 @@ def COMMAND() -> None:  # noqa: N802 - the name the command walk looks for
     metavar="CIDR",
     help=f"IPv4 subnet of the lab network. Environment: {SUBNET_VARIABLE}.",
 )
-@click.option(
-    "--light",
-    type=int,
-    metavar="N",
-    help="Start N light hosts without systemd instead of the two hosts. All are copies of the first.",
-)
+@click.option("--light", type=int, metavar="N", help="Start N light hosts (no systemd, copies of the first) instead.")
 @click.option(
     "--profile",
     metavar="NAME",
     help="Simulated machine: a name from gpucheck profiles, or FILE.yml. Default: p100-pcie-x2. Requires --light.",
 )
-@click.option(
-    "--bare-metal",
-    is_flag=True,
-    help="Present the two hosts as bare metal, with RDMA cards, ACS enabled and mounts allowed.",
-)
+@click.option("--bare-metal", is_flag=True, help="Simulate bare metal: RDMA cards, ACS enabled, mounts allowed.")
 def up(name: str, subnet: str, light: int | None, profile: str | None, *, bare_metal: bool) -> None:
     """Start the lab and print the path of its inventory."""
     from gpucheck.lab.lifecycle import up as bring_up

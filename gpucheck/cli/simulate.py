@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 
-from gpucheck.cli._common import Problem, Renamed, no_machine, note, start_simulation
+from gpucheck.cli._common import Problem, no_machine, note, renamed, start_simulation
 from gpucheck.printable import printable
 
-NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell says it
+NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell exits
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
@@ -18,13 +18,7 @@ NOT_FOUND, NOT_RUNNABLE = 127, 126  # as a shell says it
 @click.option(
     "-o", "--output", "directory", metavar="DIR", help="Create a private machine in DIR instead of using the cache."
 )
-@click.option(
-    "--update",
-    cls=Renamed,
-    was="--switch",
-    metavar="DIR",
-    help="Replace the faults of the machine in DIR. Without --fault: remove them.",
-)
+@renamed("--update", "--switch", metavar="DIR", help="Replace the faults of the machine in DIR. Without --fault: none.")
 @click.option("--clear-cache", is_flag=True, help="Remove all cached machines that no process uses.")
 @click.argument("profile", required=False)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
@@ -68,7 +62,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         return
     if profile is None:
         raise Problem("no machine to simulate. Name one: gpucheck simulate PROFILE -- COMMAND (see: gpucheck profiles)")
-    more_faults, own_directory, words = _ours_after_profile(command)
+    more_faults, own_directory, words = _options_after_profile(command)
     directory = own_directory or directory
     if (words and words[0] in ("--fault", "-o", "--output")) or (not words and directory is None):
         raise Problem("no command to run. Write it after --, for example: gpucheck simulate PROFILE -- gpustat")
@@ -141,7 +135,7 @@ def _problem(error: Exception, directory: Path) -> Problem:
     return no_machine(error)
 
 
-def _ours_after_profile(words: tuple[str, ...]) -> tuple[list[str], str | None, list[str]]:
+def _options_after_profile(words: tuple[str, ...]) -> tuple[list[str], str | None, list[str]]:
     """Our own options may also stand between PROFILE and the command; from ``--`` on everything is the command's."""
     faults: list[str] = []
     directory: str | None = None

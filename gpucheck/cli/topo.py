@@ -26,12 +26,7 @@ from gpucheck.model.verdict import EXIT_STATUS, Verdict, worst
 
 
 @click.command()
-@click.option(
-    "--import",
-    "source",
-    metavar="FILE",
-    help="Read the topology from the output of another tool (format detected). - is stdin.",
-)
+@click.option("--import", "source", metavar="FILE", help="Read the output of another tool instead. - is stdin.")
 @click.option("--best", type=click.IntRange(min=1), metavar="K", help="Select the best K GPUs for a job.")
 @click.option("--tree", is_flag=True, help="Show the PCIe and NVLink tree instead of the matrix.")
 @click.option("--svg", type=OutputFile(), help="Also draw the host to FILE. With -: to stdout, instead of the text.")

@@ -42,10 +42,7 @@ if TYPE_CHECKING:
 )
 @click.option("--skip", multiple=True, callback=separated, metavar="NAME|TAG,...", help="Skip these steps. Repeatable.")
 @click.option(
-    "--expect",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Compare the host with expectations (YAML; docs/verify.md).",
+    "--expect", type=click.Path(path_type=Path), metavar="FILE", help="Compare the host with expectations (YAML)."
 )
 @click.option(
     "--baseline",

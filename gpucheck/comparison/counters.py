@@ -44,9 +44,9 @@ def deltas(before: HealthRecord, now: HealthRecord, hours: float) -> Iterator[Fi
     own = {gpu.bus_id: gpu for gpu in now.gpus}
     ports = {port.bus_id: port for port in before.ports}
     for port in now.ports:
-        # Of its own function a GPU tells the same errors itself.
-        told = port.bus_id in own and own[port.bus_id].pcie_errors.correctable is not None
-        if port.bus_id in ports and not told:
+        # A GPU reports the errors of its own function itself.
+        reported = port.bus_id in own and own[port.bus_id].pcie_errors.correctable is not None
+        if port.bus_id in ports and not reported:
             subject = f"{'gpu' if port.bus_id in own else 'link'}:{port.bus_id}"
             yield from _judged(subject, _port(ports[port.bus_id], port), hours, now.uptime_hours)
 
@@ -68,14 +68,14 @@ def _memory(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
     lost = "the memory returned data that could not be corrected; the job that used it was killed"
     often = "the memory corrects errors so often that an uncorrectable one is likely"
     replaced = "the GPU took memory out of use because of errors"
-    told = new.aggregate_uncorrected is not None and old.aggregate_uncorrected is not None
-    uncorrected = "aggregate_uncorrected" if told else "volatile_uncorrected"
+    known = new.aggregate_uncorrected is not None and old.aggregate_uncorrected is not None
+    uncorrected = "aggregate_uncorrected" if known else "volatile_uncorrected"
     yield Counter(
         "ECC uncorrected", getattr(old, uncorrected), getattr(new, uncorrected), "ecc-uncorrected", lost, reset, True
     )
-    # NVIDIA publishes no limit for corrected ones (Xid 92 tells when its own is reached): that of PCIe is taken.
-    told = new.aggregate_corrected is not None and old.aggregate_corrected is not None
-    corrected = "aggregate_corrected" if told else "volatile_corrected"
+    # NVIDIA publishes no limit for corrected ones (Xid 92 is logged when its own is reached): the PCIe limit applies.
+    known = new.aggregate_corrected is not None and old.aggregate_corrected is not None
+    corrected = "aggregate_corrected" if known else "volatile_corrected"
     watch = "watch it with the next baseline; replace the board if the rate stays"
     yield Counter(
         "ECC corrected",
@@ -109,7 +109,7 @@ def _nvlinks(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
         name, cause = f"NVLink {link.link}", "nvlink-errors"
         yield Counter(f"{name} replays", old.replay_errors, link.replay_errors, cause, repeats, RESEAT, False, PER_HOUR)
         yield Counter(f"{name} CRC", old.crc_errors, link.crc_errors, cause, repeats, RESEAT, False, PER_HOUR)
-        down = "this link went down and came back while in use"
+        down = "this link went down and recovered while in use"
         yield Counter(f"{name} recoveries", old.recovery_errors, link.recovery_errors, cause, down, RESEAT)
 
 

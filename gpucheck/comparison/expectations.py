@@ -20,7 +20,7 @@ ByClass = dict[str, float]
 
 
 class Versions(msgspec.Struct, frozen=True, kw_only=True):
-    """What must be in force. Versions as in stack.yml: the start of one, or a range."""
+    """Required versions, as in stack.yml: the start of a version, or a range."""
 
     driver: str | None = None
     cuda: str | None = None
@@ -118,7 +118,7 @@ def _version(value: Value) -> str:
     except ValueError as error:
         raise value.problem(str(error)) from None
     if not asked.explicit:
-        raise value.problem(f"{text} is no expectation. Say the start of a version, or a range such as >=570,<590")
+        raise value.problem(f"{text} is not an expectation. Give the start of a version, or a range such as >=570,<590")
     return text
 
 

@@ -46,7 +46,7 @@ CHECK_S = 0.005
 
 
 def all_steps() -> tuple[Step, ...]:
-    """Every check as a step, then the measurements: cheap truths first, so that a hang costs nothing known."""
+    """Return every check as a step, then the measurements: cheap steps first, so that a hang loses few results."""
     checks = (_check_step(check) for check in all_checks())
     return (*checks, record_step(), *measurement_steps(), *training_steps())
 
@@ -54,7 +54,7 @@ def all_steps() -> tuple[Step, ...]:
 def select(
     steps: Iterable[Step], *, level: Level, only: Iterable[str], skip: Iterable[str], always: Iterable[str] = ()
 ) -> tuple[Step, ...]:
-    """The steps of a level that --only and --skip leave. Raises LookupError naming what no step is called.
+    """Return the steps of a level that --only and --skip select. Raises LookupError with the unknown name.
 
     Tags decide: ``quick`` takes what is tagged so, ``standard`` all but what is tagged ``full``, ``full`` everything.
     What --only names is run whatever the level. always: names of steps that something else in the run needs.

@@ -9,7 +9,7 @@ DMI = "/sys/class/dmi/id/"
 
 
 def attributes(host: Host) -> dict[str, tuple[str, ...]]:
-    """By name, sorted and without repeats; what the host does not tell is left out. Empty for an older recording.
+    """By name, sorted and without repeats; what the host does not report is omitted. Empty for an older recording.
 
     ``bios``, ``board``, ``module`` (kernel module flavour), ``vbios``, ``hold`` (held driver packages) and ``uplink``:
     every port above a GPU with its link, ``0000:20:01.1 gen 5 x16``.

@@ -1,4 +1,4 @@
-"""A call in a thread of its own: a read of sysfs or a step that hangs is a finding, and holds nobody up."""
+"""Run a call in its own thread with a deadline: a sysfs read or step that hangs becomes a finding."""
 
 import errno
 import sys
@@ -12,7 +12,7 @@ from gpucheck.processes.children import end_children
 from gpucheck.processes.signals import in_a_hurry
 
 Answer = TypeVar("Answer")
-# What a step that is told to stop may take to end the processes that it started: SIGTERM, SIGKILL, and files.
+# What a step that is stopped may take to end the processes that it started: SIGTERM, SIGKILL, and files.
 LEAVE_S = 10.0
 # The same while a signal ends this process: the processes are killed first, so only files are left to remove.
 HURRY_S = 0.3
@@ -33,7 +33,7 @@ class EndedError(Exception):
 
 
 class _LeaveError(BaseException):
-    """Raised inside a call that is given up; no ``except Exception`` there may take it for its own."""
+    """Raised inside an abandoned call; no ``except Exception`` there may catch it."""
 
 
 def in_time(name: str, call: Callable[[], Answer], seconds: float) -> Answer:
@@ -42,7 +42,7 @@ def in_time(name: str, call: Callable[[], Answer], seconds: float) -> Answer:
     Raises OSError at once when the operating system refuses the thread.
 
     It is a daemon, for a thread that waits in the kernel cannot be ended, and must not keep the process from ending.
-    One that still runs Python is told to leave, so that it ends the processes that it started; so it is on Ctrl-C.
+    One that still runs Python is interrupted, so that it ends the processes that it started; so it is on Ctrl-C.
     """
     answers: list[Answer] = []
     errors: list[BaseException] = []
@@ -67,7 +67,7 @@ def in_time(name: str, call: Callable[[], Answer], seconds: float) -> Answer:
         ended.wait(seconds)
     except BaseException:
         if not ended.is_set():
-            _tell_to_leave(thread)
+            _interrupt(thread)
             if in_a_hurry():
                 # A thread that waits for a process sees the order to leave only when that process has ended.
                 end_children()
@@ -77,14 +77,14 @@ def in_time(name: str, call: Callable[[], Answer], seconds: float) -> Answer:
         return answers[0]
     if not errors:
         stuck = StuckError(seconds, _stack(sys._current_frames().get(thread.ident or 0)))
-        _tell_to_leave(thread)
+        _interrupt(thread)
         raise stuck
     if isinstance(errors[0], Exception):
         raise errors[0]
     raise EndedError(f"{type(errors[0]).__name__}: {errors[0]}") from errors[0]
 
 
-def _tell_to_leave(thread: threading.Thread) -> None:
+def _interrupt(thread: threading.Thread) -> None:
     """The exception is raised when the thread next runs Python code; one that waits in the kernel never sees it."""
     import ctypes
 

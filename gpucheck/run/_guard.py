@@ -24,7 +24,7 @@ class Guard:
         self.stuck = 0
 
     def run(self, step: Step) -> Outcome:
-        """The step's outcome, or findings that say why there is none; every finding with the seconds it took."""
+        """Return the outcome of a step, or findings with the reason why it has none; each with its duration."""
         if isinstance(self.host, ReplayHost) and step.tags & NEEDS_HARDWARE:
             what = "training" if "training" in step.tags else "copies between GPUs"
             return Outcome((_not_on_a_replay(step),), {}, (f"{what}, not possible on a recording",))
@@ -50,34 +50,34 @@ class Guard:
 
 
 def stuck(name: str, error: StuckError) -> Finding:
-    """In place of a judgement: the call that never came back."""
+    """Return the finding for a call that did not return."""
     return Finding(
         check=name,
         verdict=Verdict.UNKNOWN,
         subject="host",
         seen=f"no end within {error.seconds:g} s, in {error.call}",
-        wanted="a judgement",
-        why="this call never came back, as happens when the driver or the kernel is wedged",
+        wanted="a verdict",
+        why="this call did not return, as happens if the driver or the kernel is unresponsive",
         fix="look for processes in state D (ps -eo pid,stat,wchan,args) and read dmesg; reboot the host",
         evidence=error.stack,
     )
 
 
 def broken(name: str, error: Exception) -> Finding:
-    """In place of a judgement: what broke, and where."""
+    """Return the finding for a check that failed: the error and its place."""
     if isinstance(error, (OSError, MemoryError)):
         what = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
         why = f"the operating system refused what the step needs{what}"
         fix = f"make room or raise the limit (df /dev/shm /tmp; ulimit -a), then: gpucheck verify --only {name}"
     else:
-        why = "the check itself broke, which is a defect of gpucheck and says nothing about the host"
+        why = "the check itself failed: a defect of gpucheck, not a result about the host"
         fix = f"report it with the output of: gpucheck verify --only {name} --format json"
     return Finding(
         check=name,
         verdict=Verdict.UNKNOWN,
         subject="host",
         seen=f"{type(error).__name__}: {error}",
-        wanted="a judgement",
+        wanted="a verdict",
         why=why,
         fix=fix,
         evidence=tuple(_where(error)),

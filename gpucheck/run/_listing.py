@@ -13,7 +13,7 @@ SCHEMA = "gpucheck.steps/1"
 class ListedStep(msgspec.Struct, frozen=True, kw_only=True):
     """One step. level: the least at which it is run.
 
-    typical_s: on a healthy host. at_most_s: then it is left behind, and the report says where it stood.
+    typical_s: on a healthy host. at_most_s: then it is abandoned, and the report names the place.
     """
 
     name: str
@@ -56,7 +56,7 @@ def to_json(found: Listing) -> str:
 
 
 def to_text(found: Listing) -> str:
-    """One line a step, in columns, below a head that says what they are."""
+    """Return one line for each step, in columns with a header."""
     rows = [("step", "level", "typical", "at most", "tags")]
     rows += [
         (step.name, step.level, f"{step.typical_s:g} s", f"{step.at_most_s:g} s", ", ".join(step.tags))

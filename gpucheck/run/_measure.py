@@ -63,15 +63,15 @@ def _p2p(host: Host) -> Outcome:
     except Unmeasurable as error:
         return _held_to_the_level(host, (error.finding or _nothing(str(error)),), {})
     numbers = msgspec.to_builtins(report)
-    for told_elsewhere in ("findings", "counts", "host", "simulation", "schema"):
-        del numbers[told_elsewhere]
+    for elsewhere in ("findings", "counts", "host", "simulation", "schema"):
+        del numbers[elsewhere]
     return _held_to_the_level(host, report.findings, numbers)
 
 
 def _held_to_the_level(host: Host, findings: tuple[Finding, ...], numbers: dict[str, Any]) -> Outcome:
     """Where nothing was copied between two GPUs or more, the reason is UNKNOWN instead of SKIP.
 
-    Not where the plan of the host names no torch to copy with: then the report says that it is not proven.
+    Not where the plan of the host names no torch to copy with: then the report lists it as not proven.
     """
     skipped = [finding for finding in findings if finding.verdict is Verdict.SKIP]
     gpus = whole_gpus(host)

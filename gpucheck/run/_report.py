@@ -1,4 +1,4 @@
-"""The report around the findings: what the host is. Every read of it has a deadline, and a loss is a finding."""
+"""The report around the findings: properties of the host. Every read has a deadline; a missing value is a finding."""
 
 import platform
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 
 
 class _Reader:
-    """Asks the host, one thing after the other; what does not come in time is left out and told."""
+    """Reads the host, one value after the other; a value that is late is omitted and reported."""
 
     def __init__(self, host: Host, patience_s: float, after_stuck_s: float) -> None:
         self.host = host
@@ -38,8 +38,8 @@ class _Reader:
             self.patience_s = self.after_stuck_s
             self.problems.append(stuck(NAME, error))
         except NotRecorded:
-            pass  # an older recording lacks it, and no judgement hangs on it
-        except Exception as error:  # what the host is must not cost what was found out about it
+            pass  # an older recording lacks it, and no verdict depends on it
+        except Exception as error:  # the properties of the host must not cost its findings
             self.problems.append(broken(NAME, error))
         return otherwise
 
@@ -55,9 +55,9 @@ def report(
     hurry: bool,
     interrupted: Finding | None = None,
 ) -> Report:
-    """The whole, with a finding for what could not be read. hurry: a step got stuck, so nothing is waited for long.
+    """Return the report, with a finding for what could not be read. hurry: a step hangs, so deadlines are short.
 
-    interrupted: says that a signal ended the run; then it takes the place of those findings, and NVML is not asked.
+    interrupted: the finding that a signal ended the run; it replaces those findings, and NVML is not queried.
     """
     patience_s = float(getattr(host, "patience_s", 0.0))
     reader = _Reader(host, AFTER_STUCK_S if hurry else READ_S + patience_s, AFTER_STUCK_S)
@@ -66,7 +66,7 @@ def report(
         reader = _Reader(host, INTERRUPTED_S, AFTER_ANOTHER_S)
         answered = bool(getattr(host, "nvml_answered", True))
     system = reader.ask(host.system, _system())
-    # A simulation that cannot be told from a real host would be the worst of all: asked without a deadline.
+    # Without a deadline: a simulated host must never be reported as a real one.
     simulation = host.simulation()
     nvml = reader.ask(host.nvml, None) if answered else None
     reading = nvml if isinstance(nvml, NvmlReading) else None
@@ -98,7 +98,7 @@ def report(
 
 
 def cut_short(names: Sequence[str], done: int) -> Finding:
-    """The finding that keeps a run that a signal ended from passing. names: of all steps, in their order."""
+    """Return the finding that keeps an interrupted run from passing. names: of all steps, in order."""
     left = names[done:]
     return Finding(
         check="verify",
@@ -111,7 +111,7 @@ def cut_short(names: Sequence[str], done: int) -> Finding:
 
 
 def judged(report: Report, findings: tuple[Finding, ...], *, strict: bool) -> Report:
-    """The report with these findings, its verdict and counts made from them; here findings learn their GPU's index."""
+    """Return the report with these findings, their verdict and counts, and the GPU index of each finding."""
     findings = named(findings, report.topology.gpus if report.topology else ())
     verdicts = [finding.verdict for finding in findings]
     return msgspec.structs.replace(
@@ -123,7 +123,7 @@ def judged(report: Report, findings: tuple[Finding, ...], *, strict: bool) -> Re
 
 
 def _system() -> System:
-    """What Python knows by itself, where the host did not tell."""
+    """Return what Python knows, if the host did not respond."""
     unknown = "unknown"
     return System(
         hostname=platform.node() or unknown,

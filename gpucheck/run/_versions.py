@@ -1,6 +1,6 @@
 """Version truth before training: was this framework build made for these GPUs, this driver and these libraries?
 
-What a mismatch looks like otherwise is a CUDA traceback in the middle of a job. The judgement is that of the ``stack``
+What a mismatch looks like otherwise is a CUDA traceback in the middle of a job. The verdict is that of the ``stack``
 check; here it carries the build to install, which the resolver names for this very host.
 """
 
@@ -18,7 +18,7 @@ NAME = "smoke-versions"
 
 
 def version_truth(host: Host) -> tuple[Finding, ...]:
-    """Findings about every framework wheel beside gpucheck; one SKIP where there is nothing to compare."""
+    """Yield findings about every framework wheel installed with gpucheck; one SKIP if there is none."""
     values = stack_check.probe(host)
     judged = tuple(
         judge_wheels(
@@ -43,7 +43,7 @@ def refused(findings: tuple[Finding, ...]) -> dict[str, Finding]:
 
 
 def builds_for(host: Host) -> dict[str, str]:
-    """Framework -> the build that the resolver chooses for this host, in words. Empty where it cannot choose."""
+    """Return framework -> the build that the resolver chooses for this host, as text; empty if it cannot choose."""
     system = host.system()
     gpus = [device.device_id for device in host.pci() if device.is_nvidia_gpu and gpu_by_pci_id(device.device_id)]
     try:
@@ -72,7 +72,7 @@ def _with_build(finding: Finding, builds: dict[str, str]) -> Finding:
 
 
 def _nothing(values: stack_check.Values) -> Finding:
-    wheels = ", ".join(f"{wheel.name} {wheel.version}" for wheel in values.wheels) or "no framework beside gpucheck"
+    wheels = ", ".join(f"{wheel.name} {wheel.version}" for wheel in values.wheels) or "no framework"
     gpus = len(values.capabilities)
     return Finding(
         check=NAME,
@@ -82,5 +82,5 @@ def _nothing(values: stack_check.Values) -> Finding:
         wanted="a CUDA build and a GPU",
         why="a build without CUDA uses no GPU, so there is nothing that could mismatch"
         if values.wheels
-        else "no framework is installed beside gpucheck, so no build can be compared",
+        else "no framework is installed with gpucheck, so no build can be compared",
     )

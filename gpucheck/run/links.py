@@ -1,4 +1,4 @@
-"""Links measured and judged: the measuring room says what was seen, the diagnosing room what that means."""
+"""Measure links and diagnose the measurements."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ DATA = "p2p-integrity"
 
 
 def bandwidth(host: Host, options: "Options", watch: "Watch | None" = None) -> "BandwidthReport":
-    """Copies between the GPUs of this host, measured, low pairs once more alone, and judged.
+    """Measure and diagnose copies between the GPUs of this host; low pairs are measured again alone.
 
     Raises gpucheck.measure.planning.selection.Unmeasurable when there is nothing to measure, or not as asked.
     """
@@ -47,7 +47,7 @@ def bandwidth(host: Host, options: "Options", watch: "Watch | None" = None) -> "
 
 
 def collectives(host: Host, options: "CollectiveOptions") -> "CollectivesReport":
-    """Collectives between ranks, measured and judged. Raises Unmeasurable when the request cannot be met."""
+    """Measure and diagnose collectives between ranks. Raises Unmeasurable if the request cannot be met."""
     from gpucheck.measure.collectives.run import measure
 
     report = measure(host, options)
@@ -58,7 +58,7 @@ def collectives(host: Host, options: "CollectiveOptions") -> "CollectivesReport"
 
 
 def judged(seen: Observations) -> Judgement:
-    """Return the judgement about the links; an empty one if nothing was measured, which the measuring room explains."""
+    """Return the diagnosis of the links; empty if nothing was measured."""
     return judge(seen) if seen.measured != Measured() else Judgement(findings=())
 
 

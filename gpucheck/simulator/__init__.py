@@ -1,4 +1,4 @@
-"""Simulated GPU machines: an NVML library and a sysfs tree of ours under the real clients.
+"""Simulated GPU machines: a simulated NVML library and sysfs tree for real NVML clients.
 
 A simulated machine is a directory D (see ``writer`` for every file in it)::
 

@@ -1,4 +1,4 @@
-"""The simulator's data files: where they are, and how they are read."""
+"""Read the data files of the simulator."""
 
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,12 +11,12 @@ Shape = TypeVar("Shape")
 
 
 def unknown(what: str, name: str, names: tuple[str, ...]) -> str:
-    """The message for a name that nothing has."""
+    """Return the error message for an unknown name."""
     near = get_close_matches(name, names, n=1)
     guess = f" Did you mean {near[0]}?" if near else ""
-    return f"no {what} is called {name!r}.{guess} There are: {', '.join(names)}"
+    return f"unknown {what} {name!r}.{guess} Available: {', '.join(names)}"
 
 
 def read(path: Path, shape: type[Shape]) -> Shape:
-    """A YAML file of ours as ``shape``. Raises ValueError naming the file, the line and what is wrong with it."""
+    """Return a YAML file of the simulator as ``shape``. Raises ValueError with file, line and reason."""
     return parse(path.read_text(encoding="utf-8"), path.name, shape, trusted=True)

@@ -1,4 +1,4 @@
-"""Profiles that are somebody's own file instead of one of ours."""
+"""Profiles in a file of the user."""
 
 from gpucheck.foreign import read_text
 
@@ -6,10 +6,10 @@ MOST_BYTES = 16 << 20
 
 
 def is_file(name: str) -> bool:
-    """Does the name of a profile mean a file? Ours have neither a folder nor an ending."""
+    """Whether the name of a profile is a path: names from ``profiles/`` have neither directory nor suffix."""
     return "/" in name or name.endswith((".yml", ".yaml"))
 
 
 def profile_text(name: str) -> str:
-    """The file's text. Raises UnreadableInput."""
+    """Return the text of the file. Raises UnreadableInput."""
     return read_text(name, MOST_BYTES, "Give a profile that gpucheck profiles --from wrote")

@@ -3,7 +3,7 @@
 A pair is weighed by the low end of what it should reach, since paths through the host are shared.
 
 Up to EXACT_UP_TO GPUs every set is weighed. Beyond that sets grow from each GPU by its best partner, which finds NVLink
-islands and switches, and may miss a better set where classes are mixed: such a choice says that it is not exact.
+islands and switches, and may miss a better set where classes are mixed: such a choice is marked as not exact.
 """
 
 from collections.abc import Iterator

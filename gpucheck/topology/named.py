@@ -1,4 +1,4 @@
-"""Expectations for a topology that another tool's dump told: only what the dump itself names can be expected."""
+"""Expected bandwidth for an imported topology, from what the imported output names itself."""
 
 import msgspec
 
@@ -12,15 +12,15 @@ from gpucheck.topology.cpu import Cpu, known
 from gpucheck.topology.expected import gpu_nvlink, narrowest, nvlink_expected, pcie_expected, slower
 from gpucheck.topology.wiring import Paths
 
-MATRIX_ONLY = "a pasted matrix names neither PCIe link speeds nor, without nvidia-smi -L beside it, the GPU model"
-LINKS_MISSING = "the dump does not tell every PCIe link on their way, or the GPU's compute capability"
+MATRIX_ONLY = "a pasted matrix contains neither PCIe link speeds nor, without nvidia-smi -L, the GPU model"
+LINKS_MISSING = "the dump lacks PCIe links on their paths, or the compute capability of the GPU"
 NVLINKS_MISSING = "the file does not list NVLinks, which may join these GPUs"
 
 
 def with_expectations(topology: Topology) -> Topology:
-    """The same topology, with what its pairs should reach: NVLink by GPU model, PCIe by the links that were told.
+    """Return the topology with expected bandwidth: NVLink by GPU model, PCIe by the reported links.
 
-    A SKIP finding says why the other pairs have no expectation.
+    A SKIP finding gives the reason for pairs without an expectation.
     """
     gpus = {gpu.index: gpu for gpu in topology.gpus}
     paths, cpu = _Known(topology.wiring), _cpu(topology.wiring)
@@ -39,12 +39,12 @@ def with_expectations(topology: Topology) -> Topology:
 
 
 class _Known:
-    """The paths of a dump that names its PCI functions; none otherwise."""
+    """The paths of a dump that names its PCI functions; otherwise None."""
 
     def __init__(self, wiring: Wiring | None) -> None:
-        told = wiring if wiring is not None and wiring.told else None
-        self.paths = Paths(told) if told is not None and told.nvlinks_known else None
-        self.why = MATRIX_ONLY if told is None else LINKS_MISSING if told.nvlinks_known else NVLINKS_MISSING
+        reported = wiring if wiring is not None and wiring.told else None
+        self.paths = Paths(reported) if reported is not None and reported.nvlinks_known else None
+        self.why = MATRIX_ONLY if reported is None else LINKS_MISSING if reported.nvlinks_known else NVLINKS_MISSING
 
 
 def _expect(pair: Pair, gpus: dict[int, TopologyGpu], known_: _Known, cpu: Cpu | None) -> Pair:

@@ -56,7 +56,7 @@ class NvLinks:
         return ends.switches + Counter({NVSWITCH: 0 if self.meshed[i] else ends.hidden})  # + drops zeros
 
     def between(self, i: int, j: int) -> Joint:
-        """Return the NVLinks between two GPUs; no links where there are none.
+        """Return the NVLinks between two GPUs; zero links if there are none.
 
         Direct links win over a switch. An end that hides its peers (no remote id, as in some virtual machines) is
         counted with its unnamed active links. Through NVSwitch every port reaches every GPU, so the GPU with

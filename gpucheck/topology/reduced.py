@@ -12,7 +12,7 @@ SUBJECT = {"gpu": "gpu", "nic": "nic"}
 
 
 def reduced_findings(wiring: Wiring, virtual: str | None) -> Iterator[Finding]:
-    """One finding a link, at its lower end. virtual: a hypervisor's made-up links are told, not judged."""
+    """Yield one finding for each link, at its lower end. virtual: links of a hypervisor are SKIP."""
     for function in wiring.functions:
         if is_reduced(function):
             yield _finding(function, virtual)

@@ -1,4 +1,4 @@
-"""The wiring of a live host from its PCI functions, and the links that a transfer between two functions uses."""
+"""The wiring of a host from its PCI functions, and the links that a transfer between two functions uses."""
 
 from collections.abc import Iterable, Iterator
 from itertools import combinations
@@ -32,7 +32,7 @@ def wire(gpus: tuple[Gpu, ...], nics: tuple[Nic, ...], devices: dict[str, PciDev
 
 
 def gpu_link(gpu: Gpu, devices: dict[str, PciDevice]) -> PcieLink:
-    """NVML's view (device and slot together), sysfs where NVML was silent."""
+    """Return the link by NVML (device and slot together), by sysfs where NVML reports nothing."""
     device = devices.get(gpu.pci_bus_id.lower())
     link = device.link if device else PcieLink()
     return PcieLink(
@@ -74,10 +74,10 @@ def _bridges(leaves: list[WiredFunction], devices: dict[str, PciDevice]) -> Iter
             bridge = devices.get(bus_id)
             # Below the root port a chain alternates: into a switch, out of it.
             kind: BridgeKind = "root-port" if depth == 0 else PORTS[depth % 2]
-            told = bridge.kind if bridge and bridge.kind not in (None, "bridge") else None
+            reported = bridge.kind if bridge and bridge.kind not in (None, "bridge") else None
             yield WiredFunction(
                 bus_id=bus_id,
-                kind=told or kind,
+                kind=reported or kind,
                 above=device.path[depth - 1] if depth else None,
                 root=device.root,
                 numa_node=bridge.numa_node if bridge and bridge.numa_node is not None else leaf.numa_node,

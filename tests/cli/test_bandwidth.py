@@ -191,8 +191,8 @@ def refused(monkeypatch, capsys, activate):  # noqa: F811 - the fixture
     [
         (("--devices", "0,1,0"), 64, "is named twice"),
         (("--devices", "7"), 64, "there is no GPU 7. This host has GPU 0, 1."),
-        (("--sizes", "12Q"), 64, "'12Q' is no size"),
-        (("--sizes", "1M,NaN"), 64, "'NaN' is no size"),
+        (("--sizes", "12Q"), 64, "'12Q' is not a size"),
+        (("--sizes", "1M,NaN"), 64, "'NaN' is not a size"),
         (("--tensor", "10000"), 64, "Write rows x columns: 10000x10000"),
         (("--svg", "plot.svg"), 64, "Add --sizes all"),
         (("--engine", "torch"), 64, "this machine's are simulated"),

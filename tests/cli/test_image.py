@@ -18,7 +18,7 @@ def image(monkeypatch, capsys):
     """Run the command where the given values are what there is to read."""
 
     def go(*arguments, values=ON_P100):
-        monkeypatch.setattr(probe, "read", lambda _host, **_options: values)
+        monkeypatch.setattr(probe, "read", lambda _host, **options: setattr(go, "options", options) or values)
         with pytest.raises(SystemExit) as stop:
             main(["image", *arguments])
         out, err = capsys.readouterr()
@@ -87,11 +87,28 @@ def test_a_simulated_host_is_judged_through_the_real_reading(capsys):
     assert stop.value.code in (0, 1)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "quick", "full"),
+    [
+        ((), False, False),
+        (("--level", "standard"), False, False),
+        (("--level", "quick"), True, False),
+        (("--level", "full"), False, True),
+        (("--quick",), True, False),
+        (("--full",), False, True),
+    ],
+)
+def test_level_and_its_old_names(image, arguments, quick, full):
+    image(*arguments)
+
+    assert image.options == {"quick": quick, "full": full}
+
+
 def test_quick_and_full_contradict(image):
     status, _, err = image("--quick", "--full")
 
     assert status == 64
-    assert "contradict" in err
+    assert "cannot be combined" in err
 
 
 def test_list_is_the_table(image):

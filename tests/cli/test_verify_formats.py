@@ -92,8 +92,8 @@ def test_a_folder_is_complete_or_as_it_was(tmp_path, monkeypatch, before, fails)
     [
         ("all", None, "-o DIR"),
         ("all", "file", "is a file"),
-        ("all", "file/reports", "is not a folder"),
-        ("html", "file/report.html", "is not a folder"),
+        ("all", "file/reports", "is not a directory"),
+        ("html", "file/report.html", "is not a directory"),
         ("html", ".", "writes a file"),
     ],
 )

@@ -53,7 +53,7 @@ def judged(text, seen):
         ("gpus: {compute_mode: exclusiv-process}", "Did you mean exclusive-process?"),
         ("gpus: {pcie_width: 64}", "64 is not between 1 and 32"),
         ("versions: {driver: newest}", "site.yml:1: versions.driver: 'newest' is neither"),
-        ("versions: {driver: auto}", "auto is no expectation"),
+        ("versions: {driver: auto}", "auto is not an expectation"),
         ("pairs: {NVL18: 28}", "pairs.NVL18: no path class"),
         ("floors: {p2p_uni_gb_s: 300 GB/s}", "has a unit"),
         ("floors: {p2p_uni_gib_s: 300}", "multiply GiB/s by 1.0737"),

@@ -40,7 +40,7 @@ def test_more_than_the_subnet_has_is_refused(lab, count):
 
 def test_they_simulate_the_machine_that_is_asked_for_and_no_other(lab):
     assert {host.profile for host in light.specs(lab, 2, "t4-vm-x1")} == {"t4-vm-x1"}
-    with pytest.raises(LabUsageError, match="no profile is called 't4'"):
+    with pytest.raises(LabUsageError, match="unknown profile 't4'"):
         light.specs(lab, 2, "t4")
 
 

@@ -91,7 +91,7 @@ def test_options_of_the_command_are_not_ours(gpucheck):
     ("arguments", "status", "message"),
     [
         (["p100-pcie-x3", "--", "true"], 64, "Did you mean p100-pcie-x2?"),
-        (["p100-pcie-x2", "--fault", "nope", "--", "true"], 64, "no fault is called 'nope'"),
+        (["p100-pcie-x2", "--fault", "nope", "--", "true"], 64, "unknown fault 'nope'"),
         (["p100-pcie-x2", "--fault=gpu-lost:gpu=5", "--", "true"], 64, "there is no GPU 5"),
         (["p100-pcie-x2", "--"], 64, "no command to run"),
         (["p100-pcie-x2", "--fault"], 64, "no command to run"),

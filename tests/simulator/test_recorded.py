@@ -158,9 +158,9 @@ def test_without_nvml_the_device_ids_tell_the_models():
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
-        ({}, "no recording that gpucheck record made"),
-        ([], "no recording"),
-        ({"schema": "gpucheck.topology/1"}, "no recording"),
+        ({}, "not a recording of gpucheck record"),
+        ([], "not a recording"),
+        ({"schema": "gpucheck.topology/1"}, "not a recording"),
     ],
 )
 def test_what_is_no_recording_is_refused(document, reason):
@@ -171,7 +171,7 @@ def test_what_is_no_recording_is_refused(document, reason):
 def test_unknown_gpu_without_nvml_is_refused():
     failure = NvmlFailure(call="nvmlInit", code=9, name="NVMLError_DriverNotLoaded")
     unknown = PciDevice(bus_id="0000:01:00.0", vendor_id="10de", device_id="ffff", class_id="030200", root="0000:01")
-    with pytest.raises(ValueError, match=r"GPU 0000:01:00\.0 \(10de:ffff\) is no model of ours"):
+    with pytest.raises(ValueError, match=r"GPU 0000:01:00\.0 \(10de:ffff\) is not a known GPU model"):
         simulator.from_recording(recording(failure, [unknown]))
 
 

@@ -1,4 +1,4 @@
-"""The NVLinks of a profile: which port of which GPU leads where."""
+"""The NVLinks of a profile: the far end of each port of each GPU."""
 
 import re
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def links_of(profile: Profile) -> list[list[Link]]:
 
 
 def _named(profile: Profile, buses: list[str], ports: list[list[Link]]) -> None:
-    """The links that the profile tells one by one."""
+    """Connect the links that the profile lists by number."""
     for gpu, number, end in profile.nvlink.ports:
         cable = _cable_end(end)
         if cable is not None:
@@ -89,7 +89,7 @@ def _cable_end(end: str) -> tuple[int, int] | None:
 
 
 def _used(profile: Profile, count: int) -> list[int]:
-    """How many links each GPU would need, those told by number aside: they say which."""
+    """Return how many links each GPU needs."""
     used = [profile.nvlink.hidden_switch_links] * count
     for a, b, links in profile.nvlink.pairs:
         used[a] += links
@@ -118,7 +118,7 @@ def _check_gpu(gpu: int, count: int, where: str) -> None:
 
 
 def _check_ports(profile: Profile, count: int) -> None:
-    """Each port once, on a GPU that has it; a cable is told once and takes the port at its other end too."""
+    """Check that each port is listed once and exists; a cable also uses the port at its other end."""
     has = [model.nvlink.links if model.nvlink else 0 for model in models_of(profile)]
     buses = {device.bus_id for device in profile.devices}
     taken: set[tuple[int, int]] = set()

@@ -23,7 +23,7 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Thermal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Limits in degrees Celsius. The driver of some products tells only some of them; None is one it does not tell."""
+    """Limits in degrees Celsius. None: not reported by the driver for this product."""
 
     shutdown: int | None = None
     slowdown: int | None = None
@@ -47,9 +47,9 @@ class GpuModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """One GPU product. pcie_p2p: NVML's P2P status between two of them over PCIe (0 OK, 1 CNS, 2 GNS).
 
     power_range_w: the lowest and the highest limit that may be set. retired_pages: ECC counts pages, not rows.
-    ecc_enabled: as it comes from the factory. mig_slices: the MIG profiles that we know of it, by name.
+    ecc_enabled: as it comes from the factory. mig_slices: its known MIG profiles, by name.
     coherent: joined to a Grace CPU by NVLink-C2C.
-    unsourced: values that stand on general knowledge of the product and were not seen in a source or a capture.
+    unsourced: values from general knowledge of the product, without a source or a capture.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A profile put together: PCI functions and GPUs with their links. Faults change this, writers read it."""
+"""The machine of a profile: PCI functions and GPUs with their links. Faults change it, writers read it."""
 
 import hashlib
 from collections.abc import Mapping
@@ -63,8 +63,8 @@ class SimulatedGpu:
     """One GPU. visible false: on the PCI bus, but not among those that NVML counts. nvml: keys that override.
 
     fabric_state: as in gpucheck.model.Fabric; shown only by models that report it.
-    fabric_up: paths lead over NVSwitches; older models tell no state, and lose the paths all the same.
-    memory_node: the NUMA node that its memory is, None where it is none. mig: its GPU instances, none with MIG off.
+    fabric_up: paths lead over NVSwitches; older models report no state, and lose the paths as well.
+    memory_node: the NUMA node of its memory, None if it has none. mig: its GPU instances, empty with MIG off.
     processes: what computes on it. p2p_refused: NVML's P2P status to another GPU, by that one's bus id.
     """
 
@@ -82,7 +82,7 @@ class SimulatedGpu:
     nvml: dict[str, str] = field(default_factory=dict)
 
     def answer(self, values: Mapping[str, object], when: str = "always") -> None:
-        """Override what NVML tells: ``always``, or only under ``load``. Raises ValueError for another word."""
+        """Override what NVML reports: ``always``, or only under ``load``. Raises ValueError for another word."""
         if when not in ("always", "load"):
             raise ValueError(f"when={when}: always, or load")
         for key, value in values.items():

@@ -1,4 +1,4 @@
-"""How two GPUs of a simulated machine reach each other, worked out from its tree and its cables."""
+"""How two GPUs of a simulated machine reach each other, from its PCI tree and its cables."""
 
 from gpucheck.simulator.machine import REMOTE_GPU, REMOTE_SWITCH, Machine, SimulatedGpu
 
@@ -38,7 +38,7 @@ def by_nvlink(a: SimulatedGpu, b: SimulatedGpu, *, fabric: bool) -> bool:
 def p2p_status(a: SimulatedGpu, b: SimulatedGpu, capability: int, *, fabric: bool = True) -> int:
     """NVML's P2P status of an ordered pair. Over PCIe it is what the model's driver grants; no PCIe atomics there.
 
-    With MIG on there is none at all. A status that a fault gave the pair holds for every way but NVLink.
+    With MIG on there is no P2P. A status set by a fault applies to every capability but NVLink.
     """
     over_pcie = a.model.pcie_p2p if a.model == b.model else P2P_NOT_SUPPORTED
     linked = by_nvlink(a, b, fabric=fabric and a.fabric_up and b.fabric_up)

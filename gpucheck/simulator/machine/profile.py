@@ -14,7 +14,7 @@ BUS_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One kind of PCI function that is no GPU. class_id: needed for a network card, given by the kind for others."""
+    """One kind of PCI function other than a GPU. class_id: needed for a network card, given by the kind for others."""
 
     kind: Literal["root-port", "switch-upstream", "switch-downstream", "nvswitch", "nic"]
     ids: str
@@ -63,7 +63,7 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     boards: the same for machines whose GPUs do not all reach every switch.
     hidden_switch_links: links of each GPU to switches that are not on this machine's PCI bus: a virtual machine, or a
-    switch of NVLink 5, which is no PCI device.
+    switch of NVLink 5, which is not a PCI device.
     ports: single links by number, where counting would lose something: (GPU, link, far end). The far end is a bus id,
     ``switch`` where it is hidden, or the GPU and link of a cable, ``gpu 1 link 3``.
     """
@@ -76,7 +76,7 @@ class Wiring(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Clique(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where the GPUs stand in an NVLink domain of several machines."""
+    """The position of the GPUs in an NVLink domain of several machines."""
 
     clique_id: int
     cluster_uuid: str
@@ -85,7 +85,7 @@ class Clique(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Cpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One CPU product as /proc/cpuinfo shows it. vendor: CPUID's string, or the implementer's code on Arm.
 
-    flags: those that tell something about the platform, not all that there are.
+    flags: those that describe the platform, not all of them.
     """
 
     arch: Literal["x86_64", "aarch64"]
@@ -98,14 +98,14 @@ class Cpu(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What DMI calls the machine."""
+    """The machine as DMI names it."""
 
     vendor: str
     product: str
 
 
 class Driver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The driver that the machine comes with unless told otherwise. present false: none loaded, none installed."""
+    """The default driver of the machine. present false: none loaded, none installed."""
 
     version: str
     flavour: Literal["open", "proprietary"]
@@ -126,10 +126,10 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class Profile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A machine. numa_nodes: the CPU list of each node. roots: root buses by name, ``0000:3a``.
 
-    cpu: a product of cpus.yml. sockets: as many as NUMA nodes unless said.
-    iommu: ``identity`` passes addresses through (iommu=pt), ``translating`` maps them, ``off`` is no IOMMU at all.
+    cpu: a product of cpus.yml. sockets: default: as many as NUMA nodes.
+    iommu: ``identity`` passes addresses through (iommu=pt), ``translating`` maps them, ``off``: no IOMMU.
     virtual: a guest, which sees neither its host's bridges nor error reporting nor clocks.
-    services: units that run beside nvidia-persistenced, each from the package of its name.
+    services: units that run in addition to nvidia-persistenced, each from the package of its name.
     models, parts: products that only this profile has, as in a profile made from a recording.
     """
 

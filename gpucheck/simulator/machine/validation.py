@@ -1,4 +1,4 @@
-"""Is the machine that a profile describes one that could be built? Everything here refuses, nothing repairs."""
+"""Validate that the machine of a profile is possible. Raises errors, repairs nothing."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ def _check_platform(profile: Profile) -> None:
     if profile.sockets is not None and (profile.sockets < 1 or nodes % profile.sockets):
         raise ValueError(f"sockets: {nodes} NUMA nodes cannot be spread over {profile.sockets} sockets")
     if not profile.driver.version or "/" in profile.driver.version:
-        raise ValueError(f"driver.version: {profile.driver.version!r} is no driver version")
+        raise ValueError(f"driver.version: {profile.driver.version!r} is not a driver version")
 
 
 def _check_roots(profile: Profile) -> None:
@@ -43,7 +43,9 @@ def _check_roots(profile: Profile) -> None:
         if not BUS_ID.fullmatch(f"{name}:00.0"):
             raise ValueError(f"roots {name}: a root bus is written like 0000:3a, in quotes")
         if root.numa_node is not None and root.numa_node not in range(len(profile.numa_nodes)):
-            raise ValueError(f"roots {name}: numa_node {root.numa_node} is none of {len(profile.numa_nodes)} nodes")
+            raise ValueError(
+                f"roots {name}: numa_node {root.numa_node} does not exist: there are {len(profile.numa_nodes)} nodes"
+            )
 
 
 def _check_devices(profile: Profile) -> None:

@@ -12,7 +12,7 @@ OWN = "gpucheck_simulator_profile"  # the one symbol that the real library has n
 
 
 class Export(NamedTuple):
-    """One row of nvml/exports.txt, which says what the words mean. first, last: the driver branches that have it."""
+    """One row of nvml/exports.txt, which explains the columns. first, last: the driver branches that have it."""
 
     name: str
     first: int
@@ -40,7 +40,7 @@ def _export(name: str, branches: str, how: str) -> Export:
 
 
 def exports(version: str) -> tuple[Export, ...]:
-    """Those of a driver version; of one that is no number (a build of one's own), all."""
+    """Those of a driver version; all if it is not a number (a custom build)."""
     number = re.match(r"\d+", version)
     if number is None:
         return all_exports()

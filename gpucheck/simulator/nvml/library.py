@@ -48,7 +48,7 @@ def build_library(directory: Path, version: str, release: str | None = None) -> 
 
 
 def compile_library(folder: Path, chosen: tuple[Export, ...], flags: tuple[str, ...] = ()) -> Path:
-    """Compile ``libnvidia-ml.so`` with these exports into ``folder``, with ``flags`` beside our own.
+    """Compile ``libnvidia-ml.so`` with these exports into ``folder``, with additional compiler ``flags``.
 
     Raises OSError as ``build_library`` does.
     """

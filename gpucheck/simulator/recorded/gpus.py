@@ -1,4 +1,4 @@
-"""The GPUs of a recording: a model of ours where it is one, else a model of the profile's own."""
+"""The GPUs of a recording: a known model, or a model that only the profile has."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -17,25 +17,25 @@ RAW_SPEED_MB_S = {1: 20000, 2: 25781, 3: 25781, 4: 25000, 5: 14062, 6: 26562, 7:
 
 
 class RecordedGpus:
-    """models: bus id -> name of a model. own: those that only this profile has. summary: the GPUs in words."""
+    """models: bus id -> name of a model. own: those that only this profile has. summary: the GPUs as text."""
 
-    def __init__(self, functions: Iterable[PciDevice], told: Iterable[Gpu]) -> None:
-        ours = {name: gpu_model(name) for name in sorted(path.stem for path in (HERE / "gpus").glob("*.yml"))}
-        by_bus = {gpu.pci_bus_id: gpu for gpu in told}
+    def __init__(self, functions: Iterable[PciDevice], reported: Iterable[Gpu]) -> None:
+        known_models = {name: gpu_model(name) for name in sorted(path.stem for path in (HERE / "gpus").glob("*.yml"))}
+        by_bus = {gpu.pci_bus_id: gpu for gpu in reported}
         self.models: dict[str, str] = {}
         self.own: dict[str, GpuModel] = {}
         for function in functions:
             gpu = by_bus.get(function.bus_id)
-            self.models[function.bus_id] = _ours(function, gpu, ours) or self._own(function, gpu)
-        known = ours | self.own
+            self.models[function.bus_id] = _known_model(function, gpu, known_models) or self._own(function, gpu)
+        known = known_models | self.own
         counts = Counter(known[name].name for name in self.models.values())
         self.summary = ", ".join(f"{count} x {name}" for name, count in counts.items()) or "no GPU"
 
     def _own(self, function: PciDevice, gpu: Gpu | None) -> str:
         if gpu is None:
             raise ValueError(
-                f"GPU {function.bus_id} (10de:{function.device_id}) is no model of ours, and NVML told nothing of it. "
-                "Record the machine again with its driver running"
+                f"GPU {function.bus_id} (10de:{function.device_id}) is not a known GPU model, "
+                "and NVML reported nothing about it. Record the machine again with its driver running"
             )
         model = _model(function, gpu)
         name = "-".join(gpu.name.lower().replace("/", " ").split())
@@ -45,16 +45,16 @@ class RecordedGpus:
         return name
 
 
-def _ours(function: PciDevice, gpu: Gpu | None, ours: dict[str, GpuModel]) -> str | None:
+def _known_model(function: PciDevice, gpu: Gpu | None, known_models: dict[str, GpuModel]) -> str | None:
     """Without NVML the device id decides; with it name, memory, BAR 1 and links have to be the same too."""
-    for name, model in ours.items():
+    for name, model in known_models.items():
         if model.device_id != function.device_id:
             continue
         if gpu is None:
             return name
         links = model.nvlink.links if model.nvlink else 0
-        told = (gpu.name, (gpu.memory_bytes or 0) // MIB, (gpu.bar1_bytes or 0) // MIB, len(gpu.nvlinks))
-        if told == (model.name, model.memory_mib, model.bar1_mib, links):
+        seen = (gpu.name, (gpu.memory_bytes or 0) // MIB, (gpu.bar1_bytes or 0) // MIB, len(gpu.nvlinks))
+        if seen == (model.name, model.memory_mib, model.bar1_mib, links):
             return name
     return None
 

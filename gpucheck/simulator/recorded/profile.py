@@ -1,4 +1,4 @@
-"""A profile out of a recording: the machine that somebody recorded, to simulate it with and without faults."""
+"""Convert a recording to a profile, to simulate the recorded machine with and without faults."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -36,12 +36,12 @@ def from_recording(recording: Mapping[str, Any] | object, name: str = "recorded"
     recording: decoded JSON, or an object with the same attributes. A GPU that we have no model of becomes one of the
     profile's own, with the values that NVML told; what was wrong with the machine is left out, for faults are chosen
     when it is simulated, but links stay as they had trained.
-    Raises ValueError for what is no recording, or for a machine that cannot be told from it.
+    Raises ValueError for input that is not a recording, or lacks what a machine needs.
     """
     try:
         recorded = msgspec.convert(recording, Recorded, from_attributes=True)
     except msgspec.ValidationError as error:
-        raise ValueError(f"this is no recording that gpucheck record made: {error}") from error
+        raise ValueError(f"not a recording of gpucheck record: {error}") from error
     profile = _profile(recorded, name)
     check_profile(profile)
     return _as_trained(profile, recorded)
@@ -51,7 +51,7 @@ def to_yaml(profile: Profile) -> str:
     """The profile as a file that ``load`` reads, what is at its default left out."""
     head = "# A machine for gpucheck --simulate FILE.yml\n"
     return head + yaml.safe_dump(
-        _told(profile), sort_keys=False, width=118, default_flow_style=None, allow_unicode=True
+        _plain(profile), sort_keys=False, width=118, default_flow_style=None, allow_unicode=True
     )
 
 
@@ -91,7 +91,7 @@ def _profile(recorded: Recorded, name: str) -> Profile:
 
 
 def _as_trained(profile: Profile, recorded: Recorded) -> Profile:
-    """Where a link ran otherwise than both its ends can, the profile says so."""
+    """Set the trained width and generation of links that differ from what both ends support."""
     machine = build(profile, DriverState())
     seen = {device.bus_id: device.link for device in recorded.pci}
     devices = []
@@ -112,9 +112,9 @@ def _nodes(recorded: Recorded, reading: NvmlReading | None) -> tuple[str, ...]:
             known.setdefault(gpu.numa_node or 0, gpu.cpu_affinity)
     last = max([*known, *(device.numa_node or 0 for device in recorded.pci), 0])
     for node in range(last + 1):
-        told = recorded.texts.get(f"/sys/devices/system/node/node{node}/cpulist")
-        if told and told.strip():
-            known[node] = told.strip()
+        cpu_list = recorded.texts.get(f"/sys/devices/system/node/node{node}/cpulist")
+        if cpu_list and cpu_list.strip():
+            known[node] = cpu_list.strip()
     return tuple(known.get(node, "") for node in range(last + 1))
 
 
@@ -128,9 +128,9 @@ def _text(recorded: Recorded, name: str) -> str:
 
 def _cpu(recorded: Recorded) -> str | None:
     """The product of cpus.yml that /proc/cpuinfo names, by its full name."""
-    told = recorded.texts.get("/proc/cpuinfo") or ""
+    cpuinfo = recorded.texts.get("/proc/cpuinfo") or ""
     names = {cpu.name: key for key, cpu in cpus().items()}
-    lines = (line.partition(":")[2].strip() for line in told.splitlines() if line.startswith("model name"))
+    lines = (line.partition(":")[2].strip() for line in cpuinfo.splitlines() if line.startswith("model name"))
     by_name = names.get(next(lines, ""))
     return by_name or ("grace" if recorded.system.arch == "aarch64" else None)
 
@@ -149,18 +149,18 @@ def _clique(reading: NvmlReading | None) -> Clique | None:
     return None
 
 
-def _told(value: object) -> Any:
+def _plain(value: object) -> Any:
     """Plain data, without what is at its default."""
     if isinstance(value, msgspec.Struct):
-        told = {}
+        fields = {}
         for field in msgspec.structs.fields(value):
             one = getattr(value, field.name)
             default = field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
             if one != default:
-                told[field.encode_name] = _told(one)
-        return told
+                fields[field.encode_name] = _plain(one)
+        return fields
     if isinstance(value, dict):
-        return {key: _told(one) for key, one in value.items()}
+        return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_told(one) for one in value]
+        return [_plain(one) for one in value]
     return value

@@ -20,9 +20,9 @@ class RecordedTree:
     gpus: the GPUs of the bus, in its order; those that only NVML knew (in a container) are among them.
     """
 
-    def __init__(self, pci: Iterable[PciDevice], told: Iterable[Gpu]) -> None:
+    def __init__(self, pci: Iterable[PciDevice], reported: Iterable[Gpu]) -> None:
         functions = {one.bus_id: one for one in pci if BUS_ID.fullmatch(one.bus_id) and _matters(one)}
-        for gpu in told:
+        for gpu in reported:
             functions.setdefault(gpu.pci_bus_id, _unseen(gpu))
         self._functions = dict(sorted(functions.items()))
         self.roots: dict[str, int | None] = {}
@@ -48,14 +48,14 @@ class RecordedTree:
         )
 
     def _root(self, one: PciDevice) -> str:
-        """The root bus; where a bridge above was not recorded, the device's own bus stands in for it."""
+        """The root bus; where a bridge above was not recorded, the device's own bus is used."""
         root = one.root if one.root == one.bus_id[:7] else one.bus_id[:7]
         if self.roots.get(root) is None:
             self.roots[root] = one.numa_node
         return root
 
     def _kind(self, one: PciDevice, parent: str | None) -> Kind:
-        """Only root reads what a port is; without that its place in the tree tells."""
+        """Only root reads what a port is; otherwise its place in the tree decides."""
         if one.is_nvswitch:
             return "nvswitch"
         if one.is_network_card:

@@ -79,7 +79,7 @@ def test_a_good_profile_is_accepted(load):
         ('"0000:04:00.0"', '"0000:04:00"', "written like 0000:3b:00.0"),
         ('"0000:04:00.0"', '"0000:00:02.0"', "used twice"),
         ("part: broadwell-root-port", "part: pex8796-upstream", "a gpu cannot be under a switch-upstream"),
-        ("numa_node: 0", "numa_node: 1", "numa_node 1 is none of 1 nodes"),
+        ("numa_node: 0", "numa_node: 1", "numa_node 1 does not exist"),
         ('numa_nodes: ["0-7"]', "numa_nodes: []", "at least one CPU list"),
         ('"0000:00": {', '"00": {', "root bus is written like 0000:3a"),
         ("devices:", "nvlink: {pairs: [[0, 1, 1]]}\ndevices:", "needs two of GPUs 0 to 0"),
@@ -92,7 +92,7 @@ def test_a_good_profile_is_accepted(load):
         ("devices:", "devices: {", "box.yml:9: not YAML"),
         ("summary:", "cpu: xeon-e5-2690\nsummary:", "Did you mean xeon-e5-2690-v4?"),
         ("summary:", "sockets: 2\nsummary:", "1 NUMA nodes cannot be spread over 2 sockets"),
-        ("version: 580.178.04", "version: ../x", "'../x' is no driver version"),
+        ("version: 580.178.04", "version: ../x", "'../x' is not a driver version"),
         ("gpu: p100-pcie-16gb", "gpu: p100-pcie-16gb, memory_node: 0", "memory_node 0 is a node of CPUs"),
         (
             "devices:",
@@ -134,7 +134,7 @@ def test_unquoted_bus_id_of_digits_is_refused(load):
 
 
 def test_unknown_profile_is_told_its_neighbour():
-    with pytest.raises(LookupError, match=r"no profile is called 'hgx-h100'\. Did you mean hgx-h100-x8\?"):
+    with pytest.raises(LookupError, match=r"unknown profile 'hgx-h100'\. Did you mean hgx-h100-x8\?"):
         simulator.load("hgx-h100")
 
 
