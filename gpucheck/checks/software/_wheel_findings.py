@@ -11,6 +11,7 @@ from packaging.version import Version
 from gpucheck.checks.software._wheels import FAMILIES, Built, Imported, Wheel, built_for
 from gpucheck.knowledge import code_runs, tables
 from gpucheck.model import Finding, Verdict
+from gpucheck.model.about import About
 
 NAME = "stack"
 VERSION = re.compile(r"\d+(\.\d+)+")
@@ -51,8 +52,8 @@ def judge_wheels(
 
 
 def _finding(verdict: Verdict, seen: str, wanted: str, **more: Any) -> Finding:
-    subject = more.pop("subject", "host")
-    return Finding(check=NAME, verdict=verdict, subject=subject, seen=seen, wanted=wanted, **more)
+    about = About(check=NAME, subject=more.pop("subject", "host"), evidence=more.pop("evidence", ()))
+    return about.finding(verdict, seen=seen, wanted=wanted, **more)
 
 
 def _without_cuda(wheel: Wheel, built: Built) -> Finding:
