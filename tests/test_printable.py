@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpucheck.model import Finding, Verdict
-from gpucheck.printable import UNPRINTABLE, cleaned, folded, for_terminal, indented, one_line, printable
+from gpucheck.printable import UNPRINTABLE, cleaned, excerpt, folded, for_terminal, indented, one_line, printable
 
 SHOWN = {
     "node07": "node07",
@@ -29,6 +29,14 @@ HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 @pytest.mark.parametrize(("text", "shown"), SHOWN.items())
 def test_unprintable_characters_become_escapes(text, shown):
     assert printable(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("a b", "a b"), (" a\n\x1b[2Jb\u202e ", "a [2Jb"), ("x" * 50, "x" * 17 + "..."), ("", ""), ("y" * 20, "y" * 20)],
+)
+def test_excerpt_is_one_short_line(text, shown):
+    assert excerpt(text, 20) == shown
 
 
 def test_every_control_format_and_private_character_of_unicode_is_escaped():

@@ -126,30 +126,16 @@ def _next_step(gap: NvmlGap) -> str:
 
 def not_looked(check: str, failure: NvmlFailure) -> Finding:
     """Return UNKNOWN: without NVML there is no evidence, and no evidence is not a pass."""
-    return Finding(
-        check=check,
-        verdict=Verdict.UNKNOWN,
-        subject="host",
-        seen="NVML not available",
-        why=f"not run: NVML is not available ({failure.call}: {failure.name})",
-        fix="resolve the finding of the driver check first: gpucheck verify --only driver",
-        evidence=(f"{failure.call}: {failure.code} {failure.name} {failure.detail}".rstrip(),),
-        because_of="driver",
-    )
+    about = About(check=check, evidence=(f"{failure.call}: {failure.code} {failure.name} {failure.detail}".rstrip(),))
+    why = f"not run: NVML is not available ({failure.call}: {failure.name})"
+    fix = "resolve the finding of the driver check first: gpucheck verify --only driver"
+    return about.unknown(why, fix, "NVML not available", because_of="driver")
 
 
 def no_gpus(check: str) -> Finding:
     """Return UNKNOWN: NVML works and lists nothing."""
-    return Finding(
-        check=check,
-        verdict=Verdict.UNKNOWN,
-        subject="host",
-        seen="0 GPUs",
-        wanted="1 or more",
-        why="not run: NVML lists no GPU",
-        fix="gpucheck verify --only inventory",
-        because_of="inventory",
-    )
+    why, fix = "not run: NVML lists no GPU", "gpucheck verify --only inventory"
+    return About(check=check).unknown(why, fix, "0 GPUs", wanted="1 or more", because_of="inventory")
 
 
 def no_gpu_on_the_bus(check: str) -> Finding:

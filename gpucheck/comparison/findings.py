@@ -2,7 +2,8 @@
 
 from gpucheck.comparison.expectations import Expectations
 from gpucheck.model import Finding
-from gpucheck.model.about import About, Confidence, Value
+from gpucheck.model.about import About, Confidence
+from gpucheck.model.finding import Value
 
 NAME = "expectations"
 SITE = "site-expectation"

@@ -14,6 +14,7 @@ import yaml
 
 from gpucheck.foreign import text_of
 from gpucheck.foreign.documents import DocumentProblem, bounded, compose
+from gpucheck.printable import excerpt
 
 NOT_TOLD = {"", "~", "null", "unknown", "n/a", "?"}
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z")
@@ -196,6 +197,4 @@ def _below(path: str, name: str) -> str:
 
 
 def _shown(text: str) -> str:
-    """A piece of input made safe for a message."""
-    plain = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * QUOTE]).split())
-    return plain if len(plain) <= QUOTE else f"{plain[: QUOTE - 3]}..."
+    return excerpt(text, QUOTE)

@@ -1,57 +1,66 @@
-"""Findings about one subject, said in as few words as whoever judges needs."""
+"""Builder for the findings of one check about one subject."""
 
 from typing import Literal
 
 import msgspec
 
-from gpucheck.model.finding import Finding
+from gpucheck.model.finding import Finding, Value
 from gpucheck.model.verdict import Verdict
 
 Confidence = Literal["certain", "likely", "possible"]
-Value = str | int | float | bool | None
 
 
 class About(msgspec.Struct, frozen=True, kw_only=True):
-    """What all findings of one check about one subject share."""
+    """The fields that all findings of one check about one subject share."""
 
     check: str
     subject: str = "host"
     unit: str | None = None
     evidence: tuple[str, ...] = ()
 
-    def passes(self, seen: Value, wanted: Value = None) -> Finding:
-        """Seen and found good."""
-        return self._finding(Verdict.PASS, seen=seen, wanted=wanted)
+    def with_evidence(self, *lines: str) -> "About":
+        """Return the same check and subject with these lines of evidence."""
+        return msgspec.structs.replace(self, evidence=lines)
 
-    def skips(self, why: str, seen: Value = None, *, wanted: Value = None, cause: str | None = None) -> Finding:
-        """Does not apply here."""
-        return self._finding(Verdict.SKIP, seen=seen, wanted=wanted, why=why, cause=cause)
+    def passes(self, seen: Value, wanted: Value = None) -> Finding:
+        """Return PASS."""
+        return self.finding(Verdict.PASS, seen=seen, wanted=wanted)
+
+    def skips(
+        self, why: str, seen: Value = None, *, wanted: Value = None, cause: str | None = None, fix: str = ""
+    ) -> Finding:
+        """Return SKIP: it does not apply here, or was not run."""
+        return self.finding(Verdict.SKIP, seen=seen, wanted=wanted, why=why, cause=cause, fix=fix)
 
     def unknown(
         self, why: str, fix: str, seen: Value = None, *, wanted: Value = None, because_of: str | None = None
     ) -> Finding:
-        """Could not look. because_of: the check whose finding is the reason."""
-        return self._finding(Verdict.UNKNOWN, seen=seen, wanted=wanted, why=why, fix=fix, because_of=because_of)
+        """Return UNKNOWN. because_of: the check whose finding is the reason."""
+        return self.finding(Verdict.UNKNOWN, seen=seen, wanted=wanted, why=why, fix=fix, because_of=because_of)
 
     def warns(
         self, seen: Value, wanted: Value, why: str, fix: str, cause: str | None, confidence: Confidence = "certain"
     ) -> Finding:
-        """Works, and will bite."""
-        return self._finding(
+        """Return WARN: it works, with a risk or a loss."""
+        return self.finding(
             Verdict.WARN, seen=seen, wanted=wanted, why=why, fix=fix, cause=cause, confidence=confidence
         )
 
     def fails(
         self, seen: Value, wanted: Value, why: str, fix: str, cause: str | None, confidence: Confidence = "certain"
     ) -> Finding:
-        """Is broken."""
-        return self._finding(
+        """Return FAIL."""
+        return self.finding(
             Verdict.FAIL, seen=seen, wanted=wanted, why=why, fix=fix, cause=cause, confidence=confidence
         )
 
-    def _finding(
-        self, verdict: Verdict, *, cause: str | None = None, confidence: Confidence | None = None, **words: Value
+    def finding(
+        self, verdict: Verdict, *, cause: str | None = None, confidence: Confidence | None = None, **fields: Value
     ) -> Finding:
+        """Return a finding with a verdict that the caller looked up. fields: of Finding.
+
+        confidence is that of the cause, and is dropped if there is none.
+        """
         return Finding(
             check=self.check,
             verdict=verdict,
@@ -60,5 +69,5 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
             evidence=self.evidence,
             cause=cause,
             confidence=confidence if cause else None,
-            **words,  # type: ignore[arg-type]
+            **fields,  # type: ignore[arg-type]
         )

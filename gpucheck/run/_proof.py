@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
+from gpucheck.checks.software._plan import PLAN, Unreadable, read_plan
 from gpucheck.checks.software._wheels import FRAMEWORKS
-from gpucheck.checks.software.stack import PLAN, Unreadable, read_plan
 from gpucheck.model import Host
 from gpucheck.run._step import Step
 

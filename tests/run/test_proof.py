@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpucheck import run
-from gpucheck.checks.software.stack import PLAN
+from gpucheck.checks.software._plan import PLAN
 from gpucheck.cli._stack import as_json
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Simulation, Verdict

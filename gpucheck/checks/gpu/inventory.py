@@ -18,7 +18,7 @@ from gpucheck.checks._nvml import (
     not_looked,
     reason,
 )
-from gpucheck.model import DEFECT, Check, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice, Verdict
+from gpucheck.model import DEFECT, Check, Finding, Gpu, Host, NvmlFailure, NvmlGap, NvmlReading, PciDevice
 from gpucheck.model.about import About, Confidence
 
 NAME = "inventory"
@@ -155,15 +155,10 @@ def _nothing(elsewhere: list[PciDevice]) -> Finding:
 
 def _no_bus(unseen: list[str], gpus: dict[str, Gpu]) -> Finding:
     lines = tuple(f"nvmlDeviceGetPciInfo: {bus_id} {gpus[bus_id].name}" for bus_id in unseen)
-    return Finding(
-        check=NAME,
-        verdict=Verdict.UNKNOWN,
-        subject="host",
-        seen=f"NVML shows {len(gpus)} GPUs, {len(unseen)} of them not visible in /sys",
-        why="This process cannot see the PCI devices of the GPUs (a container without /sys, usually).",
-        fix="run on the host, or mount /sys read-only into the container",
-        evidence=lines,
-    )
+    seen = f"NVML shows {len(gpus)} GPUs, {len(unseen)} of them not visible in /sys"
+    why = "This process cannot see the PCI devices of the GPUs (a container without /sys, usually)."
+    fix = "run on the host, or mount /sys read-only into the container"
+    return About(check=NAME, evidence=lines).unknown(why, fix, seen)
 
 
 def _sysfs(device: PciDevice) -> str:

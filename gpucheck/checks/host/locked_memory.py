@@ -13,6 +13,7 @@ from gpucheck.model.about import About
 
 NAME = "locked-memory"
 UNLIMITED = -1
+# An assumption of gpucheck: no published source gives a sufficient limit below "unlimited".
 ENOUGH_MIB = 65536
 FIX = (
     "memlock unlimited in /etc/security/limits.d for users, LimitMEMLOCK=infinity for services, "

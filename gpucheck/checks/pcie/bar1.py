@@ -16,6 +16,7 @@ from gpucheck.model.about import About
 from gpucheck.topology import NvLinks
 
 NAME = "bar1"
+# BAR1 of a card of Ampere or newer while Resizable BAR or Above 4G Decoding is off.
 SMALL = 256 << 20
 # Compute capability from which a card of each class needs a large window for its peers. GeForce and workstation cards
 # of Ampere come with 256 MiB and copy through mailboxes (general knowledge).

@@ -3,16 +3,16 @@
 import re
 from collections.abc import Iterator
 from pathlib import PurePosixPath
-from typing import Any
 
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from gpucheck.checks.software._wheels import FAMILIES, Built, Imported, Wheel, built_for
 from gpucheck.knowledge import code_runs, tables
-from gpucheck.model import Finding, Verdict
+from gpucheck.model import Finding
+from gpucheck.model.about import About, Confidence
 
-NAME = "stack"
+HOST = About(check="stack")
 VERSION = re.compile(r"\d+(\.\d+)+")
 RESOLVE = "install the set that this prints: gpucheck stack resolve"
 OWN_ENVIRONMENT = "create a new environment with pip only, one per framework"
@@ -34,13 +34,9 @@ def judge_wheels(
             yield from _imported(imported)
             built = _corrected(built, imported)
         if built is None:
-            yield _finding(
-                Verdict.UNKNOWN,
-                f"{wheel.name} {wheel.version}",
-                "a build that the tables know",
-                why="CUDA version of the build unknown: neither its files nor the tables contain it",
-                fix=IMPORT,
-            )
+            why = "CUDA version of the build unknown: neither its files nor the tables contain it"
+            seen = f"{wheel.name} {wheel.version}"
+            yield HOST.unknown(why, IMPORT, seen, wanted="a build that the tables know")
         elif wheel.name == "tensorflow" and built.pins and not built.pins.keys() & libraries.keys():
             yield _without_cuda(wheel, built)
         elif built.cuda is not None:
@@ -50,23 +46,13 @@ def judge_wheels(
     yield from _families(libraries)
 
 
-def _finding(verdict: Verdict, seen: str, wanted: str, **more: Any) -> Finding:
-    subject = more.pop("subject", "host")
-    return Finding(check=NAME, verdict=verdict, subject=subject, seen=seen, wanted=wanted, **more)
-
-
 def _without_cuda(wheel: Wheel, built: Built) -> Finding:
     """TensorFlow's wheel is built for CUDA and pip leaves the libraries out, unless the extra is asked for."""
-    return _finding(
-        Verdict.WARN,
-        f"{wheel.name} {wheel.version} without its CUDA packages",
-        ", ".join(f"{name} {spec}" for name, spec in built.pins.items()),
-        cause="library-mismatch",
-        confidence="likely",
-        why=f"{wheel.name} then computes on the CPU, unless the loader finds matching CUDA libraries of the host.",
-        fix=f"to use the GPUs: pip install '{wheel.name}[and-cuda]=={wheel.version}'",
-        evidence=built.evidence,
-    )
+    seen = f"{wheel.name} {wheel.version} without its CUDA packages"
+    wanted = ", ".join(f"{name} {spec}" for name, spec in built.pins.items())
+    why = f"{wheel.name} then computes on the CPU, unless the loader finds matching CUDA libraries of the host."
+    fix = f"to use the GPUs: pip install '{wheel.name}[and-cuda]=={wheel.version}'"
+    return HOST.with_evidence(*built.evidence).warns(seen, wanted, why, fix, "library-mismatch", "likely")
 
 
 def _driver_floor(wheel: Wheel, built: Built, driver: str | None) -> Iterator[Finding]:
@@ -76,61 +62,44 @@ def _driver_floor(wheel: Wheel, built: Built, driver: str | None) -> Iterator[Fi
         return  # without a driver the driver check fails; there is no floor to compare with
     seen = f"{wheel.name} {wheel.version} (CUDA {built.cuda}) on driver {driver}"
     wanted = f"driver {floor} or newer"
+    about = HOST.with_evidence(*built.evidence)
     if Version(driver) >= Version(floor):
-        yield _finding(Verdict.PASS, seen, wanted, evidence=built.evidence)
+        yield about.passes(seen, wanted)
         return
-    yield _finding(
-        Verdict.FAIL,
-        seen,
-        wanted,
-        cause="library-mismatch",
-        confidence="certain",
-        why=f"programs built with this CUDA major run from driver {floor}",
-        fix="install a newer driver, or a build for an older CUDA: gpucheck stack resolve",
-        evidence=built.evidence,
-    )
+    why = f"programs built with this CUDA major run from driver {floor}"
+    fix = "install a newer driver, or a build for an older CUDA: gpucheck stack resolve"
+    yield about.fails(seen, wanted, why, fix, "library-mismatch")
 
 
 def _code(wheel: Wheel, built: Built, capabilities: dict[str, str | None]) -> Iterator[Finding]:
+    about, name, wanted = (
+        HOST.with_evidence(*built.evidence),
+        f"{wheel.name} {wheel.version}",
+        "machine code for every GPU",
+    )
     if built.archs is None:
-        yield _finding(
-            Verdict.UNKNOWN,
-            f"{wheel.name} {wheel.version}",
-            "machine code for every GPU",
-            why=f"architectures of {wheel.name} {wheel.version} unknown: the tables contain no confirmed list",
-            fix=IMPORT,
-            evidence=built.evidence,
-        )
+        why = f"architectures of {name} unknown: the tables contain no confirmed list"
+        yield about.unknown(why, IMPORT, name, wanted=wanted)
         return
     code = " ".join(str(arch) for arch in built.archs)
     covered = []
     for bus_id, capability in capabilities.items():
         if capability is None:
-            yield _finding(
-                Verdict.UNKNOWN,
-                "compute capability unknown",
-                f"one of sm {code}",
-                subject=f"gpu:{bus_id}",
-                why="compute capability unknown: this PCI id is not in the tables, and NVML did not report it",
-                fix="install the driver; or add the GPU to gpucheck/knowledge/gpus.yml with its source",
-            )
+            why = "compute capability unknown: this PCI id is not in the tables, and NVML did not report it"
+            fix = "install the driver; or add the GPU to gpucheck/knowledge/gpus.yml with its source"
+            gpu = About(check=HOST.check, subject=f"gpu:{bus_id}")
+            yield gpu.unknown(why, fix, "compute capability unknown", wanted=f"one of sm {code}")
         elif code_runs(capability, built.archs) or _translated(capability, built.ptx):
             covered.append(bus_id)
         else:
-            yield _finding(
-                Verdict.FAIL,
+            gpu = About(check=HOST.check, subject=f"gpu:{bus_id}", evidence=built.evidence)
+            seen, why = (
                 f"compute capability {capability}",
-                f"one of sm {code}",
-                subject=f"gpu:{bus_id}",
-                cause="arch-not-in-build",
-                confidence="certain",
-                why=f"{wheel.name} {wheel.version} holds no code for this GPU: 'no kernel image is available'",
-                fix=RESOLVE,
-                evidence=built.evidence,
+                f"{name} holds no code for this GPU: 'no kernel image is available'",
             )
+            yield gpu.fails(seen, f"one of sm {code}", why, RESOLVE, "arch-not-in-build")
     if covered:
-        seen = f"{wheel.name} {wheel.version} has code for {len(covered)} GPUs"
-        yield _finding(Verdict.PASS, seen, "machine code for every GPU", evidence=built.evidence)
+        yield about.passes(f"{name} has code for {len(covered)} GPUs", wanted)
 
 
 def _translated(capability: str, ptx: int | None) -> bool:
@@ -150,18 +119,14 @@ def _libraries(
         if old is not None:
             yield old
         elif have is None or have not in SpecifierSet(spec, prereleases=True):
-            yield _finding(
-                Verdict.WARN,
-                f"{wheel.name} {wheel.version} with {name} {have or 'not installed'}",
-                wanted,
-                cause="library-mismatch",
-                confidence="certain" if have else "possible",
-                why=f"{wheel.name} was built and tested with another version than the one that it would load.",
-                fix=f"pip install '{name}{spec}', or {OWN_ENVIRONMENT}",
-                evidence=built.evidence,
-            )
+            seen = f"{wheel.name} {wheel.version} with {name} {have or 'not installed'}"
+            why = f"{wheel.name} was built and tested with another version than the one that it would load."
+            fix = f"pip install '{name}{spec}', or {OWN_ENVIRONMENT}"
+            confidence: Confidence = "certain" if have else "possible"
+            about = HOST.with_evidence(*built.evidence)
+            yield about.warns(seen, wanted, why, fix, "library-mismatch", confidence)
         else:
-            yield _finding(Verdict.PASS, f"{wheel.name} {wheel.version} with {name} {have}", wanted)
+            yield HOST.passes(f"{wheel.name} {wheel.version} with {name} {have}", wanted)
 
 
 def _too_old_for(name: str, have: str, capabilities: dict[str, str | None]) -> Finding | None:
@@ -173,19 +138,11 @@ def _too_old_for(name: str, have: str, capabilities: dict[str, str | None]) -> F
         return None
     for bus_id, capability in capabilities.items():
         if capability is not None and Version(capability) < Version(release.min_cc):
-            return _finding(
-                Verdict.FAIL,
-                f"{name} {have}",
-                "a cuDNN with code for this GPU",
-                subject=f"gpu:{bus_id}",
-                cause="arch-not-in-build",
-                confidence="certain",
-                why=f"cuDNN {have} has no code below compute capability {release.min_cc}; this GPU is {capability}",
-                fix=f"pip install '{name}==9.10.2.21', the last version with code for it",
-                evidence=(
-                    f"tables: cuDNN {release.version} from compute capability {release.min_cc} ({release.basis})",
-                ),
-            )
+            line = f"tables: cuDNN {release.version} from compute capability {release.min_cc} ({release.basis})"
+            about = About(check=HOST.check, subject=f"gpu:{bus_id}", evidence=(line,))
+            why = f"cuDNN {have} has no code below compute capability {release.min_cc}; this GPU is {capability}"
+            fix = f"pip install '{name}==9.10.2.21', the last version with code for it"
+            return about.fails(f"{name} {have}", "a cuDNN with code for this GPU", why, fix, "arch-not-in-build")
     return None
 
 
@@ -194,15 +151,9 @@ def _families(libraries: dict[str, str]) -> Iterator[Finding]:
     for library in ("cudnn", "nccl"):
         both = [f"nvidia-{library}-{family}" for family in FAMILIES if f"nvidia-{library}-{family}" in libraries]
         if len(both) > 1:
-            yield _finding(
-                Verdict.FAIL,
-                " and ".join(f"{name} {libraries[name]}" for name in both),
-                f"one wheel of {library}",
-                cause="library-mismatch",
-                confidence="certain",
-                why="These wheels write the same files, so one has overwritten the other.",
-                fix=OWN_ENVIRONMENT,
-            )
+            seen = " and ".join(f"{name} {libraries[name]}" for name in both)
+            why = "These wheels write the same files, so one has overwritten the other."
+            yield HOST.fails(seen, f"one wheel of {library}", why, OWN_ENVIRONMENT, "library-mismatch")
 
 
 def _corrected(built: Built | None, imported: Imported) -> Built | None:
@@ -221,32 +172,22 @@ def _corrected(built: Built | None, imported: Imported) -> Built | None:
 
 def _imported(imported: Imported) -> Iterator[Finding]:
     if imported.error is not None:
-        yield _finding(
-            Verdict.UNKNOWN,
-            imported.error,
-            "torch imports",
-            why=f"torch versions unknown: {imported.error}",
-            fix="python -c 'import torch' in the same environment shows the entire error",
-        )
+        fix = "python -c 'import torch' in the same environment shows the entire error"
+        yield HOST.unknown(f"torch versions unknown: {imported.error}", fix, imported.error, wanted="torch imports")
         return
     if imported.cuda is None:
         why = "not applicable: a CPU build of torch has no CUDA libraries"
-        yield _finding(Verdict.SKIP, f"torch {imported.version}", "a CUDA build", why=why)
+        yield HOST.skips(why, f"torch {imported.version}", wanted="a CUDA build")
         return
     parts = (("CUDA", imported.cuda), ("cuDNN", imported.cudnn), ("NCCL", imported.nccl))
     libraries = ", ".join(f"{name} {version or 'not reported'}" for name, version in parts)
     seen = f"torch {imported.version}: {libraries}"
     outside = [path for path in imported.mapped if not PurePosixPath(path).is_relative_to(imported.folder)]
     if outside:
-        yield _finding(
-            Verdict.WARN,
-            f"{seen}; {len(outside)} of its libraries come from elsewhere",
-            f"libraries below {imported.folder}",
-            cause="library-mismatch",
-            confidence="likely",
-            why="A library of the host is loaded instead of the wheel's own: LD_LIBRARY_PATH or ld.so.conf.",
-            fix="unset LD_LIBRARY_PATH, then: gpucheck stack check --import-torch",
-            evidence=tuple(outside),
-        )
+        seen = f"{seen}; {len(outside)} of its libraries come from elsewhere"
+        why = "A library of the host is loaded instead of the wheel's own: LD_LIBRARY_PATH or ld.so.conf."
+        fix = "unset LD_LIBRARY_PATH, then: gpucheck stack check --import-torch"
+        about, wanted = HOST.with_evidence(*outside), f"libraries below {imported.folder}"
+        yield about.warns(seen, wanted, why, fix, "library-mismatch", "likely")
     else:
-        yield _finding(Verdict.PASS, seen, "its own libraries", evidence=imported.mapped)
+        yield HOST.with_evidence(*imported.mapped).passes(seen, "its own libraries")

@@ -25,9 +25,10 @@ from gpucheck.model import (
     NvmlReading,
     Verdict,
 )
-from gpucheck.model.about import Confidence
+from gpucheck.model.about import About, Confidence
 
 NAME = "driver"
+HOST = About(check=NAME)
 
 REBOOT = (
     "reboot the host, or unload every nvidia module while nothing uses the GPUs, then: gpucheck verify --only driver"
@@ -74,7 +75,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
         return
     loaded = values.driver.loaded_version
     library = values.nvml.driver_version
-    evidence = (
+    about = HOST.with_evidence(
         f"nvmlSystemGetDriverVersion: {library or 'not reported'}",
         f"/sys/module/nvidia/version: {loaded or 'not readable'}",
     )
@@ -82,27 +83,13 @@ def evaluate(values: Values) -> Iterator[Finding]:
         why = (
             f"The driver version is not known: {', '.join(map(reason, _refusals(values.nvml))) or 'no text returned'}."
         )
-        yield _finding(
-            Verdict.UNKNOWN,
-            seen="driver version unknown",
-            why=why,
-            fix="cat /proc/driver/nvidia/version; nvidia-smi",
-            evidence=evidence,
-        )
+        yield about.unknown(why, "cat /proc/driver/nvidia/version; nvidia-smi", "driver version unknown")
         return
     if loaded is not None and loaded != library:
-        yield _finding(
-            Verdict.FAIL,
-            seen=f"kernel module {loaded}, NVML {library}",
-            wanted="one version",
-            cause="driver-mismatch",
-            confidence="certain",
-            why="The driver library was upgraded while the old kernel module stayed loaded.",
-            fix=REBOOT,
-            evidence=evidence,
-        )
+        why = "The driver library was upgraded while the old kernel module stayed loaded."
+        yield about.fails(f"kernel module {loaded}, NVML {library}", "one version", why, REBOOT, "driver-mismatch")
         return
-    yield _finding(Verdict.PASS, seen=library, evidence=evidence)
+    yield about.passes(library)
     yield from _next_boot(values.driver, loaded)
 
 
@@ -114,22 +101,16 @@ def _next_boot(driver: DriverState, loaded: str | None) -> Iterator[Finding]:
     installed = driver.installed_version
     if installed is None or loaded is None or installed == loaded:
         return
-    yield _finding(
-        Verdict.WARN,
-        seen=f"driver {loaded} loaded, {installed} installed",
-        wanted="the same version",
-        cause="driver-mismatch",
-        confidence="certain",
-        why="Another driver is installed for the next boot; until then new CUDA programs may fail to start.",
-        fix=REBOOT,
-        evidence=(f"module file of the running kernel: {installed}", f"/sys/module/nvidia/version: {loaded}"),
-    )
+    lines = (f"module file of the running kernel: {installed}", f"/sys/module/nvidia/version: {loaded}")
+    seen = f"driver {loaded} loaded, {installed} installed"
+    why = "Another driver is installed for the next boot; until then new CUDA programs may fail to start."
+    yield HOST.with_evidence(*lines).warns(seen, "the same version", why, REBOOT, "driver-mismatch")
 
 
 def _unusable(failure: NvmlFailure, values: Values) -> Finding:
     driver = values.driver
     installed = " ".join(filter(None, (driver.installed_version, driver.installed_flavour)))
-    evidence = (
+    about = HOST.with_evidence(
         f"{failure.call}: {failure.code} {failure.name} {failure.detail}".rstrip(),
         f"/sys/module/nvidia/version: {driver.loaded_version or 'not present'}",
         f"installed module: {installed or 'not found'}",
@@ -138,24 +119,13 @@ def _unusable(failure: NvmlFailure, values: Values) -> Finding:
         f"/dev: {_nodes(values.device_nodes)}",
     )
     if values.gpus_on_pci == 0 and driver.loaded_version is None and failure.code in (9, 12):
-        return _finding(
-            Verdict.UNKNOWN,
-            seen="no NVIDIA GPU and no NVIDIA driver",
-            why="The PCI bus shows no NVIDIA display or 3D controller, so there is nothing to check.",
-            fix="in a virtual machine or container pass a GPU through; on bare metal check seating, power and BIOS; "
-            + WITHOUT_A_GPU,
-            evidence=evidence,
-        )
+        why = "The PCI bus shows no NVIDIA display or 3D controller, so there is nothing to check."
+        fix = "in a virtual machine or container pass a GPU through; on bare metal check seating, power and BIOS; "
+        return about.unknown(why, fix + WITHOUT_A_GPU, "no NVIDIA GPU and no NVIDIA driver")
     means = meaning(failure, values)
-    return _finding(
-        means.verdict,
-        seen=f"NVML not available: {failure.call} {'returned' if failure.code > 0 else 'ended with'} {failure.name}",
-        cause=means.cause,
-        confidence=means.confidence,
-        why=means.why,
-        fix=means.fix,
-        evidence=evidence,
-    )
+    seen = f"NVML not available: {failure.call} {'returned' if failure.code > 0 else 'ended with'} {failure.name}"
+    fields = {"seen": seen, "why": means.why, "fix": means.fix}
+    return about.finding(means.verdict, cause=means.cause, confidence=means.confidence, **fields)
 
 
 def _nodes(names: tuple[str, ...] | None) -> str:
@@ -258,10 +228,6 @@ def _not_loaded(values: Values) -> Meaning:
     why = "The nvidia module is not loaded: not built for this kernel, not signed (Secure Boot), or not installed."
     fix = f"modprobe nvidia, then read dmesg and dkms status; or {PROVISION}"
     return Meaning(Verdict.FAIL, why, fix, "driver-not-loaded", "certain")
-
-
-def _finding(verdict: Verdict, **fields: object) -> Finding:
-    return Finding(check=NAME, verdict=verdict, subject="host", **fields)  # type: ignore[arg-type]
 
 
 CHECK = Check(NAME, frozenset({"software", "quick"}), probe, evaluate)

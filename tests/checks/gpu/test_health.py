@@ -1,0 +1,158 @@
+"""Checks of how a GPU is: a healthy one gets no complaint, one broken value is named with its cause."""
+
+import msgspec
+import pytest
+
+from gpucheck.checks.gpu import (
+    clock_limit,
+    compute_mode,
+    memory_errors,
+    mig,
+    persistence,
+    power_limit,
+    processes,
+    throttle,
+)
+from gpucheck.checks.nvlink import errors as nvlink_errors
+from gpucheck.checks.p2p import status as p2p_status
+from gpucheck.checks.pcie import bar1
+from gpucheck.model import EccCounts, GpuProcess, NvmlGap, RetiredPages, RowRemap, Verdict
+from tests.checks.gpu.hosts import host
+from tests.checks.judging import judge, with_health
+from tests.fakes import FakeHost
+from tests.machines import h100, p100, reading
+
+FAIL, WARN, SKIP, PASS, UNKNOWN = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
+CHECKS = (
+    bar1,
+    clock_limit,
+    compute_mode,
+    memory_errors,
+    mig,
+    nvlink_errors,
+    p2p_status,
+    persistence,
+    power_limit,
+    processes,
+    throttle,
+)
+PENDING = RowRemap(corrected=0, uncorrected=1, pending=True, failed=False)
+FAILED = msgspec.structs.replace(PENDING, failed=True)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.NAME)
+@pytest.mark.parametrize("gpu", [p100, h100])
+def test_healthy_gpus_get_no_complaint(check, gpu):
+    """On the old and on the new generation."""
+    found = judge(check, host(with_health(gpu(0)), with_health(gpu(1))))
+
+    assert {finding.verdict for finding in found} <= {PASS, SKIP}
+
+
+@pytest.mark.parametrize(
+    ("check", "changes", "verdict", "cause"),
+    [
+        (memory_errors, {"ecc_counts": EccCounts(volatile_uncorrected=1)}, FAIL, "ecc-uncorrected"),
+        (memory_errors, {"ecc_counts": EccCounts(aggregate_uncorrected=2)}, WARN, "ecc-uncorrected"),
+        (
+            memory_errors,
+            {"row_remap": PENDING},
+            WARN,
+            "row-remap",
+        ),
+        (
+            memory_errors,
+            {"row_remap": FAILED},
+            FAIL,
+            "row-remap",
+        ),
+        (memory_errors, {"retired_pages": RetiredPages(single_bit=0, double_bit=1, pending=True)}, WARN, "row-remap"),
+        (memory_errors, {"recovery_action": "reboot"}, FAIL, "gpu-reset-required"),
+        (throttle, {"clocks_event_reasons": ("hw-slowdown", "hw-thermal")}, FAIL, "throttled"),
+        (throttle, {"clocks_event_reasons": ("hw-slowdown", "hw-power-brake")}, FAIL, "throttled"),
+        (throttle, {"clocks_event_reasons": ("sw-thermal",)}, WARN, "throttled"),
+        (throttle, {"temperature_c": 86}, WARN, "throttled"),
+        (power_limit, {"power_limit_w": 350.0}, WARN, "power-limit-lowered"),
+        (clock_limit, {"application_clock_mhz": 1200}, WARN, "clock-limited"),
+        (persistence, {"persistence": False}, WARN, "persistence-off"),
+        (compute_mode, {"compute_mode": "exclusive-process"}, WARN, "compute-mode-exclusive"),
+        (compute_mode, {"compute_mode": "prohibited"}, FAIL, "compute-mode-exclusive"),
+        (mig, {"mig": True, "mig_pending": True}, WARN, "mig-enabled"),
+        (memory_errors, {"ecc_pending": False}, WARN, None),
+        (mig, {"mig_pending": True}, WARN, "mig-enabled"),
+        (processes, {"processes": (GpuProcess(pid=7, kind="compute"),)}, WARN, "gpu-busy"),
+    ],
+)
+def test_one_broken_value_is_named_with_its_cause(check, changes, verdict, cause):
+    """On the GPU that has it, by its bus id, and nowhere else."""
+    found = judge(check, host(with_health(h100(0)), with_health(h100(1), **changes)))
+    complaints = [finding for finding in found if finding.verdict is not PASS]
+
+    assert [(f.verdict, f.cause, f.subject) for f in complaints] == [(verdict, cause, "gpu:0000:2b:00.0")]
+
+
+@pytest.mark.parametrize("reasons", [("sw-power-cap",), ("app-clocks",), ()])
+def test_what_is_normal_under_load_is_no_throttling(reasons):
+    """A software power cap is how a busy GPU runs."""
+    (finding,) = judge(throttle, host(with_health(h100(0), clocks_event_reasons=reasons)))
+
+    assert finding.verdict is PASS
+
+
+@pytest.mark.parametrize(("code", "verdict"), [(3, SKIP), (13, SKIP), (4, UNKNOWN), (999, UNKNOWN)])
+def test_what_nvml_refuses_is_a_skip_only_where_the_gpu_does_not_have_it(code, verdict):
+    """Not supported and not known are two things, and neither is a pass."""
+    gap = NvmlGap(call="nvmlDeviceGetPersistenceMode", subject="gpu:0000:1b:00.0", code=code, name="Refused")
+    told = msgspec.structs.replace(reading(with_health(h100(0), persistence=None)), gaps=(gap,))
+
+    (finding,) = judge(persistence, FakeHost(nvml_=told))
+
+    assert finding.verdict is verdict
+    assert verdict is SKIP or "Refused" in finding.evidence[0]
+
+
+@pytest.mark.parametrize(
+    ("check", "changes", "seen"),
+    [
+        (memory_errors, {"ecc_counts": EccCounts(volatile_uncorrected=1)}, "1 uncorrectable ECC error (volatile)"),
+        (memory_errors, {"ecc_counts": EccCounts(aggregate_uncorrected=3)}, "3 uncorrectable ECC errors (aggregate)"),
+        (memory_errors, {"ecc_pending": False}, "ECC change pending (now on, off after reset)"),
+        (mig, {"mig": True, "mig_pending": True}, "MIG enabled"),
+        (mig, {"mig_pending": True}, "MIG change pending (now off, on after reset)"),
+        (mig, {"mig": True, "mig_pending": False}, "MIG change pending (now on, off after reset)"),
+        (persistence, {"persistence": False}, "persistence mode off"),
+        (compute_mode, {"compute_mode": "exclusive-process"}, "compute mode exclusive-process"),
+        (throttle, {"temperature_c": 86}, "86 C"),
+    ],
+)
+def test_headline_is_the_observed_value_with_unit_and_noun(check, changes, seen):
+    (finding,) = judge(check, host(with_health(h100(0), **changes)))
+
+    assert (finding.verdict in (WARN, FAIL), finding.seen) == (True, seen)
+
+
+def test_pass_of_memory_errors_names_only_what_was_reported():
+    """A GPU without row remapping has none pending, and is not called free of it."""
+    health = {"row_remap": None, "retired_pages": None}
+    gap = NvmlGap(call="nvmlDeviceGetRemappedRows", subject="gpu:0000:1b:00.0", code=3, name="NotSupported")
+    made = host(with_health(h100(0), **health))
+    made.nvml_ = msgspec.structs.replace(made.nvml_, gaps=(gap,))
+
+    (finding,) = judge(memory_errors, made)
+
+    assert (finding.verdict, finding.seen) == (PASS, "0 uncorrectable ECC errors")
+
+
+@pytest.mark.parametrize(
+    ("reasons", "advice", "other"),
+    [
+        (("hw-slowdown", "hw-power-brake"), "power brake signal", "airflow"),
+        (("hw-slowdown", "hw-thermal"), "airflow", "power supplies"),
+        (("sw-thermal",), "airflow", "power supplies"),
+    ],
+)
+def test_the_remedy_of_throttling_follows_its_reason(reasons, advice, other):
+    """A power brake is not cooled away."""
+    (finding,) = judge(throttle, host(with_health(h100(0), clocks_event_reasons=reasons)))
+
+    assert (advice in finding.fix, other in finding.fix) == (True, False)

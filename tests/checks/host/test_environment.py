@@ -1,0 +1,78 @@
+"""Variables that change what CUDA programs see and do."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from gpucheck.checks.host import environment
+from gpucheck.model import (
+    Verdict,
+)
+from tests.checks.judging import judge
+from tests.fakes import FakeHost
+from tests.machines import p100, whole_host
+
+WARN, PASS, UNKNOWN = Verdict.WARN, Verdict.PASS, Verdict.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("variables", "files", "count"),
+    [
+        ({}, {}, 0),
+        ({"NCCL_DEBUG": "INFO", "NCCL_P2P_DISABLE": "0"}, {}, 0),
+        ({"NCCL_P2P_DISABLE": "1"}, {}, 1),
+        ({"NCCL_P2P_DISABLE": "1", "NCCL_ALGO": "Tree"}, {}, 2),
+        ({}, {"/etc/nccl.conf": "# site\nNCCL_IB_DISABLE = 1\nNCCL_DEBUG=WARN\n"}, 1),
+    ],
+)
+def test_leftover_variables_are_named_with_what_they_do(variables, files, count):
+    """Harmless values are left alone; nccl.conf counts as much as the environment."""
+    found = judge(environment, FakeHost(environment_=variables, files=files))
+    complaints = [finding for finding in found if finding.verdict is WARN]
+
+    assert len(complaints) == count
+    assert all(f.cause == "leftover-environment" and f.why and f.fix for f in complaints)
+    assert count or [f.verdict for f in found] == [PASS]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "job", "hidden"),
+    [
+        ("0,1", {}, None),
+        ("1, 0", {}, None),
+        ("GPU-1,GPU-0", {}, None),
+        ("0", {}, "see 1 of 2"),
+        ("0", {"SLURM_JOB_ID": "77"}, None),
+        ("1,9,0", {}, "see 1 of 2"),
+        ("", {}, "see 0 of 2"),
+        ("-1", {}, "see 0 of 2"),
+        ("0,0", {}, "see 0 of 2"),
+        ("MIG-4a1b", {}, None),
+    ],
+)
+def test_a_leftover_choice_of_devices_is_told_by_what_it_hides(chosen, job, hidden):
+    """As CUDA reads it: up to the first that is none, nothing at all if one is named twice; a job's share is meant."""
+    host = replace(whole_host(p100(0), p100(1)), environment_={"CUDA_VISIBLE_DEVICES": chosen, **job})
+    (finding,) = judge(environment, host)
+
+    assert finding.verdict is (WARN if hidden else PASS)
+    if hidden:
+        assert hidden in finding.why
+        assert (finding.cause, finding.seen) == ("leftover-environment", f"CUDA_VISIBLE_DEVICES={chosen}")
+
+
+@pytest.mark.parametrize("chosen", ["0,1,2", "0", "2,1,0"])
+def test_devices_are_numbered_as_cuda_numbers_them_when_nvml_lost_one(chosen):
+    """NVML's indices are then 0, 2 and 3; CUDA's are 0, 1 and 2."""
+    gpus = [msgspec.structs.replace(p100(n), index=index) for n, index in ((0, 0), (1, 2), (2, 3))]
+    (finding,) = judge(environment, replace(whole_host(*gpus), environment_={"CUDA_VISIBLE_DEVICES": chosen}))
+
+    assert finding.verdict is (PASS if len(chosen) == 5 else WARN)
+
+
+def test_hidden_devices_are_unknown_without_nvml():
+    """Which GPUs the variable hides cannot be known; the driver check reports why."""
+    (finding,) = judge(environment, FakeHost(environment_={"CUDA_VISIBLE_DEVICES": "0"}))
+
+    assert (finding.verdict, finding.because_of) == (UNKNOWN, "driver")

@@ -1,0 +1,174 @@
+"""Xid and SXid lines: codes, severities, units and recovery actions."""
+
+import pytest
+
+from gpucheck.knowledge import causes
+from gpucheck.knowledge.xid import xids
+from gpucheck.model import Verdict
+from tests.checks.kernel.logs import XID, judged
+
+FAIL, WARN, PASS = Verdict.FAIL, Verdict.WARN, Verdict.PASS
+SWITCH = "nvidia-nvswitch0: SXid (PCI:0000:05:00.0)"
+
+
+@pytest.mark.parametrize(
+    ("code", "verdict", "cause"),
+    [
+        (79, FAIL, "gpu-lost"),
+        (48, FAIL, "ecc-uncorrected"),
+        (63, WARN, "row-remap"),
+        (64, FAIL, "row-remap"),
+        (74, FAIL, "nvlink-down"),
+        (119, FAIL, "gsp-error"),
+        (154, FAIL, "gpu-reset-required"),
+        (9999, WARN, "xid"),
+    ],
+)
+def test_an_xid_is_judged_by_its_code(code, verdict, cause):
+    """On the GPU that the line names."""
+    (finding,) = judged(f"NVRM: Xid (PCI:0000:3B:00): {code}, pid=1, something")
+
+    assert (finding.verdict, finding.cause, finding.subject) == (verdict, cause, "gpu:0000:3b:00.0")
+    assert f"Xid {code}" in finding.seen
+
+
+@pytest.mark.parametrize("code", [13, 31, 43, 45])
+def test_an_applications_own_fault_is_no_fault_of_the_host(code):
+    """A kernel with a bad pointer says nothing about the GPU."""
+    (finding,) = judged(f"NVRM: Xid (PCI:0000:3b:00): {code}, pid=1")
+
+    assert finding.verdict is PASS
+
+
+def test_the_same_xid_many_times_is_one_finding_with_first_and_last():
+    """A storm does not fill the report."""
+    (finding,) = judged(*(f"NVRM: Xid (PCI:0000:3b:00): 79, time {n}" for n in range(50)))
+
+    assert finding.seen == "Xid 79: GPU has fallen off the bus, 50 times"
+    assert [line.rpartition(" ")[2] for line in finding.evidence[:3]] == ["0", "48", "49"]
+    assert finding.evidence[3] == "50 messages, first [1 s], last [50 s]"
+
+
+def test_every_code_of_the_table_leads_to_a_known_cause():
+    """And to an action."""
+    for code, xid in xids().items():
+        assert xid.immediate, code
+        assert xid.cause is None or xid.cause in causes(), code
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "says"),
+    [
+        ("from 0x0 (None) to 0x1 (GPU Reset Required)", FAIL, "reset the GPU"),
+        ("from 0x0 (None) to 0x1 (PF FLR)", FAIL, "reset the GPU"),
+        ("from 0x0 (None) to 0x2 (Node Reboot Required)", FAIL, "reboot"),
+        ("from 0x0 (None) to 0x2 (OS Reboot)", FAIL, "reboot"),
+        ("from 0x0 (None) to 0x3 (Drain P2P)", WARN, "end the jobs"),
+        ("from 0x0 (None) to 0x4 (Drain and Reset)", FAIL, "reset the GPU"),
+        ("from 0x0 (None) to 0x5 (Recover IMEX Domain)", FAIL, "nvidia-imex"),
+        ("from 0x0 (None) to 0x2 (A name of a later driver)", FAIL, "reboot"),
+        ("to something else", FAIL, "do what the line says"),
+    ],
+)
+def test_the_recovery_action_is_that_of_the_line(text, verdict, says):
+    """Xid 154, in the words of several driver versions."""
+    (finding,) = judged(f"{XID}154, GPU recovery action changed {text}")
+
+    assert (finding.verdict, finding.cause) == (verdict, "gpu-reset-required")
+    assert says in finding.fix
+
+
+def test_the_latest_recovery_action_counts():
+    """Back to None: the reset was done."""
+    done = f"{XID}154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)"
+    (finding,) = judged(f"{XID}154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)", done)
+
+    assert finding.verdict is PASS
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "cause", "fix"),
+    [
+        (
+            "149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 08 (0x004505c6 0x00000000 0x00000000)",
+            FAIL,
+            "nvlink-down",
+            "signal",
+        ),
+        ("149, NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x016415c6 0x00000000)", FAIL, "nvlink-down", "administrator"),
+        ("149, NETIR_LINK_EVT Fatal XC0 i0 Link 01 (0x021425c6 0x00000000)", FAIL, "nvlink-down", "other end"),
+        ("149, NETIR_BER_EVENT Nonfatal XC0 i0 Link 01 (0x00082226 0x00000001)", WARN, "nvlink-errors", "cables"),
+        (
+            "145, pid=1, name=ray::W, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2 0x00000008)",
+            WARN,
+            "nvlink-errors",
+            "",
+        ),
+        ("145, RLW_SRC_TRACK Nonfatal XC1 i0 Link 12 (0x000988e2 0x00000008)", WARN, "nvlink-errors", "Xid 154"),
+        (
+            "146, TLW_RX/TLW_RX_PIPE0 Fatal XC0 i0 Link 00 (0x0000000a 0x00000004)",
+            FAIL,
+            "nvlink-errors",
+            "reset the GPU",
+        ),
+        ("144, SAW_EGR Nonfatal XC0 i0 Link 00 (0x00000004 0x00000001)", WARN, "nvlink-errors", "sub-code"),
+        ("150, MSE_WATCHDOG Fatal XC0 i0 Link -1 (0x00000000 0x00000000)", FAIL, "nvlink-errors", "reset the GPU"),
+        ("145, RLW_REMAP Nonfatal XC0 i0 Link 02", WARN, "nvlink-errors", "sub-code"),
+    ],
+)
+def test_an_nvlink_5_error_is_judged_by_unit_sub_code_and_status(text, verdict, cause, fix):
+    """Lines of leptonai/gpud's tests and of public reports; the decode table is NVIDIA's."""
+    (finding,) = judged(f"{XID}{text}")
+
+    assert (finding.verdict, finding.cause) == (verdict, cause)
+    assert fix in finding.fix
+
+
+def test_an_nvlink_5_status_that_the_catalogue_ignores_is_no_finding():
+    (finding,) = judged(f"{XID}145, RLW_REMAP Nonfatal XC0 i0 Link 00 (0x00000004 0x00000100)")
+
+    assert finding.verdict is PASS
+
+
+@pytest.mark.parametrize(
+    ("line", "subject"),
+    [
+        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:05): 95, pid=7194, Uncontained", "gpu:0000:3b:00.0"),
+        ("NVRM: Xid (PCI:0000:3b:00 GPU-I:01 GPU-CI:02): 95, pid=9, name=a", "gpu:0000:3b:00.0"),
+        ("NVRM: Xid (0000:03:00): 95, Channel 00000001", "gpu:0000:03:00.0"),
+        ("NVRM: Xid (PCI:3B:00.0): 95, x", "gpu:0000:3b:00.0"),
+        ("NVRM: Xid (PCI:0000:xx:00): 95, x", "host"),
+        ("NVRM: Xid (PCI:...): 95, x", "host"),
+        ("NVRM: Xid (PCI:<redacted>): 95, x", "host"),
+        ("NVRM: Xid (PCI:0000:00:00): 95, x", "host"),
+        ("NVRM: Xid: 95, x", "host"),
+    ],
+)
+def test_every_generation_of_the_xid_line(line, subject):
+    """A bus id that the poster removed is not invented."""
+    (finding,) = judged(line)
+
+    assert (finding.subject, finding.cause) == (subject, "ecc-uncorrected")
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ("12028, Non-fatal, Link 32 egress non-posted PRIV error (First)", WARN),
+        ("20034, Fatal, Link 30 LTSSM Fault Up", FAIL),
+        ("20034, Data {0x50610002, 0x10100030}", FAIL),
+        ("11111, Data {0x50610002, 0x10100030}", WARN),
+        ("22013, Non-fatal, Link 60 Minion Link DLREQ interrupt", PASS),
+        ("22013, Fatal, Link 60 Minion Link DLREQ interrupt", FAIL),
+    ],
+)
+def test_an_sxid_is_judged_by_its_severity_and_code(line, verdict):
+    assert [finding.verdict for finding in judged(f"{SWITCH}: {line}")] == [verdict]
+
+
+def test_fabric_managers_own_words_are_an_sxid():
+    (finding,) = judged(
+        "detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 33"
+    )
+
+    assert (finding.subject, finding.cause) == ("link:0000:86:00.0", "nvswitch-error")

@@ -1,0 +1,42 @@
+"""Libraries that the loader finds more than once."""
+
+import pytest
+
+from gpucheck.checks.software import loader
+from gpucheck.model import (
+    LoaderLibrary,
+    Verdict,
+)
+from tests.checks.judging import judge
+from tests.fakes import FakeHost
+
+WARN, SKIP, PASS, UNKNOWN = Verdict.WARN, Verdict.SKIP, Verdict.PASS, Verdict.UNKNOWN
+
+
+def lib(soname, folder, source="ld.so.cache"):
+    return LoaderLibrary(soname=soname, path=f"{folder}/{soname}", source=source)
+
+
+@pytest.mark.parametrize(
+    ("libraries", "python", "verdicts"),
+    [
+        ((), {}, [SKIP]),
+        ((lib("libcudart.so.12", "/usr/local/cuda/lib64"),), {"torch": "2.13.0"}, [PASS]),
+        ((lib("libcudart.so.12", "/usr/local/cuda-12.8/lib64"), lib("libcudart.so.12", "/opt/cuda/lib64")), {}, [WARN]),
+        ((lib("libcudart.so.12", "/a"), lib("libcudart.so.13", "/b")), {}, [PASS]),
+        ((lib("libnccl.so.2", "/opt/nccl", "LD_LIBRARY_PATH"),), {"torch": "2.13.0"}, [WARN]),
+        ((lib("libnccl.so.2", "/opt/nccl", "LD_LIBRARY_PATH"),), {}, [PASS]),
+    ],
+)
+def test_two_copies_of_a_library_are_named_and_so_is_one_that_overrules_a_wheel(libraries, python, verdicts):
+    """Two majors are two libraries."""
+    found = judge(loader, FakeHost(libraries_=libraries, python_=python))
+
+    assert [finding.verdict for finding in found] == verdicts
+    assert all(finding.cause == "library-mismatch" for finding in found if finding.verdict is WARN)
+
+
+def test_loader_cache_that_cannot_be_listed_is_unknown():
+    (finding,) = judge(loader, FakeHost(libraries_=None))
+
+    assert finding.verdict is UNKNOWN

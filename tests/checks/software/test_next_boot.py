@@ -1,0 +1,70 @@
+"""Kernels without the NVIDIA module, and Secure Boot."""
+
+import msgspec
+import pytest
+
+from gpucheck.checks.software import next_boot
+from gpucheck.model import (
+    DkmsModule,
+    DriverState,
+    InstalledKernel,
+    Verdict,
+)
+from tests.checks.judging import judge
+from tests.fakes import FakeHost
+from tests.machines import LOADED
+
+FAIL, WARN, SKIP, PASS = Verdict.FAIL, Verdict.WARN, Verdict.SKIP, Verdict.PASS
+RUNNING = InstalledKernel(release="5.15.0-97", running=True, headers=True, nvidia="580.178.04")
+NEXT = InstalledKernel(release="5.15.0-113", running=False, headers=False)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "dkms", "verdict", "words"),
+    [
+        ((RUNNING,), (), PASS, ""),
+        ((RUNNING, NEXT), (), WARN, "linux-headers-5.15.0-113"),
+        ((RUNNING, msgspec.structs.replace(NEXT, headers=True)), (), WARN, "dkms autoinstall -k 5.15.0-113"),
+        (
+            (RUNNING,),
+            (DkmsModule(name="nvidia", version="580.178.04", state="added"),),
+            WARN,
+            "linux-headers-5.15.0-97",
+        ),
+        ((RUNNING,), (DkmsModule(name="zfs", version="2.2", state="added"),), PASS, ""),
+        ((), (), SKIP, ""),
+    ],
+)
+def test_a_kernel_without_the_module_is_named_before_the_reboot(kernels, dkms, verdict, words):
+    """Afterwards it is too late."""
+    host = FakeHost(kernels_=kernels, dkms_=dkms, driver_=LOADED, secure_boot_=None)
+
+    (finding,) = judge(next_boot, host)
+
+    assert finding.verdict is verdict
+    assert words in finding.fix
+
+
+@pytest.mark.parametrize(
+    ("secure_boot", "loaded", "verdict"), [(True, None, FAIL), (True, "580.178.04", PASS), (False, None, PASS)]
+)
+def test_secure_boot_with_a_module_that_does_not_load_is_a_fault(secure_boot, loaded, verdict):
+    """No enrolled key signed it."""
+    driver = DriverState(installed_version="580.178.04", loaded_version=loaded)
+
+    found = judge(next_boot, FakeHost(kernels_=(RUNNING,), driver_=driver, secure_boot_=secure_boot))
+
+    assert found[-1].verdict is verdict
+
+
+def test_what_a_kernel_has_is_written_without_python():
+    """No None, no True."""
+    host = FakeHost(kernels_=(RUNNING, NEXT), driver_=LOADED, secure_boot_=None)
+
+    (finding,) = judge(next_boot, host)
+
+    assert finding.evidence == (
+        "5.15.0-97 (running): nvidia module 580.178.04, headers installed",
+        "5.15.0-113: nvidia module not found, headers missing",
+        "Secure Boot: not reported",
+    )

@@ -1,0 +1,46 @@
+"""The page of the checks is current, and lists what the checks report of every fault of the simulator."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpucheck.checks import all_checks
+from gpucheck.checks._page import page, reached
+from gpucheck.knowledge import causes
+from gpucheck.model import Verdict
+
+ROOT = Path(__file__).parents[2]
+ROWS = yaml.safe_load((ROOT / "tests" / "data" / "fault_matrix.yml").read_text(encoding="utf-8"))
+CHECKS = {check.name: check for check in all_checks()}
+EXPECTED = {(row["check"], row["verdict"], row["cause"]) for row in ROWS if row.get("check") in CHECKS}
+
+
+def test_the_page_is_current():
+    """After a change of a check: python -m gpucheck.checks._page > docs/checks.md"""
+    assert (ROOT / "docs" / "checks.md").read_text(encoding="utf-8") == page()
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_every_check_can_pass_and_names_known_causes(name):
+    found = reached(CHECKS[name])
+
+    assert Verdict.PASS in found.verdicts
+    assert set(found.causes) <= causes().keys()
+
+
+@pytest.mark.parametrize(("name", "verdict", "cause"), sorted(EXPECTED, key=str))
+def test_verdict_and_cause_of_every_fault_are_listed(name, verdict, cause):
+    """The causes of kernel messages come from tables."""
+    found = reached(CHECKS[name])
+
+    assert Verdict(verdict) in found.verdicts
+    assert name == "kernel-log" or cause is None or cause in found.causes
+
+
+def test_thresholds_have_a_value_and_a_comment():
+    found = reached(CHECKS["shared-memory"]).thresholds
+    values = {name: value for name, value, _ in found}
+
+    assert values == {"ENOUGH": "1024 MiB", "FREE": "256 MiB", "TOO_SMALL": "128 MiB"}
+    assert all(comment.endswith(".") for _, _, comment in found)
