@@ -75,7 +75,7 @@ def _tried(section: Section, text: list[str], source: str) -> Part | ImportProbl
 def _read(section: Section, text: list[str], source: str) -> Part:
     """One section as its kind reads it, with the lines where it stands. Raises ImportProblem."""
     try:
-        found = section.kind.parse("\n".join(text[i] for i in section.at))
+        found = section.kind.parse([text[i] for i in section.at])
     except ImportProblem as problem:
         raise _moved(problem, section.at) from None
     part = as_part(found)

@@ -42,9 +42,8 @@ class _Dump(NamedTuple):
     ops: dict[tuple[str, int], str]
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """Who is behind. Raises ImportProblem where a dump cannot be read, and nothing else."""
-    lines = text.split("\n")
     dumps: list[_Dump] = []
     for first, last in objects(lines, *MARKS):
         root = _decoded("\n".join(lines[first : last + 1]))

@@ -32,11 +32,12 @@ SHAPE = re.compile(r"<system\b[^<>]{0,200}>\s*(?:<!--|<cpu\b|<pci\b|<gpu\b|<nic\
 GRAPHS = re.compile(r"<graphs\s+version")
 
 
-def parse(text: str) -> Topology:
+def parse(lines: list[str]) -> Topology:
     """The GPUs in NVML's order where the dump tells it (``dev``), else by rank, else by place in the file.
 
     Raises ImportProblem, and nothing else.
     """
+    text = "\n".join(lines)
     begin, end = BEGIN.search(text), text.rfind("</system>")
     if begin is None or not SHAPE.search(text):
         raise absent(
