@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.dcgm._meaning import NAME, first_gpu, messages
 from gpucheck.imports.dcgm._table import Row, framed, rows
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 BEGIN = re.compile(
     r"^\s{0,8}Successfully ran diagnostic for group|^\s{0,8}\| Diagnostic {3,30}\| Result |"

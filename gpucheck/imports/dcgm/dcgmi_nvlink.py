@@ -4,13 +4,14 @@ import re
 from collections.abc import Iterator
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._common import counted, in_order
+from gpucheck.imports._common import in_order
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.dcgm._meaning import NAME
 from gpucheck.imports.dcgm._table import framed, rows
 from gpucheck.model.observations import NvLinkCount, Observations, ObservedGpu
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 BEGIN = re.compile(
     r"^\s{0,8}\|\s{1,4}NvLink Link Status\s{1,4}\||^\s{0,8}\| NVLINK Error Counts\b|"

@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gpucheck.imports._blocks import objects
-from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 NAME = "torch-flight-recorder"
 MARKS = ('"pg_status"', '"collective_seq_id"', "'pg_status'", "'collective_seq_id'")

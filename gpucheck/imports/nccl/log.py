@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import LONGEST
 from gpucheck.imports._numbers import MOST_GPUS
@@ -24,6 +23,7 @@ from gpucheck.imports.nccl._tests import leftovers, set_by_environment
 from gpucheck.knowledge.messages import meaning
 from gpucheck.model.observations import Collective, Measured, Observations, ObservedGpu
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 NAME = "nccl-log"
 # NCCL reports failed calls of CUDA in its own words, with CUDA's text.

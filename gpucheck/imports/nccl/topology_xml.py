@@ -185,7 +185,7 @@ def _findings(system: System) -> Iterator[Finding]:
     unplaced = [gpu for gpu in system.gpus if gpu.numa_node is None]
     if unplaced:
         yield ABOUT.unknown(
-            "whether such a GPU is near another or across sockets is not told",
+            "whether such a GPU is near another or across sockets is unknown",
             "Dump the file on the machine itself: NCCL_TOPO_DUMP_FILE=topo.xml",
             seen=f"{len(unplaced)} of {len(system.gpus)} GPUs outside any cpu element with a NUMA node",
             wanted="every GPU below a cpu element",

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.nvidia_smi import _values as v
@@ -13,6 +12,7 @@ from gpucheck.imports.nvidia_smi._part import part
 from gpucheck.model.hardware import Gpu
 from gpucheck.model.health import EccCounts, GpuProcess, Health
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 NAME = "nvidia-smi"
 TABLE_KEY = "nvidia-smi-table"

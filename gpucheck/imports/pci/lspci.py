@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.imports.pci._devices import HEAD, Device, devices, merged
@@ -17,6 +16,7 @@ from gpucheck.imports.pci._registers import ACS, LINK, REDIRECTS, acs_value
 from gpucheck.imports.pci._tree import BRANCH, ROOT, Node, nodes
 from gpucheck.model.observations import Observations, ObservedHost
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 WORDS = (
     r"Subsystem|Control|Status|Latency|Interrupt|NUMA node|IOMMU group|Region \d|Expansion ROM|Capabilities|Bus:|"
