@@ -33,6 +33,17 @@ def printable(text: str) -> str:
     return text if text.isascii() and text.isprintable() else UNPRINTABLE.sub(_escape, text)
 
 
+def excerpt(text: str, limit: int) -> str:
+    """Return the beginning of a text on one line of at most `limit` characters, unprintable ones as blanks."""
+    shown = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * limit]).split())
+    return shown if len(shown) <= limit else f"{shown[: limit - 3]}..."
+
+
+def counted(count: int, what: str) -> str:
+    """Return ``1 GPU`` or ``8 GPUs``."""
+    return f"{count} {what}{'' if count == 1 else 's'}"
+
+
 def one_line(text: str, limit: int = LONGEST) -> str:
     """Return printable text of about `limit` characters at most; the middle is left out, and its length is stated."""
     shown = printable(text)

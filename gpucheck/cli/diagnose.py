@@ -128,9 +128,9 @@ def _reading(name: str, as_: str | None) -> "Reading":
     from gpucheck import imports
 
     advice = "Give a part of it: grep -E 'NVRM|nvidia|pcieport|AER|NCCL' FILE > part.txt"
-    content = unpacked(read_bytes(name, imports.MAX_BYTES, advice), imports.MAX_BYTES, shown(name), advice)
+    limit = imports.MAX_BYTES
     try:
-        return imports.read_all(content, shown(name), as_)
+        return imports.read_all(unpacked(read_bytes(name, limit, advice), limit, shown(name), advice), shown(name), as_)
     except imports.ImportProblem as problem:
         raise Problem(f"{shown(name)}: {problem}") from problem
 

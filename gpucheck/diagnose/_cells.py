@@ -52,7 +52,7 @@ def matrix(cell: Callable[[Value], Any]) -> Callable[[Value], tuple[tuple[Any, .
                     f"has {len(row)} cells, but there are {len(rows)} rows: the matrix must be square"
                 )
         return tuple(
-            tuple(None if i == j or not item.told else cell(item) for j, item in enumerate(row))
+            tuple(None if i == j or not item.is_known else cell(item) for j, item in enumerate(row))
             for i, row in enumerate(rows)
         )
 
@@ -63,7 +63,7 @@ def required(build: Callable[[Value], T], *names: str) -> Callable[[Value], T]:
     """Refuse an entry that lacks one of these keys."""
 
     def read_entry(value: Value) -> T:
-        known = {name for name, cell in value.pairs() if cell.told}
+        known = {name for name, cell in value.pairs() if cell.is_known}
         missing = [name for name in names if name not in known]
         if missing:
             raise value.problem(f"needs {' and '.join(missing)}")
@@ -128,4 +128,4 @@ def gpu_pair(value: Value) -> tuple[int, int]:
 
 
 def counters(value: Value) -> dict[str, int]:
-    return {name: cell.integer(0, MOST_COUNT) for name, cell in value.pairs() if cell.told}
+    return {name: cell.integer(0, MOST_COUNT) for name, cell in value.pairs() if cell.is_known}

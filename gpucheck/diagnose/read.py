@@ -65,7 +65,7 @@ def _access(value: Value) -> Any:
 
 def _gpus(value: Value) -> tuple[model.ObservedGpu, ...]:
     if value.is_list:
-        return tuple(GPU(item) if item.told else model.ObservedGpu() for item in value.items(MOST_GPUS))
+        return tuple(GPU(item) if item.is_known else model.ObservedGpu() for item in value.items(MOST_GPUS))
     fields = value.fields({"count": whole(0, MOST_GPUS), "model": product_name})
     return tuple(model.ObservedGpu(model=fields.get("model")) for _ in range(fields.get("count", 0)))
 
@@ -107,7 +107,7 @@ def _by_class(value: Value) -> dict[str, tuple[float, float]]:
     for name, cell in value.pairs():
         if not CLASS.fullmatch(name) or name == "X":
             raise cell.problem("no path class (NV#, PIX, PXB, PHB, NODE, SYS)")
-        if cell.told:
+        if cell.is_known:
             found["SYS" if name == "SOC" else name] = _range(cell)
     return found
 

@@ -24,11 +24,6 @@ def listed(pairs: Iterable[Pair]) -> str:
     return ", ".join(words[:NAMED]) + more
 
 
-def counted(count: int, what: str) -> str:
-    """``1 GPU pair``, ``3 GPU pairs``."""
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
 def percent(parts: Iterable[float]) -> str:
     """``100 %`` or ``87 % to 101 %``."""
     return _from_to([100 * part for part in parts], ".0f", " %")

@@ -38,7 +38,9 @@ def read_all(data: bytes, source: str, as_: str | None = None) -> Reading:
     Raises ImportProblem, and nothing else: for no text at all, for a text in which nothing is understood, and for a
     text that is not of the kind as_.
     """
-    return read_pieces(_lines(data), source, all_kinds(), as_)
+    lines = _lines(data)
+    del data  # a hundred megabytes, if nobody else holds them
+    return read_pieces(lines, source, all_kinds(), as_)
 
 
 def read(data: str | bytes) -> Topology:
@@ -49,7 +51,7 @@ def read(data: str | bytes) -> Topology:
     for kind in all_kinds():
         if kind.holds == TOPOLOGY and any(hint in text for hint in kind.hints):
             try:
-                found = kind.parse(text)
+                found = kind.parse(lines.text)
             except ImportProblem as reason:
                 problem = problem or reason
             else:

@@ -1,4 +1,4 @@
-"""What readers of several kinds need: bus ids as Linux writes them, GPUs by number, matrices by pair, counts."""
+"""What readers of several kinds need: bus ids as Linux writes them, GPUs by number, matrices by pair."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -19,8 +19,3 @@ def in_order(found: Mapping[int, T]) -> tuple[T, ...]:
 def by_pair(found: Mapping[tuple[int, int], T], count: int) -> tuple[tuple[T | None, ...], ...]:
     """Return count x count cells, row = first of the pair; None where there is no value and on the diagonal."""
     return tuple(tuple(None if i == j else found.get((i, j)) for j in range(count)) for i in range(count))
-
-
-def counted(count: int, what: str) -> str:
-    """Return ``1 GPU`` or ``8 GPUs``."""
-    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -1,5 +1,6 @@
 """JSON of unknown origin, typed as it is looked at."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -7,15 +8,10 @@ import msgspec
 from gpucheck.imports._problem import ImportProblem
 
 
-def looks_like_json(text: str) -> bool:
-    """Whether it is worth decoding."""
-    return text.lstrip()[:1] == "{"
-
-
-def decode(text: str, tool: str) -> dict[str, Any]:
-    """The object. Raises ImportProblem where it is cut short or damaged."""
+def decode(lines: Sequence[str], tool: str) -> dict[str, Any]:
+    """The object; a comma after it is not read. Raises ImportProblem where it is cut short or damaged."""
     try:
-        value = msgspec.json.decode(text.encode("utf-8", errors="replace"))
+        value = msgspec.json.decode("\n".join(lines).rstrip().rstrip(",").encode("utf-8", errors="replace"))
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         why = " ".join(str(error).split())[:120]
         raise ImportProblem(

@@ -27,8 +27,8 @@ class Kind:
     """One kind of dump.
 
     name: as users give it to --as; several modules may share one (a tool's text and its JSON). title: how a message
-    names it. parse: text -> what the dump holds; raises ImportProblem, whose ``line N`` counts from the text's first
-    line, and nothing else.
+    names it. parse: lines -> what they hold; raises ImportProblem, whose ``line N`` counts from the first of these
+    lines, and nothing else.
 
     How it is found in a text that holds other things too. hints: one of these stands in every text of the kind,
     compared as it is written; a kind without hints is always tried. line: whether a line belongs to it wherever it
@@ -42,7 +42,7 @@ class Kind:
 
     name: str
     title: str
-    parse: Callable[[str], Found]
+    parse: Callable[[list[str]], Found]
     holds: str = "messages"
     command: str = "gpucheck diagnose FILE"
     loose: bool = False

@@ -2,7 +2,6 @@
 
 from gpucheck.imports._kind import AnyCase, Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.knowledge.messages import marks, meaning, speaks
 from gpucheck.model.paste import Message, Part
 
@@ -23,8 +22,8 @@ def messages_in(name: str, lines: list[str]) -> tuple[Message, ...]:
 def of_messages(name: str, title: str, hints: tuple[str, ...], looked_at: str) -> Kind:
     """A kind of text whose every line stands for itself. looked_at: what was looked at when nothing is wrong."""
 
-    def parse(text: str) -> Part:
-        found = messages_in(name, lines_of(text))
+    def parse(lines: list[str]) -> Part:
+        found = messages_in(name, lines)
         if not found:
             raise absent(f"{title}", "no line is a known message", "Give more of it")
         return Part(messages=found, looked_at=(looked_at,))

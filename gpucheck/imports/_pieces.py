@@ -6,18 +6,17 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Found, Kind
 from gpucheck.imports._problem import WHOLE, ImportProblem
 from gpucheck.imports._sections import Section, taken_apart
-from gpucheck.imports._text import first_line, quoted
+from gpucheck.imports._text import QUOTE_LIMIT, first_line, quoted
 from gpucheck.imports._unwrap import Lines
 from gpucheck.model.observations import Observations
 from gpucheck.model.paste import Part, Reading, ReadRange, UnreadRange
 from gpucheck.model.readings import KernelLog
+from gpucheck.printable import counted, excerpt
 
 LINE = re.compile(r"\bline (\d{1,9})\b")
-SHOWN = 80
 MOST_MENTIONS = 2000  # lines that are searched for words of people about an Xid
 MENTION = re.compile(r"\b(?:Xid|XID)\b[ :#(]{0,3}(\d{1,3})\b")
 
@@ -75,7 +74,7 @@ def _tried(section: Section, text: list[str], source: str) -> Part | ImportProbl
 def _read(section: Section, text: list[str], source: str) -> Part:
     """One section as its kind reads it, with the lines where it stands. Raises ImportProblem."""
     try:
-        found = section.kind.parse("\n".join(text[i] for i in section.at))
+        found = section.kind.parse([text[i] for i in section.at])
     except ImportProblem as problem:
         raise _moved(problem, section.at) from None
     part = as_part(found)
@@ -132,8 +131,8 @@ def _runs(at: Iterable[int], text: list[str]) -> Iterator[tuple[int, int]]:
 
 def _unread(text: list[str], at: list[int], source: str, why: str) -> Iterator[UnreadRange]:
     for first, last in _runs(at, text):
-        shown = quoted(text[first])[1:-1]
-        yield UnreadRange(source=source, first_line=first + 1, last_line=last + 1, why=why, text=shown[:SHOWN])
+        shown = excerpt(text[first], QUOTE_LIMIT)
+        yield UnreadRange(source=source, first_line=first + 1, last_line=last + 1, why=why, text=shown)
 
 
 def _nothing(text: list[str]) -> ImportProblem:

@@ -38,8 +38,9 @@ class _Whole:
     Lines of large logs differ in little but numbers: their digits are left out, and equal lines are looked at once.
     """
 
-    def __init__(self, text: str) -> None:
-        self.text = text
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = lines
+        self.text = "\n".join(lines)
         self.said: dict[Mark, bool] = {}
 
     def holds(self, mark: Mark) -> bool:
@@ -57,7 +58,7 @@ class _Whole:
         """The text, or what is left of a large one."""
         if len(self.text) <= LARGE:
             return self.text
-        return "\n".join(dict.fromkeys(self.text.translate(NO_DIGITS).split("\n")))
+        return "\n".join(dict.fromkeys(line.translate(NO_DIGITS) for line in self.lines))
 
     @cached_property
     def lower(self) -> str:
@@ -67,7 +68,7 @@ class _Whole:
 
 def taken_apart(lines: Lines, kinds: Sequence[Kind]) -> Taken:
     """Every line goes to one kind at most, strict kinds first."""
-    whole = _Whole("\n".join(lines.text))
+    whole = _Whole(lines.text)
     here = [kind for kind in kinds if not kind.hints or any(map(whole.holds, kind.hints))]
     free = [bool(line) and not line.isspace() for line in lines.text]
     _take(free, lines.wrapping)

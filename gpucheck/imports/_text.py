@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from gpucheck.foreign import text_of
 from gpucheck.imports._problem import ImportProblem
+from gpucheck.printable import excerpt
 
 MAX_BYTES = 128 << 20
 """A whole vendor bug report or a job's log fits; anything larger is not a paste."""
@@ -79,6 +80,4 @@ def first_line(lines: Iterable[str]) -> str:
 
 def quoted(line: str) -> str:
     """A piece of input made safe for a message: printable, one line, short."""
-    shown = "".join(c if c.isprintable() else " " for c in line[: QUOTE_LIMIT * 4])
-    shown = " ".join(shown.split())
-    return f'"{shown[: QUOTE_LIMIT - 3]}..."' if len(shown) > QUOTE_LIMIT else f'"{shown}"'
+    return f'"{excerpt(line, QUOTE_LIMIT)}"'

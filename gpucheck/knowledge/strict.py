@@ -1,7 +1,7 @@
 """Typed values out of a YAML document, each mistake named with its line.
 
 The document is composed, not loaded: every scalar stays as it was written, and every value knows where it stands.
-``null``, ``~`` and the word ``unknown`` all mean "was not told" and are read as None.
+``null``, ``~`` and the word ``unknown`` all mean "unknown" and are read as None.
 """
 
 import difflib
@@ -16,7 +16,7 @@ from gpucheck.foreign import text_of
 from gpucheck.foreign.documents import DocumentProblem, bounded, compose
 from gpucheck.printable import excerpt
 
-NOT_TOLD = {"", "~", "null", "unknown", "n/a", "?"}
+UNKNOWN = {"", "~", "null", "unknown", "n/a", "?"}
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?\Z")
 WITH_UNIT = re.compile(r"[-+]?\d[\d.]*\s*([A-Za-z%/]+)\Z")
 TRUE, FALSE = {"true", "yes", "on"}, {"false", "no", "off"}
@@ -63,9 +63,9 @@ class Value:
         return int(self.node.start_mark.line) + 1
 
     @property
-    def told(self) -> bool:
+    def is_known(self) -> bool:
         """False for null and for the word unknown."""
-        return not (isinstance(self.node, yaml.ScalarNode) and self.node.value.strip().lower() in NOT_TOLD)
+        return not (isinstance(self.node, yaml.ScalarNode) and self.node.value.strip().lower() in UNKNOWN)
 
     @property
     def is_list(self) -> bool:
@@ -108,12 +108,12 @@ class Value:
         return list(found.items())
 
     def fields(self, readers: dict[str, Callable[["Value"], Any]]) -> dict[str, Any]:
-        """The block's known keys, read; None where the value was not told. An unknown key is refused."""
+        """The block's known keys, read; None where the value is unknown. An unknown key is refused."""
         found = {}
         for name, value in self.pairs():
             if name not in readers:
                 raise value.problem(f"no such key. {did_you_mean(name, readers)}")
-            if value.told:
+            if value.is_known:
                 found[name] = readers[name](value)
         return found
 

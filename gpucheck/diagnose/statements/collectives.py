@@ -12,11 +12,12 @@ from gpucheck.diagnose.statements._case import Case, Claim, Confidence
 from gpucheck.diagnose.statements.environment import slows_collectives
 from gpucheck.diagnose.statements.rates import NO_PATH
 from gpucheck.diagnose.statements.sharing import islands
-from gpucheck.diagnose.words import counted, listed
+from gpucheck.diagnose.words import listed
 from gpucheck.knowledge import nvlink_factor
 from gpucheck.model.finding import Finding
 from gpucheck.model.observations import Collective
 from gpucheck.model.verdict import Verdict
+from gpucheck.printable import counted
 from gpucheck.topology.expected import slower
 
 CHECK = "collectives-bandwidth"

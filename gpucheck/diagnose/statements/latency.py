@@ -5,9 +5,10 @@ from math import exp
 from statistics import median
 
 from gpucheck.diagnose.statements._case import Case, Claim
-from gpucheck.diagnose.words import counted, group_label, listed, span
+from gpucheck.diagnose.words import group_label, listed, span
 from gpucheck.model.finding import Finding
 from gpucheck.model.verdict import Verdict
+from gpucheck.printable import counted
 
 CHECK = "p2p-latency"
 ODD = 2.0  # times the median of the pairs of its class

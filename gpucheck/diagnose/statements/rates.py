@@ -9,10 +9,11 @@ from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.numbers import Number
 from gpucheck.diagnose.score import Prediction
 from gpucheck.diagnose.statements._case import Case, Claim
-from gpucheck.diagnose.words import counted, group_label, listed, percent, span
+from gpucheck.diagnose.words import group_label, listed, percent, span
 from gpucheck.knowledge import causes
 from gpucheck.model.finding import Alternative, Finding
 from gpucheck.model.verdict import Verdict
+from gpucheck.printable import counted
 
 CHECK, BOTH = "p2p-bandwidth", "p2p-both-ways"
 MEASURE = "gpucheck bandwidth on the host, or add gpus.model, gpus.pcie and matrix to the observations"

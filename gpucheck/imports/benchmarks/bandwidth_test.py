@@ -8,7 +8,6 @@ from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import MEASUREMENTS, Blocks, Kind
 from gpucheck.imports._numbers import AGAIN
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.model.observations import HostDevice, Measured, Method, Observations, ObservedGpu
 from gpucheck.model.paste import Part
 
@@ -46,9 +45,8 @@ class _Copy(NamedTuple):
     counts: bool
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """The fastest copy each way of one GPU from pinned memory. Raises ImportProblem, and nothing else."""
-    lines = lines_of(text)
     copies = [*_of_tables(lines), *_of_csv(lines)]
     if not copies:
         raise absent(f"{TOOL} result", "no copy is listed", AGAIN)

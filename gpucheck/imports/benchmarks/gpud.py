@@ -15,23 +15,23 @@ XID = re.compile(r"XID (\d{1,4})\b.{0,200}? detected on (?:PCI:)?([0-9A-Fa-f]{4,
 BAD = ("Unhealthy", "Degraded")
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """Xids as the kernel reported them; other GPU components that are not healthy. Raises ImportProblem."""
-    root = decode(text.rstrip().rstrip(","), TOOL)
+    root = decode(lines, TOOL)
     component, states = text_of(root.get("component")), rows_of(root.get("states"))
     if not component or not states:
         raise ImportProblem(f"{TOOL}: no states in it", why="no component", do="Give /v1/states")
-    lines: list[KernelLine] = []
+    xids: list[KernelLine] = []
     messages: list[Message] = []
     for state in states:
         reason = " ".join(text_of(state.get("reason")).split())[:500]
         if not component.startswith(GPU) or state.get("health") not in BAD:
             continue
         if xid := XID.search(reason):
-            lines.append(KernelLine(text=f"NVRM: Xid (PCI:{xid[2]}): {xid[1]}, {reason}"))
+            xids.append(KernelLine(text=f"NVRM: Xid (PCI:{xid[2]}): {xid[1]}, {reason}"))
         else:
             messages.append(Message(key="gpud.not-healthy", text=f"{component}: {reason}", line=1))
-    log = KernelLog(lines=tuple(lines), source="gpud") if lines else None
+    log = KernelLog(lines=tuple(xids), source="gpud") if xids else None
     return Part(kernel=log, messages=tuple(messages), looked_at=(f"{component} of gpud",))
 
 

@@ -12,7 +12,6 @@ from gpucheck.imports._kind import MEASUREMENTS, Found, Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._numbers import MOST_GPUS, cell, refuse_gib
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, refused, wanted
 from gpucheck.model.observations import Matrix, Observations, ObservedGpu
 from gpucheck.model.paste import Part
@@ -22,9 +21,9 @@ DEVICE = re.compile(
 )
 
 
-def parse(text: str) -> Found:
+def parse(lines: list[str]) -> Found:
     """Every table of a single pair or link. Raises ImportProblem, and nothing else."""
-    root = decode(text, TOOL).get(TOOL)
+    root = decode(lines, TOOL).get(TOOL)
     if not isinstance(root, dict):
         raise ImportProblem(f"{TOOL}: no result in it", why="nvbandwidth is no object",
                             do="Save it again: nvbandwidth -j > out.json")  # fmt: skip
@@ -35,7 +34,7 @@ def parse(text: str) -> Found:
             refuse_gib(description, 1)
             tables.append(Table(case, description, _rows(row["bandwidth_matrix"], case), 0))
     gpus = _gpus(root)
-    messages = messages_in(TOOL, lines_of(text))
+    messages = messages_in(TOOL, lines)
     waived = [row for row in rows_of(root.get("testcases")) if _was_waived(row)]
     seen = measured(tables, gpus) if tables or not (messages or waived) else Observations(gpus=gpus)
     if waived and seen.measured.p2p_uni_gb_s is None and seen.measured.p2p_bidir_gb_s is None:

@@ -11,7 +11,6 @@ from gpucheck.imports._kind import MEASUREMENTS, Blocks, Found, Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._numbers import is_cut_short, refuse_gib, square, table
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.benchmarks._nvbandwidth import TOOL, Table, measured, of_one_host, refused, wanted
 from gpucheck.model.observations import HostDevice, Measured, Observations, ObservedGpu
 from gpucheck.model.paste import Part
@@ -44,12 +43,11 @@ INSIDE = re.compile(
 )
 
 
-def parse(text: str) -> Found:
+def parse(lines: list[str]) -> Found:
     """Every table of a single pair or link; what it waived, and data that was wrong. Raises ImportProblem.
 
     A last table that is cut short is left out where another one is whole.
     """
-    lines = lines_of(text)
     tables, broken = _tables(lines)
     gpus = _gpus(lines)
     messages = messages_in(TOOL, lines)

@@ -8,7 +8,7 @@ from gpucheck.imports._common import bus_id, by_pair, in_order
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import AGAIN, is_cut_short, refuse_gib, square, table
 from gpucheck.imports._problem import ImportProblem, absent
-from gpucheck.imports._text import lines_of, quoted
+from gpucheck.imports._text import quoted
 from gpucheck.model.observations import Flags, Matrix, Measured, Method, Observations, ObservedGpu
 
 TOOL = "p2pBandwidthLatencyTest"
@@ -24,14 +24,13 @@ DEVICE = re.compile(
 ACCESS = re.compile(r"^Device=(\d{1,3}) (CAN|CANNOT) Access Peer Device=(\d{1,3})")
 
 
-def parse(text: str) -> Observations:
+def parse(lines: list[str]) -> Observations:
     """GPUs, peer access and every whole matrix of the run. With reads and writes printed, the writes are taken.
 
     A run without any matrix has names and peer access only.
 
     Raises ImportProblem, and nothing else.
     """
-    lines = lines_of(text)
     found: dict[str, Matrix] = {}
     direction: str | None = None
     broken: ImportProblem | None = None

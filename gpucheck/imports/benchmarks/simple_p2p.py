@@ -7,7 +7,6 @@ from gpucheck.imports._common import by_pair
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import AGAIN
 from gpucheck.imports._problem import ImportProblem, absent
-from gpucheck.imports._text import lines_of
 from gpucheck.model.observations import Measured, Method, Observations, ObservedGpu
 from gpucheck.model.paste import Part
 
@@ -34,9 +33,8 @@ INSIDE = re.compile(
 )
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """Raises ImportProblem, and nothing else."""
-    lines = lines_of(text)
     access = {(int(m[2]), int(m[4])): m[5] == "Yes" for line in lines if (m := ACCESS.match(line))}
     copy = next((m for line in lines if (m := COPY.search(line))), None)
     wrong = [m for line in lines if (m := WRONG.match(line))]

@@ -22,9 +22,9 @@ OPS = {"allreduce": "all_reduce", "allgather": "all_gather", "alltoall": "alltoa
 MARKS = ('"mem-bw', '"nccl-bw', '"rccl-bw', '"nvbandwidth', '"kernel-launch', '"gemm-flops', '"ib-')
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """What one node's results say of its links. Raises ImportProblem, and nothing else."""
-    root = decode(text, TOOL)
+    root = decode(lines, TOOL)
     node = root.get("node")
     if not isinstance(node, str) or not any("/" in key for key in root):
         raise ImportProblem(

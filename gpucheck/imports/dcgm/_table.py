@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 ROW = re.compile(r"^\s{0,8}\|(?P<label>[^|]{1,40})\|(?P<text>[^|]{0,120})\|?\s*$")
-SECTION = re.compile(r"^\s{0,8}[|+]-{2,10} {1,4}(?P<name>[A-Z][\w /]{2,30}?) {1,4}-{2,30}\+-")
 RULE = re.compile(r"^\s{0,8}[|+](?:[-=]{3,}[+|]){1,3}[-=|+]{0,120}\s*$")
 WRAPPED = 45  # characters of a cell that dcgmi diag fills before it goes on in the next line, without a blank
 CELL = 48

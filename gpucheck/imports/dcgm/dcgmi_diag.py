@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterator
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.dcgm._meaning import NAME, first_gpu, messages
 from gpucheck.imports.dcgm._table import Row, framed, rows
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 BEGIN = re.compile(
     r"^\s{0,8}Successfully ran diagnostic for group|^\s{0,8}\| Diagnostic {3,30}\| Result |"
@@ -24,12 +23,12 @@ TEXT = re.compile(r"^(?:Warning|Error|Info)\b")
 HEADINGS = ("Diagnostic", "DCGM Version", "Driver Version Detected", "GPU Device IDs Detected", "Error Messages")
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """Failed tests as messages; the others are counted. Raises ImportProblem."""
     found: list[Message] = []
     passed: list[str] = []
     tests = 0
-    for test, status, details in _tests(rows(lines_of(text))):
+    for test, status, details in _tests(rows(lines)):
         tests += 1
         if status == "pass":
             passed.append(test.label)

@@ -15,11 +15,11 @@ MARKS = ('"DCGM GPU Diagnostic"', '"DCGM Diagnostic"', '"test_categories"')
 DEEPEST = 6
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """Failed results as messages. Raises ImportProblem."""
     found: list[Message] = []
     tests = passed = 0
-    for test in _tests(decode(text, "dcgmi diag"), 0):
+    for test in _tests(decode(lines, "dcgmi diag"), 0):
         name, results = text_of(test.get("name")) or "test", rows_of(test.get("results"))
         words = [text_of(result.get("status")).lower() for result in results]
         tests += 1

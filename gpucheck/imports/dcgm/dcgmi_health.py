@@ -5,7 +5,6 @@ import re
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.dcgm._meaning import NAME, messages
 from gpucheck.imports.dcgm._table import framed, rows
 from gpucheck.model.paste import Message, Part
@@ -16,12 +15,12 @@ STATE = re.compile(r"^(Healthy|Warning|Failure)\b")
 ENTITY = re.compile(r"^(?:GPU(?: ID)?:? ?)?(\d{1,3})$")
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """Incidents as messages. Raises ImportProblem."""
     found: list[Message] = []
     overall: str | None = None
     gpu: str | None = None
-    for row in rows(lines_of(text), by_words=True):
+    for row in rows(lines, by_words=True):
         state = STATE.match(row.text)
         if row.label.startswith("Overall Health"):
             overall = (state[1] if state else row.text.strip()) or None

@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterator
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._common import counted, in_order
+from gpucheck.imports._common import in_order
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.dcgm._meaning import NAME
 from gpucheck.imports.dcgm._table import framed, rows
 from gpucheck.model.observations import NvLinkCount, Observations, ObservedGpu
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 BEGIN = re.compile(
     r"^\s{0,8}\|\s{1,4}NvLink Link Status\s{1,4}\||^\s{0,8}\| NVLINK Error Counts\b|"
@@ -29,9 +29,8 @@ GPU_ID = re.compile(r"\bGPU(?: ID)?:? (\d{1,3})\b")
 COUNTED = ("CRC Data Error", "Replay Error", "Recovery Error")
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """Links up of links that exist, and counters above 0. Raises ImportProblem."""
-    lines = lines_of(text)
     links = _links(lines)
     found = list(_errors(lines))
     has_counters = any("NVLINK Error Counts" in line for line in lines)

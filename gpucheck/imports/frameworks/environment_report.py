@@ -11,7 +11,6 @@ from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.nccl._tests import leftovers
 from gpucheck.imports.nvidia_smi._part import part
 from gpucheck.model.hardware import Gpu
@@ -59,9 +58,8 @@ INSIDE = re.compile(
 DRIVER = re.compile(r"^\s{0,8}(?:Nvidia driver version|CUDA Driver Version)\s{0,4}: (\d{3}\.\d{1,3}(?:\.\d{1,3})?)\s*$")
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """Names of GPUs, the driver, and what is known to be wrong. Raises ImportProblem, and nothing else."""
-    lines = lines_of(text)
     if not any(BEGIN.match(line) for line in lines):
         raise absent(
             "environment report",

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 FIELD = re.compile(r"[ \t]{0,12}(?P<name>_{0,2}[A-Z][A-Z0-9_]{1,63})=(?P<value>.*)")
 PRETTY = re.compile(r'[ \t]{0,12}"(?P<name>_{0,2}[A-Z][A-Z0-9_]{1,63})" : (?P<value>.*?),?')
-FIELDS = re.compile(r'(?:\A|\n)(?: {4}|\t)?(?:MESSAGE(?:=|\n)|_TRANSPORT=|__CURSOR=|"MESSAGE" : )')
+FIELDS = re.compile(r'(?: {4}|\t)?(?:MESSAGE(?:=|$)|_TRANSPORT=|__CURSOR=|"MESSAGE" : )')
 VERBOSE_HEAD = re.compile(r".{0,60}\[s=[0-9a-f]")
 
 

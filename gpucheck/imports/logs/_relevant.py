@@ -27,17 +27,17 @@ def _by_driver(pattern: str) -> bool:
     return pattern.startswith(DRIVER) and "|" not in rest
 
 
-def relevant(text: str) -> str:
+def relevant(lines: list[str]) -> list[str]:
     """The same log without lines that no reader of it looks at. What stands around a relevant line stays."""
-    lines = text.split("\n")
+    text = "\n".join(lines)
+    present = [(word, AFTER) for word in _words() if word in text]
+    present += [(word, AFTER_A_TRACE) for word in TRACES if word in text]
     keep: set[int] = set()
-    for words, after in ((_words(), AFTER), (TRACES, AFTER_A_TRACE)):
-        for word in words:
-            if word in text:
-                for at in [i for i, line in enumerate(lines) if word in line]:
-                    # A run of relevant lines is added once.
-                    if at + after not in keep:
-                        keep.update(range(max(0, at - BEFORE), at + after + 1))
-                    elif at - BEFORE not in keep:
-                        keep.update(range(max(0, at - BEFORE), at + 1))
-    return "\n".join([lines[at] for at in sorted(keep) if at < len(lines)])
+    for word, after in present:
+        for at in [i for i, line in enumerate(lines) if word in line]:
+            # A run of relevant lines is added once.
+            if at + after not in keep:
+                keep.update(range(max(0, at - BEFORE), at + after + 1))
+            elif at - BEFORE not in keep:
+                keep.update(range(max(0, at - BEFORE), at + 1))
+    return [lines[at] for at in sorted(keep) if at < len(lines)]

@@ -6,13 +6,12 @@ log.
 
 import re
 
-from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import LONGEST
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.knowledge.messages import meaning
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 NAME = "fabric-manager-log"
 HEAD = re.compile(
@@ -36,11 +35,11 @@ def _is_line(line: str) -> bool:
     return HEAD.match(line) is not None or ENGINE.match(line) is not None or MORE.match(line) is not None
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """The messages with a known meaning, and errors without one. Raises ImportProblem."""
     found: list[Message] = []
     count = 0
-    for number, line in enumerate(lines_of(text), start=1):
+    for number, line in enumerate(lines, start=1):
         head = HEAD.match(line[:LONGEST]) or ENGINE.match(line[:LONGEST])
         if head is None:
             continue

@@ -6,7 +6,7 @@ times, host and program. Lines that the kernel or syslog joined (``#012``, ``\\x
 
 import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.imports._kind import Kind
@@ -21,7 +21,7 @@ MAX_LINE = 16_384
 SHORTEST = 7  # MESSAGE, the shortest line that means something
 MOST_LINES = 500_000  # the newest are kept
 LARGE = 4 << 20  # of a larger log only what can mean something is read
-LOOK = 1 << 20  # a log shows what it is in its first lines
+LOOK = 10_000  # a log shows what it is in its first lines
 # Pieces before a message, one after the other. None can match nothing.
 PIECE = re.compile(
     "|".join(
@@ -70,43 +70,45 @@ class _Line(NamedTuple):
     kernel: bool
 
 
-def _is_log(text: str) -> bool:
+def _is_log(lines: list[str]) -> bool:
     """A line with a time of the kernel's log or a message that only a kernel log or a service of the driver has."""
-    head = text[:LOOK]
-    return SURE.search(head) is not None or any(found.kernel for found in _records(head))
+    head = lines[:LOOK]
+    return any(SURE.search(line) for line in head) or any(found.kernel for found in _records(head))
 
 
-def parse(text: str) -> KernelLog:
+def parse(lines: list[str]) -> KernelLog:
     """The messages, oldest first. Raises ImportProblem where nothing is recognised, and nothing else."""
-    lines = deque(
+    found = relevant(lines) if sum(map(len, lines)) > LARGE else lines
+    kept = deque(
         (
-            KernelLine(text=part, seconds=found.seconds, clock=found.clock)
-            for found in _records(relevant(text) if len(text) > LARGE else text)
-            for part in _parts(found.text)
+            KernelLine(text=part, seconds=one.seconds, clock=one.clock)
+            for one in _records(found)
+            for part in _parts(one.text)
             if part.strip()
         ),
         maxlen=MOST_LINES,
     )
-    if not lines or not _is_log(text):
-        first = first_line(text.splitlines())
+    if not kept or not _is_log(lines):
+        first = first_line(lines)
         raise absent(
             "kernel log",
             f"it starts with {quoted(first)}, and no line is one of dmesg, journalctl -k, syslog or /dev/kmsg",
             "Save the log and give that: sudo dmesg > kernel.txt, or journalctl -k > kernel.txt",
         )
-    return KernelLog(lines=tuple(lines), source="pasted log")
+    return KernelLog(lines=tuple(kept), source="pasted log")
 
 
 def read(data: bytes) -> KernelLog:
     """The log in bytes of unknown origin. NUL bytes are dropped: a crash leaves them, and UTF-16 has many."""
-    return parse(plain(data.replace(b"\0", b"").lstrip(b"\xff\xfe").decode("utf-8", errors="replace")))
+    text = data.replace(b"\0", b"").lstrip(b"\xff\xfe").decode("utf-8", errors="replace")
+    return parse(plain(text).split("\n"))
 
 
-def _records(text: str) -> Iterator[_Line]:
+def _records(lines: Sequence[str]) -> Iterator[_Line]:
     """Every line of the log; a continuation has the times of the line it belongs to."""
     before = _Line("", None, None, own=False, kernel=False)
-    fields = Fields() if FIELDS.search(text) else None
-    for raw in text.split("\n"):
+    fields = Fields() if any(map(FIELDS.match, lines)) else None
+    for raw in lines:
         if len(raw) < SHORTEST:
             continue
         line = raw[:MAX_LINE].lstrip("\x1e").rstrip()

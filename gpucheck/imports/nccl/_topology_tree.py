@@ -12,7 +12,6 @@ from gpucheck.model.wiring import NumaNode, WiredFunction
 BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.IGNORECASE)
 GPU_CLASSES = ("0x0302", "0x0300")
 NIC_CLASSES = ("0x0200", "0x0207")
-SWITCH_CLASSES = ("0x0604",)
 NVSWITCH_CLASS = "0x068000"
 GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}  # by GT/s
 MOST_GPUS = 1024

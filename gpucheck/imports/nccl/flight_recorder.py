@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gpucheck.imports._blocks import objects
-from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 NAME = "torch-flight-recorder"
 MARKS = ('"pg_status"', '"collective_seq_id"', "'pg_status'", "'collective_seq_id'")
@@ -42,9 +42,8 @@ class _Dump(NamedTuple):
     ops: dict[tuple[str, int], str]
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """Who is behind. Raises ImportProblem where a dump cannot be read, and nothing else."""
-    lines = text.split("\n")
     dumps: list[_Dump] = []
     for first, last in objects(lines, *MARKS):
         root = _decoded("\n".join(lines[first : last + 1]))

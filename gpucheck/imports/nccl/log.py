@@ -3,12 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import LONGEST
 from gpucheck.imports._numbers import MOST_GPUS
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.nccl._line import (
     LIBRARY,
     MARKS,
@@ -25,6 +23,7 @@ from gpucheck.imports.nccl._tests import leftovers, set_by_environment
 from gpucheck.knowledge.messages import meaning
 from gpucheck.model.observations import Collective, Measured, Observations, ObservedGpu
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 NAME = "nccl-log"
 # NCCL reports failed calls of CUDA in its own words, with CUDA's text.
@@ -35,13 +34,13 @@ MOST_MESSAGES = 2000
 OF_THE_NETWORK = {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID"}
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """What the log says of the machine. Raises ImportProblem where no line is of NCCL, and nothing else.
 
     machine stays None: in containers the log names the container, which no other tool's output does.
     """
     log = _Log()
-    for number, line in enumerate(lines_of(text), start=1):
+    for number, line in enumerate(lines, start=1):
         log.take(line, number)
     if not log.any_line:
         raise absent(

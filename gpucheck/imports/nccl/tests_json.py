@@ -12,9 +12,9 @@ from gpucheck.model.observations import Observations, ObservedGpu
 LARGEST = 1 << 60
 
 
-def parse(text: str) -> Observations:
+def parse(lines: list[str]) -> Observations:
     """The largest message of the run. Raises ImportProblem, and nothing else."""
-    root = decode(text, TOOL)
+    root = decode(lines, TOOL)
     config = root.get("config")
     devices = rows_of(config.get("devices") if isinstance(config, dict) else root.get("devices"))
     ranks = [

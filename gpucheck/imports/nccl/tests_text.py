@@ -7,7 +7,6 @@ from typing import NamedTuple
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import MEASUREMENTS, Kind
 from gpucheck.imports._numbers import cell, refuse_gib
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.nccl._tests import (
     OPERATIONS,
     TOOL,
@@ -41,9 +40,10 @@ NUMBERS = 8
 MOST_PIECES = 1000  # characters of a line that ranks are taken out of
 
 
-def parse(text: str) -> Observations:
+def parse(lines: list[str]) -> Observations:
     """The largest message of the run. Raises ImportProblem, and nothing else."""
-    lines = [_plain(line) for line in lines_of(text)]
+    text = "\n".join(lines)
+    lines = [_plain(line) for line in lines]
     rows, ranks, columns, out_of_bounds = [], [], _Columns(), None
     for number, line in enumerate(lines, start=1):
         if HEADING.match(line):

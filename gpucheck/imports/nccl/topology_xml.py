@@ -32,11 +32,12 @@ SHAPE = re.compile(r"<system\b[^<>]{0,200}>\s*(?:<!--|<cpu\b|<pci\b|<gpu\b|<nic\
 GRAPHS = re.compile(r"<graphs\s+version")
 
 
-def parse(text: str) -> Topology:
+def parse(lines: list[str]) -> Topology:
     """The GPUs in NVML's order where the dump tells it (``dev``), else by rank, else by place in the file.
 
     Raises ImportProblem, and nothing else.
     """
+    text = "\n".join(lines)
     begin, end = BEGIN.search(text), text.rfind("</system>")
     if begin is None or not SHAPE.search(text):
         raise absent(
@@ -184,7 +185,7 @@ def _findings(system: System) -> Iterator[Finding]:
     unplaced = [gpu for gpu in system.gpus if gpu.numa_node is None]
     if unplaced:
         yield ABOUT.unknown(
-            "whether such a GPU is near another or across sockets is not told",
+            "whether such a GPU is near another or across sockets is unknown",
             "Dump the file on the machine itself: NCCL_TOPO_DUMP_FILE=topo.xml",
             seen=f"{len(unplaced)} of {len(system.gpus)} GPUs outside any cpu element with a NUMA node",
             wanted="every GPU below a cpu element",

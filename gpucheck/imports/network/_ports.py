@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gpucheck.imports._common import counted
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 NAME = "rdma-port"
 UP = ("active",)

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.network._ports import Port, part_of
 from gpucheck.model.paste import Part
 
@@ -58,8 +57,8 @@ def kind(
 ) -> Kind:
     """The kind of one tool."""
 
-    def parse(text: str) -> Part:
-        found = ports(lines_of(text), form)
+    def parse(lines: list[str]) -> Part:
+        found = ports(lines, form)
         if not found:
             raise ImportProblem(
                 f"no port in {title}", why="no line begins a port of a card", do="Give the whole output"

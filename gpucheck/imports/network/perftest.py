@@ -11,7 +11,7 @@ from gpucheck.imports._blocks import objects, spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._messages import messages_in
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
+from gpucheck.imports._text import first_line
 from gpucheck.model.paste import Part
 
 NAME = "perftest"
@@ -43,10 +43,9 @@ MARKS = ('"BW_average"', '"t_avg"', '"test_info"')
 UNITS = {"gb/sec": "Gb/s", "mb/sec": "MB/s", "mib/sec": "MiB/s"}
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """Measured numbers in words, and errors as messages. Raises ImportProblem."""
-    lines = lines_of(text)
-    words = list(_of_json(text)) if text.lstrip().startswith("{") else list(_of_table(lines))
+    words = list(_of_json("\n".join(lines))) if first_line(lines).lstrip().startswith("{") else list(_of_table(lines))
     found = messages_in(NAME, lines)
     if not words and not found:
         raise absent(

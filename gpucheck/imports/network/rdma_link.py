@@ -4,7 +4,6 @@ import re
 
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.network._ports import Port, part_of
 from gpucheck.model.paste import Part
 
@@ -18,10 +17,10 @@ NETDEV = re.compile(
 )
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """The ports, each once. Raises ImportProblem."""
     found: dict[str, Port] = {}
-    for number, line in enumerate(lines_of(text), start=1):
+    for number, line in enumerate(lines, start=1):
         link, netdev = LINK.match(line), NETDEV.match(line)
         match = link or netdev
         if match is None:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from gpucheck.imports._common import counted
 from gpucheck.imports.nvidia_smi._facts import Facts, is_virtual, observed
 from gpucheck.model.hardware import Gpu
 from gpucheck.model.observations import Observations, ObservedHost
 from gpucheck.model.paste import Message, Part
 from gpucheck.model.readings import NvmlReading
+from gpucheck.printable import counted
 
 
 def part(

@@ -99,7 +99,7 @@ def affinity(cells: Cells, columns: tuple[str, ...], cpu_at: int | None) -> dict
 
     cpu_at: column where the header writes "CPU Affinity", tabs expanded, None where it was wrapped.
     nvidia-smi prints one tab before CPU, one before NUMA and two before the GPU's NUMA id, so that a blank cell can
-    be told by tabs, and by its position once the tabs have become spaces.
+    be recognized by tabs, and by its position once the tabs have become spaces.
     """
     rest = re.sub(r", +(?=\d)", ",", cells.rest.replace("|", " "))
     fields = [field.strip() for field in rest.split("\t")]

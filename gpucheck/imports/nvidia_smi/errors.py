@@ -18,9 +18,9 @@ _LINES = of_messages(
 )
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """The messages, each with the bus id of its GPU as Linux writes it. Raises ImportProblem, and nothing else."""
-    part = as_part(_LINES.parse(text))
+    part = as_part(_LINES.parse(lines))
     return replace(part, messages=tuple(replace(m, gpu=v.bus_id(m.gpu) or m.gpu) for m in part.messages))
 
 

@@ -3,25 +3,24 @@
 import re
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.nvidia_smi._part import part
 from gpucheck.model.hardware import Gpu
 from gpucheck.model.health import Health
 from gpucheck.model.paste import Part
+from gpucheck.printable import counted
 
 GPU = re.compile(r"^\s{0,8}GPU (\d{1,3}): ([^\n(]{1,80}?) \(UUID: (GPU-[0-9a-fA-Fx-]{1,60}|[^)]{1,60})\)\s*$")
 MIG = re.compile(r"^\s{1,12}MIG \S{1,30}\s+Device\s+\d{1,3}:\s*\(UUID: [^)]{1,80}\)\s*$")
 BEGIN, INSIDE = GPU, MIG
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """The GPUs' names. Raises ImportProblem, and nothing else."""
     found: dict[int, Gpu] = {}
     last = -1
-    for line in lines_of(text):
+    for line in lines:
         if match := GPU.match(line):
             last = int(match[1])
             found.setdefault(last, Gpu(index=last, name=match[2], uuid=match[3], pci_bus_id=f"GPU{last}", device_id=""))

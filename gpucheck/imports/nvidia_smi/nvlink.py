@@ -4,13 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.nvidia_smi._part import part
 from gpucheck.model.hardware import Gpu, NvLink, NvLink5Counts
 from gpucheck.model.paste import Part
+from gpucheck.printable import counted
 
 GPU = re.compile(r"^\s{0,8}GPU (\d{1,3}):\s*([^\n(]{0,80}?)(?: \(UUID: ([^)]{1,60})\))?\s*$")
 STATE = re.compile(
@@ -72,18 +71,18 @@ class _Links:
         )
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """The links of each GPU. Raises ImportProblem, and nothing else."""
     found: dict[int, _Links] = {}
     current: _Links | None = None
-    for line in lines_of(text):
+    for line in lines:
         if match := GPU.match(line):
             index = int(match[1])
             current = found.setdefault(index, _Links(index, match[2] or "", match[3] or ""))
         elif current is not None:
             _take(line, current)
     if not any(one.active or one.counts or one.counts_5 for one in found.values()):
-        if any(CAPABILITY.match(line) for line in text.splitlines()):
+        if any(CAPABILITY.match(line) for line in lines):
             return Part(looked_at=("NVLink capabilities",))
         raise absent(
             "NVLink of a GPU",

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from gpucheck.imports._blocks import spans
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._facts import Facts, Path, gpu, name_of
 from gpucheck.imports.nvidia_smi._notes import notes
@@ -44,11 +43,10 @@ NAMELESS = "GPU?"  # of a part that does not say which GPU it is of
 MOST_INDENT = 1 << 20
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """The page, or a part of it. Raises ImportProblem, and nothing else."""
     head: dict[str, str] = {}
     gpus: list[tuple[str | None, list[tuple[Path, str]]]] = []
-    lines = lines_of(text)
     for bus, path, value in _rows(lines):
         if path == ():
             gpus.append((bus, []))

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._facts import REASONS, Facts, Path, gpu
 from gpucheck.imports.nvidia_smi._part import part
@@ -92,11 +91,11 @@ def _cells(line: str, columns: Sequence[str]) -> list[str]:
     return cells if len(cells) == len(columns) else []
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """The GPUs, each once: of several readings the last counts. Raises ImportProblem, and nothing else."""
     columns: list[str] = []
     said: dict[str, dict[str, str]] = {}
-    for line in lines_of(text):
+    for line in lines:
         if found := _columns(line):
             columns = found
         elif columns and (cells := _cells(line, columns)) and len(said) < MOST_ROWS:

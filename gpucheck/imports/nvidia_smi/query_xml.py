@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._facts import Path
 from gpucheck.imports.nvidia_smi.query import MOST_DEPTH, NAME, OTHERS, page
@@ -20,12 +19,11 @@ MOST_GPUS = 128
 BEGIN = re.compile(r"<nvidia_smi_log\b|<gpu id=\"[0-9A-Fa-f]{4,8}:")
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """The GPUs of the page. Raises ImportProblem, and nothing else."""
     head: dict[str, str] = {}
     gpus: list[tuple[str | None, list[tuple[Path, str]]]] = []
     above: list[str] = []
-    lines = lines_of(text)
     for close, tag, attributes, value in TAG.findall("\n".join(lines)):
         if close:
             if tag in above:

@@ -5,15 +5,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.nvidia_smi import _values as v
 from gpucheck.imports.nvidia_smi._part import part
 from gpucheck.model.hardware import Gpu
 from gpucheck.model.health import EccCounts, GpuProcess, Health
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 NAME = "nvidia-smi"
 TABLE_KEY = "nvidia-smi-table"
@@ -49,9 +48,8 @@ class _Row(NamedTuple):
     line: int
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """Its GPUs. Raises ImportProblem, and nothing else."""
-    lines = lines_of(text)
     rows = list(_rows(lines))
     title = next((match for line in lines if (match := TITLE.search(line))), None)
     if not rows and title is None:

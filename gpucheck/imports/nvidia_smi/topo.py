@@ -6,7 +6,7 @@ from itertools import combinations
 
 from gpucheck.imports._kind import TOPOLOGY, Kind
 from gpucheck.imports._problem import ImportProblem
-from gpucheck.imports._text import first_line, lines_of, quoted
+from gpucheck.imports._text import first_line, quoted
 from gpucheck.imports.nvidia_smi._topo_blocks import Block, Row, blocks, is_whole, lone_header, lone_row
 from gpucheck.imports.nvidia_smi._topo_cells import affinity
 from gpucheck.model.finding import Finding
@@ -25,21 +25,20 @@ GPU_NAME = re.compile(r"GPU (\d{1,4}): ([^\n]{1,100}?) \(UUID: ([^)\n]{1,64})\)"
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 
 
-def parse(text: str) -> Topology:
+def parse(lines: list[str]) -> Topology:
     """The first ``topo -m`` matrix in the text.
 
     matrix: n x n classes in header order, SOC read as SYS, None where neither the row nor the mirrored row has the
     cell. TopologyGpu.numa_affinity and gpu_numa_id are as printed; numa_node only where the affinity is one node.
     findings: what is missing or contradicts itself. Raises ImportProblem, and nothing else.
     """
-    lines = lines_of(text)
     found = [block for block in blocks(lines) if not block.is_p2p_status]
     usable = [block for block in found if block.good]
     block = usable[0] if usable else _longest(found)
     if block is None:
-        raise _nothing(lines, text)
+        raise _nothing(lines)
     table = _Table(block)
-    names = {int(index): (name, uuid) for index, name, uuid in GPU_NAME.findall(text)}
+    names = {int(index): (name, uuid) for line in lines for index, name, uuid in GPU_NAME.findall(line)}
     matrix = tuple(tuple(table.value(a, b) for b in block.header.gpus) for a in block.header.gpus)
     return Topology(
         source=SOURCE,
@@ -56,7 +55,7 @@ def _longest(found: list[Block]) -> Block | None:
     return max((b for b in found if any(row.cells.values for row in b.rows)), key=lambda b: len(b.rows), default=None)
 
 
-def _nothing(lines: list[str], text: str) -> ImportProblem:
+def _nothing(lines: list[str]) -> ImportProblem:
     what = "no nvidia-smi topo -m matrix in the input"
     if any(block.is_p2p_status for block in blocks(lines)):
         why = "this is the peer-to-peer status matrix of nvidia-smi topo -p2p (OK, NS, CNS, ...)"
@@ -68,7 +67,7 @@ def _nothing(lines: list[str], text: str) -> ImportProblem:
     if row is not None:
         why = f"row {quoted(lines[row - 1])} has no line above it that names the columns"
         return ImportProblem(what, where=f"line {row}", why=why, do=AGAIN)
-    first = first_line(text.splitlines())
+    first = first_line(lines)
     return ImportProblem(what, where="line 1", why=f"it starts with {quoted(first)}", do=AGAIN)
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.model.observations import Observations, ObservedGpu, Words
 from gpucheck.model.paste import Part
 
@@ -20,13 +19,12 @@ MOST_ABOVE = 4  # lines between the command and the table
 KINDS = {"r": "read access", "w": "write access", "n": "NVLink access", "a": "atomic operations", "p": "PCIe access"}
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """The table. Raises ImportProblem, and nothing else.
 
     p2p_status: of reading or writing; of a table of another kind nothing is kept. Where the command is not in the
     text, NS may be of another kind of access (no NVLink, no atomic operations), and is taken as unknown.
     """
-    lines = lines_of(text)
     command = next((match[1] for line in lines if (match := COMMAND.search(line))), None)
     rows: dict[int, list[str]] = {}
     columns: list[int] = []

@@ -44,11 +44,6 @@ class Device:
         return self.kind in ("PCI bridge", "bridge") or self.class_id == "0604"
 
     @property
-    def is_host_bridge(self) -> bool:
-        """A host bridge, which every complete listing has."""
-        return self.kind == "Host bridge" or self.class_id == "0600"
-
-    @property
     def is_gone(self) -> bool:
         """Its registers read as ones only."""
         return self.seen.gone or "(rev ff)" in self.name

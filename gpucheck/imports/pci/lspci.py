@@ -8,16 +8,15 @@ import re
 from collections.abc import Iterator
 
 from gpucheck.imports._blocks import spans
-from gpucheck.imports._common import counted
 from gpucheck.imports._kind import Kind
 from gpucheck.imports._problem import absent
-from gpucheck.imports._text import lines_of
 from gpucheck.imports.pci._devices import HEAD, Device, devices, merged
 from gpucheck.imports.pci._observed import acs_of, functions, gpu_of, redirected_cards
 from gpucheck.imports.pci._registers import ACS, LINK, REDIRECTS, acs_value
 from gpucheck.imports.pci._tree import BRANCH, ROOT, Node, nodes
 from gpucheck.model.observations import Observations, ObservedHost
 from gpucheck.model.paste import Message, Part
+from gpucheck.printable import counted
 
 WORDS = (
     r"Subsystem|Control|Status|Latency|Interrupt|NUMA node|IOMMU group|Region \d|Expansion ROM|Capabilities|Bus:|"
@@ -39,9 +38,8 @@ INSIDE = re.compile(
 LINK_ERRORS = frozenset({"DLP", "FCP", "RxOF", "MalfTLP", "ECRC"})
 
 
-def parse(text: str) -> Part:
+def parse(lines: list[str]) -> Part:
     """Devices, their links and trees. Raises ImportProblem, and nothing else."""
-    lines = lines_of(text)
     unnamed: list[tuple[int, str]] = []
     every = merged(devices(lines, unnamed))
     tree = nodes(lines)

@@ -4,7 +4,7 @@ from collections import Counter
 
 from gpucheck import imports
 from gpucheck.diagnose import diagnose, together
-from gpucheck.imports._text import decode, plain
+from gpucheck.imports._text import decode, lines_of
 from gpucheck.imports.logs import kernel_log
 from gpucheck.model import KernelLog, Topology
 from gpucheck.model.observations import Observations
@@ -62,7 +62,7 @@ def _logged(log: KernelLog) -> None:
 def _forced(kind: imports.Kind) -> Function:
     def run(data: bytes) -> None:
         with refusing():
-            found = kind.parse(plain(decode(data)))
+            found = kind.parse(lines_of(decode(data)))
             if isinstance(found, Topology):
                 _judged(found)
 

@@ -72,7 +72,7 @@ def test_a_report_without_gpus_is_read():
 
 def test_prose_is_no_report():
     with pytest.raises(imports.ImportProblem):
-        environment_report.KIND.parse("OS: CentOS 7\nGPU 0: NVIDIA H100\n")
+        environment_report.KIND.parse(["OS: CentOS 7", "GPU 0: NVIDIA H100"])
 
 
 def test_a_report_says_that_no_gpu_can_be_used():

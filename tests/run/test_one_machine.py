@@ -1,0 +1,50 @@
+"""Parts of several tools become one machine: which GPU a part describes, and which parts are of another host."""
+
+import pytest
+
+from gpucheck import imports
+from gpucheck.model.observations import Observations, ObservedGpu
+from gpucheck.model.paste import Part
+from gpucheck.run.one_machine import TwoMachines, bus_ids_by_index, observations
+from tests.imports.pastes.samples import MATRIX
+
+HEADER = "index, name, pci.bus_id, pcie.link.width.current, pcie.link.width.max\n"
+ROW = "{0}, NVIDIA L40S, 00000000:{1}:00.0, {2}, 16\n"
+TABLE_ROW = (
+    "|   {0}  NVIDIA L40S                    On  | 00000000:{1}:00.0 Off |                    0 |\n"
+    "| N/A   40C    P0              60W / 350W |    100MiB / 46068MiB |      0%      Default |\n"
+)
+
+
+def parts(*texts: str) -> list[Part]:
+    return [part for text in texts for part in imports.read_all(text.encode(), "paste.txt").parts]
+
+
+def gpus(*texts: str, given: Observations | None = None) -> tuple[ObservedGpu, ...]:
+    return observations(parts(*texts), given or Observations(), None).gpus
+
+
+def test_listing_of_one_gpu_takes_its_own_place():
+    found = gpus(MATRIX, TABLE_ROW.format(2, "41"))
+
+    assert [gpu.bus_id for gpu in found] == [None, None, "0000:41:00.0", None]
+
+
+def test_listing_in_another_order_is_matched_by_bus_id():
+    rows = [ROW.format(0, "01", 16), ROW.format(1, "41", 8)]
+    given = Observations(gpus=(ObservedGpu(bus_id="0000:41:00.0"), ObservedGpu(bus_id="0000:01:00.0")))
+
+    assert [gpu.pcie.width for gpu in gpus(HEADER + "".join(rows), given=given)] == [8, 16]
+
+
+def test_listing_with_other_bus_ids_is_another_machine():
+    given = Observations(gpus=(ObservedGpu(bus_id="0000:41:00.0"), ObservedGpu(bus_id="0000:42:00.0")))
+
+    with pytest.raises(TwoMachines, match="other bus ids"):
+        gpus(HEADER + ROW.format(0, "01", 16), given=given)
+
+
+def test_bus_ids_by_index_come_from_the_longest_listing():
+    long = TABLE_ROW.format(0, "01") + TABLE_ROW.format(1, "41")
+
+    assert bus_ids_by_index(parts(TABLE_ROW.format(0, "99"), long)) == {0: "0000:01:00.0", 1: "0000:41:00.0"}
