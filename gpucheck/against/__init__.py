@@ -1,6 +1,6 @@
-"""What a report is held against: what the site expects of its hosts, and what the host was in an earlier report.
+"""Compare a report with the site's expectations, or with an earlier report of the same host.
 
-Pure functions of reports: nothing here touches a machine.
+Pure functions of reports: no access to the host.
 """
 
 from gpucheck.against import _baseline, _expected

@@ -1,4 +1,7 @@
-"""One module here is one check; there is no list to keep. Modules that start with an underscore are shared parts."""
+"""Check a host: each module is one check and holds ``CHECK``; there is no list to maintain.
+
+Modules that start with an underscore are shared.
+"""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,4 +1,4 @@
-"""The training room: short real training runs on two devices, each in processes of its own, and what they prove."""
+"""Run short training jobs on two devices, each rank in its own process, and evaluate the results."""
 
 from gpucheck.train.judge import judge
 from gpucheck.train.outcome import Checkpoint, SmokeFailure, SmokeResult
