@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from tests.architecture_page import PACKAGE, PAGE, WALKS, description, layer, packages, page
-from tests.test_house import BELOW_ALL, MAY_IMPORT, rooms
+from tests.architecture_page import PAGE, WALKS, description, layer, packages, page
+from tests.test_house import BELOW_ALL, MAY_IMPORT, PACKAGE, rooms
 
 ROOT = PACKAGE.parent
 
