@@ -20,6 +20,15 @@ BANNED = {
     r"\bin words\b": "as text",
     r"\b(is|are) none of\b": "is not",
     r"\b(no|some)body\b": "name the actor, or the state",
+    r"\bsa(id|ys|ying)\b": "reports, prints, states",
+    r"\bours\b|\bcame with us\b": "installed by gpucheck",
+    r"\bstand(s|ing)?[ _-]ins?\b": "stub, simulated",
+    r"\b(crowd|alike|sick|yardstick|anew|telephone|nonsense|mends?)\b": "contention, identical, unhealthy, reference",
+    r"\bin force\b|\bways? (out|back)\b": "active; resolution, rollback",
+    r"\b(tak(e|es|en|ing)|took) (back|away)\b": "revert, remove",
+    r"\b(hold|holds|held)\b.{0,40}\bagainst\b": "compared with",
+    r"\brefus(e|es|ed|al|als)\b": "reject",
+    r"\bjudg(e|es|ed|ing)\b": "evaluate",
 }
 
 
