@@ -1,1 +1,1 @@
-"""gpucheck: from bare Linux hosts with NVIDIA GPUs to proven multi-GPU training readiness."""
+"""Provision NVIDIA GPU hosts and verify that they are ready for multi-GPU training."""

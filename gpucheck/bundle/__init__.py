@@ -1,1 +1,1 @@
-"""The bundle: everything that the plans of chosen groups install, in one signed folder for hosts without a network."""
+"""Create and verify offline bundles: all packages of the plans of chosen groups, in one signed directory."""

@@ -1,4 +1,7 @@
-"""Checks, one per module, in a directory per subject. Modules are found by walking; names that start with _ are not."""
+"""Check a host: each module is one check and holds ``CHECK``, in a directory per subject; there is no list to maintain.
+
+Modules that start with an underscore are shared.
+"""
 
 from importlib import import_module
 from pkgutil import walk_packages

@@ -1,4 +1,4 @@
-"""One module here is one command; it is imported only when it is called, so that --help costs nothing.
+"""Commands: each module is one command, imported only when it is called, so that --help stays fast.
 
 A command module starts with a one-line docstring (its line in the help) and holds ``COMMAND``.
 """

@@ -1,4 +1,4 @@
-"""From what was observed to cause and remedy: pure functions, no GPU needed."""
+"""Find causes and fixes for observations. Pure functions; no GPU needed."""
 
 from gpucheck.diagnose.combine import together
 from gpucheck.diagnose.doubtful import Doubtful, doubtful

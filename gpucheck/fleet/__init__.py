@@ -1,4 +1,4 @@
-"""Many hosts' reports as one: a row a host, nothing dropped, and what only many hosts together can tell."""
+"""Merge the reports of many hosts: one row per host, none dropped, and what only a comparison of hosts shows."""
 
 from gpucheck.fleet.decode import rows_of
 from gpucheck.fleet.merge import merge, shard

@@ -1,6 +1,6 @@
-"""Input of unknown origin: files, compressed content and YAML, each bounded before anything is made of it.
+"""Read input of unknown origin: files, compressed content and YAML, each bounded before it is parsed.
 
-Whatever the input is, the result is its content or an error of one line.
+The result is the content, or an error of one line.
 """
 
 from gpucheck.foreign.files import UnreadableInput, opened, read_bytes, read_text, shown, text_of

@@ -1,7 +1,7 @@
-"""The only door to the machine: NVML, sysfs and procfs, packages, services. It reads and never judges.
+"""Read-only access to the host: NVML, sysfs, procfs, packages, services.
 
-The child that asks NVML starts here too, and a third of its time would go into what only its parent needs: the door
-itself is imported when somebody takes it.
+The child process that queries NVML starts here too, and importing what only its parent needs would take a third of its
+time: the live host is imported on first use.
 """
 
 from typing import TYPE_CHECKING, Any

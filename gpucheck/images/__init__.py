@@ -1,1 +1,1 @@
-"""The container images: what each promises, how it is built, and how it proves itself from the inside."""
+"""Build container images and verify them from the inside against their declared versions."""

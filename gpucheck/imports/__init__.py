@@ -1,6 +1,7 @@
-"""Other tools' output -> model. One module here is one kind of dump; there is no list to keep.
+"""Read the output of other tools into model types.
 
-A kind's module holds ``KIND``; folders only group them. Modules that start with an underscore are shared parts.
+Each module is one kind of output and holds ``KIND``; directories only group them, and there is no list to maintain.
+Modules that start with an underscore are shared.
 """
 
 from functools import cache

@@ -1,7 +1,7 @@
-"""What is known about GPUs, drivers, links and failures: dated tables with their sources, and a thin loader.
+"""Dated tables with their sources, about GPUs, drivers, links and failures, and a loader.
 
-Every table is parsed once per process and only when asked for. A damaged table raises KnowledgeError, which names the
-file and the line. Values that are not confirmed are marked in the tables and never silently relied on.
+Every table is parsed once per process, on first use. A damaged table raises KnowledgeError, which names the file and
+the line. Unconfirmed values are marked in the tables and never silently relied on.
 """
 
 from gpucheck.knowledge._load import KnowledgeError

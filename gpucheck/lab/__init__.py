@@ -1,1 +1,1 @@
-"""The embedded lab: two bare hosts in containers and a signed package mirror, for provisioning without hardware."""
+"""Manage the embedded lab: two hosts in containers and a signed package mirror, for provisioning without hardware."""

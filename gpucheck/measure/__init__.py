@@ -1,5 +1,5 @@
-"""Measuring the links: copies that are checked first and timed then, on real GPUs, on CPU processes or simulated.
+"""Measure links: verified, then timed copies on real GPUs, CPU processes or simulated machines.
 
-The parent plans, watches and says what was observed, unjudged; everything that touches a device runs in a child process
-with a deadline.
+The parent process plans, watches and returns observations without a verdict. Everything that touches a device runs in a
+child process with a deadline.
 """

@@ -1,4 +1,4 @@
-"""The nouns. Everything else speaks in these; nothing here imports anything of ours outside this room."""
+"""Data types that all packages share: GPU, link, topology, observation, finding, verdict, report."""
 
 from gpucheck.model.advice import Advice, Choice, Pinning
 from gpucheck.model.check import AnyCheck, Check

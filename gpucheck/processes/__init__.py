@@ -1,4 +1,4 @@
-"""Processes that are started, watched and ended from outside: none outlasts its deadline, none is left behind.
+"""Start, watch and end child processes: each has a deadline, and none outlives the run.
 
-Knows nothing of GPUs, training or measuring; those rooms say what runs and judge how it ended.
+Nothing here is specific to GPUs, training or measuring; those packages define what runs and evaluate how it ended.
 """

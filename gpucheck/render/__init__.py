@@ -1,1 +1,1 @@
-"""Views of reports. Nothing here judges; nothing here knows what a GPU is beyond its name."""
+"""Render reports as text, JSON, JUnit, Nagios, Prometheus, Markdown and HTML. Contains no verdict logic."""

@@ -1,4 +1,4 @@
-"""One run of ``verify`` on one host: which steps, in which order, each timed, into one report."""
+"""Run ``verify`` on one host: select the steps, run each with a deadline, build one report."""
 
 import sys
 import time

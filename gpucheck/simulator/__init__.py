@@ -1,17 +1,17 @@
-"""Simulated GPU machines: a simulated NVML library and sysfs tree for real NVML clients.
+"""Simulate GPU machines: an NVML library and a sysfs tree for unmodified NVML clients.
 
 A simulated machine is a directory D (see ``writer`` for every file in it)::
 
-    D/machine.txt       what the NVML library answers
-    D/root/             what /sys, /proc and /lib/modules would hold
-    D/recipe.json       what the machine was made from, so that ``switch`` can give it other faults
-    D/simulation.json   profile, faults and stand-ins (gpucheck.model.Simulation)
-    D/surroundings.json shared memory, limits, environment and libraries where they differ from a healthy host's
-    D/software.json     services and packages that go with the GPUs, only where this process made D for itself
-    D/lib/              libnvidia-ml.so.1, only where this process made D for itself
+    D/machine.txt       the values that the NVML library returns
+    D/root/             simulated /sys, /proc and /lib/modules
+    D/recipe.json       the inputs of the machine, so that ``switch`` can change its faults
+    D/simulation.json   profile, faults and simulated components (gpucheck.model.Simulation)
+    D/surroundings.json shared memory, limits, environment and libraries that differ from a healthy host's
+    D/software.json     GPU services and packages, only if this process created D for itself
+    D/lib/              libnvidia-ml.so.1, only if this process created D for itself
 
-D is $GPUCHECK_SIMULATOR, else /run/gpucheck-simulator if that holds a simulation.json. Nothing else decides it.
-Everything but ``activate`` is loaded on first use: a machine that is in the cache needs no YAML and no compiler.
+D is $GPUCHECK_SIMULATOR, else /run/gpucheck-simulator if that holds a simulation.json.
+All but ``activate`` is imported on first use: a cached machine needs no YAML parser and no compiler.
 """
 
 from typing import TYPE_CHECKING, Any

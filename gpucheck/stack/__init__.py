@@ -1,6 +1,6 @@
-"""The stack: which driver, CUDA, cuDNN, NCCL, torch and TensorFlow belong on which host, and why.
+"""Resolve driver, CUDA, cuDNN, NCCL, torch and TensorFlow for a host, with the reasons.
 
-Pure: facts, specifications and tables in, one compatible set or a reasoned refusal out. Nothing here touches a machine.
+Pure functions: facts, specifications and tables in, one compatible set or a reasoned rejection out.
 """
 
 from gpucheck.stack.facts import FactsError, HostFacts, read_facts, read_facts_file

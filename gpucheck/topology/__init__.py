@@ -1,4 +1,4 @@
-"""How GPUs are connected and which bandwidth to expect: pure functions of what the host reports."""
+"""Classify how GPUs are connected and compute the expected bandwidth. Pure functions of host data."""
 
 from gpucheck.topology.advice import with_advice
 from gpucheck.topology.build import build, cpu_of, of

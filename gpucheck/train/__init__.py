@@ -1,4 +1,4 @@
-"""Short training runs on two devices, each rank in a process of its own, and what they prove."""
+"""Run short training jobs on two devices, each rank in its own process, and evaluate the results."""
 
 from gpucheck.model.smoke import Checkpoint, Limits, SmokeFailure, SmokeResult
 from gpucheck.train.evaluation import evaluate

@@ -1,0 +1,215 @@
+"""The recipes of CONTRIBUTING.md: each adds one more in a temporary directory, and nothing else has to change."""
+
+import re
+import shutil
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gpucheck import imports, simulator
+from gpucheck.diagnose.hypotheses import all_hypotheses
+from gpucheck.images import fill as image_fill
+from gpucheck.images.versions import FILE as IMAGES
+from gpucheck.images.versions import read_versions
+from tests.cli.test_cli import run
+
+ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+PATHS = sorted(set(re.findall(r"`((?:gpucheck|tests|docs|images|playbooks|bench)/[\w./-]+)`", PAGE)))
+COMPONENT = "gdrcopy"
+
+CHECK = '''"""Demo: how many GPUs are there?
+
+Source: NVML.
+"""
+from gpucheck.model import Check
+from gpucheck.model.about import About
+
+
+def probe(host):
+    return len(host.nvml().gpus)
+
+
+def evaluate(count):
+    yield About(check="demo-count").passes(count)
+
+
+CHECK = Check("demo-count", frozenset({"quick"}), probe, evaluate)
+'''
+FAULT = '''"""Demo: the shared memory of a container with one more setting."""
+from gpucheck.simulator.faults import Fault
+
+
+def _apply(machine):
+    machine.surroundings |= {"shm_bytes": 1 << 20, "shm_free_bytes": 1 << 20}
+
+
+FAULT = Fault(name="demo-fault", summary="shared memory of 1 MiB", apply=_apply)
+'''
+KIND = '''"""demotool: states how it looks."""
+from gpucheck.imports import Kind
+from gpucheck.model.paste import Part
+
+KIND = Kind(
+    name="demo-tool",
+    title="the output of demotool",
+    recognise=lambda text: "demotool:" in text,
+    parse=lambda text: Part(looked_at=("the demo of demotool",)),
+    hints=("demotool:",),
+    line=lambda line: line.startswith("demotool:"),
+)
+'''
+HYPOTHESIS = '''"""Demo: a cause that no machine has."""
+from gpucheck.diagnose.hypotheses import Hypothesis
+
+HYPOTHESIS = Hypothesis(
+    name="demo-cause",
+    causes=("rebar-off",),
+    title="Demo cause",
+    possible_when="never",
+    predicts="nothing",
+    prior="0",
+    never_explains="anything",
+    sources=("none",),
+    instances=lambda machine: iter(()),
+)
+'''
+
+
+@pytest.fixture
+def added(tmp_path, monkeypatch):
+    """Add a module to a package as if its file were there; forget it afterwards."""
+
+    def add(package, name, text):
+        (tmp_path / f"{name}.py").write_text(text, encoding="utf-8")
+        home = import_module(package)
+        monkeypatch.setattr(home, "__path__", [*home.__path__, str(tmp_path)])
+        forget()
+
+    def forget():
+        imports.all_kinds.cache_clear()
+        all_hypotheses.cache_clear()
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", "")
+    before = set(sys.modules)
+    yield add
+    monkeypatch.undo()
+    for name in [name for name in sys.modules if name not in before and ".demo_" in name]:
+        del sys.modules[name]
+    forget()
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_path_exists(path):
+    """A file that was moved is named with its new place."""
+    where = [str(p.relative_to(ROOT)) for top in ("gpucheck", "tests") for p in (ROOT / top).rglob(Path(path).name)]
+    assert (ROOT / path).exists(), f"CONTRIBUTING.md names {path}; of that name there is: {where}"
+
+
+def test_check_is_one_module(added, capsys):
+    added("gpucheck.checks", "demo_count", CHECK)
+
+    assert "demo-count" in run(capsys, "verify", "--list")[1]
+    assert "how many GPUs" in run(capsys, "explain", "demo-count")[1]
+    status, out, err = run(capsys, "verify", "--simulate", "p100-pcie-x2", "--only", "demo-count", "-v")
+    assert (status, err) == (0, "")
+    assert "demo-count" in out
+
+
+def test_fault_is_one_module(added, capsys):
+    added("gpucheck.simulator.faults", "demo_fault", FAULT)
+
+    assert "demo-fault" in run(capsys, "profiles")[1]
+    machine = ("--simulate", "p100-pcie-x2", "--fault", "demo-fault")
+    assert run(capsys, "verify", *machine, "--only", "shared-memory")[0] == 2
+
+
+def test_fault_needs_a_row_of_the_matrix():
+    """The matrix has every fault of the package, so a fault without a row is found."""
+    rows = yaml.safe_load((ROOT / "tests/data/fault_matrix.yml").read_text(encoding="utf-8"))
+
+    assert {fault.name for fault in simulator.all_faults()} == {row["fault"].partition(":")[0] for row in rows}
+
+
+def test_simulated_machine_is_one_file(added, capsys, tmp_path):
+    profile = ROOT / "gpucheck/simulator/profiles/p100-pcie-x2.yml"
+    shutil.copy(profile, tmp_path / "my-box.yml")
+
+    status, out, _ = run(capsys, "topo", "--simulate", str(tmp_path / "my-box.yml"))
+
+    assert status == 0
+    assert "P100" in out
+    assert profile.stem in simulator.profile_names()
+
+
+def test_kind_is_one_module(added, capsys, tmp_path):
+    added("gpucheck.imports", "demo_tool", KIND)
+    (tmp_path / "paste.txt").write_text("$ demotool\ndemotool: all is well\n", encoding="utf-8")
+
+    assert "demo-tool" in run(capsys, "diagnose", "--kinds")[1]
+    _, out, err = run(capsys, "diagnose", str(tmp_path / "paste.txt"))
+    assert not err
+    assert "demo-tool" in out
+
+
+def test_hypothesis_is_one_module(added, capsys):
+    added("gpucheck.diagnose.hypotheses", "demo_cause", HYPOTHESIS)
+
+    assert "Demo cause" in run(capsys, "diagnose", "--hypotheses")[1]
+
+
+def test_component_names_every_file_of_the_resolver():
+    """A file of the resolver that names the example is part of the recipe; the fewer, the better."""
+    sources = (ROOT / "gpucheck/stack").rglob("*.py")
+    naming = {str(p.relative_to(ROOT)) for p in sources if COMPONENT in p.read_text(encoding="utf-8")}
+    recipe = PAGE.partition("### Add a stack component")[2].partition("### ")[0]
+
+    assert naming == set(re.findall(r"`(gpucheck/stack/[\w./-]+)`", recipe))
+
+
+def test_image_is_one_row(tmp_path):
+    """The versions, the code and the driver of the new row come from the resolver, the lock from the next command."""
+    shutil.copytree(ROOT / "images/locks", tmp_path / "images/locks")
+    rows = yaml.safe_load((ROOT / IMAGES).read_text(encoding="utf-8"))
+    row = rows["variants"]["torch-cu132"]
+    rows["variants"]["torch-demo"] = {**row, "wish": {"gpus": ["Tesla P100-PCIE"]}}
+    (tmp_path / IMAGES).write_text(yaml.safe_dump(rows), encoding="utf-8")
+
+    filled = image_fill.fill(read_versions(tmp_path), tmp_path).variants["torch-demo"].filled
+
+    assert "sm_60" in filled.code
+    assert not filled.locked
+
+
+def module(name):
+    """The only module of that name in the simulator."""
+    (source,) = (ROOT / "gpucheck/simulator").rglob(f"{name}.py")
+    return import_module(".".join(source.relative_to(ROOT).with_suffix("").parts))
+
+
+def test_nvml_release_is_rows_of_a_table(tmp_path, monkeypatch):
+    """A new function needs no C code: the library exports it and responds as the row states."""
+    exports = module("exports")
+    table = tmp_path / "exports.txt"
+    table.write_text(exports.TABLE.read_text(encoding="utf-8") + "nvmlDeviceGetDemo 999 device\n", encoding="utf-8")
+    monkeypatch.setattr(exports, "TABLE", table)
+    exports.all_exports.cache_clear()
+    try:
+        new, old = exports.exports("999.10"), exports.exports("580.95")
+    finally:
+        exports.all_exports.cache_clear()
+
+    assert "nvmlDeviceGetDemo" in exports.version_script(new)
+    assert "DEVICE(nvmlDeviceGetDemo)" in exports.unsimulated_rows(new)
+    assert "nvmlDeviceGetDemo" not in exports.version_script(old)
+
+
+def test_every_recipe_has_a_test():
+    """Recipes are headings that begin with Add."""
+    recipes = re.findall(r"^### Add an? (\w+)", PAGE, re.MULTILINE)
+
+    assert recipes == ["check", "fault", "simulated", "reader", "hypothesis", "stack", "image", "NVML"]
