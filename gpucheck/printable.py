@@ -53,12 +53,6 @@ def one_line(text: str, limit: int = LONGEST) -> str:
     return f"{shown[: limit - end]}... ({len(shown) - limit} characters omitted) ...{shown[-end:]}"
 
 
-def excerpt(text: str, limit: int) -> str:
-    """Return the start of an input for a message: one line, at most `limit` characters, unprintable ones as spaces."""
-    plain = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * limit]).split())
-    return plain if len(plain) <= limit else f"{plain[: limit - 3]}..."
-
-
 def indented(text: str, indent: int = 2) -> str:
     """Return printable text of several lines, each after the first behind `indent` spaces: none begins a line."""
     return ("\n" + " " * indent).join(map(printable, text.split("\n")))

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from gpucheck.cli.stack import COMMAND
-from gpucheck.stack import Wish
+from gpucheck.stack import StackSpec
 from gpucheck.stack.lock import lock, write_lock
 from gpucheck.stack.spec import Repository
 from tests.repositories import mirror
@@ -24,8 +24,8 @@ def site(tmp_path, publisher):
     mirror.apt(tmp_path / "mirror", publisher, packages_of(planned()))
     url = (tmp_path / "mirror").as_uri() + "/"
     own = Repository(url=url, key_url=f"{url}key.asc", key_fingerprint=publisher.fingerprint)
-    wish = Wish(repositories=dict.fromkeys(("nvidia-cuda", "nvidia-container-toolkit"), own))
-    (tmp_path / "lock.yml").write_text(write_lock(lock(wish, [host("ubuntu-24.04", "h100-sxm5-x8")])))
+    spec = StackSpec(repositories=dict.fromkeys(("nvidia-cuda", "nvidia-container-toolkit"), own))
+    (tmp_path / "lock.yml").write_text(write_lock(lock(spec, [host("ubuntu-24.04", "h100-sxm5-x8")])))
     return tmp_path
 
 

@@ -8,7 +8,7 @@ import pytest
 from gpucheck.repositories import check_plans
 from gpucheck.repositories.fetching import Access, Network, Saved, place_of
 from gpucheck.repositories.report import to_text
-from gpucheck.stack import Wish
+from gpucheck.stack import StackSpec
 from gpucheck.stack.lock import lock
 from gpucheck.stack.plan import plan
 from tests.repositories import mirror
@@ -19,7 +19,7 @@ from tests.stack.hosts import host
 
 def planned(system="ubuntu-24.04", gpus="h100-sxm5-x8"):
     """The plan of one group of hosts, as the tables make it."""
-    made = lock(Wish(), [host(system, gpus)])
+    made = lock(StackSpec(), [host(system, gpus)])
     return plan(made, group=next(iter(made.groups)))
 
 
