@@ -56,8 +56,7 @@ from gpucheck.model.paste import Part
 KIND = Kind(
     name="demo-tool",
     title="the output of demotool",
-    recognise=lambda text: "demotool:" in text,
-    parse=lambda text: Part(looked_at=("the demo of demotool",)),
+    parse=lambda lines: Part(looked_at=("the demo of demotool",)),
     hints=("demotool:",),
     line=lambda line: line.startswith("demotool:"),
 )

@@ -19,6 +19,8 @@ from gpucheck.train.spec import SmokeOptions
 # torch's first import from a cold network disk, the first CUDA context of a large host.
 STARTING_IS_SLOW_S = 10.0
 STEPPING_IS_SLOW_S = 2.0
+# On a busy machine a step takes seconds: a rank that stepped before is stuck only after so many of its own steps.
+STUCK_STEPS, PACE_FROM_STEP = 5, 5
 STACK_FRAMES = 12
 MESSAGE_LINES = 8
 Rank = RankEnd[RankReport]
@@ -106,12 +108,19 @@ def _hanging(ending: Ending[RankReport], options: SmokeOptions) -> tuple[Failure
         starting = _at(behind).phase in BEFORE
         if starting and (_at(behind).phase in ("start", "import") or age < STARTING_IS_SLOW_S):
             return "timeout-start", behind, f"still in {_at(behind).phase} {after}"
-        if not starting and age < STEPPING_IS_SLOW_S:
+        if not starting and age < max(STEPPING_IS_SLOW_S, STUCK_STEPS * _pace(ending, running)):
             return "timeout", None, f"still at work {after}: {_at(behind).describe(options.steps)}"
     waiting = f"no rank moved for {age:.0f} s"
     if len({_at(rank).order() for rank in running}) == 1 and len(running) > 1:
         return "hang", None, f"{waiting}: all {len(running)} ranks are in {_at(behind).describe(options.steps)}"
     return "hang", behind, f"{waiting}, and this rank is behind the others"
+
+
+def _pace(ending: Ending[RankReport], running: list[Rank]) -> float:
+    """Return the seconds that a step took on average, start included; 0 if too few were made to know."""
+    newest = max((_at(rank) for rank in running), key=lambda position: position.entered)
+    step = newest.step or 0
+    return (newest.entered - (ending.ended - ending.seconds)) / step if step >= PACE_FROM_STEP else 0.0
 
 
 def _first_line(message: str) -> str:
