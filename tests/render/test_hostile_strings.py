@@ -13,6 +13,7 @@ import pytest
 from gpucheck import render
 from gpucheck.model.bandwidth import BandwidthReport, SizePoint
 from gpucheck.model.finding import Finding
+from gpucheck.model.smoke import SmokeReport
 from gpucheck.render import formats, junit
 from gpucheck.render.smoke import Part
 from gpucheck.render.smoke.timeline import Span
@@ -34,7 +35,7 @@ IMAGE = {
 # Arguments of the views that take more, or something else, than a struct of the model.
 OTHERS = {
     "image": (IMAGE,),
-    "smoke": (EVIL, [Part(EVIL, (EVIL,), (hostile(Finding),))], hostile(Finding).verdict, {}, 1.0),
+    "smoke": (hostile(SmokeReport), [Part(EVIL, (EVIL,), (hostile(Finding),))]),
     "smoke.timeline": (EVIL, [Span(0, EVIL, 1, 0.0, 1.0)]),
 }
 # No text: the values as they are, or another file format.
@@ -53,7 +54,7 @@ def views():
 
 def arguments(module, view):
     """Hostile arguments of a view, from the type of its first one."""
-    options = {"simulated": True} if module in ("smoke", "smoke.timeline") else {}
+    options = {"simulated": True} if module == "smoke.timeline" else {}
     parameters = inspect.signature(view).parameters
     options |= {name: EVIL for name in ("about", "mark") if name in parameters}
     options |= {"verbose": True} if "verbose" in parameters else {}
