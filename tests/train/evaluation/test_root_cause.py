@@ -98,6 +98,9 @@ def test_the_rank_furthest_behind_is_the_one_that_hangs(behind, ahead):
         (at("forward", 3, age=1.0), "deadline", "timeout"),
         (at("forward", 3, age=3.0), "deadline", "hang"),
         (at("forward", 3, age=1.0), "stalled", "hang"),
+        # A busy machine: 26 steps took most of a minute, so three seconds without a new one are no hang.
+        (at("forward", 26, age=3.0), "deadline", "timeout"),
+        (at("forward", 26, age=20.0), "deadline", "hang"),
     ],
 )
 def test_slow_is_told_from_stuck_by_the_age_of_the_newest_phase(position, reason, kind):
