@@ -130,7 +130,7 @@ def test_the_kinds_are_listed_once_each(diagnose):
 
 
 def test_nothing_given_is_wrong_usage(diagnose):
-    assert "nothing to judge" in refused(diagnose())
+    assert "no input" in refused(diagnose())
 
 
 def test_markdown_names_no_host_user_address_or_serial_number(tmp_path, capsys):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gpucheck.repositories.versions import compare_of, deb_compare, newest_first, rpm_compare
 
-RECORDED = Path(__file__).parent.parent / "data/repositories/rpmvercmp.tsv"
+RECORDED = Path(__file__).parent.parent / "data/rpmvercmp.tsv"
 RPM = [line.split("\t") for line in RECORDED.read_text().splitlines() if not line.startswith("#")]
 DEB = ["580.178.04-1ubuntu1", "580.95.05-0ubuntu1", "1:3.3.0-1", "3.4.0-1", "610-2ubuntu1", "1.0", "1.0-0", "1.0~rc1"]
 DEB += [
