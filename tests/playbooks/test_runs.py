@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.playbooks.modules import PLAYBOOKS
 
@@ -102,3 +103,13 @@ def test_text_is_shown_as_it_is(tmp_path):
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"\n{table}\n" in done.stdout
+
+
+@pytest.mark.parametrize("path", sorted(PLAYBOOKS.glob("*.yml")), ids=lambda path: path.name)
+def test_every_file_of_variables_that_a_play_names_is_there(path):
+    """Ansible skips a missing one in a list without a word, and its variables are undefined much later."""
+    plays = yaml.safe_load(path.read_text(encoding="utf-8")) or []
+
+    missing = [name for play in plays for name in play.get("vars_files", []) if not (PLAYBOOKS / name).is_file()]
+
+    assert missing == []
