@@ -14,7 +14,6 @@ from gpucheck import simulator
 from gpucheck.cli import main
 from gpucheck.cli._common import Problem
 from gpucheck.cli.bandwidth import parse_sizes, parse_tensor
-from tests.simulator.conftest import activate, cache  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.slow
 
@@ -193,7 +192,7 @@ def refused(monkeypatch, capsys, activate):  # noqa: F811 - the fixture
         (("--devices", "7"), 64, "there is no GPU 7. This host has GPU 0, 1."),
         (("--sizes", "12Q"), 64, "'12Q' is not a size"),
         (("--sizes", "1M,NaN"), 64, "'NaN' is not a size"),
-        (("--tensor", "10000"), 64, "Write rows x columns: 10000x10000"),
+        (("--tensor", "10000"), 64, "Write ROWSxCOLUMNS, for example 10000x10000"),
         (("--svg", "plot.svg"), 64, "Add --sizes all"),
         (("--engine", "torch"), 64, "this machine's are simulated"),
         (("--engine", "cpu", "--devices", "0"), 64, "--devices names GPUs"),
