@@ -171,7 +171,7 @@ def test_cpu_numbers_are_never_judged_as_gpu_numbers():
 
 
 @pytest.fixture
-def refused(monkeypatch, capsys, activate):  # noqa: F811 - the fixture
+def refused(monkeypatch, capsys, activate):
     """Exit status and message of a run that does not begin."""
 
     def go(*arguments):
