@@ -83,8 +83,15 @@ def keyring(key: bytes, pinned: str, where: str) -> Iterator[Keyring]:
                 "own page and set key_fingerprint in stack.yml",
             )
         ring = home / "pinned.gpg"
-        _checked(["gpg", "--homedir", home, "--batch", "--no-tty", "--import", file])
-        _checked(["gpg", "--homedir", home, "--batch", "--no-tty", "--output", ring, "--export"])
+        # gpg without its agent, as on minimal hosts, imports the key and exits with 2: the result counts.
+        words: list[str | Path] = ["gpg", "--homedir", home, "--batch", "--no-tty"]
+        imported = _run([*words, "--import", file], "gpg")
+        _run([*words, "--output", ring, "--export"], "gpg")
+        if not ring.is_file() or not ring.stat().st_size:
+            reason = imported.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
+            raise UnusableIndex(
+                f"gpg on this machine cannot use the key {where}: {reason[0]}", "Compare the key with its publisher's"
+            )
         yield Keyring(home, ring)
 
 
@@ -94,13 +101,6 @@ def _fingerprints(home: Path, file: Path) -> list[str]:
     rows = [row.split(":") for row in done.stdout.decode("utf-8", "replace").splitlines()]
     primary = [number for number, row in enumerate(rows) if row[0] in ("pub", "sec")]
     return [rows[number + 1][9] for number in primary if number + 1 < len(rows) and len(rows[number + 1]) > 9]
-
-
-def _checked(words: Sequence[str | Path]) -> None:
-    done = _run(words, "gpg")
-    if done.returncode:
-        reason = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
-        raise UnusableIndex(f"gpg cannot use the key: {reason[0]}", "Compare the key with its publisher's")
 
 
 def _run(words: Sequence[str | Path], program: str) -> "subprocess.CompletedProcess[bytes]":

@@ -1,7 +1,9 @@
 """Indexes: real ones are read, and one that is cut off, changed, unsigned, expired or of another system is rejected."""
 
 import gzip
+import os
 import re
+import shutil
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -239,3 +241,14 @@ def test_a_repository_that_is_not_there_was_not_read(tmp_path, publisher):
     with pytest.raises(UnusableIndex, match=re.escape(str(tmp_path))) as error:
         read(publisher.row(tmp_path / "nothing", "apt"))
     assert not error.value.rejected
+
+
+def test_gpg_that_imports_a_key_and_fails_is_enough(made, tmp_path, monkeypatch):
+    """Without gpg-agent, as on a minimal host, gpg --import succeeds and exits with 2."""
+    shim = tmp_path / "bin/gpg"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\n{shutil.which("gpg")} "$@"\ncase " $* " in *" --import "*) exit 2;; esac\n')
+    shim.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{shim.parent}:{os.environ['PATH']}")
+
+    assert len(read(made["apt"][1])) == 2
