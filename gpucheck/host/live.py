@@ -262,7 +262,7 @@ class LiveHost:
             return NvmlFailure(call="dlopen", code=12, name="NVMLError_LibraryNotFound", detail=str(error))
         from gpucheck.host.nvml.reading import read_nvml
 
-        return read_nvml(lambda call, subject: None, health=self.health)  # noqa: ARG005 - nobody listens
+        return read_nvml(lambda call, subject: None, health=self.health)  # noqa: ARG005 - progress is not shown
 
     def _once(self, key: object, ask: Callable[[], Answer]) -> Answer:
         if key not in self._answers:

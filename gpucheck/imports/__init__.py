@@ -40,7 +40,7 @@ def read_all(data: bytes, source: str, as_: str | None = None) -> Reading:
     text that is not of the kind as_.
     """
     lines = _lines(data)
-    del data  # a hundred megabytes, if nobody else holds them
+    del data  # a hundred megabytes, unless the caller still holds them
     return read_pieces(lines, source, all_kinds(), as_)
 
 

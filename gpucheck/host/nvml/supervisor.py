@@ -89,7 +89,7 @@ class NvmlChild:
         depth = "health" if health else "identity"
         try:
             self.child = Child(command, os.environ, depth, str(os.getpid()), longest_line=LONGEST_READING)
-            atexit.register(self.child.kill)  # where nobody came to ask for the answer
+            atexit.register(self.child.kill)  # if the answer was never requested
         except OSError as error:
             self.failure = NvmlFailure(
                 call="start of the NVML child", code=NOT_STARTED, name="ChildNotStarted", detail=str(error)

@@ -19,8 +19,8 @@ class TextRules:
         self.names = names
         self.known = known
         self.uuids = frozenset(uuid.removeprefix("GPU-").lower() for uuid in uuids)
-        told = {one for one in serials if one.strip("0") and len(one) >= SHORTEST_SERIAL}
-        longest = sorted(told, key=lambda one: (-len(one), one))
+        reported = {one for one in serials if one.strip("0") and len(one) >= SHORTEST_SERIAL}
+        longest = sorted(reported, key=lambda one: (-len(one), one))
         self.serials = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, longest))})(?![\w-])") if longest else None
         known.freeze()
 
