@@ -5,11 +5,13 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 BASE_S, S_PER_BYTE = 0.25, 1 / 100_000
 BASE_BYTES, BYTES_PER_BYTE = 192 << 20, 200
 ADDRESS_SPACE = 3 << 30
+"""On top of what the process has mapped already: the one that forked a worker may be large."""
 
 
 class TooSlow(BaseException):
@@ -49,7 +51,8 @@ def bounded(size: int, times: int = 1) -> Iterator[None]:
 
 def bound_address_space() -> None:
     """Of this process: an input that asks for gigabytes gets a MemoryError instead of the machine."""
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + ADDRESS_SPACE, resource.getrlimit(resource.RLIMIT_AS)[1]))
 
 
 def interrupt_slow_work(signal_: int, frame: FrameType | None) -> None:
