@@ -177,3 +177,29 @@ def test_dnf_answers_by_name(monkeypatch, told, missing):
     monkeypatch.setattr(headers, "command", lambda argv: told)
 
     assert len(headers.ask_dnf(["kernel-devel-matched", "kernel-headers"])) == (missing or 0)
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("gpus", "switches", "memory", "slow"),
+    [
+        (8, 4, 2048 * GIB, True),  # HGX H100
+        (8, 0, 512 * GIB, True),  # HGX B200: its switches are not on the bus
+        (2, 0, 1024 * GIB, True),
+        (2, 0, 255 * GIB, False),
+        (1, 0, 0, False),
+    ],
+)
+def test_machines_that_are_slow_to_boot(gpus, switches, memory, slow):
+    """Power-on tests and memory training of an HGX machine take 10 to 20 minutes."""
+    assert safety.slow_boot(gpus, switches, memory) is slow
+
+
+def test_memory_is_read_from_meminfo(tmp_path):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal:       2113421312 kB\nMemFree: 1 kB\n")
+
+    assert safety.memory_bytes(str(tmp_path)) == 2113421312 * 1024
+    assert safety.memory_bytes(str(tmp_path / "none")) == 0

@@ -29,6 +29,8 @@ OTHER_RPMS = re.compile(r"^(akmod-nvidia|xorg-x11-drv-nvidia|nvidia-x11-drv|kmod
 DRIVER = re.compile(r"^(lib)?nvidia|^linux-(modules|objects|signatures)-nvidia")
 PCI_STATUS, PCI_POINTER, PCI_HAS_LIST, PCI_VENDOR_SPECIFIC = 0x06, 0x34, 0x10, 0x09
 VGPU_MARK = b"VF"
+# Power-on tests and memory training of such a machine take 10 to 20 minutes.
+SLOW_GPUS, SLOW_MEMORY_BYTES = 8, 1000 << 30
 
 
 def processes():
@@ -54,6 +56,17 @@ def free_bytes(folders=SPACE):
             space = os.statvfs(folder)
             found[folder] = space.f_bavail * space.f_frsize
     return found
+
+
+def memory_bytes(root="/"):
+    """Memory of the machine, 0 where the kernel does not tell."""
+    found = re.search(r"^MemTotal:\s+(\d+) kB", text(os.path.join(root, "proc/meminfo")) or "", re.MULTILINE)
+    return int(found.group(1)) * 1024 if found else 0
+
+
+def slow_boot(gpus, nvswitches, memory):
+    """Whether the machine takes long to boot, by its numbers of GPUs and switches and its memory in bytes."""
+    return nvswitches > 0 or gpus >= SLOW_GPUS or memory >= SLOW_MEMORY_BYTES
 
 
 def package_locks(family):
