@@ -117,7 +117,7 @@ def host_details(plan, digest, facts, beside):
         "kernels": facts["kernels"],
         "nouveau_loaded": facts["nouveau_loaded"],
         "secure_boot": facts["secure_boot"],
-        "slow_boot": facts.get("slow_boot", False),
+        "slow_boot": beside.get("slow_boot", False),
         "python3": facts["python3"],
         "headers_present": facts["kernel"] in facts["headers"],
         "headers_missing": host_plan.headers_missing(plan, facts, beside["packages"]),

@@ -262,7 +262,7 @@ def read_facts(host, simulator=SIMULATOR):
         "python3": python3(),
         "reboot_count": None,
     }
-    facts["slow_boot"] = safety.slow_boot(len(gpus), facts["nvswitches"], safety.memory_bytes(root))
     beside = {"packages": everything, "keys": keys, "unfinished": unfinished, "locks": locks, "family": family}
     beside.update(doubled=doubled, kernels=kernels, modules=rdma.loaded_modules(root))
+    beside["slow_boot"] = safety.slow_boot(len(gpus), facts["nvswitches"], safety.memory_bytes(root))
     return facts, beside
