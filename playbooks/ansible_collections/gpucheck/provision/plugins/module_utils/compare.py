@@ -20,7 +20,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
     tuning,
 )
 from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import platform_python, read_facts
 
 ROLE_OF = {"fabric_manager": "driver"}
 
@@ -119,6 +119,7 @@ def host_details(plan, digest, facts, beside):
         "secure_boot": facts["secure_boot"],
         "slow_boot": beside.get("slow_boot", False),
         "python3": facts["python3"],
+        "platform_python": platform_python(),
         "headers_present": facts["kernel"] in facts["headers"],
         "headers_missing": host_plan.headers_missing(plan, facts, beside["packages"]),
         "kernels_without_module": host_plan.kernels_without_module(plan, facts),

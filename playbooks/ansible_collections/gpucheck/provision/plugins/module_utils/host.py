@@ -17,6 +17,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import 
 
 SIMULATOR = "/run/gpucheck-simulator"
 NVIDIA = "10de"
+PLATFORM_PYTHON = "/usr/libexec/platform-python"
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 OF_INTEREST = re.compile(
@@ -213,6 +214,12 @@ def python3():
     if os.path.realpath(found) == os.path.realpath(sys.executable):
         return platform.python_version()
     return command([found, "-c", "import platform; print(platform.python_version())"]).strip()
+
+
+def platform_python(path=PLATFORM_PYTHON):
+    """Version, such as 3.6, of the Python that dnf itself runs in, "" where there is none apart."""
+    found = re.search(r"python(\d+\.\d+)$", os.path.realpath(path))
+    return found.group(1) if found and os.path.exists(path) else ""
 
 
 def read_facts(host, simulator=SIMULATOR):
