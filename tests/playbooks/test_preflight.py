@@ -42,10 +42,27 @@ def case(
     }
 
 
+def space(gib: float, *folders: str) -> dict[str, Any]:
+    """What plan_state says of one file system."""
+    return {"folders": list(folders), "free_bytes": int(gib * GIB)}
+
+
+SYSTEM = ("/usr", "/usr/local", "/var")
+TORCH = {"torch": {"version": "2.9.0"}}
 CASES: dict[str, dict[str, Any]] = {
     "good": case(),
     "el8": case("dnf", platform_python="3.6"),
     "el9": case("dnf", platform_python="3.9"),
+    # /usr 2, /usr/local 8, /var 5 GiB and /boot 300 MiB; with PyTorch 7.5 more on /opt.
+    "one-system": case(space=[space(15.4, "/usr", "/usr/local", "/var", "/opt", "/boot")]),
+    "one-full": case(space=[space(15.2, "/usr", "/usr/local", "/var", "/opt", "/boot")]),
+    "with-torch": case(roles=("driver", "gpucheck"), stack=TORCH, space=[space(15.4, *SYSTEM, "/opt")]),
+    "torch-there": case(
+        roles=("driver", "gpucheck"), stack=TORCH, requirements_current=True, space=[space(15.4, *SYSTEM, "/opt")]
+    ),
+    "opt-full": case(roles=("gpucheck",), packages=0, stack=TORCH, space=[space(1, *SYSTEM), space(7.1, "/opt")]),
+    "boot-full": case(packages=0, space=[space(1, "/usr"), space(0.2, "/boot")]),
+    "nothing-to-install": case(roles=("nccl",), packages=0, space=[space(0, *SYSTEM, "/opt", "/boot")]),
 }
 
 
@@ -62,12 +79,28 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         name: re.search(rf"{name}: refused, nothing was changed: (.*?)(?= \S+: refused,| PLAY RECAP|$)", words)
         for name in CASES
     }
+    failed = set(re.findall(r"(\S+) +: ok=\d+ +changed=\d+ +unreachable=\d+ +failed=1", words))
+    assert failed == {name for name, match in found.items() if match}, done.stdout
     return {name: match.group(1) if match else "" for name, match in found.items()}
 
 
-@pytest.mark.parametrize("name", ["good", "el9"])
+@pytest.mark.parametrize("name", ["good", "el9", "one-system", "torch-there", "nothing-to-install"])
 def test_hosts_that_nothing_stands_in_the_way_of_go_on(told, name):
     assert told[name] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("one-full", "15.2 GiB free for /usr, /usr/local, /var, /boot, where 15.3 GiB are needed"),
+        ("with-torch", "15.4 GiB free for /usr, /usr/local, /var, /opt, where 22.5 GiB are needed"),
+        ("opt-full", "7.1 GiB free for /opt, where 7.5 GiB are needed"),
+        ("boot-full", "0.2 GiB free for /boot, where 0.3 GiB are needed"),
+    ],
+)
+def test_space_is_added_up_by_file_system(told, name, words):
+    """What is free on one file system counts once, however many folders lie on it."""
+    assert words in told[name]
 
 
 def test_an_el_8_host_is_refused_by_an_ansible_that_dropped_its_python(told):

@@ -203,3 +203,16 @@ def test_memory_is_read_from_meminfo(tmp_path):
 
     assert safety.memory_bytes(str(tmp_path)) == 2113421312 * 1024
     assert safety.memory_bytes(str(tmp_path / "none")) == 0
+
+
+def test_folders_of_one_file_system_share_their_space(tmp_path, monkeypatch):
+    (tmp_path / "usr/local").mkdir(parents=True)
+    (tmp_path / "boot").mkdir()
+    devices = {str(tmp_path / "boot"): 2}
+    monkeypatch.setattr(safety, "device", lambda path: devices.get(path, 1))
+    folders = [str(tmp_path / name) for name in ("usr", "usr/local", "boot", "absent")]
+
+    found = safety.file_systems(folders)
+
+    assert [row["folders"] for row in found] == [[folders[0], folders[1], folders[3]], [folders[2]]]
+    assert all(row["free_bytes"] > 0 for row in found)

@@ -16,6 +16,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
     package_repository,
     rdma,
     record,
+    safety,
     systemd,
     tuning,
 )
@@ -133,7 +134,7 @@ def host_details(plan, digest, facts, beside):
         "tuning": tuning.state(plan),
         "options": options.state(plan, facts["kernel"]),
         "refusals": options.refusals(plan, beside["packages"]) + boot.refusals(plan) + engines.refusals(plan),
-        "free_bytes": facts["free_bytes"],
+        "space": safety.file_systems(),
         "unfinished": beside["unfinished"],
         "unplanned": record.unplanned(plan, beside["packages"], facts["holds"]),
         "superfluous": host_plan.superfluous(plan, beside["doubled"]),

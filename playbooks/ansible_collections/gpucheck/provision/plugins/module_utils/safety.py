@@ -21,6 +21,8 @@ FCNTL_LOCKS = {
 PID_LOCKS = {"dpkg": (), "rpm": ("/var/lib/dnf/rpmdb_lock.pid", "/var/cache/dnf/*_lock.pid", "/run/dnf.pid")}
 FLOCK = "@hhqqi4x"
 SPACE = ("/usr", "/var", "/boot")
+# Where driver, CUDA, their downloads, PyTorch and the initramfs go.
+FILLED = ("/usr", "/usr/local", "/var", "/opt", "/boot")
 # A driver that NVIDIA's runfile installed belongs to no package, and overwrites those of the packages.
 RUNFILE = "/usr/bin/nvidia-uninstall"
 ARCHIVE_NAME = re.compile(r"^linux-(modules|objects|signatures)-nvidia|^(lib)?nvidia.*-server(-|$)")
@@ -56,6 +58,24 @@ def free_bytes(folders=SPACE):
             space = os.statvfs(folder)
             found[folder] = space.f_bavail * space.f_frsize
     return found
+
+
+def file_systems(folders=FILLED):
+    """[{folders, free_bytes}] by file system: what is free on one counts once. A folder to be made is on its parent's."""
+    found = {}
+    for folder in folders:
+        there = folder
+        while not os.path.isdir(there):
+            there = os.path.dirname(there)
+        space = os.statvfs(there)
+        row = found.setdefault(device(there), {"folders": [], "free_bytes": space.f_bavail * space.f_frsize})
+        row["folders"].append(folder)
+    return [found[key] for key in sorted(found)]
+
+
+def device(folder):
+    """What tells the folder's file system from others."""
+    return os.stat(folder).st_dev
 
 
 def memory_bytes(root="/"):
