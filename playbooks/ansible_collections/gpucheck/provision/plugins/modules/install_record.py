@@ -9,7 +9,8 @@ description:
     A note of a run that was cut off stays, so that what that run brought still counts as ours.
   - C(leftovers) lists what we brought and the plan no longer wants, and changes nothing.
   - C(restore) takes files of ours away, and puts back what was there before them.
-  - C(finish) records plan, packages and files, ends the note that C(begin) made, and compares host and plan once more.
+  - C(finish) records plan, packages and files, ends the note that C(begin) made, takes away the package files that apt
+    downloaded for it, and compares host and plan once more.
 options:
   state:
     description: What to do.
@@ -101,7 +102,14 @@ import base64
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import engines, host_plan, kernel, options, record
+from ansible_collections.gpucheck.provision.plugins.module_utils import (
+    cache,
+    engines,
+    host_plan,
+    kernel,
+    options,
+    record,
+)
 from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
 from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import SECRET_MODE, mode_for
 from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable
@@ -251,6 +259,7 @@ def main():
         else:
             digest = module.params["digest"]
             changed = finish(module, plan, digest, beside["packages"])
+            cache.clean(record.read(record.INSTALLED).get("added", []), beside["packages"])
             answer["differences"] = compare("host", plan, digest, known)["differences"]
     except Unreadable as error:
         module.fail_json(msg="this host cannot be read: {}".format(error))
