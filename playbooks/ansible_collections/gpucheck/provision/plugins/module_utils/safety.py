@@ -61,7 +61,7 @@ def free_bytes(folders=SPACE):
 
 
 def file_systems(folders=FILLED):
-    """[{folders, free_bytes}] by file system: what is free on one counts once. A folder to be made is on its parent's."""
+    """[{folders, free_bytes}] by file system: what is free on one counts once. A folder to be made is its parent's."""
     found = {}
     for folder in folders:
         there = folder
