@@ -53,6 +53,9 @@ CASES: dict[str, dict[str, Any]] = {
     "good": case(),
     "el8": case("dnf", platform_python="3.6"),
     "el9": case("dnf", platform_python="3.9"),
+    "operator": case(managed=["the GPU Operator runs the driver"]),
+    "no-driver": case(roles=("nccl",), managed=["the GPU Operator runs the driver"]),
+    "leftover": case(foreign=["/usr/lib64/libcuda.so.580.95.05 of no package"]),
     # /usr 2, /usr/local 8, /var 5 GiB and /boot 300 MiB; with PyTorch 7.5 more on /opt.
     "one-system": case(space=[space(15.4, "/usr", "/usr/local", "/var", "/opt", "/boot")]),
     "one-full": case(space=[space(15.2, "/usr", "/usr/local", "/var", "/opt", "/boot")]),
@@ -84,7 +87,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: match.group(1) if match else "" for name, match in found.items()}
 
 
-@pytest.mark.parametrize("name", ["good", "el9", "one-system", "torch-there", "nothing-to-install"])
+@pytest.mark.parametrize("name", ["good", "el9", "no-driver", "one-system", "torch-there", "nothing-to-install"])
 def test_hosts_that_nothing_stands_in_the_way_of_go_on(told, name):
     assert told[name] == ""
 
@@ -101,6 +104,11 @@ def test_hosts_that_nothing_stands_in_the_way_of_go_on(told, name):
 def test_space_is_added_up_by_file_system(told, name, words):
     """What is free on one file system counts once, however many folders lie on it."""
     assert words in told[name]
+
+
+def test_what_manages_the_driver_in_our_place_is_a_reason_where_the_driver_would_change(told):
+    assert told["operator"].startswith("the GPU Operator runs the driver.")
+    assert "files of no package with rm" in told["leftover"]
 
 
 def test_an_el_8_host_is_refused_by_an_ansible_that_dropped_its_python(told):

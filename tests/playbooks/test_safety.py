@@ -13,36 +13,6 @@ safety = shared("safety")
 headers = shared("headers")
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "family", "found"),
-    [
-        ("linux-modules-nvidia-580-server-open-generic", "5.15.0-179.189", "dpkg", True),
-        ("nvidia-utils-580-server", "580.95.05-0ubuntu0.22.04.2", "dpkg", True),
-        ("libnvidia-compute-535", "535.183.01-0ubuntu0.22.04.1", "dpkg", True),
-        ("libnvidia-compute-580", "580.178.04-1ubuntu1", "dpkg", False),
-        ("libnvidia-compute-580", "580.95.05-0ubuntu1", "dpkg", False),
-        ("nvidia-container-toolkit", "1.18.1-1", "dpkg", False),
-        ("bash", "5.1-6ubuntu0.1", "dpkg", False),
-        ("akmod-nvidia", "3:580.95.05-1.el9", "rpm", True),
-        ("xorg-x11-drv-nvidia-cuda", "3:580.95.05-1.el9", "rpm", True),
-        ("kmod-nvidia-open-dkms", "3:580.178.04-1.el9", "rpm", False),
-    ],
-)
-def test_driver_packages_of_another_source_are_told_from_nvidias_own(tmp_path, name, version, family, found):
-    """The archive of Ubuntu, RPM Fusion and ELRepo use the same files under other names."""
-    seen = safety.foreign({name: version}, family, str(tmp_path / "none"))
-
-    assert seen == ([f"{name} {version}"] if found else [])
-
-
-def test_a_runfile_installation_is_foreign_too(tmp_path):
-    (tmp_path / "nvidia-uninstall").touch()
-
-    assert safety.foreign({}, "rpm", str(tmp_path / "nvidia-uninstall")) == [
-        f"{tmp_path}/nvidia-uninstall of a runfile installation"
-    ]
-
-
 def config(*capabilities: bytes, listed: bool = True) -> bytes:
     """A PCI configuration space whose capabilities stand one after the other from 0x40 on."""
     space = bytearray(256)

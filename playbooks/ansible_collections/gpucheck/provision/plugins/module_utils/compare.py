@@ -108,6 +108,12 @@ def stream_differences(plan):
     return ["module {} has stream {} enabled, planned {}".format(wanted["module"], seen or "none", wanted["stream"])]
 
 
+def foreign(plan, facts, beside):
+    """Driver packages from elsewhere. A plan with the distribution's archive as its source wants the distribution's."""
+    wanted = beside.get("of_distribution", []) if plan.get("archive") else []
+    return [words for words in facts["foreign"] if words not in wanted]
+
+
 def host_details(plan, digest, facts, beside):
     """What roles act on besides sentences."""
     stream = plan["module_stream"]
@@ -128,7 +134,8 @@ def host_details(plan, digest, facts, beside):
         "compilers_missing": host_plan.compilers_missing(plan, beside["packages"]),
         "strays": host_plan.strays(plan, beside["packages"]),
         "busy": facts["processes"],
-        "foreign": facts["foreign"],
+        "foreign": foreign(plan, facts, beside),
+        "managed": beside.get("managed", []),
         "rivals": package_repository.rivals(plan),
         "archive": archive.state(plan),
         "tuning": tuning.state(plan),

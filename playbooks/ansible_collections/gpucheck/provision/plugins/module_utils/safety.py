@@ -1,4 +1,4 @@
-"""What stands in the way of a change on a GPU host: programs on the GPUs, package locks, foreign packages, space.
+"""What stands in the way of a change on a GPU host: programs on the GPUs, package locks, vGPU guests, space.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
@@ -23,12 +23,6 @@ FLOCK = "@hhqqi4x"
 SPACE = ("/usr", "/var", "/boot")
 # Where driver, CUDA, their downloads, PyTorch and the initramfs go.
 FILLED = ("/usr", "/usr/local", "/var", "/opt", "/boot")
-# A driver that NVIDIA's runfile installed belongs to no package, and overwrites those of the packages.
-RUNFILE = "/usr/bin/nvidia-uninstall"
-ARCHIVE_NAME = re.compile(r"^linux-(modules|objects|signatures)-nvidia|^(lib)?nvidia.*-server(-|$)")
-ARCHIVE_VERSION = re.compile(r"-\d+ubuntu0\.\d")
-OTHER_RPMS = re.compile(r"^(akmod-nvidia|xorg-x11-drv-nvidia|nvidia-x11-drv|kmod-nvidia-\d)")
-DRIVER = re.compile(r"^(lib)?nvidia|^linux-(modules|objects|signatures)-nvidia")
 PCI_STATUS, PCI_POINTER, PCI_HAS_LIST, PCI_VENDOR_SPECIFIC = 0x06, 0x34, 0x10, 0x09
 VGPU_MARK = b"VF"
 # Power-on tests and memory training of such a machine take 10 to 20 minutes.
@@ -118,21 +112,6 @@ def fcntl_owner(path):
 def process_name(pid):
     """``name (pid)``."""
     return "{} ({})".format(text("/proc/{}/comm".format(pid)) or "a process", pid)
-
-
-def foreign(packages, family, runfile=RUNFILE):
-    """Driver packages that come from another source than NVIDIA's repository: the two overwrite each other's files."""
-    found = []
-    for name, version in sorted(packages.items()):
-        if family == "rpm":
-            other = OTHER_RPMS.search(name)
-        else:
-            other = DRIVER.search(name) and (ARCHIVE_NAME.search(name) or ARCHIVE_VERSION.search(version))
-        if other:
-            found.append("{} {}".format(name, version))
-    if os.path.exists(runfile):
-        found.append("{} of a runfile installation".format(runfile))
-    return found
 
 
 def vgpu_guest(root, bus_ids):
