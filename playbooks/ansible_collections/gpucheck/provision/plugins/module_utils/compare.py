@@ -6,6 +6,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 import os
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import (
+    adopt,
     archive,
     boot,
     engines,
@@ -35,7 +36,9 @@ def compare(host, plan, digest, known=None):
         raise ValueError("schema {!r} where gpucheck.plan/1 is wanted".format(plan.get("schema")))
     facts, beside = known or read_facts(host)
     packages = beside["packages"]
+    replaced, rivals = adopt.found(plan["repositories"])
     sources = package_repository.differences(plan, beside["keys"]) + archive.differences(plan)
+    sources += adopt.differences(replaced)
     differences = {"repository": sources, "driver": []}
     components = {}
     for name in host_plan.PACKAGE_COMPONENTS:
@@ -69,6 +72,7 @@ def compare(host, plan, digest, known=None):
         "reboot": host_plan.reboot_reasons(plan, facts) + boot.reboot_reasons(arguments),
         "host": dict(
             host_details(plan, digest, facts, beside),
+            rivals=rivals,
             services=systemd.details(services),
             modules_missing=modules,
             library_lost=lost,
@@ -136,7 +140,6 @@ def host_details(plan, digest, facts, beside):
         "busy": facts["processes"],
         "foreign": foreign(plan, facts, beside),
         "managed": beside.get("managed", []),
-        "rivals": package_repository.rivals(plan),
         "archive": archive.state(plan),
         "tuning": tuning.state(plan),
         "options": options.state(plan, facts["kernel"]),

@@ -106,7 +106,7 @@ def managed(root="/"):
         version = re.search(r"DGX_(?:OTA|SWBUILD)_VERSION=\"?([\w.]+)", release)
         found.append(
             "this is DGX OS{}, whose driver, fabric manager and tools come from its own repositories and depend on "
-            "each other. Update it as its user guide says, take the host out of group gpu, and check it with verify.yml "
+            "each other. Update it by its user guide, take the host out of group gpu, and check it with verify.yml "
             "from an inventory of its own".format(" " + version.group(1) if version else "")
         )
     pid = os.path.join(root, "run/nvidia/nvidia-driver.pid")

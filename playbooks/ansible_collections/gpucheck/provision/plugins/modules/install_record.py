@@ -103,6 +103,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import (
+    adopt,
     cache,
     engines,
     host_plan,
@@ -132,11 +133,14 @@ def begin(module, plan, beside):
     for path in record.planned_paths(plan):
         if path not in files:
             files[path] = None if path in ours else record.kept(path)
+    adopted = adopt.found(plan["repositories"])[0]
+    files.update({path: record.kept(path) for path in adopted})
     stream = plan["module_stream"]
     wanted = {
         "schema": "gpucheck.baseline/1",
         "files": files,
         "keys": baseline.get("keys", beside["keys"]),
+        "adopted": dict(baseline.get("adopted", {}), **adopted),
         "stream": baseline.get("stream", (host_plan.enabled_stream(stream["module"]) or "") if stream else ""),
     }
     if wanted != baseline:
@@ -193,7 +197,8 @@ def restore(module, names):
             unlink(path)
             changed = True
     if names:
-        write(module, record.BASELINE, as_bytes(dict(baseline, files=files)), SECRET_MODE)
+        adopted = {path: url for path, url in baseline.get("adopted", {}).items() if path not in names}
+        write(module, record.BASELINE, as_bytes(dict(baseline, files=files, adopted=adopted)), SECRET_MODE)
     return changed
 
 
