@@ -56,6 +56,12 @@ CASES: dict[str, dict[str, Any]] = {
     "operator": case(managed=["the GPU Operator runs the driver"]),
     "no-driver": case(roles=("nccl",), managed=["the GPU Operator runs the driver"]),
     "leftover": case(foreign=["/usr/lib64/libcuda.so.580.95.05 of no package"]),
+    "umad": case(modules_packages=["linux-modules-extra-6.1"], modules_unavailable=[], headers_unavailable=[]),
+    "no-umad": case(
+        modules_packages=["linux-modules-extra-6.1"],
+        modules_unavailable=["linux-modules-extra-6.1"],
+        headers_unavailable=[],
+    ),
     # /usr 2, /usr/local 8, /var 5 GiB and /boot 300 MiB; with PyTorch 7.5 more on /opt.
     "one-system": case(space=[space(15.4, "/usr", "/usr/local", "/var", "/opt", "/boot")]),
     "one-full": case(space=[space(15.2, "/usr", "/usr/local", "/var", "/opt", "/boot")]),
@@ -79,7 +85,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     words = " ".join(done.stdout.split())
     assert "good" in words, done.stdout + done.stderr
     found = {
-        name: re.search(rf"{name}: refused, nothing was changed: (.*?)(?= \S+: refused,| PLAY RECAP|$)", words)
+        name: re.search(
+            rf"(?<![\w-]){name}: refused, nothing was changed: (.*?)(?= \S+: refused,| PLAY RECAP|$)", words
+        )
         for name in CASES
     }
     failed = set(re.findall(r"(\S+) +: ok=\d+ +changed=\d+ +unreachable=\d+ +failed=1", words))
@@ -87,7 +95,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {name: match.group(1) if match else "" for name, match in found.items()}
 
 
-@pytest.mark.parametrize("name", ["good", "el9", "no-driver", "one-system", "torch-there", "nothing-to-install"])
+@pytest.mark.parametrize(
+    "name", ["good", "el9", "umad", "no-driver", "one-system", "torch-there", "nothing-to-install"]
+)
 def test_hosts_that_nothing_stands_in_the_way_of_go_on(told, name):
     assert told[name] == ""
 
@@ -109,6 +119,11 @@ def test_space_is_added_up_by_file_system(told, name, words):
 def test_what_manages_the_driver_in_our_place_is_a_reason_where_the_driver_would_change(told):
     assert told["operator"].startswith("the GPU Operator runs the driver.")
     assert "files of no package with rm" in told["leftover"]
+
+
+def test_modules_that_no_source_offers_are_a_reason_of_their_own(told):
+    assert told["no-umad"].startswith("no package source offers linux-modules-extra-6.1, and without it the kernel has")
+    assert "headers" not in told["no-umad"]
 
 
 def test_an_el_8_host_is_refused_by_an_ansible_that_dropped_its_python(told):

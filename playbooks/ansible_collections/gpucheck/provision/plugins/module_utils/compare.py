@@ -53,7 +53,8 @@ def compare(host, plan, digest, known=None):
     lost = bool(host_plan.component(plan, "driver")[0]) and not components["driver"]["packages"] and loader.lost()
     differences["driver"] += ["{} is installed, and not found by programs".format(loader.LIBRARY)] if lost else []
     modules = rdma.missing_modules(plan, beside["modules"], facts["kernel"])
-    differences["driver"] += rdma.differences(modules)
+    parts, lacking = rdma.kernel_parts(plan, facts, beside, host_plan.later_kernels(facts))
+    differences["driver"] += rdma.differences(modules) + rdma.package_differences(parts)
     services = systemd.states([row["name"] for row in plan["services"]])
     differences["driver"] += systemd.differences(plan, services) + stream_differences(plan)
     differences["container_engine"] = engines.differences(plan)
@@ -66,12 +67,15 @@ def compare(host, plan, digest, known=None):
     if beside["unfinished"]:
         names = ", ".join(beside["unfinished"])
         differences["driver"].insert(0, "a package transaction was cut off, unfinished: {}".format(names))
+    details = host_details(plan, digest, facts, beside)
+    details["refusals"] += lacking
     return {
         "differences": {role: words for role, words in differences.items() if words},
         "components": components,
         "reboot": host_plan.reboot_reasons(plan, facts) + boot.reboot_reasons(arguments),
         "host": dict(
-            host_details(plan, digest, facts, beside),
+            details,
+            modules_packages=sorted(parts),
             rivals=rivals,
             services=systemd.details(services),
             modules_missing=modules,

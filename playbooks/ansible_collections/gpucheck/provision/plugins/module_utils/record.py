@@ -30,8 +30,9 @@ TRANSACTION = "/var/lib/gpucheck/transaction.json"
 PREVIOUS = "/var/lib/gpucheck/previous-stack.json"
 # Brought by our roles beside the planned packages. None of these goes while the host is provisioned.
 TOOLS = frozenset(["python3-venv", "python3-dnf-plugin-versionlock", "epel-release"])
-# The plan names them with their release on the EL family, and without them no module is built again.
-HEADERS = re.compile(r"^linux-headers-|^kernel(-[a-z0-9]+)*-(devel|headers)")
+# The plan names headers with their release on the EL family, and without them no module is built again. What carries
+# more modules of a kernel is named by no plan.
+HEADERS = re.compile(r"^linux-(headers|modules-extra)-|^kernel(-[a-z0-9]+)*-(devel|headers)")
 LARGEST_KEPT_BYTES = 1 << 20
 
 
