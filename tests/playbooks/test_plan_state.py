@@ -288,13 +288,3 @@ def test_a_driver_that_dkms_does_not_build_asks_for_no_module_of_a_newer_kernel(
 )
 def test_kernel_releases_are_ordered_as_the_boot_loader_does(older, newer):
     assert plan_code.release_key(older) < plan_code.release_key(newer)
-
-
-def test_the_distributions_own_driver_is_foreign_only_where_its_archive_is_not_the_source(machine):
-    words = "nvidia-kernel-dkms 535.309.01-1 (Debian NVIDIA Maintainers)"
-    machine.facts["foreign"] = [words, "akmod-nvidia 1"]
-    machine.beside["of_distribution"] = [words]
-    assert machine.compare()["host"]["foreign"] == [words, "akmod-nvidia 1"]
-
-    foreign = compare_code.foreign({"archive": {"suite": "bookworm"}}, machine.facts, machine.beside)
-    assert foreign == ["akmod-nvidia 1"]
