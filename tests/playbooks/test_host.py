@@ -130,3 +130,14 @@ def test_keys_that_rpm_trusts_are_known_by_their_whole_fingerprint(tools):
     ]
     rpm_trusts(tools)
     assert host.rpm_keys() == []
+
+
+def test_the_python_of_dnf_is_told_by_what_its_name_leads_to(tmp_path):
+    """/usr/libexec/platform-python of the EL family; on 8 it is Python 3.6 whatever python3 is."""
+    (tmp_path / "platform-python3.6").touch()
+    (tmp_path / "platform-python").symlink_to("platform-python3.6")
+    (tmp_path / "broken").symlink_to("platform-python3.9")
+
+    assert host.platform_python(str(tmp_path / "platform-python")) == "3.6"
+    assert host.platform_python(str(tmp_path / "broken")) == ""
+    assert host.platform_python(str(tmp_path / "none")) == ""

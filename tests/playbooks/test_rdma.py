@@ -80,3 +80,34 @@ def test_loaded_modules_are_read_from_sysfs(tmp_path):
     assert rdma.loaded_modules(str(tmp_path)) == []
     (tmp_path / "sys/module/nvidia_peermem").mkdir(parents=True)
     assert rdma.loaded_modules(str(tmp_path)) == ["nvidia_peermem"]
+
+
+def modinfo(tools, *known):
+    """modinfo that finds these modules in any kernel."""
+    path = tools / "modinfo"
+    path.write_text(
+        f"#!/bin/sh\nfor last; do :; done\ncase ' {' '.join(known)} ' in *\" $last \"*) exit 0;; esac\nexit 1\n"
+    )
+    path.chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("known", "loaded", "absent"),
+    [
+        ((), [], ["ib_umad", "mlx5_ib"]),
+        (("mlx5_ib",), [], ["ib_umad"]),
+        (("ib_umad", "mlx5_ib"), [], []),
+        ((), ["ib_umad", "mlx5_ib"], []),
+    ],
+)
+def test_modules_that_the_kernel_does_not_have_at_all(tmp_path, tools, known, loaded, absent):
+    """Ubuntu's cloud kernels carry them in a package of their own; nvidia_peermem comes with the driver."""
+    modinfo(tools, *known)
+    plan = {"files": [PEERMEM, SUBNET]}
+
+    assert rdma.absent_modules(plan, loaded, "6.8.0-1013-aws", str(tmp_path)) == absent
+    assert rdma.absent_modules({"files": [PEERMEM]}, [], "6.8.0-1013-aws", str(tmp_path)) == []
+
+
+def test_without_modinfo_nothing_is_said_of_modules(tmp_path, tools):
+    assert rdma.absent_modules({"files": [SUBNET]}, [], "6.8.0-1013-aws", str(tmp_path)) == []

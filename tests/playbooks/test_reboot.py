@@ -1,6 +1,8 @@
 """The reboot role where Ansible runs on the host itself: it says so, and reboots nothing."""
 
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,3 +46,45 @@ def test_without_a_reason_nothing_is_said(tmp_path):
     assert done.returncode == 0, done.stdout
     assert not rebooted
     assert "yourself" not in done.stdout
+
+
+WAIT = """
+- hosts: node01
+  gather_facts: false
+  tasks:
+    - include_role: {name: gpucheck.provision.reboot, public: true}
+    - ansible.builtin.debug: {msg: "waits {{ reboot_patience_s }} s"}
+"""
+
+
+@pytest.mark.parametrize(
+    ("variables", "seconds"),
+    [({}, 900), ({"reboot_slow": True}, 2400), ({"reboot_slow": True, "reboot_timeout_s": 1200}, 1200)],
+)
+def test_a_machine_that_is_slow_to_boot_gets_more_time_and_the_site_has_the_last_word(tmp_path, variables, seconds):
+    (tmp_path / "play.yml").write_text(WAIT)
+
+    done = playbook("node01,", "-e", json.dumps(variables), str(tmp_path / "play.yml"))
+
+    assert f"waits {seconds} s" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_host_that_comes_back_late_is_told_from_a_broken_one_and_goes_on_in_the_next_run(tmp_path):
+    """SSH is replaced by a shell on this machine, which never gets another boot id."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
+    ssh.chmod(0o755)
+    (tmp_path / "play.yml").write_text(PLAY)
+    variables = {
+        "ansible_connection": "ssh", "ansible_ssh_executable": str(ssh), "ansible_become": False,
+        "ansible_ssh_args": "", "reboot_command": "true", "reboot_boot_time_command": "echo one",
+        "reboot_timeout_s": 2, "reboot_reasons": ["nouveau is loaded"], "ansible_remote_tmp": str(tmp_path / "tmp"),
+        "ansible_python_interpreter": str(Path(sys.executable)),
+    }  # fmt: skip
+
+    done = playbook("node01,", "-e", json.dumps(variables), str(tmp_path / "play.yml"))
+
+    words = " ".join(done.stdout.split())
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "node01: rebooted (nouveau is loaded), and not back within 2 s" in words
+    assert "run again: the next run continues where this one stopped" in words

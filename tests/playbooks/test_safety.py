@@ -13,36 +13,6 @@ safety = shared("safety")
 headers = shared("headers")
 
 
-@pytest.mark.parametrize(
-    ("name", "version", "family", "found"),
-    [
-        ("linux-modules-nvidia-580-server-open-generic", "5.15.0-179.189", "dpkg", True),
-        ("nvidia-utils-580-server", "580.95.05-0ubuntu0.22.04.2", "dpkg", True),
-        ("libnvidia-compute-535", "535.183.01-0ubuntu0.22.04.1", "dpkg", True),
-        ("libnvidia-compute-580", "580.178.04-1ubuntu1", "dpkg", False),
-        ("libnvidia-compute-580", "580.95.05-0ubuntu1", "dpkg", False),
-        ("nvidia-container-toolkit", "1.18.1-1", "dpkg", False),
-        ("bash", "5.1-6ubuntu0.1", "dpkg", False),
-        ("akmod-nvidia", "3:580.95.05-1.el9", "rpm", True),
-        ("xorg-x11-drv-nvidia-cuda", "3:580.95.05-1.el9", "rpm", True),
-        ("kmod-nvidia-open-dkms", "3:580.178.04-1.el9", "rpm", False),
-    ],
-)
-def test_driver_packages_of_another_source_are_told_from_nvidias_own(tmp_path, name, version, family, found):
-    """The archive of Ubuntu, RPM Fusion and ELRepo use the same files under other names."""
-    seen = safety.foreign({name: version}, family, str(tmp_path / "none"))
-
-    assert seen == ([f"{name} {version}"] if found else [])
-
-
-def test_a_runfile_installation_is_foreign_too(tmp_path):
-    (tmp_path / "nvidia-uninstall").touch()
-
-    assert safety.foreign({}, "rpm", str(tmp_path / "nvidia-uninstall")) == [
-        f"{tmp_path}/nvidia-uninstall of a runfile installation"
-    ]
-
-
 def config(*capabilities: bytes, listed: bool = True) -> bytes:
     """A PCI configuration space whose capabilities stand one after the other from 0x40 on."""
     space = bytearray(256)
@@ -177,3 +147,42 @@ def test_dnf_answers_by_name(monkeypatch, told, missing):
     monkeypatch.setattr(headers, "command", lambda argv: told)
 
     assert len(headers.ask_dnf(["kernel-devel-matched", "kernel-headers"])) == (missing or 0)
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("gpus", "switches", "memory", "slow"),
+    [
+        (8, 4, 2048 * GIB, True),  # HGX H100
+        (8, 0, 512 * GIB, True),  # HGX B200: its switches are not on the bus
+        (2, 0, 1024 * GIB, True),
+        (2, 0, 255 * GIB, False),
+        (1, 0, 0, False),
+    ],
+)
+def test_machines_that_are_slow_to_boot(gpus, switches, memory, slow):
+    """Power-on tests and memory training of an HGX machine take 10 to 20 minutes."""
+    assert safety.slow_boot(gpus, switches, memory) is slow
+
+
+def test_memory_is_read_from_meminfo(tmp_path):
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/meminfo").write_text("MemTotal:       2113421312 kB\nMemFree: 1 kB\n")
+
+    assert safety.memory_bytes(str(tmp_path)) == 2113421312 * 1024
+    assert safety.memory_bytes(str(tmp_path / "none")) == 0
+
+
+def test_folders_of_one_file_system_share_their_space(tmp_path, monkeypatch):
+    (tmp_path / "usr/local").mkdir(parents=True)
+    (tmp_path / "boot").mkdir()
+    devices = {str(tmp_path / "boot"): 2}
+    monkeypatch.setattr(safety, "device", lambda path: devices.get(path, 1))
+    folders = [str(tmp_path / name) for name in ("usr", "usr/local", "boot", "absent")]
+
+    found = safety.file_systems(folders)
+
+    assert [row["folders"] for row in found] == [[folders[0], folders[1], folders[3]], [folders[2]]]
+    assert all(row["free_bytes"] > 0 for row in found)

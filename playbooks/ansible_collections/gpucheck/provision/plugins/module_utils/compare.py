@@ -6,6 +6,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 import os
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import (
+    adopt,
     archive,
     boot,
     engines,
@@ -16,11 +17,12 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
     package_repository,
     rdma,
     record,
+    safety,
     systemd,
     tuning,
 )
 from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import platform_python, read_facts
 
 ROLE_OF = {"fabric_manager": "driver"}
 
@@ -34,7 +36,9 @@ def compare(host, plan, digest, known=None):
         raise ValueError("schema {!r} where gpucheck.plan/1 is wanted".format(plan.get("schema")))
     facts, beside = known or read_facts(host)
     packages = beside["packages"]
+    replaced, rivals = adopt.found(plan["repositories"])
     sources = package_repository.differences(plan, beside["keys"]) + archive.differences(plan)
+    sources += adopt.differences(replaced)
     differences = {"repository": sources, "driver": []}
     components = {}
     for name in host_plan.PACKAGE_COMPONENTS:
@@ -49,7 +53,8 @@ def compare(host, plan, digest, known=None):
     lost = bool(host_plan.component(plan, "driver")[0]) and not components["driver"]["packages"] and loader.lost()
     differences["driver"] += ["{} is installed, and not found by programs".format(loader.LIBRARY)] if lost else []
     modules = rdma.missing_modules(plan, beside["modules"], facts["kernel"])
-    differences["driver"] += rdma.differences(modules)
+    parts, lacking = rdma.kernel_parts(plan, facts, beside, host_plan.later_kernels(facts))
+    differences["driver"] += rdma.differences(modules) + rdma.package_differences(parts)
     services = systemd.states([row["name"] for row in plan["services"]])
     differences["driver"] += systemd.differences(plan, services) + stream_differences(plan)
     differences["container_engine"] = engines.differences(plan)
@@ -62,12 +67,16 @@ def compare(host, plan, digest, known=None):
     if beside["unfinished"]:
         names = ", ".join(beside["unfinished"])
         differences["driver"].insert(0, "a package transaction was cut off, unfinished: {}".format(names))
+    details = host_details(plan, digest, facts, beside)
+    details["refusals"] += lacking
     return {
         "differences": {role: words for role, words in differences.items() if words},
         "components": components,
         "reboot": host_plan.reboot_reasons(plan, facts) + boot.reboot_reasons(arguments),
         "host": dict(
-            host_details(plan, digest, facts, beside),
+            details,
+            modules_packages=sorted(parts),
+            rivals=rivals,
             services=systemd.details(services),
             modules_missing=modules,
             library_lost=lost,
@@ -107,6 +116,12 @@ def stream_differences(plan):
     return ["module {} has stream {} enabled, planned {}".format(wanted["module"], seen or "none", wanted["stream"])]
 
 
+def foreign(plan, facts, beside):
+    """Driver packages from elsewhere. A plan with the distribution's archive as its source wants the distribution's."""
+    wanted = beside.get("of_distribution", []) if plan.get("archive") else []
+    return [words for words in facts["foreign"] if words not in wanted]
+
+
 def host_details(plan, digest, facts, beside):
     """What roles act on besides sentences."""
     stream = plan["module_stream"]
@@ -117,7 +132,9 @@ def host_details(plan, digest, facts, beside):
         "kernels": facts["kernels"],
         "nouveau_loaded": facts["nouveau_loaded"],
         "secure_boot": facts["secure_boot"],
+        "slow_boot": beside.get("slow_boot", False),
         "python3": facts["python3"],
+        "platform_python": platform_python(),
         "headers_present": facts["kernel"] in facts["headers"],
         "headers_missing": host_plan.headers_missing(plan, facts, beside["packages"]),
         "kernels_without_module": host_plan.kernels_without_module(plan, facts),
@@ -125,13 +142,13 @@ def host_details(plan, digest, facts, beside):
         "compilers_missing": host_plan.compilers_missing(plan, beside["packages"]),
         "strays": host_plan.strays(plan, beside["packages"]),
         "busy": facts["processes"],
-        "foreign": facts["foreign"],
-        "rivals": package_repository.rivals(plan),
+        "foreign": foreign(plan, facts, beside),
+        "managed": beside.get("managed", []),
         "archive": archive.state(plan),
         "tuning": tuning.state(plan),
         "options": options.state(plan, facts["kernel"]),
         "refusals": options.refusals(plan, beside["packages"]) + boot.refusals(plan) + engines.refusals(plan),
-        "free_bytes": facts["free_bytes"],
+        "space": safety.file_systems(),
         "unfinished": beside["unfinished"],
         "unplanned": record.unplanned(plan, beside["packages"], facts["holds"]),
         "superfluous": host_plan.superfluous(plan, beside["doubled"]),

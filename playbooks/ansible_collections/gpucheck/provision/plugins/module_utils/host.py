@@ -11,12 +11,13 @@ import re
 import shutil
 import sys
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import rdma, safety
+from ansible_collections.gpucheck.provision.plugins.module_utils import origin, rdma, safety
 from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command, text
 from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import rpm_fingerprints
 
 SIMULATOR = "/run/gpucheck-simulator"
 NVIDIA = "10de"
+PLATFORM_PYTHON = "/usr/libexec/platform-python"
 VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 OF_INTEREST = re.compile(
@@ -215,6 +216,12 @@ def python3():
     return command([found, "-c", "import platform; print(platform.python_version())"]).strip()
 
 
+def platform_python(path=PLATFORM_PYTHON):
+    """Version, such as 3.6, of the Python that dnf itself runs in, "" where there is none apart."""
+    found = re.search(r"python(\d+\.\d+)$", os.path.realpath(path))
+    return found.group(1) if found and os.path.exists(path) else ""
+
+
 def read_facts(host, simulator=SIMULATOR):
     """The contract's facts document (gpucheck.facts/1), and beside it what only our own modules need."""
     simulated = simulation(simulator)
@@ -233,6 +240,9 @@ def read_facts(host, simulator=SIMULATOR):
     functions = pci_devices(root)
     devices = functions[NVIDIA]
     gpus = [row for row in devices if row[1][:4] in ("0300", "0302")]
+    others, distributions = origin.foreign(everything, family)
+    if simulated is None:
+        others += origin.without_package(everything, safety.dkms(), kernel)
     facts = {
         "schema": "gpucheck.facts/1",
         "host": host,
@@ -256,7 +266,7 @@ def read_facts(host, simulator=SIMULATOR):
         "processes": safety.processes(),
         "free_bytes": safety.free_bytes(),
         "package_locks": safety.package_locks(family),
-        "foreign": safety.foreign(everything, family),
+        "foreign": others + distributions,
         "packages": {name: everything[name] for name in sorted(everything) if OF_INTEREST.search(name)},
         "holds": holds,
         "python3": python3(),
@@ -264,4 +274,6 @@ def read_facts(host, simulator=SIMULATOR):
     }
     beside = {"packages": everything, "keys": keys, "unfinished": unfinished, "locks": locks, "family": family}
     beside.update(doubled=doubled, kernels=kernels, modules=rdma.loaded_modules(root))
+    beside.update(of_distribution=distributions, managed=origin.managed())
+    beside["slow_boot"] = safety.slow_boot(len(gpus), facts["nvswitches"], safety.memory_bytes(root))
     return facts, beside

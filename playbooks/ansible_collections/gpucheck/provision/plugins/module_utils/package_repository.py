@@ -1,6 +1,5 @@
 """Package repositories of a plan against a host's files. Standard library only, Python 3.6 or newer."""
 
-import glob
 import os
 import re
 
@@ -9,7 +8,6 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.credentials imp
     SECRET_MODE,
     auth_line,
     login,
-    masked,
     public,
 )
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import text
@@ -146,20 +144,3 @@ def source_as_planned(repository, path):
 def private(path):
     """True where nobody but the owner may read the file."""
     return not os.stat(path).st_mode & 0o077
-
-
-def rivals(plan):
-    """Other active source files that name a planned repository: two signed-by for one URL stop apt altogether."""
-    found = []
-    for repository in plan["repositories"]:
-        source, _ = paths(repository)
-        if repository["kind"] == "apt":
-            files = glob.glob(APT_LISTS + "/*.list") + glob.glob(APT_LISTS + "/*.sources") + ["/etc/apt/sources.list"]
-        else:
-            files = glob.glob(YUM_REPOS + "/*.repo")
-        url = re.compile(re.escape(public(repository["url"]).rstrip("/")) + r"/?(\s|$)")
-        for path in sorted(set(files) - {source}):
-            lines = (line.strip() for line in (text(path) or "").splitlines())
-            if any(url.search(line) for line in lines if not line.startswith("#")):
-                found.append("{} also names {}".format(path, masked(repository["url"])))
-    return found

@@ -5,8 +5,9 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 
 import os
 import re
+import shutil
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command, text
 
 MELLANOX = "15b3"
 KINDS = {"0207": "infiniband", "0200": "ethernet"}
@@ -14,6 +15,10 @@ KINDS = {"0207": "infiniband", "0200": "ethernet"}
 OFED_PACKAGE = re.compile(r"^(kmod-)?mlnx-(ofa_kernel|ofed-kernel)(-dkms|-modules.*)?$|^doca-ofed")
 OFED_INFO = "usr/bin/ofed_info"
 MODULES_LOAD_D = "/etc/modules-load.d/"
+# With ib_umad alone the subnet manager finds no switch of an NVLink 5 board: the cards before them need their driver.
+ALONG = {"ib_umad": ["mlx5_ib"]}
+# Ubuntu's cloud kernels have these modules in a package of their own (NVIDIA/gpu-operator#2781).
+EXTRA = "linux-modules-extra-{}"
 
 
 def cards(rows):
@@ -61,3 +66,55 @@ def missing_modules(plan, loaded, kernel, root="/"):
 def differences(missing):
     """Words for the modules that are missing."""
     return ["module {} is not loaded, planned at boot".format(name) for name in missing]
+
+
+def absent_modules(plan, loaded, kernel, root="/"):
+    """Modules of the kernel's own that the plan needs and this kernel does not have. loaded: of the running kernel.
+
+    What begins with nvidia comes with the driver.
+    """
+    if shutil.which("modinfo") is None:
+        return []
+    wanted = [name for name in planned_modules(plan) if not name.startswith("nvidia")]
+    wanted += [name for first in wanted for name in ALONG.get(first, [])]
+    there = builtin_modules(kernel, root) | set(loaded)
+    return [name for name in wanted if name not in there and not known(name, kernel)]
+
+
+def known(name, kernel):
+    """Whether the kernel has this module."""
+    try:
+        command(["modinfo", "-k", kernel, "-F", "filename", name])
+    except Unreadable:
+        return False
+    return True
+
+
+def kernel_parts(plan, facts, beside, later):
+    """({package: modules}, sentences): packages to install for modules that kernels lack, and why a host must stop.
+
+    later: kernels that the next boot may take. They are asked only where there is a package for them, too.
+    """
+    packages, refusals = {}, []
+    if any(one.startswith("kernel") for one in facts.get("stand_ins", [])):
+        return packages, refusals
+    ubuntu = facts.get("os", {}).get("id") == "ubuntu"
+    for release in [facts["kernel"]] + (later if ubuntu else []):
+        running = release == facts["kernel"]
+        lacks = absent_modules(plan, beside["modules"] if running else [], release)
+        package = EXTRA.format(release)
+        if lacks and ubuntu and package not in beside["packages"]:
+            packages[package] = lacks
+        elif lacks and running:
+            words = (
+                "kernel {} has no module {}, and without it the switches of these GPUs stay unconfigured. Install the "
+                "part of the kernel that carries it (kernel-modules or kernel-modules-extra on the EL family), or "
+                "DOCA-OFED, then run again"
+            )
+            refusals.append(words.format(release, ", ".join(lacks)))
+    return packages, refusals
+
+
+def package_differences(packages):
+    """Words for the packages of kernel_parts."""
+    return ["{} is needed for {}".format(name, ", ".join(packages[name])) for name in sorted(packages)]

@@ -3,7 +3,8 @@
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 
 installed.json    what the last finished run left: the planned packages, every package that came with them, our files
-baseline.json     what was there before us: the content of files that we replaced, rpm keys, the dnf module stream
+baseline.json     what was there before us: the content of files that we replaced, rpm keys, the dnf module stream;
+                  adopted: the address of each source file that a planned one replaces
 transaction.json  the packages from before a run that has not finished; whoever finds it continues that run
 """
 
@@ -14,6 +15,7 @@ import os
 import re
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import (
+    adopt,
     archive,
     host_plan,
     options,
@@ -28,8 +30,9 @@ TRANSACTION = "/var/lib/gpucheck/transaction.json"
 PREVIOUS = "/var/lib/gpucheck/previous-stack.json"
 # Brought by our roles beside the planned packages. None of these goes while the host is provisioned.
 TOOLS = frozenset(["python3-venv", "python3-dnf-plugin-versionlock", "epel-release"])
-# The plan names them with their release on the EL family, and without them no module is built again.
-HEADERS = re.compile(r"^linux-headers-|^kernel(-[a-z0-9]+)*-(devel|headers)")
+# The plan names headers with their release on the EL family, and without them no module is built again. What carries
+# more modules of a kernel is named by no plan.
+HEADERS = re.compile(r"^linux-(headers|modules-extra)-|^kernel(-[a-z0-9]+)*-(devel|headers)")
 LARGEST_KEPT_BYTES = 1 << 20
 
 
@@ -58,12 +61,12 @@ def planned_holds(plan):
 
 
 def planned_paths(plan):
-    """Every file that a plan puts on the host: its own ones, the sources and their keys."""
+    """Every file that a plan puts on the host or replaces: its own ones, the sources and their keys."""
     found = [row["path"] for row in plan["files"]] + archive.paths(plan) + tuning.paths(plan)
     found += options.paths(plan)
     for repository in package_repository.planned(plan):
         found += package_repository.all_paths(repository)
-    return found
+    return found + adopt.noted(plan, read(BASELINE))
 
 
 def added(packages, recorded):

@@ -1,4 +1,4 @@
-"""What stands in the way of a change on a GPU host: programs on the GPUs, package locks, foreign packages, space.
+"""What stands in the way of a change on a GPU host: programs on the GPUs, package locks, vGPU guests, space.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
@@ -21,14 +21,12 @@ FCNTL_LOCKS = {
 PID_LOCKS = {"dpkg": (), "rpm": ("/var/lib/dnf/rpmdb_lock.pid", "/var/cache/dnf/*_lock.pid", "/run/dnf.pid")}
 FLOCK = "@hhqqi4x"
 SPACE = ("/usr", "/var", "/boot")
-# A driver that NVIDIA's runfile installed belongs to no package, and overwrites those of the packages.
-RUNFILE = "/usr/bin/nvidia-uninstall"
-ARCHIVE_NAME = re.compile(r"^linux-(modules|objects|signatures)-nvidia|^(lib)?nvidia.*-server(-|$)")
-ARCHIVE_VERSION = re.compile(r"-\d+ubuntu0\.\d")
-OTHER_RPMS = re.compile(r"^(akmod-nvidia|xorg-x11-drv-nvidia|nvidia-x11-drv|kmod-nvidia-\d)")
-DRIVER = re.compile(r"^(lib)?nvidia|^linux-(modules|objects|signatures)-nvidia")
+# Where driver, CUDA, their downloads, PyTorch and the initramfs go.
+FILLED = ("/usr", "/usr/local", "/var", "/opt", "/boot")
 PCI_STATUS, PCI_POINTER, PCI_HAS_LIST, PCI_VENDOR_SPECIFIC = 0x06, 0x34, 0x10, 0x09
 VGPU_MARK = b"VF"
+# Power-on tests and memory training of such a machine take 10 to 20 minutes.
+SLOW_GPUS, SLOW_MEMORY_BYTES = 8, 1000 << 30
 
 
 def processes():
@@ -54,6 +52,35 @@ def free_bytes(folders=SPACE):
             space = os.statvfs(folder)
             found[folder] = space.f_bavail * space.f_frsize
     return found
+
+
+def file_systems(folders=FILLED):
+    """[{folders, free_bytes}] by file system: what is free on one counts once. A folder to be made is its parent's."""
+    found = {}
+    for folder in folders:
+        there = folder
+        while not os.path.isdir(there):
+            there = os.path.dirname(there)
+        space = os.statvfs(there)
+        row = found.setdefault(device(there), {"folders": [], "free_bytes": space.f_bavail * space.f_frsize})
+        row["folders"].append(folder)
+    return [found[key] for key in sorted(found)]
+
+
+def device(folder):
+    """What tells the folder's file system from others."""
+    return os.stat(folder).st_dev
+
+
+def memory_bytes(root="/"):
+    """Memory of the machine, 0 where the kernel does not tell."""
+    found = re.search(r"^MemTotal:\s+(\d+) kB", text(os.path.join(root, "proc/meminfo")) or "", re.MULTILINE)
+    return int(found.group(1)) * 1024 if found else 0
+
+
+def slow_boot(gpus, nvswitches, memory):
+    """Whether the machine takes long to boot, by its numbers of GPUs and switches and its memory in bytes."""
+    return nvswitches > 0 or gpus >= SLOW_GPUS or memory >= SLOW_MEMORY_BYTES
 
 
 def package_locks(family):
@@ -85,21 +112,6 @@ def fcntl_owner(path):
 def process_name(pid):
     """``name (pid)``."""
     return "{} ({})".format(text("/proc/{}/comm".format(pid)) or "a process", pid)
-
-
-def foreign(packages, family, runfile=RUNFILE):
-    """Driver packages that come from another source than NVIDIA's repository: the two overwrite each other's files."""
-    found = []
-    for name, version in sorted(packages.items()):
-        if family == "rpm":
-            other = OTHER_RPMS.search(name)
-        else:
-            other = DRIVER.search(name) and (ARCHIVE_NAME.search(name) or ARCHIVE_VERSION.search(version))
-        if other:
-            found.append("{} {}".format(name, version))
-    if os.path.exists(runfile):
-        found.append("{} of a runfile installation".format(runfile))
-    return found
 
 
 def vgpu_guest(root, bus_ids):

@@ -9,7 +9,8 @@ description:
     A note of a run that was cut off stays, so that what that run brought still counts as ours.
   - C(leftovers) lists what we brought and the plan no longer wants, and changes nothing.
   - C(restore) takes files of ours away, and puts back what was there before them.
-  - C(finish) records plan, packages and files, ends the note that C(begin) made, and compares host and plan once more.
+  - C(finish) records plan, packages and files, ends the note that C(begin) made, takes away the package files that apt
+    downloaded for it, and compares host and plan once more.
 options:
   state:
     description: What to do.
@@ -101,7 +102,15 @@ import base64
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import engines, host_plan, kernel, options, record
+from ansible_collections.gpucheck.provision.plugins.module_utils import (
+    adopt,
+    cache,
+    engines,
+    host_plan,
+    kernel,
+    options,
+    record,
+)
 from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
 from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import SECRET_MODE, mode_for
 from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable
@@ -124,11 +133,14 @@ def begin(module, plan, beside):
     for path in record.planned_paths(plan):
         if path not in files:
             files[path] = None if path in ours else record.kept(path)
+    adopted = adopt.found(plan["repositories"])[0]
+    files.update({path: record.kept(path) for path in adopted})
     stream = plan["module_stream"]
     wanted = {
         "schema": "gpucheck.baseline/1",
         "files": files,
         "keys": baseline.get("keys", beside["keys"]),
+        "adopted": dict(baseline.get("adopted", {}), **adopted),
         "stream": baseline.get("stream", (host_plan.enabled_stream(stream["module"]) or "") if stream else ""),
     }
     if wanted != baseline:
@@ -185,7 +197,8 @@ def restore(module, names):
             unlink(path)
             changed = True
     if names:
-        write(module, record.BASELINE, as_bytes(dict(baseline, files=files)), SECRET_MODE)
+        adopted = {path: url for path, url in baseline.get("adopted", {}).items() if path not in names}
+        write(module, record.BASELINE, as_bytes(dict(baseline, files=files, adopted=adopted)), SECRET_MODE)
     return changed
 
 
@@ -251,6 +264,7 @@ def main():
         else:
             digest = module.params["digest"]
             changed = finish(module, plan, digest, beside["packages"])
+            cache.clean(record.read(record.INSTALLED).get("added", []), beside["packages"])
             answer["differences"] = compare("host", plan, digest, known)["differences"]
     except Unreadable as error:
         module.fail_json(msg="this host cannot be read: {}".format(error))

@@ -9,6 +9,7 @@ description:
     written, so that one wrong key leaves the host as it was.
   - Writes keys and source files for apt or dnf; for dnf the keys are imported into rpm as well. What is there already
     is left alone, without any network access.
+  - Takes another file that names the same repositories with the same keys away, where C(install_record) has kept it.
   - Reads the package lists then. A wrong signature shows there, before any package is installed. Where the package
     manager refuses one, the sources are taken out again, as it would make every later call on the host fail, also those
     of other people; keys stay, nothing is trusted because of them alone.
@@ -61,15 +62,18 @@ paths:
   elements: str
 """
 
+import contextlib
 import os
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import (
+    adopt,
     apt,
     dnf,
     host,
     package_repository,
     place,
+    record,
     signing_keys,
 )
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused
@@ -92,6 +96,31 @@ def take_out(module, paths):
     for path in [] if module.check_mode else there:
         place.remove(path)
     return there
+
+
+def replaced(module, repositories):
+    """{path: (content, mode)} of the source files that the planned ones replace, as far as they are recorded.
+
+    Without a record nobody could give them back. In check mode nothing is recorded yet.
+    """
+    known = record.read(record.BASELINE).get("adopted", {})
+    paths = [path for path in adopt.found(repositories)[0] if module.check_mode or path in known]
+    found = {}
+    for path in paths:
+        with open(path, "rb") as file:
+            found[path] = (file.read(), os.stat(path).st_mode & 0o7777)
+    return found
+
+
+def withdraw(module, repositories, archive, before):
+    """Take our source files away, and put back those that they replaced; the paths of ours."""
+    gone = take_out(module, source_files(repositories, archive))
+    for path, (content, mode) in sorted(before.items()):
+        # Where that fails the record still has it, and deprovisioning gives it back.
+        with contextlib.suppress(OSError):
+            if not os.path.lexists(path):
+                place.put(module, path, content, mode)
+    return gone
 
 
 def trust(module, repositories):
@@ -169,10 +198,12 @@ def main():
     params = module.params
     name, manager, seconds = params["host"], params["package_manager"], params["lock_timeout_s"]
     repositories, archive = params["repositories"], params["archive"] or {}
+    before = {}
     try:
+        before = replaced(module, repositories)
         paths = write_keys(module, repositories)
         paths += [path for path in trust(module, repositories) if path not in paths]
-        paths += write_sources(module, repositories, archive)
+        paths += write_sources(module, repositories, archive) + take_out(module, sorted(before))
         if not module.check_mode:
             LISTS[manager](module, repositories, seconds)
     except Unreadable as error:
@@ -180,11 +211,11 @@ def main():
             msg="{}: the keys that rpm trusts cannot be read: {}. No source was named.".format(name, error)
         )
     except Refused as error:
-        take_out(module, source_files(repositories, archive))
+        withdraw(module, repositories, archive, before)
         module.fail_json(msg="{}: {}".format(name, refused(manager, repositories, archive, error)))
     except OSError as error:
         # A source whose neighbour is missing is no set: half of the packages would come from elsewhere.
-        gone = take_out(module, source_files(repositories, archive))
+        gone = withdraw(module, repositories, archive, before)
         hint = "Make space or mount it writable, then run again."
         words = "taken out again: {}".format(", ".join(gone)) if gone else "no source was named"
         module.fail_json(msg="{}: package sources cannot be written: {}; {}. {}".format(name, error, words, hint))

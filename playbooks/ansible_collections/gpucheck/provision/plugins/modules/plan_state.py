@@ -22,8 +22,9 @@ options:
     default: ""
   headers:
     description:
-      - Ask the package sources, too, whether they offer the kernel headers that are missing; see C(headers_available).
-      - The answer is C(host.headers_unavailable).
+      - Ask the package sources, too, whether they offer the kernel headers that are missing, and packages with modules
+        that the kernel lacks; see C(headers_available).
+      - The answers are C(host.headers_unavailable) and C(host.modules_unavailable).
     type: bool
     default: false
 attributes:
@@ -92,8 +93,10 @@ def main():
     with explained(module, host):
         answer = compare(host, module.params["plan"], module.params["digest"])
         if module.params["headers"]:
-            missing = answer["host"]["headers_missing"]
-            answer["host"]["headers_unavailable"] = ask(missing, module.params["plan"]["package_manager"])[0]
+            needed, more = answer["host"]["headers_missing"], answer["host"]["modules_packages"]
+            absent = ask(needed + more, module.params["plan"]["package_manager"])[0]
+            answer["host"]["headers_unavailable"] = [name for name in absent if name in needed]
+            answer["host"]["modules_unavailable"] = [name for name in absent if name in more]
     if module._diff:
         answer["diff"] = changes(module.params["plan"], answer)
     module.exit_json(changed=False, **answer)

@@ -1,0 +1,128 @@
+"""Source files on a host that name a repository of the plan, such as those that NVIDIA's guide has a person write.
+
+Two entries for one address with different keys stop apt altogether. A file that names planned repositories alone, with
+their pinned keys, is replaced by the planned one, and given back when the plan no longer has it. Any other is for a
+person to decide on.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+"""
+
+import configparser
+import glob
+import os
+import re
+
+from ansible_collections.gpucheck.provision.plugins.module_utils import package_repository
+from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked, public
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+
+APT_MAIN = "/etc/apt/sources.list"
+ONE_LINE = re.compile(r"^deb(?:-src)?\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<url>\S+)")
+FINGERPRINT = re.compile(r"^[0-9A-F]{40}!?$", re.IGNORECASE)
+DEB_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+OFF = ("0", "no", "false", "off")
+
+
+def normal(url):
+    """An address as two that mean the same have it: variables filled in, no credentials, no last slash."""
+    machine = os.uname().machine
+    url = url.replace("$(ARCH)", DEB_ARCHITECTURES.get(machine, machine)).replace("$basearch", machine)
+    return public(url).rstrip("/")
+
+
+def apt_lines(content):
+    """(address, keys) of each active entry of a .list file."""
+    for line in content.splitlines():
+        found = ONE_LINE.match(line.strip())
+        if found:
+            options = dict(word.partition("=")[::2] for word in (found.group("options") or "").split())
+            yield found.group("url"), options.get("signed-by", "").split(",")
+
+
+def apt_stanzas(content):
+    """(address, keys) of each active entry of a .sources file."""
+    lines = "\n".join(line for line in content.splitlines() if not line.startswith("#"))
+    for stanza in re.split(r"\n\s*\n", lines):
+        fields = dict(re.findall(r"^([\w-]+):[ \t]*(.*(?:\n[ \t].*)*)", stanza, re.MULTILINE))
+        fields = {name.lower(): value.split() for name, value in fields.items()}
+        if fields.get("enabled", ["yes"])[:1] in ([one] for one in OFF):
+            continue
+        for url in fields.get("uris", []):
+            yield url, fields.get("signed-by", [])
+
+
+def yum_sections(content):
+    """(address, keys) of each active section of a .repo file."""
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    try:
+        parser.read_string(content)
+    except configparser.Error:
+        return
+    for name in parser.sections():
+        section = parser[name]
+        if section.get("enabled", "1").strip().lower() in OFF:
+            continue
+        for url in re.split(r"[\s,]+", section.get("baseurl", "").strip()):
+            if url:
+                yield url, re.split(r"[\s,]+", section.get("gpgkey", "").strip())
+
+
+def entries(path):
+    """(address, keys) of each active entry of a source file."""
+    readers = {".repo": yum_sections, ".sources": apt_stanzas}
+    return list(readers.get(os.path.splitext(path)[1], apt_lines)(text(path) or ""))
+
+
+def pinned(keys, repository):
+    """Whether these keys are known to be the pinned ones, and no others."""
+    pins = set(package_repository.pins(repository["key_fingerprint"]))
+    for key in keys:
+        if key == repository.get("key_url"):
+            continue
+        path = re.sub("^file://", "", key)
+        present = {key.rstrip("!").upper()} if FINGERPRINT.match(key) else package_repository.key_fingerprints(path)
+        if not present or not set(present) <= pins:
+            return False
+    return any(keys)
+
+
+def candidates(repositories):
+    """The source files that are not of the plan."""
+    patterns = (
+        [package_repository.APT_LISTS + "/*.list", package_repository.APT_LISTS + "/*.sources", APT_MAIN]
+        if any(row["kind"] == "apt" for row in repositories)
+        else [package_repository.YUM_REPOS + "/*.repo"]
+    )
+    ours = {package_repository.paths(row)[0] for row in repositories}
+    return sorted({path for pattern in patterns for path in glob.glob(pattern)} - ours)
+
+
+def found(repositories):
+    """({path: address}, sentences): files that the planned ones replace, and those that are in their way."""
+    planned = {normal(row["url"]): row for row in repositories}
+    replaced, rivals = {}, []
+    for path in candidates(repositories):
+        seen = [(normal(url), keys) for url, keys in entries(path)]
+        same = [url for url, _ in seen if url in planned]
+        if not same:
+            continue
+        row = planned[same[0]]
+        if path == APT_MAIN or set(same) != {url for url, _ in seen}:
+            rivals.append("{} also names {}, beside other sources".format(path, masked(row["url"])))
+        elif not all(pinned(keys, planned[url]) for url, keys in seen):
+            rivals.append("{} also names {}, without the pinned key".format(path, masked(row["url"])))
+        else:
+            replaced[path] = same[0]
+    return replaced, rivals
+
+
+def differences(replaced):
+    """Words for the files that the planned ones replace."""
+    words = "{} names the same repository, and is replaced by the planned file"
+    return [words.format(path) for path in sorted(replaced)]
+
+
+def noted(plan, baseline):
+    """Paths that were replaced for repositories that the plan still has. baseline: the record of before us."""
+    planned = {normal(row["url"]) for row in plan["repositories"]}
+    return sorted(path for path, url in baseline.get("adopted", {}).items() if url in planned)

@@ -1,0 +1,119 @@
+"""Who the driver on a host comes from: NVIDIA's repository, a distribution, an installer, or what manages the system.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+"""
+
+import glob
+import os
+import re
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command, text
+
+# A driver that NVIDIA's runfile installed belongs to no package, and overwrites those of the packages.
+RUNFILE = "/usr/bin/nvidia-uninstall"
+DRIVER = re.compile(
+    r"^(lib)?nvidia-|^linux-(modules|objects|signatures)-nvidia-\d|^(akmod|kmod|dkms)-nvidia|^xorg-x11-drv-nvidia"
+)
+# Of the same name, and no driver: GPUDirect Storage, containers, CUDA of an archive, tools of every driver, firmware.
+BESIDE = re.compile(
+    r"^(lib)?nvidia-(fs|gds|container|docker|cuda|profiler|visual|prime|settings|modprobe|xconfig|common|ml-dev|gpu-firmware"
+    r"|texture|vaapi|egl)"
+)
+ARCHIVE_NAME = re.compile(r"^linux-(modules|objects|signatures)-nvidia|^(lib)?nvidia.*-server(-|$)")
+ARCHIVE_VERSION = re.compile(r"-\d+ubuntu0\.\d|~gpu\d")
+# ELRepo's kmod-nvidia-470xx; kmod-nvidia-580.178.04-5.14.0-503... is NVIDIA's own, built for one kernel.
+OTHER_RPMS = re.compile(r"^(akmod-nvidia|xorg-x11-drv-nvidia|nvidia-x11-drv|kmod-nvidia-\d+xx|nvidia-open-kmod)")
+# As dpkg and rpm name who made a package. The keys are those of NVIDIA's folders rhel8, rhel9 and rhel10.
+NVIDIA = re.compile(r"@nvidia\.com|^nvidia\b", re.IGNORECASE)
+NVIDIA_KEYS = re.compile(r"key id \w*(d42d0685|cdf6ba43)\b", re.IGNORECASE)
+DISTRIBUTIONS = re.compile(
+    r"ubuntu\.com|debian\.(org|net)|canonical|launchpad|rpm ?fusion|elrepo|alma|red ?hat|rocky|oracle|ciq|negativo"
+    r"|fedora|centos",
+    re.IGNORECASE,
+)
+RPM_LAYOUT = "%{NAME}\t%{VENDOR}\t%{RSAHEADER:pgpsig} %{SIGPGP:pgpsig}\n"
+DPKG_LAYOUT = "${Package}\t${Maintainer}\t\n"
+LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
+
+
+def drivers(packages):
+    """Names of the installed packages that may be of a driver."""
+    return [name for name in sorted(packages) if DRIVER.search(name) and not BESIDE.search(name)]
+
+
+def makers(names, family):
+    """{name: (maker, signature)} as the package manager's own database has it, {} where it does not tell."""
+    query = ["dpkg-query", "-W", "-f", DPKG_LAYOUT] if family == "dpkg" else ["rpm", "-q", "--qf", RPM_LAYOUT]
+    try:
+        lines = command([*query, *names]).splitlines() if names else []
+    except Unreadable:
+        return {}
+    rows = [line.split("\t") for line in lines]
+    return {row[0]: (row[1], row[2]) for row in rows if len(row) == 3}
+
+
+def maker(name, version, known):
+    """(source, words): source is nvidia, distribution or other. known: of ``makers``."""
+    told, signature = known.get(name, ("", ""))
+    if NVIDIA.search(told) or NVIDIA_KEYS.search(signature):
+        return "nvidia", ""
+    if DISTRIBUTIONS.search(told):
+        return "distribution", told
+    # A mirror may rebuild packages without saying who made them: then the names of the archives are all there is.
+    odd = ARCHIVE_NAME.search(name) or ARCHIVE_VERSION.search(version) or OTHER_RPMS.search(name)
+    return ("other", "") if odd else ("nvidia", "")
+
+
+def foreign(packages, family, runfile=RUNFILE):
+    """(others, distributions): what of a driver comes from elsewhere than NVIDIA's repository, in words.
+
+    The two overwrite each other's files. distributions: what the system's own makers built, which a plan with their
+    archive as its source wants.
+    """
+    names = drivers(packages)
+    known, found = makers(names, family), {"other": [], "distribution": [], "nvidia": []}
+    for name in names:
+        source, words = maker(name, packages[name], known)
+        found[source].append("{} {}{}".format(name, packages[name], " ({})".format(words) if words else ""))
+    if os.path.exists(runfile):
+        found["other"].append("{} of a runfile installation".format(runfile))
+    return found["other"], found["distribution"]
+
+
+def without_package(packages, dkms, kernel, root="/"):
+    """Files of a driver that no package brought, in words: an installer's, or what is left of one.
+
+    Only where no driver package is there at all: some packages link their module on the host, so that it is of none.
+    """
+    if drivers(packages) or dkms:
+        return []
+    patterns = [os.path.join(root, folder.lstrip("/"), "libcuda.so.*.*") for folder in LIBRARIES]
+    patterns.append(os.path.join(root, "lib/modules", glob.escape(kernel), "**/nvidia.ko*"))
+    seen = [path for pattern in patterns for path in sorted(glob.glob(pattern, recursive=True))]
+    return ["{} of no package".format(path) for path in seen]
+
+
+def managed(root="/"):
+    """Sentences on what manages the driver here in our place, with the way out."""
+    found = []
+    if os.path.exists(os.path.join(root, "run/ostree-booted")):
+        found.append(
+            "this system boots an image (ostree), into which no package is installed as on other hosts. Build the "
+            "driver into that image (bootc or rpm-ostree), and check the host with verify.yml"
+        )
+    release = text(os.path.join(root, "etc/dgx-release"))
+    if release is not None:
+        version = re.search(r"DGX_(?:OTA|SWBUILD)_VERSION=\"?([\w.]+)", release)
+        found.append(
+            "this is DGX OS{}, whose driver, fabric manager and tools come from its own repositories and depend on "
+            "each other. Update it by its user guide, take the host out of group gpu, and check it with verify.yml "
+            "from an inventory of its own".format(" " + version.group(1) if version else "")
+        )
+    pid = os.path.join(root, "run/nvidia/nvidia-driver.pid")
+    if os.path.exists(pid):
+        found.append(
+            "the GPU Operator runs the driver in a container here ({}). Switch that off (driver.enabled=false in its "
+            "ClusterPolicy or Helm values), reboot the node, and run again; or take the host out of group "
+            "gpu".format(pid)
+        )
+    return found

@@ -1,0 +1,151 @@
+"""Which hosts the preflight refuses, and in which words. All cases are hosts of one run on this machine."""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.playbooks.hostile import Site
+from tests.playbooks.test_runs import playbook
+
+pytestmark = pytest.mark.slow
+
+GIB = 1 << 30
+HOST: dict[str, Any] = {
+    "busy": [], "secure_boot": False, "rivals": [], "foreign": [], "free_bytes": {}, "kernel": "6.1",
+    "archive": None, "headers_missing": [], "refusals": [],
+}  # fmt: skip
+PLAY = """
+- hosts: all
+  gather_facts: false
+  connection: local
+  vars: {ansible_python_interpreter: "{{ ansible_playbook_python }}"}
+  tasks: [{ansible.builtin.include_role: {name: gpucheck.provision.preflight}}]
+"""
+
+
+def case(
+    manager: str = "apt", roles: tuple[str, ...] = ("driver",), packages: int = 1, stack: Any = None, **host: Any
+) -> dict[str, Any]:
+    """Variables of a host. packages: how many of driver and CUDA are still to be installed. stack: of the plan."""
+    installing = {"packages": ["x"] * packages}
+    return {
+        "preflight_plan": {"package_manager": manager, "stack": stack or {}},
+        "preflight_state": {
+            "differences": {role: ["x"] for role in roles},
+            "components": {"driver": installing, "cuda": {"packages": []}},
+            "host": {**HOST, **host},
+        },
+    }
+
+
+def space(gib: float, *folders: str) -> dict[str, Any]:
+    """What plan_state says of one file system."""
+    return {"folders": list(folders), "free_bytes": int(gib * GIB)}
+
+
+SYSTEM = ("/usr", "/usr/local", "/var")
+TORCH = {"torch": {"version": "2.9.0"}}
+CASES: dict[str, dict[str, Any]] = {
+    "good": case(),
+    "el8": case("dnf", platform_python="3.6"),
+    "el9": case("dnf", platform_python="3.9"),
+    "operator": case(managed=["the GPU Operator runs the driver"]),
+    "no-driver": case(roles=("nccl",), managed=["the GPU Operator runs the driver"]),
+    "leftover": case(foreign=["/usr/lib64/libcuda.so.580.95.05 of no package"]),
+    "umad": case(modules_packages=["linux-modules-extra-6.1"], modules_unavailable=[], headers_unavailable=[]),
+    "no-umad": case(
+        modules_packages=["linux-modules-extra-6.1"],
+        modules_unavailable=["linux-modules-extra-6.1"],
+        headers_unavailable=[],
+    ),
+    # /usr 2, /usr/local 8, /var 5 GiB and /boot 300 MiB; with PyTorch 7.5 more on /opt.
+    "one-system": case(space=[space(15.4, "/usr", "/usr/local", "/var", "/opt", "/boot")]),
+    "one-full": case(space=[space(15.2, "/usr", "/usr/local", "/var", "/opt", "/boot")]),
+    "with-torch": case(roles=("driver", "gpucheck"), stack=TORCH, space=[space(15.4, *SYSTEM, "/opt")]),
+    "torch-there": case(
+        roles=("driver", "gpucheck"), stack=TORCH, requirements_current=True, space=[space(15.4, *SYSTEM, "/opt")]
+    ),
+    "opt-full": case(roles=("gpucheck",), packages=0, stack=TORCH, space=[space(1, *SYSTEM), space(7.1, "/opt")]),
+    "boot-full": case(packages=0, space=[space(1, "/usr"), space(0.2, "/boot")]),
+    "nothing-to-install": case(roles=("nccl",), packages=0, space=[space(0, *SYSTEM, "/opt", "/boot")]),
+}
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What preflight says of each case, "" where it lets the host through."""
+    folder = tmp_path_factory.mktemp("preflight")
+    (folder / "hosts.json").write_text(json.dumps({"gpu": {"hosts": CASES}}))
+    (folder / "play.yml").write_text(PLAY)
+    done = playbook(folder / "hosts.json", str(folder / "play.yml"))
+    words = " ".join(done.stdout.split())
+    assert "good" in words, done.stdout + done.stderr
+    found = {
+        name: re.search(
+            rf"(?<![\w-]){name}: refused, nothing was changed: (.*?)(?= \S+: refused,| PLAY RECAP|$)", words
+        )
+        for name in CASES
+    }
+    failed = set(re.findall(r"(\S+) +: ok=\d+ +changed=\d+ +unreachable=\d+ +failed=1", words))
+    assert failed == {name for name, match in found.items() if match}, done.stdout
+    return {name: match.group(1) if match else "" for name, match in found.items()}
+
+
+@pytest.mark.parametrize(
+    "name", ["good", "el9", "umad", "no-driver", "one-system", "torch-there", "nothing-to-install"]
+)
+def test_hosts_that_nothing_stands_in_the_way_of_go_on(told, name):
+    assert told[name] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("one-full", "15.2 GiB free for /usr, /usr/local, /var, /boot, where 15.3 GiB are needed"),
+        ("with-torch", "15.4 GiB free for /usr, /usr/local, /var, /opt, where 22.5 GiB are needed"),
+        ("opt-full", "7.1 GiB free for /opt, where 7.5 GiB are needed"),
+        ("boot-full", "0.2 GiB free for /boot, where 0.3 GiB are needed"),
+    ],
+)
+def test_space_is_added_up_by_file_system(told, name, words):
+    """What is free on one file system counts once, however many folders lie on it."""
+    assert words in told[name]
+
+
+def test_what_manages_the_driver_in_our_place_is_a_reason_where_the_driver_would_change(told):
+    assert told["operator"].startswith("the GPU Operator runs the driver.")
+    assert "files of no package with rm" in told["leftover"]
+
+
+def test_modules_that_no_source_offers_are_a_reason_of_their_own(told):
+    assert told["no-umad"].startswith("no package source offers linux-modules-extra-6.1, and without it the kernel has")
+    assert "headers" not in told["no-umad"]
+
+
+def test_an_el_8_host_is_refused_by_an_ansible_that_dropped_its_python(told):
+    """Also with another interpreter: Ansible's own dnf module has to run in the Python that has dnf's bindings."""
+    assert "has dnf's bindings in Python 3.6 only, which ansible-core" in told["el8"]
+    assert "controller with Python 3.10" in told["el8"]
+
+
+def test_a_host_whose_python_is_too_old_for_the_controller_is_told_so(tmp_path):
+    """What ansible-core 2.19 answers on platform-python 3.6, seen in ansible/ansible#82068."""
+    site = Site(tmp_path, {})
+    site.host("old")
+    site.host("good")
+    python = Path(site.hosts["old"]["ansible_python_interpreter"])
+    python.write_text(
+        f"#!{sys.executable} -IS\nimport sys\nsys.stdin.read()\n"
+        "sys.exit('SyntaxError: future feature annotations is not defined')\n"
+    )
+
+    done = site.run("provision.yml", "--check")
+
+    words = " ".join(done.stdout.split())
+    assert "old: its Python is too old for ansible-core" in words, done.stdout + done.stderr
+    assert "a controller with Python 3.10" in words
+    assert site.asked("good")[0] == "gpu_facts"
