@@ -297,3 +297,17 @@ def test_a_program_that_is_missing_is_a_refusal_and_no_traceback(machine, monkey
     monkeypatch.setattr(machine, "run_command", none)
 
     assert "apt-get: [Errno 2] No such file or directory" in go("apt", machine)["msg"]
+
+
+def test_calls_hold_back_needrestart_and_questions(machine, monkeypatch):
+    """needrestart restarts services by itself when apt runs without a terminal (Ubuntu 24.04)."""
+    seen = []
+    run = machine.run_command
+    monkeypatch.setattr(machine, "run_command", lambda argv, **k: (seen.append(k["environ_update"]), run(argv, **k))[1])
+    missing(machine)
+    go("apt", machine)
+
+    assert seen
+    for environment in seen:
+        assert (environment["NEEDRESTART_SUSPEND"], environment["NEEDRESTART_MODE"]) == ("1", "l")
+        assert environment["DEBIAN_FRONTEND"] == "noninteractive"

@@ -5,7 +5,14 @@ Runs on the managed host: standard library only, Python 3.6 or newer.
 
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call, wait_for_locks
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import (
+    Refused,
+    attempt,
+    call,
+    last_words,
+    wait_for_locks,
+)
+from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import dpkg_packages
 
 # A file that a person changed stays as it is.
@@ -13,6 +20,7 @@ KEEP = ["--option", "Dpkg::Options::=--force-confdef", "--option", "Dpkg::Option
 MOVE = ["--allow-downgrades", "--allow-change-held-packages"]
 # How apt-get tells of a list that it did not get: the address, without its last slash, and in the next line why.
 UNREAD = re.compile(r"^Err:\d+ (?P<url>\S+).*\n(?P<why>.*)", re.MULTILINE)
+UPDATE = ["apt-get", "--quiet", "--option", "Acquire::Retries=2"]
 PIN = "nvidia-driver-pinning-"
 
 
@@ -24,17 +32,31 @@ def apt_get(module, words, seconds):
     return call(module, ["apt-get", "--yes", "--quiet", *KEEP, *patience, *words], shown="apt-get")
 
 
-def read_lists(module, repositories, seconds):
-    """Read the lists of all sources. Raises Refused, also where one of these repositories alone does not answer.
+def read_lists(module, repositories, seconds, files=()):
+    """Read the lists of the planned sources, then those of all; a sentence for each other source that failed.
 
-    Of a source that cannot be reached apt keeps the old list, and calls that a success.
+    files: the files that name the planned sources. Of a source that cannot be reached apt keeps the old list and reports
+    success; one whose key has expired makes it fail. Neither is a reason to stop if the source is not the plan's. Raises
+    Refused for a planned source.
     """
     wait_for_locks("dpkg", seconds)
-    said = call(module, ["apt-get", "--quiet", "--option", "Acquire::Retries=2", "update"], shown="apt-get update")
-    ours = tuple(repository["url"].rstrip("/") + "/" for repository in repositories)
-    for error in UNREAD.finditer(said):
-        if (error.group("url") + "/").startswith(ours):
-            raise Refused("apt-get update: {}: {}".format(error.group("url"), error.group("why").strip()))
+    for path in files:
+        options = ["Dir::Etc::sourcelist=" + path, "Dir::Etc::sourceparts=-", "APT::Get::List-Cleanup=0"]
+        words = [word for option in options for word in ("--option", option)]
+        output = call(module, [*UPDATE, *words, "update"], shown="apt-get update")
+        for url, why in unread(output):
+            raise Refused("apt-get update: {}: {}".format(url, why))
+    status, output, errors = attempt(module, [*UPDATE, "update"])
+    planned = tuple(repository["url"].rstrip("/") + "/" for repository in repositories)
+    failed = [(url, why) for url, why in unread(output) if not (url + "/").startswith(planned)]
+    if status != 0 and not failed:
+        return ["apt-get update: exit {}: {}".format(status, last_words(errors, output))]
+    return ["{}: {}".format(masked(url), why) for url, why in failed]
+
+
+def unread(output):
+    """(address, reason) of each list that apt-get update did not get."""
+    return [(error.group("url"), error.group("why").strip()) for error in UNREAD.finditer(output)]
 
 
 def mend(module, unfinished, seconds):

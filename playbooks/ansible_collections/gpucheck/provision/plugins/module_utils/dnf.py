@@ -20,10 +20,14 @@ def dnf(module, words, seconds):
     return call(module, ["dnf", "--assumeyes", "--quiet", *words], shown="dnf")
 
 
-def read_lists(module, repositories, seconds):
-    """Read the lists of these repositories anew: dnf trusts what it read up to two days ago. Raises Refused."""
+def read_lists(module, repositories, seconds, files=()):
+    """Read the lists of these repositories anew: dnf trusts what it read up to two days ago. Raises Refused.
+
+    No other source is read here, so none can fail: an empty list. files: see apt.
+    """
     only = [word for repository in repositories for word in ("--repo", repository["name"])]
     dnf(module, ["--refresh", "makecache", *only], seconds)
+    return []
 
 
 def mend(module, host, seconds):
