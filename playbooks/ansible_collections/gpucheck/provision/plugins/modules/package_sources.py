@@ -10,9 +10,10 @@ description:
   - Writes keys and source files for apt or dnf; for dnf the keys are imported into rpm as well. What is there already
     is left alone, without any network access.
   - Reads the package lists then, those of the planned sources first. A source of another publisher that fails (apt) is
-    named in the result and stops nothing. A wrong signature shows there, before any package is installed. Where the package
-    manager refuses one, the sources are taken out again, as it would make every later call on the host fail, also those
-    of other people; keys stay, nothing is trusted because of them alone.
+    named in the result and stops nothing.
+  - A wrong signature shows there, before any package is installed. Where the package manager refuses one, the sources
+    are taken out again, as it would make every later call on the host fail, also those of other people; keys stay,
+    nothing is trusted because of them alone.
 options:
   host:
     description: The host's name in the inventory, for messages.
