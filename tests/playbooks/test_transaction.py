@@ -126,8 +126,8 @@ def test_foreign_removals_and_downgrades_are_refused_by_name():
         transaction.guard(moves, order())
     assert str(refused.value) == (
         "the package transaction would also remove git 1:2.39.5-0+deb12u3; downgrade libibverbs1 50.0-2 to 44.0-2. "
-        "These packages are not NVIDIA's, and nothing was installed or removed. If this is intended, allow it by name with "
-        "packages_allow_changes: [git, libibverbs1]"
+        "These packages are not NVIDIA's, and nothing was installed or removed. If this is intended, allow it by "
+        "name with packages_allow_changes: [git, libibverbs1]"
     )
 
 
@@ -154,8 +154,9 @@ def test_name_of_another_publisher_is_foreign(name):
 @pytest.mark.parametrize(
     "name",
     ["nvidia-dkms-570", "libnvidia-compute-570", "kmod-nvidia-open-dkms", "cuda-toolkit-12-9", "libcublas-13-0",
-     "libnccl2", "libcudnn9-cuda-13", "libcuda1", "gds-tools-13-0", "nsight-compute-2025.3.1", "xserver-xorg-video-nvidia-570",
-     "libnvjitlink-13-0", "libcusparselt0", "libnpp-13-0", "datacenter-gpu-manager-4-core"],
+     "libnccl2", "libcudnn9-cuda-13", "libcuda1", "gds-tools-13-0", "nsight-compute-2025.3.1",
+     "xserver-xorg-video-nvidia-570", "libnvjitlink-13-0", "libcusparselt0", "libnpp-13-0",
+     "datacenter-gpu-manager-4-core"],
 )  # fmt: skip
 def test_name_of_nvidia_is_not_foreign(name):
     assert transaction.foreign([("remove", name, "1")], set(), [], []) == []
