@@ -150,7 +150,8 @@ def test_programs_on_gpus_after_the_drain_stop_the_change(tmp_path, monkeypatch,
     state = {"differences": {}, "components": {}, "reboot": [], "host": {"busy": busy}}
     source = stub / "plugins/modules/plan_state.py"
     text = source.read_text()
-    main = f"    AnsibleModule(argument_spec={{}}, bypass_checks=True).exit_json(changed=False, **{state!r})\n"
+    options = {"host": {"type": "str"}, "plan": {"type": "dict"}}
+    main = f"    AnsibleModule(argument_spec={options!r}).exit_json(changed=False, **{state!r})\n"
     head, _, _ = text.partition("def main():")
     source.write_text(head + 'def main():\n    """Stub."""\n' + main + '\n\nif __name__ == "__main__":\n    main()\n')
     monkeypatch.setenv("ANSIBLE_COLLECTIONS_PATH", str(tmp_path / "library/collections"))
