@@ -4,95 +4,14 @@ import copy
 
 import pytest
 
-from tests.playbooks.modules import answer_of, module, shared
-
-task = module("planned_packages")
-calls = shared("call")
-apt, dnf, loader = shared("apt"), shared("dnf"), shared("loader")
-
-NOTHING: dict[str, list[str]] = {"packages": [], "missing": [], "stale": []}
-HOST = {
-    "unfinished": [],
-    "superfluous": [],
-    "strays": [],
-    "unplanned": {"installed": [], "held": []},
-    "versionlock": True,
-    "module_stream": None,
-    "module_stream_planned": True,
-    "prerequisites_missing": [],
-    "compilers_missing": [],
-    "library_lost": False,
-}
-ROWS = {
-    "driver": [{"name": "driver", "version": "2-1", "spec": "driver=2-1"}],
-    "cuda": [
-        {"name": "toolkit", "version": "12-1", "spec": "toolkit=12-1"},
-        {"name": "newest", "version": None, "spec": "newest"},
-    ],
-}
-
-
-class Machine:
-    """A host's package manager as the module drives it: .calls, .broken is what it refuses; .installed and .locks."""
-
-    def __init__(self, folder):
-        self.calls, self.broken, self.installed, self.folder = [], "", {}, folder
-        self.state = {"components": {name: dict(NOTHING) for name in ROWS}, "host": copy.deepcopy(HOST)}
-        self.lock_file = folder / "versionlock.list"
-        self.lost = False
-        # What simulations and downloads were asked, and what a simulation reports.
-        self.simulated, self.fetched, self.moves = [], [], ""
-
-    def run_command(self, argv, **_):
-        if argv[:2] == ["dpkg", "--compare-versions"]:
-            return (0 if argv[2] < argv[4] else 1), "", ""
-        if "--simulate" in argv or "--assumeno" in argv:
-            self.simulated.append(argv)
-            return (0, self.moves, "") if argv[0] == "apt-get" else (1, self.moves, "Operation aborted.\n")
-        if "--download-only" in argv or "--downloadonly" in argv:
-            self.fetched.append(argv)
-            return (100, "", "E: 404 Not Found\n") if self.broken == "download" else (0, "", "")
-        verb = next((word for word in argv[1:] if word in VERBS), argv[-1])
-        self.calls.append(" ".join([argv[0], verb, *argv[argv.index(verb) + 1 :]]) if len(argv) > 1 else argv[0])
-        if self.broken and self.broken in self.calls[-1]:
-            return 1, "", "noise\nE: not to be had\n"
-        return 0, "", ""
-
-    def locks(self):
-        return self.lock_file.read_text().splitlines() if self.lock_file.exists() else []
-
-
-VERBS = ("install", "remove", "hold", "unhold", "reinstall", "module", "--configure", "--erase")
-
-
-@pytest.fixture
-def machine(tmp_path, monkeypatch):
-    found = Machine(tmp_path)
-    read = {"kernels": ["6.1"], "holds": []}, {"packages": found.installed, "locks": []}
-    asked = "tests.playbooks.modules._Module.run_command"
-    monkeypatch.setattr(asked, lambda _, *words, **how: found.run_command(*words, **how), raising=False)
-    monkeypatch.setattr(task, "read_facts", lambda _: read)
-    monkeypatch.setattr(task, "compare", lambda *_: found.state)
-    monkeypatch.setattr(apt, "dpkg_packages", lambda: (found.installed, [], []))
-    monkeypatch.setattr(calls, "package_locks", lambda _: [])
-    monkeypatch.setattr(loader, "lost", lambda: found.lost)
-    lock_versions = dnf.lock_versions
-    monkeypatch.setattr(
-        dnf, "lock_versions", lambda module, add=(), drop=(): lock_versions(module, add, drop, str(found.lock_file))
-    )
-    return found
-
-
-def go(manager, machine, *components, check_mode=False, **options):
-    stream = {"module": "nvidia-driver", "stream": "580-open"} if manager == "dnf" else None
-    parts = {name: {"packages": rows, "holds": [row["name"] for row in rows]} for name, rows in ROWS.items()}
-    plan = {"package_manager": manager, "components": parts, "module_stream": stream}
-    params = {"host": "node01", "plan": plan, "components": list(components or ("driver", "cuda")), **options}
-    return answer_of(task, params, check_mode)
-
-
-def missing(machine, component="driver"):
-    machine.state["components"][component] = {**NOTHING, "packages": [f"{component} is not installed"]}
+from tests.playbooks.package_manager import (
+    NOTHING,
+    calls,
+    go,
+    missing,
+    package_machine,  # noqa: F401 - a fixture
+    task,
+)
 
 
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
@@ -324,78 +243,18 @@ def test_calls_hold_back_needrestart_and_questions(machine, monkeypatch):
         assert environment["DEBIAN_FRONTEND"] == "noninteractive"
 
 
-@pytest.mark.parametrize(
-    ("manager", "table"), [("apt", "Remv git [1]\n"), ("dnf", "Removing:\n git x86_64 1 @b 1 k\n")]
-)
-def test_installation_that_removes_foreign_packages_is_refused(machine, manager, table):
+def test_apt_holds_what_came_along_again_after_the_change(machine, monkeypatch):
     missing(machine)
-    machine.moves = table
-    result = go(manager, machine)
+    machine.state["components"]["cuda"]["stale"] = ["libcublas-13-0"]
+    after = copy.deepcopy(machine.state)
+    after["components"] = {"driver": dict(NOTHING), "cuda": {**NOTHING, "missing": ["libcublas-13-0", "toolkit"]}}
+    answers = [machine.state, after, after]
+    monkeypatch.setattr(task, "compare", lambda *_: answers.pop(0))
+    go("apt", machine)
 
-    assert "would also remove git 1. These packages are not NVIDIA's" in result["msg"]
-    assert not any(" install " in call for call in machine.calls)
-    assert go(manager, machine, allow_changes=["git"])["failed"] is False
-    assert any(" install " in call for call in machine.calls)
-
-
-@pytest.mark.parametrize("manager", ["apt", "dnf"])
-def test_preparation_simulates_and_downloads_and_moves_nothing(machine, manager, tmp_path):
-    missing(machine)
-    machine.state["host"]["unplanned"] = {"installed": ["old"], "held": ["old"]}
-    machine.state["components"]["driver"]["stale"] = ["driver-1-1.*"] if manager == "dnf" else []
-    machine.lock_file.write_text("driver-1-1.*\n")
-    machine.moves = "Remv cuda-old [1]\n" if manager == "apt" else "Removing:\n cuda-old x86_64 1 @b 1 k\n"
-    row = {"path": str(tmp_path / "a/b.conf"), "content": "x\n"}
-    result = go(manager, machine, state="prepared", files=[row])
-
-    assert (result["changed"], result["failed"], result["moves"]) == (False, False, ["remove cuda-old 1"])
-    assert (result["moves_refused"], result["moves_unknown"]) == ("", "")
-    assert machine.calls == []
-    assert [argv[-3:] for argv in machine.simulated] == [["driver=2-1", "toolkit=12-1", "newest"]]
-    assert [argv[-3:] for argv in machine.fetched] == [["driver=2-1", "toolkit=12-1", "newest"]]
-    assert machine.locks() == ["driver-1-1.*"]
-    assert not (tmp_path / "a").exists()
-
-
-@pytest.mark.parametrize("manager", ["apt", "dnf"])
-def test_download_that_fails_fails_in_the_preparation(machine, manager):
-    missing(machine)
-    machine.broken = "download"
-
-    assert "404 Not Found" in go(manager, machine, state="prepared")["msg"]
-    assert machine.calls == []
-
-
-def test_preparation_that_fails_puts_the_module_stream_back(machine):
-    missing(machine)
-    machine.state["host"].update(module_stream="570-open", module_stream_planned=False)
-    machine.broken = "download"
-    go("dnf", machine, state="prepared")
-
-    assert machine.calls[-2:] == ["dnf module reset nvidia-driver", "dnf module enable nvidia-driver:570-open"]
-
-
-@pytest.mark.parametrize("manager", ["apt", "dnf"])
-def test_preparation_in_check_mode_reports_and_downloads_nothing(machine, manager):
-    missing(machine)
-    machine.moves = "Remv git [1]\n" if manager == "apt" else "Removing:\n git x86_64 1 @b 1 k\n"
-    result = go(manager, machine, state="prepared", check_mode=True)
-
-    assert (result["failed"], result["moves"]) == (False, ["remove git 1"])
-    assert "allow it by name with packages_allow_changes: [git]" in result["moves_refused"]
-    assert (machine.calls, machine.fetched) == ([], [])
-    assert go(manager, machine, state="prepared", check_mode=True, allow_changes=["git"])["moves_refused"] == ""
-
-
-def test_preparation_in_check_mode_states_what_is_unknown(machine):
-    missing(machine)
-    machine.state["host"]["unfinished"] = ["x"]
-    assert "cut off" in go("apt", machine, state="prepared", check_mode=True)["moves_unknown"]
-
-    machine.state["host"].update(unfinished=[], module_stream_planned=False)
-    assert "stream" in go("dnf", machine, state="prepared", check_mode=True)["moves_unknown"]
-
-
-def test_preparation_asks_nothing_if_packages_are_as_planned(machine):
-    assert go("apt", machine, state="prepared")["moves"] == []
-    assert (machine.calls, machine.simulated, machine.fetched) == ([], [], [])
+    assert machine.calls == [
+        "apt-mark unhold libcublas-13-0",
+        "apt-get install driver=2-1 toolkit=12-1 newest",
+        "apt-mark hold driver toolkit newest",
+        "apt-mark hold libcublas-13-0",
+    ]

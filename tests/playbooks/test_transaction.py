@@ -181,6 +181,7 @@ def test_apt_preparation_sees_planned_preferences_and_no_old_pin(tmp_path, monke
 
     files = [{"path": f"{folder}/gpucheck-nvidia", "content": "new\n"}, {"path": "/etc/x", "content": "x"}]
     lists = {
+        "stale": [],
         "host": {"unplanned": {"held": []}},
         "compilers": ["g++"],
         "specs": ["driver=2-1"],

@@ -119,7 +119,7 @@ def prepare(module, order, download):
     with those that remain.
     """
     with preferences(module, order) as options:
-        lifted = ["--ignore-hold"] if order["host"]["unplanned"]["held"] else []
+        lifted = ["--ignore-hold"] if order["host"]["unplanned"]["held"] + order["stale"] else []
         words = [*options, *lifted, "--no-install-recommends", *MOVE, "install"]
         words += order["compilers"] + order["specs"]
         moves = transaction.apt_moves(module, words)
@@ -142,7 +142,7 @@ def bring(module, order):
         apt_get(module, words + order["compilers"], order["seconds"])
     if order["pins"]:
         transact(module, ["--allow-change-held-packages", "remove"] + order["pins"], order)
-    loose = order["host"]["unplanned"]["held"]
+    loose = order["host"]["unplanned"]["held"] + order["stale"]
     if loose:
         call(module, ["apt-mark", "unhold", *loose])
     try:

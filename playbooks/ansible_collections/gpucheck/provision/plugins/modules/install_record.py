@@ -101,7 +101,14 @@ import base64
 import os
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import engines, host_plan, kernel, options, record
+from ansible_collections.gpucheck.provision.plugins.module_utils import (
+    along,
+    engines,
+    host_plan,
+    kernel,
+    options,
+    record,
+)
 from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
 from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import SECRET_MODE, mode_for
 from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable
@@ -153,7 +160,7 @@ def leftovers(plan, holds, beside):
         "services": options.unneeded_services(recorded, plan),
         "paths": record.left_files(plan),
         "engines": engines.to_undo(plan),
-        "locks": record.left_locks(plan, beside["locks"], lock_name),
+        "locks": record.left_locks(plan, beside["locks"], lock_name, beside["packages"]),
         "keys": our_keys(recorded, baseline.get("keys", [])),
         "stream": baseline.get("stream", ""),
         "kernel_holds": kernel.noted(),
@@ -206,7 +213,7 @@ def finish(module, plan, digest, packages):
         "group": plan["group"],
         "packages": {name: packages[name] for name in sorted(planned & set(packages))},
         "added": sorted(record.added(packages, recorded)),
-        "holds": sorted(record.planned_holds(plan)),
+        "holds": sorted(record.planned_holds(plan) | along.names(plan, packages)),
         "paths": sorted(record.planned_paths(plan)),
         "gpucheck": digest,
     }

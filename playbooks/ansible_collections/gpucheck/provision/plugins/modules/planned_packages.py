@@ -186,13 +186,20 @@ def orders(params, state, packages, held):
     }
 
 
-def lock(module, plan, names, known):
-    """Lock what is installed now to its version (dnf); what was read of the host, with the new locks."""
+def lock(module, plan, names, known, held):
+    """Lock what is installed now (dnf), or hold what came along (apt); what was read of the host, with the new locks.
+
+    held: names that are held already.
+    """
     facts, beside = known
     state = compare(module.params["host"], plan, "", known)["components"]
-    add = [entry for name in names for entry in state[name]["missing"]]
+    add = [entry for name in names for entry in state[name]["missing"] if entry not in held]
     drop = [entry for name in names for entry in state[name]["stale"]]
-    if add or drop:
+    if plan["package_manager"] == "apt":
+        if add:
+            call(module, ["apt-mark", "hold", *add])
+            facts["holds"] = sorted(set(facts["holds"]) | set(add))
+    elif add or drop:
         dnf.lock_versions(module, add, drop)
         beside["locks"] = version_locks()
         facts["holds"] = sorted({lock_name(entry) for entry in beside["locks"]})
@@ -207,8 +214,7 @@ def act(module, order):
     bring = {"apt": apt.bring, "dnf": dnf.bring}[plan["package_manager"]]
     bring(module, order)
     known = read_facts(module.params["host"])
-    if plan["package_manager"] == "dnf":
-        known = lock(module, plan, names, known)
+    known = lock(module, plan, names, known, order["holds"] if plan["package_manager"] == "apt" else [])
     # Distributions do it themselves at the end of a transaction; one that was cut off there never got to it.
     if "driver" in names and loader.lost():
         call(module, ["ldconfig"])
