@@ -1,7 +1,10 @@
 """What fails before the host is drained: a transaction that removes foreign packages, and a download."""
 
+import json
+
 import pytest
 
+from tests.playbooks.hostile import Site, honest, report, state
 from tests.playbooks.package_manager import (
     go,
     missing,
@@ -84,3 +87,61 @@ def test_preparation_in_check_mode_states_what_is_unknown(machine):
 def test_preparation_asks_nothing_if_packages_are_as_planned(machine):
     assert go("apt", machine, state="prepared")["moves"] == []
     assert (machine.calls, machine.simulated, machine.fetched) == ([], [], [])
+
+
+@pytest.fixture(scope="module")
+def sound():
+    """A report, made once."""
+    return report("node01")
+
+
+def site_of(folder, sound, **moves):
+    """A host whose package sources are set up and that lacks NCCL; moves: what the simulation reports."""
+    site = Site(folder, sound)
+    prepared = {**honest("node01", 0, sound, str(folder))["planned_packages"], "changed": False, **moves}
+    site.host("node01", plan_state=state({"nccl": ["libnccl2 is missing"]}), planned_packages=prepared)
+    return site
+
+
+@pytest.mark.slow
+def test_plan_lists_removals_and_blocks_foreign_ones(tmp_path, sound):
+    for name in ("own", "foreign"):
+        (tmp_path / name).mkdir()
+    own = site_of(tmp_path / "own", sound, moves=["remove libnccl-old 1"]).run("provision.yml", "--check")
+    refused = {"moves": ["remove openmpi 4"], "moves_refused": "the package transaction would also remove openmpi 4"}
+    foreign = site_of(tmp_path / "foreign", sound, **refused).run("provision.yml", "--check")
+
+    assert own.returncode == 0, own.stdout
+    assert "node01: packages: would also remove libnccl-old 1" in own.stdout
+    assert foreign.returncode == 2
+    assert "node01: refused, nothing was changed: the package transaction would also remove openmpi 4." in " ".join(
+        foreign.stdout.split()
+    )
+
+
+@pytest.mark.slow
+def test_plan_asks_no_sources_that_are_not_set_up(tmp_path, sound):
+    site = Site(tmp_path, sound)
+    site.host("node01", plan_state=state({"repository": ["x is missing"], "nccl": ["libnccl2 is missing"]}))
+    done = site.run("provision.yml", "--check")
+
+    assert done.returncode == 0, done.stdout
+    assert "planned_packages" not in site.asked("node01")
+
+
+@pytest.mark.slow
+def test_sources_simulation_and_downloads_come_before_the_drain(tmp_path, sound):
+    """The drain looks at the host's processes before anything is installed."""
+    different = state({"nccl": ["libnccl2 is missing"], "kernel_arguments": ["iommu=pt is missing"]})
+    different["components"]["nccl"] = {"packages": ["libnccl2 is missing"], "missing": [], "stale": []}
+    site = Site(tmp_path, sound)
+    site.host("node01", plan_state=different)
+    program = tmp_path / "drain"
+    program.write_text("#!/bin/sh\ncat $(dirname $0)/hosts/*/asked >$(dirname $0)/before-$1\n")
+    program.chmod(0o755)
+    site.run("provision.yml", "-e", json.dumps({"drain_with": "script", "drain_command": [str(program)]}))
+    before = (tmp_path / "before-drain").read_text().split()
+    after = site.asked("node01")[len(before) :]
+
+    assert before[-3:] == ["install_record", "package_sources", "planned_packages"]
+    assert after.index("plan_state") < after.index("planned_packages")
