@@ -67,6 +67,8 @@ def unread(output):
 
 def transact(module, words, order):
     """One call of apt-get, after a simulation of it that removes and downgrades nothing foreign. Raises Refused."""
+    # Another program's transaction, half done, would be read as a broken state.
+    wait_for_locks("dpkg", order["seconds"])
     transaction.guard(transaction.apt_moves(module, words), order)
     apt_get(module, words, order["seconds"])
 
@@ -118,6 +120,8 @@ def prepare(module, order, download):
     Nothing is installed, removed, held or let go of. If bring lifts holds, all are ignored here: it simulates once more
     with those that remain.
     """
+    if download:
+        wait_for_locks("dpkg", order["seconds"])
     with preferences(module, order) as options:
         lifted = ["--ignore-hold"] if order["host"]["unplanned"]["held"] + order["stale"] else []
         words = [*options, *lifted, "--no-install-recommends", *MOVE, "install"]
