@@ -119,6 +119,15 @@ def test_transaction_without_solution_is_refused_in_the_programs_own_text(read):
         read(Host(apt_get=failed, dnf=failed), ["install", "x"])
 
 
+def test_unmet_dependencies_of_apt_are_reported():
+    """apt 2.6, Debian 12; they are on stdout."""
+    output = "The following packages have unmet dependencies:\n curl : Depends: libcurl4 (= 7.88.1-10+deb12u5)\n"
+    host = Host(apt_get=(100, output, "E: Unable to correct problems, you have held broken packages.\n"))
+
+    with pytest.raises(calls.Refused, match=r"curl : Depends: libcurl4 \(= 7\.88.* E: Unable to correct problems"):
+        transaction.apt_moves(host, ["install", "x"])
+
+
 def test_foreign_removals_and_downgrades_are_refused_by_name():
     moves = transaction.apt_moves(Host(apt_get=(0, APT, "")), [])
 

@@ -34,7 +34,8 @@ def apt_moves(module, words):
     """Rows of what apt-get would do. words: options and the command. Raises Refused if it finds no solution."""
     status, output, errors = attempt(module, ["apt-get", "--simulate", "--yes", *words])
     if status != 0:
-        raise Refused("apt-get --simulate: exit {}: {}".format(status, last_words(errors, output)))
+        # Which dependencies are unmet is on stdout, before the error.
+        raise Refused("apt-get --simulate: exit {}: {}".format(status, last_words(output + errors)))
     moves = []
     for row in APT_ROW.finditer(output):
         name, old, new = row.group("name"), row.group("old"), row.group("new")
