@@ -103,9 +103,9 @@ def honest(host: str, number: int, sound: dict[str, Any], there: str) -> dict[st
         },
         "plan_state": missing,
         "planned_packages": {
+            **known["planned_packages"],
             "changed": True,
             **state({}),
-            "kernels_before": [],
             "host": {**missing["host"], "kernels": []},
         },
         "gpu_verify": {"changed": False, "status": 0, "report": json.dumps({**sound, "host": host})},

@@ -26,6 +26,7 @@ def host(tmp_path, monkeypatch):
         rpm: list[list[str]] = []  # noqa: RUF012
         read: list[list[str]] = []  # noqa: RUF012
         answer = (0, "", "")
+        answers: list[tuple[int, str, str]] = []  # noqa: RUF012
         trusted: list[str] = []  # noqa: RUF012
         folder = tmp_path
 
@@ -36,11 +37,11 @@ def host(tmp_path, monkeypatch):
     def run_command(_, argv, **__):
         if argv[0] != "rpm":
             Host.read.append(argv)
-            return Host.answer
+            return Host.answers.pop(0) if Host.answers else Host.answer
         Host.rpm.append(argv)
         return (0, "", "")
 
-    Host.fetched, Host.rpm, Host.read = [], [], []
+    Host.fetched, Host.rpm, Host.read, Host.answers = [], [], [], []
     monkeypatch.setattr(shared("call"), "package_locks", lambda _: [])
     for name in ("APT_LISTS", "YUM_REPOS", "RPM_KEYS"):
         monkeypatch.setattr(repository_code, name, str(tmp_path / name))
@@ -125,20 +126,28 @@ def test_components_of_the_archive_are_named_and_taken_away_again(host):
     assert left(host) == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        ("apt", ["apt-get", "--quiet", "--option", "Acquire::Retries=2", "update"]),
-        ("dnf", ["dnf", "--assumeyes", "--quiet", "--refresh", "makecache", "--repo", "cuda", "--repo", "toolkit"]),
-    ],
-)
-def test_the_lists_are_read_also_where_the_sources_were_there(host, kind, words):
-    rows = [repository(host, kind), repository(host, kind, "toolkit", EDDSA)]
+def test_dnf_reads_lists_of_planned_sources_also_if_they_were_there(host):
+    rows = [repository(host, "dnf"), repository(host, "dnf", "toolkit", EDDSA)]
+    words = ["dnf", "--assumeyes", "--quiet", "--refresh", "makecache", "--repo", "cuda", "--repo", "toolkit"]
     go(*rows)
     host.trusted = [RSA, EDDSA]
 
     assert go(*rows)["changed"] is False
     assert host.read == [words, words]
+
+
+def test_apt_reads_lists_of_planned_sources_first(host):
+    rows = [repository(host), repository(host, name="toolkit", pin=EDDSA)]
+    update = ["apt-get", "--quiet", "--option", "Acquire::Retries=2"]
+    alone = ["--option", "Dir::Etc::sourceparts=-", "--option", "APT::Get::List-Cleanup=0", "update"]
+    words = [
+        [*update, "--option", f"Dir::Etc::sourcelist={host.folder}/APT_LISTS/{name}.list", *alone]
+        for name in ("cuda", "toolkit")
+    ]
+    go(*rows)
+
+    assert go(*rows)["changed"] is False
+    assert host.read == [*words, [*update, "update"]] * 2
 
 
 @pytest.mark.parametrize("kind", ["apt", "dnf"])
@@ -171,12 +180,24 @@ def test_a_source_of_ours_that_apt_could_not_reach_is_no_success_though_apt_says
     assert left(host) == ["cuda.gpg"]
 
 
-def test_somebody_elses_source_that_does_not_answer_is_left_to_them(host, monkeypatch):
-    """Also where its address begins like ours."""
-    for url in ("https://site/old", "https://m/cuda-old"):
-        monkeypatch.setattr(host, "answer", (0, APT_SAID.format(url), "W: Some index files failed\n"))
+@pytest.mark.parametrize("status", [0, 100])
+@pytest.mark.parametrize("url", ["https://site/old", "https://m/cuda-old"])
+def test_foreign_source_that_fails_is_named_and_stops_nothing(host, status, url):
+    """Also if its address begins like a planned one; apt-get exits with 100 for an expired key."""
+    host.answers = [(0, "", ""), (status, APT_SAID.format(url), "E: some index files failed\n")]
+    result = go(repository(host))
 
-        assert go(repository(host))["failed"] is False
+    assert result["failed"] is False
+    assert result["unread"] == [f"{url}: Could not connect to m:443 (10.0.0.1). - connect (111: Connection refused)"]
+    assert "cuda.list" in left(host)
+
+
+def test_source_file_that_apt_cannot_parse_is_reported(host):
+    host.answers = [(0, "", ""), (100, "", "E: Malformed entry 1 in list file /etc/apt/sources.list.d/site.list\n")]
+
+    assert go(repository(host))["unread"] == [
+        "apt-get update: exit 100: E: Malformed entry 1 in list file /etc/apt/sources.list.d/site.list"
+    ]
 
 
 def test_where_one_source_cannot_be_written_none_stays(host, monkeypatch):

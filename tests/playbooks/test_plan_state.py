@@ -146,7 +146,9 @@ def test_version_locks_are_compared_by_entry(machine):
 
     answer = machine.compare()
 
-    assert answer["components"]["driver"] == {"packages": [], "missing": [], "stale": []}
+    # What came along with the driver is locked, too.
+    came = ["libnvidia-cfg1-580-580.178.04-1ubuntu1.*"]
+    assert answer["components"]["driver"] == {"packages": [], "missing": came, "stale": []}
     assert answer["components"]["nccl"] == {
         "packages": [],
         "missing": ["libnccl2-2.29.3-1+cuda12.9.*"],

@@ -4,85 +4,14 @@ import copy
 
 import pytest
 
-from tests.playbooks.modules import answer_of, module, shared
-
-task = module("planned_packages")
-calls = shared("call")
-apt, dnf, loader = shared("apt"), shared("dnf"), shared("loader")
-
-NOTHING: dict[str, list[str]] = {"packages": [], "missing": [], "stale": []}
-HOST = {
-    "unfinished": [],
-    "superfluous": [],
-    "strays": [],
-    "unplanned": {"installed": [], "held": []},
-    "versionlock": True,
-    "module_stream": None,
-    "module_stream_planned": True,
-    "prerequisites_missing": [],
-    "compilers_missing": [],
-    "library_lost": False,
-}
-ROWS = {
-    "driver": [{"name": "driver", "version": "2-1", "spec": "driver=2-1"}],
-    "cuda": [
-        {"name": "toolkit", "version": "12-1", "spec": "toolkit=12-1"},
-        {"name": "newest", "version": None, "spec": "newest"},
-    ],
-}
-
-
-class Machine:
-    """A host's package manager as the module drives it: .calls, .broken is what it refuses; .installed and .locks."""
-
-    def __init__(self, folder):
-        self.calls, self.broken, self.installed, self.folder = [], "", {}, folder
-        self.state = {"components": {name: dict(NOTHING) for name in ROWS}, "host": copy.deepcopy(HOST)}
-        self.lock_file = folder / "versionlock.list"
-        self.lost = False
-
-    def run_command(self, argv, **_):
-        verb = next((word for word in argv[1:] if word in VERBS), argv[-1])
-        self.calls.append(" ".join([argv[0], verb, *argv[argv.index(verb) + 1 :]]) if len(argv) > 1 else argv[0])
-        if self.broken and self.broken in self.calls[-1]:
-            return 1, "", "noise\nE: not to be had\n"
-        return 0, "", ""
-
-    def locks(self):
-        return self.lock_file.read_text().splitlines() if self.lock_file.exists() else []
-
-
-VERBS = ("install", "remove", "hold", "unhold", "reinstall", "module", "--configure", "--erase")
-
-
-@pytest.fixture
-def machine(tmp_path, monkeypatch):
-    found = Machine(tmp_path)
-    read = {"kernels": ["6.1"], "holds": []}, {"packages": found.installed, "locks": []}
-    asked = "tests.playbooks.modules._Module.run_command"
-    monkeypatch.setattr(asked, lambda _, *words, **how: found.run_command(*words, **how), raising=False)
-    monkeypatch.setattr(task, "read_facts", lambda _: read)
-    monkeypatch.setattr(task, "compare", lambda *_: found.state)
-    monkeypatch.setattr(apt, "dpkg_packages", lambda: (found.installed, [], []))
-    monkeypatch.setattr(calls, "package_locks", lambda _: [])
-    monkeypatch.setattr(loader, "lost", lambda: found.lost)
-    lock_versions = dnf.lock_versions
-    monkeypatch.setattr(
-        dnf, "lock_versions", lambda module, add=(), drop=(): lock_versions(module, add, drop, str(found.lock_file))
-    )
-    return found
-
-
-def go(manager, machine, *components, check_mode=False, **options):
-    stream = {"module": "nvidia-driver", "stream": "580-open"} if manager == "dnf" else None
-    parts = {name: {"packages": rows, "holds": [row["name"] for row in rows]} for name, rows in ROWS.items()}
-    plan = {"package_manager": manager, "components": parts, "module_stream": stream}
-    params = {"host": "node01", "plan": plan, "components": list(components or ("driver", "cuda")), **options}
-    return answer_of(task, params, check_mode)
-
-
-def missing(machine, component="driver"):
-    machine.state["components"][component] = {**NOTHING, "packages": [f"{component} is not installed"]}
+from tests.playbooks.package_manager import (
+    NOTHING,
+    calls,
+    go,
+    missing,
+    package_machine,  # noqa: F401 - a fixture
+    task,
+)
 
 
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
@@ -122,7 +51,7 @@ def test_files_are_there_before_the_packages_whose_scripts_read_them(machine, mo
     monkeypatch.setattr(machine, "run_command", lambda argv, **k: (there.append(path.exists()), run(argv, **k))[1])
     go("apt", machine, files=[{"path": str(path), "content": "options nvidia a=1\n", "mode": "0644"}])
 
-    assert there == [True, True]
+    assert there == [True, True, True]
     assert path.read_text() == "options nvidia a=1\n"
 
 
@@ -258,7 +187,8 @@ def test_stale_locks_are_lifted_for_the_transaction_and_new_ones_written_after_i
     monkeypatch.setattr(task, "compare", lambda *_: answers.pop(0))
     go("dnf", machine)
 
-    assert seen == [["# a person's", "other-1-1.*", ""]]
+    # Simulated and installed without the lock.
+    assert seen == [["# a person's", "other-1-1.*", ""]] * 2
     assert machine.locks() == ["# a person's", "other-1-1.*", "driver-2-1.*"]
 
 
@@ -297,3 +227,34 @@ def test_a_program_that_is_missing_is_a_refusal_and_no_traceback(machine, monkey
     monkeypatch.setattr(machine, "run_command", none)
 
     assert "apt-get: [Errno 2] No such file or directory" in go("apt", machine)["msg"]
+
+
+def test_calls_hold_back_needrestart_and_questions(machine, monkeypatch):
+    """needrestart restarts services by itself when apt runs without a terminal (Ubuntu 24.04)."""
+    seen = []
+    run = machine.run_command
+    monkeypatch.setattr(machine, "run_command", lambda argv, **k: (seen.append(k["environ_update"]), run(argv, **k))[1])
+    missing(machine)
+    go("apt", machine)
+
+    assert seen
+    for environment in seen:
+        assert (environment["NEEDRESTART_SUSPEND"], environment["NEEDRESTART_MODE"]) == ("1", "l")
+        assert environment["DEBIAN_FRONTEND"] == "noninteractive"
+
+
+def test_apt_holds_what_came_along_again_after_the_change(machine, monkeypatch):
+    missing(machine)
+    machine.state["components"]["cuda"]["stale"] = ["libcublas-13-0"]
+    after = copy.deepcopy(machine.state)
+    after["components"] = {"driver": dict(NOTHING), "cuda": {**NOTHING, "missing": ["libcublas-13-0", "toolkit"]}}
+    answers = [machine.state, after, after]
+    monkeypatch.setattr(task, "compare", lambda *_: answers.pop(0))
+    go("apt", machine)
+
+    assert machine.calls == [
+        "apt-mark unhold libcublas-13-0",
+        "apt-get install driver=2-1 toolkit=12-1 newest",
+        "apt-mark hold driver toolkit newest",
+        "apt-mark hold libcublas-13-0",
+    ]

@@ -1,5 +1,6 @@
 """The rollout over batches: failing hosts are passed over until they are too many, then no host is begun."""
 
+import json
 import re
 import shutil
 
@@ -42,6 +43,14 @@ CHANGE = """
   ansible.builtin.fail: {{msg: no more space}}
   when: inventory_hostname in broken.split()
 """
+PREPARE = """
+- name: Look at the transaction
+  ansible.builtin.command:
+    argv: [touch, "{folder}/prepared-{{{{ inventory_hostname }}}}"]
+- name: Refuse it
+  ansible.builtin.fail: {{msg: removes openmpi}}
+  when: inventory_hostname in refused | default('') | split
+"""
 
 
 def roll_out(tmp_path, broken, serial=1, **variables):
@@ -49,9 +58,12 @@ def roll_out(tmp_path, broken, serial=1, **variables):
     (tmp_path / "play.yml").write_text(PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path, serial=serial))
     # The tasks that it includes are those beside it, and no variable names others.
     shutil.copy(PLAYBOOKS / "tasks/rollout.yml", tmp_path)
+    (tmp_path / "prepare.yml").write_text(PREPARE.format(folder=tmp_path))
     (tmp_path / "apply.yml").write_text(CHANGE.format(folder=tmp_path))
     (tmp_path / "hosts.yml").write_text(f"gpu: {{hosts: {{{', '.join(f'n{i}: ' for i in range(1, 6))}}}}}\n")
+    extra = variables.pop("extra", None)
     words = [word for name, value in variables.items() for word in ("-e", f"{name}={value}")]
+    words += ["-e", extra] if extra else []
     done = playbook(tmp_path / "hosts.yml", "-e", f"broken='{broken}'", *words, str(tmp_path / "play.yml"))
     ends = dict(re.findall(r"^END (\w+) (\w+):", done.stdout, re.MULTILINE))
     return ends, {path.name for path in tmp_path.glob("n?")}, " ".join(done.stdout.split())
@@ -96,3 +108,29 @@ def test_a_host_that_went_away_in_the_middle_counts_and_one_at_work_does_not(tmp
 
     assert mark.failed_before(tmp_path, ["n4", "n5"]) == ["n2", "n3"]
     assert mark.failed_before(tmp_path / "nothing yet", ["n1"]) == []
+
+
+def test_host_whose_transaction_is_refused_is_neither_drained_nor_changed(tmp_path):
+    drain = tmp_path / "drain"
+    drain.write_text(f"#!/bin/sh\necho $* >>{tmp_path}/drained\nls {tmp_path}/prepared-* >>{tmp_path}/order\n")
+    drain.chmod(0o755)
+    site = json.dumps(
+        {
+            "refused": "n1",
+            "drain_with": "script",
+            "drain_command": [str(drain)],
+            "host_state": {"differences": {"driver": ["x"]}},
+            "host_plan": {"repositories": []},
+            "preflight_allow_busy_gpus": True,
+        }
+    )
+    (tmp_path / "site.json").write_text(site)
+    ends, touched, words = roll_out(tmp_path, "", serial=5, extra=f"@{tmp_path}/site.json")
+
+    assert ends["n1"] == "failed"
+    assert "n1: Refuse it: removes openmpi" in words
+    assert touched == {"n2", "n3", "n4", "n5"}
+    drained = (tmp_path / "drained").read_text().split()
+    assert "n1" not in drained
+    assert drained.count("n2") == 2  # down and up
+    assert f"{tmp_path}/prepared-n2" in (tmp_path / "order").read_text()

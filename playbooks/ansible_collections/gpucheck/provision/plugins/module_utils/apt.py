@@ -3,9 +3,21 @@
 Runs on the managed host: standard library only, Python 3.6 or newer.
 """
 
+import contextlib
+import os
 import re
+import shutil
+import tempfile
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call, wait_for_locks
+from ansible_collections.gpucheck.provision.plugins.module_utils import transaction
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import (
+    Refused,
+    attempt,
+    call,
+    last_words,
+    wait_for_locks,
+)
+from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import dpkg_packages
 
 # A file that a person changed stays as it is.
@@ -13,6 +25,8 @@ KEEP = ["--option", "Dpkg::Options::=--force-confdef", "--option", "Dpkg::Option
 MOVE = ["--allow-downgrades", "--allow-change-held-packages"]
 # How apt-get tells of a list that it did not get: the address, without its last slash, and in the next line why.
 UNREAD = re.compile(r"^Err:\d+ (?P<url>\S+).*\n(?P<why>.*)", re.MULTILINE)
+UPDATE = ["apt-get", "--quiet", "--option", "Acquire::Retries=2"]
+PREFERENCES = "/etc/apt/preferences.d"
 PIN = "nvidia-driver-pinning-"
 
 
@@ -24,35 +38,99 @@ def apt_get(module, words, seconds):
     return call(module, ["apt-get", "--yes", "--quiet", *KEEP, *patience, *words], shown="apt-get")
 
 
-def read_lists(module, repositories, seconds):
-    """Read the lists of all sources. Raises Refused, also where one of these repositories alone does not answer.
+def read_lists(module, repositories, seconds, files=()):
+    """Read the lists of the planned sources, then those of all; a sentence for each other source that failed.
 
-    Of a source that cannot be reached apt keeps the old list, and calls that a success.
+    files: the files that name the planned sources. Of a source that cannot be reached apt keeps the old list and
+    reports success; one whose key has expired makes it fail. Neither is a reason to stop if the source is not the
+    plan's. Raises Refused for a planned source.
     """
     wait_for_locks("dpkg", seconds)
-    said = call(module, ["apt-get", "--quiet", "--option", "Acquire::Retries=2", "update"], shown="apt-get update")
-    ours = tuple(repository["url"].rstrip("/") + "/" for repository in repositories)
-    for error in UNREAD.finditer(said):
-        if (error.group("url") + "/").startswith(ours):
-            raise Refused("apt-get update: {}: {}".format(error.group("url"), error.group("why").strip()))
+    for path in files:
+        options = ["Dir::Etc::sourcelist=" + path, "Dir::Etc::sourceparts=-", "APT::Get::List-Cleanup=0"]
+        words = [word for option in options for word in ("--option", option)]
+        output = call(module, [*UPDATE, *words, "update"], shown="apt-get update")
+        for url, why in unread(output):
+            raise Refused("apt-get update: {}: {}".format(url, why))
+    status, output, errors = attempt(module, [*UPDATE, "update"])
+    planned = tuple(repository["url"].rstrip("/") + "/" for repository in repositories)
+    failed = [(url, why) for url, why in unread(output) if not (url + "/").startswith(planned)]
+    if status != 0 and not failed:
+        return ["apt-get update: exit {}: {}".format(status, last_words(errors, output))]
+    return ["{}: {}".format(masked(url), why) for url, why in failed]
 
 
-def mend(module, unfinished, seconds):
+def unread(output):
+    """(address, reason) of each list that apt-get update did not get."""
+    return [(error.group("url"), error.group("why").strip()) for error in UNREAD.finditer(output)]
+
+
+def transact(module, words, order):
+    """One call of apt-get, after a simulation of it that removes and downgrades nothing foreign. Raises Refused."""
+    # Another program's transaction, half done, would be read as a broken state.
+    wait_for_locks("dpkg", order["seconds"])
+    transaction.guard(transaction.apt_moves(module, words), order)
+    apt_get(module, words, order["seconds"])
+
+
+def mend(module, order):
     """Finish what a transaction that was cut off left behind."""
-    if not unfinished:
+    if not order["host"]["unfinished"]:
         return
-    wait_for_locks("dpkg", seconds)
+    wait_for_locks("dpkg", order["seconds"])
     # 1: some package cannot be configured by itself, because what it needs was not unpacked yet. What follows is what
     # repairs that, and fails with apt's own words where it cannot.
     call(module, ["dpkg", "--configure", "-a", "--force-confold"], accept=(0, 1))
     # apt installs nothing while relations are broken, and repairs them only when it is asked for nothing else. What
     # that takes away or moves, the transaction brings to the plan.
-    apt_get(module, ["--fix-broken", "--no-install-recommends", *MOVE, "install"], seconds)
+    transact(module, ["--fix-broken", "--no-install-recommends", *MOVE, "install"], order)
 
 
 def pins(strays):
     """Of strays, ``name version``, the packages that pin another driver version: they keep the planned one out."""
     return [stray.split()[0] for stray in strays if stray.startswith(PIN)]
+
+
+@contextlib.contextmanager
+def preferences(module, order):
+    """Options that have apt see the preferences as the installation will: the planned ones, without order's pins."""
+    planned = [row for row in order["files"] if os.path.dirname(row["path"]) == PREFERENCES and "content" in row]
+    if not planned and not order["pins"]:
+        yield []
+        return
+    owned = call(module, ["dpkg-query", "--listfiles", *order["pins"]]).splitlines() if order["pins"] else []
+    folder = tempfile.mkdtemp(prefix="gpucheck-preferences-")
+    try:
+        os.chmod(folder, 0o755)  # noqa: S103 - apt reads it as a user of its own, and versions are no secret
+        for name in sorted(os.listdir(PREFERENCES)) if os.path.isdir(PREFERENCES) else []:
+            path = os.path.join(PREFERENCES, name)
+            if path not in owned and os.path.isfile(path):
+                shutil.copyfile(path, os.path.join(folder, name))
+        for row in planned:
+            with open(os.path.join(folder, os.path.basename(row["path"])), "w", encoding="utf-8") as file:
+                file.write(row["content"])
+        yield ["--option", "Dir::Etc::PreferencesParts=" + folder]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def prepare(module, order, download):
+    """Rows of what the installation would do; with download, its packages are fetched. Raises Refused.
+
+    Nothing is installed, removed, held or let go of. If bring lifts holds, all are ignored here: it simulates once more
+    with those that remain.
+    """
+    if download:
+        wait_for_locks("dpkg", order["seconds"])
+    with preferences(module, order) as options:
+        lifted = ["--ignore-hold"] if order["host"]["unplanned"]["held"] + order["stale"] else []
+        words = [*options, *lifted, "--no-install-recommends", *MOVE, "install"]
+        words += order["compilers"] + order["specs"]
+        moves = transaction.apt_moves(module, words)
+        if download:
+            transaction.guard(moves, order)
+            apt_get(module, ["--download-only", *words], order["seconds"])
+    return moves
 
 
 def bring(module, order):
@@ -62,18 +140,18 @@ def bring(module, order):
     interruption never leaves a host without them. What goes is let go of first: the resolver takes no held package away
     for one that conflicts with it.
     """
-    host, seconds = order["host"], order["seconds"]
-    mend(module, host["unfinished"], seconds)
+    mend(module, order)
     if order["compilers"]:
-        apt_get(module, ["--no-install-recommends", "install"] + order["compilers"], seconds)
+        words = ["--no-remove", "--no-install-recommends", "install"]
+        apt_get(module, words + order["compilers"], order["seconds"])
     if order["pins"]:
-        apt_get(module, ["--allow-change-held-packages", "remove"] + order["pins"], seconds)
-    loose = host["unplanned"]["held"]
+        transact(module, ["--allow-change-held-packages", "remove"] + order["pins"], order)
+    loose = order["host"]["unplanned"]["held"] + order["stale"]
     if loose:
         call(module, ["apt-mark", "unhold", *loose])
     try:
         if order["specs"]:
-            apt_get(module, ["--no-install-recommends"] + MOVE + ["install"] + order["specs"], seconds)
+            transact(module, ["--no-install-recommends"] + MOVE + ["install"] + order["specs"], order)
     except Refused:
         installed = dpkg_packages()[0] if loose else {}
         still_there = [name for name in loose if name in installed]

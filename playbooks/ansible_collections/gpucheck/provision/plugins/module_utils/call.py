@@ -9,8 +9,16 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import lock
 from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
 from ansible_collections.gpucheck.provision.plugins.module_utils.safety import package_locks
 
-# Nobody is there to answer a question, and the words are read by us.
-ENVIRONMENT = {"LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive", "DEBIAN_PRIORITY": "critical"}
+# No terminal answers a question, and the output is parsed. needrestart restarts services by itself when apt runs
+# without a terminal (Ubuntu 24.04), also under running jobs: SUSPEND skips its hook, and MODE=l only lists, for
+# versions that do not know SUSPEND.
+ENVIRONMENT = {
+    "LC_ALL": "C",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "DEBIAN_PRIORITY": "critical",
+    "NEEDRESTART_SUSPEND": "1",
+    "NEEDRESTART_MODE": "l",
+}
 POLL_S = 1
 MOST_LINES = 8
 
@@ -24,16 +32,21 @@ def call(module, argv, accept=(0,), shown=None):
 
     shown: what is said of the call where it fails, the first three words of it where that is left out.
     """
+    status, out, err = attempt(module, argv)
+    if status not in accept:
+        raise Refused("{}: exit {}: {}".format(shown or " ".join(argv[:3]), status, last_words(err, out)))
+    return out
+
+
+def attempt(module, argv):
+    """(exit status, stdout, stderr) of a program, whatever the status. Raises Refused if the program is missing."""
     other = lock.renew()
     if other:
         raise Refused("Another run changes this host now: {}".format(lock.named(other)))
     try:
-        status, out, err = module.run_command(argv, environ_update=ENVIRONMENT, handle_exceptions=False)
+        return module.run_command(argv, environ_update=ENVIRONMENT, handle_exceptions=False)
     except OSError as error:
         raise Refused("{}: {}".format(argv[0], error))
-    if status not in accept:
-        raise Refused("{}: exit {}: {}".format(shown or " ".join(argv[:3]), status, last_words(err, out)))
-    return out
 
 
 def last_words(*told):

@@ -7,6 +7,7 @@ import os
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import (
     adopt,
+    along,
     archive,
     boot,
     engines,
@@ -44,8 +45,9 @@ def compare(host, plan, digest, known=None):
     for name in host_plan.PACKAGE_COMPONENTS:
         words = host_plan.package_differences(plan, name, packages)
         held = host_plan.hold_differences(plan, name, packages, facts["holds"], beside["locks"])
-        components[name] = {"packages": words, "missing": held[1], "stale": held[2]}
-        differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0])
+        came = along.holds(plan, name, packages, facts["holds"], beside["locks"])
+        components[name] = {"packages": words, "missing": held[1] + came[1], "stale": held[2] + came[2]}
+        differences.setdefault(ROLE_OF.get(name, name), []).extend(words + held[0] + came[0])
     for name in options.planned(plan):
         differences[name] += options.differences(plan, name, facts["kernel"])
     differences["driver"] += host_plan.driver_differences(plan, facts, packages)

@@ -5,7 +5,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer.
 
 import os
 
-from ansible_collections.gpucheck.provision.plugins.module_utils import dkms
+from ansible_collections.gpucheck.provision.plugins.module_utils import dkms, transaction
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call, wait_for_locks
 from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import VERSIONLOCK
@@ -20,10 +20,14 @@ def dnf(module, words, seconds):
     return call(module, ["dnf", "--assumeyes", "--quiet", *words], shown="dnf")
 
 
-def read_lists(module, repositories, seconds):
-    """Read the lists of these repositories anew: dnf trusts what it read up to two days ago. Raises Refused."""
+def read_lists(module, repositories, seconds, files=()):  # noqa: ARG001 - as apt's
+    """Read the lists of these repositories anew: dnf trusts what it read up to two days ago. Raises Refused.
+
+    No other source is read here, so none can fail: an empty list. files: see apt.
+    """
     only = [word for repository in repositories for word in ("--repo", repository["name"])]
     dnf(module, ["--refresh", "makecache", *only], seconds)
+    return []
 
 
 def mend(module, host, seconds):
@@ -70,7 +74,7 @@ def stream_before(module, name, enabled, seconds):
     return "the stream is as it was"
 
 
-def prepare(module, names, seconds, enabling=()):
+def tools(module, names, seconds, enabling=()):
     """Install what the transaction builds on, as far as there is such a package.
 
     Where the site's mirror carries dkms itself there is no release package of a repository with it, and none is needed:
@@ -92,25 +96,57 @@ def lock_versions(module, add=(), drop=(), path=VERSIONLOCK):
     os.chmod(path, mode)
 
 
+def ground(module, order):
+    """Enable the stream, and install what the transaction builds on: nothing that programs on the GPUs use."""
+    if not order["stream_planned"]:
+        change_stream(module, order["stream"], order["host"]["module_stream"], order["seconds"])
+    plugin = [] if order["host"]["versionlock"] else [PLUGIN]
+    names = order["prerequisites"] + order["compilers"] + plugin
+    tools(module, names, order["seconds"], dkms.enabling(order["dkms_source"]))
+    dkms.supply(module, order["dkms_source"], lambda words: dnf(module, words, order["seconds"]))
+
+
+def installation(order):
+    """The words of the one transaction."""
+    words = [*dkms.enabling(order["dkms_source"]), "--allowerasing", "--setopt=install_weak_deps=False", "install"]
+    return words + order["specs"]
+
+
+def prepare(module, order, download):
+    """Rows of what the installation would do; with download, the ground is laid and its packages are fetched.
+
+    Nothing else is installed, removed or locked. Version locks that the installation lifts are ignored here, as all
+    are: bring simulates once more with those that are then in force. Raises Refused; the stream is as it was then.
+    """
+    ignoring = ["--disableplugin=versionlock"] if order["stale"] else []
+    if not download:
+        return transaction.dnf_moves(module, ignoring + installation(order))
+    ground(module, order)
+    try:
+        moves = transaction.dnf_moves(module, ignoring + installation(order))
+        transaction.guard(moves, order)
+        dnf(module, ["--downloadonly", *ignoring, *installation(order)], order["seconds"])
+    except Refused:
+        if not order["stream_planned"]:
+            dnf(module, ["module", "reset", order["stream"]["module"]], order["seconds"])
+            stream_before(module, order["stream"]["module"], order["host"]["module_stream"], order["seconds"])
+        raise
+    return moves
+
+
 def bring(module, order):
     """Install order's packages in one transaction. Raises Refused; the version locks are as they were then.
 
     order: of planned_packages. Locks are lifted only around the transaction: without them a host would move by itself.
     """
-    host, seconds = order["host"], order["seconds"]
-    mend(module, host, seconds)
-    if not order["stream_planned"]:
-        change_stream(module, order["stream"], host["module_stream"], seconds)
-    plugin = [] if host["versionlock"] else [PLUGIN]
-    enabling = dkms.enabling(order["dkms_source"])
-    prepare(module, order["prerequisites"] + order["compilers"] + plugin, seconds, enabling)
-    dkms.supply(module, order["dkms_source"], lambda words: dnf(module, words, seconds))
+    mend(module, order["host"], order["seconds"])
+    ground(module, order)
     if order["stale"]:
         lock_versions(module, drop=order["stale"])
     try:
         if order["specs"]:
-            words = [*enabling, "--allowerasing", "--setopt=install_weak_deps=False", "install"]
-            dnf(module, words + order["specs"], seconds)
+            transaction.guard(transaction.dnf_moves(module, installation(order)), order)
+            dnf(module, installation(order), order["seconds"])
     except Refused:
         if order["stale"]:
             lock_versions(module, add=order["stale"])

@@ -16,6 +16,7 @@ import re
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import (
     adopt,
+    along,
     archive,
     host_plan,
     options,
@@ -147,7 +148,7 @@ def unplanned(plan, packages, holds):
 
     A resolver takes no held package away for another. A hold outlives its package.
     """
-    ours = added(packages, host_plan.recorded_plan()) - planned_holds(plan)
+    ours = added(packages, host_plan.recorded_plan()) - planned_holds(plan) - along.names(plan, packages)
     return {"installed": sorted(ours), "held": sorted(ours & set(holds))}
 
 
@@ -156,9 +157,9 @@ def left_files(plan):
     return sorted(set(read(INSTALLED).get("paths", [])) - set(planned_paths(plan)))
 
 
-def left_locks(plan, locks, lock_name):
+def left_locks(plan, locks, lock_name, packages=None):
     """Version locks that we set for packages that are not planned any more. lock_name: from an entry to its package."""
-    ours = set(read(INSTALLED).get("holds", [])) - planned_holds(plan)
+    ours = set(read(INSTALLED).get("holds", [])) - planned_holds(plan) - along.names(plan, packages or {})
     return [entry for entry in locks if lock_name(entry) in ours]
 
 

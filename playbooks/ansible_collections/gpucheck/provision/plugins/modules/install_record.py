@@ -105,6 +105,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import (
     adopt,
     cache,
+    along,
     engines,
     host_plan,
     kernel,
@@ -165,7 +166,7 @@ def leftovers(plan, holds, beside):
         "services": options.unneeded_services(recorded, plan),
         "paths": record.left_files(plan),
         "engines": engines.to_undo(plan),
-        "locks": record.left_locks(plan, beside["locks"], lock_name),
+        "locks": record.left_locks(plan, beside["locks"], lock_name, beside["packages"]),
         "keys": our_keys(recorded, baseline.get("keys", [])),
         "stream": baseline.get("stream", ""),
         "kernel_holds": kernel.noted(),
@@ -219,7 +220,7 @@ def finish(module, plan, digest, packages):
         "group": plan["group"],
         "packages": {name: packages[name] for name in sorted(planned & set(packages))},
         "added": sorted(record.added(packages, recorded)),
-        "holds": sorted(record.planned_holds(plan)),
+        "holds": sorted(record.planned_holds(plan) | along.names(plan, packages)),
         "paths": sorted(record.planned_paths(plan)),
         "gpucheck": digest,
     }

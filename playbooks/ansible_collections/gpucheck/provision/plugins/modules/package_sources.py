@@ -10,9 +10,11 @@ description:
   - Writes keys and source files for apt or dnf; for dnf the keys are imported into rpm as well. What is there already
     is left alone, without any network access.
   - Takes another file that names the same repositories with the same keys away, where C(install_record) has kept it.
-  - Reads the package lists then. A wrong signature shows there, before any package is installed. Where the package
-    manager refuses one, the sources are taken out again, as it would make every later call on the host fail, also those
-    of other people; keys stay, nothing is trusted because of them alone.
+  - Reads the package lists then, those of the planned sources first. A source of another publisher that fails (apt) is
+    named in the result and stops nothing.
+  - A wrong signature shows there, before any package is installed. Where the package manager refuses one, the sources
+    are taken out again, as it would make every later call on the host fail, also those of other people; keys stay,
+    nothing is trusted because of them alone.
 options:
   host:
     description: The host's name in the inventory, for messages.
@@ -60,6 +62,12 @@ paths:
   returned: success
   type: list
   elements: str
+unread:
+  description: >-
+    Sources that are not the plan's and whose lists apt could not read, each with the reason. They stay as they are.
+  returned: success
+  type: list
+  elements: str
 """
 
 import contextlib
@@ -87,6 +95,12 @@ LISTS = {"apt": apt.read_lists, "dnf": dnf.read_lists}
 def source_files(repositories, archive):
     """The files that name sources."""
     found = [row[0] for repository in repositories for row in package_repository.rows(repository)]
+    return found + ([archive["path"]] if archive else [])
+
+
+def list_files(repositories, archive):
+    """The files that apt reads addresses from: those of source_files without the credentials."""
+    found = [package_repository.paths(repository)[0] for repository in repositories]
     return found + ([archive["path"]] if archive else [])
 
 
@@ -199,13 +213,15 @@ def main():
     name, manager, seconds = params["host"], params["package_manager"], params["lock_timeout_s"]
     repositories, archive = params["repositories"], params["archive"] or {}
     before = {}
+    unread = []
     try:
         before = replaced(module, repositories)
         paths = write_keys(module, repositories)
         paths += [path for path in trust(module, repositories) if path not in paths]
         paths += write_sources(module, repositories, archive) + take_out(module, sorted(before))
         if not module.check_mode:
-            LISTS[manager](module, repositories, seconds)
+            files = [path for path in list_files(repositories, archive) if os.path.exists(path)]
+            unread = LISTS[manager](module, repositories, seconds, files)
     except Unreadable as error:
         module.fail_json(
             msg="{}: the keys that rpm trusts cannot be read: {}. No source was named.".format(name, error)
@@ -219,7 +235,7 @@ def main():
         hint = "Make space or mount it writable, then run again."
         words = "taken out again: {}".format(", ".join(gone)) if gone else "no source was named"
         module.fail_json(msg="{}: package sources cannot be written: {}; {}. {}".format(name, error, words, hint))
-    module.exit_json(changed=bool(paths), paths=paths)
+    module.exit_json(changed=bool(paths), paths=paths, unread=unread)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,8 @@ description:
     stream (dnf) is enabled, what the transaction builds on is installed, and the planned repository of DKMS (dnf) is
     named where no source of the host offers DKMS.
   - Holds (apt) and version locks (dnf) that stand in the way are lifted, and put back where the transaction fails.
+  - Simulates every transaction first. One that would remove or downgrade packages that are neither planned nor
+    NVIDIA's, or change one that a person holds, is refused, with their names.
   - Asks the package manager nothing where everything is as planned, and where files alone differ.
   - Answers like C(plan_state), as the host is afterwards.
 options:
@@ -34,6 +36,21 @@ options:
     description: Rows of C(host_files) to put in place before, such as options that the installation's own scripts read.
     type: list
     elements: dict
+    default: []
+  state:
+    description:
+      - C(present) installs. C(prepared) finds out what an installation would do, refuses what C(present) would refuse,
+        and downloads the packages, so that what fails early fails before the host is drained. Nothing that is installed
+        moves. On dnf the module stream is enabled, and compilers and the source of DKMS are installed.
+      - In check mode, C(prepared) downloads nothing and asks the sources that are set up; see C(moves_unknown).
+    type: str
+    choices: [present, prepared]
+    default: present
+  allow_changes:
+    description: >-
+      Names or patterns of foreign packages that the transaction may remove, downgrade, or change though held.
+    type: list
+    elements: str
     default: []
   lock_timeout_s:
     description: Seconds to wait while another program holds the package manager's lock.
@@ -81,6 +98,19 @@ host:
   description: What else the roles need; see C(plan_state).
   returned: success
   type: dict
+moves:
+  description: With C(prepared), what the transaction would remove or downgrade besides the planned packages.
+  returned: success
+  type: list
+  elements: str
+moves_refused:
+  description: With C(prepared) in check mode, why a run would refuse the transaction, empty if it would not.
+  returned: success
+  type: str
+moves_unknown:
+  description: With C(prepared), why it is not known what the transaction would do, empty if it is.
+  returned: success
+  type: str
 kernels_before:
   description: Releases of the kernels that were installed before.
   returned: success
@@ -89,8 +119,16 @@ kernels_before:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils import apt, dkms, dnf, host_plan, loader, place
-from ansible_collections.gpucheck.provision.plugins.module_utils.call import call
+from ansible_collections.gpucheck.provision.plugins.module_utils import (
+    apt,
+    dkms,
+    dnf,
+    host_plan,
+    loader,
+    place,
+    transaction,
+)
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call
 from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
 from ansible_collections.gpucheck.provision.plugins.module_utils.explain import explained
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, read_facts, version_locks
@@ -109,7 +147,7 @@ def due(order):
     return any(order[part] for part in parts) or not order["stream_planned"]
 
 
-def orders(params, state, packages):
+def orders(params, state, packages, held):
     """What is to be done, from the plan and what compare said of the host.
 
     specs: of everything that is planned with these components, so that the transaction can move nothing of it; of what
@@ -139,18 +177,29 @@ def orders(params, state, packages):
         "prerequisites": host["prerequisites_missing"] if driver_due else [],
         "compilers": host["compilers_missing"] if with_driver else [],
         "dkms_source": dkms.wanted(plan, packages) if driver_due else {},
+        # Planned by any component: one of them may move with another.
+        "planned": {row["name"] for name in plan["components"] for row in host_plan.component(plan, name)[0]},
+        "held": held,
+        "allowed": params["allow_changes"],
         "seconds": params["lock_timeout_s"],
         "files": [row for row in map(place.normal, params["files"]) if place.differs(row)],
     }
 
 
-def lock(module, plan, names, known):
-    """Lock what is installed now to its version (dnf); what was read of the host, with the new locks."""
+def lock(module, plan, names, known, held):
+    """Lock what is installed now (dnf), or hold what came along (apt); what was read of the host, with the new locks.
+
+    held: names that are held already.
+    """
     facts, beside = known
     state = compare(module.params["host"], plan, "", known)["components"]
-    add = [entry for name in names for entry in state[name]["missing"]]
+    add = [entry for name in names for entry in state[name]["missing"] if entry not in held]
     drop = [entry for name in names for entry in state[name]["stale"]]
-    if add or drop:
+    if plan["package_manager"] == "apt":
+        if add:
+            call(module, ["apt-mark", "hold", *add])
+            facts["holds"] = sorted(set(facts["holds"]) | set(add))
+    elif add or drop:
         dnf.lock_versions(module, add, drop)
         beside["locks"] = version_locks()
         facts["holds"] = sorted({lock_name(entry) for entry in beside["locks"]})
@@ -165,12 +214,38 @@ def act(module, order):
     bring = {"apt": apt.bring, "dnf": dnf.bring}[plan["package_manager"]]
     bring(module, order)
     known = read_facts(module.params["host"])
-    if plan["package_manager"] == "dnf":
-        known = lock(module, plan, names, known)
+    known = lock(module, plan, names, known, order["holds"] if plan["package_manager"] == "apt" else [])
     # Distributions do it themselves at the end of a transaction; one that was cut off there never got to it.
     if "driver" in names and loader.lost():
         call(module, ["ldconfig"])
     return compare(module.params["host"], plan, "", known)
+
+
+def prepare(module, order):
+    """What the transaction would do, as the answer has it; downloads it unless in check mode. Raises Refused."""
+    if not order["specs"]:
+        return answer_of_moves()
+    if order["left_behind"]:
+        return answer_of_moves(unknown="a package transaction was cut off here and has to be finished first")
+    manager = {"apt": apt, "dnf": dnf}[module.params["plan"]["package_manager"]]
+    if not module.check_mode:
+        moves = manager.prepare(module, order, True)
+        return answer_of_moves(transaction.besides(moves, order["planned"]))
+    if not order["stream_planned"]:
+        return answer_of_moves(unknown="the planned module stream is not enabled yet")
+    try:
+        moves = manager.prepare(module, order, False)
+    except Refused as error:
+        return answer_of_moves(unknown=str(error))
+    refused = transaction.foreign(moves, order["planned"], order["held"], order["allowed"])
+    return answer_of_moves(
+        transaction.besides(moves, order["planned"]), transaction.refusal(refused) if refused else ""
+    )
+
+
+def answer_of_moves(rows=(), refused="", unknown=""):
+    """The part of the answer about what else moves."""
+    return {"moves": transaction.sentences(rows), "moves_refused": refused, "moves_unknown": unknown}
 
 
 def main():
@@ -182,19 +257,24 @@ def main():
             "components": {"type": "list", "elements": "str", "required": True},
             "extra": {"type": "list", "elements": "str", "default": []},
             "files": {"type": "list", "elements": "dict", "default": []},
+            "state": {"type": "str", "choices": ["present", "prepared"], "default": "present"},
+            "allow_changes": {"type": "list", "elements": "str", "default": []},
             "lock_timeout_s": {"type": "int", "default": 600},
         },
         supports_check_mode=True,
     )
-    host, plan = module.params["host"], module.params["plan"]
+    host, plan, moves = module.params["host"], module.params["plan"], answer_of_moves()
     with explained(module, host, REFUSED.get(plan.get("package_manager"), "{}.")):
         facts, beside = known = read_facts(host)
         state = compare(host, plan, "", known)
-        order = orders(module.params, state, beside["packages"])
+        order = orders(module.params, state, beside["packages"], facts["holds"])
         changed = due(order)
-        if changed and not module.check_mode:
+        if module.params["state"] == "prepared":
+            # What it fetches is in the package manager's cache, which is no state of the host.
+            moves, changed = prepare(module, order), False
+        elif changed and not module.check_mode:
             state = act(module, order)
-    module.exit_json(changed=changed, kernels_before=facts["kernels"], **state)
+    module.exit_json(changed=changed, kernels_before=facts["kernels"], **moves, **state)
 
 
 if __name__ == "__main__":

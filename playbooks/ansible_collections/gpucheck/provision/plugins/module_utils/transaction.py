@@ -1,0 +1,106 @@
+"""What a package transaction would do besides what is planned, read from a simulation of it before anything moves.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. A row of moves is (verb, name, words): verb is
+install, remove or downgrade; words are the versions, for a message.
+"""
+
+import fnmatch
+import re
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, attempt, last_words
+
+# NVIDIA's own package names in its repositories for apt and dnf: these move as the plan wants it.
+NVIDIA = re.compile(
+    r"^(lib)?nvidia|^kmod-nvidia|^xserver-xorg-video-nvidia|^firmware-nvidia|^libxnvctrl|^cuda|^libcuda|^(lib)?cudnn"
+    r"|^(lib)?nccl|^libcu(blas|dss|fft|file|obj|pti|rand|solver|sparse|sparselt|tensor)|^libnpp|^libnv(fatbin|infer|jitlink"
+    r"|jpeg|onnxparsers|ptxcompiler|sdm|vm)|^nvlsm|^gds-tools|^nsight-|^datacenter-gpu-manager|^gdr(copy|drv)|^libgdrapi"
+)
+# apt-get --simulate: "Remv name [1.0]", "Inst name [1.0] (2.0 origin [amd64])"; no brackets for a new package.
+APT_ROW = re.compile(
+    r"^(?P<verb>Remv|Purg|Inst) (?P<name>[^\s:]+)\S*(?: \[(?P<old>[^\]]+)\])?(?: \((?P<new>\S+))?", re.MULTILINE
+)
+# Headings of dnf 4's table, LC_ALL=C. Rows are indented by one space; a long name stands on a line of its own.
+DNF_HEADINGS = (
+    (re.compile(r"^(Installing|Upgrading|Reinstalling)\b.*:$"), "install"),
+    (re.compile(r"^Removing\b.*:$"), "remove"),
+    (re.compile(r"^Downgrading\b.*:$"), "downgrade"),
+)
+DNF_ROW = re.compile(r"^ (?P<name>\S+)(?:\s+\S+\s+(?P<version>\S+).*)?$")
+DNF_OBSOLETES = re.compile(r"^\s+replacing\s+(?P<name>\S+)\.(?P<arch>[^\s.]+)\s+(?P<version>\S+)")
+DNF_ANSWER = "Operation aborted"
+
+
+def apt_moves(module, words):
+    """Rows of what apt-get would do. words: options and the command. Raises Refused if it finds no solution."""
+    status, output, errors = attempt(module, ["apt-get", "--simulate", "--yes", *words])
+    if status != 0:
+        # Which dependencies are unmet is on stdout, before the error.
+        raise Refused("apt-get --simulate: exit {}: {}".format(status, last_words(output + errors)))
+    moves = []
+    for row in APT_ROW.finditer(output):
+        name, old, new = row.group("name"), row.group("old"), row.group("new")
+        if row.group("verb") != "Inst":
+            moves.append(("remove", name, old or ""))
+        elif old and new and attempt(module, ["dpkg", "--compare-versions", new, "lt", old])[0] == 0:
+            moves.append(("downgrade", name, "{} to {}".format(old, new)))
+        else:
+            moves.append(("install", name, new or ""))
+    return moves
+
+
+def dnf_moves(module, words):
+    """Rows of what dnf would do. words: options and the command. Raises Refused if it finds no solution."""
+    # Not quiet: the table is what is asked for. --assumeno ends with 1 also where all is well.
+    status, output, errors = attempt(module, ["dnf", "--assumeno", *words])
+    if status != 0 and DNF_ANSWER not in output + errors:
+        raise Refused("dnf --assumeno: exit {}: {}".format(status, last_words(errors, output)))
+    moves, verb = [], ""
+    for line in output.splitlines():
+        if line and not line[0].isspace():
+            verb = next((verb for heading, verb in DNF_HEADINGS if heading.match(line)), "")
+            continue
+        replaced, row = DNF_OBSOLETES.match(line), DNF_ROW.match(line)
+        if verb and replaced:
+            moves.append(("remove", replaced.group("name"), replaced.group("version")))
+        elif verb and row:
+            moves.append((verb, row.group("name"), row.group("version") or ""))
+    return moves
+
+
+def besides(moves, planned):
+    """Rows of what would be removed or downgraded, without planned names.
+
+    A package that is there in several versions, such as kernel-devel, loses its oldest one when a new one comes.
+    """
+    arriving = {name for verb, name, _ in moves if verb == "install"}
+    return [row for row in moves if row[0] != "install" and row[1] not in planned and row[1] not in arriving]
+
+
+def sentences(rows):
+    """Each row as text, for make plan and messages."""
+    return [" ".join(row).strip() for row in rows]
+
+
+def foreign(moves, planned, held, allowed):
+    """Rows that no operator agreed to: removals and downgrades outside NVIDIA's names, and changed holds of others.
+
+    held: names that are held on the host. allowed: names or patterns that the site allows.
+    """
+    changed = [("change held", name, words) for verb, name, words in moves if verb == "install" and name in held]
+    found = [row for row in besides(moves, planned) + changed if row[1] not in planned and not NVIDIA.search(row[1])]
+    return [row for row in found if not any(fnmatch.fnmatchcase(row[1], pattern) for pattern in allowed)]
+
+
+def refusal(rows):
+    """Why a transaction that does this is refused, and what to do."""
+    return (
+        "the package transaction would also {}. These packages are not NVIDIA's, and nothing was installed or removed. "
+        "If this is intended, allow it by name with packages_allow_changes: [{}]"
+    ).format("; ".join(sentences(rows)), ", ".join(sorted({name for _, name, _ in rows})))
+
+
+def guard(moves, order):
+    """Raise Refused for a transaction with a foreign row; order: of planned_packages."""
+    found = foreign(moves, order["planned"], order["held"], order["allowed"])
+    if found:
+        raise Refused(refusal(found))

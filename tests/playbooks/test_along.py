@@ -1,0 +1,98 @@
+"""Packages that came along with the driver or the toolkit: held like the planned ones, and let go of with them."""
+
+import pytest
+
+from tests.playbooks.modules import shared
+
+along = shared("along")
+record = shared("record")
+
+DRIVER = "3:580.178.04-1.el9"
+PACKAGES = {
+    "nvidia-driver-cuda": DRIVER,
+    "nvidia-driver-libs": DRIVER,
+    "libnvidia-cfg": DRIVER,
+    "libnvidia-container1": "1.18.1-1",
+    "cuda-toolkit-13-0": "13.0.2-1",
+    "libcublas-13-0": "13.1.0.3-1",
+    "cuda-nvcc-13-0": "13.0.88-1",
+    "cuda-toolkit-13-0-config-common": "13.0.96-1",
+    "cuda-toolkit-config-common": "13.0.96-1",
+    "libcublas-12-9": "12.9.1.4-1",
+    "site-app-13-0": "1-1",
+    "openssl": "3.0-1",
+}
+CUDA = ["cuda-nvcc-13-0", "cuda-toolkit-13-0-config-common", "cuda-toolkit-config-common", "libcublas-13-0"]
+LOCKED = ["libnvidia-cfg-3:580.178.04-1.el9.*", "nvidia-driver-libs-3:580.178.04-1.el9.*"]
+
+
+def plan(manager, version=DRIVER, cuda="13.0.2-1"):
+    def part(name, version):
+        return {"packages": [{"name": name, "version": version, "spec": name}], "holds": [name]}
+
+    parts = {"driver": part("nvidia-driver-cuda", version), "cuda": part("cuda-toolkit-13-0", cuda)}
+    expected = {"driver_version": version.split(":")[-1].split("-")[0]}
+    return {"package_manager": manager, "components": parts, "expected": expected}
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+def test_packages_of_the_toolkit_are_held(manager):
+    assert sorted(along.names(plan(manager), PACKAGES, ["cuda"])) == CUDA
+
+
+def test_packages_of_the_driver_are_locked_on_dnf_and_pinned_on_apt():
+    assert along.names(plan("dnf"), PACKAGES, ["driver"]) == {"nvidia-driver-libs", "libnvidia-cfg"}
+    assert along.names(plan("apt"), PACKAGES, ["driver"]) == set()
+
+
+def test_apt_holds_what_is_not_held_yet():
+    words, missing, stale = along.holds(plan("apt"), "cuda", PACKAGES, CUDA[:2], [])
+
+    assert words == ["2 packages that came with cuda are not held at their version"]
+    assert (missing, stale) == (CUDA[2:], [])
+    assert along.holds(plan("apt"), "cuda", PACKAGES, CUDA, []) == ([], [], [])
+
+
+def test_apt_lets_go_of_them_for_the_change():
+    """apt moves no held package that is only a dependency."""
+    newer = plan("apt", cuda="13.0.3-1")
+
+    assert along.holds(newer, "cuda", PACKAGES, CUDA, []) == ([], [], CUDA)
+
+
+def test_dnf_locks_at_the_version_that_is_installed():
+    words, missing, stale = along.holds(plan("dnf"), "driver", PACKAGES, [], ["openssl-3.0-1.*"])
+
+    assert words == ["2 packages that came with driver are not held at their version"]
+    assert (missing, stale) == (LOCKED, [])
+    assert along.holds(plan("dnf"), "driver", PACKAGES, [], LOCKED) == ([], [], [])
+
+
+def test_locks_of_the_version_before_are_lifted_for_the_change():
+    """They would keep the dependencies where they are, and the transaction would find no solution."""
+    newer = plan("dnf", version="3:590.48.01-1.el9", cuda="13.0.3-1")
+    theirs = ["openssl-3.0-1.*", "libnvidia-container1-1.18.1-1.*"]
+    came = [f"{name}-{PACKAGES[name]}.*" for name in CUDA]
+
+    assert along.holds(newer, "driver", PACKAGES, [], [*theirs, *LOCKED]) == ([], [], LOCKED)
+    assert along.holds(newer, "cuda", PACKAGES, [], [*theirs, *came]) == ([], [], came)
+
+
+def test_locks_of_the_version_before_are_stale_after_the_change():
+    old = "libnvidia-cfg-3:570.195.03-1.el9.*"
+
+    assert along.holds(plan("dnf"), "driver", PACKAGES, [], [*LOCKED, old]) == ([], [], [old])
+
+
+def test_holds_go_with_the_component(tmp_path, monkeypatch):
+    """And none of them while it is planned: a transaction of other components would let go of them."""
+    monkeypatch.setattr(record, "added", lambda packages, _: set(packages))
+    monkeypatch.setattr(record, "INSTALLED", str(tmp_path / "installed.json"))
+    held = [*CUDA, "cuda-toolkit-13-0", "openssl"]
+    (tmp_path / "installed.json").write_text('{"holds": ["libnvidia-cfg", "nvidia-driver-libs"]}')
+    nothing = {"components": {}, "expected": {"driver_version": None}}
+
+    assert record.unplanned(plan("apt"), PACKAGES, held)["held"] == ["openssl"]
+    assert record.unplanned(nothing, PACKAGES, held)["held"] == sorted(held)
+    assert record.left_locks(plan("dnf"), LOCKED, shared("host").lock_name, PACKAGES) == []
+    assert record.left_locks(nothing, LOCKED, shared("host").lock_name, PACKAGES) == LOCKED

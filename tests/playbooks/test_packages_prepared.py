@@ -1,0 +1,147 @@
+"""What fails before the host is drained: a transaction that removes foreign packages, and a download."""
+
+import json
+
+import pytest
+
+from tests.playbooks.hostile import Site, honest, report, state
+from tests.playbooks.package_manager import (
+    go,
+    missing,
+    package_machine,  # noqa: F401 - a fixture
+)
+
+
+@pytest.mark.parametrize(
+    ("manager", "table"), [("apt", "Remv git [1]\n"), ("dnf", "Removing:\n git x86_64 1 @b 1 k\n")]
+)
+def test_installation_that_removes_foreign_packages_is_refused(machine, manager, table):
+    missing(machine)
+    machine.moves = table
+    result = go(manager, machine)
+
+    assert "would also remove git 1. These packages are not NVIDIA's" in result["msg"]
+    assert not any(" install " in call for call in machine.calls)
+    assert go(manager, machine, allow_changes=["git"])["failed"] is False
+    assert any(" install " in call for call in machine.calls)
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+def test_preparation_simulates_and_downloads_and_moves_nothing(machine, manager, tmp_path):
+    missing(machine)
+    machine.state["host"]["unplanned"] = {"installed": ["old"], "held": ["old"]}
+    machine.state["components"]["driver"]["stale"] = ["driver-1-1.*"] if manager == "dnf" else []
+    machine.lock_file.write_text("driver-1-1.*\n")
+    machine.moves = "Remv cuda-old [1]\n" if manager == "apt" else "Removing:\n cuda-old x86_64 1 @b 1 k\n"
+    row = {"path": str(tmp_path / "a/b.conf"), "content": "x\n"}
+    result = go(manager, machine, state="prepared", files=[row])
+
+    assert (result["changed"], result["failed"], result["moves"]) == (False, False, ["remove cuda-old 1"])
+    assert (result["moves_refused"], result["moves_unknown"]) == ("", "")
+    assert machine.calls == []
+    assert [argv[-3:] for argv in machine.simulated] == [["driver=2-1", "toolkit=12-1", "newest"]]
+    assert [argv[-3:] for argv in machine.fetched] == [["driver=2-1", "toolkit=12-1", "newest"]]
+    assert machine.locks() == ["driver-1-1.*"]
+    assert not (tmp_path / "a").exists()
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+def test_download_that_fails_fails_in_the_preparation(machine, manager):
+    missing(machine)
+    machine.broken = "download"
+
+    assert "404 Not Found" in go(manager, machine, state="prepared")["msg"]
+    assert machine.calls == []
+
+
+def test_preparation_that_fails_puts_the_module_stream_back(machine):
+    missing(machine)
+    machine.state["host"].update(module_stream="570-open", module_stream_planned=False)
+    machine.broken = "download"
+    go("dnf", machine, state="prepared")
+
+    assert machine.calls[-2:] == ["dnf module reset nvidia-driver", "dnf module enable nvidia-driver:570-open"]
+
+
+@pytest.mark.parametrize("manager", ["apt", "dnf"])
+def test_preparation_in_check_mode_reports_and_downloads_nothing(machine, manager):
+    missing(machine)
+    machine.moves = "Remv git [1]\n" if manager == "apt" else "Removing:\n git x86_64 1 @b 1 k\n"
+    result = go(manager, machine, state="prepared", check_mode=True)
+
+    assert (result["failed"], result["moves"]) == (False, ["remove git 1"])
+    assert "allow it by name with packages_allow_changes: [git]" in result["moves_refused"]
+    assert (machine.calls, machine.fetched) == ([], [])
+    assert go(manager, machine, state="prepared", check_mode=True, allow_changes=["git"])["moves_refused"] == ""
+
+
+def test_preparation_in_check_mode_states_what_is_unknown(machine):
+    missing(machine)
+    machine.state["host"]["unfinished"] = ["x"]
+    assert "cut off" in go("apt", machine, state="prepared", check_mode=True)["moves_unknown"]
+
+    machine.state["host"].update(unfinished=[], module_stream_planned=False)
+    assert "stream" in go("dnf", machine, state="prepared", check_mode=True)["moves_unknown"]
+
+
+def test_preparation_asks_nothing_if_packages_are_as_planned(machine):
+    assert go("apt", machine, state="prepared")["moves"] == []
+    assert (machine.calls, machine.simulated, machine.fetched) == ([], [], [])
+
+
+@pytest.fixture(scope="module")
+def sound():
+    """A report, made once."""
+    return report("node01")
+
+
+def site_of(folder, sound, **moves):
+    """A host whose package sources are set up and that lacks NCCL; moves: what the simulation reports."""
+    site = Site(folder, sound)
+    prepared = {**honest("node01", 0, sound, str(folder))["planned_packages"], "changed": False, **moves}
+    site.host("node01", plan_state=state({"nccl": ["libnccl2 is missing"]}), planned_packages=prepared)
+    return site
+
+
+@pytest.mark.slow
+def test_plan_lists_removals_and_blocks_foreign_ones(tmp_path, sound):
+    for name in ("own", "foreign"):
+        (tmp_path / name).mkdir()
+    own = site_of(tmp_path / "own", sound, moves=["remove libnccl-old 1"]).run("provision.yml", "--check")
+    refused = {"moves": ["remove openmpi 4"], "moves_refused": "the package transaction would also remove openmpi 4"}
+    foreign = site_of(tmp_path / "foreign", sound, **refused).run("provision.yml", "--check")
+
+    assert own.returncode == 0, own.stdout
+    assert "node01: packages: would also remove libnccl-old 1" in own.stdout
+    assert foreign.returncode == 2
+    assert "node01: refused, nothing was changed: the package transaction would also remove openmpi 4." in " ".join(
+        foreign.stdout.split()
+    )
+
+
+@pytest.mark.slow
+def test_plan_asks_no_sources_that_are_not_set_up(tmp_path, sound):
+    site = Site(tmp_path, sound)
+    site.host("node01", plan_state=state({"repository": ["x is missing"], "nccl": ["libnccl2 is missing"]}))
+    done = site.run("provision.yml", "--check")
+
+    assert done.returncode == 0, done.stdout
+    assert "planned_packages" not in site.asked("node01")
+
+
+@pytest.mark.slow
+def test_sources_simulation_and_downloads_come_before_the_drain(tmp_path, sound):
+    """The drain looks at the host's processes before anything is installed."""
+    different = state({"nccl": ["libnccl2 is missing"], "kernel_arguments": ["iommu=pt is missing"]})
+    different["components"]["nccl"] = {"packages": ["libnccl2 is missing"], "missing": [], "stale": []}
+    site = Site(tmp_path, sound)
+    site.host("node01", plan_state=different)
+    program = tmp_path / "drain"
+    program.write_text("#!/bin/sh\ncat $(dirname $0)/hosts/*/asked >$(dirname $0)/before-$1\n")
+    program.chmod(0o755)
+    site.run("provision.yml", "-e", json.dumps({"drain_with": "script", "drain_command": [str(program)]}))
+    before = (tmp_path / "before-drain").read_text().split()
+    after = site.asked("node01")[len(before) :]
+
+    assert before[-3:] == ["install_record", "package_sources", "planned_packages"]
+    assert after.index("plan_state") < after.index("planned_packages")

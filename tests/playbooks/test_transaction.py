@@ -1,0 +1,205 @@
+"""What a package transaction would do besides the plan, read from the package managers' own simulations."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from tests.playbooks.modules import shared
+
+transaction = shared("transaction")
+calls = shared("call")
+apt, dnf = shared("apt"), shared("dnf")
+
+# apt 2.6, `apt-get --simulate install`; rows from runs on Debian 12, the NVIDIA names are put in their place.
+APT = """Reading package lists...
+Building dependency tree...
+The following packages will be REMOVED:
+  git nvidia-utils-570
+The following packages will be upgraded:
+  curl
+The following packages will be DOWNGRADED:
+  libibverbs1 nvidia-utils-580
+Remv git [1:2.39.5-0+deb12u3]
+Remv nvidia-utils-570 [570.195.03-0ubuntu1] [nvidia-driver-570:amd64 ]
+Inst curl [7.88.1-10+deb12u14] (7.88.1-10+deb12u15 Debian:12.15/oldstable [amd64]) [libcurl4:amd64 ]
+Inst libibverbs1:amd64 [50.0-2] (44.0-2 Debian:12.15/oldstable [amd64])
+Inst nvidia-utils-580 [580.95.05-0ubuntu1] (580.65.06-0ubuntu1 NVIDIA:570 [amd64])
+Inst libnvidia-cfg1-580 (580.65.06-0ubuntu1 NVIDIA:570 [amd64])
+Conf curl (7.88.1-10+deb12u15 Debian:12.15/oldstable [amd64])
+"""
+# dnf 4 on EL 9, `dnf install --allowerasing containerd`, as pasted by a person; then a downgrade, a name that is longer
+# than its column, an obsoleted package, and a kernel-devel that makes room for the newest.
+DNF = """Last metadata expiration check: 0:10:11 ago.
+Dependencies resolved.
+================================================================================
+ Package                     Arch     Version              Repository       Size
+================================================================================
+Installing:
+ containerd                  x86_64   2.2.0-3.el9          epel             28 M
+     replacing  docker-containerd.x86_64 1.0-1.el9
+ kernel-devel                x86_64   5.14.0-503.el9       baseos           22 M
+Installing dependencies:
+ runc                        x86_64   4:1.4.0-1.el9_7      appstream       3.9 M
+Removing:
+ kernel-devel                x86_64   5.14.0-362.el9       @baseos          60 M
+Removing dependent packages:
+ docker-ce                   x86_64   3:28.5.1-1.el9       @docker-ce-stable
+                                                                            86 M
+ docker-ce-rootless-extras-with-a-long-name
+                             x86_64   28.5.1-1.el9         @docker-ce-stable
+                                                                            11 M
+Downgrading:
+ nvidia-driver-cuda-libs     x86_64   3:580.65.06-1.el9    cuda             64 M
+
+Transaction Summary
+================================================================================
+Install    2 Packages
+Remove     4 Packages
+Downgrade  1 Package
+
+Operation aborted.
+"""
+
+
+class Host:
+    """Answers for programs by their first two words; .calls."""
+
+    def __init__(self, **answers):
+        self.answers, self.calls, self.params = answers, [], {}
+
+    def run_command(self, argv, **_):
+        self.calls.append(argv)
+        if argv[:2] == ["dpkg", "--compare-versions"]:
+            return (0 if argv[2] < argv[4] else 1), "", ""
+        return self.answers[argv[0].replace("-", "_")]
+
+
+def order(**more):
+    return {"planned": set(), "held": [], "allowed": [], **more}
+
+
+def test_apt_simulation_is_read():
+    host = Host(apt_get=(0, APT, ""))
+
+    assert transaction.apt_moves(host, ["install", "x"]) == [
+        ("remove", "git", "1:2.39.5-0+deb12u3"),
+        ("remove", "nvidia-utils-570", "570.195.03-0ubuntu1"),
+        ("install", "curl", "7.88.1-10+deb12u15"),
+        ("downgrade", "libibverbs1", "50.0-2 to 44.0-2"),
+        ("downgrade", "nvidia-utils-580", "580.95.05-0ubuntu1 to 580.65.06-0ubuntu1"),
+        ("install", "libnvidia-cfg1-580", "580.65.06-0ubuntu1"),
+    ]
+    assert host.calls[0] == ["apt-get", "--simulate", "--yes", "install", "x"]
+
+
+def test_dnf_simulation_is_read():
+    host = Host(dnf=(1, DNF, ""))
+    moves = transaction.dnf_moves(host, ["install", "x"])
+
+    assert host.calls == [["dnf", "--assumeno", "install", "x"]]
+    assert [row[:2] for row in moves if row[0] == "install"] == [
+        ("install", "containerd"),
+        ("install", "kernel-devel"),
+        ("install", "runc"),
+    ]
+    assert transaction.besides(moves, set()) == [
+        ("remove", "docker-containerd", "1.0-1.el9"),
+        ("remove", "docker-ce", "3:28.5.1-1.el9"),
+        ("remove", "docker-ce-rootless-extras-with-a-long-name", ""),
+        ("downgrade", "nvidia-driver-cuda-libs", "3:580.65.06-1.el9"),
+    ]
+
+
+@pytest.mark.parametrize("read", [transaction.apt_moves, transaction.dnf_moves])
+def test_transaction_without_solution_is_refused_in_the_programs_own_text(read):
+    failed = (1, "", "Error: nothing provides dkms >= 3.1.8\n")
+
+    with pytest.raises(calls.Refused, match=r"exit 1: Error: nothing provides dkms >= 3\.1\.8"):
+        read(Host(apt_get=failed, dnf=failed), ["install", "x"])
+
+
+def test_unmet_dependencies_of_apt_are_reported():
+    """apt 2.6, Debian 12; they are on stdout."""
+    output = "The following packages have unmet dependencies:\n curl : Depends: libcurl4 (= 7.88.1-10+deb12u5)\n"
+    host = Host(apt_get=(100, output, "E: Unable to correct problems, you have held broken packages.\n"))
+
+    with pytest.raises(calls.Refused, match=r"curl : Depends: libcurl4 \(= 7\.88.* E: Unable to correct problems"):
+        transaction.apt_moves(host, ["install", "x"])
+
+
+def test_foreign_removals_and_downgrades_are_refused_by_name():
+    moves = transaction.apt_moves(Host(apt_get=(0, APT, "")), [])
+
+    with pytest.raises(calls.Refused) as refused:
+        transaction.guard(moves, order())
+    assert str(refused.value) == (
+        "the package transaction would also remove git 1:2.39.5-0+deb12u3; downgrade libibverbs1 50.0-2 to 44.0-2. "
+        "These packages are not NVIDIA's, and nothing was installed or removed. If this is intended, allow it by "
+        "name with packages_allow_changes: [git, libibverbs1]"
+    )
+
+
+@pytest.mark.parametrize("more", [{"allowed": ["git", "libib*"]}, {"planned": {"git", "libibverbs1"}}])
+def test_allowed_and_planned_packages_may_move(more):
+    transaction.guard(transaction.apt_moves(Host(apt_get=(0, APT, "")), []), order(**more))
+
+
+def test_package_that_a_person_holds_is_not_changed():
+    moves = [("install", "slurmd", "24.05-1"), ("install", "cuda-toolkit-13-0", "13.0.2-1")]
+
+    with pytest.raises(calls.Refused, match=r"would also change held slurmd 24\.05-1\."):
+        transaction.guard(moves, order(held=["slurmd", "cuda-toolkit-13-0"]))
+    transaction.guard(moves, order(held=["cuda-toolkit-13-0"]))
+
+
+@pytest.mark.parametrize(
+    "name", ["openmpi-bin", "libibverbs1", "docker-ce", "nvme-cli", "libnvme1", "libcurl4", "ncurses"]
+)
+def test_name_of_another_publisher_is_foreign(name):
+    assert transaction.foreign([("remove", name, "1")], set(), [], [])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["nvidia-dkms-570", "libnvidia-compute-570", "kmod-nvidia-open-dkms", "cuda-toolkit-12-9", "libcublas-13-0",
+     "libnccl2", "libcudnn9-cuda-13", "libcuda1", "gds-tools-13-0", "nsight-compute-2025.3.1",
+     "xserver-xorg-video-nvidia-570", "libnvjitlink-13-0", "libcusparselt0", "libnpp-13-0",
+     "datacenter-gpu-manager-4-core"],
+)  # fmt: skip
+def test_name_of_nvidia_is_not_foreign(name):
+    assert transaction.foreign([("remove", name, "1")], set(), [], []) == []
+
+
+def test_apt_preparation_sees_planned_preferences_and_no_old_pin(tmp_path, monkeypatch):
+    """The planned pin is not in place yet, and the old one keeps the planned version out."""
+    folder = tmp_path / "preferences.d"
+    folder.mkdir()
+    for name in ("site", "nvidia-driver-pinning-570", "gpucheck-nvidia"):
+        (folder / name).write_text(f"old {name}\n")
+    monkeypatch.setattr(apt, "PREFERENCES", str(folder))
+    monkeypatch.setattr(calls, "package_locks", lambda _: [])
+    owned = f"/.\n{folder}/nvidia-driver-pinning-570\n"
+    host, seen = Host(apt_get=(0, "", ""), dpkg_query=(0, owned, "")), []
+    run = host.run_command
+
+    def run_command(argv, **how):
+        used = [word.partition("=")[2] for word in argv if word.startswith("Dir::Etc::PreferencesParts=")]
+        seen.append({path.name: path.read_text() for path in Path(used[0]).iterdir()} if used else None)
+        return run(argv, **how)
+
+    files = [{"path": f"{folder}/gpucheck-nvidia", "content": "new\n"}, {"path": "/etc/x", "content": "x"}]
+    lists = {
+        "stale": [],
+        "host": {"unplanned": {"held": []}},
+        "compilers": ["g++"],
+        "specs": ["driver=2-1"],
+        "pins": ["nvidia-driver-pinning-570"],
+        "files": files,
+    }
+    apt.prepare(SimpleNamespace(run_command=run_command, params={}), order(seconds=1, **lists), download=True)
+
+    assert seen == [None, *[{"site": "old site\n", "gpucheck-nvidia": "new\n"}] * 2]
+    assert host.calls[1][-3:] == host.calls[2][-3:] == ["install", "g++", "driver=2-1"]
+    assert "--simulate" in host.calls[1]
+    assert "--download-only" in host.calls[2]
