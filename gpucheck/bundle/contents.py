@@ -68,7 +68,7 @@ def order(plan: Plan, host: str) -> Order:
         package_manager=plan.package_manager,
         wanted=tuple(package["spec"] for package in planned(plan)),
         # A host may have its headers already, so a source that dropped them is no reason to give up here.
-        optional=(*plan.headers, *plan.compilers, *TOOLS[plan.package_manager]),
+        optional=(*plan.headers, *plan.compilers, *plan.python.get("packages", ()), *TOOLS[plan.package_manager]),
         prerequisites=plan.prerequisites,
         repositories=(*plan.repositories, *([dkms] if dkms and not plan.prerequisites else [])),
         files=plan.files,

@@ -86,7 +86,8 @@ def origin(plan, wheel, choices, bundle_place, torch_index):
     pin = f"torch=={torch['version']}{'+' + torch['build'] if indexed else ''}" if torch else ""
     file = f"file://{WHEELS}/{Path(wheel.get('path', '')).name}"
     requirements = f"--requirement requirements.lock\ngpucheck @ {file} --hash=sha256:{wheel.get('sha256', '')}\n"
-    python, image = choices.get("gpucheck_python") or "python3", choices.get("gpucheck_image") or ""
+    planned = (plan.get("python") or {}).get("interpreter") or "python3"
+    python, image = choices.get("gpucheck_python") or planned, choices.get("gpucheck_image") or ""
     words = " ".join([wheel.get("digest", ""), requirements, pin, python, image, *pip_args])
     decided = hashlib.sha256(words.encode("utf-8")).hexdigest()
     return {"requirements": requirements, "torch": pin, "pip_args": pip_args, "digest": decided}
