@@ -140,7 +140,14 @@ def bundled_plan(plan: Plan, manifest: Manifest, name: str) -> Plan | Refusal:
         return _refused(plan, held, because, advice)
     repository = _repository(manifest.systems[group.system], manifest.key)
     # What would only bring further sources has no use there.
-    return msgspec.structs.replace(plan, repositories=(repository,), prerequisites=(), dkms_source=msgspec.UNSET)
+    return msgspec.structs.replace(
+        plan,
+        repositories=(repository,),
+        prerequisites=(),
+        dkms_source=msgspec.UNSET,
+        # The bundle has no later kernel, and so no package that follows one.
+        header_metapackage=msgspec.UNSET,
+    )
 
 
 def _differences(plan: Plan, group: BundledGroup) -> list[tuple[str, str]]:

@@ -67,8 +67,9 @@ def way_back(read):
         node_result.file_name(back["group"])
     if not back or (BUNDLE in sources(back)) == (BUNDLE in sources(now)):
         return back
-    kept = {name: value for name, value in back.items() if name != "dkms_source"}
-    return {**kept, **{name: now[name] for name in ("repositories", "dkms_source") if name in now}}
+    sourced = ("repositories", "dkms_source", "header_metapackage")
+    kept = {name: value for name, value in back.items() if name not in sourced}
+    return {**kept, **{name: now[name] for name in sourced if name in now}}
 
 
 def origin(plan, wheel, choices, bundle_place, torch_index):
