@@ -29,6 +29,7 @@ from gpucheck.cli._stack import (
     every_option,
     guarded,
     kind_options,
+    knowledge_option,
     marked,
     refuse,
     spec_of,
@@ -64,27 +65,13 @@ lock_option = click.option("--lock", "lock_file", type=ExistingFile, default=Pat
 
 
 @click.group("stack", short_help=SHORT_HELP)
-@click.option(
-    "--knowledge-dir",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    envvar="GPUCHECK_KNOWLEDGE_DIR",
-    help="Directory with rows that replace or extend the tables.",
-)
-def COMMAND(knowledge_dir: Path | None) -> None:  # noqa: N802 - the name every command module has
+@knowledge_option
+def COMMAND() -> None:  # noqa: N802 - the name every command module has
     """Resolve, lock, explain and check the NVIDIA stack. Nothing here changes a machine.
 
     Exit status: 0 a set exists, 2 impossible, 3 a GPU, system or version is not known, 64 wrong usage.
     diff: 1 something would move. check: as every judging command.
     """
-    from gpucheck.knowledge.site import SiteTableError, use_site_tables
-
-    if knowledge_dir is None:
-        return
-    try:
-        names = use_site_tables(knowledge_dir)
-    except SiteTableError as error:
-        raise Problem(str(error)) from error
-    note(f"tables with rows of the site: {', '.join(str(knowledge_dir / name) for name in names) or 'none'}")
 
 
 @COMMAND.command("resolve")
