@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpucheck.foreign.documents import DocumentProblem, parse
+from gpucheck.knowledge._merge import merged_table
 
 T = TypeVar("T")
 
@@ -64,8 +65,6 @@ def _read(path: Path, type_: type[T]) -> T:
 
 
 def _with_site(path: Path, type_: type[T]) -> T:
-    from gpucheck.knowledge.site import merged_table
-
     own = _site_folder[0] / path.name
     try:
         rows = parse(path.read_text(encoding="utf-8"), str(path), dict, trusted=True)
