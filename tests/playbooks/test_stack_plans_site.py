@@ -3,8 +3,10 @@
 import json
 
 import pytest
+import yaml
 
 from tests.playbooks.modules import action
+from tests.playbooks.test_runs import playbook
 
 plans = action("stack_plans")
 PLAN = {"stack": {"torch": {"version": "2.14.1"}}}
@@ -80,3 +82,24 @@ def test_rows_of_the_site_are_passed_on(tmp_path, knowledge):
 
     words = (tmp_path / "words").read_text()
     assert words.startswith("stack --knowledge-dir /srv/knowledge lock " if knowledge else "stack lock ")
+
+
+@pytest.mark.slow
+def test_playbook_shows_the_warning_once_and_goes_on(tmp_path):
+    hosts = [f"n{number}" for number in range(21)]
+    lines = [f"echo '{json.dumps(PLAN)}' > {tmp_path}/plans/{name}.json" for name in hosts]
+    program = tmp_path / "gpucheck"
+    program.write_text("\n".join(["#!/bin/sh", f"mkdir -p {tmp_path}/plans", *lines]))
+    program.chmod(0o755)
+    facts = {name: {"gpu_facts_read": {"facts": {}}} for name in hosts}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"gpu": {"hosts": facts}}))
+    words = {"gpucheck": str(program), "wish": "w", "lock": "l", "folder": str(tmp_path), "knowledge": "/srv/knowledge"}
+    task = {"source": "wish", **words, "wheel": {}, "bundle_place": "/b", "torch_index": "https://torch.example/"}
+    play = [{"hosts": "localhost", "gather_facts": False, "tasks": [{"gpucheck.provision.stack_plans": task}]}]
+    (tmp_path / "play.yml").write_text(yaml.safe_dump(play))
+
+    done = playbook(tmp_path / "hosts.yml", str(tmp_path / "play.yml"))
+
+    text = " ".join((done.stdout + done.stderr).split())
+    assert done.returncode == 0, text
+    assert text.count("21 hosts download torch from public indexes") == 1
