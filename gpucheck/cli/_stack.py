@@ -63,6 +63,7 @@ def _use_site_tables(_context: click.Context, _parameter: click.Parameter, folde
 # Of a group: before any of its commands reads a table.
 knowledge_option = click.option(
     "--knowledge-dir",
+    metavar="DIR",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     envvar="GPUCHECK_KNOWLEDGE_DIR",
     expose_value=False,
