@@ -68,7 +68,7 @@ def order(plan: Plan, host: str) -> Order:
         package_manager=plan.package_manager,
         wanted=tuple(package["spec"] for package in planned(plan)),
         # A host may have its headers already, so a source that dropped them is no reason to give up here.
-        optional=(*plan.headers, *plan.compilers, *TOOLS[plan.package_manager]),
+        optional=(*plan.headers, *plan.compilers, *plan.python.get("packages", ()), *TOOLS[plan.package_manager]),
         prerequisites=plan.prerequisites,
         repositories=(*plan.repositories, *([dkms] if dkms and not plan.prerequisites else [])),
         files=plan.files,
@@ -140,7 +140,14 @@ def bundled_plan(plan: Plan, manifest: Manifest, name: str) -> Plan | Refusal:
         return _refused(plan, held, because, advice)
     repository = _repository(manifest.systems[group.system], manifest.key)
     # What would only bring further sources has no use there.
-    return msgspec.structs.replace(plan, repositories=(repository,), prerequisites=(), dkms_source=msgspec.UNSET)
+    return msgspec.structs.replace(
+        plan,
+        repositories=(repository,),
+        prerequisites=(),
+        dkms_source=msgspec.UNSET,
+        # The bundle has no later kernel, and so no package that follows one.
+        header_metapackage=msgspec.UNSET,
+    )
 
 
 def _differences(plan: Plan, group: BundledGroup) -> list[tuple[str, str]]:

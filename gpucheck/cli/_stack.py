@@ -8,7 +8,7 @@ import click
 import msgspec
 from click.exceptions import Exit
 
-from gpucheck.cli._common import Problem, open_host, recording_option, replay_mark, simulation_options
+from gpucheck.cli._common import Problem, note, open_host, recording_option, replay_mark, simulation_options
 from gpucheck.model.verdict import EXIT_USAGE
 from gpucheck.printable import one_line
 
@@ -45,6 +45,30 @@ bundle_option = click.option(
     "--bundle",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="With --every: a bundle that is to be the only source, as gpucheck bundle verify found it good.",
+)
+
+
+def _use_site_tables(_context: click.Context, _parameter: click.Parameter, folder: Path | None) -> None:
+    from gpucheck.knowledge.site import SiteTableError, use_site_tables
+
+    if folder is None:
+        return
+    try:
+        names = use_site_tables(folder)
+    except SiteTableError as error:
+        raise Problem(str(error)) from error
+    note(f"tables with rows of the site: {', '.join(str(folder / name) for name in names) or 'none'}")
+
+
+# Of a group: before any of its commands reads a table.
+knowledge_option = click.option(
+    "--knowledge-dir",
+    metavar="DIR",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    envvar="GPUCHECK_KNOWLEDGE_DIR",
+    expose_value=False,
+    callback=_use_site_tables,
+    help="Directory with rows that replace or extend the tables.",
 )
 
 

@@ -8,9 +8,11 @@ from click.exceptions import Exit
 
 from gpucheck.cli._common import Problem, note, output_options, write_result
 from gpucheck.cli._stack import EXIT_IMPOSSIBLE, EXIT_UNKNOWN, ExistingFile, as_json, guarded
+from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
     from gpucheck.repositories.fetching import Fetcher
+    from gpucheck.repositories.recording import Folders
     from gpucheck.stack.plan import Plan
 
 EXIT_STATUS = {"pass": 0, "fail": EXIT_IMPOSSIBLE, "unknown": EXIT_UNKNOWN}
@@ -30,6 +32,12 @@ Directory = click.Path(file_okay=False, path_type=Path)
 @click.option("--index", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Read indexes saved here.")
 @click.option("--save", type=Directory, help="Also save the indexes here, for --index or a bug report.")
 @click.option(
+    "--record",
+    "record_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the versions that exist, as recorded.yml of a --knowledge-dir.",
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(min=1, max=3600),
     default=60,
@@ -46,6 +54,7 @@ def check_repositories(
     groups: tuple[str, ...],
     index: Path | None,
     save: Path | None,
+    record_file: Path | None,
     timeout: float,
     netrc: Path | None,
     client_cert: Path | None,
@@ -66,6 +75,7 @@ def check_repositories(
 
     from gpucheck.repositories import check_plans
     from gpucheck.repositories.fetching import Access, Network, Saved, Saving
+    from gpucheck.repositories.recording import record_text
     from gpucheck.repositories.report import to_text
 
     if client_key is not None and client_cert is None:
@@ -73,6 +83,8 @@ def check_repositories(
     if index is not None and (save or netrc or client_cert or ca_file):
         raise Problem("--index reads saved indexes only: omit --save, --netrc, --client-cert and --ca-file.")
     plans = guarded(lambda: _plans(lock_file, groups))
+    now = datetime.now(timezone.utc)
+    seen: Folders | None = None if record_file is None else {}
     fetcher: Fetcher
     try:
         if index is not None:
@@ -89,9 +101,12 @@ def check_repositories(
     except ValueError as error:
         raise Problem(str(error)) from error
     try:
-        report = check_plans(plans, fetcher if save is None else Saving(fetcher, save), datetime.now(timezone.utc))
+        report = check_plans(plans, fetcher if save is None else Saving(fetcher, save), now, seen)
     except OSError as error:
         raise Problem(f"{save}: cannot be written: {error.strerror or error}. Name another directory.") from error
+    if record_file is not None and seen is not None:
+        write_result(record_text(seen, now), record_file, mode=SHARED)
+        note(f"{record_file}: packages of {len(seen)} repository folders")
     write_result(as_json(report) if format_ == "json" else to_text(report), output)
     raise Exit(EXIT_STATUS[report.verdict])
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpucheck.cli._common import DIRECTORY, EXIT_NOTHING, Problem, format_option, note, separated, write_result
-from gpucheck.cli._stack import EXIT_IMPOSSIBLE, ExistingFile, as_json, guarded
+from gpucheck.cli._stack import EXIT_IMPOSSIBLE, ExistingFile, as_json, guarded, knowledge_option
 from gpucheck.processes.atomic import SHARED
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ lock_option = click.option(
 
 
 @click.group("bundle")
+@knowledge_option
 def COMMAND() -> None:  # noqa: N802 - the name every command module has
     """Create and verify bundles. make bundle and make provision BUNDLE=... run these commands.
 

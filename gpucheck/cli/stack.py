@@ -29,6 +29,7 @@ from gpucheck.cli._stack import (
     every_option,
     guarded,
     kind_options,
+    knowledge_option,
     marked,
     refuse,
     spec_of,
@@ -64,6 +65,7 @@ lock_option = click.option("--lock", "lock_file", type=ExistingFile, default=Pat
 
 
 @click.group("stack", short_help=SHORT_HELP)
+@knowledge_option
 def COMMAND() -> None:  # noqa: N802 - the name every command module has
     """Resolve, lock, explain and check the NVIDIA stack. Nothing here changes a machine.
 

@@ -4,7 +4,7 @@ Every table is parsed once per process, on first use. A damaged table raises Kno
 the line. Unconfirmed values are marked in the tables and never silently relied on.
 """
 
-from gpucheck.knowledge._load import KnowledgeError
+from gpucheck.knowledge._load import KnowledgeError, site_tables
 from gpucheck.knowledge.causes import Cause, causes
 from gpucheck.knowledge.gpus import (
     Generation,
@@ -59,5 +59,6 @@ __all__ = [
     "pcie_limits",
     "predictions",
     "similar_gpus",
+    "site_tables",
     "staged_paths",
 ]

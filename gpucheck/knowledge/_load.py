@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpucheck.foreign.documents import DocumentProblem, parse
+from gpucheck.knowledge._merge import merged_table
 
 T = TypeVar("T")
 
@@ -27,6 +28,21 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _parsed: dict[str, Any] = {}
+_site: dict[str, dict[str, Any]] = {}
+_site_folder: list[Path] = []
+
+
+def use(folder: Path, rows: dict[str, dict[str, Any]]) -> None:
+    """Merge a site's rows, by name of table, into the tables; those read before are read again."""
+    _site_folder[:] = [folder]
+    _site.clear()
+    _site.update(rows)
+    _parsed.clear()
+
+
+def site_tables() -> tuple[str, ...]:
+    """Names of the tables with rows of the site, with their folder: ``/srv/site/recorded.yml``."""
+    return tuple(str(folder / name) for folder in _site_folder for name in sorted(_site))
 
 
 def table(name: str, type_: type[T]) -> T:
@@ -38,9 +54,22 @@ def table(name: str, type_: type[T]) -> T:
 
 
 def _read(path: Path, type_: type[T]) -> T:
+    if path.name in _site:
+        return _with_site(path, type_)
     try:
         return parse(path.read_text(encoding="utf-8"), str(path), type_, trusted=True)
     except DocumentProblem as problem:
         raise KnowledgeError(f"{problem}. The data file is damaged: reinstall gpucheck") from None
     except (OSError, UnicodeDecodeError) as error:
+        raise KnowledgeError(f"{path}: {error}. The data file is damaged or missing: reinstall gpucheck") from None
+
+
+def _with_site(path: Path, type_: type[T]) -> T:
+    own = _site_folder[0] / path.name
+    try:
+        rows = parse(path.read_text(encoding="utf-8"), str(path), dict, trusted=True)
+        return msgspec.convert(merged_table(rows, _site[path.name]), type_)
+    except msgspec.ValidationError as error:
+        raise KnowledgeError(f"{own}: with its rows the table is not valid: {error}. Correct this file") from None
+    except (DocumentProblem, OSError, UnicodeDecodeError) as error:
         raise KnowledgeError(f"{path}: {error}. The data file is damaged or missing: reinstall gpucheck") from None

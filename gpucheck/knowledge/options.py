@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from gpucheck.knowledge._load import table
+from gpucheck.knowledge.packages import BranchRange
 
 
 class _Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,8 +61,24 @@ class WithDriver(_Row, frozen=True, kw_only=True):
     packages: tuple[str, ...]
 
 
+class ExtraPackages(_Row, frozen=True, kw_only=True):
+    """Names of a part on some systems and branches. names: () = the driver's own packages contain it."""
+
+    os: tuple[str, ...]
+    branches: BranchRange
+    names: tuple[str, ...]
+
+
+class DriverExtra(_Row, frozen=True, kw_only=True):
+    """A part of the driver that its compute-only packages lack. fabric: it has the revision of fabric manager."""
+
+    contains: str
+    packages: tuple[ExtraPackages, ...]
+    fabric: bool = False
+
+
 class OptionTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """options.yml. with_driver: by component."""
+    """options.yml. with_driver: by component. driver_extra: by the word of stack.yml."""
 
     schema_: Literal["gpucheck.knowledge.options/1"]
     as_of: str
@@ -69,6 +86,7 @@ class OptionTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": 
     dcgm: DcgmPackages
     gdrcopy: GdrcopyPackages
     with_driver: dict[str, WithDriver] = {}
+    driver_extra: dict[str, DriverExtra] = {}
 
 
 def options() -> OptionTable:

@@ -201,10 +201,14 @@ class ContainerToolkitPackages(_Row, frozen=True, kw_only=True):
 
 
 class HeaderPackages(_Row, frozen=True, kw_only=True):
-    """Kernel header packages for a kernel release. el_variants: by the word behind its plus."""
+    """Kernel header packages for a kernel release. el_variants: by the word behind its plus.
+
+    debian_metapackage: of the flavor of an installed kernel metapackage, linux-image-{flavor}.
+    """
 
     source: tuple[str, ...]
     debian: tuple[str, ...]
+    debian_metapackage: str
     el8: tuple[str, ...]
     el: tuple[str, ...]
     el_variants: dict[str, tuple[str, ...]]

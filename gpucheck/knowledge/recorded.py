@@ -47,6 +47,12 @@ def recorded_versions(folder: str, name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(version.partition("-")[0] for names in arches for version in names.get(name, ())))
 
 
+def recorded_packages(folder: str, arch: str, name: str) -> tuple[str, ...]:
+    """Every complete version of a package that is seen in a folder for an architecture, without its epoch."""
+    seen = recorded().folders.get(folder, {}).get(arch, {}).get(name, ())
+    return tuple(dict.fromkeys(version.partition(":")[2] or version for version in seen))
+
+
 def nearest(folder: str, arch: str, name: str, version: str) -> str:
     """Where a document shows the same version of the same package else, ``rhel10 x86_64: 580.178.04-1.el10``, or "".
 

@@ -10,6 +10,7 @@ from gpucheck.knowledge.recorded import is_recorded
 from gpucheck.repositories.fetching import Fetcher, without_credentials
 from gpucheck.repositories.index import Catalog, Index, Kind, Package, Relation, UnusableIndex
 from gpucheck.repositories.reading import ARCHITECTURES, Row, read_index, systems_of
+from gpucheck.repositories.recording import Folders, record
 from gpucheck.repositories.report import (
     Dependency,
     Group,
@@ -25,8 +26,13 @@ from gpucheck.stack.plan import Plan
 NEAREST = 3
 
 
-def check_plans(plans: Sequence[Plan], fetcher: Fetcher, now: datetime) -> RepositoryReport:
-    """Compare plans with their repositories; an index that several plans use is read once. now: with a time zone."""
+def check_plans(
+    plans: Sequence[Plan], fetcher: Fetcher, now: datetime, seen: Folders | None = None
+) -> RepositoryReport:
+    """Compare plans with their repositories; an index that several plans use is read once. now: with a time zone.
+
+    seen: takes what NVIDIA's repositories, or mirrors of them, hold.
+    """
     read: dict[tuple[str | None, ...], tuple[Repository, Index | None]] = {}
     groups = []
     for plan in plans:
@@ -36,6 +42,9 @@ def check_plans(plans: Sequence[Plan], fetcher: Fetcher, now: datetime) -> Repos
             if key not in read:
                 read[key] = _read(row, plan.arch, fetcher, now)
             found.append((row, *read[key]))
+            index = read[key][1]
+            if seen is not None and index is not None:
+                record(seen, row["name"] or "", _folder(plan), plan.arch, index)
         groups.append(_compare(plan, found))
     repositories = tuple(row for row, _ in read.values())
     return RepositoryReport(verdict=verdict_of(groups), repositories=repositories, groups=tuple(groups))

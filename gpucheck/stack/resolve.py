@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from gpucheck.knowledge import site_tables
 from gpucheck.stack.advice import conflicts
 from gpucheck.stack.components import BY_TURN, COMPONENTS, driver
 from gpucheck.stack.components.base import Choice
@@ -70,6 +71,9 @@ def search(target: Target, spec: StackSpec) -> StackSet | tuple[Clash, ...]:
 
 
 def _assumptions(target: Target) -> Iterator[Reason]:
+    if site_tables():
+        text = f"tables with rows of the site: {', '.join(site_tables())}"
+        yield Reason(component="tables", because=text, source="the site", confirmed=False)
     for text in target.taken:
         yield Reason(component="gpus", because=text, rule="R17", source="the specification", confirmed=False)
     for gpu in target.models:

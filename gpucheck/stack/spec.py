@@ -11,6 +11,7 @@ import msgspec
 from gpucheck.foreign import read_text
 from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, document
 from gpucheck.stack.components import COMPONENTS, VERSIONED
+from gpucheck.stack.settings.driver_extra import read_driver_extra
 from gpucheck.stack.settings.imex import Imex, read_imex
 from gpucheck.stack.settings.module_options import read_module_options
 from gpucheck.stack.settings.tuning import Tuning, read_tuning
@@ -50,6 +51,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     kernel_lock: hold the kernel packages that a host has, or leave them to its own upgrades.
     source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
     container_engines: auto = Docker and kubelet's containerd are told of the GPUs where the toolkit is installed.
+    driver_extra: parts of the driver that its compute-only packages lack, by the words of options.yml, sorted.
     dcgm, gdrcopy: options, so none is what a site that says nothing gets. imex: who runs the daemon of a rack.
     """
 
@@ -69,6 +71,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     end_of_life_os: Literal["refuse", "allow"] = "refuse"
     kernel_lock: Literal["leave", "hold"] = "leave"
     module_options: dict[str, str] = msgspec.field(default_factory=dict)
+    driver_extra: tuple[str, ...] = ()
     imex: Imex = Imex()
     tuning: Tuning = Tuning()
     repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
@@ -168,12 +171,13 @@ def _spec(values: dict[str, Value], name: str) -> StackSpec:
     for key, value in values.items():
         if key not in StackSpec.__struct_fields__:
             raise value.problem(f"no such key. {did_you_mean(key, (*StackSpec.__struct_fields__, 'schema'))}")
-    blocks = ("repositories", "tuning", "module_options", "imex")
-    repositories, tuning, options, imex = (values.pop(key, None) for key in blocks)
+    blocks = ("repositories", "tuning", "module_options", "driver_extra", "imex")
+    repositories, tuning, options, extra, imex = (values.pop(key, None) for key in blocks)
     fields = {key: _checked(key, value) for key, value in values.items()}
     spec = StackSpec(
         **fields,  # type: ignore[arg-type]
         module_options=read_module_options(options) if options else {},
+        driver_extra=read_driver_extra(extra) if extra else (),
         imex=read_imex(imex) if imex else Imex(),
         tuning=read_tuning(tuning) if tuning else Tuning(),
         repositories=_repositories(repositories) if repositories else {},

@@ -135,6 +135,8 @@ def plan_text(plan: "Plan") -> str:
         specs = [package["spec"] for package in component["packages"]]
         lines += [f"  {name.replace('_', ' ')}", *(f"    {spec}" for spec in specs or ["none"])]
     lines += ["", "kernel headers", *(f"  {name}" for name in plan.headers or ("none",))]
+    if plan.header_metapackage:
+        lines += [f"  {plan.header_metapackage}, of the flavor of the host's kernel metapackage"]
     lines += ["", "compilers", *(f"  {name}" for name in plan.compilers or ("none",))]
     if plan.dkms_source:
         row, enabled = plan.dkms_source["repository"], plan.dkms_source["enable"]

@@ -2,7 +2,10 @@
 
 import pytest
 
-from tests.playbooks.planned import DRIVER, VERSION, compare_code, plan_code
+from tests.playbooks.modules import shared
+from tests.playbooks.planned import DRIVER, VERSION, compare_code
+
+release_key = shared("kernel_headers").release_key
 
 
 def test_a_host_that_is_as_planned_has_no_differences(machine):
@@ -289,4 +292,4 @@ def test_a_driver_that_dkms_does_not_build_asks_for_no_module_of_a_newer_kernel(
     ],
 )
 def test_kernel_releases_are_ordered_as_the_boot_loader_does(older, newer):
-    assert plan_code.release_key(older) < plan_code.release_key(newer)
+    assert release_key(older) < release_key(newer)

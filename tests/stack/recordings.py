@@ -20,6 +20,7 @@ PLANNED = re.compile(
     r"nvidia-driver-pinning-.*|libnvidia-compute.*|nvidia-dkms.*|nvidia-utils-.*|nvidia-persistenced|nvidia-modprobe|"
     r"nvidia-driver-(cuda|cuda-libs|common)|nvidia-kernel(-open)?-dkms|libnvidia-ml|nvidia-kmod-common|kmod-nvidia-.*|"
     r"(nvidia-fabricmanager|libnvidia-nscq|nvidia-imex)(-\d+)?|nvlsm|cuda-toolkit-(\d+-\d+|config-common)|libcudnn9-.*|libnccl.*|"
+    r"libnvidia-(encode|decode|gl|cfg|fbc)1?(-\d+)?|libnvcuvid1|nvidia-compute-utils(-\d+)?|nvidia-driver-libs|libnvsdm|"
     r"(lib)?nvidia-container.*|datacenter-gpu-manager-4-.*"
 )
 # Built together: one revision for all of them at one version.

@@ -14,6 +14,7 @@ CHANGED = {
     "container_engines": "leave",
     "module_options": {"NVreg_A": "1"},
     "kernel_lock": "hold",
+    "driver_extra": ("mps", "video"),
     "imex": Imex(service="slurm"),
 }
 

@@ -9,6 +9,7 @@ from gpucheck.knowledge.recorded import TOOLKIT, recorded_versions
 from gpucheck.stack.components.base import Choice, Component, PlanInput
 from gpucheck.stack.packages import component, package, repository, uname_arch
 from gpucheck.stack.rules.archive import r22_absent
+from gpucheck.stack.seen import seen_reason
 from gpucheck.stack.types import Clash, Fact, Reason
 from gpucheck.stack.versions import request
 
@@ -71,8 +72,7 @@ def choose_container_toolkit(wanted: str) -> tuple[str, tuple[Reason, ...]] | Cl
     # What auto never takes: the guide does not name it, but somebody installed it.
     for version in recorded_versions(TOOLKIT, packages().container_toolkit.packages[0]):
         if asked.version == version:
-            text = f"{version} as asked for: records show it in its repository, the tables name {', '.join(known)}"
-            return version, (Reason(component=name, because=text, source="cuda-repo"),)
+            return version, (seen_reason(name, version),)
     return Clash(
         component="container_toolkit",
         rule="R18",

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import Toolkit
@@ -11,7 +13,8 @@ from gpucheck.stack.packages import component, file, package
 from gpucheck.stack.rules.archive import r22_cuda
 from gpucheck.stack.rules.driver import is_a, r1_driver_floor, r2_full_function
 from gpucheck.stack.rules.folders import r24_cuda
-from gpucheck.stack.types import Clash, Fact, Reason, Target
+from gpucheck.stack.seen import seen_reason, seen_version
+from gpucheck.stack.types import Clash, Fact, Reason, Target, UnknownInput
 from gpucheck.stack.versions import cc, major, minor, parse, request
 
 if TYPE_CHECKING:
@@ -60,6 +63,10 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
             if lacking is None:
                 return toolkit, _cuda_reasons(target, driver, toolkit)
         first = first or clash
+    if lacking is None and first is None:
+        seen = _seen_cuda(target, driver, wanted, full=full)
+        if seen is not None:
+            return seen
     return (
         lacking
         or first
@@ -74,6 +81,31 @@ def choose_cuda(target: Target, driver: str, wanted: str, *, full: bool) -> tupl
             unknown=True,
         )
     )
+
+
+def _seen_cuda(
+    target: Target, driver: str, wanted: str, *, full: bool
+) -> tuple[Toolkit, tuple[Reason, ...]] | Clash | None:
+    """A stated toolkit that the tables lack, of a minor release that they hold."""
+    table, asked = packages().cuda, request(wanted)
+    if len(asked.prefix) < 3:
+        return None
+    name = table.package.format(dash="-".join(str(number) for number in asked.prefix[:2]))
+    version = seen_version(target.os.repository or "", target, [name], wanted, table.revision)
+    toolkit = _derived(version) if version else None
+    if toolkit is None or version is None:
+        return None
+    clash = _toolkit_clash(target, driver, toolkit, full=full)
+    carried = f"driver and GPUs are taken to be those of {toolkit.note}"
+    return clash or (toolkit, (*_cuda_reasons(target, driver, toolkit), seen_reason("cuda", version, carried)))
+
+
+def _derived(version: str) -> Toolkit | None:
+    """A toolkit that the tables lack, after the newest of its minor release; the note names that one."""
+    same = [row for row in tables.cuda().toolkits if minor(row.version) == minor(version)]
+    if not same:
+        return None
+    return msgspec.structs.replace(same[-1], version=version, note=same[-1].version)
 
 
 def _toolkit_clash(target: Target, driver: str, toolkit: Toolkit, *, full: bool) -> Clash | None:
@@ -186,7 +218,10 @@ class Cuda(Component):
 
 
 def _toolkit(version: str) -> Toolkit:
-    return next(t for t in tables.cuda().toolkits if t.version == version)
+    known = next((t for t in tables.cuda().toolkits if t.version == version), None) or _derived(version)
+    if known is None:
+        raise UnknownInput(f"CUDA toolkit {version} is not known")
+    return known
 
 
 def _stated(spec: "StackSpec") -> bool:

@@ -12,6 +12,7 @@ from gpucheck.stack.packages import component, package
 from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
+from gpucheck.stack.seen import seen_reason, seen_version
 from gpucheck.stack.types import Clash, Fact, Reason, Target, TorchChoice
 from gpucheck.stack.versions import cc, major, request
 
@@ -53,7 +54,23 @@ def choose_cudnn(
         if clash is None:
             return release.version, (_cudnn_reason(release, cuda_major, same, torch),)
         first = first or clash
-    return first or no_release("cudnn", "cuDNN", "R7", wanted, cuda_major, COMPONENT.versions())
+    return (
+        first
+        or _seen_cudnn(target, cuda_major, wanted)
+        or no_release("cudnn", "cuDNN", "R7", wanted, cuda_major, COMPONENT.versions())
+    )
+
+
+def _seen_cudnn(target: Target, cuda_major: int, wanted: str) -> tuple[str, tuple[Reason, ...]] | Clash | None:
+    """A stated version that the tables lack; its range of GPUs is that of the nearest older release."""
+    names = [packages().cudnn.apt[0].format(major=cuda_major)]
+    version = seen_version(target.os.repository or "", target, names, wanted, packages().cudnn.revision)
+    older = [row for row in tables.cudnn().releases if version and numeric(row.version) < numeric(version)]
+    near = max((row for row in older if cuda_major in row.cuda_majors), key=lambda r: numeric(r.version), default=None)
+    if version is None or near is None:
+        return None
+    clash = next(filter(None, (r7_cudnn(gpu, near) for gpu in target.models)), None)
+    return clash or (version, (seen_reason("cudnn", version, f"its range of GPUs is that of {near.version}"),))
 
 
 def _cudnn_reason(release: CudnnRelease, cuda_major: int, same: str | None, torch: TorchChoice | None) -> Reason:

@@ -8,6 +8,7 @@ from gpucheck.knowledge.options import OptionVersion, options
 from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
 from gpucheck.stack.packages import component, package, started
 from gpucheck.stack.rules.driver import is_a
+from gpucheck.stack.seen import seen_reason, seen_version
 from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target
 from gpucheck.stack.versions import cc, parse, request
 
@@ -32,6 +33,10 @@ def choose_dcgm(
     # What nothing but one record shows is taken only where no other version is what was asked for.
     found = ([row for row in fitting if not row.unconfirmed] or fitting)[-1:]
     if not found:
+        version = seen_version(target.os.repository or "", target, table.packages[:1], wanted, table.revision)
+        if version:
+            row = OptionVersion(version=version)
+            return version, (*_dcgm_reasons(target, driver, row), seen_reason("dcgm", version))
         known = ", ".join(row.version for row in table.versions)
         facts = (
             Fact(f"DCGM {wanted} is asked for", "the specification"),

@@ -16,6 +16,7 @@ from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import driver as rules
 from gpucheck.stack.rules.folders import r24_branch
 from gpucheck.stack.settings import module_options
+from gpucheck.stack.settings.driver_extra import extra_packages
 from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target
 from gpucheck.stack.versions import request
 
@@ -191,6 +192,11 @@ class Driver(Component):
         if isinstance(flavour, Clash):
             yield flavour
         yield from archive_rules.r22_host(target, spec)
+        if archive is not None and spec.driver_extra:
+            because = f"the packages of driver_extra in the archive of {archive.os} are not known"
+            stated = Fact(f"driver_extra is {', '.join(spec.driver_extra)}", "the specification")
+            between = (stated, Fact(because, archive_rules.SOURCE))
+            yield Clash(component="driver", rule="R22", between=between, because=because, unknown=True)
 
     def choose(self, choice: Choice) -> DriverChoice:
         return choice.driver
@@ -224,7 +230,10 @@ class Driver(Component):
         if archive:
             version = f"{stack.driver.version}-{_archive_revision(stack, archive)}"
             return component([package(system, row.name, row.version or version) for row in archive.driver_packages])
-        return component(_packages(system, stack))
+        own = _packages(system, stack)
+        names = {row["name"] for row in own}
+        extra = extra_packages(system, stack, plan.spec.driver_extra)
+        return component([*own, *(row for row in extra if row["name"] not in names)])
 
     def services(self, stack: "StackSet", spec: "StackSpec") -> Iterator[dict[str, Any]]:
         yield {"name": "nvidia-persistenced", "enabled": True, "state": "started"}

@@ -13,6 +13,7 @@ from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.rules.code import r5_runs
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
+from gpucheck.stack.seen import seen_reason, seen_version
 from gpucheck.stack.types import Clash, Fact, Reason, Target, TorchChoice
 from gpucheck.stack.versions import major, minor, parse, request
 
@@ -57,7 +58,28 @@ def choose_nccl(
             return f"{pair.version}+cuda{pair.cuda}", _nccl_reasons(pair, build, same, torch, toolkit)
         first = first or clash
     known = tuple(pair.version for pair in packages().nccl.builds)
-    return first or no_release("nccl", "NCCL", "R8", wanted, cuda_major, known)
+    return (
+        first or _seen_nccl(target, cuda_major, wanted) or no_release("nccl", "NCCL", "R8", wanted, cuda_major, known)
+    )
+
+
+def _seen_nccl(target: Target, cuda_major: int, wanted: str) -> tuple[str, tuple[Reason, ...]] | Clash | None:
+    """A stated version that the tables lack; its machine code is that of the nearest older build."""
+    table = packages().nccl
+    names = table.apt if target.os.family == "debian" else table.dnf
+    version = seen_version(target.os.repository or "", target, names, wanted, table.revision)
+    if version is None or "+cuda" not in version or _cuda_major(version) != cuda_major:
+        return None
+    plain, same = version.partition("+")[0], [row for row in tables.nccl().builds if row.cuda_major == cuda_major]
+    older = [row for row in same if numeric(row.version) <= numeric(plain)]
+    near = max(older, key=lambda row: numeric(row.version), default=None)
+    if near is None:
+        return None
+    clash = next(filter(None, (r8_nccl(gpu, near) for gpu in target.models)), None)
+    return clash or (
+        version,
+        (seen_reason("nccl", version, f"its machine code is taken to be that of {near.version}"),),
+    )
 
 
 def _nccl_order(toolkit: str, same: str | None) -> list[NcclSystemBuild]:

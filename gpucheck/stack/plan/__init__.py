@@ -14,7 +14,7 @@ from gpucheck.stack.components.base import PlanInput
 from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, target_of_group
 from gpucheck.stack.packages import PlanGap, file, repository
 from gpucheck.stack.plan.archive import archive_of_set, host_sources
-from gpucheck.stack.plan.kernel import compilers, headers
+from gpucheck.stack.plan.kernel import compilers, header_metapackage, headers
 from gpucheck.stack.plan.parts import module_stream, planned_components, roles
 from gpucheck.stack.plan.services import drop_ins, services
 from gpucheck.stack.plan.system import epel_row, python, release_packages, system_repositories
@@ -49,7 +49,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     prerequisites: packages that bring further sources of packages. dkms_source: where DKMS comes from on EL, that is
     ``repository``, a row like those of repositories that may supply the packages of ``include`` alone, and ``enable``,
     repositories of the system itself. python: interpreter of gpucheck's own environment and the packages that bring it.
-    headers, compilers: from the host's own sources, what DKMS builds with.
+    headers, compilers: from the host's own sources, what DKMS builds with. header_metapackage: what brings headers with
+    later kernels, by the flavor of the host's kernel metapackage; left out where nothing does or no later kernel comes.
     unconfirmed: what of it no public document shows in NVIDIA's folders; the reasons say the same in words.
     """
 
@@ -73,6 +74,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     dkms_source: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     python: dict[str, Any] = msgspec.field(default_factory=dict)
     headers: tuple[str, ...]
+    header_metapackage: str | msgspec.UnsetType = msgspec.UNSET
     compilers: tuple[str, ...] = ()
     files: tuple[dict[str, Any], ...]
     services: tuple[dict[str, Any], ...]
@@ -158,6 +160,7 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
         dkms_source=_dkms_source(system, locked.arch, spec) or msgspec.UNSET,
         python=python(system),
         headers=headers(system, kernels),
+        header_metapackage=header_metapackage(system, kernels, held=held),
         compilers=compilers(system, stack.driver.kernel_module, kernels),
         files=(
             *(one for row in BY_TURN for one in row.files(wanted)),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 
+import msgspec
 from packaging.version import Version
 
 from gpucheck.knowledge.packages import HeaderPackages, packages
@@ -17,6 +18,15 @@ OLD_RT = re.compile(r"\.rt\d")
 def headers(system: OperatingSystem, kernels: Iterable[str]) -> tuple[str, ...]:
     """Header packages for kernels such as ``5.14.0-503.el9.aarch64+64k``. Raises PlanGap for an unknown variant."""
     return tuple(name for kernel in sorted(set(kernels)) for name in _headers(system, kernel))
+
+
+def header_metapackage(system: OperatingSystem, kernels: Iterable[str], *, held: bool) -> str | msgspec.UnsetType:
+    """The pattern of the package that brings headers with each later kernel. Unset: none is needed.
+
+    kernel-devel-matched of the EL family follows kernel-core by itself. held: no upgrade brings another kernel.
+    """
+    needed = system.family == "debian" and not held and any(kernels)
+    return packages().headers.debian_metapackage if needed else msgspec.UNSET
 
 
 def _headers(system: OperatingSystem, kernel: str) -> list[str]:

@@ -48,6 +48,30 @@ def test_a_kernel_of_an_unknown_variant_is_refused_with_those_that_are_known():
 
 
 @pytest.mark.parametrize(
+    ("system", "spec", "pattern"),
+    [
+        ("ubuntu-24.04", StackSpec(), "linux-headers-{flavor}"),
+        ("debian-12", StackSpec(), "linux-headers-{flavor}"),
+        # No upgrade brings a kernel.
+        ("ubuntu-24.04", StackSpec(kernel_lock="hold"), msgspec.UNSET),
+        # kernel-devel-matched follows kernel-core.
+        ("rocky-9", StackSpec(), msgspec.UNSET),
+    ],
+)
+def test_later_kernels_of_debian_and_ubuntu_bring_their_headers(system, spec, pattern):
+    found = planned(system, "t4-x1", spec)
+
+    assert found.header_metapackage == pattern
+    assert ("linux-headers-{flavor}, of the flavor" in plan_text(found)) == bool(pattern)
+
+
+def test_a_kernel_that_is_not_the_hosts_own_has_no_headers_that_follow_it():
+    found = planned("ubuntu-24.04", "t4-x1", stand_ins=("kernel: that of the machine below",))
+
+    assert (found.headers, found.header_metapackage) == ((), msgspec.UNSET)
+
+
+@pytest.mark.parametrize(
     ("system", "kernel", "compilers"),
     [
         ("ubuntu-22.04", "5.15.0-179-generic", ("g++",)),

@@ -21,6 +21,8 @@ BUNDLE = "gpucheck-bundle"
 BAD_PLAN = (AttributeError, KeyError, TypeError, ValueError)
 # What a site may set for a host, see the options of role gpucheck.
 CHOICES = ("gpucheck_python", "gpucheck_image", "gpucheck_pip_args")
+# Hosts that may fetch torch from public indexes without a warning, and what a CUDA build with its libraries weighs.
+MANY_DOWNLOADS, TORCH_GB = 20, 3
 WHEELS = "/opt/gpucheck/wheels"
 
 
@@ -67,8 +69,9 @@ def way_back(read):
         node_result.file_name(back["group"])
     if not back or (BUNDLE in sources(back)) == (BUNDLE in sources(now)):
         return back
-    kept = {name: value for name, value in back.items() if name != "dkms_source"}
-    return {**kept, **{name: now[name] for name in ("repositories", "dkms_source") if name in now}}
+    sourced = ("repositories", "dkms_source", "header_metapackage")
+    kept = {name: value for name, value in back.items() if name not in sourced}
+    return {**kept, **{name: now[name] for name in sourced if name in now}}
 
 
 def origin(plan, wheel, choices, bundle_place, torch_index):
@@ -86,10 +89,30 @@ def origin(plan, wheel, choices, bundle_place, torch_index):
     pin = f"torch=={torch['version']}{'+' + torch['build'] if indexed else ''}" if torch else ""
     file = f"file://{WHEELS}/{Path(wheel.get('path', '')).name}"
     requirements = f"--requirement requirements.lock\ngpucheck @ {file} --hash=sha256:{wheel.get('sha256', '')}\n"
-    python, image = choices.get("gpucheck_python") or "python3", choices.get("gpucheck_image") or ""
+    planned = (plan.get("python") or {}).get("interpreter") or "python3"
+    python, image = choices.get("gpucheck_python") or planned, choices.get("gpucheck_image") or ""
     words = " ".join([wheel.get("digest", ""), requirements, pin, python, image, *pip_args])
     decided = hashlib.sha256(words.encode("utf-8")).hexdigest()
     return {"requirements": requirements, "torch": pin, "pip_args": pip_args, "digest": decided}
+
+
+def from_internet(plan, choices):
+    """Whether pip fetches torch from public indexes: no bundle, no image, and no index or folder of the site."""
+    words = " ".join(str(word) for word in choices.get("gpucheck_pip_args") or ())
+    own = any(option in words for option in ("-i ", "--index-url", "--find-links", "-f ", "--no-index"))
+    return not (own or choices.get("gpucheck_image") or BUNDLE in sources(plan))
+
+
+def torch_warning(rows):
+    """What to consider before many hosts fetch torch over the site's uplink, or nothing."""
+    count = sum(row["downloads"] for row in rows)
+    if count <= MANY_DOWNLOADS:
+        return ""
+    return (
+        f"{count} hosts download torch from public indexes, about {TORCH_GB} GB each ({count * TORCH_GB} GB). Set "
+        "gpucheck_pip_args to a mirror of the site, use a bundle, or set torch: none in stack.yml; without torch, "
+        "gpucheck train and the torch engine of gpucheck bandwidth are not available on the hosts."
+    )
 
 
 def refusal(host, words):
@@ -124,7 +147,7 @@ class ActionModule(ActionBase):
             "wheel": {"type": "dict", "required": True},
             "bundle_place": needed,
             "torch_index": needed,
-            **dict.fromkeys(("gpucheck", "wish", "lock", "bundle", "file"), path),
+            **dict.fromkeys(("gpucheck", "wish", "lock", "bundle", "file", "knowledge"), path),
         }
         _, arguments = self.validate_argument_spec(spec)
         whole = arguments["source"] != "file"
@@ -139,6 +162,9 @@ class ActionModule(ActionBase):
                 for host, path in files.items()
                 if path.is_file()
             }
+            warning = torch_warning(result["plans"].values())
+            if warning and whole:
+                result["warnings"] = [warning]
         except OSError as error:
             result.update(failed=True, msg=f"{error.filename}: {error.strerror}. No host was changed.")
         except (Unresolved, ValueError) as error:
@@ -157,7 +183,9 @@ class ActionModule(ActionBase):
             plan = refusal(host, f"{type(error).__name__} {error}")
             put(path, document(plan))
             row = origin(plan, *given)
-        return {"file": str(path), **row, "as_planned": as_planned(read, plan, row["digest"])}
+        done = as_planned(read, plan, row["digest"]) or read.get("requirements") == row["digest"]
+        downloads = bool(row["torch"] and not done and from_internet(plan, choices))
+        return {"file": str(path), **row, "as_planned": as_planned(read, plan, row["digest"]), "downloads": downloads}
 
     # Where plans come from
 
@@ -190,7 +218,8 @@ class ActionModule(ActionBase):
             if "facts" in read:
                 # A host is who the inventory says, whatever it says itself.
                 put(facts / f"{host}.json", document({**read["facts"], "host": host}))
-        words = [arguments["gpucheck"], "stack", "lock", "--wish", arguments["wish"], "-o", arguments["lock"]]
+        own = ["--knowledge-dir", arguments["knowledge"]] if arguments["knowledge"] else []
+        words = [arguments["gpucheck"], "stack", *own, "lock", "--wish", arguments["wish"], "-o", arguments["lock"]]
         words += ["--every", str(plans)] + (["--bundle", arguments["bundle"]] if arguments["bundle"] else [])
         given = [str(facts / f"{host}.json") for host in reads if (facts / f"{host}.json").is_file()]
         if given:

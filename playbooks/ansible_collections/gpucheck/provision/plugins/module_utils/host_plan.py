@@ -12,6 +12,7 @@ import shutil
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import module_options
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, text, upstream
+from ansible_collections.gpucheck.provision.plugins.module_utils.kernel_headers import headers_missing, later_kernels
 
 OPTIONS = ("dcgm", "gdrcopy", "acs")
 PACKAGE_COMPONENTS = ("driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit", *OPTIONS)
@@ -200,39 +201,6 @@ def loaded_differences(plan, facts):
 def versionlock_available():
     """Whether dnf's versionlock plugin is installed."""
     return bool(glob.glob(VERSIONLOCK_PLUGIN))
-
-
-def later_kernels(facts):
-    """Installed kernels that are newer than the running one: the next boot takes the newest."""
-    return [release for release in facts["kernels"] if release_key(release) > release_key(facts["kernel"])]
-
-
-def release_key(release):
-    """Orders kernel releases: numbers as numbers, and a number after any word, as package managers have it."""
-    return [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.findall(r"\d+|[a-zA-Z]+", release)]
-
-
-def headers_missing(plan, facts, packages):
-    """Header packages of the plan that a kernel still lacks: the running one, or one that the next boot may take."""
-    missing = []
-    for release in [facts["kernel"], *later_kernels(facts)]:
-        if release in facts["headers"]:
-            continue
-        missing += [name for name in header_names(plan, facts["kernel"], release) if name not in packages]
-    return missing
-
-
-def header_names(plan, kernel, release):
-    """The plan's header packages, which are those of the running kernel, for this release.
-
-    Packages of a variant (5.14.0-503.el9.aarch64+64k) bear the release without it. The next boot takes another variant
-    only where a person chose it, and what its packages are called the plan does not say.
-    """
-    (base, _, variant), (wanted, _, other) = kernel.partition("+"), release.partition("+")
-    whole = [name.replace(kernel, release) for name in plan["headers"] if kernel in name]
-    if whole or variant != other:
-        return whole if variant == other else []
-    return [name.replace(base, wanted) for name in plan["headers"] if base in name]
 
 
 def kernels_without_module(plan, facts):

@@ -45,6 +45,9 @@ options:
   bundle:
     description: A bundle that is the only source; for source=wish.
     type: path
+  knowledge:
+    description: Folder with rows that replace or extend the tables of gpucheck; for source=wish.
+    type: path
   file:
     description: The plan; for source=file.
     type: path
@@ -72,7 +75,8 @@ RETURN = r"""
 plans:
   description: >-
     For each host that has a plan its file, the requirements and arguments for pip, the digest of what decides those,
-    and as_planned, whether the plan recorded on the host is this very plan, so that its comparison with it stands.
+    downloads, whether pip is to fetch torch from public indexes, and as_planned, whether the plan recorded on the host
+    is this very plan, so that its comparison with it stands.
   returned: success
   type: dict
 """

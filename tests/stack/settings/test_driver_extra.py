@@ -1,0 +1,123 @@
+"""Further parts of the driver: at its version, held, in its transaction; unconfirmed where no record shows them."""
+
+import pytest
+
+from gpucheck.knowledge.options import options
+from gpucheck.stack import Refusal, SpecError, StackSpec, parse_spec
+from gpucheck.stack.lock import lock, read_lock, write_lock
+from gpucheck.stack.plan import plan
+from tests.stack import recordings
+from tests.stack.hosts import SYSTEMS, host
+from tests.stack.plan.test_plan import planned
+
+EVERY = tuple(sorted(options().driver_extra))
+
+
+def specs(found):
+    return [row["spec"] for row in found.components["driver"]["packages"]]
+
+
+@pytest.mark.parametrize(
+    ("system", "driver", "names", "expected"),
+    [
+        (
+            "ubuntu-24.04",
+            "580",
+            ("mps", "video"),
+            [
+                "nvidia-compute-utils-580=580.178.04-1ubuntu1",
+                "libnvidia-encode-580=580.178.04-1ubuntu1",
+                "libnvidia-decode-580=580.178.04-1ubuntu1",
+            ],
+        ),
+        ("ubuntu-24.04", "595", ("cfg",), ["libnvidia-cfg1=595.91.07-1ubuntu1"]),
+        ("debian-12", "580", ("video",), ["libnvidia-encode1=580.178.04-1", "libnvcuvid1=580.178.04-1"]),
+        ("rocky-9", "580", ("gl",), ["nvidia-driver-libs-3:580.178.04-1.el9"]),
+        # Released with fabric manager: no epoch.
+        ("rocky-9", "580", ("nvsdm",), ["libnvsdm-580.178.04-1.el9"]),
+        # The driver's own packages of the EL family contain them.
+        ("rocky-9", "580", ("mps", "video"), []),
+        ("rocky-9", "615", ("cfg",), []),
+    ],
+)
+def test_extra_parts_are_planned_at_the_drivers_version_and_held(system, driver, names, expected):
+    plain = planned(system, "t4-x1", StackSpec(driver=driver))
+    found = planned(system, "t4-x1", StackSpec(driver=driver, driver_extra=names))
+
+    assert specs(found) == specs(plain) + expected
+    assert found.components["driver"]["holds"] == [row["name"] for row in found.components["driver"]["packages"]]
+    assert found.order == plain.order
+
+
+@pytest.mark.parametrize("system", [name for name in SYSTEMS if name not in ("centos-7", "centos-stream-8")])
+def test_no_extra_part_is_named_otherwise_than_a_record_shows_it(system):
+    for driver in ("580", "595", "610", "615"):
+        cuda = {"cuda": "12.9"} if system == "ubuntu-20.04" else {}
+        spec = StackSpec(driver=driver, driver_extra=EVERY, **cuda)
+        found = plan(lock(_with_key(spec, system), [host(system, "t4-x1")]), host="node01")
+        if isinstance(found, Refusal):
+            continue
+        folder = str(found.repositories[0]["url"]).rstrip("/").split("/")[-2]
+        said = {row.spec for row in found.unconfirmed}
+        for row in found.components["driver"]["packages"]:
+            verdict, why = recordings.judge(folder, found.arch, row["name"], row["version"])
+            assert verdict != "wrong", why
+            assert (row["spec"] in said) == (verdict != "seen")
+
+
+def _with_key(spec, system):
+    from msgspec.structs import replace
+
+    from tests.stack.test_recordings import STATED
+
+    return replace(spec, repositories=STATED) if system.endswith("-10") else spec
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("driver_extra: [video, mps, video]\n", ("mps", "video")),
+        ("driver_extra: none\n", ()),
+        ("driver_extra: []\n", ()),
+        ("", ()),
+    ],
+)
+def test_specification_lists_the_parts(text, names):
+    assert parse_spec(text, "stack.yml").driver_extra == names
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("driver: 580\ndriver_extra: [vidoe]\n", "stack.yml:2: driver_extra[0]: 'vidoe' is no part of the driver"),
+        ("driver_extra: [vidoe]\n", "video"),
+        ("driver_extra: video\n", "stack.yml:1: driver_extra"),
+        ("driver_extra: {video: true}\n", "stack.yml:1: driver_extra"),
+    ],
+)
+def test_unknown_part_is_an_error_with_its_line(text, message):
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, "stack.yml")
+    assert message in str(caught.value)
+
+
+def test_a_branch_and_an_archive_without_known_names_are_refused():
+    old = plan(
+        lock(StackSpec(driver="575.57.08", cuda="12.9", driver_extra=("nvsdm",)), [host("ubuntu-22.04", "t4-x1")]),
+        host="node01",
+    )
+    assert isinstance(old, Refusal)
+    assert old.conflicts[0].because.startswith("the packages of driver_extra nvsdm on Ubuntu 22.04")
+
+    made = lock(StackSpec(source="debian", driver_extra=("video",)), [host("debian-12", "t4-x1")])
+    assert "driver_extra in the archive" in made.refused["node01"].conflicts[0].because
+
+
+def test_lock_carries_the_parts_and_an_edited_one_is_refused():
+    text = write_lock(lock(StackSpec(driver_extra=("video",)), [host("ubuntu-24.04", "t4-x1")]))
+    assert read_lock(text, "stack.lock.yml").spec.driver_extra == ("video",)
+
+    edited = read_lock(text.replace("- video", "- sound"), "stack.lock.yml")
+    found = plan(edited, host="node01")
+    assert isinstance(found, Refusal)
+    assert "driver_extra sound" in found.conflicts[0].because

@@ -1,0 +1,143 @@
+"""A stated version that the tables lack: taken where a record shows it, marked unconfirmed, and otherwise refused."""
+
+import json
+
+import pytest
+
+from gpucheck.knowledge import _load
+from gpucheck.knowledge.packages import packages
+from gpucheck.knowledge.site import use_site_tables
+from gpucheck.stack.lock import lock, read_lock, still_valid, target_of_group, write_lock
+from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.spec import StackSpec
+from tests.stack.asked import answer, refusal
+from tests.stack.cli_words import run
+from tests.stack.hosts import host
+
+SEEN = """
+folders:
+  ubuntu2404:
+    x86_64:
+      libnccl2: ["2.30.4-1+cuda13.2", "2.99.1-1+cuda12.9"]
+      libnccl-dev: ["2.30.4-1+cuda13.2"]
+      cuda-toolkit-13-0: ["13.0.9-1"]
+      libcudnn9-cuda-13: ["9.27.9.1-1"]
+      datacenter-gpu-manager-4-core: ["1:4.8.0-1"]
+  libnvidia-container:
+    x86_64:
+      nvidia-container-toolkit: ["1.21.0-1"]
+"""
+
+
+@pytest.fixture
+def site(tmp_path):
+    """Use these files as the site's tables."""
+
+    def use(**files):
+        for name, text in files.items():
+            (tmp_path / f"{name}.yml").write_text(text)
+        return use_site_tables(tmp_path)
+
+    yield use
+    _load.use(tmp_path, {})
+
+
+CASES = [
+    ("nccl", "2.30.4", "2.30.4+cuda13.2"),
+    ("nccl", "2.30.4+cuda13.2", "2.30.4+cuda13.2"),
+    ("cuda", "13.0.9", "13.0.9"),
+    ("cudnn", "9.27.9", "9.27.9.1"),
+    ("dcgm", "4.8.0", "4.8.0"),
+    ("container_toolkit", "1.21.0", "1.21.0"),
+]
+
+
+@pytest.mark.parametrize(("part", "stated", "taken"), CASES)
+def test_stated_version_in_a_record_is_taken_and_unconfirmed(site, part, stated, taken):
+    before = refusal(["T4"], "ubuntu-24.04", f"{part}={stated}")
+    assert "is known" in before.because
+    assert before.change
+
+    site(recorded=SEEN)
+    found = answer(["T4"], "ubuntu-24.04", f"{part}={stated}")
+
+    assert getattr(found, part) == taken
+    (reason,) = [row for row in found.reasons if row.component == part and "the tables lack it" in row.because]
+    assert not reason.confirmed
+    # Nothing takes it that does not state it, and no other folder has it.
+    assert getattr(answer(["T4"], "ubuntu-24.04"), part, None) != taken
+    if part != "container_toolkit":
+        assert "is known" in refusal(["T4"], "ubuntu-22.04", f"{part}={stated}").because
+
+
+@pytest.mark.parametrize(("part", "stated", "taken"), CASES)
+def test_lock_and_plan_with_it_hold_and_name_exactly_it(site, part, stated, taken):
+    site(recorded=SEEN)
+    made = read_lock(write_lock(lock(StackSpec(**{part: stated}), [host("ubuntu-24.04", "t4-x1")])), "stack.lock.yml")
+    (group,) = made.groups.values()
+
+    assert still_valid(target_of_group(group), group.stack, made.spec) == ()
+    found = plan(made, host="node01")
+    assert isinstance(found, Plan)
+    assert any(taken.partition("+")[0] in row["version"] for row in found.components[part]["packages"])
+
+
+def test_version_that_one_of_its_packages_lacks_is_refused(site):
+    site(recorded=SEEN)
+
+    assert "no NCCL 2.99.1" in refusal(["T4"], "ubuntu-24.04", "nccl=2.99.1", "cuda=12.9").because
+
+
+@pytest.mark.parametrize("wanted", ["nccl>=2.99", "nccl=3", "dcgm>4.7"])
+def test_range_takes_nothing_from_records(site, wanted):
+    site(recorded=SEEN)
+
+    assert "is known" in refusal(["T4"], "ubuntu-24.04", wanted).because
+
+
+def test_gpu_that_the_nearest_release_does_not_serve_is_refused(site):
+    site(recorded=SEEN.replace("libcudnn9-cuda-13", "libcudnn9-cuda-12"))
+
+    assert refusal(["P100"], "ubuntu-24.04", "cudnn=9.27.9", "cuda=12.9").rule == "R7"
+
+
+def test_site_rows_extend_and_replace_and_every_output_names_them(site, tmp_path):
+    before = packages().container_toolkit.versions
+    names = site(packages="container_toolkit: {versions: ['1.18.9']}\nnccl: {revision: '2'}\n")
+
+    assert names == ("packages.yml",)
+    assert packages().container_toolkit.versions == (*before, "1.18.9")
+    assert packages().nccl.revision == "2"
+    found = answer(["T4"], "ubuntu-24.04")
+    assert found.container_toolkit == "1.18.9"
+    assert [row.because for row in found.reasons if row.component == "tables"] == [
+        f"tables with rows of the site: {tmp_path / 'packages.yml'}"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("nothing.yml", "a: 1\n", "nothing.yml: no such table. Known: archives.yml"),
+        ("packages.yml", "- a\n", "packages.yml: must be 'key: value' lines"),
+        ("packages.yml", "a: b: c\n", "packages.yml: not YAML"),
+        ("packages.yml", "nccl: {apt: 3}\n", "packages.yml: with its rows the table is not valid"),
+    ],
+)
+def test_unusable_site_file_is_named(site, tmp_path, name, text, message):
+    (tmp_path / name).write_text(text)
+    done = run("--knowledge-dir", str(tmp_path), "resolve", "--gpu", "T4", "--os", "ubuntu-24.04")
+
+    assert done.exit_code in (3, 64)
+    assert message in done.stderr
+
+
+def test_command_line_takes_the_folder_and_names_it(site, tmp_path):
+    (tmp_path / "recorded.yml").write_text(SEEN)
+    words = ("resolve", "--gpu", "T4", "--os", "ubuntu-24.04", "--want", "nccl=2.30.4", "--format", "json")
+    done = run("--knowledge-dir", str(tmp_path), *words)
+
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["nccl"] == "2.30.4+cuda13.2"
+    assert f"tables with rows of the site: {tmp_path}/recorded.yml" in done.stderr
+    assert "tables with rows of the site" in done.stdout
