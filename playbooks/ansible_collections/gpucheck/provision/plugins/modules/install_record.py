@@ -104,8 +104,8 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import (
     adopt,
-    cache,
     along,
+    cache,
     engines,
     host_plan,
     kernel,
