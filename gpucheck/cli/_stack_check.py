@@ -14,7 +14,7 @@ from gpucheck.cli._common import (
     simulation_options,
     write_result,
 )
-from gpucheck.cli._stack import ExistingFile, guarded, refuse, this_host
+from gpucheck.cli._stack import ExistingFile, guarded, refuse
 
 
 @click.command("check")
@@ -43,6 +43,7 @@ def check(
     Without --lock the plan in /etc/gpucheck/stack.json is used, which provisioning leaves there.
     """
     from gpucheck import stack
+    from gpucheck.cli._stack import this_host
     from gpucheck.cli._stack_lock import checked, planned
     from gpucheck.model import EXIT_STATUS
     from gpucheck.render import report as render
