@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import os
 import sys
 import tarfile
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import gpucheck.host.readers as package
+from gpucheck.host.readers.files import LARGEST_BYTES, Unreadable, command, content_of, hex_id, text
 from gpucheck.host.readers.kernels import release_key
 from gpucheck.host.readers.packages import dpkg_rows
 from gpucheck.host.readers.system import package_family
@@ -109,3 +111,36 @@ def test_dpkg_rows_tell_installed_held_and_interrupted():
     assert [row.name for row in rows if row.installed] == ["a", "b", "e"]
     assert [row.name for row in rows if row.held] == ["b"]
     assert [row.name for row in rows if row.unfinished] == ["d", "e"]
+
+
+def test_programs_speak_english_whatever_the_locale_is(monkeypatch):
+    """rpm reports "error:" and "Fehler:"; only one of them is recognized."""
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
+
+    assert command(["sh", "-c", "echo $LC_ALL"]).strip() == "C"
+
+
+def test_program_that_fails_or_hangs_is_unreadable():
+    with pytest.raises(Unreadable, match="sh: exit 3: no such thing"):
+        command(["sh", "-c", "echo no such thing >&2; exit 3"])
+    with pytest.raises(Unreadable, match="sleep: .*timed out after 0.1 seconds"):
+        command(["sleep", "9"], seconds=0.1)
+    with pytest.raises(Unreadable, match="no-such-program"):
+        command(["no-such-program"])
+
+
+def test_file_is_read_to_a_limit_and_a_pipe_is_not_waited_for(tmp_path):
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(LARGEST_BYTES + 1)
+    os.mkfifo(tmp_path / "pipe")
+
+    assert len(content_of(tmp_path / "large") or b"") == LARGEST_BYTES
+    assert content_of(tmp_path / "pipe") == b""
+    assert text(tmp_path / "absent") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "digits"), [("0x10DE", "10de"), ("10de", "10de"), ("0x030200", "030200"), (None, "")]
+)
+def test_ids_are_hex_digits(value, digits):
+    assert hex_id(value) == digits
