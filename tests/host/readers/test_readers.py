@@ -123,7 +123,7 @@ def test_programs_speak_english_whatever_the_locale_is(monkeypatch):
 def test_program_that_fails_or_hangs_is_unreadable():
     with pytest.raises(Unreadable, match="sh: exit 3: no such thing"):
         command(["sh", "-c", "echo no such thing >&2; exit 3"])
-    with pytest.raises(Unreadable, match="sleep: .*timed out after 0.1 seconds"):
+    with pytest.raises(Unreadable, match=r"sleep: .*timed out after 0.1 seconds"):
         command(["sleep", "9"], seconds=0.1)
     with pytest.raises(Unreadable, match="no-such-program"):
         command(["no-such-program"])
