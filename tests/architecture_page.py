@@ -66,7 +66,8 @@ WALKS = """\
 
 ### `make provision`
 
-1. `playbooks/hosts_planned.yml`: one module reads each host in one round trip. `gpucheck.stack.resolve` computes the
+1. `playbooks/hosts_planned.yml`: one module reads each host in one round trip, with the readers that `verify` uses:
+   `gpucheck/host/readers` is `module_utils/readers` of the collection. `gpucheck.stack.resolve` computes the
    lock for each group of hosts and the plan of each host. Each host is compared with its plan; an unsupported or
    unsafe host is rejected here, with the reason.
 2. `playbooks/hosts_changed.yml`: hosts that differ from their plan are changed, batch by batch: lock, drain, package

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "topology": {"model", "knowledge"},
     "stack": {"model", "knowledge", "foreign"},
     "repositories": {"knowledge", "foreign", "processes", "stack"},
-    "bundle": {"model", "knowledge", "stack"},
+    "bundle": {"model", "knowledge", "processes", "stack"},
     "train": {"model", "processes"},
     "measure": {"model", "knowledge", "processes", "topology", "host"},
     "diagnose": {"model", "knowledge", "topology"},

@@ -17,7 +17,8 @@ import pytest
 from gpucheck import simulator
 from gpucheck.host.live import LiveHost
 from gpucheck.model import Finding, NvmlFailure, NvmlReading, Verdict
-from tests.boundary import LOUD, QUICK, RESTS_ON, BrokenError, Case, Machine, all_cases, broken_rules
+from tests.boundary import LOUD, QUICK, RESTS_ON, BrokenError, Case, Machine, all_cases
+from tests.boundary_rules import broken_rules
 from tests.conftest import Figures
 
 # Machine -> one case in so many, for the sample. Together they have every call: NVLink, a fabric, a GPU in use.

@@ -28,7 +28,8 @@ from gpucheck.bundle.manifest import (
     write_manifest,
 )
 from gpucheck.bundle.publisher import file_digests
-from gpucheck.bundle.signing import Signer, homes, signer
+from gpucheck.bundle.signing import Signer, signer
+from gpucheck.processes.gnupg import homes
 from gpucheck.stack.lock import Lock, read_lock_file
 from gpucheck.stack.plan import Plan, plan
 

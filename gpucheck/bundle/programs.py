@@ -12,7 +12,6 @@ TAIL_LINES = 12
 COMES_WITH = {
     "apt-ftparchive": ("apt-utils", "apt (EPEL)"),
     "createrepo_c": ("createrepo-c", "createrepo_c"),
-    "gpgv": ("gpgv", "gnupg2"),
     "modifyrepo_c": ("createrepo-c", "createrepo_c"),
 }
 
@@ -26,12 +25,6 @@ def run(
         said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()[-TAIL_LINES:]
         raise BundleError(f"{what}: {words[0]} exited {done.returncode}: {' | '.join(said)}")
     return done.stdout
-
-
-def run_with_status(words: Sequence[str | Path], *, what: str) -> tuple[bytes, str]:
-    """stdout and stderr of a program that reports in them whether it succeeded. Raises BundleError if it is missing."""
-    done = _finished(words, what, None, None)
-    return done.stdout, done.stderr.decode("utf-8", "replace")
 
 
 def _finished(

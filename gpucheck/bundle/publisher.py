@@ -17,16 +17,14 @@ import msgspec
 
 from gpucheck.bundle.collected import Collected, regular_file
 from gpucheck.bundle.errors import BundleError
-from gpucheck.bundle.programs import run_with_status
 from gpucheck.bundle.signing import gpg
+from gpucheck.processes import gnupg
 
 LARGEST_RELEASE_BYTES = 16 << 20
 LARGEST_INDEX_BYTES = 1 << 30
 OPENERS: Mapping[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open, ".xml": open, ".Packages": open}
-BEGIN, SIGNATURE = b"-----BEGIN PGP SIGNED MESSAGE-----", b"-----BEGIN PGP SIGNATURE-----"
 # NVIDIA's CUDA repositories state SHA-256, its container toolkit SHA-512 alone.
 ALGORITHMS = ("sha256", "sha512")
-BAD = ("BADSIG", "EXPSIG", "EXPKEYSIG", "REVKEYSIG")
 SPACE = "{http://linux.duke.edu/metadata/%s}"
 
 
@@ -63,8 +61,7 @@ def keyring(home: Path, answers: Sequence[Collected], folders: Sequence[Path], s
 
 
 def _primary_keys(home: Path, path: Path) -> list[str]:
-    rows = [row.split(":") for row in gpg(home, "--with-colons", "--show-keys", path).splitlines()]
-    return [rows[number + 1][9] for number, row in enumerate(rows) if row[0] in ("pub", "sec")]
+    return gnupg.primary_fingerprints(gpg(home, "--with-colons", "--show-keys", path))
 
 
 def published(keys: Path, folder: Path, metadata: Iterable[str]) -> dict[str, Published]:
@@ -99,9 +96,7 @@ def _vouched(keys: Path, path: Path) -> dict[str, str]:
         return {}
     signature = next((s for s in (path.with_name(f"{path.name}{e}") for e in (".gpg", ".asc")) if s.is_file()), None)
     if path.suffix == ".InRelease":
-        content = path.read_bytes()
-        # One message and nothing around it: what stands outside is not signed.
-        single = content.startswith(BEGIN) and content.count(BEGIN) == content.count(SIGNATURE) == 1
+        single = gnupg.is_single_message(path.read_bytes())
         key, text = _signer(keys, "--output", "-", path) if single else (None, b"")
     elif signature is None:
         return {}
@@ -120,13 +115,11 @@ def _vouched(keys: Path, path: Path) -> dict[str, str]:
 
 def _signer(keys: Path, *arguments: str | Path) -> tuple[str | None, bytes]:
     """(fingerprint of the primary key of a good signature, the signed text if it is asked for)."""
-    words: list[str | Path] = ["gpgv", "--homedir", keys.parent, "--keyring", keys, "--status-fd", "2", *arguments]
-    output, status = run_with_status(words, what="checking the signature of an index")
-    rows = [row.split() for row in status.splitlines() if row.startswith("[GNUPG:] ")]
-    seen = {row[1] for row in rows if len(row) > 1}
-    valid = [row[-1] for row in rows if row[1:2] == ["VALIDSIG"]]
-    good = bool(valid) and "GOODSIG" in seen and not seen & set(BAD)
-    return (valid[0] if good else None), output
+    try:
+        done = gnupg.verify(keys, *arguments)
+    except gnupg.NotInstalledError as error:
+        raise BundleError(f"checking the signature of an index: {error}") from error
+    return done.key, done.text
 
 
 def _primary_digests(text: bytes) -> list[str]:

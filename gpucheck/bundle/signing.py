@@ -1,8 +1,5 @@
-"""Signing and verifying with gpg, each time in a home of its own: nobody's keyring is read or changed unasked."""
+"""Sign and verify bundles with gpg, each time in a home of its own: nobody's keyring is read or changed unasked."""
 
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,6 +7,8 @@ from pathlib import Path
 
 from gpucheck.bundle.errors import BundleDamaged, BundleError
 from gpucheck.bundle.manifest import KEY, MANIFEST, SIGNATURE
+from gpucheck.processes import gnupg
+from gpucheck.processes.gnupg import homes
 
 IDENTITY = "gpucheck bundle"
 
@@ -36,27 +35,13 @@ class Signer:
 
 def gpg(home: Path | None, *arguments: str | Path) -> str:
     """gpg's stdout. Raises BundleError with its own words."""
-    where: list[str | Path] = ["--homedir", home] if home else []
-    words = ["gpg", "--batch", "--yes", "--no-tty", *where, *arguments]
     try:
-        done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    except FileNotFoundError as error:
+        done = gnupg.gpg(home, *arguments)
+    except gnupg.NotInstalledError as error:
         raise BundleError("gpg is not installed here, and bundles are signed with it. Install gnupg.") from error
     if done.returncode:
-        raise BundleError(f"gpg failed: {done.stderr.strip()}")
-    return done.stdout
-
-
-@contextmanager
-def homes() -> Iterator[Path]:
-    """A gpg home that is gone afterwards, with the agent that gpg started for it."""
-    # Not below the checkout: the agent's socket lies here, and socket paths are short.
-    home = Path(tempfile.mkdtemp(prefix="gpucheck-gpg-"))
-    try:
-        yield home
-    finally:
-        subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False, capture_output=True)
-        shutil.rmtree(home, ignore_errors=True)
+        raise BundleError(f"gpg failed: {done.stderr.decode('utf-8', 'replace').strip()}")
+    return done.stdout.decode("utf-8", "replace")
 
 
 @contextmanager

@@ -10,10 +10,6 @@ from gpucheck.cli._common import (
     OutputFile,
     Problem,
     note,
-    output_options,
-    recording_option,
-    replay_mark,
-    simulation_options,
     write_result,
 )
 from gpucheck.cli._output import is_stdout
@@ -34,6 +30,7 @@ from gpucheck.cli._stack import (
     refuse,
     spec_of,
 )
+from gpucheck.cli._stack_check import check
 from gpucheck.cli._stack_repositories import check_repositories
 from gpucheck.processes.atomic import SHARED
 
@@ -263,59 +260,6 @@ def plan_command(
     click.echo(as_json(found) if format_ == "json" else plan_text(found))
 
 
-@COMMAND.command("check")
-@click.option("--lock", "lock_file", type=ExistingFile, help="Compare with a lock instead of the host's own record.")
-@click.option("--host", help="Name of this host in the lock. Default: its hostname.")
-@click.option("--import-torch", is_flag=True, help="Also ask torch itself, in a child process (seconds).")
-@click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
-@click.option("-v", "--verbose", is_flag=True, help="Spell out passes and show all evidence.")
-@output_options("text", "json")
-@recording_option
-@simulation_options
-def check_command(
-    lock_file: Path | None,
-    host: str | None,
-    import_torch: bool,
-    strict: bool,
-    verbose: bool,
-    format_: str,
-    output: Path | None,
-    profile: str | None,
-    faults: tuple[str, ...],
-    recording: Path | None,
-) -> None:
-    """Compare this host with what was locked for it: packages, holds, kernel modules, fabric manager, wheels.
-
-    Without --lock the plan in /etc/gpucheck/stack.json is used, which provisioning leaves there.
-    """
-    from gpucheck.cli._stack import this_host
-    from gpucheck.cli._stack_lock import checked, planned
-    from gpucheck.model import EXIT_STATUS
-    from gpucheck.render import report as render
-
-    if host and lock_file is None:
-        raise Problem("--host names a host in a lock: add --lock FILE.")
-    if import_torch and recording is not None:
-        raise Problem("--import-torch asks the torch of this machine, and --from replays another. Give one of them.")
-
-    def work() -> Any:
-        machine = this_host(profile, faults) if recording is None else this_host(profile, faults, recording)
-        if lock_file is None:
-            return machine, None, ""
-        return machine, *planned(lock_file, host=host or machine.system().hostname)
-
-    from gpucheck import stack
-
-    machine, plan, where = guarded(work)
-    if isinstance(plan, stack.Refusal):
-        refuse(plan, format_, where)
-    report = checked(machine, plan, str(lock_file), import_torch=import_torch, strict=strict)
-    shown = replay_mark(machine) + render.to_text(report, verbose=verbose)
-    text = render.to_json(report) if format_ == "json" else shown
-    write_result(text if output is None else click.unstyle(text), output)
-    raise Exit(EXIT_STATUS[report.verdict])
-
-
 @COMMAND.command("rules")
 @click.option("-o", "--output", type=OutputFile(), help="Write this file instead.")
 def rules_command(output: Path | None) -> None:
@@ -325,4 +269,5 @@ def rules_command(output: Path | None) -> None:
     write_result(guarded(rules_page), output, mode=SHARED)
 
 
+COMMAND.add_command(check)
 COMMAND.add_command(check_repositories)

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from gpucheck.host.files import content_of
+from gpucheck.host.readers.files import content_of
 from gpucheck.model import KernelLine, KernelLog
 from gpucheck.printable import printable
 

@@ -8,8 +8,8 @@ from typing import TypeVar, cast
 import msgspec
 
 from gpucheck.host import simulated
-from gpucheck.host.files import folder_names
 from gpucheck.host.nvml.supervisor import SECONDS_PER_GPU, NvmlChild, ask_twice
+from gpucheck.host.readers.files import folder_names
 from gpucheck.model import (
     DkmsModule,
     DriverState,
@@ -131,7 +131,7 @@ class LiveHost:
             found = sorted(wanted & made.packages.keys())
             return tuple(PackageVersion(name=name, version=made.packages[name], held=True) for name in found)
         from gpucheck.host.packages import read_packages
-        from gpucheck.host.system import os_release
+        from gpucheck.host.readers.system import os_release
 
         release = self._once("os-release", lambda: os_release(self.system_root))
         return self._once(("packages", wanted), lambda: read_packages(release, self.system_root, wanted))

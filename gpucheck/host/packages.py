@@ -7,11 +7,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from gpucheck.host.driver import output, run
-from gpucheck.host.files import text
+from gpucheck.host.readers.packages import DPKG_FORMAT, VERSIONLOCK, dpkg_rows, version_locks
+from gpucheck.host.readers.programs import units
+from gpucheck.host.readers.system import package_family
 from gpucheck.model import PackageVersion
 
-RPM_FAMILY = {"rhel", "fedora", "centos", "rocky", "almalinux", "ol", "amzn"}
-VERSIONLOCK = "etc/dnf/plugins/versionlock.list"
 # A name as dpkg and rpm allow it; anything else would be read as an option or a pattern.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9+._-]*")
 NOT_FOUND = "not-found"
@@ -28,21 +28,18 @@ def read_packages(
     wanted = sorted({name for name in names if NAME.fullmatch(name)})
     if not wanted:
         return ()
-    family = {release.get("ID", ""), *release.get("ID_LIKE", "").split()}
-    return _rpm(wanted, system_root) if family & RPM_FAMILY else _dpkg(wanted)
+    return _rpm(wanted, system_root) if package_family(release) == "rpm" else _dpkg(wanted)
 
 
 def _dpkg(names: list[str]) -> tuple[PackageVersion, ...] | None:
     """`apt-mark hold` is the selection that dpkg calls ``hold``, so that one call is enough."""
-    shape = "${Package}\t${Version}\t${db:Status-Status}\t${db:Status-Want}\n"
-    done = run(["dpkg-query", "--show", f"--showformat={shape}", *names])
+    done = run(["dpkg-query", "--show", f"--showformat={DPKG_FORMAT}", *names])
     if done is None or done.returncode >= DPKG_FATAL:
         return None
     found: dict[str, PackageVersion] = {}
-    for line in done.stdout.splitlines():
-        name, full, status, selection = line.split("\t")
-        if status == "installed":
-            found[name] = PackageVersion(name=name, version=full, held=selection == "hold")
+    for row in dpkg_rows(done.stdout):
+        if row.installed and row.name not in found:
+            found[row.name] = PackageVersion(name=row.name, version=row.version, held=row.held)
     return tuple(found[name] for name in sorted(found))
 
 
@@ -52,7 +49,7 @@ def _rpm(names: list[str], system_root: Path) -> tuple[PackageVersion, ...] | No
     rpm calls every package "not installed" when it cannot open its database; only its error output shows that.
     """
     shape = "%{NAME}\t%{EPOCHNUM}\t%{VERSION}-%{RELEASE}\t%{ARCH}\n"
-    locks = _locks(text(system_root / VERSIONLOCK) or "")
+    locks = version_locks(system_root / VERSIONLOCK.lstrip("/"))
     done = run(["rpm", "--query", f"--queryformat={shape}", *names])
     if done is None or any(line.startswith("error:") for line in done.stderr.splitlines()):
         return None
@@ -66,11 +63,6 @@ def _rpm(names: list[str], system_root: Path) -> tuple[PackageVersion, ...] | No
         held = any(fnmatchcase(spelling, lock) for lock in locks for spelling in spellings)
         found[name] = PackageVersion(name=name, version=full, held=held)
     return tuple(found[name] for name in sorted(found))
-
-
-def _locks(words: str) -> list[str]:
-    """The lines of versionlock.list. Its comments (#) and exclusions (!) begin like no package does and match none."""
-    return [line.strip() for line in words.splitlines() if line.strip()]
 
 
 def read_python_packages(names: Iterable[str]) -> dict[str, str | None]:
@@ -91,7 +83,7 @@ def read_services(names: Iterable[str]) -> dict[str, str | None]:
     if not wanted:
         return {}
     answer = output(["systemctl", "--no-pager", "show", "--property=LoadState,ActiveState", "--", *wanted]) or ""
-    blocks = [dict(line.split("=", 1) for line in block.splitlines() if "=" in line) for block in answer.split("\n\n")]
+    blocks = units(answer)
     if len(blocks) != len(wanted):  # systemd is not running, or did not answer for every unit
         return dict.fromkeys(wanted)
     states = (NOT_FOUND if b.get("LoadState") == NOT_FOUND else b.get("ActiveState") for b in blocks)

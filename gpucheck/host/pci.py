@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gpucheck.host.config_space import Bridge, read_bridge
-from gpucheck.host.files import folder_names, hex_id, text
+from gpucheck.host.readers.files import folder_names, hex_id, text
+from gpucheck.host.readers.pci import NVIDIA, functions
 from gpucheck.model import AerCounts, PciDevice, PcieLink
 from gpucheck.model.naming import BUS_ID
 
-NVIDIA, PCI_BRIDGE, NETWORK = "10de", "0604", ("0200", "0207")
+PCI_BRIDGE, NETWORK = "0604", ("0200", "0207")
 ROOT = re.compile(r"pci[0-9a-f]{4,}:[0-9a-f]{2}")
 GENERATION = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}  # by GT/s
 # A link that is down reads as 0 or, with the register all ones, as 63 lanes.
@@ -37,27 +38,25 @@ class _Function(NamedTuple):
 
 def read_pci(root: Path) -> tuple[PciDevice, ...]:
     """The functions below ``root``/sys, ordered by bus id; none where there is no such folder."""
-    listed = root / "sys/bus/pci/devices"
-    functions = {f.bus_id: f for f in _functions(str(listed), folder_names(listed) or ())}
-    below = {f.path[-1]: f for f in reversed(functions.values()) if f.path}
-    facing = _facing_down(functions.values())
+    placed = {f.bus_id: f for f in _placed(root)}
+    below = {f.path[-1]: f for f in reversed(placed.values()) if f.path}
+    facing = _facing_down(placed.values())
     groups = root / "sys/kernel/iommu_groups"
-    return tuple(_device(f, _other_end(f, below, facing), groups) for f in functions.values())
+    return tuple(_device(f, _other_end(f, below, facing), groups) for f in placed.values())
 
 
-def _functions(listed: str, names: Iterable[str]) -> Iterator[_Function]:
-    for name in names:
-        here = f"{listed}/{name}"
-        vendor, class_id = hex_id(text(f"{here}/vendor")), hex_id(text(f"{here}/class"))
+def _placed(root: Path) -> Iterator[_Function]:
+    for found in functions(root):
+        class_id = found.class_id
         is_bridge = class_id[:4] == PCI_BRIDGE
-        if not (is_bridge or vendor == NVIDIA or class_id[:4] in NETWORK):
+        if not (is_bridge or found.vendor == NVIDIA or class_id[:4] in NETWORK):
             continue
-        folder = os.path.realpath(here)
+        folder = os.path.realpath(found.folder)
         parts = folder.split("/")
         above = tuple(part for part in parts[:-1] if BUS_ID.fullmatch(part))
         roots = [part.removeprefix("pci") for part in parts if ROOT.fullmatch(part)]
         bridge = _read_bridge(f"{folder}/config") if is_bridge else None
-        yield _Function(folder, vendor, class_id, above, roots[-1] if roots else "", bridge)
+        yield _Function(folder, found.vendor, class_id, above, roots[-1] if roots else "", bridge)
 
 
 def _read_bridge(config: str) -> Bridge:

@@ -7,7 +7,8 @@ import resource
 from collections.abc import Iterable, Iterator, Mapping
 
 from gpucheck.host.driver import output
-from gpucheck.host.files import folder_names
+from gpucheck.host.readers.files import folder_names
+from gpucheck.host.readers.programs import cached_libraries
 from gpucheck.model import Limits, LoaderLibrary
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - it is asked for its size
@@ -19,7 +20,6 @@ STEERING = re.compile(
 )
 # NVIDIA_API_KEY has the right beginning and is nobody's business.
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
-CACHE_LINE = re.compile(r"\s*(?P<soname>\S+) \((?P<kind>[^)]*)\) => (?P<path>.+)")
 
 
 def read_limits() -> Limits:
@@ -77,7 +77,6 @@ def _on_search_path(search_path: str) -> Iterator[LoaderLibrary]:
 
 def cache_entries(listing: str) -> Iterator[LoaderLibrary]:
     """The lines of ``ldconfig -p`` for this process' kind of library: on a 64-bit system those marked with a 64."""
-    for line in listing.splitlines():
-        found = CACHE_LINE.fullmatch(line)
-        if found and ("64" in found["kind"]) == ("64" in platform.machine()):
-            yield LoaderLibrary(soname=found["soname"], path=found["path"], source="ldconfig")
+    for row in cached_libraries(listing):
+        if ("64" in row.kind) == ("64" in platform.machine()):
+            yield LoaderLibrary(soname=row.soname, path=row.path, source="ldconfig")

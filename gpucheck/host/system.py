@@ -2,10 +2,10 @@
 
 import os
 import platform
-import shlex
 from pathlib import Path
 
-from gpucheck.host.files import text
+from gpucheck.host.readers.files import text
+from gpucheck.host.readers.system import os_release
 from gpucheck.model import System
 
 # Beginnings of DMI sys_vendor or product_name -> the hypervisor that writes them.
@@ -53,20 +53,6 @@ def read_system(root: Path, system_root: Path) -> System:
         # A simulated machine is whole: the container that it is simulated in hides none of its GPUs.
         container=_container(system_root) if root == system_root else None,
     )
-
-
-def os_release(system_root: Path) -> dict[str, str]:
-    """The keys of /etc/os-release (os-release(5): shell syntax), else of /usr/lib/os-release."""
-    words = text(system_root / "etc/os-release") or text(system_root / "usr/lib/os-release") or ""
-    pairs = (line.partition("=") for line in words.splitlines() if "=" in line and not line.startswith("#"))
-    return {key.strip(): _unquoted(value) for key, _, value in pairs}
-
-
-def _unquoted(value: str) -> str:
-    try:
-        return " ".join(shlex.split(value))
-    except ValueError:  # a quote that is never closed: the text is still worth more than nothing
-        return value.strip("\"'")
 
 
 def _hypervisor(root: Path) -> str | None:

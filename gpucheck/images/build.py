@@ -226,10 +226,3 @@ def folders(client: "DockerClient", tag: str) -> list[tuple[str, int]]:
     words = ["du", "-x", "--block-size=1", "--max-depth=8", "/"]
     output = client.containers.run(tag, words, remove=True, user="0", network_mode="none", labels={LABEL: "size"})
     return largest(output.decode(errors="replace"))
-
-
-def find_plan(client: "DockerClient", root: Path, name: str, base: str | None = None) -> Plan:
-    """The plan of a variant, for who wants its tag and nothing built. Raises LookupError for an unknown variant."""
-    versions = read_versions(root)
-    versions.variant(name)
-    return plan_of(client, root, versions, name, base)

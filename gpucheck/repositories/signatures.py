@@ -1,17 +1,19 @@
 """Verify the signature of an index with the key that the plan pins, in a keyring that is removed afterwards."""
 
 import re
-import subprocess
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from gpucheck.processes import gnupg
 from gpucheck.repositories.index import UnusableIndex
 
-BEGIN, SIGNATURE = b"-----BEGIN PGP SIGNED MESSAGE-----", b"-----BEGIN PGP SIGNATURE-----"
-# Statuses of gpgv that make a signature unacceptable even if another one is good: doc/DETAILS of GnuPG.
-BAD = ("BADSIG", "EXPSIG", "EXPKEYSIG", "REVKEYSIG")
+REASONS = {
+    "BADSIG": "the signature does not match: the index was changed or is incomplete",
+    "EXPSIG": "the signature has expired",
+    "EXPKEYSIG": "the signing key has expired",
+    "REVKEYSIG": "the signing key was revoked",
+}
 SECONDS = 60
 
 
@@ -23,8 +25,7 @@ class Keyring:
 
     def clearsigned(self, content: bytes) -> tuple[bytes, str]:
         """Return (the signed text, fingerprint of the key) of a clear-signed file. Raises UnusableIndex."""
-        # One message and nothing around it: what stands outside of it is not signed.
-        if not content.startswith(BEGIN) or not content.count(BEGIN) == content.count(SIGNATURE) == 1:
+        if not gnupg.is_single_message(content):
             raise UnusableIndex("InRelease is not one signed message", "Do not trust this mirror; synchronize it again")
         text, key = self._verify("--output", "-", self._written("signed", content))
         return text, key
@@ -39,23 +40,14 @@ class Keyring:
         return path
 
     def _verify(self, *arguments: str | Path) -> tuple[bytes, str]:
-        words = ["gpgv", "--homedir", self.home, "--keyring", self.path, "--status-fd", "2", *arguments]
-        done = _run(words, "gpgv")
-        rows = [row.split() for row in done.stderr.decode("utf-8", "replace").splitlines()]
-        found = {row[1]: row for row in rows if len(row) > 1 and row[0] == "[GNUPG:]"}
-        bad = [name for name in BAD if name in found]
-        if "VALIDSIG" in found and "GOODSIG" in found and not bad:
-            # The last field is the primary key's fingerprint, which is the one that is pinned.
-            return done.stdout, found["VALIDSIG"][-1]
-        if "NO_PUBKEY" in found and not bad:
-            reason = f"signed with key {found['NO_PUBKEY'][-1]}, which is not the pinned one"
+        with _usable():
+            done = gnupg.verify(self.path, *arguments, seconds=SECONDS)
+        if done.key is not None:
+            return done.text, done.key
+        if "NO_PUBKEY" in done.statuses and not done.bad:
+            reason = f"signed with key {done.statuses['NO_PUBKEY'][-1]}, which is not the pinned one"
         else:
-            reason = {
-                "BADSIG": "the signature does not match: the index was changed or is incomplete",
-                "EXPSIG": "the signature has expired",
-                "EXPKEYSIG": "the signing key has expired",
-                "REVKEYSIG": "the signing key was revoked",
-            }.get(bad[0] if bad else "", "there is no valid signature")
+            reason = REASONS.get(done.bad or "", "there is no valid signature")
         raise UnusableIndex(
             reason, "Do not install from it. Synchronize the mirror again, or compare with its publisher"
         )
@@ -67,8 +59,7 @@ def keyring(key: bytes, pinned: str, where: str) -> Iterator[Keyring]:
 
     where: address of the key, for messages. Raises UnusableIndex, also if gpg is not installed.
     """
-    with tempfile.TemporaryDirectory(prefix="gpucheck-gpg-") as name:
-        home = Path(name)
+    with gnupg.homes() as home:
         file = home / "key"
         file.write_bytes(key)
         pins = re.sub(r"\s", "", pinned).upper().split(",")
@@ -84,9 +75,9 @@ def keyring(key: bytes, pinned: str, where: str) -> Iterator[Keyring]:
             )
         ring = home / "pinned.gpg"
         # gpg without its agent, as on minimal hosts, imports the key and exits with 2: the result counts.
-        words: list[str | Path] = ["gpg", "--homedir", home, "--batch", "--no-tty"]
-        imported = _run([*words, "--import", file], "gpg")
-        _run([*words, "--output", ring, "--export"], "gpg")
+        with _usable():
+            imported = gnupg.gpg(home, "--import", file, seconds=SECONDS)
+            gnupg.gpg(home, "--output", ring, "--export", seconds=SECONDS)
         if not ring.is_file() or not ring.stat().st_size:
             reason = imported.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
             raise UnusableIndex(
@@ -96,22 +87,21 @@ def keyring(key: bytes, pinned: str, where: str) -> Iterator[Keyring]:
 
 
 def _fingerprints(home: Path, file: Path) -> list[str]:
-    """Return the fingerprints of the primary keys of a file."""
-    done = _run(["gpg", "--homedir", home, "--batch", "--no-tty", "--with-colons", "--show-keys", file], "gpg")
-    rows = [row.split(":") for row in done.stdout.decode("utf-8", "replace").splitlines()]
-    primary = [number for number, row in enumerate(rows) if row[0] in ("pub", "sec")]
-    return [rows[number + 1][9] for number in primary if number + 1 < len(rows) and len(rows[number + 1]) > 9]
+    with _usable():
+        done = gnupg.gpg(home, "--with-colons", "--show-keys", file, seconds=SECONDS)
+    return gnupg.primary_fingerprints(done.stdout.decode("utf-8", "replace"))
 
 
-def _run(words: Sequence[str | Path], program: str) -> "subprocess.CompletedProcess[bytes]":
+@contextmanager
+def _usable() -> Iterator[None]:
+    """Raise UnusableIndex, without rejecting the index, if GnuPG cannot run here."""
     try:
-        return subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS)
-    except FileNotFoundError:
-        package = {"gpg": "gnupg", "gpgv": "gpgv (Debian, Ubuntu) or gnupg2 (EL)"}[program]
+        yield
+    except gnupg.NotInstalledError as error:
         raise UnusableIndex(
-            f"{program} is not installed on this machine, so no signature can be verified",
-            f"Install {package}",
+            f"{error.program} is not installed on this machine, so no signature can be verified",
+            f"Install {error.package}",
             rejected=False,
         ) from None
-    except subprocess.TimeoutExpired:
-        raise UnusableIndex(f"{program} did not end within {SECONDS} s", "Try again", rejected=False) from None
+    except gnupg.HungError as error:
+        raise UnusableIndex(str(error), "Try again", rejected=False) from None

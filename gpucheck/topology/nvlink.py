@@ -14,11 +14,6 @@ class Joint(NamedTuple):
     links: int
     ends: tuple[int, int]
 
-    @property
-    def agreed(self) -> bool:
-        """Both ends count the same."""
-        return self.ends[0] == self.ends[1]
-
 
 class Ends(NamedTuple):
     """The active links of one GPU, counted once so that many pairs can ask.

@@ -7,7 +7,6 @@ ATTRIBUTE = f"\" {MARK}=1 x='"
 FORGED = "FORGEDLINE"
 """A line of an output that starts with this is an input's line that looks like one of gpucheck's."""
 FORMULA = "=FUZZ(1)"
-SURROGATE = "\udc80"
 
 NUMBERS = (
     *("0", "-1", "1", "255", "65536", "2147483648", "9223372036854775807", "9223372036854775808"),

@@ -32,9 +32,9 @@ def test_dpkg_is_asked_once_for_all(program, tmp_path):
     """Exit status 1 only says that some name is unknown; a removed package with left-over settings is not installed."""
     calls = program(
         "dpkg-query",
-        "libnccl2\t2.29.3-1+cuda12.9\tinstalled\thold\n"
-        "nvidia-utils-580\t580.178.04-1ubuntu1\tinstalled\tinstall\n"
-        "cuda-toolkit-13-0\t13.0.2-1\tconfig-files\tdeinstall\n",
+        "hi \tamd64\tlibnccl2\t2.29.3-1+cuda12.9\n"
+        "ii \tamd64\tnvidia-utils-580\t580.178.04-1ubuntu1\n"
+        "rc \tamd64\tcuda-toolkit-13-0\t13.0.2-1\n",
         status=1,
     )
     seen = read_packages(UBUNTU, tmp_path, ["nvidia-utils-580", "libnccl2", "cuda-toolkit-13-0", "absent"])
@@ -68,7 +68,7 @@ def test_rpm_gives_epochs_and_locks(program, tmp_path):
 
 def test_distribution_decides_who_is_asked(program, tmp_path):
     """A host may have both programs."""
-    program("dpkg-query", "libnccl2\t1\tinstalled\tinstall\n")
+    program("dpkg-query", "ii \tamd64\tlibnccl2\t1\n")
 
     assert read_packages(ROCKY, tmp_path, ["libnccl2"]) is None
     assert len(read_packages(UBUNTU, tmp_path, ["libnccl2"])) == 1

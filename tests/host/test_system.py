@@ -2,7 +2,8 @@
 
 import pytest
 
-from gpucheck.host.system import os_release, read_system
+from gpucheck.host.readers.system import os_release
+from gpucheck.host.system import read_system
 
 ROCKY = """
 NAME="Rocky Linux"

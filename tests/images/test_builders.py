@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpucheck.images.build import Options, files_for_build, find_plan, proxies
+from gpucheck.images.build import Options, files_for_build, plan_of, proxies
 from gpucheck.images.context import assemble, command_line
-from gpucheck.images.versions import LABEL
+from gpucheck.images.versions import LABEL, read_versions
 from tests.images.containers import ROOT, Image
 
 pytestmark = pytest.mark.images
@@ -30,7 +30,7 @@ def legacy():
 @pytest.fixture(scope="module", params=ASKED)
 def other(request, legacy):
     """The tag, in Docker's store, of the image that another builder made."""
-    plan = find_plan(legacy.client, ROOT, legacy.name)
+    plan = plan_of(legacy.client, ROOT, read_versions(ROOT), legacy.name, None)
     assemble(plan)
     tag = f"localhost/gpucheck/torch-by-{request.param}:test"
     with files_for_build(legacy.client, plan, Options()) as served:

@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from gpucheck.bundle.signing import gpg, homes
+from gpucheck.bundle.signing import gpg
+from gpucheck.processes.gnupg import homes
 from tests.playbooks.modules import PLAYBOOKS
 from tests.playbooks.test_runs import BIN
 

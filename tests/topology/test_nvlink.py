@@ -46,7 +46,7 @@ def test_the_links_both_ends_agree_on_count(a, b, count, agreed):
     pci = [PciDevice(bus_id=bus_id, vendor_id="", device_id="", class_id="") for bus_id in ELSEWHERE]
     for gpus in ((a, b), (b, a)):
         joint = NvLinks(gpus, pci).between(0, 1)
-        assert (joint.links, joint.agreed) == (count, agreed)
+        assert (joint.links, joint.ends[0] == joint.ends[1]) == (count, agreed)
 
 
 def remote(gpu, *ends, count=18):

@@ -8,7 +8,6 @@ from gpucheck.render.svg import Point, document, element, text
 WIDTH, HEIGHT = 760, 420
 LEFT, RIGHT, TOP, BOTTOM = 70, 190, 56, 56
 UNITS = ("B", "KiB", "MiB", "GiB")
-Y_TITLE = "GB/s (10^9 bytes per second)"
 # Labels that fit below the axis.
 MOST_SIZES = 9
 

@@ -1,16 +1,79 @@
-"""Advice in words and commands: which parts of a remedy can be pasted into a shell."""
+"""Advice as text and commands: which parts of a fix can be pasted into a shell.
+
+A program's name alone does not make a command: "where gpucheck runs" is a sentence. Each program has a grammar: what
+its first argument can be, which options take a plain word as value, and whether plain words can follow at all.
+"""
 
 import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-PROGRAM = re.compile(
-    r"(?<![\w./'-])(?:sudo )?(?:gpucheck|nvidia-smi|nvidia-ctk|nvidia-modprobe|dmesg|journalctl|systemctl|"
-    r"lspci|setpci|cat|ls|cpupower|modprobe|apt-mark|numactl|unset|dkms|mokutil|df|free -h|pip install|python3? -[cm]|"
-    r"make (?:provision|verify))(?=[ ;,]|$)"
-)
-ALONE = frozenset({"nvidia-smi", "make provision", "make verify", "free -h"})
+# The commands of gpucheck, and those below them; tests compare this with the command line itself.
+GPUCHECK: dict[str, tuple[str, ...]] = {
+    "bandwidth": (),
+    "bundle": ("files", "make", "order", "verify"),
+    "collectives": (),
+    "diagnose": (),
+    "explain": (),
+    "fleet": ("history", "report", "simulate"),
+    "image": ("build", "context", "list", "versions"),
+    "lab": ("down", "real-packages", "status", "up"),
+    "profiles": (),
+    "record": (),
+    "simulate": (),
+    "smoke": (),
+    "stack": ("check", "check-repositories", "diff", "explain", "lock", "plan", "resolve", "rules"),
+    "topo": (),
+    "verify": (),
+}
+OPTION, PATH, SHELL = r"-\S+", r"[\"']?[/~.$*]\S*", r"[|>]|\d?>\S*|&&"
+UNIT_VERBS = "cat|daemon-reload|disable|enable|is-active|mask|reset-failed|restart|show|start|status|stop|unmask"
+WORD = r"[\w.@:+-]+"
+
+
+class Program(NamedTuple):
+    """A program's arguments. first: the first one. plain: the plain words that can follow it.
+
+    valued: short options whose value can be a plain word. alone: whether the name by itself is a command.
+    """
+
+    first: str
+    plain: str = r"(?!)"
+    valued: str = r"(?!)"
+    alone: bool = False
+
+
+PROGRAMS = {
+    "gpucheck": Program(f"{'|'.join(GPUCHECK)}|{OPTION}", valued="-[aefo]"),
+    "nvidia-smi": Program(f"{OPTION}|topo|nvlink|mig|conf-compute|vgpu|{SHELL}", r"[anprw]{1,2}", "-[di]", alone=True),
+    "nvidia-ctk": Program(f"{OPTION}|cdi|config|info|runtime|system", "configure|generate|list|create-device-nodes"),
+    "nvidia-modprobe": Program(OPTION),
+    "dmesg": Program(f"{OPTION}|{SHELL}"),
+    "journalctl": Program(OPTION, valued="-[ou]"),
+    "systemctl": Program(f"{OPTION}|{UNIT_VERBS}", WORD),
+    "lspci": Program(f"{OPTION}|{SHELL}"),
+    "setpci": Program(OPTION),
+    "cat": Program(PATH),
+    "ls": Program(f"{OPTION}|{PATH}"),
+    "df": Program(f"{OPTION}|{PATH}"),
+    "cpupower": Program(r"(?:frequency|idle)-(?:set|info)", valued="-g"),
+    "modprobe": Program(r"-\S+|nvidia[\w-]*|nouveau|gdrdrv|mlx5\w*|ib_\w+|vfio[\w-]*", r"nvidia[\w-]*|nouveau"),
+    "apt-mark": Program("hold|unhold|showhold|manual|auto", WORD),
+    "numactl": Program(OPTION),
+    "unset": Program(r"[A-Z][A-Z0-9_]*"),
+    "dkms": Program("add|autoinstall|build|install|remove|status|uninstall", valued="-[mv]"),
+    "mokutil": Program(OPTION),
+    "free -h": Program(r"(?!)", alone=True),
+    "pip install": Program(rf"{OPTION}|'[^']*'|{WORD}", WORD, valued="-[cr]"),
+    "python -c": Program(r"['\"].*"),
+    "python -m": Program(r"[\w.]+", WORD),
+    "make provision": Program(r"[A-Z_]+=\S*", alone=True),
+    "make verify": Program(r"[A-Z_]+=\S*", alone=True),
+}
+NAMES = "|".join(sorted(PROGRAMS, key=len, reverse=True)).replace("python -", "python3? -")
+COMMAND = re.compile(rf"(?<![\w./'-])(?:sudo )?(?:{NAMES})(?=[ ;,.]|$)")
 ARGUMENT = re.compile(r" +('[^']*'|\"[^\"]*\"|[^\s;,()]+(?:,[^\s;,()]+)*)")
+PLAIN = re.compile(r"[A-Za-z]*[a-z][A-Za-z]*(?:['-][A-Za-z]+)*")
 # The words after a command in our own remedies: an argument is never one of them.
 PROSE = frozenset(
     {"/", "again", "and", "as", "asks", "before", "beside", "cannot", "checks", "chooses", "compares", "could"}
@@ -31,11 +94,12 @@ class Part(NamedTuple):
 def parts(advice: str) -> Iterator[Part]:
     """The advice in order; joined they are the advice again."""
     done = 0
-    for found in PROGRAM.finditer(advice):
+    for found in COMMAND.finditer(advice):
         if found.start() < done:
             continue
-        end = _end(advice, found.end())
-        if end == found.end() and found[0] not in ALONE:
+        name = found[0].removeprefix("sudo ").replace("python3", "python")
+        end = _end(advice, found.end(), name)
+        if end == found.end() and not PROGRAMS[name].alone:
             continue
         if found.start() > done:
             yield Part(advice[done : found.start()], is_command=False)
@@ -45,11 +109,33 @@ def parts(advice: str) -> Iterator[Part]:
         yield Part(advice[done:], is_command=False)
 
 
-def _end(advice: str, start: int) -> int:
+def _end(advice: str, start: int, name: str) -> int:
     """Where the arguments end."""
-    end = start
-    while (argument := ARGUMENT.match(advice, end)) and argument[1].rstrip(".:") not in PROSE:
-        end = argument.end()
-        if argument[1][-1] in ".:" and not argument[1].endswith("..."):
-            return end - 1
+    program, end = PROGRAMS[name], start
+    before: list[str] = []
+    while argument := ARGUMENT.match(advice, end):
+        word = argument[1].rstrip(".:") if not argument[1].endswith("...") else argument[1]
+        if word in PROSE or not _is_argument(program, name, word, before):
+            break
+        end = argument.end() - (len(argument[1]) - len(word))
+        if word != argument[1]:
+            break
+        before.append(word)
     return end
+
+
+def _is_argument(program: Program, name: str, word: str, before: list[str]) -> bool:
+    """Whether the word is an argument after those before it."""
+    if not before:
+        return re.fullmatch(program.first, word) is not None
+    if not PLAIN.fullmatch(word) or any(re.fullmatch(SHELL, one) for one in before):
+        return True
+    last = before[-1]
+    if last.startswith("--"):
+        return "=" not in last
+    if re.fullmatch(program.valued, last):
+        return True
+    if name == "gpucheck":
+        below = GPUCHECK.get(last, ()) if len(before) == 1 else ()
+        return word in below or before == ["explain"]
+    return re.fullmatch(program.plain, word) is not None

@@ -41,12 +41,6 @@ def measurements() -> tuple[bytes, ...]:
 
 
 @cache
-def measured_json() -> tuple[bytes, ...]:
-    """Those that are JSON."""
-    return tuple(path.read_bytes() for path in sorted((DATA / "bandwidth").glob("*.json")))
-
-
-@cache
 def kernel_logs() -> tuple[bytes, ...]:
     """dmesg, journalctl and the rest; long ones are cut, for each line costs what a line costs."""
     return tuple(raw[:12_000] for raw in _raw("kernel_log/cases"))

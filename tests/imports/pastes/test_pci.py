@@ -1,29 +1,16 @@
 """lspci, DCGM, fabric manager, module errors and RDMA ports: what the corpus does not say."""
 
-from pathlib import Path
-
 import pytest
-import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from gpucheck import imports
-from gpucheck.imports import ImportProblem, read_all
+from gpucheck.imports import read_all
 from gpucheck.imports.pci._registers import acs_value
 from gpucheck.imports.pci._tree import nodes
 from gpucheck.knowledge import causes
 from gpucheck.knowledge.messages import rows
 from gpucheck.model import Verdict
 from gpucheck.run.pastes import diagnosis
+from tests.imports.pastes.pci_samples import H100, RAW
 
-FOLDER = Path(__file__).parents[2] / "data" / "pastes"
-OURS = ("lspci", "module", "dcgmi", "fabric", "perftest", "ib", "rdma")
-RAW = {
-    path.stem: yaml.safe_load(path.read_text(encoding="utf-8"))["raw"]
-    for path in sorted(FOLDER.glob("*.yml"))
-    if path.stem.startswith(OURS)
-}
-H100 = RAW["lspci-h100-vvv-two-switches"]
 CLEAR = "ACSCtl:\tSrcValid- TransBlk- ReqRedir- CmpltRedir- UpstreamFwd- EgressCtrl- DirectTrans-"
 REDIRECT = "ACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-"
 TOPO = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \t{0}\t0-15\nGPU1\t{0}\t X \t0-15\n"
@@ -247,55 +234,9 @@ def test_errors_of_the_module_loader(line, key):
     assert judged(line).verdict in (Verdict.FAIL, Verdict.UNKNOWN)
 
 
-def composed_report():
-    """The form of nvidia-bug-report.log: parts between rules, each with a heading. Composed of other samples."""
-    rule = "____________________________________________"
-    parts = (
-        "Start of NVIDIA bug report log file.  Please include this file, along\nnvidia-bug-report.sh Version: 34275561",
-        "*** /proc/driver/nvidia/./gpus/0000:19:00.0/information\nModel: \t\t NVIDIA H100",
-        '/usr/bin/lspci -d "10de:*" -v -xxx\n\n' + H100.split("\n\n")[4],
-        "/usr/bin/lspci -t\n\n" + RAW["lspci-tree-two-roots"],
-        "/usr/bin/lspci -nn\n\n" + RAW["lspci-nnk-gtx1050ti"],
-        "*** /var/log/fabricmanager.log\n" + RAW["fabric-manager-log-multicast"],
-        "*** /var/log/nvidia-installer.log\n" + RAW["module-error-installer-nouveau"],
-        "/usr/bin/dmesg\n[    1.0] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.86.15\n"
-        + "5iNCuKdKVCxh6kkd02lpy5d/VFEL\n" * 999,
-    )
-    return f"\n{rule}\n\n".join(parts)
-
-
-def test_a_composed_bug_report_is_read_part_by_part():
-    reading = read_all(composed_report().encode(), "nvidia-bug-report.log")
-    kinds = {one.kind for part in reading.parts for one in part.ranges}
-    assert {"lspci", "fabric-manager-log", "module-error", "kernel-log"} <= kinds
-    diagnosis([reading], sources=("nvidia-bug-report.log",))
-
-
 def test_every_row_has_a_known_cause_and_key():
     for name in ("lspci", "module-error", "fabric-manager-log", "dcgm", "rdma-port", "perftest"):
         for row in rows(name):
             assert row.key.startswith(f"{name}.")
             assert row.cause is None or row.cause in causes()
             assert row.verdict == "pass" or (row.why and row.fix)
-
-
-@settings(max_examples=100)
-@given(st.sampled_from(sorted(RAW.values())), st.randoms(use_true_random=False), st.binary(max_size=40))
-def test_damaged_pastes_raise_nothing_else(raw, rng, noise):
-    lines = raw.split("\n")
-    for _ in range(rng.randint(1, 10)):
-        at, other = rng.randrange(len(lines)), rng.randrange(len(lines))
-        what = rng.randrange(4)
-        if what == 0 and len(lines) > 1:
-            del lines[at]
-        elif what == 1:
-            lines[at], lines[other % len(lines)] = lines[other % len(lines)], lines[at]
-        elif what == 2:
-            lines[at] = lines[at][: rng.randint(0, len(lines[at]))]
-        else:
-            lines[at] += noise.decode("latin-1").replace("\0", "")
-    try:
-        found = imports.read_all("\n".join(lines).encode(), "paste")
-    except ImportProblem:
-        return
-    diagnosis([found], sources=("paste",))

@@ -11,7 +11,7 @@ import pytest
 from gpucheck import simulator
 from gpucheck.simulator.nvml.exports import OWN, all_exports, exports
 
-UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, IS_LOST = 1, 2, 3, 4, 15
+UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION = 1, 2, 3, 4
 # Names that old headers give and that the binding never looks up.
 LEGACY = {
     *("nvmlInit", "nvmlInit_v2", "nvmlEventSetWait", "nvmlComputeInstanceGetInfo", "nvmlDeviceRemoveGpu_v2"),

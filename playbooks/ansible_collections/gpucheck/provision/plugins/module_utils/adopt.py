@@ -14,7 +14,7 @@ import re
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import package_repository
 from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked, public
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 
 APT_MAIN = "/etc/apt/sources.list"
 ONE_LINE = re.compile(r"^deb(?:-src)?\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<url>\S+)")

@@ -8,7 +8,8 @@ own together; on dnf nothing does: without a lock, every "dnf upgrade" ends in c
 import re
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, upstream
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.packages import upstream
 from ansible_collections.gpucheck.provision.plugins.module_utils.transaction import NVIDIA
 
 TOOLKIT = re.compile(r"^cuda-toolkit(-\d+-\d+)$")

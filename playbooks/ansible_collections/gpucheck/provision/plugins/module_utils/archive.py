@@ -8,7 +8,7 @@ import glob
 import os
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 
 OURS = "/etc/apt/sources.list.d/gpucheck-archive.sources"
 ONE_LINE = re.compile(r"deb\s+(?:\[([^\]]*)\]\s+)?(\S+)\s+(\S+)\s+(.+)")

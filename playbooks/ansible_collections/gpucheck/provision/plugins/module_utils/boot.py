@@ -11,8 +11,8 @@ import re
 import shutil
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import isolation
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command, text
 from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import same_file
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command, text
 
 NOTE = "var/lib/gpucheck/kernel-arguments.json"
 GRUB_CONFIG = "boot/grub/grub.cfg"

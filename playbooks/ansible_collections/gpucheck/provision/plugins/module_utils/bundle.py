@@ -10,7 +10,7 @@ import re
 import shutil
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import host_plan, record
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
 
 DOWNLOAD_SECONDS = 3600
 # Sources that provisioning writes: the plan names its own ones, and another bundle is no source of a bundle.

@@ -15,7 +15,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.bundle import (
     source_files,
     write,
 )
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command, text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command, text
 
 STATUS = "/var/lib/dpkg/status"
 ETC = "/etc/apt"

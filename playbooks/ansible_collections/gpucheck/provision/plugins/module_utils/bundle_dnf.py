@@ -20,9 +20,9 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.bundle import (
     source_files,
     write,
 )
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command
 from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import MODULES_D
 from ansible_collections.gpucheck.provision.plugins.module_utils.package_repository import YUM_REPOS, yum_file
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
 
 # In the copied database alone: no file of the host goes with it, and no script runs.
 ERASE = ("--erase", "--justdb", "--nodeps", "--noscripts", "--notriggers", "--allmatches")

@@ -23,8 +23,8 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
     systemd,
     tuning,
 )
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import platform_python, read_facts
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 
 ROLE_OF = {"fabric_manager": "driver"}
 

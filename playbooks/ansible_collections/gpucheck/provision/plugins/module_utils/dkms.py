@@ -9,8 +9,8 @@ import re
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import package_repository, place, signing_keys
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
 from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import armor
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 
 SECTION = re.compile(r"^\[([^\]]+)\]", re.MULTILINE)
 

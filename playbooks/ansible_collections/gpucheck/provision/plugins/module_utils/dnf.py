@@ -7,9 +7,9 @@ import os
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import dkms, transaction
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call, wait_for_locks
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import VERSIONLOCK
 from ansible_collections.gpucheck.provision.plugins.module_utils.note import write
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.packages import VERSIONLOCK
 
 PLUGIN = "python3-dnf-plugin-versionlock"
 

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 
 RECORD = "/var/lib/gpucheck/engines.json"
 RUNTIME = "nvidia"

@@ -6,7 +6,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer.
 from contextlib import contextmanager
 
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
 
 
 @contextmanager

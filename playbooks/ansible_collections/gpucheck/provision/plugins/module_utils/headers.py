@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
 
 
 def apt_missing(names, options=()):

@@ -12,21 +12,20 @@ import shutil
 import sys
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import origin, rdma, safety
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command, text
 from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import rpm_fingerprints
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers import driver as module
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers import packages as installed
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command, hex_id, text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.kernels import secure_boot_variable
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.packages import upstream, version_locks
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.pci import NVIDIA, functions
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.system import os_release, package_family
 
 SIMULATOR = "/run/gpucheck-simulator"
-NVIDIA = "10de"
 PLATFORM_PYTHON = "/usr/libexec/platform-python"
-VERSIONLOCK = "/etc/dnf/plugins/versionlock.list"
-SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 OF_INTEREST = re.compile(
     r"nvidia|cuda|cudnn|nccl|^datacenter-gpu-manager|^gdr(copy|drv)|^libgdrapi|linux-headers|kernel-(uek-)?devel"
 )
-# Debian's own packages name the module's file nvidia-current.ko; once loaded it is nvidia there too.
-MODULE_NAMES = ("nvidia", "nvidia-current")
-# dpkg's second status letter: i is installed, n and c are absent; the rest is a transaction that was cut off.
-UNFINISHED = frozenset("HUFWt")
 
 
 def simulation(directory=SIMULATOR):
@@ -42,45 +41,17 @@ def simulation(directory=SIMULATOR):
         raise Unreadable("{}: {}".format(path, error))
 
 
-def os_release(root="/"):
-    """{id, version, name, like} of /etc/os-release; like holds the ids of the families it belongs to."""
-    values = {}
-    content = text(os.path.join(root, "etc/os-release")) or text(os.path.join(root, "usr/lib/os-release")) or ""
-    for line in content.splitlines():
-        key, found, value = line.partition("=")
-        if found:
-            values[key.strip()] = value.strip().strip("\"'")
-    name = values.get("ID", "unknown")
-    return {
-        "id": name,
-        "version": values.get("VERSION_ID", ""),
-        "name": values.get("PRETTY_NAME", name),
-        "like": [name, *values.get("ID_LIKE", "").split()],
-    }
-
-
-def package_family(like):
-    """dpkg or rpm, by the family the system says it is of: a host may carry the other family's tools too."""
-    if {"rhel", "fedora", "centos", "suse"} & set(like):
-        return "rpm"
-    if {"debian", "ubuntu"} & set(like):
-        return "dpkg"
-    return "rpm" if shutil.which("rpm") and not shutil.which("dpkg-query") else "dpkg"
-
-
 def dpkg_packages():
     """(packages, holds, unfinished): name -> full version, held names, names of a transaction that was cut off."""
-    layout = "${db:Status-Abbrev}\t${Architecture}\t${Package}\t${Version}\n"
     packages, holds, unfinished = {}, set(), []
-    for line in command(["dpkg-query", "-W", "-f", layout]).splitlines():
-        status, _, name, version = line.split("\t")
-        if status[1:2] in UNFINISHED or status[2:3] == "R":
-            unfinished.append(name)
+    for row in installed.dpkg_rows(command(["dpkg-query", "-W", "-f", installed.DPKG_FORMAT])):
+        if row.unfinished:
+            unfinished.append(row.name)
         # A second architecture (i386 libraries) comes after the native one and must not hide it.
-        if status[1:2] == "i" and name not in packages:
-            packages[name] = version
-        if status[0:1] == "h":
-            holds.add(name)
+        if row.installed and row.name not in packages:
+            packages[row.name] = row.version
+        if row.held:
+            holds.add(row.name)
     return packages, sorted(holds), unfinished
 
 
@@ -118,56 +89,35 @@ def lock_name(entry):
     return entry.lstrip("!").rsplit("-", 2)[0]
 
 
-def version_locks(path=VERSIONLOCK):
-    """The raw entries of dnf's version lock, without comments and exclusions."""
-    lines = (line.strip() for line in (text(path) or "").splitlines())
-    return [line for line in lines if line and not line.startswith(("#", "!"))]
-
-
 def pci_devices(root):
     """By vendor, NVIDIA's and Mellanox' PCI functions as (bus id, class, device id, subsystem), ordered by bus id."""
-    folder = os.path.join(root, "sys/bus/pci/devices")
     found = {NVIDIA: [], rdma.MELLANOX: []}
-    for bus_id in sorted(os.listdir(folder)) if os.path.isdir(folder) else []:
-        values = [
-            (text(os.path.join(folder, bus_id, name)) or "").replace("0x", "").lower()
-            for name in ("vendor", "class", "device", "subsystem_vendor", "subsystem_device")
-        ]
-        if values[0] in found:
-            subsystem = "{}:{}".format(values[3], values[4]) if values[3] and values[4] else ""
-            found[values[0]].append((bus_id, values[1], values[2], subsystem))
+    for one in functions(root):
+        if one.vendor in found:
+            names = ("device", "subsystem_vendor", "subsystem_device")
+            device, vendor, subsystem = (hex_id(text(os.path.join(one.folder, name))) for name in names)
+            whole = "{}:{}".format(vendor, subsystem) if vendor and subsystem else ""
+            found[one.vendor].append((one.bus_id, one.class_id, device, whole))
     return found
-
-
-def module_file(root, kernel):
-    """(version, flavour) of the nvidia module that the running kernel would load, (None, None) where there is none.
-
-    A DKMS package installs with success and without a module when the headers are missing: only modinfo tells.
-    The licence tells the flavour: the open modules are "Dual MIT/GPL".
-    """
-    ask = ["modinfo", "-k", kernel] + (["-b", root] if root != "/" else [])
-    for name in MODULE_NAMES:
-        try:
-            version = command([*ask, "-F", "version", name]).strip()
-            licence = command([*ask, "-F", "license", name])
-        except Unreadable:
-            continue
-        return version or None, "open" if "MIT" in licence else "proprietary"
-    return None, None
 
 
 def driver(root, kernel, packages):
     """The contract's ``driver`` object: what is loaded, and what the next load would give."""
-    loaded = text(os.path.join(root, "sys/module/nvidia/version"))
-    told = text(os.path.join(root, "proc/driver/nvidia/version")) or ""
+    loaded, flavour = module.loaded_module(root)
     # Without modinfo nothing loads modules here, and the package is all there is to go by.
-    installed, flavour = module_file(root, kernel) if shutil.which("modinfo") else packaged_module(packages)
+    version, next_flavour = module_file(root, kernel) if shutil.which("modinfo") else packaged_module(packages)
     return {
         "loaded_version": loaded,
-        "loaded_flavour": None if loaded is None else "open" if "Open Kernel Module" in told else "proprietary",
-        "installed_version": installed,
-        "installed_flavour": flavour,
+        "loaded_flavour": None if loaded is None else flavour or "proprietary",
+        "installed_version": version,
+        "installed_flavour": next_flavour,
     }
+
+
+def module_file(root, kernel):
+    """(version, flavour) of the nvidia module that this kernel would load, (None, None) where there is none."""
+    version, licence = module.modinfo(kernel, root)
+    return version, module.flavour_of_license(licence)
 
 
 def packaged_module(packages):
@@ -176,11 +126,6 @@ def packaged_module(packages):
         if name.startswith(("nvidia-dkms", "kmod-nvidia", "nvidia-kernel-open-dkms")):
             return upstream(packages[name]), "open" if "-open" in name else "proprietary"
     return None, None
-
-
-def upstream(version):
-    """The upstream part of a full package version: no epoch, no revision."""
-    return version.split(":")[-1].split("-")[0]
 
 
 def kernels_with_headers(root="/"):
@@ -197,13 +142,7 @@ def kernels_with_headers(root="/"):
 
 def secure_boot(root):
     """True or False, None where the firmware has the variable and would not show it."""
-    if not os.path.isdir(os.path.join(root, "sys/firmware/efi")):
-        return False
-    try:
-        with open(os.path.join(root, SECURE_BOOT), "rb") as variable:
-            return variable.read()[-1:] == b"\x01"
-    except OSError:
-        return None
+    return secure_boot_variable(root) if os.path.isdir(os.path.join(root, "sys/firmware/efi")) else False
 
 
 def python3():
@@ -226,8 +165,8 @@ def read_facts(host, simulator=SIMULATOR):
     """The contract's facts document (gpucheck.facts/1), and beside it what only our own modules need."""
     simulated = simulation(simulator)
     root = os.path.join(simulator, "root") if simulated is not None else "/"
-    system = os_release()
-    family = package_family(system["like"])
+    release = os_release()
+    name, family = release.get("ID", "unknown"), package_family(release)
     keys, unfinished, locks, doubled, kernels = [], [], [], {}, {}
     if family == "dpkg":
         everything, holds, unfinished = dpkg_packages()
@@ -237,8 +176,8 @@ def read_facts(host, simulator=SIMULATOR):
         locks = version_locks()
         holds = sorted({lock_name(entry) for entry in locks})
     kernel = text(os.path.join(root, "proc/sys/kernel/osrelease")) or os.uname().release
-    functions = pci_devices(root)
-    devices = functions[NVIDIA]
+    vendors = pci_devices(root)
+    devices = vendors[NVIDIA]
     gpus = [row for row in devices if row[1][:4] in ("0300", "0302")]
     others, distributions = origin.foreign(everything, family)
     if simulated is None:
@@ -246,14 +185,14 @@ def read_facts(host, simulator=SIMULATOR):
     facts = {
         "schema": "gpucheck.facts/1",
         "host": host,
-        "os": {key: system[key] for key in ("id", "version", "name")},
+        "os": {"id": name, "version": release.get("VERSION_ID", ""), "name": release.get("PRETTY_NAME", name)},
         "arch": os.uname().machine,
         "kernel": kernel,
         "simulated": simulated is not None,
         "stand_ins": list((simulated or {}).get("stand_ins", [])),
         "gpus": [{"bus_id": bus, "device_id": device, "subsystem_id": subsystem} for bus, _, device, subsystem in gpus],
         "nvswitches": sum(kind[:4] == "0680" for _, kind, _, _ in devices),
-        "rdma": rdma.cards(functions[rdma.MELLANOX]),
+        "rdma": rdma.cards(vendors[rdma.MELLANOX]),
         "ofed": rdma.ofed(everything),
         "driver": driver(root, kernel, everything),
         "nouveau_loaded": os.path.isdir(os.path.join(root, "sys/module/nouveau")),

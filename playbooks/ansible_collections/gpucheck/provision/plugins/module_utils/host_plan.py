@@ -11,8 +11,10 @@ import re
 import shutil
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import module_options
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, text, upstream
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name
 from ansible_collections.gpucheck.provision.plugins.module_utils.kernel_headers import headers_missing, later_kernels
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.packages import upstream
 
 OPTIONS = ("dcgm", "gdrcopy", "acs")
 PACKAGE_COMPONENTS = ("driver", "fabric_manager", "cuda", "cudnn", "nccl", "container_toolkit", *OPTIONS)

@@ -3,12 +3,12 @@
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
 
-import glob
 import os
 import re
-import struct
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command, text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.config_space import access_control, reader
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command, text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.pci import functions
 
 CONTAINER = ("run/systemd/container", "run/.containerenv", ".dockerenv")
 DMI = ("sys_vendor", "product_name", "bios_vendor", "board_vendor")
@@ -19,7 +19,6 @@ GUEST = re.compile(
     re.IGNORECASE,
 )
 BARE = re.compile(r"metal|ebm", re.IGNORECASE)
-FIRST_CAPABILITY, CAPABILITY_ACS, ACS_CONTROL = 0x100, 0x0D, 6
 REFUSED = (
     "tuning asks for {}, and this host is {}: what isolates its devices belongs to the machine below it, which may "
     "be changed there alone. Take it out of the tuning of this host's stack.yml (an inventory of its own), or ask "
@@ -52,11 +51,8 @@ def guest(root="/"):
 def bridges(root="/"):
     """Bus ids of the PCIe bridges between the root and each NVIDIA GPU, ordered."""
     found = set()
-    for device in glob.glob(os.path.join(root, "sys/bus/pci/devices/*")):
-        kind = text(os.path.join(device, "class")) or ""
-        if text(os.path.join(device, "vendor")) != "0x10de" or not kind.startswith(("0x0300", "0x0302")):
-            continue
-        above = os.path.dirname(os.path.realpath(device))
+    for gpu in (one for one in functions(root) if one.is_nvidia_gpu):
+        above = os.path.dirname(os.path.realpath(gpu.folder))
         while os.path.exists(os.path.join(above, "class")):
             found.add(os.path.basename(above))
             above = os.path.dirname(above)
@@ -67,15 +63,8 @@ def acs_control(config):
     """The ACS control register in a bridge's configuration space, None without the capability, or where it was cut off:
     only root reads beyond the first 256 bytes.
     """
-    place, seen = FIRST_CAPABILITY, set()
-    while place and place not in seen and place + ACS_CONTROL + 2 <= len(config):
-        # A broken list may point back into itself.
-        seen.add(place)
-        (head,) = struct.unpack_from("<I", config, place)
-        if head & 0xFFFF == CAPABILITY_ACS:
-            return struct.unpack_from("<H", config, place + ACS_CONTROL)[0]
-        place = head >> 20
-    return None
+    registers = access_control(reader(config))
+    return registers and registers[1]
 
 
 def acs_words(root="/"):

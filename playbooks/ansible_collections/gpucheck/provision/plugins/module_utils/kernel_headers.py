@@ -5,6 +5,8 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Pure funct
 
 import re
 
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.kernels import release_key
+
 # linux-image-6.8.0-106-generic is one kernel, linux-image-extra-virtual and -dbg belong to one.
 KERNEL_METAPACKAGE = re.compile(r"^linux-image-(?!\d|extra-|unsigned-)(?P<flavor>(?!.*-dbg)[a-z][a-z0-9.+-]*)$")
 
@@ -12,11 +14,6 @@ KERNEL_METAPACKAGE = re.compile(r"^linux-image-(?!\d|extra-|unsigned-)(?P<flavor
 def later_kernels(facts):
     """Installed kernels that are newer than the running one: the next boot takes the newest."""
     return [release for release in facts["kernels"] if release_key(release) > release_key(facts["kernel"])]
-
-
-def release_key(release):
-    """Orders kernel releases: numbers as numbers, and a number after any word, as package managers have it."""
-    return [(part.isdigit(), int(part) if part.isdigit() else part) for part in re.findall(r"\d+|[a-zA-Z]+", release)]
 
 
 def headers_missing(plan, facts, packages):

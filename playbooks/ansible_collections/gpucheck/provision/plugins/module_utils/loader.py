@@ -9,7 +9,8 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 import os
 import shutil
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import command
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import command
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.programs import cached_libraries
 
 LIBRARY = "libnvidia-ml.so.1"
 # Looked into after the cache (ld.so(8)).
@@ -24,6 +25,5 @@ def lost(folders=FOLDERS):
     program = shutil.which("ldconfig")
     if program is None:
         return False
-    rows = [line.strip().partition(" => ") for line in command([program, "-p"]).splitlines()]
-    paths = [path for name, _, path in rows if name.startswith(LIBRARY + " ")]
+    paths = [row.path for row in cached_libraries(command([program, "-p"])) if row.soname == LIBRARY]
     return not any(os.path.exists(path) for path in paths + [os.path.join(folder, LIBRARY) for folder in folders])

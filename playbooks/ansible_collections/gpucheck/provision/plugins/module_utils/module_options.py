@@ -5,7 +5,7 @@ Runs on the managed host: standard library only, Python 3.6 or newer. Nothing he
 
 import re
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 
 OPTIONS_FILE = "/etc/modprobe.d/gpucheck-nvidia.conf"
 # The options in force; the driver leaves the prefix away.

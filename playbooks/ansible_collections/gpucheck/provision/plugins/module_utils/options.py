@@ -7,6 +7,7 @@ import glob
 import os
 
 from ansible_collections.gpucheck.provision.plugins.module_utils import host, host_plan, isolation, systemd
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.driver import MODULE_NAMES
 
 
 def planned(plan):
@@ -51,7 +52,7 @@ def module_state(row, kernel, root="/", live="/"):
     It uses the driver's own interface, whose symbols change with every build of the driver.
     """
     own = built(row["name"], kernel, root)
-    drivers = [built(name, kernel, root) for name in host.MODULE_NAMES]
+    drivers = [built(name, kernel, root) for name in MODULE_NAMES]
     driver = max([when for when in drivers if when is not None] or [0])
     return {
         "name": row["name"],

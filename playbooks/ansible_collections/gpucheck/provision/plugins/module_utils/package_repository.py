@@ -10,13 +10,13 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.credentials imp
     login,
     public,
 )
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import text
 from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import (
     LARGEST_KEY_BYTES,
     NotAKey,
     fingerprints,
     read_key,
 )
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 
 APT_LISTS = "/etc/apt/sources.list.d"
 YUM_REPOS = "/etc/yum.repos.d"

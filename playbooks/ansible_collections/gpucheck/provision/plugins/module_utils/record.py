@@ -23,7 +23,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
     package_repository,
     tuning,
 )
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import command, text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import command, text
 
 INSTALLED = "/var/lib/gpucheck/installed.json"
 BASELINE = "/var/lib/gpucheck/baseline.json"

@@ -9,7 +9,14 @@ import os
 import re
 import struct
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.config_space import (
+    VENDOR_SPECIFIC,
+    capability,
+    reader,
+)
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.driver import MODULE_NAMES
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import folder_names, text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.kernels import DKMS_TREE, dkms_builds
 
 # They hold the device files open all their life and stop with the driver's own scripts.
 DAEMONS = frozenset(["nvidia-persiste", "nv-fabricmanage", "nv-hostengine", "nvidia-imex"])
@@ -23,7 +30,6 @@ FLOCK = "@hhqqi4x"
 SPACE = ("/usr", "/var", "/boot")
 # Where driver, CUDA, their downloads, PyTorch and the initramfs go.
 FILLED = ("/usr", "/usr/local", "/var", "/opt", "/boot")
-PCI_STATUS, PCI_POINTER, PCI_HAS_LIST, PCI_VENDOR_SPECIFIC = 0x06, 0x34, 0x10, 0x09
 VGPU_MARK = b"VF"
 # Power-on tests and memory training of such a machine take 10 to 20 minutes.
 SLOW_GPUS, SLOW_MEMORY_BYTES = 8, 1000 << 30
@@ -129,16 +135,8 @@ def vgpu_guest(root, bus_ids):
 
 def vendor_mark(config):
     """The two bytes after the length of the vendor-specific capability, empty where there is none."""
-    if len(config) <= PCI_POINTER or not config[PCI_STATUS] & PCI_HAS_LIST:
-        return b""
-    place, seen = config[PCI_POINTER] & 0xFC, set()
-    # A broken list may point back into itself.
-    while place and place not in seen and place + 5 <= len(config):
-        seen.add(place)
-        if config[place] == PCI_VENDOR_SPECIFIC:
-            return bytes(config[place + 3 : place + 5])
-        place = config[place + 1] & 0xFC
-    return b""
+    place = capability(reader(config), VENDOR_SPECIFIC)
+    return b"" if place is None else bytes(config[place + 3 : place + 5])
 
 
 def kernels(root="/"):
@@ -151,10 +149,11 @@ def kernels(root="/"):
 def dkms(root="/"):
     """{version: [kernels]} of the nvidia modules that DKMS holds built; Debian's own packages say nvidia-current."""
     found = {}
-    for name in ("nvidia", "nvidia-current"):
-        for path in glob.glob(os.path.join(root, "var/lib/dkms", name, "[0-9]*/*/*/module")):
-            version, kernel = path.split("/")[-4:-2]
-            found.setdefault(version, []).append(kernel)
+    for name in MODULE_NAMES:
+        for version in folder_names(os.path.join(root, DKMS_TREE, name)) or ():
+            if version[:1].isdigit():
+                for build in dkms_builds(root, name, version):
+                    found.setdefault(version, []).append(build.kernel)
     return {version: sorted(names) for version, names in sorted(found.items())}
 
 

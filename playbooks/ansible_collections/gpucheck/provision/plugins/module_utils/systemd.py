@@ -3,7 +3,8 @@
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
 
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, command
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, command
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.programs import units
 
 # What counts as enabled, for the judge and for the one that acts alike.
 ENABLED = ("enabled", "static", "enabled-runtime")
@@ -18,8 +19,7 @@ def states(names):
         shown = command(["systemctl", "show", "--no-pager", "-p", FIELDS] + [name + ".service" for name in names])
     except Unreadable as error:
         return {name: {"error": str(error)} for name in names}
-    blocks = shown.strip().split("\n\n")
-    return {name: dict(line.partition("=")[::2] for line in block.splitlines()) for name, block in zip(names, blocks)}
+    return dict(zip(names, units(shown)))
 
 
 def differences(plan, seen):

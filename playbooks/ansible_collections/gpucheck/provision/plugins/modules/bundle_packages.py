@@ -104,8 +104,9 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import bundle_apt, bundle_dnf
 from ansible_collections.gpucheck.provision.plugins.module_utils.bundle import interpreter
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import os_release, read_facts
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.system import os_release
 
 
 def main():
@@ -126,7 +127,7 @@ def main():
         supports_check_mode=True,
     )
     folder = module.params["folder"]
-    request = dict(module.params, releasever=os_release()["version"].partition(".")[0])
+    request = dict(module.params, releasever=os_release().get("VERSION_ID", "").partition(".")[0])
     way = bundle_apt if module.params["package_manager"] == "apt" else bundle_dnf
     try:
         os.makedirs(folder, exist_ok=True)

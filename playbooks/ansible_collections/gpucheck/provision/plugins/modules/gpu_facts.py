@@ -91,9 +91,9 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gpucheck.provision.plugins.module_utils import record
 from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, text
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
 from ansible_collections.gpucheck.provision.plugins.module_utils.host_plan import MARKER, recorded_plan
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, text
 
 
 def recorded_state(host, known):

@@ -63,7 +63,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import host_pla
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused, call
 from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
 from ansible_collections.gpucheck.provision.plugins.module_utils.explain import explained
-from ansible_collections.gpucheck.provision.plugins.module_utils.host import os_release, package_family
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.system import os_release, package_family
 
 NOTE = b"module files changed since the last boot\n"
 
@@ -90,7 +90,7 @@ def main():
     refused = "the initramfs cannot be rebuilt: {}. The host was not rebooted; repair that, then run again."
     with explained(module, host, refused):
         if not module.check_mode:
-            rebuild(module, package_family(os_release()["like"]))
+            rebuild(module, package_family(os_release()))
             # In this order: a run that is cut off in between rebuilds once too often, and never forgets the reboot.
             place.put(module, host_plan.REBOOT_REQUIRED, NOTE)
             place.remove(host_plan.INITRAMFS_PENDING)

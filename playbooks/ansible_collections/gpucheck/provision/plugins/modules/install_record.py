@@ -114,7 +114,6 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
 )
 from ansible_collections.gpucheck.provision.plugins.module_utils.compare import compare
 from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import SECRET_MODE, mode_for
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable
 from ansible_collections.gpucheck.provision.plugins.module_utils.host import lock_name, read_facts
 from ansible_collections.gpucheck.provision.plugins.module_utils.note import as_bytes, write
 from ansible_collections.gpucheck.provision.plugins.module_utils.package_repository import (
@@ -122,6 +121,7 @@ from ansible_collections.gpucheck.provision.plugins.module_utils.package_reposit
     paths,
     planned,
 )
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable
 
 
 def begin(module, plan, beside):

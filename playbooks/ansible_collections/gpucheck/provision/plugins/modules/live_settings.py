@@ -40,7 +40,7 @@ written:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import text
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import text
 from ansible_collections.gpucheck.provision.plugins.module_utils.tuning import current
 
 

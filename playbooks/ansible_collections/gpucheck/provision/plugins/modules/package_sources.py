@@ -86,8 +86,8 @@ from ansible_collections.gpucheck.provision.plugins.module_utils import (
 )
 from ansible_collections.gpucheck.provision.plugins.module_utils.call import Refused
 from ansible_collections.gpucheck.provision.plugins.module_utils.credentials import masked
-from ansible_collections.gpucheck.provision.plugins.module_utils.files import Unreadable, text
 from ansible_collections.gpucheck.provision.plugins.module_utils.openpgp import armor
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, text
 
 LISTS = {"apt": apt.read_lists, "dnf": dnf.read_lists}
 

@@ -1,0 +1,107 @@
+"""GnuPG: gpg and gpgv in a home of their own, the keys of a file, and who signed what.
+
+A keyring of the user is read or changed only if the caller names no home.
+"""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+Finished: TypeAlias = "subprocess.CompletedProcess[bytes]"
+MESSAGE, SIGNATURE = b"-----BEGIN PGP SIGNED MESSAGE-----", b"-----BEGIN PGP SIGNATURE-----"
+# Statuses of gpgv that make a signature unacceptable even if another one is good: doc/DETAILS of GnuPG.
+BAD = ("BADSIG", "EXPSIG", "EXPKEYSIG", "REVKEYSIG")
+PACKAGES = {"gpg": "gnupg", "gpgv": "gpgv (Debian, Ubuntu) or gnupg2 (EL)"}
+
+
+class NotInstalledError(Exception):
+    """program is not on this host; package: what to install."""
+
+    def __init__(self, program: str) -> None:
+        self.program, self.package = program, PACKAGES[program]
+        super().__init__(f"{program} is not installed on this machine. Install {self.package}.")
+
+
+class HungError(Exception):
+    """program did not exit within the seconds it had."""
+
+    def __init__(self, program: str, seconds: float) -> None:
+        self.program = program
+        super().__init__(f"{program} did not end within {seconds:g} s")
+
+
+class Verified(NamedTuple):
+    """key: fingerprint of the primary key of a good signature, None without one. text: what it signs, if written.
+
+    statuses: the status lines of gpgv by keyword, each as its fields.
+    """
+
+    key: str | None
+    text: bytes
+    statuses: dict[str, list[str]]
+
+    @property
+    def bad(self) -> str | None:
+        """The first status that makes the signature unacceptable."""
+        return next((name for name in BAD if name in self.statuses), None)
+
+
+def gpg(
+    home: Path | None, *arguments: str | Path, seconds: float | None = None
+) -> "subprocess.CompletedProcess[bytes]":
+    """Run gpg without questions. home: its directory, None for the user's. Raises NotInstalledError, HungError."""
+    where: list[str | Path] = ["--homedir", home] if home else []
+    return _run(["gpg", "--batch", "--yes", "--no-tty", *where, *arguments], seconds)
+
+
+@contextmanager
+def homes() -> Iterator[Path]:
+    """Make a gpg home that is removed afterwards, with the agent that gpg started for it."""
+    # Not below the checkout: the agent's socket is created here, and socket paths are short.
+    home = Path(tempfile.mkdtemp(prefix="gpucheck-gpg-"))
+    try:
+        yield home
+    finally:
+        if shutil.which("gpgconf"):
+            subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=False, capture_output=True)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def primary_fingerprints(listing: str) -> list[str]:
+    """Return the fingerprints of the primary keys in the output of ``gpg --with-colons``."""
+    rows = [row.split(":") for row in listing.splitlines()]
+    primary = [number for number, row in enumerate(rows) if row[0] in ("pub", "sec")]
+    return [rows[number + 1][9] for number in primary if number + 1 < len(rows) and len(rows[number + 1]) > 9]
+
+
+def is_single_message(content: bytes) -> bool:
+    """Whether it is one clear-signed message from its first byte on: what stands around one is not signed."""
+    return content.startswith(MESSAGE) and content.count(MESSAGE) == content.count(SIGNATURE) == 1
+
+
+def verify(keyring: Path, *arguments: str | Path, seconds: float | None = None) -> Verified:
+    """Run gpgv with the keys of this file. Raises NotInstalledError, HungError.
+
+    arguments: a signature and the signed file; for a clear-signed one ``--output -`` and the file.
+    """
+    words = ["gpgv", "--homedir", keyring.parent, "--keyring", keyring, "--status-fd", "2", *arguments]
+    done = _run(words, seconds)
+    rows = [row.split() for row in done.stderr.decode("utf-8", "replace").splitlines()]
+    statuses = {row[1]: row for row in rows if len(row) > 1 and row[0] == "[GNUPG:]"}
+    good = {"VALIDSIG", "GOODSIG"} <= statuses.keys() and not any(name in statuses for name in BAD)
+    # The last field is the primary key's fingerprint, which is the one that is pinned.
+    return Verified(statuses["VALIDSIG"][-1] if good else None, done.stdout, statuses)
+
+
+def _run(words: list[str | Path], seconds: float | None) -> Finished:
+    program = str(words[0])
+    try:
+        return subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds)
+    except FileNotFoundError:
+        raise NotInstalledError(program) from None
+    except subprocess.TimeoutExpired:
+        raise HungError(program, seconds or 0) from None

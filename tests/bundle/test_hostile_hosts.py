@@ -1,0 +1,86 @@
+"""A bundle is made of what hosts bring, and a hostile host brings anything."""
+
+import json
+import shutil
+
+import pytest
+
+from gpucheck.bundle.errors import BundleError
+from tests.bundle.collecting import GROUP, make
+
+pytestmark = pytest.mark.skipif(
+    not all(map(shutil.which, ("apt-ftparchive", "dpkg-deb"))), reason="apt-ftparchive and dpkg-deb are not installed"
+)
+
+
+HOSTILE_NAMES = [
+    "../../../evil",
+    "/etc/cron.d/x",
+    "a/b.deb",
+    "..",
+    "",
+    "a\0.deb",
+    "a\n.deb",
+    "-x.deb",
+    "x" * 300 + ".deb",
+]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"file": name} for name in HOSTILE_NAMES),
+        *({"name": name} for name in ("a b", "x\n", "../x")),
+        {"version": "1\x1b[2J"},
+        {"sha256": "../x"},
+        {"bytes": -1},
+        {"bytes": 1 << 60},
+    ],
+    ids=lambda change: repr(change)[:40],
+)
+def test_a_package_row_of_a_hostile_host_is_refused(made, change):
+    path = made / f"collected/{GROUP}.json"
+    answer = json.loads(path.read_text())
+    answer["packages"][0].update(change)
+    path.write_text(json.dumps(answer))
+
+    with pytest.raises(BundleError, match="not a response of bundle_packages"):
+        make(made)
+    assert not (made / "bundle").exists()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"modules": ["../../../../../../evil/PWNED-fetch"]},
+        {"modules": ["modules/../../x-modules.yaml"]},
+        {"metadata": ["/etc/passwd"]},
+        {"not_offered": ["x\n99 packages verified"]},
+        {"python": {"version": "3.11", "glibc": "2.99999999999", "machine": "x86_64"}},
+        {"python": {"version": "--index-url", "glibc": "2.36", "machine": "x86_64"}},
+        {"python": {"version": "3.11", "glibc": "2.36", "machine": "../x"}},
+    ],
+    ids=lambda change: repr(change)[:40],
+)
+def test_another_value_of_a_hostile_host_is_refused(made, change):
+    path = made / f"collected/{GROUP}.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+
+    with pytest.raises(BundleError, match="not a response of bundle_packages"):
+        make(made)
+
+
+def test_a_response_for_another_group_and_a_link_in_place_of_a_package_are_refused(made):
+    path = made / f"collected/{GROUP}.json"
+    package = next((made / f"collected/{GROUP}/packages").glob("libnccl2_*"))
+    package.rename(made / "elsewhere.deb")
+    package.symlink_to(made / "elsewhere.deb")
+    with pytest.raises(BundleError, match="not a regular file"):
+        make(made)
+
+    path.rename(path.with_name("other.json"))
+    with pytest.raises(BundleError, match="holds group"):
+        make(made)
+
+
+# Packages against the indexes that their publisher signed

@@ -1,0 +1,189 @@
+"""Packages of a bundle count if an index of a trusted publisher lists them."""
+
+import json
+import lzma
+import shutil
+import subprocess
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gpucheck.bundle import making, publisher
+from gpucheck.bundle.errors import BundleError
+from gpucheck.bundle.folder import described
+from gpucheck.bundle.signing import Signer, gpg
+from gpucheck.bundle.text import manifest_text
+from tests.bundle.collecting import GROUP, make, publishers_key
+
+pytestmark = pytest.mark.skipif(
+    not all(map(shutil.which, ("apt-ftparchive", "dpkg-deb"))), reason="apt-ftparchive and dpkg-deb are not installed"
+)
+
+
+def sign_again(root, home, text=None):
+    """InRelease of the served lists, by the key in this gpg home."""
+    fingerprint = next(
+        r.split(":")[9] for r in gpg(home, "--with-colons", "--list-keys").splitlines() if r[:3] == "fpr"
+    )
+    if text is not None:
+        (root / "Release").write_bytes(text)
+    target = root / f"collected/{GROUP}/metadata/0000.InRelease"
+    Signer(home, fingerprint).sign("--clearsign", "--output", target, root / "Release")
+
+
+def test_the_manifest_says_which_key_vouches_for_the_packages(made):
+    manifest = make(made)
+
+    (verified,) = [system.verified for system in manifest.systems.values()]
+    (key,) = verified.by_key
+    assert verified.by_key[key] == sum(map(len, manifest.systems["ubuntu-22.04-x86_64"].versions.values()))
+    assert verified.unverified == ()
+    assert f"verified with key {key}" in manifest_text(manifest)
+
+
+def unsigned_package(root):
+    """The collecting host exchanges a package and describes the new one well."""
+    path = root / f"collected/{GROUP}.json"
+    answer = json.loads(path.read_text())
+    row = next(row for row in answer["packages"] if row["name"] == "libdependency1")
+    file = root / f"collected/{GROUP}/packages/{row['file']}"
+    file.write_bytes(file.read_bytes() + b"trojan")
+    row.update(msgspec.to_builtins(described(file)))
+    path.write_text(json.dumps(answer))
+
+
+def other_key(root):
+    publishers_key(root / "other")
+    sign_again(root, root / "other")
+
+
+def changed_index(root):
+    path = root / f"collected/{GROUP}/metadata/0001.Packages"
+    path.write_text(path.read_text() + "\n")
+
+
+def unsigned_release(root):
+    (root / f"collected/{GROUP}/metadata/0000.InRelease").write_bytes((root / "Release").read_bytes())
+
+
+def text_around_the_release(root):
+    path = root / f"collected/{GROUP}/metadata/0000.InRelease"
+    path.write_bytes(b"SHA256:\n 00 1 Packages\n" + path.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "attack", [unsigned_package, other_key, changed_index, unsigned_release, text_around_the_release]
+)
+def test_a_package_that_no_trusted_key_vouches_for_makes_no_bundle(made, attack):
+    attack(made)
+
+    with pytest.raises(BundleError, match=r"in no index that a trusted key signed: .*bundle_accept_unverified"):
+        make(made)
+    assert not (made / "bundle").exists()
+
+
+def test_a_site_may_accept_packages_or_trust_a_further_key(made):
+    unsigned_package(made)
+    manifest = make(made, trust=making.Trust(unverified=("libdependency*",)))
+    (verified,) = [system.verified for system in manifest.systems.values()]
+    assert verified.unverified == ("libdependency1",)
+    assert "unverified, taken because the site accepts it: libdependency1" in manifest_text(manifest)
+
+
+def test_an_index_of_a_further_publisher_needs_its_key_on_this_machine(made):
+    signing = publishers_key(made / "other")
+    sign_again(made, made / "other")
+    signing.public(made / "distribution.asc")
+
+    manifest = make(made, trust=making.Trust(keys=(made / "distribution.asc",)))
+    assert list(manifest.systems["ubuntu-22.04-x86_64"].verified.by_key) == [signing.fingerprint]
+
+
+def test_a_key_that_is_not_the_pinned_one_ends_the_bundle(made):
+    signing = publishers_key(made / "other")
+    signing.sign("--output", made / f"collected/{GROUP}/keys/nvidia-cuda.gpg", "--export", signing.fingerprint)
+
+    with pytest.raises(BundleError, match=f"holds key {signing.fingerprint}, pinned is"):
+        make(made)
+
+
+def test_a_genuine_package_under_another_name_or_version_is_refused(made):
+    """An old, vulnerable version is as well signed as the planned one."""
+    path = made / f"collected/{GROUP}.json"
+    answer = json.loads(path.read_text())
+    next(row for row in answer["packages"] if row["name"] == "libdependency1")["version"] = "1:3-1"
+    path.write_text(json.dumps(answer))
+
+    with pytest.raises(BundleError, match=r"calls it libdependency1 1:3-1 all, its publisher libdependency1 1:2-1 all"):
+        make(made)
+
+
+PRIMARY = """<?xml version="1.0" encoding="UTF-8"?>
+<metadata xmlns="http://linux.duke.edu/metadata/common" packages="1"><package type="rpm"><name>libnccl</name>
+<arch>x86_64</arch><version epoch="{epoch}" ver="2.30.7" rel="1+cuda13.0"/>
+<checksum type="sha256" pkgid="YES">{digest}</checksum></package></metadata>
+"""
+
+
+@pytest.mark.skipif(not shutil.which("modifyrepo_c"), reason="createrepo_c is not installed")
+@pytest.mark.parametrize(("epoch", "version"), [("0", "2.30.7-1+cuda13.0"), ("3", "3:2.30.7-1+cuda13.0")])
+def test_an_index_of_rpm_packages_counts_with_its_signature_alone(tmp_path, epoch, version):
+    """repomd.xml as createrepo_c writes it."""
+    signing = publishers_key(tmp_path / "gpg")
+    repository, folder = tmp_path / "repository", tmp_path / "collected"
+    (folder / "metadata").mkdir(parents=True)
+    repository.mkdir()
+    run = {"check": True, "capture_output": True}
+    subprocess.run(["createrepo_c", "--quiet", "--general-compress-type=gz", repository], **run)
+    (tmp_path / "primary.xml").write_text(PRIMARY.format(digest="ab" * 32, epoch=epoch))
+    words = ["modifyrepo_c", "--compress-type=gz", "--mdtype=primary", tmp_path / "primary.xml"]
+    subprocess.run([*words, repository / "repodata"], **run)
+    repomd = folder / "metadata/0000.repomd.xml"
+    shutil.copy(repository / "repodata/repomd.xml", repomd)
+    for number, path in enumerate((repository / "repodata").glob("*primary.xml.gz")):
+        shutil.copy(path, folder / f"metadata/{number:04}.primary.xml.gz")
+    signing.detached(repomd, repomd.with_name("0000.repomd.xml.asc"))
+    signing.sign("--output", tmp_path / "gpg/trusted.gpg", "--export")
+    names = [f"metadata/{path.name}" for path in (folder / "metadata").iterdir()]
+
+    found = publisher.published(tmp_path / "gpg/trusted.gpg", folder, names)
+    wanted = publisher.Published(name="libnccl", version=version, arch="x86_64", key=signing.fingerprint)
+    assert found == {"ab" * 32: wanted}
+
+    repomd.write_bytes(repomd.read_bytes() + b"<!-- -->")
+    assert publisher.published(tmp_path / "gpg/trusted.gpg", folder, names) == {}
+
+
+INDEXES = Path(__file__).parent.parent / "data/repositories/indexes/nvidia.github.io/nvidia-docker"
+
+
+@pytest.mark.parametrize(
+    ("files", "package"),
+    [
+        ({"0000.InRelease": "ubuntu18.04/amd64/InRelease", "0001.Packages": "ubuntu18.04/amd64/Packages.xz"}, "all"),
+        (
+            {
+                "0000.repomd.xml": "centos8/x86_64/repodata/repomd.xml",
+                "0000.repomd.xml.asc": "centos8/x86_64/repodata/repomd.xml.asc",
+                "0001.primary.xml.gz": "centos8/x86_64/repodata/*-primary.xml.gz",
+            },
+            "noarch",
+        ),
+    ],
+)
+def test_nvidias_own_signed_indexes_vouch_with_sha_512(tmp_path, files, package):
+    """The container toolkit's repositories state no SHA-256. Files: NVIDIA/nvidia-docker, gh-pages."""
+    home, folder = tmp_path / "gpg", tmp_path / "collected"
+    home.mkdir(mode=0o700)
+    (folder / "metadata").mkdir(parents=True)
+    for name, source in files.items():
+        content = next(INDEXES.glob(source)).read_bytes()
+        (folder / "metadata" / name).write_bytes(lzma.decompress(content) if source.endswith(".xz") else content)
+    subprocess.run(["gpg", "--homedir", home, "--import", INDEXES / "gpgkey"], check=True, capture_output=True)
+    subprocess.run(["gpg", "--homedir", home, "-o", home / "trusted.gpg", "--export"], check=True, capture_output=True)
+
+    found = publisher.published(home / "trusted.gpg", folder, [f"metadata/{name}" for name in files])
+
+    assert {row.key for row in found.values()} == {"C95B321B61E88C1809C4F759DDCAE044F796ECB0"}
+    assert package in {row.arch for row in found.values() if row.name == "nvidia-docker2"}

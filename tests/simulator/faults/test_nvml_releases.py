@@ -1,0 +1,72 @@
+"""Libraries of older driver branches: the functions of their time, and what the real pynvml makes of it."""
+
+import ctypes
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from gpucheck import simulator
+from gpucheck.simulator.activation import STAND_INS
+from gpucheck.simulator.nvml.exports import OWN, exports
+
+DRIVER = "580.178.04"
+NO_PERMISSION, LOST, UNKNOWN, UNHEARD_OF = 4, 15, 999, 4242
+
+
+def symbols(library: Path) -> set[str]:
+    listing = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True, check=True)
+    return {line.split()[-1] for line in listing.stdout.splitlines()}
+
+
+@pytest.mark.parametrize("branch", [340, 450, 470, 510, 535, 550])
+def test_an_old_library_has_the_functions_of_its_time_and_the_version_of_the_machine(activate, branch):
+    library = activate("p100-pcie-x2", [f"nvml-release:branch={branch}"]) / "lib" / f"libnvidia-ml.so.{DRIVER}"
+
+    assert symbols(library) == {one.name for one in exports(str(branch))} | {OWN}
+
+
+@pytest.mark.parametrize(("branch", "answer"), [(450, "NVMLLibraryMismatchError"), (510, "[]")])
+def test_the_binding_meets_a_missing_function(activate, branch, answer):
+    """In a process of its own, as the loader keeps the library that this one has."""
+    machine = activate("p100-pcie-x2", [f"nvml-release:branch={branch}"])
+    program = (
+        "import pynvml; pynvml.nvmlInit(); gpu = pynvml.nvmlDeviceGetHandleByIndex(0)\n"
+        "try: print(pynvml.nvmlDeviceGetComputeRunningProcesses(gpu))\n"
+        "except Exception as error: print(type(error).__name__)\n"
+    )
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(machine / "lib")}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == answer
+
+
+def test_switching_the_release_leaves_a_running_program_alone(tmp_path, monkeypatch, cache):
+    """It keeps the functions that it has loaded; what starts afterwards finds those of the old release."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("GPUCHECK_SIMULATOR", str(tmp_path / "machine"))
+    simulator.make(simulator.load("p100-pcie-x2"), tmp_path / "machine", (), STAND_INS)
+    file = tmp_path / "machine/lib/libnvidia-ml.so.1"
+    running = ctypes.CDLL(str(file))
+    whole = symbols(file)
+    simulator.switch(tmp_path / "machine", ["nvml-release:branch=450"])
+
+    assert running.nvmlInit_v2() == 0
+    assert running.nvmlDeviceGetMemoryInfo_v2(None, None) == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    running.nvmlShutdown()
+    assert symbols(file) == {one.name for one in exports("450")} | {OWN}
+    simulator.switch(tmp_path / "machine", [])
+    assert symbols(file) == whole
+    assert sorted(path.name for path in file.parent.iterdir()) == ["libnvidia-ml.so.1", f"libnvidia-ml.so.{DRIVER}"]
+
+
+def test_a_library_that_a_package_brought_is_not_changed(tmp_path):
+    profile = simulator.load("p100-pcie-x2")
+    simulator.write_machine(profile, tmp_path / "machine", driver=profile.driver.state())
+    with pytest.raises(ValueError, match="was installed by a package"):
+        simulator.switch(tmp_path / "machine", ["nvml-release:branch=470"])
+    with pytest.raises(ValueError, match="comes with a package that is not installed yet"):
+        simulator.write_machine(profile, tmp_path / "bare", driver=None, faults=["nvml-release:branch=470"])
