@@ -108,7 +108,7 @@ def test_a_folder_of_other_things_is_refused_before_anything_is_downloaded(site)
 def test_plans_have_the_bundle_as_their_source_or_are_refused(site):
     (site / "bundle").mkdir()
     (site / "bundle" / MANIFEST).write_bytes(write_manifest(manifest("lab-apt")))
-    words = ["plan", "--lock", site / "stack.lock.yml", "--every", site / "plans"]
+    words = ["plan", "--lock", site / "stack.lock.yml", "--all-hosts", site / "plans"]
     result = run(*words, "--bundle", site / "bundle", command=STACK)
 
     assert result.exit_code == 0, result.output
@@ -127,4 +127,4 @@ def test_a_bundle_for_one_plan_is_wrong_usage(site):
     result = run(*words, command=STACK)
 
     assert result.exit_code == 64
-    assert "--every FOLDER" in result.stderr
+    assert "--all-hosts DIR" in result.stderr
