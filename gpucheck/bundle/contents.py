@@ -86,8 +86,8 @@ def collector(plan: Plan, answering: Mapping[str, str]) -> str:
         if answering.get(host) == system:
             return host
     raise BundleError(
-        f"group {plan.group}: no host with {system} answers, and one has to collect the packages. Bring one up, put "
-        "one that reaches the sources into group collectors of the inventory, or choose other groups with GROUPS."
+        f"group {plan.group}: no host with {system} responds, but one must collect the packages. Start one, add "
+        "a host that reaches the sources to group collectors of the inventory, or choose other groups with GROUPS."
     )
 
 
@@ -136,7 +136,7 @@ def bundled_plan(plan: Plan, manifest: Manifest, name: str) -> Plan | Refusal:
         because = (
             f"the lock and the bundle {name} are out of step: the plan has {'; '.join(_few(p for p, _ in differing))}"
         )
-        advice = f"copy {name}/stack.lock.yml over your lock, or make the bundle anew from your lock (make bundle)"
+        advice = f"copy {name}/stack.lock.yml over your lock, or make a new bundle from your lock (make bundle)"
         return _refused(plan, held, because, advice)
     repository = _repository(manifest.systems[group.system], manifest.key)
     # What would only bring further sources has no use there.

@@ -106,9 +106,9 @@ def _manifest(
 def refuse_other_folder(target: Path) -> None:
     """Raises BundleError where the bundle would replace something that is none."""
     if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST).is_file():
-        raise BundleError(f"{target}: holds other files, and is no bundle to replace. Name a new folder: BUNDLE=PATH")
+        raise BundleError(f"{target}: contains other files and is not a bundle. Set BUNDLE to a new directory")
     if target.exists() and not target.is_dir():
-        raise BundleError(f"{target}: is a file, and a bundle is a folder. Name a new one: BUNDLE=PATH")
+        raise BundleError(f"{target}: is a file, and a bundle is a directory. Set BUNDLE to a new directory")
 
 
 def _by_system(answers: Sequence[Collected]) -> list[tuple[str, list[Collected]]]:
@@ -118,7 +118,7 @@ def _by_system(answers: Sequence[Collected]) -> list[tuple[str, list[Collected]]
 
 def _group_plan(found: Any, answer: Collected) -> Plan:
     if not isinstance(found, Plan):
-        raise BundleError(f"group {answer.order.group}: refused: {found.conflicts[0].because}. Run make plan.")
+        raise BundleError(f"group {answer.order.group}: rejected: {found.conflicts[0].because}. Run make plan.")
     return found
 
 
@@ -199,17 +199,17 @@ def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], packa
     refused = sorted(name for name in unverified if not any(fnmatchcase(name, one) for one in trust.unverified))
     if refused:
         raise BundleError(
-            f"{len(refused)} packages are in no index that a trusted key signed: {', '.join(refused[:FEW])}"
-            f"{f' and {len(refused) - FEW} more' if len(refused) > FEW else ''}. Name the keyring of their publisher "
-            "on this machine in bundle_trusted_keys, or set bundle_accept_unverified."
+            f"{len(refused)} packages are not in an index signed by a trusted key: {', '.join(refused[:FEW])}"
+            f"{f' and {len(refused) - FEW} more' if len(refused) > FEW else ''}. Add the keyring of their publisher "
+            "on this host to bundle_trusted_keys, or set bundle_accept_unverified."
         )
     return Verified(by_key={key: by_key[key] for key in sorted(by_key)}, unverified=tuple(sorted(unverified)))
 
 
 def _take(source: Path, target: Path, package: CollectedPackage) -> None:
-    """Take a package over, if it arrived as its host described it."""
+    """Move a package to the bundle if it arrived as its host described it."""
     if source.stat().st_size != package.bytes or described(source).sha256 != package.sha256:
-        raise BundleError(f"{source}: did not arrive as the host collected it. Run make bundle again.")
+        raise BundleError(f"{source}: differs from what the host collected. Run make bundle again.")
     # A second host of the same system may bring the same file.
     if target.exists() and described(target).sha256 != package.sha256:
         raise BundleError(

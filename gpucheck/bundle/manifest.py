@@ -102,5 +102,5 @@ def read_manifest(content: bytes, name: str) -> Manifest:
         return msgspec.json.decode(content, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BundleError(
-            f"{name}: this is no manifest of a bundle: {error}. Make the bundle anew: make bundle"
+            f"{name}: this is not a manifest of a bundle: {error}. Make a new bundle: make bundle"
         ) from error

@@ -95,15 +95,15 @@ def verified(folder: Path) -> str:
     """The fingerprint of the key in the bundle that its manifest is signed with. Raises BundleDamaged."""
     for name in (KEY, SIGNATURE):
         if not (folder / name).is_file():
-            raise BundleDamaged(f"{folder}: {name} is missing, so it is not signed. Copy the bundle again, as a whole.")
+            raise BundleDamaged(f"{folder}: {name} is missing, so it is not signed. Copy the complete bundle again.")
     with homes() as home:
         try:
             gpg(home, "--import", folder / KEY)
             told = gpg(home, "--status-fd", "1", "--verify", folder / SIGNATURE, folder / MANIFEST)
         except BundleError as error:
             raise BundleDamaged(
-                f"{folder}: the signature of {MANIFEST} is not good, so nothing in it can be trusted. {error}. "
-                "Copy the bundle again from where it was made, or make it anew."
+                f"{folder}: the signature of {MANIFEST} is invalid, so its content is not trusted. {error}. "
+                "Copy the bundle again from where it was made, or make a new one."
             ) from error
     # The tenth field is the primary key's, the one that hosts compare.
     return next(line.split()[-1] for line in told.splitlines() if line.startswith("[GNUPG:] VALIDSIG "))

@@ -79,7 +79,7 @@ def reason(gap: NvmlGap) -> str:
     if gap.code in LOST:
         return f"the GPU {'is lost' if gap.code == LOST[0] else 'requires a reset'} (NVML code {gap.code})"
     if gap.code == DEFECT:
-        return f"gpucheck could not read the answer to {gap.call}: {gap.name}"
+        return f"gpucheck could not read the result of {gap.call}: {gap.name}"
     return f"{gap.call} returned {gap.name.removeprefix('NVMLError_')} (NVML code {gap.code})"
 
 
@@ -110,7 +110,7 @@ def not_reported(
     if gaps:
         return None
     names = " or ".join(dict.fromkeys(calls))
-    return about.unknown(f"{what} unknown: NVML gave no answer to {names}", "nvidia-smi -q; read dmesg for NVRM lines")
+    return about.unknown(f"{what} unknown: NVML did not respond to {names}", "nvidia-smi -q; read dmesg for NVRM lines")
 
 
 def evidence(gap: NvmlGap) -> str:

@@ -145,7 +145,7 @@ def start_simulation(profile: str | None, faults: tuple[str, ...]) -> None:
     """Put the simulated machine under this process, or do nothing without a profile. Raises Problem."""
     if profile is None:
         if faults:
-            raise Problem("--fault breaks a simulated machine, and none was chosen. Add --simulate PROFILE.")
+            raise Problem("--fault requires --simulate PROFILE.")
         return
     from gpucheck import simulator
 

@@ -15,7 +15,7 @@ PREFIX = re.compile(r"(?:cuda|nvml)[: ]\s{0,3}")
 LONGEST = 2000
 VERDICT = {
     "pass": "nothing to do for the host",
-    "unknown": "UNKNOWN: the error does not say whether the host is at fault",
+    "unknown": "UNKNOWN: the error alone does not show a fault of the host",
 }
 
 
@@ -75,7 +75,7 @@ def explained(row: CudaError | NvmlError, part: Part) -> Iterator[str]:
     yield from part("text", row.text)
     known = meaning("cuda-error", f"{row.name or row.driver}: {row.text}")
     if known is None:
-        yield from part("verdict", "none: the program made a call that CUDA refuses; nothing is known against the host")
+        yield from part("verdict", "none: the program made a call that CUDA rejects; this is not a fault of the host")
     else:
         yield from _message(known[0].key, part)
     yield from part("source", "CUDA runtime and driver API, error codes")

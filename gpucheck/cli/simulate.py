@@ -71,7 +71,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         start_simulation(profile, chosen)
     else:
         if printable(directory) != directory:
-            raise Problem(f"-o {directory}: the name holds characters that cannot be printed. Choose another folder.")
+            raise Problem(
+                f"-o {directory}: the name contains characters that cannot be printed. Choose another directory."
+            )
         _make(profile, chosen, Path(directory))
     with_faults = f" with {', '.join(chosen)}" if chosen else ""
     note(f"gpucheck: SIMULATED hardware: {profile}{with_faults}")
@@ -123,7 +125,7 @@ def _clear() -> None:
         removed = cache.clear()
     except OSError as error:
         where = error.filename or "the cache of simulated machines"
-        raise Problem(f"{where}: {error.strerror or error}. Set XDG_CACHE_HOME to a writable folder.") from error
+        raise Problem(f"{where}: {error.strerror or error}. Set XDG_CACHE_HOME to a writable directory.") from error
     kept = f", {removed.in_use} in use remain" if removed.in_use else ""
     noun = "entry" if removed.entries == 1 else "entries"
     click.echo(f"{removed.entries} {noun} removed, {removed.bytes / 2**20:.1f} MiB{kept}")
@@ -131,7 +133,7 @@ def _clear() -> None:
 
 def _problem(error: Exception, directory: Path) -> Problem:
     if isinstance(error, OSError) and error.strerror:
-        return Problem(f"{error.filename or directory}: {error.strerror}. Name a folder that can be written.")
+        return Problem(f"{error.filename or directory}: {error.strerror}. Choose a writable directory.")
     return no_machine(error)
 
 

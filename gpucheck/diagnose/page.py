@@ -10,7 +10,7 @@ HEAD = """<!-- Made by: gpucheck diagnose --hypotheses -o docs/diagnose-hypothes
 `gpucheck diagnose`, `verify` and `bandwidth` explain the numbers of a machine in the same way:
 
 1. Each hypothesis below is a family of causes. It lists the ways in which it may be true on this machine, each with the
-   probability that it has before any number is seen (its prior).
+   probability that it has before any number is observed (its prior).
 2. An explanation is one of these ways, several of them together, or none: a machine without a fault. It predicts every
    number and every reading, as a range where the number is not exact.
 3. What was measured and read is compared with each prediction. The closer it comes to one explanation and the farther

@@ -95,8 +95,8 @@ def _of_sign(
 def _words(sign: str, names: list[str], sick_with: int, sick: int, others_with: int, others: int, p: float) -> str:
     of = f"All {sick}" if sick_with == sick else f"{sick_with} of the {sick}"
     shared = " and ".join(names) if len(names) < 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
-    apart = "; the numbers cannot tell these apart" if len(names) > 1 else ""
+    apart = "; the numbers do not distinguish these" if len(names) > 1 else ""
     return (
-        f"{of} hosts with {sign} have {shared}, and so have {others_with} of the {others} others"
-        f" (p = {p:.1g} after correction){apart}. This is an association, not a proof: check there first."
+        f"{of} hosts with {sign} have {shared}, as have {others_with} of the {others} others"
+        f" (p = {p:.1g} after correction){apart}. This is an association, not proof of a cause: check there first."
     )

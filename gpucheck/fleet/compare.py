@@ -22,7 +22,7 @@ def read_previous(path: Path) -> FleetReport:
     try:
         report = msgspec.json.decode(content, type=FleetReport)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: is no merged fleet report ({error}). {ANOTHER}.") from error
+        raise ValueError(f"{path}: is not a merged fleet report ({error}). {ANOTHER}.") from error
     if report.schema != SCHEMA:
         raise ValueError(f"{path}: schema {report.schema!r}, this gpucheck reads {SCHEMA!r}. Merge its reports again.")
     return report

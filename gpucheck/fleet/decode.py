@@ -104,7 +104,7 @@ def _no_report(document: bytes, name: str, names: Sequence[str], error: Exceptio
         return ()
     host = _host(names, head.host or None)
     if len(document) > MAX_BYTES:
-        return (unreadable(name, f"larger than {MAX_BYTES // 2**20} MiB, so it is no host report", host=host),)
+        return (unreadable(name, f"larger than {MAX_BYTES // 2**20} MiB, so it is not a host report", host=host),)
     if head.schema == FLEET_SCHEMA:
         return (unreadable(name, "a merged fleet report, not a host's", host=_host(names), fix=REPORTS),)
     if head.schema is None and (head.msg or head.unreachable):

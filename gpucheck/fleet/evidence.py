@@ -32,7 +32,7 @@ def contradictions(report: Report) -> list[str]:
     if report.interrupted and Verdict.UNKNOWN not in verdicts:
         found.append("it was interrupted, and no finding is UNKNOWN")
     if len(set(_simulated(report))) > 1:
-        found.append("one part of it says that the hardware is simulated, another that it is real")
+        found.append("its parts contradict each other about whether the hardware is simulated")
     return found
 
 
@@ -53,7 +53,7 @@ def checked(row: FleetRow) -> FleetRow:
     if row.verdict not in RANK or RANK.index(row.verdict) > allowed:
         found.append(f"its verdict is {row.verdict.name}, and its findings are at best {RANK[allowed].name}")
     if row.simulation is not None and not row.simulated:
-        found.append("one part of it says that the hardware is simulated, another that it is real")
+        found.append("its parts contradict each other about whether the hardware is simulated")
     simulated = row.simulated or row.simulation is not None
     return doubted(replace(row, simulated=simulated), found, floor)
 

@@ -164,7 +164,7 @@ def _two_machines(row: FleetRow) -> FleetProblem:
 def _about_name(row: FleetRow) -> list[FleetProblem]:
     if row.stated is None:
         return []
-    text = f"{row.host}: its report ({row.source}) says that it is of {row.stated}."
+    text = f"{row.host}: its report ({row.source}) is of {row.stated}."
     return [FleetProblem(kind="name", subject=row.host, text=text)]
 
 
@@ -185,7 +185,7 @@ def _about_time(row: FleetRow, now: datetime | None, newest: datetime | None) ->
         return []
     time = _time(row)
     if time is None:
-        text = f"{row.host}: its report does not say when it was made ({row.started!r}); run verify again."
+        text = f"{row.host}: its report has no valid start time ({row.started!r}): run verify again."
         return [FleetProblem(kind="clock", subject=row.host, text=text)]
     if now and time > now + SKEW:
         text = f"{row.host}: its report was made {_span(time - now)} in the future: set its clock, run verify again."
@@ -212,11 +212,11 @@ def _about_others(
         if other.digest == winner.digest:
             kind, text = "duplicate", f"the same report again: {other.source}."
         elif other.started == winner.started:
-            kind, text = "conflict", f"{report} says it started at the same time and differs: which is right?"
+            kind, text = "conflict", f"{report} has the same start time and differs. Remove the wrong one."
         elif _other_machine(other, winner):
             kind, text = "conflict", f"{report} is of another machine: two hosts have this name."
         elif unordered and worst([winner.verdict, other.verdict]) is not winner.verdict:
-            kind, text = "conflict", f"{report} has no time that can be believed, and is worse than {winner.source}."
+            kind, text = "conflict", f"{report} has no valid time, and is worse than {winner.source}."
         elif unordered:
             kind, text = "duplicate", f"{report} has no time that can be believed and does not count."
         else:

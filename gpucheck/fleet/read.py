@@ -71,7 +71,7 @@ def read_file(path: Path) -> Sequence[FleetRow]:
         return _rows(path, names)
     except UnreadableInput as error:
         larger = isinstance(error, TooLargeError)
-        reason = f"{error.what}, so it is no host report" if larger else error.what
+        reason = f"{error.what}, so it is not a host report" if larger else error.what
         return (unreadable(path.name, reason, host=names[0], fix=LOOK if larger else AGAIN),)
 
 
@@ -86,7 +86,7 @@ def _rows(path: Path, names: Sequence[str]) -> Sequence[FleetRow]:
             if len(content) <= limit:
                 return _content(content, path, names)
     larger = (
-        unreadable(path.name, f"larger than {limit // 2**20} MiB, so it is no host report", host=names[0], fix=LOOK),
+        unreadable(path.name, f"larger than {limit // 2**20} MiB, so it is not a host report", host=names[0], fix=LOOK),
     )
     if not is_text:
         return larger

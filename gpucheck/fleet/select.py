@@ -126,9 +126,9 @@ def _gpus(rows: Sequence[FleetRow]) -> int:
 
 def _too_few(fleet: FleetReport, gpus: int, model: str | None, group: str, have: int, hosts: int) -> str:
     kind = f" of model {model}" if model else ""
-    most = f"the most that are alike are {have} on {hosts} hosts ({group})" if have else "no host has any"
+    most = f"the largest homogeneous group has {have} on {hosts} hosts ({group})" if have else "no host has such GPUs"
     others = sum(row.verdict is not Verdict.PASS for row in fleet.hosts)
     return (
-        f"{gpus} fit GPUs{kind} were asked for; {most}. {others} of {len(fleet.hosts)} hosts do not pass and "
+        f"{gpus} healthy GPUs{kind} requested; {most}. {others} of {len(fleet.hosts)} hosts do not pass and "
         f"{len({o.host for o in fleet.outliers})} are outliers: see gpucheck fleet report without --select."
     )

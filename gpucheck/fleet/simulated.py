@@ -176,7 +176,7 @@ def _left(fault: FleetFault | None, pair: Pair) -> float:
 def _check_slow(fault: FleetFault, words: str) -> None:
     unknown = fault.parameters.keys() - SLOW[fault.name].keys()
     if unknown:
-        raise ValueError(f"--fault {words}: {min(unknown)!r} is none of {', '.join(sorted(SLOW[fault.name]))}.")
+        raise ValueError(f"--fault {words}: {min(unknown)!r} is not one of {', '.join(sorted(SLOW[fault.name]))}.")
     loss, gpu, pair = (fault.parameters.get(key, "") for key in ("loss", "gpu", "pair"))
     if loss and not (loss.replace(".", "", 1).isdigit() and 0 < float(loss) <= 100):
         raise ValueError(f"--fault {words}: loss is a percentage above 0 and up to 100, not {loss!r}.")

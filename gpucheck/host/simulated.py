@@ -80,7 +80,7 @@ def surroundings(machine: Path) -> Surroundings:
     except FileNotFoundError:
         return Surroundings()
     except msgspec.DecodeError as error:
-        raise ValueError(f"{file}: {error}. Write the simulated machine anew.") from error
+        raise ValueError(f"{file}: {error}. Write the simulated machine again.") from error
 
 
 def preload() -> None:

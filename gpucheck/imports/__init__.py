@@ -73,7 +73,7 @@ def _no_topology(lines: Lines, problem: ImportProblem | None) -> ImportProblem:
     if kind is not None and not any(one.holds == TOPOLOGY for one in found):
         return absent(
             "topology",
-            f"this is {kind.title}, which holds {kind.holds} and does not say how the GPUs are connected",
+            f"this is {kind.title}, which contains {kind.holds}, not how the GPUs are connected",
             f"Read it with: {kind.command}",
         )
     expected = " or ".join(kind.title for kind in reversed(all_kinds()) if kind.holds == TOPOLOGY)

@@ -15,7 +15,7 @@ TWO = re.compile(r"\d{1,6}\.\d\d")
 NOT_MEASURED = {"n/a", "x", "-", "--"}
 LARGEST, SMALLEST = 1e12, 1e-9
 NOT_SQUARE = "not a square table"
-AGAIN = "Paste the whole output of the run again"
+AGAIN = "Paste the complete output of the run again"
 
 
 def refuse_gib(line: str, number: int) -> None:
@@ -36,7 +36,7 @@ def cell(word: str, where: str) -> float | None:
     number = float(word) if CELL.match(word) else math.nan
     if not math.isfinite(number) or not 0 <= number < LARGEST:
         raise ImportProblem(
-            "a measurement that is none", where=where, why=f"{quoted(word)} is no bandwidth or time", do=AGAIN
+            "a value that is not a measurement", where=where, why=f"{quoted(word)} is not a bandwidth or time", do=AGAIN
         )
     return number if number >= SMALLEST else None
 

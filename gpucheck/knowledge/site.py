@@ -35,7 +35,7 @@ def use_site_tables(folder: Path) -> tuple[str, ...]:
 
 def _rows(path: Path) -> dict[str, Any]:
     try:
-        rows = load(read_text(path, MOST_BYTES, "Name another folder"))
+        rows = load(read_text(path, MOST_BYTES, "Name another directory"))
     except (DocumentProblem, UnreadableInput) as problem:
         raise SiteTableError(f"{path}: {problem}") from None
     if not isinstance(rows, dict):

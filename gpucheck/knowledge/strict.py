@@ -136,7 +136,7 @@ class Value:
         if unit:
             return f"{_shown(text)} has a unit. Write the plain number in the unit that the key names"
         if text.lower().lstrip("+-.") in ("nan", "inf", "infinity"):
-            return f"{_shown(text)} is no measurement. Write null for not measured"
+            return f"{_shown(text)} is not a measurement. Write null for not measured"
         return f"{_shown(text)} is not a number. Write null for not measured"
 
     def integer(self, low: int, high: int) -> int:

@@ -24,7 +24,7 @@ def meeting_place(option: str, text: str, *, listens: bool) -> Place:
     """
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 1 << 16:
-        raise ValueError(f"{option} {text}: wanted HOST:PORT of the first host, for example node01:29500.")
+        raise ValueError(f"{option} {text}: expected HOST:PORT of the first host, for example node01:29500.")
     host = host.removeprefix("[").removesuffix("]")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]

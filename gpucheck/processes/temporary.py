@@ -127,7 +127,7 @@ def _base() -> Path:
                 sys.stderr.write(line)
             return base
         reasons.append(reason or f"{base} cannot be written")
-    raise OSError(f"no place for temporary files: {'; '.join(reasons)}. Set TMPDIR to a folder of your own.")
+    raise OSError(f"no place for temporary files: {'; '.join(reasons)}. Set TMPDIR to a directory of your own.")
 
 
 def _remove_leftovers(base: Path) -> None:

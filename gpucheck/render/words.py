@@ -90,7 +90,7 @@ def _singular(unit: str) -> str:
 
 def counts_line(counts: dict[str, int]) -> str:
     """``1 fail, 3 pass``: worst first, zeros left out."""
-    return ", ".join(f"{counts[v.value]} {v.value}" for v in WORST_FIRST if counts.get(v.value)) or "nothing judged"
+    return ", ".join(f"{counts[v.value]} {v.value}" for v in WORST_FIRST if counts.get(v.value)) or "nothing evaluated"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

@@ -24,7 +24,7 @@ class StuckError(Exception):
     def __init__(self, seconds: float, stack: tuple[str, ...]) -> None:
         self.seconds = seconds
         self.stack = stack
-        self.call = stack[-1] if stack else "a call that cannot be seen"
+        self.call = stack[-1] if stack else "an unknown call"
         super().__init__(f"no end within {seconds:g} s, in {self.call}")
 
 

@@ -54,7 +54,7 @@ class PastedHost:
     def nvml(self) -> NvmlReading | NvmlFailure:
         """As the text says it; a GPU's values that it does not hold are None."""
         if self._nvml is None:
-            raise NotRecorded("The text holds no answer of NVML.")
+            raise NotRecorded("The text contains no NVML reading.")
         return self._nvml
 
     def pci(self) -> tuple[PciDevice, ...]:
@@ -71,7 +71,7 @@ class PastedHost:
             raise AttributeError(name)
 
         def ask(*_: object) -> Any:
-            raise NotRecorded(f"The text does not say what {name} asks.")
+            raise NotRecorded(f"The text does not contain {name}.")
 
         return ask
 

@@ -114,6 +114,6 @@ def _nothing_judged() -> Finding:
         check="paste",
         verdict=Verdict.UNKNOWN,
         subject="host",
-        why="the input was read, and holds nothing that says whether the machine works",
+        why="the input was read, but contains no evidence of the state of the host",
         fix="add what was measured, or the kernel log: sudo dmesg",
     )

@@ -56,7 +56,7 @@ def test_verify_tells_a_changed_bundle_from_what_is_none(bundle, tmp_path):
 
     assert (other.exit_code, none.exit_code) == (2, 3)
     assert "only " + "AB" * 20 + " is trusted" in other.stderr
-    assert "BUNDLE names the folder that make bundle wrote" in none.stderr
+    assert "Set BUNDLE to the directory that make bundle wrote" in none.stderr
 
 
 def test_files_names_where_each_file_of_a_group_goes(bundle, tmp_path):
@@ -101,7 +101,7 @@ def test_a_folder_of_other_things_is_refused_before_anything_is_downloaded(site)
     result = run("order", "--lock", site / "stack.lock.yml", *facts, "--target", site, "-o", site / "orders")
 
     assert result.exit_code == 3
-    assert "is no bundle to replace" in result.stderr
+    assert "is not a bundle" in result.stderr
     assert not (site / "orders").exists()
 
 

@@ -181,7 +181,7 @@ def test_a_manifest_survives_being_written_and_read(files):
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"schema": "gpucheck.bundle/9"}', b"\xff\xfe"])
 def test_what_is_no_manifest_is_one_message(content):
-    with pytest.raises(BundleError, match=r"bundle\.json: this is no manifest of a bundle"):
+    with pytest.raises(BundleError, match=r"bundle\.json: this is not a manifest of a bundle"):
         read_manifest(content, "bundle.json")
 
 

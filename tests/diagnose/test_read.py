@@ -98,7 +98,7 @@ def test_unknown_is_not_no(word):
         ("gpus: {count: 3}\nmatrix: [[X, SYS], [SYS, X]]", "gpus has 3, matrix has 2"),
         ("matrix: [[X, SYS], [SYS]]", "must be square"),
         ("matrix: [[X, FAR], [FAR, X]]", "FAR is no path class"),
-        ("p2p_status: [[X, MAYBE], [OK, X]]", "is no P2P status"),
+        ("p2p_status: [[X, MAYBE], [OK, X]]", "is not a P2P status"),
         ("host: {iommu: on}", "may translate or not"),
         ("host: {iommu: strict}", "strict is not possible"),
         ("measured: {p2p_uni_gb_s: [[X, -1], [1, X]]}", "negative"),

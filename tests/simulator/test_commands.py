@@ -101,7 +101,7 @@ def test_options_of_the_command_are_not_ours(gpucheck):
         (["no-such.yml", "--", "true"], 64, "no-such.yml: cannot be read: No such file"),
         (["--update", "/nonexistent"], 64, "holds no simulated machine"),
         (["--update", "/nonexistent", "no-gpu"], 64, "--update takes faults only"),
-        (["no-gpu", "-o", "/proc/nowhere", "--", "true"], 64, "Name a folder that can be written"),
+        (["no-gpu", "-o", "/proc/nowhere", "--", "true"], 64, "Choose a writable directory"),
     ],
 )
 def test_wrong_usage_is_one_clear_line(gpucheck, arguments, status, message):

@@ -86,12 +86,12 @@ def _lost(nvml: NvmlReading) -> Iterator[Finding]:
         if gaps:
             accounted.add(gpu.pci_bus_id)
             state = "lost" if gaps[0].code == LOST[0] else "requires a reset"
-            why = f"NVML reports that the GPU {'is lost' if state == 'lost' else state}: it does not answer any more."
+            why = f"NVML reports that the GPU {'is lost' if state == 'lost' else state}: it does not respond."
             about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=_some(gaps))
             yield about.fails(f"GPU {state}", None, why, LOST_FIX.format(gpu.pci_bus_id), "gpu-lost")
     pairs = [g for g in gone if g.subject.startswith("pair:") and not any(bus_id in g.subject for bus_id in accounted)]
     if pairs:
-        why = "NVML reports that a GPU of this pair is lost, while both answer to other calls."
+        why = "NVML reports that a GPU of this pair is lost, while both respond to other calls."
         about = About(check=NAME, subject=pairs[0].subject, evidence=_some(pairs))
         yield about.fails("a GPU of the pair lost", None, why, LOST_FIX.format("both"), "gpu-lost", "likely")
 

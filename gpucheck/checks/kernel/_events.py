@@ -98,7 +98,7 @@ def _message(row: Message, bus: str | None, said: Said, machine: Machine) -> Eve
             meaning = meaning._replace(
                 verdict="warn",
                 says=f"{row.says} at {bus}",
-                why=f"{row.why}; the log does not say whether a GPU is behind {bus}",
+                why=f"{row.why}; the log does not show whether a GPU is behind {bus}",
                 fix=f"lspci -tvnn shows what is behind {bus}; if it is a GPU: {row.fix}",
                 confidence="possible",
             )

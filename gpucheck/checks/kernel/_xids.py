@@ -84,7 +84,7 @@ def _xid_meaning(code: int, row: Xid | None, text: str) -> Meaning:
             return meaning._replace(
                 verdict=action.verdict,
                 says=f"Xid 154: {action.does} ({match['name'].strip()})",
-                why="after an earlier error the driver says what the GPU needs before it can be trusted again",
+                why="after an earlier error the driver reports the recovery action that the GPU requires",
                 fix=action.immediate,
             )
     if row.detail == "nvlink5" and (match := NVLINK5.search(text)):

@@ -110,7 +110,7 @@ def _service(values: Values) -> Finding:
 
 
 def _no_channel(values: Values) -> Finding:
-    why = f"CUDA refuses to import memory of other hosts without an IMEX channel. {PER_JOB}"
+    why = f"CUDA cannot import memory of other hosts without an IMEX channel. {PER_JOB}"
     return _about(values).warns(f"no IMEX channel in {CHANNELS}", "channel0", why, CHANNEL, CAUSE, "possible")
 
 

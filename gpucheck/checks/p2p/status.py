@@ -70,7 +70,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
         if status is not None:
             yield _judge(nvml, status, by_design, pairs)
     if divided:
-        why = "reason of the missing peer-to-peer access unknown: NVML refused the MIG mode of a GPU"
+        why = "reason of the missing peer-to-peer access unknown: NVML did not return the MIG mode of a GPU"
         yield _about(nvml, divided, "not OK").unknown(why, "gpucheck verify --only mig", because_of="mig")
     yield from _unread(nvml, unread)
     yield from _links_without_p2p(nvml, nvlinks)
@@ -135,7 +135,7 @@ def _unread(nvml: NvmlReading, pairs: list[Place]) -> Iterator[Finding]:
     groups: dict[str, list[tuple[Place, NvmlGap | None]]] = defaultdict(list)
     for pair in pairs:
         gap = _gap(nvml, *(nvml.gpus[place] for place in pair))
-        groups[reason(gap) if gap else f"NVML gave no answer to {CALL}"].append((pair, gap))
+        groups[reason(gap) if gap else f"NVML did not respond to {CALL}"].append((pair, gap))
     for why, members in groups.items():
         gaps = [gap for _, gap in members if gap]
         about = _about(nvml, [pair for pair, _ in members], "not reported", tuple(map(evidence, gaps[:1])))

@@ -193,7 +193,7 @@ def _without_a_code(failure: NvmlFailure) -> Meaning:
     if failure.code != DEFECT:
         why = f"NVML unknown: the failure has code {failure.code}, which neither NVML nor gpucheck defines."
         return Meaning(Verdict.UNKNOWN, why, "query the host again: gpucheck verify --only driver")
-    why = "gpucheck failed while it read NVML. This is a defect of gpucheck and says nothing about the driver."
+    why = "gpucheck failed while it read NVML. This is a defect of gpucheck, not of the driver."
     return Meaning(Verdict.UNKNOWN, why, "report it with the output of: gpucheck verify --only driver --format json")
 
 

@@ -197,7 +197,7 @@ HYPOTHESIS = Hypothesis(
     possible_when="links were counted, the matrix of like cards is uneven, or NVLink copies are slower than the others",
     predicts="copies at the rate of the links that are left; one of eighteen costs six per cent, which only the "
     "count shows",
-    prior="50 to 1 where the count says so, 30 to 1 for an uneven matrix, 0.8 % by bandwidth alone",
+    prior="50 to 1 if the count was read, 30 to 1 for an uneven matrix, 0.8 % by bandwidth alone",
     never_explains="PCIe pairs, wrong data",
     sources=("Azure/azurehpc-health-checks#162", "gpucheck/knowledge/gpus.yml"),
     instances=instances,

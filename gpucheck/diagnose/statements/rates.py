@@ -130,7 +130,7 @@ def nothing(machine: Machine) -> Finding:
     return Claim(CHECK, Verdict.UNKNOWN).finding(
         seen=f"{counted(machine.count, 'GPU')}, no bandwidth",
         wanted="measured pairs",
-        why="nothing was measured, so nothing can be said about speed",
+        why="nothing was measured, so the speed is unknown",
         fix=MEASURE,
     )
 

@@ -145,5 +145,5 @@ def _died(seen: _Transcript, ending: Ending) -> NvmlFailure:
 
 
 def _late(seen: _Transcript, seconds: float) -> NvmlFailure:
-    detail = f"no answer within {seconds:.0f} s{f' about {seen.subject}' if seen.subject else ''}"
+    detail = f"no response within {seconds:.0f} s{f' about {seen.subject}' if seen.subject else ''}"
     return NvmlFailure(call=seen.call, code=LATE, name="ChildTimedOut", detail=detail)

@@ -41,7 +41,7 @@ def parse(lines: list[str]) -> Part:
         raise absent(
             "result of dcgmi diag",
             "no line of the table names a test and its result",
-            "Give the whole table: dcgmi diag -r 2",
+            "Give the complete table: dcgmi diag -r 2",
         )
     return Part(messages=tuple(found), looked_at=looked_at(tests, len(passed)))
 

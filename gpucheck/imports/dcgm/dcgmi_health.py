@@ -35,7 +35,9 @@ def parse(lines: list[str]) -> Part:
             ]
     if overall is None and not found:
         raise absent(
-            "report of dcgmi health", "no line tells the overall health", "Give the whole table: dcgmi health -g 0 -c"
+            "report of dcgmi health",
+            "no line states the overall health",
+            "Give the complete table: dcgmi health -g 0 -c",
         )
     if overall in ("Warning", "Failure") and not found:
         slug = "failed" if overall == "Failure" else "warned"

@@ -78,7 +78,7 @@ class _Walk:
     def cpu(self, element: Element) -> None:
         numa, host = _number(element.get("numaid")), element.get("host_hash")
         if numa is None:
-            self.odd(element, f"numaid {quoted(element.get('numaid'))} is no NUMA node")
+            self.odd(element, f"numaid {quoted(element.get('numaid'))} is not a NUMA node")
         self.system.nodes.append(
             NumaNode(
                 index=numa,
@@ -104,7 +104,7 @@ class _Walk:
     def pci(self, element: Element, host: str, numa: int | None, chain: tuple[str, ...]) -> None:
         bus_id = normal(element.get("busid"))
         if bus_id is None:
-            self.odd(element, f"busid {quoted(element.get('busid'))} is no PCI bus id")
+            self.odd(element, f"busid {quoted(element.get('busid'))} is not a PCI bus id")
             return
         kind, inner = element.get("class").lower(), element.all("pci")
         leaf = Leaf(bus_id, host, numa, chain, link_of(element))

@@ -53,7 +53,7 @@ def parse(lines: list[str]) -> Part:
         raise absent(
             "dump of the flight recorder",
             "it is neither JSON nor a Python dictionary with pg_status or entries; the paste may be cut",
-            "Give the whole dump of each rank as JSON",
+            "Give the complete dump of each rank as JSON",
         )
     return Part(messages=tuple(_messages(dumps)), looked_at=(f"the flight recorder of {counted(len(dumps), 'rank')}",))
 

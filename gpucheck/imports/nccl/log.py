@@ -46,7 +46,7 @@ def parse(lines: list[str]) -> Part:
         raise absent(
             "NCCL log",
             "no line is one that NCCL prints",
-            "Run the program with NCCL_DEBUG=INFO and give its whole output",
+            "Run the program with NCCL_DEBUG=INFO and give its complete output",
         )
     return log.part()
 

@@ -219,7 +219,7 @@ def _uneven(subject: str, seen: int, wanted: int, why: str) -> Finding:
     return About(check=ABOUT.check, subject=subject, unit="links").warns(
         seen,
         wanted,
-        f"{why}; NCCL plans with what the file says",
+        f"{why}; NCCL plans with the values of the file",
         "nvidia-smi nvlink -s on that machine; a link is down, or the fabric manager had not finished",
         None,
     )

@@ -61,7 +61,7 @@ def kind(
         found = ports(lines, form)
         if not found:
             raise ImportProblem(
-                f"no port in {title}", why="no line begins a port of a card", do="Give the whole output"
+                f"no port in {title}", why="no line begins a port of a card", do="Give the complete output"
             )
         return part_of(found)
 

@@ -99,7 +99,7 @@ def _of_json(text: str) -> Iterator[str]:
     of = f" of {values['Device']}" if "Device" in values else ""
     size = f" with {values['MsgSize']} bytes" if "MsgSize" in values else ""
     if "BW_average" in values:
-        yield f"{what}{of}: {values['BW_average']} (unit as asked for){size}"
+        yield f"{what}{of}: {values['BW_average']} (unit as requested){size}"
     elif "t_avg" in values or "t_typical" in values:
         yield f"{what}{of}: {values.get('t_avg', values.get('t_typical'))} us{size}"
 

@@ -16,7 +16,7 @@ from gpucheck.model.verdict import Verdict
 
 SOURCE = "nvidia-smi-topo"
 CHECK = "topology"
-AGAIN = "Paste the whole output again, from the line that names the columns: nvidia-smi topo -m > topo.txt"
+AGAIN = "Paste the complete output again, from the line that names the columns: nvidia-smi topo -m > topo.txt"
 NIC_LEGEND = re.compile(r"(?<!\w)(NIC\d{1,4})\s*:\s*([A-Za-z][\w.\-]{0,63})")
 NIC_LEGEND_LINES = 600
 # What nvidia-smi -L and nvlink -s print; pastes often hold them too, and they name the model.
@@ -174,7 +174,7 @@ def _findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...], others:
             Verdict.WARN,
             seen=f"{len(short)} GPU rows break off",
             wanted=f"{len(header.labels)} cells in each",
-            why="the paste lost the ends of these lines; what the other rows say was used",
+            why="the ends of these lines are missing; the other rows were used",
             evidence=[f"line {row.line}: {row.label} has {len(row.cells.values)} cells" for row in short],
         )
     differing = [
@@ -233,7 +233,7 @@ def _row_findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> 
             Verdict.WARN,
             seen=f"{len(wrong)} damaged or surplus rows",
             wanted="one row of path classes for each column",
-            why="what does not fit was left out; the other rows say the rest",
+            why="cells that do not fit were skipped; the other rows state the rest",
             evidence=[_damage(row, table) for row in wrong[:16]],
         )
 
@@ -244,7 +244,7 @@ def _damage(row: Row, table: _Table) -> str:
     if row in table.twice:
         return f"line {row.line}: a second row for {row.label}"
     if row.cells.odd:
-        return f"line {row.line}: {row.label} holds {', '.join(row.cells.odd[:4])}, which is no path class"
+        return f"line {row.line}: {row.label} holds {', '.join(row.cells.odd[:4])}, which is not a path class"
     return f"line {row.line}: the cells of {row.label} are shifted or missing"
 
 

@@ -160,7 +160,7 @@ def _rest(report: BandwidthReport) -> Iterator[str]:
         )
     for crowd in report.crowds:
         yield (
-            f"contention, {crowd.name}: {crowd.copies} copies at once, {crowd.total_gb_s:.1f} GB/s together, "
+            f"contention, {crowd.name}: {crowd.copies} simultaneous copies, {crowd.total_gb_s:.1f} GB/s together, "
             f"the slowest {crowd.slowest_gb_s:.1f} GB/s"
         )
     if report.integrity:

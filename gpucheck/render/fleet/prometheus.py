@@ -34,7 +34,7 @@ def _hosts(fleet: FleetReport) -> Iterator[Family]:
     )
     yield Family(
         "gpucheck_host_gpus",
-        "GPUs that the host saw.",
+        "GPUs that the host reported.",
         [({"host": r.host}, r.gpu_count) for r in fleet.hosts if r.group],
     )
 

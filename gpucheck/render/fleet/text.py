@@ -31,7 +31,7 @@ def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:
         list(_causes(fleet)),
         [*_table(shown, odd), *_left_out(len(fleet.hosts) - len(shown))],
         list(lines(shown)),
-        [f"{simulated_mark()} stands in: {one_line(text)}" for text in stands_in],
+        [f"{simulated_mark()} component: {one_line(text)}" for text in stands_in],
         list(_outliers(fleet, many=many)),
         list(_drift(fleet)),
         list(_changes(fleet)),

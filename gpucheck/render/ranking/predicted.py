@@ -11,10 +11,10 @@ Fit = Literal["yes", "nearly", "no, lower", "no, higher"]
 # Title and unit of a quantity, in the order in which they are shown.
 TITLES: dict[Quantity, tuple[str, str]] = {
     "p2p-one-way": ("Copies between two GPUs, one direction", "GB/s"),
-    "p2p-both-ways": ("Copies between two GPUs, both directions at once, sum", "GB/s"),
+    "p2p-both-ways": ("Copies between two GPUs, bidirectional, sum", "GB/s"),
     "p2p-latency": ("Latency of a small copy between two GPUs", "us"),
     "staged-one-way": ("Copies through host memory, one direction", "GB/s"),
-    "staged-both-ways": ("Copies through host memory, both directions at once, sum", "GB/s"),
+    "staged-both-ways": ("Copies through host memory, bidirectional, sum", "GB/s"),
     "staged-latency": ("Latency of a small copy through host memory", "us"),
     "host-copy": ("Copies between host memory and one GPU", "GB/s"),
     "flows": ("Copies at the same time, sum", "GB/s"),

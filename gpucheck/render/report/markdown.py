@@ -79,7 +79,7 @@ def _findings(report: Report, page: Markdown) -> Iterator[str]:
                 if group.first.cause and group.first.confidence in ("certain", "likely")
             ]
     if not rows:
-        yield "Nothing is wrong." if report.verdict is Verdict.PASS else "Nothing was judged."
+        yield "Nothing is wrong." if report.verdict is Verdict.PASS else "Nothing was evaluated."
         return
     if len(rows) > FINDINGS:
         more = f"and {len(rows) - FINDINGS + 1} findings more: gpucheck verify --format text"

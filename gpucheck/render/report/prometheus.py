@@ -50,7 +50,7 @@ def _verdicts(report: Report) -> Iterator[Family]:
         "What the step of a check took.",
         [({"check": check}, took) for check, took in seconds.items()],
     )
-    yield Family("gpucheck_run_duration_seconds", "What the whole run took.", [({}, report.seconds)])
+    yield Family("gpucheck_run_duration_seconds", "Duration of the run.", [({}, report.seconds)])
     yield Family(
         "gpucheck_last_run_timestamp_seconds",
         "When the run was started.",

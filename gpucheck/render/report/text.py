@@ -39,7 +39,7 @@ def _head(report: Report) -> Iterator[str]:
     yield ", ".join(parts)
     if report.simulation is not None:
         for stand_in in report.simulation.stand_ins:
-            yield f"{simulated_mark()} stands in: {stand_in}"
+            yield f"{simulated_mark()} component: {stand_in}"
 
 
 def _simulation(report: Report) -> str:

@@ -70,7 +70,7 @@ def to_chrome_trace(title: str, spans: Sequence[Span], *, simulated: bool) -> st
 def to_svg(title: str, spans: Sequence[Span], *, simulated: bool) -> str:
     """Two panels: the whole run, and a few steps from its middle, where the phases of a step can be seen."""
     middle = _middle_steps(spans)
-    panels = [("whole run", list(spans))]
+    panels = [("entire run", list(spans))]
     if middle:
         first, last = middle[0].step, max(span.step or 0 for span in middle)
         panels.append((f"steps {first} to {last}", middle))

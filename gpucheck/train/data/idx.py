@@ -46,7 +46,7 @@ def _part(folder: Path, part: str) -> tuple[Any, Any]:
     labels = np.frombuffer(classes, dtype=np.uint8).astype(np.int64)
     if labels.max() >= CLASSES:
         wrong = int((labels >= CLASSES).argmax())
-        raise ValueError(f"{labels_file}: label {labels[wrong]} of image {wrong}, wanted 0 to {CLASSES - 1}")
+        raise ValueError(f"{labels_file}: label {labels[wrong]} of image {wrong}, expected 0 to {CLASSES - 1}")
     scaled = np.frombuffer(pixels, dtype=np.uint8).astype(np.float32).reshape(count, PIXELS) / np.float32(255)
     return (scaled - np.float32(MEAN)) / np.float32(DEVIATION), labels
 
@@ -69,7 +69,7 @@ def _file(folder: Path, stem: str, dimensions: int) -> tuple[Path, tuple[int, ..
         wanted_bytes *= size
     if len(content) - header != wanted_bytes:
         raise ValueError(
-            f"{file}: {len(content) - header} bytes of data, its header promises {wanted_bytes}: fetch it again"
+            f"{file}: {len(content) - header} bytes of data, its header states {wanted_bytes}. Download it again"
         )
     return file, sizes, content[header:]
 
@@ -81,5 +81,5 @@ def _bytes(file: Path) -> bytes:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{file}: damaged gzip file: {error}. Fetch it again") from error
     if len(content) > MOST_BYTES:
-        raise ValueError(f"{file}: larger than {MOST_BYTES >> 20} MiB, which is no MNIST file")
+        raise ValueError(f"{file}: larger than {MOST_BYTES >> 20} MiB, which is not an MNIST file")
     return content

@@ -41,8 +41,8 @@ def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
 
 def _proves(result: SmokeResult) -> str:
     if result.placement == "cpu":
-        return "this proves the software stack, not GPU communication"
-    return "this proves one GPU and the software stack, not communication between GPUs"
+        return "this tests the software stack, not GPU communication"
+    return "this tests one GPU and the software stack, not communication between GPUs"
 
 
 def _not_on_gpus(result: SmokeResult, gpus: int) -> Finding:

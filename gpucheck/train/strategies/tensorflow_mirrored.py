@@ -99,7 +99,7 @@ def run(spec: RankSpec, _: RunDirectory, progress: Progress) -> RankReport:
         repeat=Repeat(
             step=step, first=trained.checkpoints[1].parameters[0], second=again.checkpoints[-1].parameters[0]
         ),
-        communication="inside the step (gradients summed between the devices), not told apart",
+        communication="inside the step (gradients summed between the devices), not measured separately",
         seconds=dict(progress.seconds),
         samples=(options.steps - 1) * options.batch_per_rank * len(where.devices),
         samples_seconds=trained.seconds,
@@ -231,7 +231,7 @@ def _reference(options: SmokeOptions, trained: Trained, single: Trained) -> Refe
     apart = max(float(abs(a - b).max()) for a, b in zip(trained.final, single.final, strict=True))
     batch = options.batch_per_rank * options.world_size
     return Reference(
-        name="one device with the whole batch",
+        name="one device with the entire batch",
         max_abs_difference=apart if math.isfinite(apart) else None,
         max_relative_difference=None,
         loss_last=single.losses[-1],

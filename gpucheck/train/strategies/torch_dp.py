@@ -49,10 +49,10 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
     words = "" if real else "; torch's DataParallel needs two GPUs, so its four steps ran as plain tensor operations"
     return session.report(
         rank,
-        {"one device with the whole batch": make},
+        {"one device with the entire batch": make},
         backend="torch copies",
         parts=1,
-        communication="inside forward (scatter, replicate, gather) and backward (reduce), not told apart",
+        communication="inside forward (scatter, replicate, gather) and backward (reduce), not measured separately",
         reason=rank.where.reason + words,
     )
 

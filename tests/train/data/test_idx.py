@@ -50,7 +50,7 @@ IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
         (IMAGES, lambda b: b"<html>" + b[6:], "not an idx file"),
         (IMAGES, lambda b: content(np.zeros((20, 32, 32))), "images of 32 x 32 pixels"),
         (IMAGES, lambda b: content(np.zeros((19, 28, 28))), "19 images, but train-labels-idx1-ubyte has 20 labels"),
-        (LABELS, lambda b: b[:-1] + b"\x0b", "label 11 of image 19, wanted 0 to 9"),
+        (LABELS, lambda b: b[:-1] + b"\x0b", "label 11 of image 19, expected 0 to 9"),
         (LABELS, lambda b: None, "there is no train-labels-idx1-ubyte or train-labels-idx1-ubyte.gz"),
     ],
 )
