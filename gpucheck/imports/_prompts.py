@@ -1,4 +1,4 @@
-"""Commands that somebody typed: a shell's prompt and what follows it."""
+"""Commands that were typed: the prompt of a shell and what follows it."""
 
 import re
 
@@ -20,7 +20,7 @@ NO_NAME = re.compile(r"[0-9a-f]{12}|localhost|docker|container|pod", re.IGNORECA
 
 
 def prompts(text: list[str], at: list[int]) -> dict[int, str | None]:
-    """Which of the lines are a command that somebody typed, with the host that the prompt names."""
+    """Find the lines that are typed commands, with the host that the prompt names."""
     found: dict[int, str | None] = {}
     for i in at:
         line = text[i]

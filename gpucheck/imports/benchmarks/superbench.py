@@ -56,7 +56,7 @@ def _host(numbers: dict[str, Any]) -> tuple[HostDevice, ...]:
 
 
 def _collectives(numbers: dict[str, Any]) -> tuple[Collective, ...]:
-    """The largest message of each operation; how many ranks took part is not said."""
+    """Return the largest message of each operation; the number of ranks is not reported."""
     best: dict[str | None, tuple[int, float]] = {}
     for key, value in numbers.items():
         if match := COLLECTIVE.fullmatch(key):

@@ -27,10 +27,10 @@ def parse(lines: list[str]) -> Part:
         elif entity := ENTITY.match(row.label):
             gpu = entity[1]
         elif state and state[1] != "Healthy" and row.depth:
-            said = row.text[state.end() :].strip()
+            reported = row.text[state.end() :].strip()
             slug = "failed" if state[1] == "Failure" else "warned"
-            shown = f"{row.label}: {state[1]}: {said}"[:400]
-            found += messages(said, row.label, row.line, gpu) or [
+            shown = f"{row.label}: {state[1]}: {reported}"[:400]
+            found += messages(reported, row.label, row.line, gpu) or [
                 Message(key=f"{NAME}.{slug}", text=shown, line=row.line, gpu=gpu)
             ]
     if overall is None and not found:

@@ -21,7 +21,7 @@ NAME = "environment-report"
 MOST_GPUS = 128
 # Images say what is in them, clusters which network to use; neither changes the paths in one host.
 NO_SWITCH = {"NCCL_VERSION", "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_IB_HCA"}
-# Lines of which each says that this is such a report.
+# Each of these lines identifies such a report.
 BEGIN = re.compile(
     r"^\s{0,8}(?:PyTorch version: \d|Collecting environment information|CUDA used to build PyTorch: "
     r"|Is (?:CUDA|XNNPACK|debug build) ?(?:available)?: (?:True|False)|CUDA available: (?:True|False)"

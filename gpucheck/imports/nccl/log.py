@@ -26,7 +26,7 @@ from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 NAME = "nccl-log"
-# NCCL reports failed calls of CUDA in its own words, with CUDA's text.
+# NCCL reports failed calls of CUDA with its own text around CUDA's.
 TABLES = (NAME, "cuda-error")
 SLOWEST_FIRST = ("NET", "SHM", "P2P")
 MOST_MESSAGES = 2000
@@ -35,7 +35,7 @@ OF_THE_NETWORK = {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID"}
 
 
 def parse(lines: list[str]) -> Part:
-    """What the log says of the machine. Raises ImportProblem where no line is of NCCL, and nothing else.
+    """Return what the log reports of the host. Raises ImportProblem if no line is of NCCL, and nothing else.
 
     machine stays None: in containers the log names the container, which no other tool's output does.
     """

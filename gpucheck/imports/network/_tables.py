@@ -15,7 +15,7 @@ STATE = re.compile(r"^(?:\d: )?(?:PORT_)?([A-Za-z]\w{1,20})")
 
 
 class Format(NamedTuple):
-    """One tool's form. card: begins a card, port: begins a port (its group is the number); fields: name -> ours."""
+    """One tool's form. card: begins a card, port: begins a port (its group is the number); fields: name -> field."""
 
     card: re.Pattern[str]
     port: re.Pattern[str]

@@ -44,7 +44,7 @@ UNITS = {"gb/sec": "Gb/s", "mb/sec": "MB/s", "mib/sec": "MiB/s"}
 
 
 def parse(lines: list[str]) -> Part:
-    """Measured numbers in words, and errors as messages. Raises ImportProblem."""
+    """Return measured numbers as text, and errors as messages. Raises ImportProblem."""
     words = list(_of_json("\n".join(lines))) if first_line(lines).lstrip().startswith("{") else list(_of_table(lines))
     found = messages_in(NAME, lines)
     if not words and not found:

@@ -83,7 +83,7 @@ class _Table:
         for row in block.rows:
             if row.label in self.rows:
                 self.twice.append(row)
-            elif _shifted(row, self.columns[row.label]) or row.cells.surplus or _odd(row, block):
+            elif _shifted(row, self.columns[row.label]) or row.cells.surplus or _unexpected(row, block):
                 self.damaged.append(row)
             else:
                 self.rows[row.label] = row
@@ -111,9 +111,9 @@ def _shifted(row: Row, column: int) -> bool:
     return crossings != [column] and (bool(crossings) or len(row.cells.values) > column)
 
 
-def _odd(row: Row, block: Block) -> bool:
-    """Words that are no class, in a row that is not whole either: nothing tells which cells they stand for."""
-    return bool(row.cells.odd) and not is_whole(row, block.header)
+def _unexpected(row: Row, block: Block) -> bool:
+    """Words that are not a class, in an incomplete row: the cells that they belong to are unknown."""
+    return bool(row.cells.unexpected) and not is_whole(row, block.header)
 
 
 def _gpu(label: str, table: _Table, names: dict[int, tuple[str, str]]) -> TopologyGpu:
@@ -212,8 +212,8 @@ def _row_findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> 
     gpus = table.block.header.gpus
     missing = [gpu for gpu in gpus if gpu not in table.rows]
     holes = sum(cell is None for row in matrix for cell in row) // 2
-    odd = [row for row in table.rows.values() if row.cells.odd]
-    wrong = [*table.damaged, *odd, *table.twice, *table.block.strangers]
+    unexpected = [row for row in table.rows.values() if row.cells.unexpected]
+    wrong = [*table.damaged, *unexpected, *table.twice, *table.block.strangers]
     if missing or holes:
         listed = ", ".join(missing[:16]) + (", ..." if len(missing) > 16 else "")
         how = (
@@ -243,8 +243,8 @@ def _damage(row: Row, table: _Table) -> str:
         return f"line {row.line}: {row.label} is not among the columns"
     if row in table.twice:
         return f"line {row.line}: a second row for {row.label}"
-    if row.cells.odd:
-        return f"line {row.line}: {row.label} holds {', '.join(row.cells.odd[:4])}, which is not a path class"
+    if row.cells.unexpected:
+        return f"line {row.line}: {row.label} holds {', '.join(row.cells.unexpected[:4])}, which is not a path class"
     return f"line {row.line}: the cells of {row.label} are shifted or missing"
 
 
