@@ -17,7 +17,7 @@ from gpucheck.stack.types import Conflict, Fact, Refusal
 # Where a host keeps its share of the bundle; the roles know the same place.
 HOST_FOLDER = "/var/lib/gpucheck/bundle"
 NAME = "gpucheck-bundle"
-# What our roles install beside the plan where a host lacks it.
+# What the roles install in addition to the plan if a host lacks it.
 TOOLS = {"apt": ("python3-venv", "python3-apt"), "dnf": ("python3-dnf-plugin-versionlock",)}
 FEW = 3
 
@@ -67,7 +67,7 @@ def order(plan: Plan, host: str) -> Order:
         host=host,
         package_manager=plan.package_manager,
         wanted=tuple(package["spec"] for package in planned(plan)),
-        # A host may have its headers already, so a source that dropped them is no reason to give up here.
+        # A host may have its headers already, so headers missing in the source are no reason to stop here.
         optional=(*plan.headers, *plan.compilers, *plan.python.get("packages", ()), *TOOLS[plan.package_manager]),
         prerequisites=plan.prerequisites,
         repositories=(*plan.repositories, *([dkms] if dkms and not plan.prerequisites else [])),

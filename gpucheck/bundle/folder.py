@@ -1,4 +1,4 @@
-"""A bundle's folder against its manifest: nothing changed, nothing missing, nothing beside."""
+"""The directory of a bundle compared with its manifest: changed, missing and additional files."""
 
 import hashlib
 import os

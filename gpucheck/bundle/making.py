@@ -51,7 +51,7 @@ def make(
     say: Callable[[str], None],
     trust: Trust | None = None,
 ) -> Manifest:
-    """Make the bundle; it appears whole or not at all. Raises BundleError and LockError. say: told every step."""
+    """Make the bundle atomically. Raises BundleError and LockError. say: called with the text of each step."""
     refuse_other_folder(target)
     lock = read_lock_file(lock_file)
     answers = [read_collected(path) for path in sorted(collected.glob("*.json"))]
@@ -104,7 +104,7 @@ def _manifest(
 
 
 def refuse_other_folder(target: Path) -> None:
-    """Raises BundleError where the bundle would replace something that is none."""
+    """Raise BundleError if the bundle would replace something that is not a bundle."""
     if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST).is_file():
         raise BundleError(f"{target}: contains other files and is not a bundle. Set BUNDLE to a new directory")
     if target.exists() and not target.is_dir():

@@ -78,7 +78,7 @@ class OwnWheel(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     """The outside contract ``gpucheck.bundle/1``. key: fingerprint of what signed it; files: by path in the bundle.
 
-    simulated: some host of it has simulated hardware, so its packages may be stand-ins.
+    simulated: one of its hosts has simulated hardware, so its packages may be stubs.
     """
 
     schema_: Literal["gpucheck.bundle/1"] = "gpucheck.bundle/1"

@@ -20,11 +20,11 @@ COMES_WITH = {
 def run(
     words: Sequence[str | Path], *, what: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> bytes:
-    """stdout of a program. what: the step in words, for the message. Raises BundleError with the end of its output."""
+    """Return the stdout of a program. what: the step, for the message. Raises BundleError with its last lines."""
     done = _finished(words, what, cwd, environment)
     if done.returncode:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()[-TAIL_LINES:]
-        raise BundleError(f"{what}: {words[0]} exited {done.returncode}: {' | '.join(said)}")
+        lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()[-TAIL_LINES:]
+        raise BundleError(f"{what}: {words[0]} exited {done.returncode}: {' | '.join(lines)}")
     return done.stdout
 
 

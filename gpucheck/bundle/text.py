@@ -1,4 +1,4 @@
-"""A bundle in words."""
+"""A bundle as text."""
 
 from gpucheck.bundle.manifest import Manifest
 from gpucheck.printable import of_printable

@@ -1,4 +1,4 @@
-"""Attributes that hosts which should be alike do not share."""
+"""Attributes that differ between hosts which should be identical."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def _entry(name: str, scope: str, members: list[FleetRow]) -> Drift | None:
     for row in members:
         hosts[", ".join(row.attributes.get(name, ())) or UNKNOWN].append(row.host)
     if len(hosts) < 2 or len(hosts) > max(3, len(members) // 2):
-        # All alike, or nearly every host with a value of its own: a serial number is no drift.
+        # Identical, or nearly every host has its own value: a serial number does not drift.
         return None
     values = sorted(hosts.items(), key=lambda item: (-len(item[1]), item[0]))
     return Drift(

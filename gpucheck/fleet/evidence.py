@@ -15,7 +15,7 @@ COUNTED = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS)
 
 
 def is_simulated(report: Report) -> bool:
-    """Return whether any part of the report says so: a simulated result must never look real."""
+    """Return whether any part of the report is marked as simulated: a simulated result must never look real."""
     return any(_simulated(report))
 
 

@@ -36,7 +36,7 @@ def opened(path: Path, limit: int, do: str) -> Iterator[io.BufferedReader]:
     """Open a file, unpacked by its ending, to be read piece by piece.
 
     limit: bytes that it may hold. do: advice, without a full stop. Raises foreign.UnreadableInput, also while it is
-    read; TooLargeError before it is, where its size says so.
+    read; TooLargeError before it is, if its size is known.
     """
     with foreign.opened(path, do) as raw:
         size = os.fstat(raw.fileno()).st_size

@@ -33,7 +33,7 @@ def names_of(path: Path) -> tuple[str, ...]:
 
 
 def known_as(host: str, names: Sequence[str]) -> tuple[str, str | None]:
-    """Return the row's name, and the name in the report where that is another. names: as the place says, or none."""
+    """Return the row's name, and the name in the report if they differ. names: from its place, or none."""
     if not names:
         return host, None
     found = next((name for name in names if _is_same(name, host)), None)

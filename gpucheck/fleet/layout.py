@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 UNITS = ("gb_s", "us", "ms", "seconds", "s", "percent", "ratio", "w", "c", "mhz", "bytes", "count", "per_second")
 QUALIFIERS = ("class", "op", "transport", "ranks", "bytes", "engine", "direction", "size_bytes")
 PLACES = (("a", "b"), ("source", "destination"), ("gpu",))
-# An entry that says what was wanted, or how sure a number is, is no measurement of its own.
+# An expected value, or the confidence of a number, is not a measurement of its own.
 NOT_MEASURED = ("expected", "wanted", "spread", "mad", "deadline", "timeout", "started", "samples", "min", "max")
 MAX_KNOWN = 10_000
 MAX_WORD = 64

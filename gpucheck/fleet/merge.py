@@ -8,11 +8,11 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.fleet.alike import Alike
 from gpucheck.fleet.causes import common_causes
 from gpucheck.fleet.compare import changes
 from gpucheck.fleet.drift import drift
 from gpucheck.fleet.identity import origin
+from gpucheck.fleet.interning import Interner
 from gpucheck.fleet.labels import Labels, labelled
 from gpucheck.fleet.outliers import find_outliers, with_outliers
 from gpucheck.fleet.remedies import AGAIN
@@ -23,7 +23,7 @@ from gpucheck.model.verdict import RANK
 # Clocks of a healthy fleet agree to a second; reports travel for minutes.
 SKEW = timedelta(minutes=5)
 STALE = timedelta(days=7)
-# Kinds of problem after which nobody can say how the host is.
+# Kinds of problem that make the state of the host unknown.
 NOT_KNOWN = ("conflict", "clock")
 # Files that a problem names.
 NAMED = 8
@@ -80,8 +80,8 @@ def shard(rows: Iterable[FleetRow]) -> Shard:
 
 def _ordered(rows: Iterable[FleetRow]) -> list[FleetRow]:
     """In an order that does not depend on who read what first, so that shards add up to what one reader sees."""
-    alike = Alike()
-    return sorted(map(alike.row, rows), key=lambda r: (r.host, r.started or "", r.digest or "", r.source or ""))
+    interner = Interner()
+    return sorted(map(interner.row, rows), key=lambda r: (r.host, r.started or "", r.digest or "", r.source or ""))
 
 
 def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, FleetRow], list[FleetProblem]]:

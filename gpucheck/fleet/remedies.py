@@ -1,4 +1,4 @@
-"""What to do about a finding, from gpucheck's own knowledge: a host's report is no place for a command to paste.
+"""Advice for a finding, from gpucheck's own tables: commands of a host's report are never shown as advice to paste.
 
 A host may be broken or hostile. Its own advice is shown as a quotation only, and where no cause is known.
 """
@@ -20,7 +20,7 @@ OWN_REPORT = "read the host's own report"
 DISTRUST = "run verify on the host again; if the new report contradicts itself too, find out what changed it"
 OWN_ADVICE = frozenset({AGAIN, LOOK, REPORTS, WAY, VERSION, SHARD, OWN_REPORT, DISTRUST})
 QUOTED = "the host's report states: "
-# says: the word of releases before; their reports and shards are merged with new ones.
+# Reports and shards of earlier releases have the second verb.
 QUOTATION = re.compile(r'\(?the host\'s report (?:states|says): "([^"\n]*)"\)?')
 LONGEST = 300
 

@@ -28,18 +28,18 @@ class Selection(NamedTuple):
 
 
 def select(fleet: FleetReport, gpus: int, *, model: str | None = None, allow_warn: bool = False) -> Selection:
-    """Whole hosts of one group with at least `gpus` GPUs together, as few and as near to each other as possible.
+    """Select entire hosts of one group with at least `gpus` GPUs, as few and as close as possible.
 
     Fit is a PASS (or a WARN where allowed) without an outlier. Hosts of one rack are taken before another is begun,
-    the emptiest search first: the rack that offers most. A host whose name is no host name is left out: in a list
+    the emptiest search first: the rack that offers most. A row without a valid host name is skipped: in a list
     it could be several hosts, a pattern or an option. Raises LookupError with what there is when it is not enough.
     """
     fine = {Verdict.PASS, Verdict.WARN} if allow_warn else {Verdict.PASS}
-    odd = {outlier.host for outlier in fleet.outliers}
+    outliers = {outlier.host for outlier in fleet.outliers}
     groups: dict[str, list[FleetRow]] = defaultdict(list)
     refused: list[str] = []
     for row in fleet.hosts:
-        if row.verdict in fine and row.host not in odd and row.gpu_count and row.group and _is_model(row, model):
+        if row.verdict in fine and row.host not in outliers and row.gpu_count and row.group and _is_model(row, model):
             if is_host_name(row.host):
                 groups[row.group].append(row)
             else:

@@ -28,7 +28,7 @@ MEDIAN_ERROR = 1.2533
 
 
 class FleetFault(NamedTuple):
-    """What is wrong, and on which hosts. machine: how the simulated machine is told, None for a fault of SLOW."""
+    """A fault and its hosts. machine: the fault of the simulated machine, None for a fault of SLOW."""
 
     name: str
     parameters: dict[str, str]
@@ -90,17 +90,17 @@ def parse_fault(words: str) -> FleetFault:
 
 
 def plan(hosts: int, faults: Sequence[FleetFault], seed: int) -> list[SimulatedHost]:
-    """Who is sick with what; no host has two faults. Raises ValueError when there are too few hosts for that."""
+    """Assign faults to hosts; no host has two. Raises ValueError if there are too few hosts."""
     rng = random.Random(seed)  # noqa: S311 - a simulation that must repeat, no secret
     racks = [f"r{i // RACK + 1:03d}" for i in range(hosts)]
     width = max(2, len(str(RACK)))
     names = [f"sim-{rack}-n{i % RACK + 1:0{width}d}" for i, rack in enumerate(racks)]
-    sick: dict[int, FleetFault] = {}
+    assigned: dict[int, FleetFault] = {}
     for fault in sorted(faults, key=lambda f: "=" not in f.where):
-        free = [i for i in range(hosts) if i not in sick]
+        free = [i for i in range(hosts) if i not in assigned]
         for i in _chosen(fault, hosts, racks, free, rng):
-            sick[i] = fault
-    return [SimulatedHost(names[i], racks[i], sick.get(i), rng.getrandbits(48)) for i in range(hosts)]
+            assigned[i] = fault
+    return [SimulatedHost(names[i], racks[i], assigned.get(i), rng.getrandbits(48)) for i in range(hosts)]
 
 
 def reports(hosts: Sequence[SimulatedHost], templates: Mapping[str | None, Report], noise: Noise) -> Iterator[Report]:

@@ -24,9 +24,9 @@ LOOK = 1000
 
 
 class Found(NamedTuple):
-    """A document, or (document is None) the reason why there is none.
+    """A document, or the reason why it is missing (document is None).
 
-    label: the prefix it stood behind. number: which of the stream's documents it is, from 1.
+    label: the prefix before it. number: which of the stream's documents it is, from 1.
     """
 
     label: str
