@@ -63,7 +63,7 @@ def _states(tree: Path, name: str, version: str) -> list[DkmsModule]:
 
 
 def read_secure_boot(root: Path) -> bool | None:
-    """The firmware's variable. Without EFI there is no Secure Boot; a container without /sys/firmware does not tell."""
+    """Return the firmware's variable. No EFI means no Secure Boot; without /sys/firmware (container) it is unknown."""
     value = content_of(root / SECURE_BOOT)
     if value is not None and len(value) > ATTRIBUTE_BYTES:
         return value[ATTRIBUTE_BYTES] == 1

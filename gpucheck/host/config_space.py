@@ -1,4 +1,4 @@
-"""What a bridge's configuration space tells: its kind of port and its Access Control Services registers.
+"""Configuration space of bridges: kind of port and Access Control Services registers.
 
 Source: PCI Express base specification, 7.5.3.2 (port type), 7.6.3 (extended capabilities), 7.7.7 (ACS); the offsets are
 those of Linux' include/uapi/linux/pci_regs.h.
@@ -20,7 +20,7 @@ PORTS: dict[int, Kind] = {4: "root-port", 5: "switch-upstream", 6: "switch-downs
 
 
 class Bridge(NamedTuple):
-    """readable: whether everything could be read that says if the bridge has ACS; without root it cannot."""
+    """readable: whether everything was readable that shows if the bridge has ACS; this needs root."""
 
     kind: Kind = "bridge"
     acs: AcsControl | None = None

@@ -16,7 +16,7 @@ SECONDS = 10.0
 
 
 def read_driver(root: Path, kernel: str, *, simulated: bool) -> DriverState:
-    """Loaded: from /sys and /proc below root. Installed: from modinfo, or from a simulated root's stand-in file.
+    """Loaded: from /sys and /proc below root. Installed: from modinfo, or from the stub file of a simulated root.
 
     A simulated root may hold modules that were really compiled: the lab installs real packages too.
     """
@@ -44,14 +44,14 @@ def _flavour_of_banner(banner: str) -> str | None:
 
 
 def _flavour_of_license(license_: str | None) -> str | None:
-    """The open module says ``Dual MIT/GPL``, the proprietary one ``NVIDIA``."""
+    """Return the flavor: the license of the open module is ``Dual MIT/GPL``, of the proprietary one ``NVIDIA``."""
     if license_ is None:
         return None
     return "open" if "GPL" in license_ else "proprietary"
 
 
 def _stand_in(modules: Path) -> dict[str, str]:
-    """``key=value`` lines of the module that stands in for a compiled one."""
+    """Return the ``key=value`` lines of the stub of a compiled module."""
     for place in MODULE_PLACES:
         words = text(modules / place)
         if words is not None:
@@ -61,7 +61,7 @@ def _stand_in(modules: Path) -> dict[str, str]:
 
 
 def module_version(root: Path, kernel: str, *, simulated: bool) -> str | None:
-    """The version of the nvidia module that is installed for a kernel, None where there is none."""
+    """Return the version of the nvidia module that is installed for a kernel, None if it is missing."""
     return _installed(root, kernel, simulated=simulated).get("version")
 
 
@@ -73,7 +73,7 @@ def _installed(root: Path, kernel: str, *, simulated: bool) -> dict[str, str]:
 
 
 def _modinfo(kernel: str, base: Path | None = None) -> dict[str, str]:
-    """version and license of the nvidia module for this kernel; nothing where there is none, or no modinfo.
+    """Return version and license of the nvidia module for this kernel; empty without the module or modinfo.
 
     base: the root of a simulated machine, None for this one.
     """

@@ -32,7 +32,7 @@ def content_of(path: str | Path) -> bytes | None:
 
 
 def folder_names(path: str | Path) -> tuple[str, ...] | None:
-    """The sorted names in a folder, None where there is none or it cannot be read."""
+    """Return the sorted names in a directory, None if it is missing or unreadable."""
     try:
         return tuple(sorted(os.listdir(path)))  # noqa: PTH208 - names are wanted, not paths
     except OSError:
@@ -40,5 +40,5 @@ def folder_names(path: str | Path) -> tuple[str, ...] | None:
 
 
 def hex_id(value: str | None) -> str:
-    """``0x10de`` as ``10de``; empty where there is none."""
+    """Return ``0x10de`` as ``10de``; empty without a value."""
     return (value or "").removeprefix("0x").lower()

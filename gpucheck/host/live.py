@@ -98,7 +98,7 @@ class LiveHost:
         return self._once("system", lambda: read_system(self.root, self.system_root))
 
     def simulation(self) -> Simulation | None:
-        """What is simulated; None on real hardware. A directory that does not say counts as simulated all the same."""
+        """What is simulated; None on real hardware. A directory without that information counts as simulated."""
         return self._once("simulation", self._simulation)
 
     def driver(self) -> DriverState:
@@ -204,7 +204,7 @@ class LiveHost:
         return self._once("dkms", lambda: read_dkms(self.root))
 
     def secure_boot(self) -> bool | None:
-        """Whether the firmware enforces signatures; of a simulated machine that says nothing about it: no."""
+        """Return whether the firmware enforces signatures; False for a simulated machine without that information."""
         from gpucheck.host.boot import read_secure_boot
 
         made = self._surroundings()
@@ -232,7 +232,7 @@ class LiveHost:
         return (self.root if hardware else self.system_root) / path.lstrip("/")
 
     def _surroundings(self) -> simulated.Surroundings | None:
-        """What a simulated machine says in place of this process' surroundings; None on real hardware."""
+        """Environment of the simulated machine in place of this process' own; None on real hardware."""
         machine = self.machine
         return None if machine is None else self._once("surroundings", lambda: simulated.surroundings(machine))
 

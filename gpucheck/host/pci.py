@@ -77,7 +77,7 @@ def _read_bridge(config: str) -> Bridge:
 def _facing_down(functions: Iterable[_Function]) -> dict[str, bool]:
     """By bridge, whether its link is the one below it.
 
-    Where the kind could not be read, the place tells: a port on the root bus faces down, and below it upstream and
+    If the kind could not be read, the place decides: a port on the root bus faces down, and below it upstream and
     downstream ports take turns.
     """
     facing: dict[str, bool] = {}
@@ -125,7 +125,7 @@ def _device(function: _Function, other_end: str | None, groups: Path) -> PciDevi
 
 
 def _interfaces(folder: str) -> tuple[str, ...]:
-    """Of a virtual card they hang on the virtio device below the PCI function."""
+    """Of a virtual card they are below the virtio device of the PCI function."""
     below = [name for name in folder_names(folder) or () if name == "net" or name.startswith("virtio")]
     places = (f"{folder}/{name}" if name == "net" else f"{folder}/{name}/net" for name in below)
     return tuple(interface for place in places for interface in folder_names(place) or ())
@@ -140,7 +140,7 @@ def _target(link: str) -> str | None:
 
 
 def _link(folder: str, other_end: str | None) -> PcieLink:
-    """max_* is what both ends can do: a narrow slot is no fault of the card. No visible other end: this end's own."""
+    """max_* is what both ends support: a narrow slot is no fault of the card. Without a visible other end: this end"""
     own_generation, own_width = _generation(folder, "max"), _width(folder, "max")
     other_generation = _generation(other_end, "max") if other_end else None
     other_width = _width(other_end, "max") if other_end else None
@@ -169,7 +169,7 @@ def _width(folder: str, which: str) -> int | None:
 
 
 def _numa_node(words: str | None) -> int | None:
-    """sysfs says -1 where the firmware did not tell."""
+    """sysfs has -1 if the firmware did not report it."""
     return int(words) if words is not None and words.isdecimal() else None
 
 

@@ -14,10 +14,10 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 - it is asked for its size
 STEERING = re.compile(
     r"(NCCL|CUDA|CUDNN|CUBLAS|CUPY|NVIDIA|NVSHMEM|NV_LIBNCCL|TORCH|PYTORCH|TF|XLA|GLOO|UCX|FI|OMP|MKL|KMP)_\w+"
     r"|LD_LIBRARY_PATH|LD_PRELOAD|MASTER_ADDR|MASTER_PORT|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONPATH"
-    # Inside a scheduler's job the devices that CUDA may see are the job's, and nobody's leftover.
+    # Inside a scheduler's job the devices that CUDA may see are the job's, not a leftover setting.
     r"|SLURM_JOB_ID|PBS_JOBID|LSB_JOBID|FLUX_JOB_ID"
 )
-# NVIDIA_API_KEY has the right beginning and is nobody's business.
+# NVIDIA_API_KEY has the right beginning but is a secret.
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 CACHE_LINE = re.compile(r"\s*(?P<soname>\S+) \((?P<kind>[^)]*)\) => (?P<path>.+)")
 

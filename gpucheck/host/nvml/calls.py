@@ -38,7 +38,7 @@ class Calls:
         return getattr(function, "__wrapped__", function)(*arguments)
 
     def attempt(self, call: str, subject: str, *arguments: Any) -> tuple[Any, NvmlGap | None]:
-        """Return the answer, or None and why there is none, which is not kept."""
+        """Return the result, or None and the reason, which is not stored."""
         try:
             return self.must(call, subject, *arguments), None
         except pynvml.NVMLError as error:
@@ -86,7 +86,7 @@ class Calls:
         return text or None
 
     def bus_id(self, subject: str, structure: Any) -> str | None:
-        """Return the bus id in an nvmlPciInfo_t as Linux writes it; None, and a gap, for text that is no bus id."""
+        """Return the bus id in an nvmlPciInfo_t as Linux writes it; None, and a gap, for any other text."""
         text = raw_text(structure, "busId")
         found = normal_bus_id(text)
         if found is None:

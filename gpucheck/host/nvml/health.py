@@ -155,7 +155,7 @@ def _processes(calls: Calls, subject: str, handle: Any) -> tuple[GpuProcess, ...
 
 
 def _reasons(mask: int | None) -> tuple[str, ...] | None:
-    """A bit that has no name yet is told by its value."""
+    """Return a bit without a name by its value."""
     if mask is None:
         return None
     known = [name for bit, name in enumerate(CLOCKS_EVENT_REASONS) if mask >> bit & 1]

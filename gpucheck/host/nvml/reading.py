@@ -43,7 +43,7 @@ def _answer(calls: Calls, *, health: bool) -> NvmlReading | NvmlFailure:
     except pynvml.NVMLError as error:
         detail = plain(str(error))
         return NvmlFailure(call=calls.entered, code=error.value, name=type(error).__name__, detail=detail)
-    except Exception as error:  # of the binding, or of ours
+    except Exception as error:  # of the binding, or of gpucheck
         return NvmlFailure(call=calls.entered, code=DEFECT, name=type(error).__name__, detail=plain(str(error)))
 
 

@@ -1,4 +1,4 @@
-"""A host's answers kept: what it was asked and what it said, and a host that gives the same answers again."""
+"""Recordings of a host: the values that were read, and a host that returns them again."""
 
 import sysconfig
 from collections.abc import Iterable

@@ -74,7 +74,7 @@ def redacted(recording: Recording, names: Pseudonyms | None = None, keywords: It
 
 
 def encodable(recording: Recording) -> Recording:
-    """The recording with what is no Unicode replaced: file names and the values of variables may hold any bytes."""
+    """Return the recording with invalid Unicode replaced: file names and variables may contain any bytes."""
     return msgspec.convert(_everywhere(msgspec.to_builtins(recording), _unicode), Recording)
 
 

@@ -51,7 +51,7 @@ BARE_GUID = rule(
 )
 OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 IPV4 = rule(".", rf"(?<![\d.])(?!127\.|0\.0\.0\.0|255\.){OCTET}(?:\.{OCTET}){{3}}(?![\d]|\.\d)")
-# Versions of four numbers: what stands in front of them or is joined to them.
+# Versions of four numbers: the text in front of them or joined to them.
 VERSION_BEFORE = re.compile(
     r"(?i)(?:[~+_]|[a-z]-|-\d{1,3}-|\d-|\bv|(?:version|\bver|\brev|revision|release|firmware|\bfw|bios|"
     r"cudnn|nccl|cuda|cu\w+|ofed|package|\bsdk|\bupdate|microcode|nvml|driver version|kernel module|lib[\w-]+)"

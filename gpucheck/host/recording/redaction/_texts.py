@@ -1,4 +1,4 @@
-"""Redaction of free text: identifiers by their shape, names where their place or the host says what they are."""
+"""Redaction of free text: identifiers by their shape, names by their place or as the host reports them."""
 
 import re
 from collections.abc import Callable, Iterable
