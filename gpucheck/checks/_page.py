@@ -152,7 +152,7 @@ def _comment(source: Source, node: ast.stmt) -> str:
 
 
 def _number(value: Any) -> str:
-    """Return a number for the page; empty for what is none."""
+    """Return a number for the page; empty for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
     if isinstance(value, int) and value >= MIB and value % MIB == 0:

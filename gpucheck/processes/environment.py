@@ -54,7 +54,7 @@ def copying_environment(caller: Mapping[str, str]) -> tuple[dict[str, str], tupl
 
 
 def nccl_files(home: Path, *, several_hosts: bool, system: Path = SYSTEM_CONF) -> tuple[str, ...]:
-    """Return ``FILE: NAME=value`` of each setting that NCCL takes from files, whatever the environment says.
+    """Return ``FILE: NAME=value`` of each setting that NCCL takes from files, independent of the environment.
 
     NCCL reads /etc/nccl.conf even where NCCL_CONF_FILE names another file (initEnvFunc in its src/misc/param.cc).
     """

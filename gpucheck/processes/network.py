@@ -10,7 +10,7 @@ SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 
 
 class Place(NamedTuple):
-    """An address of one of the hosts. interface: this host's that leads there, None where that cannot be told."""
+    """An address of one of the hosts. interface: of this host, towards that address; None if unknown."""
 
     host: str
     port: int
@@ -51,7 +51,7 @@ def _try_port(family: int, address: tuple[object, ...], words: str) -> None:
 
 
 def interface_towards(family: int, address: tuple[object, ...]) -> str | None:
-    """The interface whose address this host would use towards that one; None where that cannot be told.
+    """Return the interface of this host with the route to that address; None if unknown.
 
     Without it gloo takes the address of the host's own name, which is 127.0.1.1 on many hosts.
     """
@@ -60,7 +60,7 @@ def interface_towards(family: int, address: tuple[object, ...]) -> str | None:
     with socket.socket(family, socket.SOCK_DGRAM) as towards:
         try:
             towards.connect(address)
-        except OSError:  # no route leads there; whoever connects says so
+        except OSError:  # no route leads there; the connection attempt reports it
             return None
         own = towards.getsockname()[0]
         for _, name in socket.if_nameindex():

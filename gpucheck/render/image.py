@@ -1,4 +1,4 @@
-"""What an image says of itself, as text and as JSON."""
+"""The description of an image, as text and as JSON."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -24,7 +24,7 @@ class Family(NamedTuple):
 
 
 def write(families: Iterable[Family]) -> str:
-    """HELP, TYPE and samples of each family; a family without samples is left out, a value that is no number too.
+    """Write HELP, TYPE and samples of each family; omit a family without samples and a value that is not a number.
 
     Of two families with one name, and of two samples with the same labels, the first stands: one double would cost the
     collector the whole file.

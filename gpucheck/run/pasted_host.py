@@ -1,7 +1,7 @@
-"""What pasted text says of GPUs in NVML's terms, to the checks that judge a live host.
+"""Pasted text as a host in NVML's terms, for the checks of a live host.
 
 A pasted machine is a Host that answers from the text and raises NotRecorded for everything else. A check that cannot be
-answered says nothing: what is not in the text neither accuses nor passes.
+answered means nothing: what is not in the text is neither a fault nor a pass.
 """
 
 import re
@@ -28,7 +28,7 @@ from gpucheck.model.ranking import Judgement
 from gpucheck.run.one_machine import bus_ids_by_index, has_bus_id, has_index
 
 # Judged elsewhere: kernel lines and links by run/pastes.py, since the judge of links weighs them against what was
-# measured. Users of a GPU and persistence mode are no fault of a machine whose output somebody pasted.
+# measured. Processes on a GPU and persistence mode are not faults of a host whose output was pasted.
 ELSEWHERE = frozenset(
     (
         *("acs", "bar1", "iommu", "kernel-log", "nvlink", "p2p-status", "pcie-link", "pcie-path", "topology"),
@@ -41,7 +41,7 @@ DROPPED = (Verdict.SKIP, Verdict.UNKNOWN)
 
 
 class PastedHost:
-    """A Host (see model/host.py) that holds only what a text says: one reading of NVML, PCI functions, kernel lines."""
+    """A Host (see model/host.py) with the content of a text only: one reading of NVML, PCI functions, kernel lines."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class PastedHost:
         self._nvml, self._pci, self._log = nvml, tuple(pci), log
 
     def nvml(self) -> NvmlReading | NvmlFailure:
-        """As the text says it; a GPU's values that it does not hold are None."""
+        """Return the GPUs as the text reports them; values that it does not contain are None."""
         if self._nvml is None:
             raise NotRecorded("The text contains no NVML reading.")
         return self._nvml
@@ -129,7 +129,7 @@ def _by_index(finding: Finding) -> Finding:
 
 
 def _worst_of_each(found: Iterable[Finding]) -> Iterator[Finding]:
-    """Every complaint once, and one PASS for what a check says of a GPU if nothing complains."""
+    """Return every problem once, and one PASS for the results of a check of a GPU without problems."""
     found = list(found)
     bad = {(one.check, one.subject) for one in found if one.verdict is not Verdict.PASS}
     seen: set[object] = set()
@@ -142,7 +142,7 @@ def _worst_of_each(found: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def of_links(judgement: Judgement, seen: Observations, found: Sequence[Finding]) -> Judgement:
-    """The judgement of links, without what it cannot know where the text lists GPUs and says nothing between them.
+    """Return the findings about links, without those unknown because the text has GPUs but nothing between them.
 
     found: what the checks say of these GPUs; a text that answers nothing else keeps its UNKNOWN.
     """

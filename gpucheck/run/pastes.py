@@ -37,7 +37,7 @@ def diagnosis(
     """
     parts = of_one_machine([part for reading in readings for part in reading.parts], machine)
     seen = observations(parts, given or NOTHING, model)
-    # ECC, row remapping, throttling, MIG, limits: what nvidia-smi says of each GPU, judged as on a live host.
+    # ECC, row remapping, throttling, MIG, limits: what nvidia-smi reports of each GPU, evaluated as on a live host.
     state = pasted_host.findings(parts)
     judgement = pasted_host.of_links(judge(seen), seen, state) if _says_something(seen) else Judgement(findings=())
     logs = _kernel_log(parts)
@@ -94,7 +94,7 @@ def _says_something(seen: Observations) -> bool:
 
 
 def _unproven(seen: Observations) -> tuple[str, ...]:
-    """What readiness for training needs and no input says."""
+    """Return what readiness for training needs and no input covers."""
     measured = seen.measured
     some = len(seen.gpus) != 1
     missing = {

@@ -36,7 +36,7 @@ class Machine(NamedTuple):
 
 
 def events(said: list[Said], machine: Machine) -> list[Event]:
-    """Every message that was understood, in order; those that a later line takes back are left out."""
+    """Return every recognized message, in order, without those that a later line revokes."""
     found = [event for message in said for event in _understood(message, machine)]
     known = {(event.key, event.subject) for event in found}
     for event in list(found):

@@ -47,7 +47,7 @@ class Said(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What the log itself says about PCI functions: GPUs, NVSwitches, and what has another kind of driver."""
+    """What the log reports about PCI functions: GPUs, NVSwitches, and devices with other drivers."""
 
     gpus: frozenset[str]
     switches: frozenset[str]

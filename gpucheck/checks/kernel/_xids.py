@@ -1,4 +1,4 @@
-"""What an Xid or an SXid line means: by its code, and where the catalogue says so by the rest of the line."""
+"""Meaning of an Xid or SXid line: by its code, and for some codes by the rest of the line."""
 
 import re
 from typing import NamedTuple
@@ -26,7 +26,7 @@ CAUSED_BY = re.compile(r"caused by previous Xid (?P<code>\d{1,5})")
 
 
 class Meaning(NamedTuple):
-    """What one kind of message says, how bad it is, and what to do."""
+    """The text of one kind of message, its severity, and what to do."""
 
     verdict: Verdict
     says: str

@@ -2,7 +2,7 @@
 
 Source: Xid and SXid lines (NVRM, nvidia-nvswitch) with the actions of NVIDIA's Xid catalogue, and the classes of
 messages of the kernel, the module loader and systemd in kernel_messages.yml. An error is reported once for each GPU,
-with its first and last message and with what followed from it. What an application alone causes is no finding.
+with its first and last message and with what followed from it. Faults of an application alone are not reported.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ NAME = "kernel-log"
 NVSWITCH = ("10de", "0680")
 SHOWN = 3
 QUOTE = 300
-# After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 says what to do.
+# After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 names the action.
 LOST = {"xid:79", "gpu-off-bus"}
 SAYS_WHAT_TO_DO = {"xid:154"}
 HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
@@ -96,7 +96,7 @@ class _Group:
 
     @cached_property
     def meaning(self) -> Meaning:
-        """The worst of the events; of what the driver says is to be done, the latest."""
+        """Return the worst of the events; of the actions that the driver recommends, the latest."""
         if self.key in SAYS_WHAT_TO_DO:
             return self.events[-1].meaning
         return max((event.meaning for event in self.events), key=lambda meaning: RANK.index(meaning.verdict))
@@ -112,7 +112,7 @@ class _Group:
         return self.events[0].said.number
 
     def text(self) -> str:
-        """What is said, and how often."""
+        """Return the text, and how often it occurs."""
         return _often(self.meaning.says, len(self.events))
 
 
@@ -124,7 +124,7 @@ def _groups(found: Iterable[Event]) -> list[_Group]:
 
 
 def _roots(groups: list[_Group]) -> list[_Group]:
-    """The groups that are no part of another one; those that are stand in their root's list."""
+    """Return the groups that are not part of another one; the others are in the list of their root."""
     index, roots = _Index(groups), []
     for group in groups:
         root, seen = group, {id(group)}

@@ -155,7 +155,7 @@ def _gap(nvml: NvmlReading, a: Gpu, b: Gpu) -> NvmlGap | None:
 def _links_without_p2p(nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]:
     """Ports that are up prove no path: on NVSwitch boards the fabric must have been set up too.
 
-    While it is being set up there is none, which the fabric check reports.
+    While the fabric is being set up there is no access, which the fabric check reports.
     """
     if any(gpu.fabric is not None and gpu.fabric.state != "completed" for gpu in nvml.gpus):
         return

@@ -20,7 +20,7 @@ FAMILIES = ("cu11", "cu12", "cu13")
 LIBRARIES = tuple(f"nvidia-{name}-{family}" for name in ("cudnn", "nccl") for family in FAMILIES)
 FILES = {"torch": "torch/version.py", "tensorflow": "tensorflow/python/platform/build_info.py"}
 TORCH_CUDA = re.compile(r"^cuda\b[^=\n]*=\s*['\"]([\d.]+)['\"]", re.MULTILINE)
-# Only a simulated wheel says this in its file; a real one has to be imported to be asked.
+# Only a simulated wheel has this in its file; a real one has to be imported.
 TORCH_CODE = re.compile(r"^arch_list\b[^=\n]*=\s*\[([^\]]*)\]", re.MULTILINE)
 # TensorFlow has written this file as a dict and as a list of pairs.
 TENSORFLOW_CUDA = re.compile(r"['\"]cuda_version['\"]\s*[:,]\s*['\"]([\d.]+)['\"]")
@@ -83,7 +83,7 @@ def read_wheels(host: Host) -> tuple[tuple[Wheel, ...], dict[str, str]]:
 
 
 def built_for(wheel: Wheel, arch: str) -> Built | None:
-    """What the wheel was built for, None when neither its files nor the tables know. arch: as uname says it."""
+    """Return the build of the wheel, None if neither its files nor the tables have it. arch: as uname prints it."""
     found = _torch(wheel, arch) if wheel.name == "torch" else _tensorflow(wheel)
     if found is None or found.cuda is None:
         return found

@@ -208,7 +208,7 @@ def _no_library(values: Values) -> Meaning:
 
 
 def _not_loaded(values: Values) -> Meaning:
-    """NVML's 9 is "NVML cannot reach the driver"; the kernel says whether it is there."""
+    """NVML's 9 is "NVML cannot reach the driver"; the kernel shows whether it is loaded."""
     driver = values.driver
     if driver.loaded_version is not None:
         missing = values.device_nodes is not None and "nvidiactl" not in values.device_nodes

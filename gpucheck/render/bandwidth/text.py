@@ -10,7 +10,7 @@ from gpucheck.render.copies.heat import SLOW_MARK, SLOW_MEANING, TITLES, below, 
 from gpucheck.render.findings.text import TROUBLE, blocks
 from gpucheck.render.words import counts_line, simulated_mark, table, verdict_word
 
-# Red over yellow to green, dark enough for white digits on light and dark terminals alike.
+# Red over yellow to green, dark enough for white digits on both light and dark terminals.
 HEAT = ((150, 40, 45), (165, 95, 30), (140, 130, 30), (75, 130, 60), (30, 115, 75))
 MIB = 1 << 20
 NOTHING = "-"
@@ -89,7 +89,7 @@ def _shaded(text: str, step: int | None) -> str:
 
 
 def _pairs(pairs: Sequence[MeasuredPair]) -> Iterator[str]:
-    """Measured against expected, one line for the pairs that are alike."""
+    """Return measured and expected values, one line for equal pairs."""
     alike: dict[tuple[object, ...], list[tuple[MeasuredPair, Measured]]] = {}
     for pair in pairs:
         if pair.measured is not None:

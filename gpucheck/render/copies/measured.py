@@ -85,7 +85,7 @@ def copies_of(report: BandwidthReport) -> Copies:
 
 
 def by_class(found: Copies) -> list[ClassRates]:
-    """One row for the pairs that are alike."""
+    """Return one row for equal pairs."""
     alike: dict[tuple[str | None, float | None, str | None], list[tuple[MeasuredPair, float]]] = {}
     for pair in found.pairs:
         if pair.measured is not None:
@@ -110,7 +110,7 @@ def _rates(cls: str, members: list[tuple[MeasuredPair, float]]) -> ClassRates:
 
 
 def trainings(report: Report) -> list[Training]:
-    """Every run that ended, in the order of the steps. What failed is told by its findings."""
+    """Return every completed run, in the order of the steps. Failures are in the findings."""
     return [run for step, numbers in report.measurements.items() if step != COPIES for run in _runs(step, numbers)]
 
 

@@ -1,4 +1,4 @@
-"""Advice in words and commands: which parts of a remedy can be pasted into a shell."""
+"""Advice as text and commands: which parts of a remedy can be pasted into a shell."""
 
 import re
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ PROSE = frozenset(
 
 
 class Part(NamedTuple):
-    """A piece of advice as it stands in the sentence."""
+    """A piece of advice as written in the sentence."""
 
     text: str
     is_command: bool

@@ -147,7 +147,7 @@ def _shared(texts: Sequence[str], findings: Sequence[Finding], option: str) -> s
 
 
 def _of_all(text: str, option: str) -> str:
-    """The text of one finding, told of all. option: what nvidia-smi -i gets; empty for all GPUs, which is no option."""
+    """Return the text of one finding for all GPUs. option: value of nvidia-smi -i; empty for all GPUs (no option)."""
     text = OPTION.sub(lambda found: f"{found[1]} {found[2]}{found[3]}{option}" if option else found[1], text)
     return re.sub(ANY_NAME, "each GPU", re.sub(ANY_ID, "BUS_ID", text))
 

@@ -15,9 +15,9 @@ MANY = 40
 
 
 def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:
-    """What is wrong by cause, one line a host, then the problems, then what only the fleet can tell, then the verdict.
+    """Write problems by cause, one line per host, then fleet problems, then comparisons of hosts, then the verdict.
 
-    Every simulated line says so. A large fleet has its worst hosts first, and passing ones are only counted, unless
+    Every simulated line is marked. A large fleet has its worst hosts first, and passing ones are only counted, unless
     verbose.
     """
     many = len(fleet.hosts) > MANY and not verbose

@@ -127,7 +127,7 @@ def view(judgement: Judgement | None) -> Ranking | None:
         if some or one.readings
     ]
     places = [_place(one, judgement.gpus) for one in worth]
-    # With one explanation there is no second that a number could have told it from.
+    # With one explanation there is no second to distinguish it from.
     return Ranking(places, stories, judgement.decided if len(places) > 1 else "")
 
 

@@ -1,4 +1,4 @@
-"""What an explanation predicted beside what was measured, in groups of equal predictions: a row each."""
+"""What an explanation predicted, and what was measured, in groups of equal predictions: one row each."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
@@ -63,7 +63,7 @@ def blocks(explanation: Explanation) -> list[Block]:
 
 
 def readings(explanation: Explanation) -> list[str]:
-    """Return the readings; those that differ only by the PCI device are one line from ALIKE of them on."""
+    """Return the readings; if at least ALIKE differ only by the PCI device, they are one line."""
     groups: dict[str, list[str]] = {}
     for line in explanation.readings:
         groups.setdefault(BUS_ID.sub("", line), []).append(line)

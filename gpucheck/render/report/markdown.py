@@ -30,7 +30,7 @@ SETTINGS = ("iommu", "acs", "bar1", "fabric", "mig", "persistence", "cpu-governo
 def to_markdown(report: Report, *, mark: str = "", change: Change = unchanged) -> str:
     """Return the card, at most MOST_LINES lines.
 
-    mark: where a replayed report comes from. change: redaction; where there is none, the host is named.
+    mark: where a replayed report comes from. change: redaction; without it, the host is named.
     """
     return _card(report, Markdown(change), mark.strip(), named=change is unchanged)
 

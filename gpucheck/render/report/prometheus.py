@@ -79,7 +79,7 @@ def _statuses(report: Report) -> list[Sample]:
 
 
 def _subject(subject: str) -> dict[str, str]:
-    """``gpu:A``, ``pair:A-B`` and ``link:A`` as labels; an empty label is no label."""
+    """Return ``gpu:A``, ``pair:A-B`` and ``link:A`` as labels; an empty label is omitted."""
     kind, _, name = subject.partition(":")
     first, _, second = name.partition("-") if kind == "pair" else (name, "", "")
     link = name if kind == "link" else ""

@@ -11,7 +11,7 @@ from gpucheck.render.svg import Point, document, element, plain, text
 
 WIDTH, LEFT, RIGHT, ROW, GAP = 1200, 110, 20, 26, 8
 ZOOM_STEPS = 4
-# Told apart by brightness as well as by hue.
+# Distinguished by brightness as well as by hue.
 COLOUR = {
     "import": "#b8b8b8",
     "data": "#7f8fa9",

@@ -10,8 +10,8 @@ VENDOR = {"GenuineIntel": "Intel", "intel": "Intel", "AuthenticAMD": "AMD", "amd
 
 @dataclass
 class Box:
-    """title: what it is. name: of the model or device. detail: where it is. link: its PCIe link in words, with what it
-    should be where it runs below that (reduced). Each is empty where nothing is told."""
+    """title: what it is. name: of the model or device. detail: where it is. link: its PCIe link as text, with what it
+    should be if it runs below that (reduced). Each is empty if unknown."""
 
     kind: Literal["node", "root", "switch", "gpu", "nic"]
     title: str
@@ -104,5 +104,5 @@ def switch_links(wiring: Wiring) -> dict[str, int]:
 
 
 def switch_count(wiring: Wiring) -> int:
-    """How many NVSwitches are told apart; 0 where they hide behind one address."""
+    """Return the number of NVSwitches that are distinguishable; 0 if they hide behind one address."""
     return len({b.b for b in wiring.nvlinks if not b.b.startswith("GPU") and b.b != NVSWITCH})

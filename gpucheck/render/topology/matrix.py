@@ -21,7 +21,7 @@ def kind_of(cls: str | None) -> str:
 def matrix(topology: Topology, width: int | None = None) -> list[str]:
     """Header, one line a GPU and network card: classes, then the affinity columns that hold anything.
 
-    width: columns of the terminal; None is no limit, and what `gpucheck topo --import` reads back. A matrix that does
+    width: columns of the terminal; None for no limit, and what `gpucheck topo --import` reads. A matrix that does
     not fit is shown with GPUs that differ in nothing as one row, and in bands of columns where that is too wide too.
     """
     if not topology.gpus:
@@ -63,7 +63,7 @@ def _between(topology: Topology, group: list[int], other: list[int]) -> str:
 
 
 def like_gpus(topology: Topology) -> list[list[int]]:
-    """Positions of GPUs that stand in the same class to every other GPU."""
+    """Return positions of GPUs that have the same class to every other GPU."""
     groups: list[list[int]] = []
     for i, row in enumerate(topology.matrix):
         for group in groups:

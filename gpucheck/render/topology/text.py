@@ -55,7 +55,7 @@ def _identity(gpu: TopologyGpu) -> str:
 
 
 def findings_text(topology: Topology) -> str:
-    """Every finding with its reason and remedy; empty where there are none."""
+    """Return every finding with its reason and remedy; empty without findings."""
     return "\n".join(blocks(topology.findings, filter(None, (gpu.pci_bus_id for gpu in topology.gpus)), passes=True))
 
 

@@ -16,7 +16,7 @@ def evaluate(outcome: SmokeResult | SmokeFailure, *, gpus: int | None = None) ->
     """Every finding of one smoke test, checks named for its strategy.
 
     gpus: how many real GPUs the host has, from another source than the framework; None is "not known, or simulated".
-    A run that did not use two GPUs ends with one finding named ``smoke-placement``, which says so.
+    A run that did not use two GPUs ends with one finding named ``smoke-placement``, which states that.
     """
     if isinstance(outcome, SmokeFailure):
         return (evaluate_failure(outcome, gpus),)

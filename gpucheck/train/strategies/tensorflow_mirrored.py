@@ -1,7 +1,7 @@
 """TensorFlow MirroredStrategy: one process, a copy of the variables on every device, gradients summed between them.
 
 Each way of summing has a process of its own: NCCL and hierarchical copy on GPUs. On a machine without GPUs, two logical
-CPU devices take their place and the sums go through plain copies, which the report says.
+CPU devices take their place and the sums use plain copies, which the report states.
 TensorFlow is imported inside the functions.
 """
 

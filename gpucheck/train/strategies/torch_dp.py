@@ -1,7 +1,7 @@
 """PyTorch DataParallel: one process copies the model to every device, scatters each batch and gathers the answers.
 
 Torch's own class works between different GPUs only. On one GPU and on CPUs the same four steps (replicate, scatter,
-apply, gather) are made with plain tensor operations, and the report says so: that run proves the arithmetic and this
+apply, gather) are made with plain tensor operations, and the report states that: the run tests the arithmetic and this
 test, not torch's class.
 """
 

@@ -17,7 +17,7 @@ from gpucheck.train.report import Device, RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.torch import common
 
-# Added to the supervisor's deadline: it must be the shorter one, so that stacks are taken before a rank gives up.
+# Added to the supervisor's deadline: it must be the shorter one, so that stacks are taken before a rank times out.
 PATIENCE_S = 60.0
 # What NCCL takes of /dev/shm for a pair of ranks, and a loader for a batch; measured figures vary with both.
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # the kernel's own name, nothing is written there
