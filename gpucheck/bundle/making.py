@@ -36,7 +36,7 @@ FEW = 5
 
 
 class Trust(msgspec.Struct, frozen=True, kw_only=True):
-    """What the site trusts besides the pinned keys: key files of this machine, and packages (patterns) as they come."""
+    """What is trusted in addition to the pinned keys: key files of this host, and packages (patterns) as they come."""
 
     keys: tuple[Path, ...] = ()
     unverified: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ def make(
     say: Callable[[str], None],
     trust: Trust | None = None,
 ) -> Manifest:
-    """Make the bundle atomically. Raises BundleError and LockError. say: called with the text of each step."""
+    """Make the bundle atomically. Raises BundleError and LockError. ``say``: called with the text of each step."""
     refuse_other_folder(target)
     lock = read_lock_file(lock_file)
     answers = [read_collected(path) for path in sorted(collected.glob("*.json"))]
@@ -173,7 +173,7 @@ def _system(
 def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], packages: Path, trust: Trust) -> Verified:
     """What vouches for each package. packages: the folder that holds them.
 
-    Raises BundleError for one that nothing vouches for, unless the site accepts it.
+    Raises BundleError for one without a trusted signature, unless it is accepted.
 
     The digests of the rows are those of the files: they were compared when the files were taken.
     """

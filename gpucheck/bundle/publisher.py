@@ -1,6 +1,6 @@
 """Packages of a bundle against the signed indexes of their publishers: a collecting host's word counts for nothing.
 
-Trusted are the keys that the plan pins, and keys that the site names on this machine. Each index is taken only if its
+Trusted are the keys that the plan pins, and keys configured on this host. Each index is taken only if its
 hash is in a release file that such a key signed; each package only if its hash is in such an index.
 """
 
@@ -40,7 +40,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def keyring(home: Path, answers: Sequence[Collected], folders: Sequence[Path], site_keys: Iterable[Path]) -> Path:
-    """A keyring with the pinned keys and the site's. home: gpg's, empty. Raises BundleError for any other key."""
+    """A keyring with the pinned and the configured keys. home: gpg's, empty. Raises BundleError for any other key."""
     for answer, folder in zip(answers, folders, strict=True):
         for row in answer.order.repositories:
             name = f"keys/{row['name']}.{'gpg' if row['kind'] == 'apt' else 'asc'}"

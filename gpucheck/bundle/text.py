@@ -28,7 +28,7 @@ def manifest_text(manifest: Manifest) -> str:
             lines += [f"  {n} verified with key {key}" for key, n in system.verified.by_key.items()]
         if system.verified is not None and system.verified.unverified:
             names = ", ".join(system.verified.unverified)
-            lines.append(f"  unverified, taken because the site accepts it: {names}")
+            lines.append(f"  unverified, accepted by bundle_accept_unverified: {names}")
         if system.not_offered:
             lines.append(f"  no source offered {', '.join(system.not_offered)}: hosts need to have it already")
     return "\n".join(lines)

@@ -1,6 +1,6 @@
 """What the NVML-based checks share: one pass over the GPUs, and what a missing answer means.
 
-NVML refuses for reasons that must not be mixed up: the GPU does not have the thing, the library has no such call, the
+NVML calls fail for reasons to keep apart: the GPU does not have the thing, the library has no such call, the
 caller may not ask, the GPU is gone. Return codes: NVIDIA nvml.h (API 13).
 """
 
@@ -27,7 +27,7 @@ def each_gpu(
     *,
     nothing: str,
 ) -> Iterator[Finding]:
-    """Yield a finding for each GPU that judge has one for; nothing: why none has, as the host's one SKIP."""
+    """Yield the findings of ``judge`` for each GPU. nothing: the reason of the host's SKIP without any."""
     if isinstance(nvml, NvmlFailure):
         yield not_looked(check, nvml)
         return
@@ -48,7 +48,7 @@ def _unless_lost(check: str, nvml: NvmlReading, gpu: Gpu, finding: Finding | Non
 
 
 def lost_gaps(nvml: NvmlReading, gpu: Gpu) -> tuple[NvmlGap, ...]:
-    """Return the refusals that report a GPU as lost. A refused pair does not show which of its GPUs is."""
+    """Return the failed calls that report a GPU as lost. One of a pair does not show which of its GPUs is."""
     subjects = (f"gpu:{gpu.pci_bus_id}", f"link:{gpu.pci_bus_id}/")
     return tuple(gap for gap in nvml.gaps if gap.code in LOST and gap.subject.startswith(subjects))
 
@@ -59,7 +59,7 @@ def _of_a_lost_gpu(check: str, gpu: Gpu, gap: NvmlGap, what: str = "GPU state") 
 
 
 def gaps_of(nvml: NvmlReading | NvmlFailure, gpu: Gpu, *calls: str) -> tuple[NvmlGap, ...]:
-    """Return the refusals of these calls for a GPU, its links and its pairs; of all calls if none is named."""
+    """Return failures of these calls for a GPU, its links and its pairs; of all calls if none is named."""
     subjects = (f"gpu:{gpu.pci_bus_id}", f"link:{gpu.pci_bus_id}/", f"pair:{gpu.pci_bus_id}-")
     return tuple(
         gap
@@ -88,7 +88,7 @@ def not_reported(
 ) -> Finding | None:
     """Return what to report in place of a value that these calls did not give; None where the GPU does not have it.
 
-    what: the missing quantity, as a noun. The gravest refusal decides.
+    what: the missing quantity, as a noun. The gravest failure decides.
     """
     gaps = gaps_of(nvml, gpu, *calls)
     about = About(check=check, subject=f"gpu:{gpu.pci_bus_id}", evidence=tuple(dict.fromkeys(map(evidence, gaps))))
@@ -114,7 +114,7 @@ def not_reported(
 
 
 def evidence(gap: NvmlGap) -> str:
-    """Return a refusal as a line of evidence."""
+    """Return a failed call as a line of evidence."""
     return f"{gap.call} {gap.subject}: {gap.name if gap.code == DEFECT else f'{gap.code} {gap.name}'}"
 
 

@@ -47,7 +47,7 @@ def _baseline(path: Path, host: "Host") -> "Comparison":
     try:
         name = run.in_time("host name", lambda: host.system().hostname, HOST_S)
     except run.StuckError:
-        name = before.host  # the report will say which read hangs
+        name = before.host  # the report names the read that hangs
     reason = comparison.not_comparable(before, name, simulated=host.simulation() is not None)
     if reason is not None:
         raise Problem(

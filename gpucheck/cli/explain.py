@@ -190,9 +190,9 @@ def _sxid(code: int) -> Iterator[str]:
 def _sxid_verdict(verdict: str) -> str:
     shown = VERDICT.get(verdict, verdict.upper())
     return (
-        f"{shown}, but WARN if the line says Non-fatal"
+        f"{shown}, but WARN if the line contains Non-fatal"
         if verdict == "fail"
-        else f"{shown}, but FAIL if the line says Fatal"
+        else f"{shown}, but FAIL if the line contains Fatal"
     )
 
 

@@ -22,7 +22,7 @@ RESEAT = "reseat the bridge or baseboard, reset the GPU, and replace the part if
 
 
 class Counter(NamedTuple):
-    """One counter, then and now. fatal: any rise is a failure; else a rate is judged, or any rise where rate is 0."""
+    """A counter, then and now. fatal: any rise is a failure; else a rate is evaluated, or any rise where rate is 0."""
 
     name: str
     before: int | None

@@ -1,4 +1,4 @@
-"""The site's expectations, a YAML file: every key optional, a mistake named with its line."""
+"""The expectations of your site, a YAML file: every key is optional, mistakes are reported by line."""
 
 import re
 from collections.abc import Callable

@@ -60,7 +60,7 @@ def matrix(cell: Callable[[Value], Any]) -> Callable[[Value], tuple[tuple[Any, .
 
 
 def required(build: Callable[[Value], T], *names: str) -> Callable[[Value], T]:
-    """Refuse an entry that lacks one of these keys."""
+    """Reject an entry that lacks one of these keys."""
 
     def read_entry(value: Value) -> T:
         known = {name for name, cell in value.pairs() if cell.is_known}

@@ -16,7 +16,7 @@ HEAD = """<!-- Made by: gpucheck diagnose --hypotheses -o docs/diagnose-hypothes
 3. What was measured and read is compared with each prediction. The closer it comes to one explanation and the farther
    it lies from the others, the more probable that explanation is.
 4. The findings name the most probable explanation, its probability, the other causes that fit, and the reading that
-   would tell them apart. A cause is "certain" only if a register, a return code, a counter or a byte compare names it.
+   would distinguish them. A cause is "certain" only if a register, a return code, a counter or a byte compare names it.
 
 `gpucheck diagnose -v` prints the explanations with what the first two predicted, `--format html` draws it, and
 `gpucheck explain CAUSE` prints what is below for one cause. How often a stated probability was right, on machines with
@@ -60,7 +60,7 @@ def hypotheses_page() -> str:
 
 
 def fields(hypothesis: Hypothesis) -> list[tuple[str, str]]:
-    """What a hypothesis says of itself, each as (label, text)."""
+    """Describe a hypothesis, as pairs of (label, text)."""
     return [
         ("Possible when", hypothesis.possible_when),
         ("Predicts", hypothesis.predicts),

@@ -86,7 +86,7 @@ def _virtual(value: Value) -> bool:
 
 
 def _node(value: Value) -> int | None:
-    """Linux prints -1 where the firmware did not say."""
+    """Linux prints -1 if unknown to the firmware."""
     node = value.integer(-1, 1023)
     return node if node >= 0 else None
 

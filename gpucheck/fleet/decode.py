@@ -45,7 +45,7 @@ _ROW = msgspec.json.Decoder(FleetRow)
 
 
 class _Head(msgspec.Struct):
-    """Enough of a document to say what it is."""
+    """The part of a document that identifies its kind."""
 
     schema: str | None = None
     host: str | None = None
@@ -93,7 +93,7 @@ def _host(names: Sequence[str], stated: str | None = None) -> str | None:
 
 
 def _no_report(document: bytes, name: str, names: Sequence[str], error: Exception | None) -> Sequence[FleetRow]:
-    """Say what the document is instead: a shard is as good as reports, everything else is named."""
+    """Return the rows of a document that is not a report: a shard, or one row that names what it is."""
     try:
         head = _HEAD.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as broken:

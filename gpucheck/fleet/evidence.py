@@ -10,7 +10,7 @@ from gpucheck.model import Finding, FleetRow, Report, Verdict, worst
 from gpucheck.model.verdict import RANK
 
 WHY = "a report that contradicts itself was damaged or changed after it was made"
-# What counts may say of a row besides passes, each as good as a finding of that verdict.
+# Counts of a row other than passes; each is as good as a finding of that verdict.
 COUNTED = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS)
 
 

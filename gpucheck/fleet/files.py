@@ -74,14 +74,14 @@ def _unpacked(raw: IO[bytes], suffix: str) -> tuple[_Readable, tuple[type[Except
 
 
 class _Limited(io.RawIOBase):
-    """A stream that refuses to grow: a few kB can hold terabytes, and a file can grow while it is read."""
+    """A stream with a size limit: a few kB can hold terabytes, and a file can grow while it is read."""
 
     def __init__(self, stream: _Readable, path: Path, limit: int, do: str, broken: tuple[type[Exception], ...]) -> None:
         self._stream, self._path, self._limit, self._do, self._broken = stream, path, limit, do, broken
         self._left = limit
 
     def readable(self) -> bool:
-        """Say so to io.BufferedReader."""
+        """Return True, for io.BufferedReader."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # what io.BufferedReader hands on

@@ -22,7 +22,7 @@ class Layout(NamedTuple):
     others: tuple[str, ...]
 
     def place_of(self, entry: dict[str, Any]) -> tuple[str, ...] | None:
-        """The GPU or GPUs that the entry is about, None where it does not say."""
+        """Return the GPU or GPUs that the entry is about, None if unknown."""
         words = []
         for key in self.place:
             word = entry[key]

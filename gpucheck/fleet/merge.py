@@ -44,7 +44,7 @@ def merge(
 
     Reports of one name from different places are a row each: none hides another.
     expected: hosts that must have a report; one without is an UNKNOWN row. labels: attributes by host.
-    now: what the time is here, against which clocks are judged; None does not judge them.
+    now: the time here, to check the clocks of hosts; None skips that check.
     """
     ordered = _ordered(rows)
     known = {row.host for row in ordered}

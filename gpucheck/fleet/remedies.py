@@ -20,8 +20,8 @@ OWN_REPORT = "read the host's own report"
 DISTRUST = "run verify on the host again; if the new report contradicts itself too, find out what changed it"
 OWN_ADVICE = frozenset({AGAIN, LOOK, REPORTS, WAY, VERSION, SHARD, OWN_REPORT, DISTRUST})
 QUOTED = "the host's report states: "
-# Reports and shards of earlier releases have the second verb.
-QUOTATION = re.compile(r'\(?the host\'s report (?:states|says): "([^"\n]*)"\)?')
+# Reports and shards of earlier releases have another verb.
+QUOTATION = re.compile(r'\(?the host\'s report \w+: "([^"\n]*)"\)?')
 LONGEST = 300
 
 

@@ -15,7 +15,7 @@ from gpucheck.host.files import content_of
 from gpucheck.model import KernelLine, KernelLog
 from gpucheck.printable import printable
 
-# Wider than what the check knows: a recording is judged by later versions too.
+# Wider than what the check knows: a recording is evaluated by later versions too.
 ABOUT_GPUS = re.compile(
     r"NVRM|nvidia|nouveau|NVLink|NVSwitch|SXid|\buvm\b|Xid \(|dcgm|pcieport|PCIe|pciehp|\bAER\b|\bDPC\b|DMAR|AMD-Vi"
     r"|IOMMU|arm-smmu|\bBAR \d|can't assign|\bpci [0-9a-f]{4,}:|vfio-pci|mlx5|mce:|EDAC|Hardware Error|Out of memory"

@@ -21,7 +21,7 @@ STANDARD_BARS = 6
 
 
 class _Function(NamedTuple):
-    """A function and its place; its link takes the other end to judge. folder: its real one, below /sys/devices."""
+    """A function and its place; its link needs the other end. folder: its real one, below /sys/devices."""
 
     folder: str
     vendor: str

@@ -87,7 +87,7 @@ def _read(section: Section, text: list[str], source: str) -> Part:
 
 
 def as_part(found: Found) -> Part:
-    """What a kind's parse gave, in the one form that is judged."""
+    """What a kind's parse gave, in the one form that is evaluated."""
     if isinstance(found, Part):
         return found
     if isinstance(found, KernelLog):

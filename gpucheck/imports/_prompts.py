@@ -15,7 +15,7 @@ BARE = re.compile(
     r"\w{2,20}_perf|p2pBandwidthLatencyTest|bandwidthTest|simpleP2P|ibstat|ibv_devinfo|rdma|mpirun|srun|nvcc|"
     r"modprobe|dkms|ib_\w{2,20}|cat|uname|docker|kubectl)\b[^:|=]{0,300}$"
 )
-# Names that say nothing of the machine: those of containers.
+# Names that do not identify the host: those of containers.
 NO_NAME = re.compile(r"[0-9a-f]{12}|localhost|docker|container|pod", re.IGNORECASE)
 
 

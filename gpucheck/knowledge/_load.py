@@ -41,7 +41,7 @@ def use(folder: Path, rows: dict[str, dict[str, Any]]) -> None:
 
 
 def site_tables() -> tuple[str, ...]:
-    """Names of the tables with rows of the site, with their folder: ``/srv/site/recorded.yml``."""
+    """Paths of the tables with rows of your site: ``/srv/site/recorded.yml``."""
     return tuple(str(folder / name) for folder in _site_folder for name in sorted(_site))
 
 

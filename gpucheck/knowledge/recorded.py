@@ -7,7 +7,7 @@ import msgspec
 
 from gpucheck.knowledge._load import table
 
-# The container toolkit's own repository, beside the folders by system.
+# The container toolkit's own repository, separate from the directories by system.
 TOOLKIT = "libnvidia-container"
 DIST_TAG = re.compile(r"\.(el\d+|amzn2023)$")
 
@@ -33,7 +33,7 @@ def recorded() -> RecordedTable:
 def is_recorded(folder: str, arch: str, name: str, version: str | None) -> bool:
     """Whether a document shows this package there; version None: any version of it.
 
-    A recorded version without an epoch says nothing of the epoch.
+    A recorded version without an epoch matches any epoch.
     """
     seen = recorded().folders.get(folder, {}).get(arch, {}).get(name)
     if seen is None or version is None:

@@ -11,7 +11,7 @@ MOST_BYTES = 16 << 20
 
 
 class SiteTableError(Exception):
-    """A file of the site's folder cannot be used. The message names it."""
+    """A file of --knowledge-dir cannot be used. The message names it."""
 
 
 def use_site_tables(folder: Path) -> tuple[str, ...]:

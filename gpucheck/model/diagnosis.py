@@ -39,5 +39,5 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     decided: str = ""
 
     def judgement(self) -> Judgement:
-        """Return what was judged about the links, as one value."""
+        """Return the evaluation of the links as one value."""
         return Judgement(findings=self.findings, ranking=self.ranking, gpus=self.gpu_names, decided=self.decided)

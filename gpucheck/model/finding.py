@@ -60,6 +60,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         if self.verdict is Verdict.PASS:
             return
         if not self.why:
-            raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must say why")
+            raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must have why")
         if self.verdict is not Verdict.SKIP and not self.fix:
-            raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must say what to do")
+            raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must have a fix")

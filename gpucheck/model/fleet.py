@@ -18,7 +18,7 @@ class HostMetric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     n: numbers it was made of. host: their mean without the highest and lowest quarter (of 1 or 2 numbers: the mean).
     gpu, pair: the worst GPU's and the worst pair's mean, and which one it was; None where the numbers name none.
-    low: what the model of the machine allows at least, None where it does not say.
+    low: the lower limit by the model of the host, None if unknown.
     """
 
     n: int
@@ -140,7 +140,7 @@ class CommonCause(msgspec.Struct, frozen=True, kw_only=True):
     """A common factor of unhealthy hosts. An association, which names where to check first and proves nothing.
 
     sign: what is wrong with them. attributes: ``name = value``; several if they are not distinguishable: the same hosts
-    have them. sick: hosts with the sign. sick_with, others_with: those with the attribute; others: hosts without the
+    have them. ``sick``: hosts with it. ``sick_with``, others_with: those with the attribute; others: hosts without the
     sign. p: one-sided Fisher exact test, multiplied by the number of associations tried (Bonferroni).
     """
 

@@ -44,7 +44,7 @@ class PciDevice(msgspec.Struct, frozen=True, kw_only=True):
     """One PCI function as sysfs shows it. Ids are four lower-case hex digits, class six (``030200``).
 
     path: bus ids from the root port down to the upstream bridge, empty for a device on the root bus.
-    numa_node: None where the firmware did not say (sysfs prints -1).
+    numa_node: None if unknown to the firmware (sysfs prints -1).
     kind: of a bridge, as its PCI Express capability states; ``bridge`` if that could not be read (only the
     first 64 bytes of configuration space are readable without root). None for everything that is not a bridge.
     link: of a root port or a switch's downstream port the link below it, of every other function the link above it.
@@ -138,7 +138,7 @@ class NvLink(msgspec.Struct, frozen=True, kw_only=True):
     active: as NCCL counts it. A link that is ``asleep`` (low power) or has its traffic off is not active.
     state: as the driver reports it from Hopper on; None where only active or inactive is reported.
     version: NVML's version enum (5 = NVLink 3.1, 6 = 4.0, 7 = 5.0), as read.
-    remote_bus_id: the peer GPU or switch, None where NVML did not say. remote_link: the port at the far end.
+    remote_bus_id: the peer GPU or switch, None if unknown to NVML. remote_link: the port at the far end.
     speed_mb_s: signaling rate each way, 10**6 bytes per second, as NVML's field 164 (or 90) reports it: 26562 for
     NVLink 4, of which 25000 carry data.
     replay_errors, recovery_errors, crc_errors: cumulative counters up to Hopper. counts: those of NVLink 5 and newer.
@@ -223,7 +223,7 @@ class TopologyGpu(msgspec.Struct, frozen=True, kw_only=True):
 class Nic(msgspec.Struct, frozen=True, kw_only=True):
     """A network card of the matrix.
 
-    classes[i] is the path class to GPU i, None where the source does not say. peers[i]: the same to network card i,
+    classes[i] is the path class to GPU i, None if unknown. peers[i]: the same to network card i,
     ``X`` to itself; empty where the source has no such row.
     """
 

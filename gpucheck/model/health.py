@@ -41,7 +41,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PcieErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """Cumulative PCIe error counters of the GPU itself: judge differences, not values."""
+    """Cumulative PCIe error counters of the GPU itself: evaluate differences, not values."""
 
     replays: int | None = None
     correctable: int | None = None

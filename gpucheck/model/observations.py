@@ -148,7 +148,7 @@ CopyFailureKind = Literal["stuck", "crashed", "error"]
 
 
 class CopyFailure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A copy that ended without a result: it hung, its process crashed, or CUDA refused it with a code."""
+    """A copy that ended without a result: it hung, its process crashed, or CUDA rejected it with a code."""
 
     kind: CopyFailureKind
     step: str

@@ -36,7 +36,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """One set of causes that explains the whole machine, as far as it does. probability: among all that were weighed.
 
     causes: (cause key, subject) pairs, empty for a machine without a fault. words: for people, one line.
-    readings: what it predicted of states, refusals and errors, and what was seen, a line each.
+    readings: what it predicted of states and errors, and what was observed, one line each.
     """
 
     causes: tuple[tuple[str, str], ...]

@@ -98,7 +98,7 @@ class PackageVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the kernel log. seconds: since boot; clock: as printed; None where the source does not say."""
+    """One line of the kernel log. seconds: since boot; clock: as printed; None if unknown."""
 
     text: str
     seconds: float | None = None

@@ -50,7 +50,7 @@ class NvLinkBundle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True):
-    """Bridges come before what is below them. told: False if the tree was inferred from path classes alone.
+    """Bridges come before what is below them. ``told``: False if the tree was inferred from path classes alone.
 
     nvlinks_known: False if the source lists GPUs but not NVLinks.
     """

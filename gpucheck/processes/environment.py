@@ -17,7 +17,7 @@ _LEFTOVERS = re.compile(
 )
 # Of a process that only copies: also what is loaded into it, and what its CUDA does with peers and queues.
 _COPYING = re.compile(rf"{_CUDA}|CUDA_DISABLE_PEER_ACCESS|CUDA_DEVICE_MAX_CONNECTIONS|LD_PRELOAD")
-# Between hosts these are the site's own business: which network, not how to use it.
+# Between hosts these depend on the cluster: which network, not how to use it.
 _NETWORK = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_IB_(HCA|DISABLE|GID_INDEX|TC|SL)|NCCL_NET|NCCL_NET_PLUGIN")
 SYSTEM_CONF, USER_CONF = Path("/etc/nccl.conf"), Path(".nccl.conf")
 OURS = {"OMP_NUM_THREADS": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONUNBUFFERED": "1"}

@@ -27,7 +27,7 @@ from gpucheck.model.paste import Part
 from gpucheck.model.ranking import Judgement
 from gpucheck.run.one_machine import bus_ids_by_index, has_bus_id, has_index
 
-# Judged elsewhere: kernel lines and links by run/pastes.py, since the judge of links weighs them against what was
+# Evaluated elsewhere: kernel lines and links by run/pastes.py, since they are weighed together with what was
 # measured. Processes on a GPU and persistence mode are not faults of a host whose output was pasted.
 ELSEWHERE = frozenset(
     (
@@ -35,7 +35,7 @@ ELSEWHERE = frozenset(
         *("persistence", "processes"),
     )
 )
-LINKS = "nvlink-links"  # as the judge of links calls it
+LINKS = "nvlink-links"  # the check name of gpucheck.diagnose
 T = TypeVar("T")
 DROPPED = (Verdict.SKIP, Verdict.UNKNOWN)
 
@@ -85,7 +85,7 @@ def _held(value: T | None, what: str) -> T:
 def findings(parts: Sequence[Part]) -> tuple[Finding, ...]:
     """What the checks find in each part that speaks of GPUs in NVML's terms. PASS is kept where nothing is wrong.
 
-    Each part is judged by itself: two of them may be of two times.
+    Each part is evaluated by itself: two of them may be of two times.
     """
     pci = tuple({device.bus_id: device for part in parts for device in part.pci}.values())
     places = bus_ids_by_index(parts)
@@ -117,7 +117,7 @@ def _checked(host: PastedHost) -> Iterator[Finding]:
 
 
 def _links_up(gpus: Iterable[Gpu]) -> Iterator[Finding]:
-    """PASS where every NVLink port is up. Ports that are down are for the judge, who knows the product."""
+    """Return PASS if every NVLink port is up. Inactive ports are left to gpucheck.diagnose, which has the product."""
     for gpu in gpus:
         if gpu.nvlinks and all(link.active and link.speed_mb_s for link in gpu.nvlinks):
             yield About(check=LINKS, subject=f"gpu:{gpu.pci_bus_id}").passes(f"{len(gpu.nvlinks)} NVLinks active")
@@ -144,7 +144,7 @@ def _worst_of_each(found: Iterable[Finding]) -> Iterator[Finding]:
 def of_links(judgement: Judgement, seen: Observations, found: Sequence[Finding]) -> Judgement:
     """Return the findings about links, without those unknown because the text has GPUs but nothing between them.
 
-    found: what the checks say of these GPUs; a text that answers nothing else keeps its UNKNOWN.
+    found: the findings about these GPUs; a text with no other content keeps its UNKNOWN.
     """
     lists_only = replace(seen, gpus=(), host=ObservedHost(), environment={}) == Observations()
     links = any(gpu.nvlinks.total for gpu in seen.gpus)

@@ -1,4 +1,4 @@
-"""Pasted text to its diagnosis: parts of one machine together, each to the judge that judges a live host."""
+"""Diagnose pasted text: parts of one host together, each evaluated like that of a live host."""
 
 from collections.abc import Iterable, Sequence
 
@@ -30,7 +30,7 @@ def diagnosis(
     machine: str | None = None,
     strict: bool = False,
 ) -> Diagnosis:
-    """Judge all inputs as one machine.
+    """Evaluate all inputs as one host.
 
     given: observations of the user's own. model: of GPUs whose model no input names. machine: the host whose parts
     count, where the inputs name several. Raises TwoMachines.
@@ -87,7 +87,7 @@ def _bus_ids(seen: Observations) -> tuple[str, ...]:
 
 
 def _says_something(seen: Observations) -> bool:
-    """Whether there is anything to judge but the names of GPUs."""
+    """Whether there is more to evaluate than the names of GPUs."""
     return replace(seen, gpus=()) != NOTHING or any(
         replace(gpu, model=None, bus_id=None, numa_node=None) != ObservedGpu() for gpu in seen.gpus
     )

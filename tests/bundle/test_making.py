@@ -352,7 +352,7 @@ def test_a_site_may_accept_packages_or_trust_a_further_key(made):
     manifest = make(made, trust=making.Trust(unverified=("libdependency*",)))
     (verified,) = [system.verified for system in manifest.systems.values()]
     assert verified.unverified == ("libdependency1",)
-    assert "unverified, taken because the site accepts it: libdependency1" in manifest_text(manifest)
+    assert "unverified, accepted by bundle_accept_unverified: libdependency1" in manifest_text(manifest)
 
 
 def test_an_index_of_a_further_publisher_needs_its_key_on_this_machine(made):

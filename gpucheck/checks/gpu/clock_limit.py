@@ -29,7 +29,7 @@ def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
 def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     clock, default = gpu.health.application_clock_mhz, gpu.health.default_application_clock_mhz
     if clock is None or default is None:
-        # A recording made before they were queried has neither clocks nor a refusal.
+        # A recording made before they were queried has neither clocks nor a failed call.
         queried = isinstance(nvml, NvmlReading) and any(gap.call in CALLS for gap in nvml.gaps)
         return not_reported(NAME, nvml, gpu, *CALLS, what="application clock") if queried else None
     most = f"{gpu.health.max_sm_clock_mhz} MHz" if gpu.health.max_sm_clock_mhz else "not reported"

@@ -78,7 +78,7 @@ def _models(gpus: tuple[Gpu, ...]) -> str:
 
 
 def _lost(nvml: NvmlReading) -> Iterator[Finding]:
-    """GPUs that answered to their handle and then were gone. A refused pair alone does not say which of the two."""
+    """GPUs that responded to their handle and then were lost. A failed pair alone does not show which of the two."""
     gone = [gap for gap in nvml.gaps if gap.code in LOST and not gap.subject.startswith("gpu index ")]
     accounted: set[str] = set()
     for gpu in nvml.gpus:
@@ -106,7 +106,7 @@ def _without_a_handle(refused: list[NvmlGap], missing: list[PciDevice]) -> Itera
 
 
 def _unopened(gap: NvmlGap, device: PciDevice | None, name: str) -> Finding:
-    """Return what a refused handle means. name: of a GPU that the subject does not name."""
+    """Return the meaning of a failed handle call. name: of a GPU that the subject does not name."""
     lines = (evidence(gap), *((_sysfs(device),) if device else ()))
     about = About(check=NAME, subject=f"gpu:{device.bus_id}" if device else "host", evidence=lines)
     if gap.code in FORBIDDEN:

@@ -76,7 +76,7 @@ def _error(about: About, gpu: Gpu) -> Finding | None:
 
 
 def _missing(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
-    """What to report because a source that this GPU may have was refused."""
+    """Return what to report if a source that this GPU may have could not be read."""
     health, counts = gpu.health, gpu.health.ecc_counts
     counted = None not in (counts.volatile_uncorrected, counts.aggregate_uncorrected)
     sources = (

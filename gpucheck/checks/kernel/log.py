@@ -158,7 +158,7 @@ class _Index:
     def part_of(self, group: _Group) -> _Group | None:
         """The error that this one followed from: of the same subject, or where either of the two names none.
 
-        Never one that is judged milder, which would hide this, unless this class names it as its cause and the log
+        Never one with a milder verdict, which would hide this, unless this class names it as its cause and the log
         leaves no other reading.
         """
         subjects = (EVERYWHERE,) if group.subject == HOST else (group.subject, HOST)

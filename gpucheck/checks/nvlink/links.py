@@ -89,7 +89,7 @@ def _judge(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports])
 
 
 def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
-    """Return UNKNOWN where NVML refused the state of links that this GPU may have."""
+    """Return UNKNOWN if NVML did not return the state of links that this GPU may have."""
     gaps = [gap for gap in gaps_of(nvml, ports.gpu, STATE_CALL) if gap.code not in PAST]
     if not gaps or ports.up >= (ports.wanted or ports.up + 1):
         return None

@@ -1,7 +1,7 @@
 """PCIe link: has every GPU trained all the lanes that it and its slot are able to use?
 
 Sources: nvmlDeviceGetCurrPcieLinkWidth, nvmlDeviceGetMaxPcieLinkWidth (minimum of device and system by the header) and
-the generation calls. The current generation is not judged here: an idle card lowers it to save power, so it means
+the generation calls. The current generation is not evaluated here: an idle card lowers it to save power, so it means
 something only while copying.
 """
 

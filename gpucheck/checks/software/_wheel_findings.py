@@ -1,4 +1,4 @@
-"""Judge the framework wheels: driver floor, machine code for every GPU, and the libraries they were built for."""
+"""Evaluate the framework wheels: driver floor, machine code for every GPU, and the libraries they were built for."""
 
 import re
 from collections.abc import Iterator

@@ -69,7 +69,7 @@ def probe(host: Host) -> Values:
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    """Judge the driver as a whole, then what is installed for the next boot."""
+    """Evaluate the driver, then what is installed for the next boot."""
     if isinstance(values.nvml, NvmlFailure):
         yield _unusable(values.nvml, values)
         return

@@ -1,4 +1,4 @@
-"""The driver grants peer access that does not work: data arrives wrong, or copies are staged all the same."""
+"""The driver grants peer access that does not work: data arrives wrong, or copies are staged nevertheless."""
 
 import re
 from collections.abc import Iterator

@@ -13,7 +13,7 @@ GEFORCE, GUEST, UNLIKE, OTHER = 8.0, 0.7, 1.0, 0.25
 
 
 def instances(m: Machine) -> Iterator[Instance]:
-    """Only where the driver's answer is not known: a refusal needs no weighing."""
+    """Only if the driver's status is unknown: denied access needs no weighing."""
     pairs = tuple(pair for pair in m.pairs if m.access[pair] is None and not m.is_nvlink(pair))
     if not pairs:
         return

@@ -60,7 +60,7 @@ def _most_are_low(m: Machine, pairs: tuple[Pair, ...], limit: float) -> bool:
 
 
 def _harmful(m: Machine, pairs: tuple[Pair, ...]) -> bool:
-    """Slower than through host memory by more than a third, or nothing says how fast that is.
+    """Slower than through host memory by more than a third, or that speed is unknown.
 
     Below a switch nothing is poor by design, but where what arrived was right and neither bridges nor IOMMU can be it.
     """

@@ -13,7 +13,7 @@ UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def state(case: Case) -> Iterator[Finding]:
-    """Wrong data is weighed with everything else; this says what was right."""
+    """Wrong data is weighed with everything else; this reports what was correct."""
     m = case.machine
     distrusted = sorted({pair for row in m.measured.damaged if row.host_only for pair in row.pairs})
     if distrusted:

@@ -21,7 +21,7 @@ AGAIN = "then: gpucheck bandwidth"
 
 
 def state(case: Case) -> Iterator[Finding]:
-    """One finding for each copy that crashed or was refused; what hung is weighed with everything else."""
+    """One finding for each copy that crashed or was rejected; hangs are weighed with everything else."""
     for failure in case.machine.measured.failures:
         if failure.kind != "stuck":
             yield _failed(case, failure)

@@ -1,4 +1,4 @@
-"""pynvml in one place: each call is announced, each refusal is kept, and an older library is queried its own way."""
+"""pynvml in one place: each call is announced, each failure is stored, and an older library is queried its own way."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ ERROR_CHARS = 200
 
 
 class Calls:
-    """One pass. entered: the call that was entered last. gaps: what was refused so far."""
+    """One pass. entered: the call that was entered last. gaps: the calls that failed so far."""
 
     def __init__(self, entering: Entering) -> None:
         self.entering = entering
@@ -97,7 +97,7 @@ class Calls:
     def fields(self, subject: str, handle: Any, names: tuple[str, ...], scope: int = 0) -> dict[str, int | None]:
         """Return field values by the binding's names for them, such as ``NVML_FI_DEV_PCIE_REPLAY_COUNTER``.
 
-        scope: the link, for fields of one link. Each value has a return code of its own, and each refusal is a gap.
+        scope: the link, for fields of one link. Each value has a return code of its own, and each failure is a gap.
         """
         answer: dict[str, int | None] = dict.fromkeys(names)
         known = [name for name in names if hasattr(pynvml, name)]
@@ -125,7 +125,7 @@ def _outside_the_binding(call: str) -> Callable[..., Any] | None:
 
 
 def gap(call: str, subject: str, error: Any) -> NvmlGap:
-    """Return a refusal. error: an NVMLError."""
+    """Return a failed call. error: an NVMLError."""
     return NvmlGap(call=call, subject=subject, code=error.value, name=type(error).__name__)
 
 

@@ -47,7 +47,7 @@ Ask = Callable[..., Any]
 
 
 def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None) -> Health:
-    """Every call by itself: one that is refused is a gap and costs only its own value."""
+    """Make every call by itself: one that fails is a gap and costs only its own value."""
 
     def ask(call: str, *arguments: Any) -> Any:
         return calls.ask(call, subject, handle, *arguments)
@@ -118,7 +118,7 @@ def _row_remap(told: Any) -> RowRemap | None:
 
 
 def _retired_pages(ask: Ask) -> RetiredPages | None:
-    """All three answers or none: Ampere and newer remap rows instead and refuse."""
+    """Return all three values or none: Ampere and newer remap rows instead and reject the calls."""
     pending = ask("nvmlDeviceGetRetiredPagesPendingStatus")
     if pending is None:
         return None

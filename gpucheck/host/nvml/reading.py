@@ -1,6 +1,6 @@
 """One pass over NVML through the real pynvml: what each GPU is, its links, and how the pairs are connected.
 
-Whatever NVML refuses becomes a gap with the call and its return code, never a zero.
+Each failed call becomes a gap with the call and its return code, never a zero.
 """
 
 from functools import partial

@@ -23,7 +23,7 @@ MARKS = ('"mem-bw', '"nccl-bw', '"rccl-bw', '"nvbandwidth', '"kernel-launch', '"
 
 
 def parse(lines: list[str]) -> Part:
-    """What one node's results say of its links. Raises ImportProblem, and nothing else."""
+    """What one node's results show of its links. Raises ImportProblem, and nothing else."""
     root = decode(lines, TOOL)
     node = root.get("node")
     if not isinstance(node, str) or not any("/" in key for key in root):

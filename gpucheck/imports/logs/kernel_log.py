@@ -173,7 +173,7 @@ def _is_line(line: str) -> bool:
     )
 
 
-# What `_is_line` looks for, so that it is asked only where it can say yes.
+# Text that `_is_line` requires, so that it is called only on candidates.
 MARKS: tuple[str | re.Pattern[str], ...] = (
     re.compile(r"\[ *\d{1,10}\.\d{1,9}\]"),
     re.compile(r"^\W{0,16}\d{1,4},\d{1,12},\d{1,18},", re.MULTILINE),

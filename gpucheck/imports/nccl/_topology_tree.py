@@ -55,7 +55,7 @@ class System:
 
 
 def read_system(root: Element) -> System:
-    """Walk the file. Nothing is refused here: what does not fit becomes an oddity."""
+    """Walk the file. Nothing is rejected here: what does not fit becomes an oddity."""
     walk = _Walk()
     for cpu in root.all("cpu"):
         walk.cpu(cpu)

@@ -30,7 +30,7 @@ NAME = "nccl-log"
 TABLES = (NAME, "cuda-error")
 SLOWEST_FIRST = ("NET", "SHM", "P2P")
 MOST_MESSAGES = 2000
-# Every cluster sets these for its network; they say nothing of the paths in one host.
+# Every cluster sets these for its network; they do not describe the paths in one host.
 OF_THE_NETWORK = {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID"}
 
 
@@ -52,7 +52,7 @@ def parse(lines: list[str]) -> Part:
 
 
 class _Log:
-    """What the lines of a log say together."""
+    """The combined content of the lines of a log."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []

@@ -46,7 +46,7 @@ class Port:
 
 
 def part_of(ports: Sequence[Port]) -> Part:
-    """What the states of these ports say."""
+    """Return messages about the states of these ports."""
     up = sum(port.is_up for port in ports)
     count = f"{counted(len(ports), 'RDMA port')}, of which {up} {'is' if up == 1 else 'are'} active"
     return Part(messages=tuple(_messages(ports)), looked_at=(count,))

@@ -1,7 +1,7 @@
 """perftest (ib_write_bw, ib_read_bw, ib_send_lat and others): tables and the JSON of --out_json.
 
 Its JSON is not always valid (missing commas, nan), so single names are looked for. What a number means depends on the
-port's rate, which perftest does not print: the numbers are shown, not judged.
+port's rate, which perftest does not print: the numbers are shown, not evaluated.
 """
 
 import re

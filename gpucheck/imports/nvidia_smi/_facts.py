@@ -56,7 +56,7 @@ class Facts:
 
 
 def gpu(facts: Facts, index: int, bus_id: str | None) -> Gpu:
-    """One GPU. Its PCI bus id is ``GPU0`` where the text does not say it."""
+    """One GPU. Its PCI bus id is ``GPU0`` if the text does not contain it."""
     name = facts.get("product_name") or ""
     return Gpu(
         index=index,

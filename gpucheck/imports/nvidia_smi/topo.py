@@ -21,7 +21,7 @@ NIC_LEGEND = re.compile(r"(?<!\w)(NIC\d{1,4})\s*:\s*([A-Za-z][\w.\-]{0,63})")
 NIC_LEGEND_LINES = 600
 # What nvidia-smi -L and nvlink -s print; pastes often hold them too, and they name the model.
 GPU_NAME = re.compile(r"GPU (\d{1,4}): ([^\n]{1,100}?) \(UUID: ([^)\n]{1,64})\)")
-# Nearest first. A pair whose two cells differ is judged by the farther one: it cannot be promised more.
+# Nearest first. A pair whose two cells differ is evaluated by the farther one: no more is certain.
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 
 

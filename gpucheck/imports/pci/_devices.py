@@ -1,4 +1,4 @@
-"""The devices that lspci lists, each with what its registers say."""
+"""The devices that lspci lists, each with the content of its registers."""
 
 import re
 from collections.abc import Iterable, Iterator

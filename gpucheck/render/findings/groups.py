@@ -1,4 +1,4 @@
-"""Findings that say the same of several GPUs, together: one cause is one block, not 72.
+"""Equal findings of several GPUs, grouped: one cause is one block, not 72.
 
 A text that differs only by the GPU that it is about is the same text: the bus id and the name of a finding's own GPU
 are replaced before findings are compared.
@@ -23,7 +23,7 @@ OPTION = re.compile(rf"(nvidia-smi\b[^;|\n]*?) (-i|--id)([ =]){ANY_ID}")
 
 
 class Group(NamedTuple):
-    """Findings that say the same. where: the GPUs. seen: the first line, with what was expected.
+    """Equal findings. where: the GPUs. seen: the first line, with what was expected.
 
     evidence: what differs only by the GPU is one line. all_evidence: every line.
     """
@@ -52,7 +52,7 @@ def group_equal(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> list[G
     """Return the groups in the order of their first findings. gpus: bus ids of all GPUs of the host."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
-        # Two checks that pass say two things, even in the same words.
+        # Two passed checks are two results, even with equal text.
         check = finding.check if finding.verdict is Verdict.PASS else ""
         groups.setdefault((check, *same_text(finding)), []).append(finding)
     everyone = frozenset(gpus)

@@ -20,7 +20,7 @@ WIDTH, HEIGHT, LEFT, TOP, RIGHT = 820, 190, 86, 46, 20
 
 @of_printable
 def to_text(history: History) -> str:
-    """A line of blocks a series, with the numbers that a line of blocks cannot say."""
+    """One line of blocks per series, with the numbers that blocks cannot show."""
     mark = f"  {simulated_mark()}" if history.simulated else ""
     lines = [click.style(history.name, bold=True) + mark]
     if history.verdicts:

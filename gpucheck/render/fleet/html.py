@@ -34,7 +34,7 @@ def to_html(fleet: FleetReport) -> str:
 
 
 class _Table:
-    """Each text once, by number: ten thousand hosts say the same."""
+    """Each text once, by number: ten thousand hosts report the same."""
 
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}

@@ -21,7 +21,7 @@ LONGEST = 160
 # With another verdict the value was not read.
 READ = (Verdict.PASS, Verdict.WARN, Verdict.FAIL)
 NOT_LISTED = ("gpucheck", "driver", "cuda")
-# Checks whose values do not say what they are about.
+# Checks whose values do not name their quantity.
 PREFIX = {"bar1": "BAR1", "fabric": "fabric:"}
 # What a copy between GPUs depends on, in the order of the card.
 SETTINGS = ("iommu", "acs", "bar1", "fabric", "mig", "persistence", "cpu-governor")

@@ -20,7 +20,7 @@ class Reading(NamedTuple):
     confidence: str | None = None
 
 
-# What CUDA, NCCL and the loader say, and what it means. First match wins.
+# Messages of CUDA, NCCL and the loader, with their meaning. First match wins.
 # Sources: CUDA runtime error strings (cudaGetErrorString), NCCL troubleshooting guide.
 SYMPTOMS = (
     (
@@ -129,7 +129,7 @@ SYMPTOMS = (
 )
 
 FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGXCPU", "SIGXFSZ")
-# What the kernel, Python and torch's allocator for CPUs say where a limit left nothing.
+# Messages of the kernel, Python and torch's allocator for CPUs if memory is exhausted.
 NO_RESOURCES = (
     r"[Cc]annot allocate memory|can't allocate memory|can't start new thread|Resource temporarily unavailable"
     r"|Too many open files"

@@ -85,7 +85,7 @@ def open_device(torch: Any, device: Any) -> None:
 
 
 def versions(torch: Any) -> dict[str, str | None]:
-    """Versions of what took part, as the libraries themselves say; None is "not in this build"."""
+    """Versions of what took part, as the libraries themselves report them; None is "not in this build"."""
     cuda = torch.version.cuda
     nccl = torch.cuda.nccl.version() if cuda and torch.distributed.is_nccl_available() else None
     cudnn = torch.backends.cudnn.version() if cuda else None

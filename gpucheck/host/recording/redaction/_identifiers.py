@@ -34,7 +34,7 @@ HARDWARE_ADDRESS = rule(
     r"|(?<![0-9a-z.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![0-9a-z]|\.\w)",
 )
 NAMED_BY_ADDRESS = rule("enx wlx ibx", r"\b(en|wl|ib)x([0-9a-f]{12})\b")
-# Without separators only where the words around say what it is: 16 digits are registers and memory addresses too.
+# Without separators only if the words around it name its kind: 16 digits are registers and memory addresses too.
 BARE_ADDRESS = rule(
     "mac hwaddr lladdr ether station bootif addr",
     "(?i)"

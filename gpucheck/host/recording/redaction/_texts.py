@@ -25,7 +25,7 @@ class TextRules:
         known.freeze()
 
     def structured(self, text: str) -> str:
-        """What is judged: identifiers by their shape, paths and keywords; a host may be called "open"."""
+        """What is replaced: identifiers by their shape, paths and keywords; a host may be called "open"."""
         return self.names.changed(text, self._shapes)
 
     def text(self, text: str, *, addresses: bool = True) -> str:
