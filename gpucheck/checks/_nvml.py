@@ -23,18 +23,18 @@ INVENTORY = "see the inventory check: gpucheck verify --only inventory"
 def each_gpu(
     check: str,
     nvml: NvmlReading | NvmlFailure,
-    judge: Callable[[Gpu], Finding | None],
+    evaluate: Callable[[Gpu], Finding | None],
     *,
     nothing: str,
 ) -> Iterator[Finding]:
-    """Yield the findings of ``judge`` for each GPU. nothing: the reason of the host's SKIP without any."""
+    """Yield the findings of ``evaluate`` for each GPU. nothing: the reason of the host's SKIP without any."""
     if isinstance(nvml, NvmlFailure):
         yield not_looked(check, nvml)
         return
     if not nvml.gpus:
         yield no_gpus(check)
         return
-    found = [finding for gpu in nvml.gpus if (finding := _unless_lost(check, nvml, gpu, judge(gpu))) is not None]
+    found = [finding for gpu in nvml.gpus if (finding := _unless_lost(check, nvml, gpu, evaluate(gpu))) is not None]
     yield from found
     if not found:
         yield About(check=check).skips(f"not applicable: {nothing}")

@@ -65,7 +65,7 @@ def explained(row: CudaError | NvmlError, part: Part) -> Iterator[str]:
         yield click.style(f"NVML error {row.code}  {row.name}", bold=True)
         yield from part("text", row.text)
         yield from part("means", row.means)
-        yield from _judged(row.verdict, row.cause, part)
+        yield from _evaluated(row.verdict, row.cause, part)
         yield from part("source", "nvml.h, https://docs.nvidia.com/deploy/nvml-api/")
         return
     from gpucheck.knowledge.messages import meaning
@@ -81,7 +81,7 @@ def explained(row: CudaError | NvmlError, part: Part) -> Iterator[str]:
     yield from part("source", "CUDA runtime and driver API, error codes")
 
 
-def _judged(verdict: str, cause: str | None, part: Part) -> Iterator[str]:
+def _evaluated(verdict: str, cause: str | None, part: Part) -> Iterator[str]:
     yield from part("verdict", VERDICT.get(verdict, verdict.upper()))
     if cause:
         yield from part("cause", f"{cause} (gpucheck explain {cause})")
@@ -92,7 +92,7 @@ def _message(key: str, part: Part) -> Iterator[str]:
 
     known = row(key)
     yield from part("means", known.says + (f"; {known.why}" if known.why else ""))
-    yield from _judged(known.verdict, known.cause, part)
+    yield from _evaluated(known.verdict, known.cause, part)
     for line in known.fix.splitlines():
         yield from part("fix", line)
 

@@ -114,10 +114,10 @@ def _number(value: Value) -> float:
 def _version(value: Value) -> str:
     text = value.text().strip()
     try:
-        asked = request(text)
+        requested = request(text)
     except ValueError as error:
         raise value.problem(str(error)) from None
-    if not asked.explicit:
+    if not requested.explicit:
         raise value.problem(f"{text} is not an expectation. Give the start of a version, or a range such as >=570,<590")
     return text
 

@@ -43,7 +43,7 @@ def checked(row: FleetRow) -> FleetRow:
     """
     if not 0 < len(row.host) <= MAX_HOST_NAME:
         raise ValueError(f"a host name of {len(row.host)} characters")
-    row = replace(row, problems=tuple(advised(_not_ours(finding)) for finding in row.problems))
+    row = replace(row, problems=tuple(advised(_untrusted(finding)) for finding in row.problems))
     floor = [finding.verdict for finding in row.problems]
     floor += [verdict for verdict in COUNTED if row.counts.get(verdict.value, 0) > 0]
     if row.digest is None:
@@ -69,7 +69,7 @@ def doubted(row: FleetRow, found: Sequence[str], floor: Sequence[Verdict] = ()) 
     return replace(row, verdict=verdict, problems=problems)
 
 
-def _not_ours(finding: Finding) -> Finding:
+def _untrusted(finding: Finding) -> Finding:
     """The merge's own findings are made after shards are read, so none comes from one."""
     return replace(finding, check="host's fleet") if finding.check == "fleet" else finding
 

@@ -107,7 +107,7 @@ def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, Fle
             problems += found
             unsure = [p for p in found if p.kind in NOT_KNOWN]
             row = _unsure(winner, unsure, floor) if unsure else winner
-            name = host if len(machines) == 1 else _told_apart(winner, chosen)
+            name = host if len(machines) == 1 else _distinguished(winner, chosen)
             chosen[name] = msgspec.structs.replace(row, host=name, part=None)
         if len(machines) > 1:
             problems.append(_one_name(host, machines))
@@ -138,7 +138,7 @@ def _place(row: FleetRow) -> tuple[str, bool]:
     return origin(row.source), row.part is None
 
 
-def _told_apart(row: FleetRow, chosen: Container[str]) -> str:
+def _distinguished(row: FleetRow, chosen: Container[str]) -> str:
     """The host's name with the place of its report."""
     place = f"{row.part}: {row.source}" if row.part else row.source or "no source"
     names = (f"{row.host} ({place}{f', report {n}' if n > 1 else ''})" for n in count(1))

@@ -121,7 +121,7 @@ def _report(host: SimulatedHost, template: Report, noise: Noise) -> Report:
     return msgspec.structs.replace(
         template,
         host=host.name,
-        simulation=_told(template, host.fault),
+        simulation=_simulation(template, host.fault),
         system=msgspec.structs.replace(template.system, hostname=host.name),
         seconds=round(template.seconds * rng.uniform(0.9, 1.3), 3),
         measurements={**template.measurements, "p2p-bandwidth": {"pairs": measured}} if measured else {},
@@ -129,7 +129,7 @@ def _report(host: SimulatedHost, template: Report, noise: Noise) -> Report:
     )
 
 
-def _told(template: Report, fault: FleetFault | None) -> Any:
+def _simulation(template: Report, fault: FleetFault | None) -> Any:
     """A drawn fault is a fault of the simulation as much as one of the machine."""
     simulation = template.simulation
     if simulation is None:

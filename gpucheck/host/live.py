@@ -210,8 +210,8 @@ class LiveHost:
         made = self._surroundings()
         if made is not None and made.secure_boot is not None:
             return made.secure_boot
-        told = self._once("secure-boot", lambda: read_secure_boot(self.root))
-        return told if made is None else bool(told)
+        state = self._once("secure-boot", lambda: read_secure_boot(self.root))
+        return state if made is None else bool(state)
 
     def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
         """What the dynamic loader would find; None where its cache cannot be listed."""

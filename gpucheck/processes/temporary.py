@@ -73,16 +73,16 @@ def temporary_folder(name: str) -> Iterator[Path]:
 def private_environment(folder: Path, caller: Mapping[str, str]) -> dict[str, str]:
     """Return variables with which a child's libraries write below this folder and load no code of another user."""
     temporary = str(folder) if len(str(folder)) <= LONGEST_TMPDIR else None
-    ours = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary) if temporary else {}
-    ours |= {name: str(folder / "compiled" / name.lower()) for name in COMPILED}
+    variables = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary) if temporary else {}
+    variables |= {name: str(folder / "compiled" / name.lower()) for name in COMPILED}
     for name, default in KEPT.items():
         chosen = Path(caller.get(name) or Path(caller.get("HOME") or "/nonexistent") / default)
         if _is_foreign(chosen):
-            ours[name] = str(folder / "compiled" / name.lower())
-    for name, path in ours.items():
+            variables[name] = str(folder / "compiled" / name.lower())
+    for name, path in variables.items():
         if name not in ("TMPDIR", "TMP", "TEMP"):
             Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
-    return ours
+    return variables
 
 
 def _is_foreign(path: Path) -> bool:

@@ -40,9 +40,9 @@ def write(families: Iterable[Family]) -> str:
             if math.isfinite(value):
                 samples.setdefault(_series(family.name, labels), _number(value))
         if samples:
-            told = family.help.replace("\\", r"\\").replace("\n", r"\n")
+            help_text = family.help.replace("\\", r"\\").replace("\n", r"\n")
             lines += [
-                f"# HELP {family.name} {told}",
+                f"# HELP {family.name} {help_text}",
                 f"# TYPE {family.name} {family.kind}",
                 *map(" ".join, samples.items()),
             ]

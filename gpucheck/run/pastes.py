@@ -39,7 +39,7 @@ def diagnosis(
     seen = observations(parts, given or NOTHING, model)
     # ECC, row remapping, throttling, MIG, limits: what nvidia-smi reports of each GPU, evaluated as on a live host.
     state = pasted_host.findings(parts)
-    judgement = pasted_host.of_links(judge(seen), seen, state) if _says_something(seen) else Judgement(findings=())
+    judgement = pasted_host.of_links(judge(seen), seen, state) if _has_observations(seen) else Judgement(findings=())
     logs = _kernel_log(parts)
     findings: list[Finding] = []
     findings += judgement.findings
@@ -54,7 +54,7 @@ def diagnosis(
         TopologyGpu(index=numbers.get(gpu.bus_id or "", i), pci_bus_id=gpu.bus_id or f"GPU{i}")
         for i, gpu in enumerate(seen.gpus)
     ]
-    found = named(findings, listed) or (_nothing_judged(),)
+    found = named(findings, listed) or (_nothing_evaluated(),)
     verdicts = [finding.verdict for finding in found]
     return Diagnosis(
         verdict=worst(verdicts, strict=strict),
@@ -86,7 +86,7 @@ def _bus_ids(seen: Observations) -> tuple[str, ...]:
     return tuple(gpu.bus_id for gpu in seen.gpus if gpu.bus_id)
 
 
-def _says_something(seen: Observations) -> bool:
+def _has_observations(seen: Observations) -> bool:
     """Whether there is more to evaluate than the names of GPUs."""
     return replace(seen, gpus=()) != NOTHING or any(
         replace(gpu, model=None, bus_id=None, numa_node=None) != ObservedGpu() for gpu in seen.gpus
@@ -109,7 +109,7 @@ def _unproven(seen: Observations) -> tuple[str, ...]:
     return tuple(words for words, is_missing in missing.items() if is_missing)
 
 
-def _nothing_judged() -> Finding:
+def _nothing_evaluated() -> Finding:
     return Finding(
         check="paste",
         verdict=Verdict.UNKNOWN,

@@ -36,10 +36,10 @@ def probe(host: Host) -> NvmlReading | NvmlFailure:
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """The worst finding about each GPU that counts its memory errors."""
     nothing = "no GPU of this host counts memory errors (no ECC, row remapping or page retirement)"
-    yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing=nothing)
+    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing=nothing)
 
 
-def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=tuple(_evidence(gpu)))
     problem = _error(about, gpu) or _missing(nvml, gpu) or _setting(about, gpu)
     known = ", ".join(_known(gpu))

@@ -22,10 +22,10 @@ def probe(host: Host) -> NvmlReading | NvmlFailure:
 
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """One finding for each GPU that has MIG."""
-    yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing="no GPU of this host has MIG")
+    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing="no GPU of this host has MIG")
 
 
-def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     on, pending = gpu.health.mig, gpu.health.mig_pending
     if on is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetMigMode", what="MIG mode")

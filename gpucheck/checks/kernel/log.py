@@ -11,7 +11,7 @@ from functools import cached_property
 import msgspec
 
 from gpucheck.checks.kernel._events import RANK, Event, Machine, events
-from gpucheck.checks.kernel._text import Said, messages, named
+from gpucheck.checks.kernel._text import LogMessage, messages, named
 from gpucheck.checks.kernel._xids import Meaning
 from gpucheck.model import Check, Finding, Host, KernelLine, KernelLog
 from gpucheck.model.about import About
@@ -64,8 +64,8 @@ def evaluate(values: Values) -> Iterator[Finding]:
         why = f"errors since boot unknown: the kernel log could not be read: {log.denied}"
         yield About(check=NAME).unknown(why, "sudo gpucheck verify --only kernel-log")
         return
-    said = messages(log.lines)
-    roots = _roots(_groups(events(said, _machine(values, said))))
+    read = messages(log.lines)
+    roots = _roots(_groups(events(read, _machine(values, read))))
     found = [finding for root in roots for finding in _finding(root)]
     yield from found
     if not found:
@@ -74,9 +74,9 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield about.passes("no error of a GPU, switch or link")
 
 
-def _machine(values: Values, said: list[Said]) -> Machine:
+def _machine(values: Values, found: list[LogMessage]) -> Machine:
     """What the PCI bus showed and what the log names: a GPU that fell off the bus is on it no more."""
-    of_log = named(said)
+    of_log = named(found)
     gpus, switches = of_log.gpus | set(values.gpus), of_log.switches | set(values.switches)
     return Machine(gpus, switches, of_log.others, values.above, values.complete)
 
@@ -109,7 +109,7 @@ class _Group:
     @property
     def start(self) -> int:
         """Its first place in the log."""
-        return self.events[0].said.number
+        return self.events[0].message.number
 
     def text(self) -> str:
         """Return the text, and how often it occurs."""
@@ -179,10 +179,10 @@ def _finding(root: _Group) -> Iterator[Finding]:
     if meaning.verdict == "note":
         return
     also = dict.fromkeys(f"also logged: {part.text()}" for part in root.with_it)
-    evidence = (*_quoted([event.said for event in root.events]), *also)
+    evidence = (*_quoted([event.message for event in root.events]), *also)
     about = About(check=NAME, subject=_subject(root), evidence=evidence)
-    judge = about.fails if meaning.verdict == "fail" else about.warns
-    yield judge(root.text(), None, meaning.why, meaning.fix, meaning.cause, meaning.confidence)
+    report = about.fails if meaning.verdict == "fail" else about.warns
+    yield report(root.text(), None, meaning.why, meaning.fix, meaning.cause, meaning.confidence)
 
 
 def _subject(root: _Group) -> str:
@@ -197,14 +197,14 @@ def _often(what: str, times: int) -> str:
     return what if times == 1 else f"{what}, {times} times"
 
 
-def _quoted(said: list[Said]) -> tuple[str, ...]:
+def _quoted(lines: list[LogMessage]) -> tuple[str, ...]:
     """The first and the last messages, and how many there are."""
-    shown = said if len(said) <= SHOWN else [said[0], *said[-SHOWN + 1 :]]
+    shown = lines if len(lines) <= SHOWN else [lines[0], *lines[-SHOWN + 1 :]]
     quoted = tuple(f"{_when(message.line)}{message.text[:QUOTE]}" for message in shown)
-    if len(said) <= SHOWN:
+    if len(lines) <= SHOWN:
         return quoted
-    times = [when for message in (said[0], said[-1]) if (when := _when(message.line).strip())]
-    return (*quoted, f"{len(said)} messages" + (f", first {times[0]}, last {times[-1]}" if times else ""))
+    times = [when for message in (lines[0], lines[-1]) if (when := _when(message.line).strip())]
+    return (*quoted, f"{len(lines)} messages" + (f", first {times[0]}, last {times[-1]}" if times else ""))
 
 
 def _when(line: KernelLine) -> str:

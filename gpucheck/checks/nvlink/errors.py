@@ -45,13 +45,13 @@ def probe(host: Host) -> NvmlReading | NvmlFailure:
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """One finding a GPU whose links count their errors."""
 
-    def judge(gpu: Gpu) -> Finding | None:
-        found = _judge(gpu)
+    def evaluate_gpu(gpu: Gpu) -> Finding | None:
+        found = _evaluate(gpu)
         if found is None or found.verdict is Verdict.PASS:  # no error in what was reported
             return _unread(nvml, gpu) or found
         return found
 
-    yield from each_gpu(NAME, nvml, judge, nothing="no active NVLink of this host has error counters")
+    yield from each_gpu(NAME, nvml, evaluate_gpu, nothing="no active NVLink of this host has error counters")
 
 
 def _unread(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
@@ -69,7 +69,7 @@ def _counts(call: str) -> bool:
     return call in CALLS or "NVLINK_ERROR" in call or "NVLINK_COUNT" in call
 
 
-def _judge(gpu: Gpu) -> Finding | None:
+def _evaluate(gpu: Gpu) -> Finding | None:
     links = [link for link in gpu.nvlinks if link.active and _reported(link)]
     if not links:
         return None

@@ -66,10 +66,10 @@ def evaluate(values: Values) -> Iterator[Finding]:
         why = "not applicable: the driver option NVreg_NvLinkDisable=1 switches NVLink off"
         yield About(check=NAME, evidence=(f"{PARAMS}: {SWITCHED_OFF}",)).skips(why)
     else:
-        yield from (_judge(ports, values, nvml, linked) for ports in linked)
+        yield from (_evaluate(ports, values, nvml, linked) for ports in linked)
 
 
-def _judge(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports]) -> Finding:
+def _evaluate(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports]) -> Finding:
     refused = _refused(ports, nvml)
     if refused is not None:
         return refused

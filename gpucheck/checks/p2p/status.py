@@ -68,7 +68,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     unread = [pair for (status, _), pairs in groups.items() if status is None for pair in pairs]
     for (status, by_design), pairs in groups.items():
         if status is not None:
-            yield _judge(nvml, status, by_design, pairs)
+            yield _evaluate(nvml, status, by_design, pairs)
     if divided:
         why = "reason of the missing peer-to-peer access unknown: NVML did not return the MIG mode of a GPU"
         yield _about(nvml, divided, "not OK").unknown(why, "gpucheck verify --only mig", because_of="mig")
@@ -111,7 +111,7 @@ def _mig_refused(nvml: NvmlReading, pair: Place) -> bool:
     return any(gap.code not in NOT_HERE for gap in refused)
 
 
-def _judge(nvml: NvmlReading, status: str, by_design: str | None, pairs: list[Place]) -> Finding:
+def _evaluate(nvml: NvmlReading, status: str, by_design: str | None, pairs: list[Place]) -> Finding:
     about = _about(nvml, pairs, status)
     seen = f"{status} for {len(pairs)} pair{'s' * (len(pairs) > 1)}"
     if status == "OK":

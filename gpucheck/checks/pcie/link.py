@@ -32,10 +32,10 @@ def probe(host: Host) -> Values:
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding a GPU."""
     nothing = "no GPU of this host has a PCIe link width"
-    yield from each_gpu(NAME, values.nvml, lambda gpu: _judge(values, gpu), nothing=nothing)
+    yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing=nothing)
 
 
-def _judge(values: Values, gpu: Gpu) -> Finding | None:
+def _evaluate(values: Values, gpu: Gpu) -> Finding | None:
     link = gpu.pcie
     if link.width is None or link.max_width is None:
         return not_reported(NAME, values.nvml, gpu, *CALLS, what="PCIe link width")

@@ -19,7 +19,7 @@ OWN_ENVIRONMENT = "create a new environment with pip only, one per framework"
 IMPORT = "query torch itself: gpucheck stack check --import-torch"
 
 
-def judge_wheels(
+def evaluate_wheels(
     wheels: tuple[Wheel, ...],
     libraries: dict[str, str],
     capabilities: dict[str, str | None],

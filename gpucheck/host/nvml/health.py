@@ -110,10 +110,10 @@ def _ecc_counts(ask: Ask) -> EccCounts:
     )
 
 
-def _row_remap(told: Any) -> RowRemap | None:
-    if told is None:
+def _row_remap(values: Any) -> RowRemap | None:
+    if values is None:
         return None
-    corrected, uncorrected, pending, failed = told
+    corrected, uncorrected, pending, failed = values
     return RowRemap(corrected=corrected, uncorrected=uncorrected, pending=bool(pending), failed=bool(failed))
 
 

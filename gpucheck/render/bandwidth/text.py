@@ -90,14 +90,14 @@ def _shaded(text: str, step: int | None) -> str:
 
 def _pairs(pairs: Sequence[MeasuredPair]) -> Iterator[str]:
     """Return measured and expected values, one line for equal pairs."""
-    alike: dict[tuple[object, ...], list[tuple[MeasuredPair, Measured]]] = {}
+    equal: dict[tuple[object, ...], list[tuple[MeasuredPair, Measured]]] = {}
     for pair in pairs:
         if pair.measured is not None:
-            alike.setdefault((pair.cls, pair.expected_gb_s, pair.basis), []).append((pair, pair.measured))
-    if not alike:
+            equal.setdefault((pair.cls, pair.expected_gb_s, pair.basis), []).append((pair, pair.measured))
+    if not equal:
         return
     rows = []
-    for (cls, _, basis), members in alike.items():
+    for (cls, _, basis), members in equal.items():
         rates = sorted(measured.gb_s for _, measured in members)
         ratios = sorted(pair.ratio for pair, _ in members if pair.ratio is not None)
         rows.append(

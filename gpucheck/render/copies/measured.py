@@ -86,12 +86,12 @@ def copies_of(report: BandwidthReport) -> Copies:
 
 def by_class(found: Copies) -> list[ClassRates]:
     """Return one row for equal pairs."""
-    alike: dict[tuple[str | None, float | None, str | None], list[tuple[MeasuredPair, float]]] = {}
+    equal: dict[tuple[str | None, float | None, str | None], list[tuple[MeasuredPair, float]]] = {}
     for pair in found.pairs:
         if pair.measured is not None:
             key = (pair.cls, pair.expected_gb_s, pair.basis)
-            alike.setdefault(key, []).append((pair, pair.measured.gb_s))
-    return [_rates(cls or "?", members) for (cls, _, _), members in alike.items()]
+            equal.setdefault(key, []).append((pair, pair.measured.gb_s))
+    return [_rates(cls or "?", members) for (cls, _, _), members in equal.items()]
 
 
 def _rates(cls: str, members: list[tuple[MeasuredPair, float]]) -> ClassRates:

@@ -76,7 +76,7 @@ def _group(findings: list[Finding], everyone: frozenset[str]) -> Group:
 
     option = "" if is_all else _listed(findings)
 
-    def told(texts: Sequence[str]) -> str:
+    def combined(texts: Sequence[str]) -> str:
         return _shared(texts, findings, option)
 
     all_evidence = {line: finding for finding in findings for line in finding.evidence}
@@ -87,9 +87,9 @@ def _group(findings: list[Finding], everyone: frozenset[str]) -> Group:
         findings=tuple(findings),
         checks=tuple(dict.fromkeys(finding.check for finding in findings)),
         where=where_all(findings, everyone),
-        seen=told([observed(finding) for finding in findings]),
-        why="" if findings[0].why == observed(findings[0]) else told([finding.why for finding in findings]),
-        fix=told([finding.fix for finding in findings]),
+        seen=combined([observed(finding) for finding in findings]),
+        why="" if findings[0].why == observed(findings[0]) else combined([finding.why for finding in findings]),
+        fix=combined([finding.fix for finding in findings]),
         evidence=tuple(
             originals[0] if len(originals) == 1 else _of_all(line, option) for line, originals in lines.items()
         ),

@@ -153,9 +153,9 @@ def _lowest(expected: list[tuple[str, float | None]], cls: str) -> float:
 
 
 def _integrity(found: Copies) -> Iterator[Family]:
-    told = found.integrity
-    if told:
-        verified, wrong = told.get("bytes_verified", 0), told.get("wrong_words", 0)
+    integrity = found.integrity
+    if integrity:
+        verified, wrong = integrity.get("bytes_verified", 0), integrity.get("wrong_words", 0)
         yield Family("gpucheck_p2p_verified_bytes_total", "Bytes compared after copies.", [({}, verified)], "counter")
         yield Family("gpucheck_p2p_wrong_words_total", "Words that arrived wrong.", [({}, wrong)], "counter")
 

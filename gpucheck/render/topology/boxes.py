@@ -38,8 +38,8 @@ def boxes(topology: Topology) -> list[Box]:
     wiring = topology.wiring
     if wiring is None:
         return []
-    alike = len({gpu.name for gpu in topology.gpus}) == 1
-    names = {f"GPU{gpu.index}": "" if alike else gpu.name or "" for gpu in topology.gpus}
+    one_model = len({gpu.name for gpu in topology.gpus}) == 1
+    names = {f"GPU{gpu.index}": "" if one_model else gpu.name or "" for gpu in topology.gpus}
     names |= {nic.label: nic.name or "" for nic in topology.nics}
     children: dict[str | None, list[WiredFunction]] = {}
     for function in wiring.functions:
