@@ -56,7 +56,7 @@ def test_the_first_host_of_the_group_that_answers_collects_else_one_of_the_same_
     assert contents.collector(found, {"lab-dnf": other, "staging": own}) == "staging"
     # Reinstalled since: what it would collect is for another system.
     assert contents.collector(found, {"lab-apt": other, "staging": own}) == "staging"
-    with pytest.raises(BundleError, match=f"group {APT}: no host with {own} answers"):
+    with pytest.raises(BundleError, match=f"group {APT}: no host with {own} responds"):
         contents.collector(found, {"lab-dnf": other})
 
 

@@ -177,7 +177,10 @@ def test_a_bundle_replaces_a_bundle_and_nothing_else(made):
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda r: next((r / f"collected/{GROUP}/packages").glob("libnccl2_*")).write_bytes(b"half"), "did not arrive"),
+        (
+            lambda r: next((r / f"collected/{GROUP}/packages").glob("libnccl2_*")).write_bytes(b"half"),
+            "differs from what the host collected",
+        ),
         (lambda r: next((r / f"collected/{GROUP}/packages").glob("libnccl2_*")).unlink(), "did not arrive"),
         (lambda r: (r / f"collected/{GROUP}.json").write_text("{}"), "not a response of bundle_packages"),
         (lambda r: (r / f"collected/{GROUP}.json").unlink(), "no host has collected anything"),

@@ -180,7 +180,7 @@ def test_a_narrow_terminal_gets_a_folded_matrix_and_a_pipe_a_whole_one(topo, pas
     assert "share a row" in folded
 
 
-@pytest.mark.parametrize(("name", "words"), [("does-not-exist.txt", "cannot be read"), (".", "is a folder")])
+@pytest.mark.parametrize(("name", "words"), [("does-not-exist.txt", "cannot be read"), (".", "is a directory")])
 def test_a_file_that_cannot_be_opened_is_64(topo, tmp_path, name, words):
     status, _, err = topo("--import", str(tmp_path / name))
 

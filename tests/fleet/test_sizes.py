@@ -31,7 +31,7 @@ def special(path, kind):
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("FIFO", "FIFO"), ("folder", "a folder"), ("device", "a device"), ("broken link", "No such file")],
+    [("FIFO", "FIFO"), ("folder", "a directory"), ("device", "a device"), ("broken link", "No such file")],
 )
 def test_what_is_no_file_is_a_row(tmp_path, kind, words):
     """A name that ends in .json was meant to be a report; nothing waits for a FIFO's writer."""
