@@ -158,7 +158,7 @@ def _xid(code: int) -> Iterator[str]:
     yield click.style(f"Xid {code}", bold=True)
     yield from _part("means", row.reading)
     yield from _part("verdict", VERDICT.get(row.verdict, row.verdict.upper()))
-    yield from _part("immediately", row.immediate)
+    yield from _part("now", row.immediate)
     if row.later:
         yield from _part("then", row.later)
     if row.detail is not None:
@@ -178,7 +178,7 @@ def _sxid(code: int) -> Iterator[str]:
     yield click.style(f"SXid {code}", bold=True)
     yield from _part("means", row.reading if row else f"error of the {family}")
     yield from _part("verdict", _sxid_verdict(row.verdict if row else "warn"))
-    yield from _part("immediately", row.immediate if row else "look at the link that the line names")
+    yield from _part("now", row.immediate if row else "look at the link that the line names")
     if row and row.later:
         yield from _part("then", row.later)
     cause = row.cause if row else SXID_CAUSE

@@ -140,12 +140,12 @@ def _nothing(text: list[str]) -> ImportProblem:
     mention = next((match for line in text[:MOST_MENTIONS] if (match := MENTION.search(line))), None)
     if mention is not None:
         return ImportProblem(
-            "nothing in the input is understood",
-            why=f"people speak of Xid {mention[1]} in it, and no line is of a kernel log",
+            "nothing in the input is recognized",
+            why=f"it mentions Xid {mention[1]}, but contains no line of a kernel log",
             do=f"Give the log itself: sudo dmesg > kernel.txt. What the code means: gpucheck explain xid:{mention[1]}",
         )
     return ImportProblem(
-        "nothing in the input is understood",
-        why=f"it starts with {quoted(first)}, and no line is output that gpucheck knows",
+        "nothing in the input is recognized",
+        why=f"it starts with {quoted(first)}, and no line is known output",
         do="Give the output as the tool printed it; what is read: gpucheck diagnose --kinds",
     )

@@ -58,7 +58,7 @@ def _count(gpus: int) -> str:
 
 
 def _instead(uuids: Sequence[str]) -> str:
-    return "Take one of them, or cpu,cpu for two CPU ranks" if uuids else "Take --devices cpu,cpu for two CPU ranks"
+    return "Use one of them, or cpu,cpu for two CPU ranks." if uuids else "Use --devices cpu,cpu for two CPU ranks."
 
 
 def plan(

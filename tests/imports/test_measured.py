@@ -142,7 +142,7 @@ def test_ranks_of_two_hosts_are_no_one_machine():
     ("text", "words"),
     [
         ("", "input is empty"),
-        ("hello", "nothing in the input is understood"),
+        ("hello", "nothing in the input is recognized"),
         (P2P.replace("(GB/s)", "(GiB/s)"), "GiB/s"),
         (P2P.replace("22.16", "nan"), "is not a bandwidth or time"),
         (P2P.replace("22.16", "-3"), "is not a bandwidth or time"),

@@ -126,7 +126,7 @@ def _unopened(gap: NvmlGap, device: PciDevice | None, name: str) -> Finding:
 
 def _missing(device: PciDevice, shown: int, present: int) -> Finding:
     about = About(check=NAME, subject=f"gpu:{device.bus_id}", evidence=(_sysfs(device),))
-    why = "The driver could not initialise this GPU, or it fell off the bus."
+    why = "The driver could not initialize this GPU, or it fell off the bus."
     if device.driver not in (None, "nvidia"):
         why = f"The kernel driver {device.driver} is bound to this GPU in place of nvidia."
     fix = LOST_FIX.format(device.bus_id)

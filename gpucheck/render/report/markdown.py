@@ -56,7 +56,7 @@ def _head(report: Report, page: Markdown, mark: str) -> Iterator[str]:
         simulation = report.simulation
         faults = f" with {', '.join(simulation.faults)}" if simulation and simulation.faults else ""
         machine = f": {simulation.profile}{faults}" if simulation else ""
-        yield f"**SIMULATED** hardware{page.text(machine)}. No real GPU was looked at."
+        yield f"**SIMULATED** hardware{page.text(machine)}. No real GPU was read."
         yield ""
     if mark:
         yield page.text(f"{mark[0].upper()}{mark[1:]}.")

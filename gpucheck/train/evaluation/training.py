@@ -161,7 +161,7 @@ def _communication(result: SmokeResult) -> Finding:
         ),
         "stale": (
             f"rank {wrong.rank} contributed the gradients of the step before",
-            "a buffer was sent before it was filled, or read after it was reused: a missing synchronisation",
+            "a buffer was sent before it was filled, or read after it was reused: a missing synchronization",
             "stale-buffer",
         ),
         "wrong": (
