@@ -97,7 +97,7 @@ def test_unknown_is_not_no(word):
         ("gpus: {count: 129}", "not between 0 and 128"),
         ("gpus: {count: 3}\nmatrix: [[X, SYS], [SYS, X]]", "gpus has 3, matrix has 2"),
         ("matrix: [[X, SYS], [SYS]]", "must be square"),
-        ("matrix: [[X, FAR], [FAR, X]]", "FAR is no path class"),
+        ("matrix: [[X, FAR], [FAR, X]]", "FAR is not a path class"),
         ("p2p_status: [[X, MAYBE], [OK, X]]", "is not a P2P status"),
         ("host: {iommu: on}", "may translate or not"),
         ("host: {iommu: strict}", "strict is not possible"),

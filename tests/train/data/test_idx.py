@@ -43,7 +43,7 @@ IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 @pytest.mark.parametrize(
     ("file", "damage", "words"),
     [
-        (IMAGES, lambda b: b[:-1], "15679 bytes of data, its header promises 15680"),
+        (IMAGES, lambda b: b[:-1], "15679 bytes of data, its header states 15680"),
         (IMAGES, lambda b: b + b"x", "15681 bytes of data"),
         (IMAGES, lambda b: b[:3], "not an idx file of 3 dimensions"),
         (IMAGES, lambda b: b"\0\0\x08\x01" + b[4:], "begins with 00000801, not 00000803"),
