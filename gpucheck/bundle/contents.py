@@ -190,7 +190,7 @@ def _repository(system: BundledSystem, key: str) -> dict[str, str | None]:
 
 
 def host_files(manifest: Manifest, group: str) -> dict[str, str]:
-    """What a host of a group gets: path on the host, below its folder -> path in the bundle."""
+    """What a host of a group gets: path on the host, below its directory -> path in the bundle."""
     system = manifest.systems[manifest.groups[group].system]
     found = {"key.asc": "key.asc"}
     for path in manifest.files:

@@ -15,7 +15,7 @@ FEW = 3
 
 
 def files_below(folder: Path) -> Iterator[str]:
-    """Every entry below the folder that is not a directory, as paths with slashes, ordered."""
+    """Every entry below the directory that is not a directory, as paths with slashes, ordered."""
     for place, names, files in os.walk(folder):
         names.sort()
         links = [name for name in names if Path(place, name).is_symlink()]
@@ -33,7 +33,7 @@ def described(path: Path) -> BundledFile:
 
 
 def inventory(folder: Path) -> dict[str, BundledFile]:
-    """The manifest's entry of every file of a finished folder."""
+    """The manifest's entry of every file of a finished directory."""
     return {name: described(folder / name) for name in files_below(folder) if name not in UNLISTED}
 
 

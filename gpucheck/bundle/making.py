@@ -1,4 +1,4 @@
-"""From what hosts collected to the signed folder."""
+"""From what hosts collected to the signed directory."""
 
 import shutil
 import tempfile
@@ -88,7 +88,7 @@ def _manifest(
     fingerprint: str,
     staged: Path,
 ) -> Manifest:
-    """What the finished folder holds."""
+    """What the finished directory holds."""
     plans = [_group_plan(plan(lock, group=answer.order.group), answer) for answer in answers]
     groups = {p.group: contents.bundled_group(p, systems[contents.system_of(p)].versions) for p in plans}
     own = msgspec.structs.replace(wheel, sha256=described(next(staged.glob(f"*/wheels/{wheel.name}"))).sha256)
@@ -131,7 +131,7 @@ def _system(
     say: Callable[[str], None],
     trust: Trust,
 ) -> BundledSystem:
-    """Packages, metadata and wheels of one system, put into the staged folder."""
+    """Packages, metadata and wheels of one system, put into the staged directory."""
     order = answers[0].order
     packages, wheel_folder = staged / name / "packages", staged / name / "wheels"
     packages.mkdir(parents=True)
@@ -171,7 +171,7 @@ def _system(
 
 
 def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], packages: Path, trust: Trust) -> Verified:
-    """What vouches for each package. packages: the folder that holds them.
+    """What vouches for each package. packages: the directory that holds them.
 
     Raises BundleError for one without a trusted signature, unless it is accepted.
 

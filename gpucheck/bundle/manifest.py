@@ -51,7 +51,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundledSystem(msgspec.Struct, frozen=True, kw_only=True):
-    """What all groups of one operating system share. packages and wheels: folders of the bundle.
+    """What all groups of one operating system share. packages and wheels: directories of the bundle.
 
     versions: every package that is in it, with its versions. python: the version that the wheels are for.
     """

@@ -16,7 +16,7 @@ IDENTITY = "gpucheck bundle"
 
 @dataclass(frozen=True)
 class Signer:
-    """A secret key that signs. home: gpg's folder, None for the person's own."""
+    """A secret key that signs. home: gpg's directory, None for the person's own."""
 
     home: Path | None
     fingerprint: str

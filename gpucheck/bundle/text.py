@@ -35,7 +35,7 @@ def manifest_text(manifest: Manifest) -> str:
 
 
 def folder_bytes(manifest: Manifest, folder: str) -> int:
-    """Bytes of the files below a folder of the bundle."""
+    """Bytes of the files below a directory of the bundle."""
     return sum(file.bytes for path, file in manifest.files.items() if path.startswith(f"{folder}/"))
 
 

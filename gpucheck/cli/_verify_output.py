@@ -1,4 +1,4 @@
-"""verify: the report in the format that was asked for, to stdout, a file, or a folder of all formats."""
+"""verify: the report in the format that was asked for, to stdout, a file, or a directory of all formats."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Open what a reports folder holds: unpacked within a limit, a piece at a time."""
+"""Open what a reports directory holds: unpacked within a limit, a piece at a time."""
 
 import gzip
 import io

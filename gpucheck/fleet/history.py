@@ -11,7 +11,7 @@ ENDING = ".json.gz"
 
 
 def kept(folder: Path, last: int) -> Iterator[tuple[str, FleetReport]]:
-    """The last merges of the folder with their dates, the oldest first. Raises UnreadableInput or ValueError."""
+    """The last merges of the directory with their dates, the oldest first. Raises UnreadableInput or ValueError."""
     for path in sorted(folder.glob(f"*{ENDING}"))[-last:]:
         yield path.name.removesuffix(ENDING), read_previous(path)
 

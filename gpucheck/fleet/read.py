@@ -1,4 +1,4 @@
-"""Files, folders and streams -> rows, on all processors when there are many files. Nothing is dropped silently."""
+"""Files, directories and streams -> rows, on all processors when there are many files. Nothing is dropped silently."""
 
 import io
 import os
@@ -31,7 +31,7 @@ _ROWS = msgspec.msgpack.Decoder(list[FleetRow])
 
 
 def report_files(folder: Path) -> list[Path]:
-    """The report files in a folder, by name: ``*.json``, packed or not; hidden ones are being written.
+    """The report files in a directory, by name: ``*.json``, packed or not; hidden ones are being written.
 
     Names that are not files (a FIFO, a directory, a broken link) are included: their rows state what they are.
     """

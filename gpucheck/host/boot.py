@@ -7,7 +7,7 @@ from gpucheck.host.driver import module_version
 from gpucheck.host.files import content_of, folder_names
 from gpucheck.model import DkmsModule, InstalledKernel
 
-# The folder of a kernel that was removed stays behind where something unpackaged lies in it; these files go with it.
+# The directory of a kernel that was removed stays behind where something unpackaged lies in it; these files go with it.
 OF_A_KERNEL = ("kernel", "modules.dep", "modules.builtin")
 # The variable's name and its vendor GUID: UEFI specification 3.3, EFI_GLOBAL_VARIABLE.
 SECURE_BOOT = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -15,7 +15,7 @@ ATTRIBUTE_BYTES = 4  # efivarfs puts the variable's attributes before its value
 
 
 def read_kernels(root: Path, running: str, *, simulated: bool) -> tuple[InstalledKernel, ...]:
-    """The folders below /lib/modules that belong to a kernel, the newest release last."""
+    """The directories below /lib/modules that belong to a kernel, the newest release last."""
     modules = root / "lib/modules"
     releases = sorted(folder_names(modules) or (), key=_release_order)
     return tuple(
@@ -38,7 +38,7 @@ def _release_order(release: str) -> list[tuple[int, str]]:
 def read_dkms(system_root: Path) -> tuple[DkmsModule, ...]:
     """DKMS' own tree, /var/lib/dkms/NAME/VERSION/KERNEL/ARCH, read as ``dkms status`` reads it and in a moment.
 
-    A built module has a folder ``module``; it is installed where the link NAME/kernel-KERNEL-ARCH points to it.
+    A built module has a directory ``module``; it is installed where the link NAME/kernel-KERNEL-ARCH points to it.
     """
     tree = system_root / "var/lib/dkms"
     found: list[DkmsModule] = []

@@ -167,7 +167,7 @@ class LiveHost:
             return None
 
     def list_names(self, path: str) -> tuple[str, ...] | None:
-        """The sorted names in a folder by absolute path."""
+        """The sorted names in a directory by absolute path."""
         return folder_names(self._place(path))
 
     def kernel_log(self) -> KernelLog:

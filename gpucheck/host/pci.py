@@ -36,7 +36,7 @@ class _Function(NamedTuple):
 
 
 def read_pci(root: Path) -> tuple[PciDevice, ...]:
-    """The functions below ``root``/sys, ordered by bus id; none where there is no such folder."""
+    """The functions below ``root``/sys, ordered by bus id; none where there is no such directory."""
     listed = root / "sys/bus/pci/devices"
     functions = {f.bus_id: f for f in _functions(str(listed), folder_names(listed) or ())}
     below = {f.path[-1]: f for f in reversed(functions.values()) if f.path}
@@ -91,7 +91,7 @@ def _facing_down(functions: Iterable[_Function]) -> dict[str, bool]:
 
 
 def _other_end(function: _Function, below: dict[str, _Function], facing: dict[str, bool]) -> str | None:
-    """The folder of the function at the other end of this one's link."""
+    """The directory of the function at the other end of this one's link."""
     if facing.get(function.bus_id):
         partner = below.get(function.bus_id)
         return partner.folder if partner else None

@@ -67,7 +67,7 @@ def belongs(soname: str, names: Iterable[str]) -> bool:
 
 
 def _on_search_path(search_path: str) -> Iterator[LoaderLibrary]:
-    """An empty part means the current folder to the loader."""
+    """An empty part means the current directory to the loader."""
     for part in search_path.split(":") if search_path else ():
         folder = part or "."
         for name in folder_names(folder) or ():

@@ -46,7 +46,7 @@ def site_tables() -> tuple[str, ...]:
 
 
 def table(name: str, type_: type[T]) -> T:
-    """The table ``name`` (``gpus.yml``) of this folder, parsed once per process. Raises KnowledgeError."""
+    """The table ``name`` (``gpus.yml``) of this directory, parsed once per process. Raises KnowledgeError."""
     if name not in _parsed:
         _parsed[name] = _read(FOLDER / name, type_)
     value: T = _parsed[name]

@@ -12,7 +12,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Key(_Row, frozen=True, kw_only=True):
-    """The signing key of one repository folder."""
+    """The signing key of one repository directory."""
 
     file: str
     fingerprint: str | None = None
@@ -34,7 +34,7 @@ class ToolkitRepository(_Row, frozen=True, kw_only=True):
 
 
 class Repositories(_Row, frozen=True, kw_only=True):
-    """Where packages come from. keys: by folder of NVIDIA's CUDA repository. signed: as for the toolkit's."""
+    """Where packages come from. keys: by directory of NVIDIA's CUDA repository. signed: as for the toolkit's."""
 
     source: tuple[str, ...]
     cuda_url: str
@@ -45,7 +45,7 @@ class Repositories(_Row, frozen=True, kw_only=True):
 
 
 class Folder(_Row, frozen=True, kw_only=True):
-    """The oldest driver branch and CUDA minor of a folder, None: all that are planned.
+    """The oldest driver branch and CUDA minor of a directory, None: all that are planned.
 
     otherwise: the source of an older driver, as text.
     """
@@ -122,7 +122,7 @@ class Revisions(_Row, frozen=True, kw_only=True):
 
 
 class SubnetManager(_Row, frozen=True, kw_only=True):
-    """NVLink subnet manager packages by package manager. of_the_system: not from NVIDIA's folder, and not held."""
+    """NVLink subnet manager packages by package manager. of_the_system: not from NVIDIA's directory, and not held."""
 
     apt: tuple[str, ...]
     dnf: tuple[str, ...]
@@ -260,7 +260,7 @@ class Python(_Row, frozen=True, kw_only=True):
 
 
 class PackageTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """packages.yml. folders: folder -> architecture -> what it begins with."""
+    """packages.yml. folders: directory -> architecture -> what it begins with."""
 
     schema_: Literal["gpucheck.knowledge.packages/1"]
     as_of: str

@@ -1,4 +1,4 @@
-"""A site's own rows for the tables: files of the same names in a folder, which replace or extend what is shipped."""
+"""A site's own rows for the tables: files of the same names in a directory, which replace or extend what is shipped."""
 
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ class SiteTableError(Exception):
 
 
 def use_site_tables(folder: Path) -> tuple[str, ...]:
-    """Take the rows of a folder from now on; returns the names of its tables. Raises SiteTableError.
+    """Take the rows of a directory from now on; returns the names of its tables. Raises SiteTableError.
 
     Call it before any table is read: each is parsed once per process.
     """

@@ -197,7 +197,7 @@ class TensorflowTable(_Block, frozen=True, kw_only=True):
 
 
 class OperatingSystem(_Row, frozen=True, kw_only=True):
-    """An operating system. os_id is the ID of os-release; repository the folder in NVIDIA's repository, if any.
+    """An operating system. os_id is the ID of os-release; repository the directory in NVIDIA's repository, if any.
 
     max_driver_branch: newest branch its kernel can build. explicit_only: why versions must be specified.
     """

@@ -138,7 +138,7 @@ class DkmsModule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstalledKernel(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel below /lib/modules. headers: its build folder is there. nvidia: version of its nvidia module."""
+    """A kernel below /lib/modules. headers: its build directory is there. nvidia: version of its nvidia module."""
 
     release: str
     running: bool

@@ -48,7 +48,7 @@ def replacing(path: Path, *, mode: int = PRIVATE, durable: bool = True) -> Itera
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names in the folder survive a loss of power, where its file system can."""
+    """Make names in the directory survive a loss of power, where its file system can."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

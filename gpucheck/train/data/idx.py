@@ -28,7 +28,7 @@ class DataSet(NamedTuple):
 
 
 def read(folder: Path) -> DataSet:
-    """The set in a folder. Raises ValueError naming the file and what is wrong, OSError if it cannot be read."""
+    """The set in a directory. Raises ValueError naming the file and what is wrong, OSError if it cannot be read."""
     return DataSet(*_part(folder, "train"), *_part(folder, "t10k"))
 
 

@@ -102,7 +102,7 @@ def addresses(text: str, names: Pseudonyms) -> str:
 
 
 def paths(text: str, names: Pseudonyms) -> str:
-    """The folders and files of users and projects; the system's own stay."""
+    """The directories and files of users and projects; the system's own stay."""
     return PATH.replaced(text, lambda found: path(found[0], names))
 
 
