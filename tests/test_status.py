@@ -10,6 +10,7 @@ PAGE = (ROOT / "docs" / "status.md").read_text(encoding="utf-8")
 AMOUNTS = {
     "tests/data/perf": "*.yml",
     "tests/data/pastes": "*.yml",
+    "tests/data/captures": "*.xml.gz",
     "tests/data/topo": "*.yml",
     "tests/data/nccl": "*.yml",
     "tests/data/nvml_exports": "*.txt",

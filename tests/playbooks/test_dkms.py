@@ -31,18 +31,22 @@ ORDER = {
     "stale": [],
     "specs": ["driver-2-1"],
     "dkms_source": SOURCE,
+    "planned": {"driver"},
+    "held": set(),
+    "allowed": [],
 }
 
 
 class Host:
-    """.calls is what dnf and rpm were told, .offered what the sources have, .broken a word of a call that fails."""
+    """.calls and .simulated: of dnf and rpm; .offered what the sources have, .broken a word of a call that fails."""
 
     def __init__(self, folder):
-        self.calls, self.offered, self.broken, self.folder = [], "", "", folder
+        self.calls, self.simulated, self.offered, self.broken, self.folder = [], [], "", "", folder
 
     def run_command(self, argv, **_):
         words = [word for word in argv if word not in ("--assumeyes", "--quiet")]
-        self.calls.append(" ".join(words).replace("\n", ""))
+        calls = self.simulated if "--assumeno" in words else self.calls
+        calls.append(" ".join(words).replace("\n", ""))
         if self.broken and self.broken in words:
             return 1, "", "no route to host"
         return 0, self.offered if "repoquery" in words else "", ""
@@ -76,6 +80,7 @@ def test_a_source_of_the_host_that_has_dkms_is_enough(host):
         f"dnf {ENABLED} repoquery --queryformat %{{name}} dkms",
         f"dnf {ENABLED} --allowerasing --setopt=install_weak_deps=False install driver-2-1",
     ]
+    assert [words.replace(" --assumeno", "") for words in host.simulated] == host.calls[-1:]
     assert host.left() == ["rocky.repo"]
 
 

@@ -181,9 +181,10 @@ def _row_remap(facts: Facts) -> RowRemap | None:
 
 
 def _retired_pages(facts: Facts) -> RetiredPages | None:
-    pending = v.switch(
-        facts.get("pending_page_blacklist", "pending_blacklist", "pending_retirement", "retired_pages/pending")
-    )
+    # XML has two elements for it, under the former name and the present one.
+    names = ("pending_page_blacklist", "pending_blacklist", "pending_retirement", "retired_pages/pending")
+    known = [answer for name in names if (answer := v.switch(facts.get(name))) is not None]
+    pending = any(known) if known else None
     single = v.whole(facts.get("retired_pages/single_bit_ecc", "multiple_single_bit_retirement/retired_count"))
     double = v.whole(facts.get("retired_pages/double_bit_ecc", "double_bit_retirement/retired_count"))
     if pending is None or (not pending and (single is None or double is None)):

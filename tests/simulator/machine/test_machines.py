@@ -29,6 +29,7 @@ REAL = {
     "hgx-a100-x8": ("topo-a100x8-nv12-4nic-allsys", None),
     "hgx-h100-x8": ("topo-h100x8-pix-sys-10nic", None),
     "rtx4090-x8": ("topo-4090x8-nps4-allsys-numa-shuffled", [0, 1, 2, 3]),
+    "hgx-b300-x8": ("topo-b300x8-ansi-header", [*range(8), 12]),
 }
 KNOWN = {
     "dgx1-p100": {"NV1": 16, "SYS": 12},
@@ -45,6 +46,10 @@ KNOWN = {
     "p100-pcie-x2-sys": {"SYS": 1},
     "rtx3090-x2-nvlink": {"NV4": 1},
     "rtx4090-x2": {"PHB": 1},
+    "rtx5090-x2": {"PHB": 1},
+    "rtx5090-x8": {"NODE": 12, "SYS": 16},
+    "rtx-pro-6000-x8": {"PIX": 4, "NODE": 8, "SYS": 16},
+    "gb300-x4": {"NV18": 6},
     "a100-pcie-x2-nvlink": {"NV12": 1},
     "a100-pcie-x8": {"PIX": 4, "NODE": 8, "SYS": 16},
 }
