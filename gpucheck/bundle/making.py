@@ -56,7 +56,7 @@ def make(
     lock = read_lock_file(lock_file)
     answers = [read_collected(path) for path in sorted(collected.glob("*.json"))]
     if not answers:
-        raise BundleError(f"{collected}: no host has collected anything")
+        raise BundleError(f"{collected}: contains no collected packages")
     target.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:

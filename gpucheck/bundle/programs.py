@@ -50,5 +50,5 @@ def _finished(
     except FileNotFoundError as error:
         debian, redhat = COMES_WITH.get(program, (program, program))
         raise BundleError(
-            f"{what}: {program} is not installed on this machine. Install {debian} (Debian, Ubuntu) or {redhat} (EL)."
+            f"{what}: {program} is not installed on this host. Install {debian} (Debian, Ubuntu) or {redhat} (EL)."
         ) from error

@@ -50,7 +50,7 @@ def keyring(home: Path, answers: Sequence[Collected], folders: Sequence[Path], s
             foreign = [key for key in _primary_keys(home, regular_file(folder, name)) if key not in pins]
             if foreign:
                 raise BundleError(
-                    f"{folder / name}: holds key {', '.join(foreign)}, pinned is {', '.join(pins)}. "
+                    f"{folder / name}: contains key {', '.join(foreign)}, pinned is {', '.join(pins)}. "
                     "Do not trust the host that collected it until you know why."
                 )
             gpg(home, "--import", folder / name)
@@ -159,7 +159,7 @@ def _dnf_rows(path: Path, key: str) -> Iterator[tuple[str, Published]]:
 
     opener = OPENERS.get(path.suffix)
     if opener is None:
-        raise BundleError(f"{path}: an index in a compression that is not known here ({', '.join(OPENERS)})")
+        raise BundleError(f"{path}: unknown compression of an index ({', '.join(OPENERS)})")
     common = SPACE % "common"
     with opener(path, "rb") as file:
         for _, row in ElementTree.iterparse(_Bounded(file)):  # noqa: S314 - a trusted key vouches for it

@@ -41,7 +41,7 @@ def gpg(home: Path | None, *arguments: str | Path) -> str:
     try:
         done = subprocess.run(words, check=False, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     except FileNotFoundError as error:
-        raise BundleError("gpg is not installed here, and bundles are signed with it. Install gnupg.") from error
+        raise BundleError("gpg is not installed on this host. Install gnupg.") from error
     if done.returncode:
         raise BundleError(f"gpg failed: {done.stderr.strip()}")
     return done.stdout
@@ -87,7 +87,9 @@ def _fingerprint(home: Path | None, name: str) -> str:
         ) from error
     found = next((line.split(":")[9] for line in output.splitlines() if line.startswith("fpr:")), None)
     if found is None:
-        raise BundleError("BUNDLE_KEY: the file holds no secret key. Export one with gpg --armor --export-secret-keys.")
+        raise BundleError(
+            "BUNDLE_KEY: the file contains no secret key. Export one with gpg --armor --export-secret-keys."
+        )
     return found
 
 

@@ -39,11 +39,11 @@ def download(requirements: str, torch: str, python: Interpreter, pip_args: Seque
     """
     own = OWN.search(requirements)
     if own is None:
-        raise BundleError(f"{requirements!r}: names no wheel with its hash. Run make bundle again.")
+        raise BundleError(f"{requirements!r}: contains no wheel with its hash. Run make bundle again.")
     wheel, lock = Path(own["path"]), Path(own["path"]).parent / PIP_LOCK
     folder.mkdir(parents=True, exist_ok=True)
     if described(wheel).sha256 != own["sha256"]:
-        raise BundleError(f"{wheel}: is not the wheel that was built. Run make bundle again.")
+        raise BundleError(f"{wheel}: differs from the wheel that was built. Run make bundle again.")
     shutil.copy(wheel, folder)
     locked = fitting(lock.read_text(encoding="utf-8"), python)
     with tempfile.TemporaryDirectory(prefix="gpucheck-wheels-") as temporary:

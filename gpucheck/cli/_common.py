@@ -178,7 +178,7 @@ def open_host(
     """
     if recording is not None:
         if profile is not None or faults:
-            raise Problem("--from replays a recording and --simulate makes a machine. Give one of them.")
+            raise Problem("--from cannot be combined with --simulate.")
         return _replayed(recording)
     start_simulation(profile, faults)
     from gpucheck.host import live_host

@@ -66,7 +66,7 @@ def read_report(path: Path) -> "Report":
     advice = "Give the JSON report of one host with --baseline: gpucheck verify --format json -o FILE"
     rows = read_file(path)
     if len(rows) != 1:
-        raise Problem(f"{path}: holds {len(rows)} hosts. {advice}.")
+        raise Problem(f"{path}: contains {len(rows)} hosts. {advice}.")
     if rows[0].digest is None:
         seen = rows[0].problems[0].seen if rows[0].problems else "not a host report"
         reason = str(seen).removeprefix(f"{path.name}: ")

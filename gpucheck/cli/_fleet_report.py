@@ -73,7 +73,7 @@ def _run(sources: tuple[Path, ...], options: Options) -> int:
         raise Problem("--gpu-model requires --select. Add the number of GPUs: --select 64 --gpu-model H100.")
     wrong = [file for file in options.files if file.suffix not in ENDINGS]
     if wrong:
-        raise Problem(f"--write {wrong[0]}: its ending names no format. Endings are {' '.join(ENDINGS)}.")
+        raise Problem(f"--write {wrong[0]}: unknown file name extension. Available: {' '.join(ENDINGS)}.")
     expected = [host for host in options.expect_host if host]
     rows = _rows(sources, expected)
     if options.shard:

@@ -78,7 +78,9 @@ def _numbered(kind: str | None, code: int) -> Iterator[str]:
     if not also:
         return _xid(code)
     if code not in xids():
-        raise Problem(f"{code}: no Xid. Did you mean {' or '.join(also)}? Errors of CUDA and NVML need the prefix.")
+        raise Problem(
+            f"{code}: unknown Xid. Did you mean {' or '.join(also)}? Errors of CUDA and NVML need the prefix."
+        )
     words = f"numbers of CUDA and NVML need a prefix: {', '.join(also)}"
     return iter([*_xid(code), *_part("also", words)])
 

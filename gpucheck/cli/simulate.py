@@ -52,12 +52,12 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     if clear_cache:
         if profile is not None or directory is not None or update is not None or faults:
-            raise Problem("--clear-cache takes nothing else: gpucheck simulate --clear-cache")
+            raise Problem("--clear-cache cannot be combined with other arguments.")
         _clear()
         return
     if update is not None:
         if profile is not None or directory is not None:
-            raise Problem("--update takes faults only: gpucheck simulate --update DIR --fault NAME")
+            raise Problem("--update accepts only --fault: gpucheck simulate --update DIR --fault NAME")
         _switch(Path(update), faults)
         return
     if profile is None:
@@ -90,7 +90,7 @@ def _run(words: list[str]) -> None:
     try:
         os.execvpe(words[0], words, environment)  # noqa: S606 - arguments are a list, never a shell line
     except FileNotFoundError as error:
-        raise Problem(f"{words[0]}: there is no such command on PATH.", NOT_FOUND) from error
+        raise Problem(f"{words[0]}: command not found on PATH.", NOT_FOUND) from error
     except OSError as error:
         raise Problem(f"{words[0]}: cannot be run: {error.strerror}.", NOT_RUNNABLE) from error
 

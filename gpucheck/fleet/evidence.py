@@ -42,7 +42,7 @@ def checked(row: FleetRow) -> FleetRow:
     Raises ValueError for a row whose host has no name.
     """
     if not 0 < len(row.host) <= MAX_HOST_NAME:
-        raise ValueError(f"a host name of {len(row.host)} characters")
+        raise ValueError(f"the host name has {len(row.host)} characters")
     row = replace(row, problems=tuple(advised(_untrusted(finding)) for finding in row.problems))
     floor = [finding.verdict for finding in row.problems]
     floor += [verdict for verdict in COUNTED if row.counts.get(verdict.value, 0) > 0]

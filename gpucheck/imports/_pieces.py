@@ -45,7 +45,7 @@ def _forced(text: list[str], source: str, kinds: list[Kind], name: str) -> Readi
     """The whole text as one kind; the first of its modules that can read it."""
     if not kinds:
         raise ImportProblem(
-            f"no kind {quoted(name)}",
+            f"unknown kind {quoted(name)}",
             where="--as",
             why="gpucheck does not know it",
             do="List them: gpucheck diagnose --kinds",

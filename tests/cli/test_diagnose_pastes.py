@@ -69,7 +69,7 @@ def test_a_wrong_kind_is_wrong_usage(diagnose, kind):
 
 
 def test_a_kind_that_does_not_exist_is_wrong_usage(diagnose):
-    assert 'no kind "nvtop"' in refused(diagnose("--as", "nvtop", texts=[MATRIX]))
+    assert 'unknown kind "nvtop"' in refused(diagnose("--as", "nvtop", texts=[MATRIX]))
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_the_report_goes_to_a_file(smoke, tmp_path):
         (["--framework", "cupy", "--strategy", "ddp"], "ddp is a strategy of torch"),
         (["--fault", "rank-hang"], "Add --simulate PROFILE"),
         (["--devices", "0,1"], "this host has no GPU. Use --devices cpu,cpu"),
-        (["--devices", "cpu"], "takes two"),
+        (["--devices", "cpu"], "needs two devices"),
         (["--model", "cnn", "--steps", "20"], "cnn needs 40 steps"),
         (["--nodes", "2"], "--rdzv-endpoint HOST:PORT"),
         (["--nodes", "2", "--rdzv-endpoint", "node01"], "expected HOST:PORT"),

@@ -93,7 +93,7 @@ def test_limits_follow_the_precision():
         ({"precision": "bf16", "capabilities": ("6.0",)}, "this GPU has 6.0: take fp32 or fp16"),
         ({"framework": "tensorflow", "model": "transformer"}, "tensorflow mirrored has cnn or mlp"),
         ({"framework": "tensorflow", "precision": "bf16"}, "tensorflow mirrored has fp32 or tf32"),
-        ({"strategy": "dp", "nodes": Nodes(count=2, rank=0, host="a", port=1)}, "there are ddp and fsdp"),
+        ({"strategy": "dp", "nodes": Nodes(count=2, rank=0, host="a", port=1)}, "Use ddp or fsdp"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(options, words):

@@ -42,7 +42,7 @@ def _part(folder: Path, part: str) -> tuple[Any, Any]:
     if sizes[0] != count:
         raise ValueError(f"{images_file}: {sizes[0]} images, but {labels_file.name} has {count} labels")
     if count == 0:
-        raise ValueError(f"{images_file}: holds no image")
+        raise ValueError(f"{images_file}: contains no image")
     labels = np.frombuffer(classes, dtype=np.uint8).astype(np.int64)
     if labels.max() >= CLASSES:
         wrong = int((labels >= CLASSES).argmax())
@@ -57,7 +57,7 @@ def _file(folder: Path, stem: str, dimensions: int) -> tuple[Path, tuple[int, ..
     names = (name, f"{name}.gz", name.replace("-idx", ".idx"), name.replace("-idx", ".idx") + ".gz")
     file = next((folder / each for each in names if (folder / each).is_file()), None)
     if file is None:
-        raise ValueError(f"{folder}: there is no {name} or {name}.gz. Leave --data out to train on synthetic data")
+        raise ValueError(f"{folder}: {name} and {name}.gz are missing. Omit --data to train on generated data")
     content = _bytes(file)
     magic, header = content[:4], 4 + 4 * dimensions
     if magic != bytes((0, 0, UNSIGNED_BYTE, dimensions)) or len(content) < header:
@@ -79,7 +79,7 @@ def _bytes(file: Path) -> bytes:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
             content = opened.read(MOST_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{file}: damaged gzip file: {error}. Fetch it again") from error
+        raise ValueError(f"{file}: damaged gzip file: {error}. Download it again") from error
     if len(content) > MOST_BYTES:
         raise ValueError(f"{file}: larger than {MOST_BYTES >> 20} MiB, which is not an MNIST file")
     return content

@@ -141,7 +141,7 @@ def _place(tf: Any, options: SmokeOptions) -> Place:
 def _train(tf: Any, strategy: Any, options: SmokeOptions, samples: DataSet, progress: Progress, steps: int) -> Trained:
     model = model_named(options.model)
     if model.tensorflow is None:
-        raise ValueError(f"model {model.name} is torch's only")
+        raise ValueError(f"model {model.name} is available for torch only")
     values, forward = model.tensorflow(tf, options.seed)
     order = data.Order(options.seed, len(samples.labels), options.batch_per_rank * options.world_size)
     replicas = strategy.num_replicas_in_sync
@@ -221,7 +221,7 @@ def _hashes(strategy: Any, variables: list[Any]) -> tuple[str, ...]:
 def _accuracy(tf: Any, options: SmokeOptions, samples: DataSet, final: list[Any]) -> float:
     model = model_named(options.model)
     if model.tensorflow is None:
-        raise ValueError(f"model {model.name} is torch's only")
+        raise ValueError(f"model {model.name} is available for torch only")
     _, forward = model.tensorflow(tf, options.seed)
     logits = forward([tf.constant(value) for value in final], tf.constant(samples.held_out_images))
     return float((logits.numpy().argmax(axis=1) == samples.held_out_labels).mean())

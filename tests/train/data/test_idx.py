@@ -79,5 +79,5 @@ def test_a_damaged_gzip_file_is_named(tmp_path, damage):
 
 
 def test_an_empty_set_is_no_set(tmp_path):
-    with pytest.raises(ValueError, match="holds no image"):
+    with pytest.raises(ValueError, match="contains no image"):
         idx.read(write_set(tmp_path, train=0))
