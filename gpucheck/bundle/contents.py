@@ -102,8 +102,8 @@ def bundled_group(plan: Plan, versions: dict[str, tuple[str, ...]]) -> BundledGr
     missing = [name for name, version in packages.items() if not has(versions, name, version)]
     if missing:
         raise BundleError(
-            f"group {plan.group}: {', '.join(missing)} was planned but not collected. The package manager chose another "
-            "version or package: check the sources of the host that collected."
+            f"group {plan.group}: {', '.join(missing)} was planned but not collected. The package manager chose "
+            "another version or package: check the sources of the host that collected."
         )
     headers = tuple(name for name in plan.headers if has_spec(versions, name))
     return BundledGroup(system=system_of(plan), stack=plan.stack, packages=packages, headers=headers, hosts=plan.hosts)
