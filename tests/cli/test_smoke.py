@@ -164,7 +164,7 @@ def test_the_report_goes_to_a_file(smoke, tmp_path):
         (["--strategy", "zero"], "'ddp'"),
         (["--framework", "torch", "--strategy", "mirrored"], "torch has no strategy mirrored; it has ddp"),
         (["--framework", "cupy", "--strategy", "ddp"], "ddp is a strategy of torch"),
-        (["--fault", "rank-hang"], "Add --simulate PROFILE"),
+        (["--fault", "rank-hang"], "requires --simulate PROFILE"),
         (["--devices", "0,1"], "this host has no GPU. Use --devices cpu,cpu"),
         (["--devices", "cpu"], "needs two devices"),
         (["--model", "cnn", "--steps", "20"], "cnn needs 40 steps"),

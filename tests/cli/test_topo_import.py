@@ -111,7 +111,7 @@ def test_a_dump_of_another_kind_is_64_and_names_the_command_that_reads_it(topo, 
     status, out, err = topo("--import", paste("memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)"))
 
     assert (status, out, err.count("\n")) == (64, "", 1)
-    assert "the output of nvbandwidth, which holds bandwidth" in err
+    assert "the output of nvbandwidth, which contains bandwidth" in err
     assert "gpucheck diagnose --bandwidth FILE" in err
 
 
