@@ -136,9 +136,9 @@ def test_a_planned_package_that_was_not_collected_stops_the_making():
     one = host_plan("lab-apt")
     versions = {name: v for name, v in versions_of(one).items() if name != "libnccl2"}
 
-    with pytest.raises(BundleError, match="libnccl2 was planned and not collected"):
+    with pytest.raises(BundleError, match="libnccl2 was planned but not collected"):
         contents.bundled_group(one, versions)
-    with pytest.raises(BundleError, match="libnccl2 was planned and not collected"):
+    with pytest.raises(BundleError, match="libnccl2 was planned but not collected"):
         contents.bundled_group(one, {**versions, "libnccl2": ("2.18.3-1",)})
 
 
