@@ -122,7 +122,7 @@ def _errors(count: int, which: str) -> str:
 def _evidence(gpu: Gpu) -> Iterator[str]:
     health, counts = gpu.health, gpu.health.ecc_counts
     yield f"NVML recovery action: {health.recovery_action or 'not reported'}"
-    yield f"ECC {_word(health.ecc)}, after a reset {_word(health.ecc_pending)}"
+    yield f"ECC mode: current {_word(health.ecc)}, pending {_word(health.ecc_pending)}"
     yield (
         f"{ECC}: volatile {_count(counts.volatile_corrected)} corrected, "
         f"{_count(counts.volatile_uncorrected)} uncorrected; aggregate {_count(counts.aggregate_corrected)} corrected, "

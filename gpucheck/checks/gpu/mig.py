@@ -30,7 +30,7 @@ def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     if on is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetMigMode", what="MIG mode")
     later = "not reported" if pending is None else _word(pending)
-    evidence = f"nvmlDeviceGetMigMode: {_word(on)}, after a reset {later}"
+    evidence = f"nvmlDeviceGetMigMode: current {_word(on)}, pending {later}"
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=(evidence,))
     if pending is not None and pending != on:
         seen = f"MIG change pending (now {_word(on)}, {_word(pending)} after reset)"
