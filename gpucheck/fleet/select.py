@@ -18,7 +18,7 @@ NAMED = 5
 class Selection(NamedTuple):
     """The chosen hosts by name, how many GPUs they have together, and the group they are of.
 
-    rejected: names of hosts that would be fit and cannot be written to a list of hosts.
+    ``refused``: names of hosts that would be fit and cannot be written to a list of hosts.
     """
 
     hosts: tuple[FleetRow, ...]
