@@ -1,7 +1,7 @@
 """Text of foreign origin, made safe to print: its control characters, line breaks and invisible characters are shown.
 
 Foreign is what gpucheck did not write itself: arguments, file names, and what hosts, logs, reports and recordings hold.
-Raw, it could drive the terminal, begin a line that looks like one of gpucheck, or hide what it says.
+Raw, it could drive the terminal, begin a line that looks like one of gpucheck, or hide its content.
 """
 
 import re

@@ -58,7 +58,7 @@ WALKS = """\
 
 1. `gpucheck.cli.diagnose` reads files or stdin through `gpucheck.foreign`, which limits their size.
 2. `gpucheck.imports.read_all` splits the text into pieces and parses each with the kind that recognizes it. Lines that
-   no kind recognizes are listed as unread.
+   no parser recognizes are listed as unread.
 3. `gpucheck.run.pastes.diagnosis` rejects output of two hosts, merges the pieces and `--observations` into one
    `gpucheck.model.observations.Observations`, and evaluates it: links by `gpucheck.diagnose.judge`, kernel logs and
    GPU state by the checks that `verify` uses.

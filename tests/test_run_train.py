@@ -9,7 +9,7 @@ from gpucheck import run, simulator
 from gpucheck.model import DriverState, Verdict
 from gpucheck.model.smoke import SmokeFailure
 from gpucheck.run import _train
-from gpucheck.run._versions import NAME, refused, version_truth
+from gpucheck.run._versions import NAME, refused, version_consistency
 from gpucheck.simulator.faults import all_faults
 from tests.fakes import FakeHost
 from tests.machines import LOADED, on_bus, p100, reading
@@ -25,7 +25,7 @@ def with_torch(version: str, **changes: object) -> FakeHost:
 
 def test_a_build_without_code_for_the_gpu_fails_and_names_the_build_to_install():
     """P100 is sm_60, which the CUDA 12.8 builds have left out."""
-    findings = version_truth(with_torch("2.8.0+cu128"))
+    findings = version_consistency(with_torch("2.8.0+cu128"))
     bad = [finding for finding in findings if finding.verdict is Verdict.FAIL]
 
     assert {finding.subject for finding in bad} == {"gpu:0000:03:00.0", "gpu:0000:04:00.0"}
@@ -36,13 +36,13 @@ def test_a_build_without_code_for_the_gpu_fails_and_names_the_build_to_install()
         assert finding.fix.startswith("install torch 2.")
         assert "with driver" in finding.fix
         build = finding.fix.split()[2]
-        healed = version_truth(with_torch(build))
+        healed = version_consistency(with_torch(build))
         assert not any(f.cause == "arch-not-in-build" for f in healed), "the build that is named has code for it"
 
 
 def test_a_driver_that_is_too_old_for_the_builds_cuda_fails():
     old = DriverState(loaded_version="470.256.02", loaded_flavour="proprietary")
-    bad = [f for f in version_truth(with_torch("2.7.1+cu126", driver_=old)) if f.verdict is Verdict.FAIL]
+    bad = [f for f in version_consistency(with_torch("2.7.1+cu126", driver_=old)) if f.verdict is Verdict.FAIL]
 
     assert [finding.cause for finding in bad] == ["library-mismatch"]
     assert "driver 470.256.02" in str(bad[0].seen)
@@ -57,14 +57,14 @@ def test_a_driver_that_is_too_old_for_the_builds_cuda_fails():
     ],
 )
 def test_where_nothing_can_mismatch_it_is_a_skip_with_its_reason(host, words):
-    (finding,) = version_truth(host)
+    (finding,) = version_consistency(host)
     assert (finding.verdict, words in finding.why) == (Verdict.SKIP, True)
 
 
 def test_what_cannot_train_is_not_trained(monkeypatch):
     monkeypatch.setattr(_train, "run_smoke", lambda options: pytest.fail("a rank was started"))
     host = with_torch("2.8.0+cu128")
-    assert set(refused(version_truth(host))) == {"torch"}
+    assert set(refused(version_consistency(host))) == {"torch"}
 
     steps = run.select(run.all_steps(), level="standard", only=("smoke-ddp",), skip=())
     (finding,) = run.verify(host, steps).findings

@@ -61,9 +61,9 @@ def read_collected(path: Path) -> Collected:
         raise BundleError(f"{path}: not a response of bundle_packages: {error}. {hint}") from error
     total = sum(package.bytes for package in found.packages)
     if total > MOST_BYTES:
-        raise BundleError(f"{path}: {total} bytes of packages, at most {MOST_BYTES} are taken. {hint}")
+        raise BundleError(f"{path}: {total} bytes of packages, at most {MOST_BYTES} are accepted. {hint}")
     if found.order.group != path.stem:
-        raise BundleError(f"{path}: holds group {found.order.group!r}. {hint}")
+        raise BundleError(f"{path}: contains group {found.order.group!r}. {hint}")
     return found
 
 

@@ -17,7 +17,7 @@ from gpucheck.stack.types import Conflict, Fact, Refusal
 # Where a host keeps its share of the bundle; the roles know the same place.
 HOST_FOLDER = "/var/lib/gpucheck/bundle"
 NAME = "gpucheck-bundle"
-# What our roles install beside the plan where a host lacks it.
+# What the roles install in addition to the plan if a host lacks it.
 TOOLS = {"apt": ("python3-venv", "python3-apt"), "dnf": ("python3-dnf-plugin-versionlock",)}
 FEW = 3
 
@@ -67,7 +67,7 @@ def order(plan: Plan, host: str) -> Order:
         host=host,
         package_manager=plan.package_manager,
         wanted=tuple(package["spec"] for package in planned(plan)),
-        # A host may have its headers already, so a source that dropped them is no reason to give up here.
+        # A host may have its headers already, so headers missing in the source are no reason to stop here.
         optional=(*plan.headers, *plan.compilers, *plan.python.get("packages", ()), *TOOLS[plan.package_manager]),
         prerequisites=plan.prerequisites,
         repositories=(*plan.repositories, *([dkms] if dkms and not plan.prerequisites else [])),
@@ -86,8 +86,8 @@ def collector(plan: Plan, answering: Mapping[str, str]) -> str:
         if answering.get(host) == system:
             return host
     raise BundleError(
-        f"group {plan.group}: no host with {system} answers, and one has to collect the packages. Bring one up, put "
-        "one that reaches the sources into group collectors of the inventory, or choose other groups with GROUPS."
+        f"group {plan.group}: no host with {system} responds, but one must collect the packages. Start one, add "
+        "a host that reaches the sources to group collectors of the inventory, or choose other groups with GROUPS."
     )
 
 
@@ -102,8 +102,8 @@ def bundled_group(plan: Plan, versions: dict[str, tuple[str, ...]]) -> BundledGr
     missing = [name for name, version in packages.items() if not has(versions, name, version)]
     if missing:
         raise BundleError(
-            f"group {plan.group}: {', '.join(missing)} was planned and not collected. The package manager took another "
-            "version or another package for it: look at the sources of the host that collected."
+            f"group {plan.group}: {', '.join(missing)} was planned but not collected. The package manager chose "
+            "another version or package: check the sources of the host that collected."
         )
     headers = tuple(name for name in plan.headers if has_spec(versions, name))
     return BundledGroup(system=system_of(plan), stack=plan.stack, packages=packages, headers=headers, hosts=plan.hosts)
@@ -136,7 +136,7 @@ def bundled_plan(plan: Plan, manifest: Manifest, name: str) -> Plan | Refusal:
         because = (
             f"the lock and the bundle {name} are out of step: the plan has {'; '.join(_few(p for p, _ in differing))}"
         )
-        advice = f"copy {name}/stack.lock.yml over your lock, or make the bundle anew from your lock (make bundle)"
+        advice = f"copy {name}/stack.lock.yml over your lock, or make a new bundle from your lock (make bundle)"
         return _refused(plan, held, because, advice)
     repository = _repository(manifest.systems[group.system], manifest.key)
     # What would only bring further sources has no use there.
@@ -190,7 +190,7 @@ def _repository(system: BundledSystem, key: str) -> dict[str, str | None]:
 
 
 def host_files(manifest: Manifest, group: str) -> dict[str, str]:
-    """What a host of a group gets: path on the host, below its folder -> path in the bundle."""
+    """What a host of a group gets: path on the host, below its directory -> path in the bundle."""
     system = manifest.systems[manifest.groups[group].system]
     found = {"key.asc": "key.asc"}
     for path in manifest.files:

@@ -2,7 +2,7 @@
 
 
 class BundleError(Exception):
-    """A bundle cannot be made or used. The message says what, where, why and what to do."""
+    """A bundle cannot be made or used. The message states what, where, why and what to do."""
 
 
 class BundleDamaged(BundleError):

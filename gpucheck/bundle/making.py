@@ -1,4 +1,4 @@
-"""From what hosts collected to the signed folder."""
+"""From what hosts collected to the signed directory."""
 
 import shutil
 import tempfile
@@ -37,7 +37,7 @@ FEW = 5
 
 
 class Trust(msgspec.Struct, frozen=True, kw_only=True):
-    """What the site trusts besides the pinned keys: key files of this machine, and packages (patterns) as they come."""
+    """What is trusted in addition to the pinned keys: key files of this host, and packages (patterns) as they come."""
 
     keys: tuple[Path, ...] = ()
     unverified: tuple[str, ...] = ()
@@ -52,12 +52,12 @@ def make(
     say: Callable[[str], None],
     trust: Trust | None = None,
 ) -> Manifest:
-    """Make the bundle; it appears whole or not at all. Raises BundleError and LockError. say: told every step."""
+    """Make the bundle atomically. Raises BundleError and LockError. ``say``: called with the text of each step."""
     refuse_other_folder(target)
     lock = read_lock_file(lock_file)
     answers = [read_collected(path) for path in sorted(collected.glob("*.json"))]
     if not answers:
-        raise BundleError(f"{collected}: no host has collected anything")
+        raise BundleError(f"{collected}: contains no collected packages")
     target.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
@@ -89,7 +89,7 @@ def _manifest(
     fingerprint: str,
     staged: Path,
 ) -> Manifest:
-    """What the finished folder holds."""
+    """What the finished directory holds."""
     plans = [_group_plan(plan(lock, group=answer.order.group), answer) for answer in answers]
     groups = {p.group: contents.bundled_group(p, systems[contents.system_of(p)].versions) for p in plans}
     own = msgspec.structs.replace(wheel, sha256=described(next(staged.glob(f"*/wheels/{wheel.name}"))).sha256)
@@ -105,11 +105,11 @@ def _manifest(
 
 
 def refuse_other_folder(target: Path) -> None:
-    """Raises BundleError where the bundle would replace something that is none."""
+    """Raise BundleError if the bundle would replace something that is not a bundle."""
     if target.is_dir() and any(target.iterdir()) and not (target / MANIFEST).is_file():
-        raise BundleError(f"{target}: holds other files, and is no bundle to replace. Name a new folder: BUNDLE=PATH")
+        raise BundleError(f"{target}: contains other files and is not a bundle. Set BUNDLE to a new directory")
     if target.exists() and not target.is_dir():
-        raise BundleError(f"{target}: is a file, and a bundle is a folder. Name a new one: BUNDLE=PATH")
+        raise BundleError(f"{target}: is a file, and a bundle is a directory. Set BUNDLE to a new directory")
 
 
 def _by_system(answers: Sequence[Collected]) -> list[tuple[str, list[Collected]]]:
@@ -119,7 +119,7 @@ def _by_system(answers: Sequence[Collected]) -> list[tuple[str, list[Collected]]
 
 def _group_plan(found: Any, answer: Collected) -> Plan:
     if not isinstance(found, Plan):
-        raise BundleError(f"group {answer.order.group}: refused: {found.conflicts[0].because}. Run make plan.")
+        raise BundleError(f"group {answer.order.group}: rejected: {found.conflicts[0].because}. Run make plan.")
     return found
 
 
@@ -132,7 +132,7 @@ def _system(
     say: Callable[[str], None],
     trust: Trust,
 ) -> BundledSystem:
-    """Packages, metadata and wheels of one system, put into the staged folder."""
+    """Packages, metadata and wheels of one system, put into the staged directory."""
     order = answers[0].order
     packages, wheel_folder = staged / name / "packages", staged / name / "wheels"
     packages.mkdir(parents=True)
@@ -172,9 +172,9 @@ def _system(
 
 
 def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], packages: Path, trust: Trust) -> Verified:
-    """What vouches for each package. packages: the folder that holds them.
+    """What vouches for each package. packages: the directory that holds them.
 
-    Raises BundleError for one that nothing vouches for, unless the site accepts it.
+    Raises BundleError for one without a trusted signature, unless it is accepted.
 
     The digests of the rows are those of the files: they were compared when the files were taken.
     """
@@ -200,17 +200,17 @@ def verify_packages(answers: Sequence[Collected], folders: Sequence[Path], packa
     refused = sorted(name for name in unverified if not any(fnmatchcase(name, one) for one in trust.unverified))
     if refused:
         raise BundleError(
-            f"{len(refused)} packages are in no index that a trusted key signed: {', '.join(refused[:FEW])}"
-            f"{f' and {len(refused) - FEW} more' if len(refused) > FEW else ''}. Name the keyring of their publisher "
-            "on this machine in bundle_trusted_keys, or set bundle_accept_unverified."
+            f"{len(refused)} packages are not in an index signed by a trusted key: {', '.join(refused[:FEW])}"
+            f"{f' and {len(refused) - FEW} more' if len(refused) > FEW else ''}. Add the keyring of their publisher "
+            "on this host to bundle_trusted_keys, or set bundle_accept_unverified."
         )
     return Verified(by_key={key: by_key[key] for key in sorted(by_key)}, unverified=tuple(sorted(unverified)))
 
 
 def _take(source: Path, target: Path, package: CollectedPackage) -> None:
-    """Take a package over, if it arrived as its host described it."""
+    """Move a package to the bundle if it arrived as its host described it."""
     if source.stat().st_size != package.bytes or described(source).sha256 != package.sha256:
-        raise BundleError(f"{source}: did not arrive as the host collected it. Run make bundle again.")
+        raise BundleError(f"{source}: differs from what the host collected. Run make bundle again.")
     # A second host of the same system may bring the same file.
     if target.exists() and described(target).sha256 != package.sha256:
         raise BundleError(

@@ -51,7 +51,7 @@ class Verified(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BundledSystem(msgspec.Struct, frozen=True, kw_only=True):
-    """What all groups of one operating system share. packages and wheels: folders of the bundle.
+    """What all groups of one operating system share. packages and wheels: directories of the bundle.
 
     versions: every package that is in it, with its versions. python: the version that the wheels are for.
     """
@@ -78,7 +78,7 @@ class OwnWheel(msgspec.Struct, frozen=True, kw_only=True):
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
     """The outside contract ``gpucheck.bundle/1``. key: fingerprint of what signed it; files: by path in the bundle.
 
-    simulated: some host of it has simulated hardware, so its packages may be stand-ins.
+    simulated: one of its hosts has simulated hardware, so its packages may be stubs.
     """
 
     schema_: Literal["gpucheck.bundle/1"] = "gpucheck.bundle/1"
@@ -102,5 +102,5 @@ def read_manifest(content: bytes, name: str) -> Manifest:
         return msgspec.json.decode(content, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BundleError(
-            f"{name}: this is no manifest of a bundle: {error}. Make the bundle anew: make bundle"
+            f"{name}: this is not a manifest of a bundle: {error}. Make a new bundle: make bundle"
         ) from error

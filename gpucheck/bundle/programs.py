@@ -19,11 +19,11 @@ COMES_WITH = {
 def run(
     words: Sequence[str | Path], *, what: str, cwd: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> bytes:
-    """stdout of a program. what: the step in words, for the message. Raises BundleError with the end of its output."""
+    """Return the stdout of a program. what: the step, for the message. Raises BundleError with its last lines."""
     done = _finished(words, what, cwd, environment)
     if done.returncode:
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()[-TAIL_LINES:]
-        raise BundleError(f"{what}: {words[0]} exited {done.returncode}: {' | '.join(said)}")
+        lines = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()[-TAIL_LINES:]
+        raise BundleError(f"{what}: {words[0]} exited {done.returncode}: {' | '.join(lines)}")
     return done.stdout
 
 
@@ -43,5 +43,5 @@ def _finished(
     except FileNotFoundError as error:
         debian, redhat = COMES_WITH.get(program, (program, program))
         raise BundleError(
-            f"{what}: {program} is not installed on this machine. Install {debian} (Debian, Ubuntu) or {redhat} (EL)."
+            f"{what}: {program} is not installed on this host. Install {debian} (Debian, Ubuntu) or {redhat} (EL)."
         ) from error

@@ -1,6 +1,6 @@
 """Packages of a bundle against the signed indexes of their publishers: a collecting host's word counts for nothing.
 
-Trusted are the keys that the plan pins, and keys that the site names on this machine. Each index is taken only if its
+Trusted are the keys that the plan pins, and keys configured on this host. Each index is taken only if its
 hash is in a release file that such a key signed; each package only if its hash is in such an index.
 """
 
@@ -38,7 +38,7 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def keyring(home: Path, answers: Sequence[Collected], folders: Sequence[Path], site_keys: Iterable[Path]) -> Path:
-    """A keyring with the pinned keys and the site's. home: gpg's, empty. Raises BundleError for any other key."""
+    """A keyring with the pinned and the configured keys. home: gpg's, empty. Raises BundleError for any other key."""
     for answer, folder in zip(answers, folders, strict=True):
         for row in answer.order.repositories:
             name = f"keys/{row['name']}.{'gpg' if row['kind'] == 'apt' else 'asc'}"
@@ -48,7 +48,7 @@ def keyring(home: Path, answers: Sequence[Collected], folders: Sequence[Path], s
             foreign = [key for key in _primary_keys(home, regular_file(folder, name)) if key not in pins]
             if foreign:
                 raise BundleError(
-                    f"{folder / name}: holds key {', '.join(foreign)}, pinned is {', '.join(pins)}. "
+                    f"{folder / name}: contains key {', '.join(foreign)}, pinned is {', '.join(pins)}. "
                     "Do not trust the host that collected it until you know why."
                 )
             gpg(home, "--import", folder / name)
@@ -152,7 +152,7 @@ def _dnf_rows(path: Path, key: str) -> Iterator[tuple[str, Published]]:
 
     opener = OPENERS.get(path.suffix)
     if opener is None:
-        raise BundleError(f"{path}: an index in a compression that is not known here ({', '.join(OPENERS)})")
+        raise BundleError(f"{path}: unknown compression of an index ({', '.join(OPENERS)})")
     common = SPACE % "common"
     with opener(path, "rb") as file:
         for _, row in ElementTree.iterparse(_Bounded(file)):  # noqa: S314 - a trusted key vouches for it

@@ -1,4 +1,4 @@
-"""Sign and verify bundles with gpg, each time in a home of its own: nobody's keyring is read or changed unasked."""
+"""Signing and verifying with gpg, each time in a temporary home: keyrings of users are neither read nor changed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ IDENTITY = "gpucheck bundle"
 
 @dataclass(frozen=True)
 class Signer:
-    """A secret key that signs. home: gpg's folder, None for the person's own."""
+    """A secret key that signs. home: gpg's directory, None for the person's own."""
 
     home: Path | None
     fingerprint: str
@@ -34,11 +34,11 @@ class Signer:
 
 
 def gpg(home: Path | None, *arguments: str | Path) -> str:
-    """gpg's stdout. Raises BundleError with its own words."""
+    """Return the stdout of gpg. Raises BundleError with its error message."""
     try:
         done = gnupg.gpg(home, *arguments)
     except gnupg.NotInstalledError as error:
-        raise BundleError("gpg is not installed here, and bundles are signed with it. Install gnupg.") from error
+        raise BundleError("gpg is not installed on this host. Install gnupg.") from error
     if done.returncode:
         raise BundleError(f"gpg failed: {done.stderr.decode('utf-8', 'replace').strip()}")
     return done.stdout.decode("utf-8", "replace")
@@ -48,7 +48,7 @@ def gpg(home: Path | None, *arguments: str | Path) -> str:
 def signer(key: str) -> Iterator[Signer]:
     """What signs a bundle. key: a file with an armored secret key, a key of the person's own keyring, or empty.
 
-    Empty makes a key for this one bundle, whose secret half is gone afterwards: nobody can sign another with it.
+    Empty makes a key for this bundle only, whose secret half is deleted afterwards: it cannot sign another bundle.
     """
     if key and not Path(key).is_file():
         yield Signer(None, _fingerprint(None, key))
@@ -65,14 +65,16 @@ def _fingerprint(home: Path | None, name: str) -> str:
     """The fingerprint of the secret key that the name means. Raises BundleError."""
     words = ["--with-colons", "--list-secret-keys", *([name] if name else [])]
     try:
-        told = gpg(home, *words)
+        output = gpg(home, *words)
     except BundleError as error:
         raise BundleError(
             f"BUNDLE_KEY={name}: neither a file nor a secret key of your keyring (gpg --list-secret-keys). {error}"
         ) from error
-    found = next((line.split(":")[9] for line in told.splitlines() if line.startswith("fpr:")), None)
+    found = next((line.split(":")[9] for line in output.splitlines() if line.startswith("fpr:")), None)
     if found is None:
-        raise BundleError("BUNDLE_KEY: the file holds no secret key. Export one with gpg --armor --export-secret-keys.")
+        raise BundleError(
+            "BUNDLE_KEY: the file contains no secret key. Export one with gpg --armor --export-secret-keys."
+        )
     return found
 
 
@@ -80,15 +82,15 @@ def verified(folder: Path) -> str:
     """The fingerprint of the key in the bundle that its manifest is signed with. Raises BundleDamaged."""
     for name in (KEY, SIGNATURE):
         if not (folder / name).is_file():
-            raise BundleDamaged(f"{folder}: {name} is missing, so it is not signed. Copy the bundle again, as a whole.")
+            raise BundleDamaged(f"{folder}: {name} is missing, so it is not signed. Copy the complete bundle again.")
     with homes() as home:
         try:
             gpg(home, "--import", folder / KEY)
-            told = gpg(home, "--status-fd", "1", "--verify", folder / SIGNATURE, folder / MANIFEST)
+            output = gpg(home, "--status-fd", "1", "--verify", folder / SIGNATURE, folder / MANIFEST)
         except BundleError as error:
             raise BundleDamaged(
-                f"{folder}: the signature of {MANIFEST} is not good, so nothing in it can be trusted. {error}. "
-                "Copy the bundle again from where it was made, or make it anew."
+                f"{folder}: the signature of {MANIFEST} is invalid, so its content is not trusted. {error}. "
+                "Copy the bundle again from where it was made, or make a new one."
             ) from error
     # The tenth field is the primary key's, the one that hosts compare.
-    return next(line.split()[-1] for line in told.splitlines() if line.startswith("[GNUPG:] VALIDSIG "))
+    return next(line.split()[-1] for line in output.splitlines() if line.startswith("[GNUPG:] VALIDSIG "))

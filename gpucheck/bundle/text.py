@@ -1,4 +1,4 @@
-"""A bundle in words."""
+"""A bundle as text."""
 
 from gpucheck.bundle.manifest import Manifest
 from gpucheck.printable import of_printable
@@ -28,14 +28,14 @@ def manifest_text(manifest: Manifest) -> str:
             lines += [f"  {n} verified with key {key}" for key, n in system.verified.by_key.items()]
         if system.verified is not None and system.verified.unverified:
             names = ", ".join(system.verified.unverified)
-            lines.append(f"  unverified, taken because the site accepts it: {names}")
+            lines.append(f"  unverified, accepted by bundle_accept_unverified: {names}")
         if system.not_offered:
             lines.append(f"  no source offered {', '.join(system.not_offered)}: hosts need to have it already")
     return "\n".join(lines)
 
 
 def folder_bytes(manifest: Manifest, folder: str) -> int:
-    """Bytes of the files below a folder of the bundle."""
+    """Bytes of the files below a directory of the bundle."""
     return sum(file.bytes for path, file in manifest.files.items() if path.startswith(f"{folder}/"))
 
 

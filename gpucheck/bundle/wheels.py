@@ -16,7 +16,7 @@ from gpucheck.bundle.folder import described
 from gpucheck.bundle.manifest import PIP_LOCK
 from gpucheck.bundle.programs import run
 
-# The C libraries that uv can be told of; the newest that is not newer than the host's is taken.
+# The C libraries that uv distinguishes; the newest that is not newer than the host's is used.
 KNOWN_GLIBC = (17, 28, *range(31, 41))
 OWN = re.compile(r"@ file://(?P<path>/\S+\.whl) --hash=sha256:(?P<sha256>[0-9a-f]{64})")
 OLD_PLATFORMS = ("manylinux2014", "manylinux2010", "manylinux1", "linux")
@@ -39,11 +39,11 @@ def download(requirements: str, torch: str, python: Interpreter, pip_args: Seque
     """
     own = OWN.search(requirements)
     if own is None:
-        raise BundleError(f"{requirements!r}: names no wheel with its hash. Run make bundle again.")
+        raise BundleError(f"{requirements!r}: contains no wheel with its hash. Run make bundle again.")
     wheel, lock = Path(own["path"]), Path(own["path"]).parent / PIP_LOCK
     folder.mkdir(parents=True, exist_ok=True)
     if described(wheel).sha256 != own["sha256"]:
-        raise BundleError(f"{wheel}: is not the wheel that was built. Run make bundle again.")
+        raise BundleError(f"{wheel}: differs from the wheel that was built. Run make bundle again.")
     shutil.copy(wheel, folder)
     locked = fitting(lock.read_text(encoding="utf-8"), python)
     with tempfile.TemporaryDirectory(prefix="gpucheck-wheels-") as temporary:
@@ -124,8 +124,8 @@ def _minor(python: Interpreter) -> int:
 
 def _index() -> dict[str, str]:
     """pip's own index for uv, which reads no pip.conf."""
-    told = run([sys.executable, "-m", "pip", "config", "list"], what="reading pip's configuration").decode()
-    lines = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
+    output = run([sys.executable, "-m", "pip", "config", "list"], what="reading pip's configuration").decode()
+    lines = dict(line.split("=", 1) for line in output.splitlines() if "=" in line)
     names = {"UV_INDEX_URL": "index-url", "UV_EXTRA_INDEX_URL": "extra-index-url"}
     found = {}
     for variable, option in names.items():

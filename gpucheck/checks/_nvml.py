@@ -1,6 +1,6 @@
 """What the NVML-based checks share: one pass over the GPUs, and what a missing answer means.
 
-NVML refuses for reasons that must not be mixed up: the GPU does not have the thing, the library has no such call, the
+NVML calls fail for reasons to keep apart: the GPU does not have the thing, the library has no such call, the
 caller may not ask, the GPU is gone. Return codes: NVIDIA nvml.h (API 13).
 """
 
@@ -23,18 +23,18 @@ INVENTORY = "see the inventory check: gpucheck verify --only inventory"
 def each_gpu(
     check: str,
     nvml: NvmlReading | NvmlFailure,
-    judge: Callable[[Gpu], Finding | None],
+    evaluate: Callable[[Gpu], Finding | None],
     *,
     nothing: str,
 ) -> Iterator[Finding]:
-    """Yield a finding for each GPU that judge has one for; nothing: why none has, as the host's one SKIP."""
+    """Yield the findings of ``evaluate`` for each GPU. nothing: the reason of the host's SKIP without any."""
     if isinstance(nvml, NvmlFailure):
         yield not_looked(check, nvml)
         return
     if not nvml.gpus:
         yield no_gpus(check)
         return
-    found = [finding for gpu in nvml.gpus if (finding := _unless_lost(check, nvml, gpu, judge(gpu))) is not None]
+    found = [finding for gpu in nvml.gpus if (finding := _unless_lost(check, nvml, gpu, evaluate(gpu))) is not None]
     yield from found
     if not found:
         yield About(check=check).skips(f"not applicable: {nothing}")
@@ -48,7 +48,7 @@ def _unless_lost(check: str, nvml: NvmlReading, gpu: Gpu, finding: Finding | Non
 
 
 def lost_gaps(nvml: NvmlReading, gpu: Gpu) -> tuple[NvmlGap, ...]:
-    """Return the refusals that report a GPU as lost. A refused pair does not show which of its GPUs is."""
+    """Return the failed calls that report a GPU as lost. One of a pair does not show which of its GPUs is."""
     subjects = (f"gpu:{gpu.pci_bus_id}", f"link:{gpu.pci_bus_id}/")
     return tuple(gap for gap in nvml.gaps if gap.code in LOST and gap.subject.startswith(subjects))
 
@@ -59,7 +59,7 @@ def _of_a_lost_gpu(check: str, gpu: Gpu, gap: NvmlGap, what: str = "GPU state") 
 
 
 def gaps_of(nvml: NvmlReading | NvmlFailure, gpu: Gpu, *calls: str) -> tuple[NvmlGap, ...]:
-    """Return the refusals of these calls for a GPU, its links and its pairs; of all calls if none is named."""
+    """Return failures of these calls for a GPU, its links and its pairs; of all calls if none is named."""
     subjects = (f"gpu:{gpu.pci_bus_id}", f"link:{gpu.pci_bus_id}/", f"pair:{gpu.pci_bus_id}-")
     return tuple(
         gap
@@ -79,7 +79,7 @@ def reason(gap: NvmlGap) -> str:
     if gap.code in LOST:
         return f"the GPU {'is lost' if gap.code == LOST[0] else 'requires a reset'} (NVML code {gap.code})"
     if gap.code == DEFECT:
-        return f"gpucheck could not read the answer to {gap.call}: {gap.name}"
+        return f"gpucheck could not read the result of {gap.call}: {gap.name}"
     return f"{gap.call} returned {gap.name.removeprefix('NVMLError_')} (NVML code {gap.code})"
 
 
@@ -88,7 +88,7 @@ def not_reported(
 ) -> Finding | None:
     """Return what to report in place of a value that these calls did not give; None where the GPU does not have it.
 
-    what: the missing quantity, as a noun. The gravest refusal decides.
+    what: the missing quantity, as a noun. The gravest failure decides.
     """
     gaps = gaps_of(nvml, gpu, *calls)
     about = About(check=check, subject=f"gpu:{gpu.pci_bus_id}", evidence=tuple(dict.fromkeys(map(evidence, gaps))))
@@ -110,11 +110,11 @@ def not_reported(
     if gaps:
         return None
     names = " or ".join(dict.fromkeys(calls))
-    return about.unknown(f"{what} unknown: NVML gave no answer to {names}", "nvidia-smi -q; read dmesg for NVRM lines")
+    return about.unknown(f"{what} unknown: NVML did not respond to {names}", "nvidia-smi -q; read dmesg for NVRM lines")
 
 
 def evidence(gap: NvmlGap) -> str:
-    """Return a refusal as a line of evidence."""
+    """Return a failed call as a line of evidence."""
     return f"{gap.call} {gap.subject}: {gap.name if gap.code == DEFECT else f'{gap.code} {gap.name}'}"
 
 

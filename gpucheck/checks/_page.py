@@ -21,7 +21,7 @@ HEAD = """<!-- Made by: python -m gpucheck.checks._page > docs/checks.md -->
 # Checks
 
 `gpucheck verify` runs every check below; `gpucheck verify --only NAME` runs one. A check reads values of the host and
-judges them without side effects, so a recording gives the same findings as the host. Verdicts and causes are those that
+evaluates them without side effects: a recording gives the same findings as the host. Verdicts and causes are those that
 the code can report; causes of messages in the kernel log are in `gpucheck/knowledge/kernel_messages.yml` and `xid.yml`.
 `gpucheck explain CAUSE` prints the meaning and the fix of a cause.
 """
@@ -152,7 +152,7 @@ def _comment(source: Source, node: ast.stmt) -> str:
 
 
 def _number(value: Any) -> str:
-    """Return a number for the page; empty for what is none."""
+    """Return a number for the page; empty for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
     if isinstance(value, int) and value >= MIB and value % MIB == 0:

@@ -4,7 +4,7 @@ from gpucheck.model import Host
 
 
 def up_hours(host: Host) -> float | None:
-    """Hours since boot, None where the kernel does not say."""
+    """Return hours since boot, None if unknown."""
     words = (host.read_text("/proc/uptime") or "").split()
     try:
         return float(words[0]) / 3600 if words else None

@@ -145,7 +145,7 @@ def start_simulation(profile: str | None, faults: tuple[str, ...]) -> None:
     """Put the simulated machine under this process, or do nothing without a profile. Raises Problem."""
     if profile is None:
         if faults:
-            raise Problem("--fault breaks a simulated machine, and none was chosen. Add --simulate PROFILE.")
+            raise Problem("--fault requires --simulate PROFILE.")
         return
     from gpucheck import simulator
 
@@ -178,7 +178,7 @@ def open_host(
     """
     if recording is not None:
         if profile is not None or faults:
-            raise Problem("--from replays a recording and --simulate makes a machine. Give one of them.")
+            raise Problem("--from cannot be combined with --simulate.")
         return _replayed(recording)
     start_simulation(profile, faults)
     from gpucheck.host import live_host

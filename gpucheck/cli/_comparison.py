@@ -47,7 +47,7 @@ def _baseline(path: Path, host: "Host") -> "Comparison":
     try:
         name = run.in_time("host name", lambda: host.system().hostname, HOST_S)
     except run.StuckError:
-        name = before.host  # the report will say which read hangs
+        name = before.host  # the report names the read that hangs
     reason = comparison.not_comparable(before, name, simulated=host.simulation() is not None)
     if reason is not None:
         raise Problem(
@@ -66,7 +66,7 @@ def read_report(path: Path) -> "Report":
     advice = "Give the JSON report of one host with --baseline: gpucheck verify --format json -o FILE"
     rows = read_file(path)
     if len(rows) != 1:
-        raise Problem(f"{path}: holds {len(rows)} hosts. {advice}.")
+        raise Problem(f"{path}: contains {len(rows)} hosts. {advice}.")
     if rows[0].digest is None:
         seen = rows[0].problems[0].seen if rows[0].problems else "not a host report"
         reason = str(seen).removeprefix(f"{path.name}: ")

@@ -15,7 +15,7 @@ PREFIX = re.compile(r"(?:cuda|nvml)[: ]\s{0,3}")
 LONGEST = 2000
 VERDICT = {
     "pass": "nothing to do for the host",
-    "unknown": "UNKNOWN: the error does not say whether the host is at fault",
+    "unknown": "UNKNOWN: the error alone does not show a fault of the host",
 }
 
 
@@ -65,7 +65,7 @@ def explained(row: CudaError | NvmlError, part: Part) -> Iterator[str]:
         yield click.style(f"NVML error {row.code}  {row.name}", bold=True)
         yield from part("text", row.text)
         yield from part("means", row.means)
-        yield from _judged(row.verdict, row.cause, part)
+        yield from _evaluated(row.verdict, row.cause, part)
         yield from part("source", "nvml.h, https://docs.nvidia.com/deploy/nvml-api/")
         return
     from gpucheck.knowledge.messages import meaning
@@ -75,13 +75,13 @@ def explained(row: CudaError | NvmlError, part: Part) -> Iterator[str]:
     yield from part("text", row.text)
     known = meaning("cuda-error", f"{row.name or row.driver}: {row.text}")
     if known is None:
-        yield from part("verdict", "none: the program made a call that CUDA refuses; nothing is known against the host")
+        yield from part("verdict", "none: the program made a call that CUDA rejects; this is not a fault of the host")
     else:
         yield from _message(known[0].key, part)
     yield from part("source", "CUDA runtime and driver API, error codes")
 
 
-def _judged(verdict: str, cause: str | None, part: Part) -> Iterator[str]:
+def _evaluated(verdict: str, cause: str | None, part: Part) -> Iterator[str]:
     yield from part("verdict", VERDICT.get(verdict, verdict.upper()))
     if cause:
         yield from part("cause", f"{cause} (gpucheck explain {cause})")
@@ -92,7 +92,7 @@ def _message(key: str, part: Part) -> Iterator[str]:
 
     known = row(key)
     yield from part("means", known.says + (f"; {known.why}" if known.why else ""))
-    yield from _judged(known.verdict, known.cause, part)
+    yield from _evaluated(known.verdict, known.cause, part)
     for line in known.fix.splitlines():
         yield from part("fix", line)
 

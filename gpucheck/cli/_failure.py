@@ -34,7 +34,7 @@ def failure(error: BaseException) -> int:
     if isinstance(error, NotWrittenError):
         if error.reader_left:
             return EXIT_READER_LEFT  # quiet, as every program whose output goes to head
-        what_to_do = "Write the report to a file with -o, or free space where stdout goes."
+        what_to_do = "Write the report to a file with -o, or free space on the device of stdout."
         _print_error(f"stdout: the report could not be written: {error.reason}. {what_to_do}")
         return EXIT_NOT_WRITTEN
     if isinstance(error, click.ClickException):
@@ -94,7 +94,7 @@ def _advice(error: BaseException) -> str:
     report = f"report it with the output of the same command and {DEBUG}=1"
     if isinstance(error, (OSError, MemoryError)):
         return (
-            "The operating system refused what gpucheck needs, which says nothing about the GPUs: look at free space, "
+            "The operating system rejected a call of gpucheck. This is not a fault of the GPUs. Check free space, "
             f"memory and limits (df, free, ulimit -a). If they are fine, {report}."
         )
     return f"This is a defect of gpucheck, not of the host: {report}."

@@ -12,7 +12,7 @@ from gpucheck.model import FleetReport
 
 
 def keep(merged: FleetReport, folder: Path) -> None:
-    """Add the merge to the folder under the time it was made. Raises Problem when it cannot be written."""
+    """Add the merge to the directory under the time it was made. Raises Problem when it cannot be written."""
     name = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H-%M-%S.%fZ")
     write_result(gzip.compress(msgspec.json.encode(merged), 6, mtime=0), folder / f"{name}.json.gz")
 

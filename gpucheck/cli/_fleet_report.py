@@ -73,7 +73,7 @@ def _run(sources: tuple[Path, ...], options: Options) -> int:
         raise Problem("--gpu-model requires --select. Add the number of GPUs: --select 64 --gpu-model H100.")
     wrong = [file for file in options.files if file.suffix not in ENDINGS]
     if wrong:
-        raise Problem(f"--write {wrong[0]}: its ending names no format. Endings are {' '.join(ENDINGS)}.")
+        raise Problem(f"--write {wrong[0]}: unknown file name extension. Available: {' '.join(ENDINGS)}.")
     expected = [host for host in options.expect_host if host]
     rows = _rows(sources, expected)
     if options.shard:
@@ -103,11 +103,13 @@ def _rows(sources: tuple[Path, ...], expected: list[str]) -> Iterator[FleetRow]:
             files.append(source)
         else:
             raise Problem(
-                f"{source}: no such file or folder. Give report files, or the folder that verify wrote them to."
+                f"{source}: no such file or directory. Give report files, or the directory that contains them."
             )
     if not files and not expected and not streams:
         folders = ", ".join(map(str, sources))
-        raise Problem(f"{folders}: holds no *.json report. Run verify first: make verify.", exit_code=3)
+        raise Problem(
+            f"{folders}: contains no *.json report. Run gpucheck verify --format json on the hosts first.", exit_code=3
+        )
     return _read(files, streams)
 
 

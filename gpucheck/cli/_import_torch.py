@@ -49,4 +49,4 @@ def ask_torch(python: str = sys.executable, seconds: float = SECONDS) -> Importe
     try:
         return msgspec.json.decode(child.stdout.strip().splitlines()[-1], type=Imported)
     except (msgspec.DecodeError, IndexError) as error:
-        return Imported(error=f"import torch: answered {child.stdout[-80:]!r}: {error}")
+        return Imported(error=f"import torch: invalid response {child.stdout[-80:]!r}: {error}")

@@ -118,7 +118,7 @@ def write_result(content: str | bytes | Iterable[bytes], output: Path | None, *,
 
 @contextmanager
 def _new_file(output: Path, mode: int) -> Iterator[IO[bytes]]:
-    """A file that takes its name when the block ends well: temporary file in the same folder, then rename.
+    """A file that takes its name when the block ends well: temporary file in the same directory, then rename.
 
     A pipe, a device or an open descriptor is written to directly.
     """

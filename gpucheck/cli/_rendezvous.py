@@ -25,5 +25,5 @@ def rendezvous_option(former: str) -> Callable[[F], F]:
         former,
         cls=_Renamed,
         metavar="HOST:PORT",
-        help="Rendezvous of the hosts: an address of host 0 and a free port, the same on every host.",
+        help="Rendezvous of the hosts: address of host 0 and a free port. The same on every host.",
     )

@@ -1,4 +1,4 @@
-"""What the stack commands share: errors as one message, the host that is asked about, and answers as JSON."""
+"""Shared by the stack commands: errors as one message, the requested host, and results as JSON."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,15 @@ import click
 import msgspec
 from click.exceptions import Exit
 
-from gpucheck.cli._common import Problem, note, open_host, recording_option, replay_mark, simulation_options
+from gpucheck.cli._common import (
+    Problem,
+    note,
+    open_host,
+    recording_option,
+    renamed,
+    replay_mark,
+    simulation_options,
+)
 from gpucheck.model.verdict import EXIT_USAGE
 from gpucheck.printable import one_line
 
@@ -18,16 +26,15 @@ if TYPE_CHECKING:
 
 EXIT_IMPOSSIBLE = 2
 EXIT_UNKNOWN = 3
-Formats = click.Choice(["text", "json"])
 ExistingFile = click.Path(exists=True, dir_okay=False, path_type=Path)
 NVML_SECONDS = 20.0
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Asked(NamedTuple):
-    """The kind of host a question is about. simulation: set when it was read from a simulated machine.
+class Requested(NamedTuple):
+    """The host that a command is about. simulation: set if it was read from a simulated machine.
 
-    mark: the line that says that it was read from a recording.
+    mark: line stating that it was read from a recording.
     """
 
     target: "Target"
@@ -35,16 +42,18 @@ class Asked(NamedTuple):
     mark: str = ""
 
 
-every_option = click.option(
+all_hosts_option = renamed(
+    "--all-hosts",
     "--every",
     type=click.Path(file_okay=False, path_type=Path),
-    metavar="FOLDER",
-    help="Write HOST.json for every host of the lock: its plan, or the conflicts that it is refused for.",
+    metavar="DIR",
+    help="Write DIR/HOST.json for each host in the lock file: its plan, or its conflicts.",
 )
 bundle_option = click.option(
     "--bundle",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="With --every: a bundle that is to be the only source, as gpucheck bundle verify found it good.",
+    metavar="DIR",
+    help="Use a verified bundle as the only package source. Requires --all-hosts.",
 )
 
 
@@ -57,10 +66,10 @@ def _use_site_tables(_context: click.Context, _parameter: click.Parameter, folde
         names = use_site_tables(folder)
     except SiteTableError as error:
         raise Problem(str(error)) from error
-    note(f"tables with rows of the site: {', '.join(str(folder / name) for name in names) or 'none'}")
+    note(f"tables with rows from {folder}: {', '.join(names) or 'none'}")
 
 
-# Of a group: before any of its commands reads a table.
+# An option of the group, so that it is handled before any command reads a table.
 knowledge_option = click.option(
     "--knowledge-dir",
     metavar="DIR",
@@ -72,27 +81,42 @@ knowledge_option = click.option(
 )
 
 
-def kind_options(command: F) -> F:
-    """The options that say which kind of host is meant; this host is read for what they leave open."""
+def host_options(command: F) -> F:
+    """Add the options that describe a host. What they omit is read from this host."""
     for option in reversed(
         (
-            click.option("--gpu", "gpus", multiple=True, metavar="MODEL", help="Name or PCI id; 8xH200 for eight."),
-            click.option("--os", "os_name", metavar="SYSTEM", help="For example ubuntu-22.04, rocky-9, debian-13."),
-            click.option("--arch", metavar="ARCH", help="x86_64 or sbsa (aarch64). Default: that of the GPU."),
+            click.option(
+                "--gpu",
+                "gpus",
+                multiple=True,
+                metavar="MODEL",
+                help="GPU name or PCI id; 8xH200 for eight. Repeatable.",
+            ),
+            click.option(
+                "--os", "os_name", metavar="SYSTEM", help="Operating system, such as ubuntu-22.04 or rocky-9."
+            ),
+            click.option(
+                "--arch", metavar="ARCH", help="CPU architecture: x86_64 or sbsa (aarch64). Default: from the GPU."
+            ),
             click.option(
                 "--nvswitches",
                 type=click.IntRange(min=0),
-                help="NVSwitch devices on the PCI bus. Default: as the GPUs suggest.",
+                metavar="N",
+                help="NVSwitches on the PCI bus. Default: from the GPUs.",
             ),
             click.option(
-                "--want", "wanted", multiple=True, metavar="PART=VERSION", help="For example cuda=12.9 or 'torch<2.10'."
+                "--want",
+                "wanted",
+                multiple=True,
+                metavar="COMPONENT=VERSION",
+                help="Require a version, such as cuda=12.9 or 'torch<2.10'. Repeatable.",
             ),
             click.option(
                 "--prefer",
                 type=click.Choice(["longest-supported", "production", "newest"]),
                 default="longest-supported",
                 show_default=True,
-                help="Which driver branch to try first.",
+                help="Driver branch to try first.",
             ),
         )
     ):
@@ -100,7 +124,7 @@ def kind_options(command: F) -> F:
     return recording_option(simulation_options(command))
 
 
-def asked_kind(
+def requested_host(
     gpus: tuple[str, ...],
     os_name: str | None,
     arch: str | None,
@@ -108,18 +132,18 @@ def asked_kind(
     profile: str | None,
     faults: tuple[str, ...],
     recording: Path | None = None,
-) -> Asked:
-    """The kind of host that the options name; what they leave open is read from this host, or another that is named.
+) -> Requested:
+    """Return the host that the options describe. What they omit is read from this host, a simulation or a recording.
 
-    Raises Problem where this host shows no GPU, and UnknownInput where the tables do not know something.
+    Raises Problem if the host has no GPU, and UnknownInput if something is missing in the tables.
     """
     from gpucheck.stack import target_of
 
     if gpus and os_name:
         if profile or faults or recording:
-            unread = "--from" if recording else "--simulate"
-            raise Problem(f"--gpu and --os already say it all, so {unread} would go unread. Take one side away.")
-        return Asked(target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches))
+            unread = "--from" if recording else "--simulate" if profile else "--fault"
+            raise Problem(f"--gpu and --os cannot be combined with {unread}.")
+        return Requested(target_of(expanded(gpus), os_name, arch, nvswitches=nvswitches))
     host = this_host(profile, faults) if recording is None else this_host(profile, faults, recording)
     return _of_this_host(host, gpus, os_name, arch, nvswitches)
 
@@ -131,20 +155,20 @@ def this_host(profile: str | None, faults: tuple[str, ...], recording: Path | No
 
 def _of_this_host(
     host: "Host", gpus: tuple[str, ...], os_name: str | None, arch: str | None, nvswitches: int | None
-) -> Asked:
+) -> Requested:
     from gpucheck.stack import target_of
     from gpucheck.stack.facts import OsFacts, facts_of
     from gpucheck.stack.lock import target_of_facts
     from gpucheck.stack.systems import find_os
 
-    facts, told = facts_of(host), (host.simulation(), replay_mark(host))
+    facts, marks = facts_of(host), (host.simulation(), replay_mark(host))
     if gpus:
         system = os_name or f"{facts.os.id}-{facts.os.version}"
-        return Asked(target_of(expanded(gpus), system, arch or facts.arch, nvswitches=nvswitches), *told)
+        return Requested(target_of(expanded(gpus), system, arch or facts.arch, nvswitches=nvswitches), *marks)
     if not facts.gpus:
         raise Problem(
-            f"{facts.host}: no NVIDIA GPU on its PCI bus, so there is nothing to resolve for. "
-            "Name what is meant: --gpu MODEL --os SYSTEM, or --simulate PROFILE.",
+            f"{facts.host}: no NVIDIA GPU on the PCI bus, nothing to resolve. "
+            "Describe another host with --gpu MODEL --os SYSTEM, or use --simulate PROFILE.",
             EXIT_UNKNOWN,
         )
     if os_name:
@@ -154,18 +178,18 @@ def _of_this_host(
         facts = msgspec.structs.replace(facts, arch=arch)
     if nvswitches is not None:
         facts = msgspec.structs.replace(facts, nvswitches=nvswitches)
-    return Asked(target_of_facts(facts)[0], *told)
+    return Requested(target_of_facts(facts)[0], *marks)
 
 
 def spec_of(wanted: tuple[str, ...], prefer: str) -> Any:
-    """The specification of --want and --prefer. Raises SpecError."""
+    """Return the specification made of --want and --prefer. Raises SpecError."""
     from gpucheck.stack import wants
 
     return msgspec.structs.replace(wants(wanted), prefer=prefer)
 
 
 def guarded(work: Callable[[], Any]) -> Any:
-    """Run work and turn what can go wrong into one message and an exit status."""
+    """Run work. Raises Problem with one message and an exit status for its expected errors."""
     from gpucheck.knowledge import KnowledgeError
     from gpucheck.stack import FactsError, SpecError, UnknownInput
     from gpucheck.stack.lock import LockError
@@ -180,7 +204,7 @@ def guarded(work: Callable[[], Any]) -> Any:
 
 
 def refuse(refusal: "Refusal", format_: str, where: str = "") -> NoReturn:
-    """Print a refusal and leave with its status. where: the place of the mistake, for a file that was edited."""
+    """Print the conflicts and exit with their status. where: file and line of the mistake in an edited file."""
     from gpucheck.stack.text import refusal_text
 
     prefix = f"{one_line(where)}: " if where else ""
@@ -189,14 +213,14 @@ def refuse(refusal: "Refusal", format_: str, where: str = "") -> NoReturn:
 
 
 def expanded(gpus: tuple[str, ...]) -> list[str]:
-    """``8xH200`` as eight names."""
+    """Return one name per GPU: ``8xH200`` becomes eight names."""
     names: list[str] = []
     for text in gpus:
         count, times, name = text.partition("x")
-        # 0x15f8 is a PCI id, and no number of GPUs called 15f8.
+        # 0x15f8 is a PCI id, not a number of GPUs named 15f8.
         if times and count.strip().isdigit() and name.strip() and not text.lower().startswith("0x"):
             if not 0 < int(count) <= 64:
-                raise Problem(f"--gpu {text}: a host has 1 to 64 GPUs")
+                raise Problem(f"--gpu {text}: a host has 1 to 64 GPUs.")
             names += [name.strip()] * int(count)
         else:
             names.append(text)
@@ -204,11 +228,11 @@ def expanded(gpus: tuple[str, ...]) -> list[str]:
 
 
 def as_json(value: Any, **more: Any) -> str:
-    """A value as indented JSON. more: further keys at the end."""
+    """Return a value as indented JSON. more: further keys at the end."""
     plain = {**msgspec.to_builtins(value), **more} if more else value
     return msgspec.json.format(msgspec.json.encode(plain), indent=2).decode()
 
 
 def marked(text: str, simulation: "Simulation | None") -> str:
-    """The text, with the mark that no simulated answer may lack."""
+    """Return the text, marked if the result is simulated."""
     return f"SIMULATED hardware: {one_line(simulation.profile)}\n{text}" if simulation else text

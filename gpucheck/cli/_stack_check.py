@@ -12,17 +12,24 @@ from gpucheck.cli._common import (
     recording_option,
     replay_mark,
     simulation_options,
+    strict_option,
     write_result,
 )
 from gpucheck.cli._stack import ExistingFile, guarded, refuse
 
 
 @click.command("check")
-@click.option("--lock", "lock_file", type=ExistingFile, help="Compare with a lock instead of the host's own record.")
-@click.option("--host", help="Name of this host in the lock. Default: its hostname.")
-@click.option("--import-torch", is_flag=True, help="Also ask torch itself, in a child process (seconds).")
-@click.option("--strict", is_flag=True, help="UNKNOWN outranks WARN: not knowing counts.")
-@click.option("-v", "--verbose", is_flag=True, help="Spell out passes and show all evidence.")
+@click.option(
+    "--lock",
+    "lock_file",
+    type=ExistingFile,
+    metavar="FILE",
+    help="Compare with a lock file. Default: the plan on the host.",
+)
+@click.option("--host", metavar="HOST", help="Name of this host in the lock file. Default: its hostname.")
+@click.option("--import-torch", is_flag=True, help="Also import torch in a child process (takes seconds).")
+@strict_option
+@click.option("-v", "--verbose", is_flag=True, help="Show passed checks and all evidence.")
 @output_options("text", "json")
 @recording_option
 @simulation_options
@@ -38,9 +45,10 @@ def check(
     faults: tuple[str, ...],
     recording: Path | None,
 ) -> None:
-    """Compare this host with what was locked for it: packages, holds, kernel modules, fabric manager, wheels.
+    """Compare this host with its plan.
 
-    Without --lock the plan in /etc/gpucheck/stack.json is used, which provisioning leaves there.
+    Compares packages, holds, kernel modules, fabric manager and wheels. Without --lock, the plan in
+    /etc/gpucheck/stack.json is used, which provisioning writes.
     """
     from gpucheck import stack
     from gpucheck.cli._stack import this_host
@@ -49,9 +57,9 @@ def check(
     from gpucheck.render import report as render
 
     if host and lock_file is None:
-        raise Problem("--host names a host in a lock: add --lock FILE.")
+        raise Problem("--host requires --lock FILE.")
     if import_torch and recording is not None:
-        raise Problem("--import-torch asks the torch of this machine, and --from replays another. Give one of them.")
+        raise Problem("--import-torch cannot be combined with --from: torch is imported on this host.")
 
     def work() -> Any:
         machine = this_host(profile, faults) if recording is None else this_host(profile, faults, recording)

@@ -1,4 +1,4 @@
-"""What the stack commands do with lock files, and the check of a host against one."""
+"""Lock files of the stack commands, and the comparison of a host with one."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def made_lock(spec: Path, facts: tuple[Path, ...], previous: "Lock | None", *, common: bool) -> "Lock | Refusal":
-    """A lock from the files of specification and facts. Raises SpecError, FactsError and LockError.
+    """Return the lock of a specification and facts. Raises SpecError, FactsError and LockError.
 
-    A file of facts that cannot be read refuses the host it is named after, and the others go on.
+    An unreadable facts file blocks only the host that it is named after.
     """
     from gpucheck import stack
     from gpucheck.stack.common import lock_common
@@ -39,7 +39,7 @@ def made_lock(spec: Path, facts: tuple[Path, ...], previous: "Lock | None", *, c
 
 
 def planned(lock_file: Path, *, host: str | None = None, group: str | None = None) -> "tuple[Plan | Refusal, str]":
-    """The plan from a lock file; with a refusal the place of what was edited: file, line and group."""
+    """Return the plan from a lock file; with conflicts, also file, line and group of the edited entry."""
     from gpucheck.stack import Refusal
     from gpucheck.stack.lock import line_in_lock, read_lock, read_lock_text
     from gpucheck.stack.plan import plan
@@ -54,11 +54,11 @@ def planned(lock_file: Path, *, host: str | None = None, group: str | None = Non
 
 
 def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> list[str]:
-    """Write the plan, or the refusal, of every host of a lock to FOLDER/HOST.json; one line a group in words.
+    """Write the plan, or the conflicts, of each host of a lock to FOLDER/HOST.json. Return one line per group.
 
-    bundle: the folder that is to be the only source; a host that it does not serve is refused.
+    bundle: directory of the only package source; a host that it does not serve gets conflicts.
 
-    One process for the whole fleet: starting one a host costs the controller more than all the plans.
+    One process for the entire fleet: starting one per host takes longer than making all plans.
     """
     from gpucheck.cli._stack import as_json
     from gpucheck.stack.facts import file_name
@@ -75,7 +75,7 @@ def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> li
 
 
 def echo_plans(lock_file: Path, every: Path, bundle: Path | None) -> None:
-    """Write the plans of all hosts, and say each group in a line."""
+    """Write the plans of all hosts and print one line per group."""
     from gpucheck.cli.bundle import bundled
 
     for line in bundled(lambda: write_plans(lock_file, every, bundle)):
@@ -83,7 +83,7 @@ def echo_plans(lock_file: Path, every: Path, bundle: Path | None) -> None:
 
 
 def from_bundle(folder: Path) -> "Callable[[Plan | Refusal], Plan | Refusal]":
-    """What makes a bundle the only source of a plan, or refuses it. Raises BundleError."""
+    """Return a function that makes a bundle the only source of a plan. Raises BundleError."""
     from gpucheck.bundle.contents import bundled_plan
     from gpucheck.bundle.folder import load
     from gpucheck.stack import Refusal
@@ -93,7 +93,7 @@ def from_bundle(folder: Path) -> "Callable[[Plan | Refusal], Plan | Refusal]":
 
 
 def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[Target, StackSpec, StackSet | Refusal]":
-    """Target, specification and set of one group. Raises Problem where it is not clear which one."""
+    """Return target, specification and versions of one group. Raises Problem if several groups match."""
     from gpucheck.stack import Refusal
     from gpucheck.stack.lock import read_lock_file, still_valid, target_of_group
 
@@ -103,7 +103,7 @@ def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[T
         names = list(lock.groups)
     if len(names) != 1:
         known = ", ".join(lock.groups) or "none"
-        raise Problem(f"{lock_file}: say which group: --group GROUP or --host NAME. Groups: {known}")
+        raise Problem(f"{lock_file}: choose one group with --group GROUP or --host HOST. Groups: {known}.")
     row = lock.groups[names[0]]
     target = target_of_group(row)
     broken = still_valid(target, row.stack, lock.spec)
@@ -111,7 +111,7 @@ def locked_set(lock_file: Path, group: str | None, host: str | None) -> "tuple[T
 
 
 def checked(host: "Host", plan: "Plan | None", where: str, *, import_torch: bool, strict: bool) -> "Report":
-    """The report of the one check that compares a host with its plan. plan None: the host's own record."""
+    """Return the report of the check that compares a host with its plan. plan None: the plan on the host."""
     from gpucheck.checks.software import stack as check
     from gpucheck.cli._import_torch import ask_torch
     from gpucheck.run import CHECK_S, Outcome, Step, verify

@@ -26,28 +26,42 @@ Directory = click.Path(file_okay=False, path_type=Path)
     type=ExistingFile,
     default=Path("stack.lock.yml"),
     show_default=True,
-    help="Lock whose plans are compared.",
+    metavar="FILE",
+    help="Lock file with the plans to compare.",
 )
-@click.option("--group", "groups", multiple=True, metavar="NAME", help="Only this group of the lock. Repeatable.")
-@click.option("--index", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Read indexes saved here.")
-@click.option("--save", type=Directory, help="Also save the indexes here, for --index or a bug report.")
+@click.option(
+    "--group", "groups", multiple=True, metavar="NAME", help="Check only this group of the lock file. Repeatable."
+)
+@click.option(
+    "--index",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Read indexes saved in DIR.",
+)
+@click.option(
+    "--save", type=Directory, metavar="DIR", help="Also save the indexes in DIR, for --index or a bug report."
+)
 @click.option(
     "--record",
     "record_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the versions that exist, as recorded.yml of a --knowledge-dir.",
+    metavar="FILE",
+    help="Write the available versions, as recorded.yml of a --knowledge-dir.",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1, max=3600),
     default=60,
     show_default=True,
-    help="Seconds for one file.",
+    metavar="SECONDS",
+    help="Time limit per file.",
 )
-@click.option("--netrc", type=ExistingFile, help="Credentials of mirrors. Default: ~/.netrc.")
-@click.option("--client-cert", type=ExistingFile, help="Client certificate for mirrors (PEM).")
-@click.option("--client-key", type=ExistingFile, help="Its private key. Requires --client-cert.")
-@click.option("--ca-file", type=ExistingFile, help="Certificate authorities to trust instead of the system's (PEM).")
+@click.option("--netrc", type=ExistingFile, metavar="FILE", help="Credentials of mirrors. Default: ~/.netrc.")
+@click.option("--client-cert", type=ExistingFile, metavar="FILE", help="Client certificate for mirrors (PEM).")
+@click.option("--client-key", type=ExistingFile, metavar="FILE", help="Private key. Requires --client-cert.")
+@click.option(
+    "--ca-file", type=ExistingFile, metavar="FILE", help="Trust these certificate authorities, not the system's (PEM)."
+)
 @output_options("text", "json")
 def check_repositories(
     lock_file: Path,
@@ -63,7 +77,7 @@ def check_repositories(
     format_: str,
     output: Path | None,
 ) -> None:
-    """Compare every planned package with the indexes of its repositories.
+    """Compare planned packages with repository indexes.
 
     Fetches each index once, verifies its signature with the pinned key, and looks up every name, version and
     dependency. Downloads no package and changes nothing. Uses https_proxy and no_proxy.
@@ -106,13 +120,13 @@ def check_repositories(
         raise Problem(f"{save}: cannot be written: {error.strerror or error}. Name another directory.") from error
     if record_file is not None and seen is not None:
         write_result(record_text(seen, now), record_file, mode=SHARED)
-        note(f"{record_file}: packages of {len(seen)} repository folders")
+        note(f"{record_file}: packages of {len(seen)} repository directories")
     write_result(as_json(report) if format_ == "json" else to_text(report), output)
     raise Exit(EXIT_STATUS[report.verdict])
 
 
 def _plans(lock_file: Path, groups: tuple[str, ...]) -> "list[Plan]":
-    """The plans of the groups of a lock. A group that has no plan is named on stderr and left out."""
+    """Return the plans of the groups of a lock. A group without a plan is reported on stderr and skipped."""
     from gpucheck.stack import Refusal
     from gpucheck.stack.lock import read_lock_file
     from gpucheck.stack.plan import plan
@@ -123,7 +137,7 @@ def _plans(lock_file: Path, groups: tuple[str, ...]) -> "list[Plan]":
         found = plan(lock, group=name)
         if isinstance(found, Refusal):
             reasons = "; ".join(conflict.because for conflict in found.conflicts)
-            note(f"{name}: no plan, so nothing is compared: {reasons}")
+            note(f"{name}: not compared: no plan: {reasons}")
         else:
             plans.append(found)
     return plans

@@ -1,4 +1,4 @@
-"""verify: the report in the format that was asked for, to stdout, a file, or a folder of all formats."""
+"""verify: the report in the format that was asked for, to stdout, a file, or a directory of all formats."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def refuse(format_: str, output: Path | None, *, redact: bool = True) -> None:
     if format_ == ALL:
         refuse_folder(output, formats.FILES.values())
     elif output is not None and output.is_dir():
-        raise Problem(f"{output}: is a folder, and --format {format_} writes a file. Name a file with -o.")
+        raise Problem(f"{output}: is a directory, and --format {format_} writes a file. Name a file with -o.")
 
 
 def write(report: Report, format_: str, output: Path | None, *, mark: str, verbose: bool, redact: bool = True) -> None:

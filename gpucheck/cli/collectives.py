@@ -1,4 +1,4 @@
-"""Measure and check collectives: NCCL between GPUs, gloo between CPU ranks, on one host or several."""
+"""Test NCCL or Gloo collectives on one or more hosts"""
 
 import sys
 from pathlib import Path
@@ -11,6 +11,7 @@ from gpucheck.cli._common import (
     Problem,
     note,
     output_options,
+    renamed,
     simulation_options,
     start_simulation,
     write_result,
@@ -24,20 +25,26 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--only", multiple=True, metavar="NAME", help="Run only these: all_reduce, all_gather, ... Repeatable.")
-@click.option("--sizes", metavar="LIST", help="Sizes such as 8K,128M; by default a small and a large one.")
-@click.option("--ranks", type=click.IntRange(min=1), help="Ranks on this host; by default every GPU, two without one.")
-@click.option("--devices", metavar="0,1|UUIDs", help="Only these GPUs.")
-@click.option("--contended", is_flag=True, help="Run although other processes use the GPUs.")
-@click.option("--nodes", type=click.IntRange(min=2), help="Hosts that take part; run the command on each of them.")
-@click.option("--node-rank", type=click.IntRange(min=0), help="This host's number among them, from 0.")
+@click.option("--only", multiple=True, metavar="NAME", help="Run only these collectives (all_reduce). Repeatable.")
+@click.option("--sizes", metavar="LIST", help="Message sizes such as 8K,128M. Default: one small and one large.")
+@click.option(
+    "--ranks",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Ranks on this host. Default: one per GPU, or 2 without a GPU.",
+)
+@click.option("--devices", metavar="0,1|UUIDs", help="Use only these GPUs.")
+@renamed("--allow-busy-gpus", "--contended", is_flag=True, help="Run on GPUs that other processes use.")
+@click.option("--nodes", type=click.IntRange(min=2), metavar="N", help="Number of hosts. Run the command on each host.")
+@click.option("--node-rank", type=click.IntRange(min=0), metavar="N", help="Number of this host, from 0.")
 @rendezvous_option("--master")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),
     default=120.0,
     show_default=True,
-    help="Seconds for all collectives, after the ranks have started.",
+    metavar="SECONDS",
+    help="Time limit for all collectives after the ranks started.",
 )
 @output_options("text", "json")
 @simulation_options
@@ -46,7 +53,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     sizes: str | None,
     ranks: int | None,
     devices: str | None,
-    contended: bool,
+    allow_busy_gpus: bool,
     nodes: int | None,
     node_rank: int | None,
     rdzv_endpoint: str | None,
@@ -56,10 +63,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     profile: str | None,
     faults: tuple[str, ...],
 ) -> int:
-    """Run all_reduce, all_gather, reduce_scatter, broadcast, all_to_all and send/recv, each result checked exactly.
+    """Run collectives between GPUs or CPU ranks and check every result.
 
-    On several hosts start it on each: gpucheck collectives --nodes 2 --node-rank 0 --rdzv-endpoint 10.0.0.1:29500, and
-    with --node-rank 1 on the other. Every host prints the same numbers.
+    all_reduce, all_gather, reduce_scatter, broadcast, all_to_all and send/recv run with NCCL between GPUs and with gloo
+    between CPU ranks. On several hosts, start the command on each of them: gpucheck collectives --nodes 2 --node-rank 0
+    --rdzv-endpoint 10.0.0.1:29500 on the first, with --node-rank 1 on the second. Each host prints the same numbers.
     """
     start_simulation(profile, faults)
     from gpucheck.host import live_host
@@ -71,9 +79,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
 
     for name in only:
         if name not in ALL:
-            raise Problem(f"--only {name}: no collective is called so. There are: {', '.join(ALL)}.")
+            raise Problem(f"--only {name}: unknown collective. Available: {', '.join(ALL)}.")
     if ranks == 1 and nodes is None:
-        raise Problem("--ranks 1: a collective needs two ranks or more, on this host or with --nodes on several.")
+        raise Problem("--ranks 1: a collective needs at least two ranks. Add ranks, or hosts with --nodes.")
     place = None
     if nodes is not None or node_rank is not None or rdzv_endpoint is not None:
         place = _nodes(nodes, node_rank, rdzv_endpoint)
@@ -83,11 +91,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         ranks=ranks,
         devices=devices,
         timeout_s=timeout,
-        contended=contended,
+        contended=allow_busy_gpus,
         nodes=place,
     )
     if sys.stderr.isatty():
-        note(f"gpucheck: collectives, {timeout:g} s at most once the ranks have started ...")
+        note(f"gpucheck: collectives, at most {timeout:g} s after the ranks started ...")
     try:
         report = collectives(live_host(isolated=True, deadline_s=20.0), options)
     except Unmeasurable as error:
@@ -102,7 +110,7 @@ def _nodes(nodes: int | None, node_rank: int | None, endpoint: str | None) -> "N
 
     if nodes is None or node_rank is None or endpoint is None:
         raise Problem(
-            f"several hosts need --nodes, --node-rank and {ENDPOINT} together, the same endpoint on all of them."
+            f"several hosts require --nodes, --node-rank and {ENDPOINT}. The endpoint is the same on every host."
         )
     try:
         return nodes_from_options(nodes, node_rank, endpoint)

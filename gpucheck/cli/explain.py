@@ -78,7 +78,9 @@ def _numbered(kind: str | None, code: int) -> Iterator[str]:
     if not also:
         return _xid(code)
     if code not in xids():
-        raise Problem(f"{code}: no Xid. Did you mean {' or '.join(also)}? Errors of CUDA and NVML need the prefix.")
+        raise Problem(
+            f"{code}: unknown Xid. Did you mean {' or '.join(also)}? Errors of CUDA and NVML need the prefix."
+        )
     words = f"numbers of CUDA and NVML need a prefix: {', '.join(also)}"
     return iter([*_xid(code), *_part("also", words)])
 
@@ -158,7 +160,7 @@ def _xid(code: int) -> Iterator[str]:
     yield click.style(f"Xid {code}", bold=True)
     yield from _part("means", row.reading)
     yield from _part("verdict", VERDICT.get(row.verdict, row.verdict.upper()))
-    yield from _part("at once", row.immediate)
+    yield from _part("now", row.immediate)
     if row.later:
         yield from _part("then", row.later)
     if row.detail is not None:
@@ -178,7 +180,7 @@ def _sxid(code: int) -> Iterator[str]:
     yield click.style(f"SXid {code}", bold=True)
     yield from _part("means", row.reading if row else f"error of the {family}")
     yield from _part("verdict", _sxid_verdict(row.verdict if row else "warn"))
-    yield from _part("at once", row.immediate if row else "look at the link that the line names")
+    yield from _part("now", row.immediate if row else "look at the link that the line names")
     if row and row.later:
         yield from _part("then", row.later)
     cause = row.cause if row else SXID_CAUSE
@@ -190,9 +192,9 @@ def _sxid(code: int) -> Iterator[str]:
 def _sxid_verdict(verdict: str) -> str:
     shown = VERDICT.get(verdict, verdict.upper())
     return (
-        f"{shown}, but WARN if the line says Non-fatal"
+        f"{shown}, but WARN if the line contains Non-fatal"
         if verdict == "fail"
-        else f"{shown}, but FAIL if the line says Fatal"
+        else f"{shown}, but FAIL if the line contains Fatal"
     )
 
 

@@ -45,9 +45,9 @@ def up(name: str, subnet: str, light: int | None, profile: str | None, *, bare_m
     from gpucheck.lab.model import BARE_METAL_HOSTS, HOSTS, make_lab
 
     if profile is not None and light is None:
-        raise click.UsageError("--profile goes with --light: the two hosts have machines of their own.")
+        raise click.UsageError("--profile requires --light: the two hosts have fixed profiles.")
     if bare_metal and light is not None:
-        raise click.UsageError("--bare-metal goes with the two hosts: light ones share what they are made from.")
+        raise click.UsageError("--bare-metal cannot be combined with --light: light hosts are not built for it.")
     lab = make_lab(name, subnet)
     hosts = BARE_METAL_HOSTS if bare_metal else HOSTS
     click.echo(bring_up(lab, hosts) if light is None else up_light(lab, light, profile))

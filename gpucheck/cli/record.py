@@ -83,7 +83,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     before you publish it, and add names that are specific to your site with --keyword-file.
     """
     if no_redact and (map_file or keyword_file):
-        raise Problem("--no-redact replaces nothing, so --map and --keyword-file have no effect. Remove one of them.")
+        raise Problem("--no-redact cannot be combined with --map or --keyword-file.")
     if output == STDOUT and sys.stdout.isatty():
         raise Problem("-o -: a recording is compressed, and stdout is a terminal. Name a file, or a pipe to read it.")
     from gpucheck.host.recording import RecordingHost

@@ -52,12 +52,12 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     """
     if clear_cache:
         if profile is not None or directory is not None or update is not None or faults:
-            raise Problem("--clear-cache takes nothing else: gpucheck simulate --clear-cache")
+            raise Problem("--clear-cache cannot be combined with other arguments.")
         _clear()
         return
     if update is not None:
         if profile is not None or directory is not None:
-            raise Problem("--update takes faults only: gpucheck simulate --update DIR --fault NAME")
+            raise Problem("--update accepts only --fault: gpucheck simulate --update DIR --fault NAME")
         _switch(Path(update), faults)
         return
     if profile is None:
@@ -71,7 +71,9 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         start_simulation(profile, chosen)
     else:
         if printable(directory) != directory:
-            raise Problem(f"-o {directory}: the name holds characters that cannot be printed. Choose another folder.")
+            raise Problem(
+                f"-o {directory}: the name contains characters that cannot be printed. Choose another directory."
+            )
         _make(profile, chosen, Path(directory))
     with_faults = f" with {', '.join(chosen)}" if chosen else ""
     note(f"gpucheck: SIMULATED hardware: {profile}{with_faults}")
@@ -88,7 +90,7 @@ def _run(words: list[str]) -> None:
     try:
         os.execvpe(words[0], words, environment)  # noqa: S606 - arguments are a list, never a shell line
     except FileNotFoundError as error:
-        raise Problem(f"{words[0]}: there is no such command on PATH.", NOT_FOUND) from error
+        raise Problem(f"{words[0]}: command not found on PATH.", NOT_FOUND) from error
     except OSError as error:
         raise Problem(f"{words[0]}: cannot be run: {error.strerror}.", NOT_RUNNABLE) from error
 
@@ -123,7 +125,7 @@ def _clear() -> None:
         removed = cache.clear()
     except OSError as error:
         where = error.filename or "the cache of simulated machines"
-        raise Problem(f"{where}: {error.strerror or error}. Set XDG_CACHE_HOME to a writable folder.") from error
+        raise Problem(f"{where}: {error.strerror or error}. Set XDG_CACHE_HOME to a writable directory.") from error
     kept = f", {removed.in_use} in use remain" if removed.in_use else ""
     noun = "entry" if removed.entries == 1 else "entries"
     click.echo(f"{removed.entries} {noun} removed, {removed.bytes / 2**20:.1f} MiB{kept}")
@@ -131,7 +133,7 @@ def _clear() -> None:
 
 def _problem(error: Exception, directory: Path) -> Problem:
     if isinstance(error, OSError) and error.strerror:
-        return Problem(f"{error.filename or directory}: {error.strerror}. Name a folder that can be written.")
+        return Problem(f"{error.filename or directory}: {error.strerror}. Choose a writable directory.")
     return no_machine(error)
 
 

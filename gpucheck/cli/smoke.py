@@ -1,4 +1,4 @@
-"""Train on two devices, and prove that they agree with each other and with one device alone."""
+"""Run a short training test on two devices"""
 
 import os
 from pathlib import Path
@@ -32,45 +32,76 @@ DEFAULTS = SmokeOptions()
 STRATEGIES = all_strategies()
 FRAMEWORKS = [*dict.fromkeys(framework for framework, _ in STRATEGIES), "all"]
 NAMES = [*dict.fromkeys(name for _, name in STRATEGIES), "all"]
-# Seconds that NVML may take: a wedged driver must not eat the time of the training.
+# Time limit for NVML: an unresponsive driver must not use up the time of the training.
 NVML_SECONDS = 20.0
 
 
 @click.command()
-@click.option("--framework", type=click.Choice(FRAMEWORKS), default="all", show_default=True)
+@click.option("--framework", type=click.Choice(FRAMEWORKS), default="all", show_default=True, help="Framework to test.")
 @click.option(
     "--strategy",
     type=click.Choice(NAMES),
-    help="Default: each framework's own first one ("
+    help="Parallel strategy. Default: one per framework ("
     + ", ".join(f"{s.framework} {s.name}" for s in STRATEGIES.values() if s.default)
     + ").",
 )
-@click.option("--devices", metavar="0,1|UUID,UUID|cpu,cpu", help="GPUs to train on. 0,0 lets two ranks share one.")
-@click.option("--model", type=click.Choice(list(all_models())), default=DEFAULTS.model, show_default=True)
-@click.option("--precision", type=click.Choice(PRECISIONS), default=DEFAULTS.precision, show_default=True)
+@click.option("--devices", metavar="0,1|UUID,UUID|cpu,cpu", help="Devices to train on. 0,0: two ranks share a GPU.")
 @click.option(
-    "--steps", type=click.IntRange(min=1), help="Optimizer steps. Default: enough to learn; 40, or 200 of --data."
+    "--model",
+    type=click.Choice(list(all_models())),
+    default=DEFAULTS.model,
+    show_default=True,
+    help="Network to train.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(PRECISIONS),
+    default=DEFAULTS.precision,
+    show_default=True,
+    help="Numeric precision.",
+)
+@click.option(
+    "--steps", type=click.IntRange(min=1), metavar="N", help="Optimizer steps. Default: 40, or 200 with --data."
 )
 @click.option(
     "--data",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder with the MNIST idx files, plain or .gz. Default: data of that shape, made on the fly.",
+    metavar="DIR",
+    help="Directory with the MNIST idx files, plain or .gz. Default: generated data of the same shape.",
 )
-@click.option("--workers", type=click.IntRange(min=0, max=64), default=0, show_default=True, help="Loaders a rank.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=0, max=64),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Data loader processes per rank.",
+)
 @click.option(
     "--timeline",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the phases of every rank to FILE.json (Chrome trace) and FILE.svg (picture).",
+    metavar="FILE",
+    help="Write the phases of each rank to FILE.json (Chrome trace) and FILE.svg.",
 )
-@click.option("--nodes", type=click.IntRange(min=1), default=1, show_default=True, help="Hosts that train together.")
-@click.option("--node-rank", type=click.IntRange(min=0), default=0, show_default=True, help="Which of them this is.")
+@click.option(
+    "--nodes", type=click.IntRange(min=1), default=1, show_default=True, metavar="N", help="Hosts that train together."
+)
+@click.option(
+    "--node-rank",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    metavar="N",
+    help="Number of this host, from 0.",
+)
 @rendezvous_option("--rendezvous")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=DEFAULTS.timeout_s,
     show_default=True,
-    help="Seconds for each run; then the ranks are ended and the one that hangs is named.",
+    metavar="SECONDS",
+    help="Time limit per run. The ranks are then terminated, and the rank that hangs is reported.",
 )
 @output_options("text", "json")
 @simulation_options
@@ -93,10 +124,11 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
     profile: str | None,
     faults: tuple[str, ...],
 ) -> int:
-    """Train a small network on two devices and prove that they agree with each other and with one device alone.
+    """Train a small network on two devices and compare the results.
 
-    Two GPUs train with NCCL, two ranks share one GPU with gloo, and without a GPU two CPU ranks train with gloo; the
-    report says which. Nothing is downloaded: the data is made on the fly.
+    Each device must agree with the other one and with a run on a single device. Two GPUs train with NCCL. With one GPU,
+    two ranks share it with gloo. Without a GPU, two CPU ranks train with gloo. The report states which. The data is
+    generated; nothing is downloaded.
     """
     start_simulation(profile, faults)
     from gpucheck.host import live_host

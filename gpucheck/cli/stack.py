@@ -1,4 +1,4 @@
-"""gpucheck stack: which driver, CUDA, cuDNN, NCCL and frameworks belong on which host, and why."""
+"""Resolve, lock and check the NVIDIA software stack"""
 
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ from click.exceptions import Exit
 from gpucheck.cli._common import (
     OutputFile,
     Problem,
+    format_option,
     note,
     write_result,
 )
@@ -18,28 +19,26 @@ from gpucheck.cli._stack import (
     EXIT_UNKNOWN,
     ExistingFile,
     F,
-    Formats,
+    all_hosts_option,
     as_json,
-    asked_kind,
     bundle_option,
-    every_option,
     guarded,
-    kind_options,
+    host_options,
     knowledge_option,
     marked,
     refuse,
+    requested_host,
     spec_of,
 )
 from gpucheck.cli._stack_check import check
 from gpucheck.cli._stack_repositories import check_repositories
 from gpucheck.processes.atomic import SHARED
 
-SHORT_HELP = "One compatible set of driver, CUDA, cuDNN, NCCL and frameworks, or the reason why not."
 EXIT_MOVES = 1
 
 
 def spec_option(command: F) -> F:
-    """--spec, and --wish, its former name."""
+    """Add --spec, and --wish, its former name."""
 
     def former(context: click.Context, _parameter: click.Parameter, value: Path | None) -> None:
         context.meta["former"] = value
@@ -51,40 +50,53 @@ def spec_option(command: F) -> F:
     command = click.option("--wish", type=kind, hidden=True, is_eager=True, expose_value=False, callback=former)(
         command
     )
-    shown = "The stack specification."
+    shown = "Stack specification."
     return click.option("--spec", type=kind, default=file, show_default=True, callback=chosen, help=shown)(command)
 
 
 facts_option = click.option(
-    "--facts", multiple=True, required=True, type=ExistingFile, help="Facts of hosts (JSON). Repeatable."
+    "--facts",
+    multiple=True,
+    required=True,
+    type=ExistingFile,
+    metavar="FILE",
+    help="Facts of hosts (JSON). Repeatable.",
 )
-lock_option = click.option("--lock", "lock_file", type=ExistingFile, default=Path("stack.lock.yml"), show_default=True)
+lock_option = click.option(
+    "--lock",
+    "lock_file",
+    type=ExistingFile,
+    default=Path("stack.lock.yml"),
+    show_default=True,
+    metavar="FILE",
+    help="Lock file.",
+)
 
 
-@click.group("stack", short_help=SHORT_HELP)
+@click.group("stack")
 @knowledge_option
 def COMMAND() -> None:  # noqa: N802 - the name every command module has
-    """Resolve, lock, explain and check the NVIDIA stack. Nothing here changes a machine.
+    """Resolve, lock, explain and check the NVIDIA software stack. Read-only: no command changes a host.
 
-    Exit status: 0 a set exists, 2 impossible, 3 a GPU, system or version is not known, 64 wrong usage.
-    diff: 1 something would move. check: as every judging command.
+    Exit status: 0 compatible versions exist, 2 there are none, 3 a GPU, system or version is unknown, 64 wrong usage.
+    diff: 1 if versions would change. check: as verify.
     """
 
 
 @COMMAND.command("resolve")
-@kind_options
-@click.option("--format", "format_", type=Formats, default="text", show_default=True)
+@host_options
+@format_option("text", "json")
 def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: Any) -> None:
-    """Print the one set that belongs on a kind of host; without --gpu or --os, on this host."""
+    """Print the compatible versions for a host. Default: this host."""
     from gpucheck import stack
     from gpucheck.stack.plan.unconfirmed import with_unconfirmed
     from gpucheck.stack.text import stack_text
 
     def work() -> Any:
-        asked, spec = asked_kind(**kind), spec_of(wanted, prefer)
-        found = stack.resolve_target(asked.target, spec)
-        said = found if isinstance(found, stack.Refusal) else with_unconfirmed(asked.target, found, spec)
-        return asked.simulation, asked.mark, said
+        requested, spec = requested_host(**kind), spec_of(wanted, prefer)
+        found = stack.resolve_target(requested.target, spec)
+        result = found if isinstance(found, stack.Refusal) else with_unconfirmed(requested.target, found, spec)
+        return requested.simulation, requested.mark, result
 
     simulation, mark, found = guarded(work)
     if isinstance(found, stack.Refusal):
@@ -97,11 +109,11 @@ def resolve_command(wanted: tuple[str, ...], prefer: str, format_: str, **kind: 
 
 @COMMAND.command("explain")
 @click.argument("component", required=False)
-@kind_options
-@click.option("--lock", "lock_file", type=ExistingFile, help="Explain a locked set instead.")
-@click.option("--group", help="Which group of the lock.")
-@click.option("--host", help="Which host of the lock.")
-@click.option("--format", "format_", type=Formats, default="text", show_default=True)
+@host_options
+@click.option("--lock", "lock_file", type=ExistingFile, metavar="FILE", help="Explain the versions in a lock file.")
+@click.option("--group", metavar="GROUP", help="Group in the lock file. Requires --lock.")
+@click.option("--host", metavar="HOST", help="Host in the lock file. Requires --lock.")
+@format_option("text", "json")
 def explain_command(
     component: str | None,
     lock_file: Path | None,
@@ -112,7 +124,10 @@ def explain_command(
     format_: str,
     **kind: Any,
 ) -> None:
-    """Print why a part has its version, what holds it down, and what would lift that; without COMPONENT, every part."""
+    """Explain the version of COMPONENT and what limits it.
+
+    Default: all components.
+    """
     from gpucheck import stack
     from gpucheck.cli._stack_lock import locked_set
     from gpucheck.stack.explain import SCHEMA, component_named, explain
@@ -123,23 +138,29 @@ def explain_command(
     except ValueError as error:
         raise Problem(str(error)) from error
     if lock_file is None and (group or host):
-        raise Problem("--group and --host name something in a lock: add --lock FILE.")
+        raise Problem("--group and --host require --lock FILE.")
     if lock_file is not None and (wanted or any(kind.values())):
-        raise Problem("--lock already says what is meant: take --gpu, --os, --want and the like away.")
+        raise Problem("--lock cannot be combined with --gpu, --os, --arch, --nvswitches, --want, --from or --simulate.")
 
     def work() -> Any:
         if lock_file is not None:
             return None, "", *locked_set(lock_file, group, host)
-        asked, spec = asked_kind(**kind), spec_of(wanted, prefer)
-        return asked.simulation, asked.mark, asked.target, spec, stack.resolve_target(asked.target, spec)
+        requested, spec = requested_host(**kind), spec_of(wanted, prefer)
+        return (
+            requested.simulation,
+            requested.mark,
+            requested.target,
+            spec,
+            stack.resolve_target(requested.target, spec),
+        )
 
     simulation, mark, target, spec, found = guarded(work)
     if isinstance(found, stack.Refusal):
         refuse(found, format_)
     explanations = explain(target, spec, found, part)
     if format_ == "json":
-        answer = {"schema": SCHEMA, "simulated": simulation is not None, "components": explanations}
-        click.echo(as_json(answer))
+        result = {"schema": SCHEMA, "simulated": simulation is not None, "components": explanations}
+        click.echo(as_json(result))
     else:
         click.echo(mark + marked(explain_text(explanations), simulation))
 
@@ -148,11 +169,19 @@ def explain_command(
 @spec_option
 @facts_option
 @click.option(
-    "-o", "--output", type=OutputFile(), default=Path("stack.lock.yml"), show_default=True, help="- is stdout."
+    "-o",
+    "--output",
+    type=OutputFile(),
+    default=Path("stack.lock.yml"),
+    show_default=True,
+    metavar="FILE",
+    help="Lock file to write; - for stdout.",
 )
-@click.option("--upgrade", is_flag=True, help="Choose anew also where the present lock still holds.")
-@click.option("--common", is_flag=True, help="The newest set that serves all groups, or the reason why none does.")
-@every_option
+@click.option("--upgrade", is_flag=True, help="Resolve again even if the present lock is still valid.")
+@click.option(
+    "--common", is_flag=True, help="Use the newest versions that suit all groups, or report why there are none."
+)
+@all_hosts_option
 @bundle_option
 def lock_command(
     spec: Path,
@@ -160,28 +189,29 @@ def lock_command(
     output: Path,
     upgrade: bool,
     common: bool,
-    every: Path | None,
+    all_hosts: Path | None,
     bundle: Path | None,
 ) -> None:
-    """Resolve every group of hosts into a lock file; an unchanged lock is not touched.
+    """Resolve each group of hosts and write the lock file.
 
-    A host that cannot be served is refused by itself and named on stderr: the lock is written for the others, and the
-    exit status is 2 (impossible) or 3 (only unknown GPUs, systems or versions).
+    An unchanged lock is not written. A host without compatible versions is reported on stderr; the lock is written for
+    the other hosts, and the
+    exit status is 2 (no compatible versions) or 3 (only unknown GPUs, systems or versions).
     """
     from gpucheck import stack
     from gpucheck.cli._stack_lock import echo_plans, made_lock
     from gpucheck.stack.lock import read_lock_file, write_lock
     from gpucheck.stack.text import lock_changes, refused_text
 
-    if bundle is not None and every is None:
-        raise Problem("--bundle serves whole fleets: say --every FOLDER with it")
-    if every is not None and is_stdout(output):
-        raise Problem("--every reads the lock file that is written. Name a file with -o.")
+    if bundle is not None and all_hosts is None:
+        raise Problem("--bundle requires --all-hosts DIR.")
+    if all_hosts is not None and is_stdout(output):
+        raise Problem("--all-hosts reads the lock file that is written: name a file with -o.")
 
     present = output.is_file() and not is_stdout(output)
 
     def work() -> Any:
-        # A damaged lock is replaced only when that is asked for: it may hold what the hosts run today.
+        # A damaged lock is replaced only on request: it may list the versions that the hosts run today.
         previous = read_lock_file(output) if present and not upgrade else None
         return previous, made_lock(spec, facts, previous, common=common)
 
@@ -197,8 +227,8 @@ def lock_command(
             note(f"{output}: {line}")
     for line in refused_text(made):
         note(line)
-    if every is not None:
-        echo_plans(output, every, bundle)
+    if all_hosts is not None:
+        echo_plans(output, all_hosts, bundle)
     kinds = {refused.kind for refused in made.refused.values()}
     if kinds:
         raise Exit(EXIT_IMPOSSIBLE if "impossible" in kinds else EXIT_UNKNOWN)
@@ -208,9 +238,12 @@ def lock_command(
 @spec_option
 @facts_option
 @lock_option
-@click.option("--format", "format_", type=Formats, default="text", show_default=True)
+@format_option("text", "json")
 def diff_command(spec: Path, facts: tuple[Path, ...], lock_file: Path, format_: str) -> None:
-    """Print what `lock --upgrade` would move, by group; nothing is written. Exit status 1: something would move."""
+    """Show what `lock --upgrade` would change, per group.
+
+    Writes nothing. Exit status: 1 if versions would change.
+    """
     from gpucheck import stack
     from gpucheck.cli._stack_lock import made_lock
     from gpucheck.stack.lock import read_lock_file
@@ -227,32 +260,35 @@ def diff_command(spec: Path, facts: tuple[Path, ...], lock_file: Path, format_: 
     if format_ == "json":
         click.echo(as_json({"schema": "gpucheck.stack-diff/1", "lock": str(lock_file), "changes": changes}))
     else:
-        click.echo("\n".join(changes) or f"{lock_file}: nothing would move")
+        click.echo("\n".join(changes) or f"{lock_file}: no changes")
     if changes:
         raise Exit(EXIT_MOVES)
 
 
 @COMMAND.command("plan")
 @lock_option
-@click.option("--host", help="Name of a host in the lock.")
-@click.option("--group", help="Name of a group in the lock.")
-@every_option
+@click.option("--host", metavar="HOST", help="Host in the lock file.")
+@click.option("--group", metavar="GROUP", help="Group in the lock file.")
+@all_hosts_option
 @bundle_option
-@click.option("--format", "format_", type=Formats, default="text", show_default=True)
+@format_option("text", "json")
 def plan_command(
-    lock_file: Path, host: str | None, group: str | None, every: Path | None, bundle: Path | None, format_: str
+    lock_file: Path, host: str | None, group: str | None, all_hosts: Path | None, bundle: Path | None, format_: str
 ) -> None:
-    """Print the exact packages, repositories, holds, files, services and the reboot rule."""
+    """Print the installation plan of a host or group.
+
+    Packages, repositories, holds, files, services and the reboot rule.
+    """
     from gpucheck import stack
     from gpucheck.cli._stack_lock import echo_plans, planned
     from gpucheck.stack.text import plan_text
 
-    if sum(choice is not None for choice in (host, group, every)) != 1:
-        raise Problem("say either --host NAME, --group GROUP or --every FOLDER")
-    if bundle is not None and every is None:
-        raise Problem("--bundle serves whole fleets: say --every FOLDER with it")
-    if every is not None:
-        echo_plans(lock_file, every, bundle)
+    if sum(choice is not None for choice in (host, group, all_hosts)) != 1:
+        raise Problem("exactly one of --host HOST, --group GROUP and --all-hosts DIR is required.")
+    if bundle is not None and all_hosts is None:
+        raise Problem("--bundle requires --all-hosts DIR.")
+    if all_hosts is not None:
+        echo_plans(lock_file, all_hosts, bundle)
         return
     found, where = guarded(lambda: planned(lock_file, host=host, group=group))
     if isinstance(found, stack.Refusal):
@@ -261,9 +297,12 @@ def plan_command(
 
 
 @COMMAND.command("rules")
-@click.option("-o", "--output", type=OutputFile(), help="Write this file instead.")
+@click.option("-o", "--output", type=OutputFile(), metavar="FILE", help="Write the page to FILE instead of stdout.")
 def rules_command(output: Path | None) -> None:
-    """Print the rules that every set satisfies, with their sources, as a Markdown page (docs/stack-rules.md)."""
+    """Print the compatibility rules as a Markdown page.
+
+    With their sources, as in docs/stack-rules.md.
+    """
     from gpucheck.stack.rules.page import rules_page
 
     write_result(guarded(rules_page), output, mode=SHARED)

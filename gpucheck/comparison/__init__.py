@@ -1,4 +1,4 @@
-"""Compare a report with the expectations of the site, or with an earlier report of the same host.
+"""Compare a report with the expectations of your site, or with an earlier report of the same host.
 
 Pure functions of reports; no access to a host.
 """

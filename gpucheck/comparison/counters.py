@@ -22,7 +22,7 @@ RESEAT = "reseat the bridge or baseboard, reset the GPU, and replace the part if
 
 
 class Counter(NamedTuple):
-    """One counter, then and now. fatal: any rise is a failure; else a rate is judged, or any rise where rate is 0."""
+    """A counter, then and now. fatal: any rise is a failure; else a rate is evaluated, or any rise where rate is 0."""
 
     name: str
     before: int | None
@@ -40,7 +40,7 @@ def deltas(before: HealthRecord, now: HealthRecord, hours: float) -> Iterator[Fi
     for gpu in now.gpus:
         if gpu.uuid in then:
             counters = [*_gpu(then[gpu.uuid], gpu), *_nvlinks(then[gpu.uuid], gpu)]
-            yield from _judged(f"gpu:{gpu.bus_id}", counters, hours, now.uptime_hours)
+            yield from _evaluated(f"gpu:{gpu.bus_id}", counters, hours, now.uptime_hours)
     own = {gpu.bus_id: gpu for gpu in now.gpus}
     ports = {port.bus_id: port for port in before.ports}
     for port in now.ports:
@@ -48,7 +48,7 @@ def deltas(before: HealthRecord, now: HealthRecord, hours: float) -> Iterator[Fi
         reported = port.bus_id in own and own[port.bus_id].pcie_errors.correctable is not None
         if port.bus_id in ports and not reported:
             subject = f"{'gpu' if port.bus_id in own else 'link'}:{port.bus_id}"
-            yield from _judged(subject, _port(ports[port.bus_id], port), hours, now.uptime_hours)
+            yield from _evaluated(subject, _port(ports[port.bus_id], port), hours, now.uptime_hours)
 
 
 def _gpu(before: GpuRecord, now: GpuRecord) -> Iterator[Counter]:
@@ -124,7 +124,7 @@ def _port(before: PortRecord, now: PortRecord) -> Iterator[Counter]:
     yield Counter("AER fatal", old.fatal, new.fatal, cause, lost, RETRAIN, fails=True)
 
 
-def _judged(
+def _evaluated(
     subject: str, counters: Iterator[Counter] | list[Counter], hours: float, uptime: float | None
 ) -> Iterator[Finding]:
     for counter in counters:
@@ -147,5 +147,5 @@ def _judged(
         )
         seen = f"{counter.name}: {rise} more, {rate:,.0f} an hour" if rate >= 10 else f"{counter.name}: {rise} more"
         wanted = f"at most {counter.per_hour:g} an hour" if counter.per_hour else "none more"
-        judge = about.fails if counter.fails else about.warns
-        yield judge(seen, wanted, counter.why, counter.fix, counter.cause, "likely")
+        report = about.fails if counter.fails else about.warns
+        yield report(seen, wanted, counter.why, counter.fix, counter.cause, "likely")

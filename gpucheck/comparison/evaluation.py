@@ -1,4 +1,4 @@
-"""Expectations: does the host match the expectations of the site?
+"""Expectations: does the host match the expectations of your site?
 
 Sources: the file of verify --expect, and the report itself: GPUs, topology, versions and measurements. One finding for
 each expectation, with its line in the file. A value that is not reported is UNKNOWN; a limit of a value that this run

@@ -1,4 +1,4 @@
-"""The site's expectations, a YAML file: every key optional, a mistake named with its line."""
+"""The expectations of your site, a YAML file: every key is optional, mistakes are reported by line."""
 
 import re
 from collections.abc import Callable
@@ -114,10 +114,10 @@ def _number(value: Value) -> float:
 def _version(value: Value) -> str:
     text = value.text().strip()
     try:
-        asked = request(text)
+        requested = request(text)
     except ValueError as error:
         raise value.problem(str(error)) from None
-    if not asked.explicit:
+    if not requested.explicit:
         raise value.problem(f"{text} is not an expectation. Give the start of a version, or a range such as >=570,<590")
     return text
 

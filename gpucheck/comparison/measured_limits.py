@@ -32,7 +32,7 @@ def limits(report: Report, stated: Stated) -> Iterator[Finding]:
             continue
         name = at.split(".")[1]
         numbers = list(_pairs(copies, name, cls) if name in MATRICES else _host_links(copies, name))
-        yield _judge(numbers, at, cls, limit, least=least, stated=stated)
+        yield _evaluate(numbers, at, cls, limit, least=least, stated=stated)
 
 
 def _stated(stated: Stated) -> Iterator[tuple[str, str | None, float, bool]]:
@@ -78,7 +78,7 @@ def _host_links(copies: Copies, name: str) -> Iterator[Number]:
             yield Number(f"gpu:{copies.bus_id(link.device)}", value)
 
 
-def _judge(numbers: list[Number], at: str, cls: str | None, limit: float, *, least: bool, stated: Stated) -> Finding:
+def _evaluate(numbers: list[Number], at: str, cls: str | None, limit: float, *, least: bool, stated: Stated) -> Finding:
     unit = "us" if at.split(".")[1].endswith("_us") else "GB/s"
     if not numbers and cls is not None:
         why = f"no pair of class {cls} was measured; gpucheck topo shows the classes of this host"

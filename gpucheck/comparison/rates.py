@@ -88,6 +88,6 @@ def _finding(kind: str, drops: list[Drop]) -> Finding:
         evidence=(*(f"{d.subject}: {d.before:g} then, {d.now:g} GB/s now" for d in drops[:SHOWN]), *more),
     )
     why = f"{kind}: {len(drops)} are slower than in the baseline, the worst by {1 - worst.ratio:.0%}"
-    fix = "gpucheck topo and the findings of this report say which link; compare what changed since; gpucheck bandwidth"
-    judge = about.fails if worst.ratio < FAIL_BELOW else about.warns
-    return judge(round(worst.now, 2), round(worst.before, 2), why, fix, REGRESSION, "likely")
+    fix = "gpucheck topo and the findings of this report name the link; compare what changed since; gpucheck bandwidth"
+    report = about.fails if worst.ratio < FAIL_BELOW else about.warns
+    return report(round(worst.now, 2), round(worst.before, 2), why, fix, REGRESSION, "likely")

@@ -60,7 +60,7 @@ def matrix(cell: Callable[[Value], Any]) -> Callable[[Value], tuple[tuple[Any, .
 
 
 def required(build: Callable[[Value], T], *names: str) -> Callable[[Value], T]:
-    """Refuse an entry that lacks one of these keys."""
+    """Reject an entry that lacks one of these keys."""
 
     def read_entry(value: Value) -> T:
         known = {name for name, cell in value.pairs() if cell.is_known}
@@ -102,7 +102,7 @@ def flag_cell(value: Value) -> bool | None:
 def class_cell(value: Value) -> str | None:
     word = value.text().strip().upper()
     if not CLASS.fullmatch(word):
-        raise value.problem(f"{word[:20]} is no path class (NV#, PIX, PXB, PHB, NODE, SYS)")
+        raise value.problem(f"{word[:20]} is not a path class (NV#, PIX, PXB, PHB, NODE, SYS)")
     return "SYS" if word == "SOC" else None if word == "X" else word
 
 
@@ -111,7 +111,7 @@ def status_cell(value: Value) -> str | None:
     if word in ("X", "U"):
         return None
     if word not in STATUS:
-        raise value.problem(f"{word[:20]} is no P2P status ({', '.join(STATUS)})")
+        raise value.problem(f"{word[:20]} is not a P2P status ({', '.join(STATUS)})")
     return word
 
 

@@ -1,4 +1,4 @@
-"""Several sources about one machine become one set of observations; contradictions are refused, not guessed away."""
+"""Several sources about one host become one set of observations; contradictions are rejected, not guessed away."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar

@@ -12,7 +12,7 @@ from gpucheck.diagnose.score import Prediction
 from gpucheck.diagnose.world import World
 from gpucheck.model.observations import Observations
 
-# Low is below the range of nine healthy machines in ten, or clearly below the pairs that are alike.
+# Low is below the range of nine healthy machines in ten, or clearly below equal pairs.
 LIKE_OTHERS = 0.90
 
 

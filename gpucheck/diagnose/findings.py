@@ -1,4 +1,4 @@
-"""From a ranking to findings: what is wrong, how sure that is, what else it may be, and what would tell them apart."""
+"""From a ranking to findings: the problem, its confidence, other possible causes, and the reading that decides."""
 
 from collections.abc import Iterable, Sequence
 from math import exp, log
@@ -57,7 +57,7 @@ class Findings:
         )
 
     def _subject(self, instance: Instance) -> str:
-        """The instance's, unless several would do: one of two GPUs is slow, and nothing says which."""
+        """The subject of the instance, unless several fit: one of two GPUs is slow, and it is unknown which."""
         if instance.cause in (None, "expected-limit") and len(instance.pairs) == 1 and self.machine.count == 2:
             return self.machine.pair_label(instance.pairs[0])
         here, anywhere = self._marginal(instance.cause, instance.subject), self._marginal(instance.cause)
@@ -130,7 +130,7 @@ class Findings:
         return bool(flags) and all(flag is False for flag in flags) and "data" not in instance.excludes
 
     def _part(self, instance: Instance) -> float | None:
-        """What the instance's pairs reach of what they would on a healthy machine; None where nothing says."""
+        """Measured part of the expected bandwidth of the instance's pairs; None if unknown."""
         parts = [
             exp(n.value) / predicted.median
             for n in numbers(self.machine)
@@ -222,7 +222,7 @@ def _stated(others: Iterable[Alternative], chances: Iterable[float]) -> tuple[Al
 
 
 def stated(chances: list[float], *, direct: bool) -> list[float]:
-    """What a finding says of a cause and its alternatives: calibrated, and adding up to no more than one."""
+    """Probabilities of a cause and its alternatives: calibrated, with a sum of at most one."""
     if direct:
         return [round(chance, 3) for chance in chances]
     calibrated = [_calibrated(chance) for chance in chances]

@@ -18,7 +18,7 @@ class Change:
     uplinks: group of GPUs -> raw GB/s of their way up. ways: how copies of a pair go. nvlinks: pair -> links in use.
     odd: what follows no prediction: a pair, an ordered pair as ("way", i, j), a GPU as ("gpu", i), ("host",); host
     copies of all GPUs as ("memory",), of one as ("memory", i); the sum of a pair as ("both", i, j).
-    says: how likely it shows otherwise: ``wrong data``, ``hang``, ``hang with P2P off``, ``damage zeros`` ...
+    ``says``: probability of other readings: ``wrong data``, ``hang``, ``hang with P2P off``, ``damage zeros`` ...
     """
 
     links: dict[int, Link] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""One machine's observations to its diagnosis: weigh the explanations, then say what needs no weighing."""
+"""One machine's observations to its diagnosis: weigh the explanations, then add what needs no weighing."""
 
 from gpucheck.diagnose.findings import Findings
 from gpucheck.diagnose.hypotheses import all_hypotheses

@@ -1,4 +1,4 @@
-"""What follows from the observations before anything is judged: links, their rates, who may reach whom."""
+"""What follows from the observations before the evaluation: links, their rates, who may reach whom."""
 
 from functools import cached_property
 
@@ -18,7 +18,7 @@ class Machine(Paths):
 
     @cached_property
     def unseen_links(self) -> dict[Pair, int]:
-        """Links of a product that comes on a board with NVLink, where no matrix says how its GPUs are joined."""
+        """Links of a product that is sold on a board with NVLink, if no matrix shows how its GPUs are connected."""
         if self.mesh and not self.seen.matrix:
             return self.mesh
         return {pair: 0 if self.classes[pair] else self._links_by_product(pair) for pair in self.pairs}
@@ -99,7 +99,7 @@ class Machine(Paths):
     def _generations_above(self, i: int) -> list[int]:
         """Generations that GPU i's link cannot exceed: of the ports above it and of a switch that it shares.
 
-        A limit below what the link was read at is none.
+        A limit below the value that was read is ignored.
         """
         above = [*self.own_ports(i), *(port for port in self.gpu(i).path if port.kind == "switch")]
         read = max(port.gen or 0 for port in (self.gpu(i).pcie, *self.under_load(i)))
@@ -112,7 +112,7 @@ class Machine(Paths):
 
     def is_narrow_by_design(self, i: int) -> bool:
         """Fewer lanes than the maximum, on purpose: the port above has no more, a virtual machine's provider chose so,
-        or all cards are alike at half width, as boards that split their slots make them.
+        or all cards run at half width, as boards that split their slots make them.
         """
         pcie = self.gpu(i).pcie
         if not (pcie.width and pcie.max_width and pcie.width < pcie.max_width):
@@ -163,7 +163,7 @@ class Machine(Paths):
 
     @cached_property
     def access(self) -> dict[Pair, bool | None]:
-        """What the driver says of each pair: P2P status, then peer access. A refusal in one direction is a refusal."""
+        """Return access per pair: P2P status, then peer access. Denied in one direction counts as denied."""
         return {pair: self._access(pair) for pair in self.pairs}
 
     @cached_property

@@ -10,13 +10,13 @@ HEAD = """<!-- Made by: gpucheck diagnose --hypotheses -o docs/diagnose-hypothes
 `gpucheck diagnose`, `verify` and `bandwidth` explain the numbers of a machine in the same way:
 
 1. Each hypothesis below is a family of causes. It lists the ways in which it may be true on this machine, each with the
-   probability that it has before any number is seen (its prior).
+   probability that it has before any number is observed (its prior).
 2. An explanation is one of these ways, several of them together, or none: a machine without a fault. It predicts every
    number and every reading, as a range where the number is not exact.
 3. What was measured and read is compared with each prediction. The closer it comes to one explanation and the farther
    it lies from the others, the more probable that explanation is.
 4. The findings name the most probable explanation, its probability, the other causes that fit, and the reading that
-   would tell them apart. A cause is "certain" only if a register, a return code, a counter or a byte compare names it.
+   would distinguish them. A cause is "certain" only if a register, a return code, a counter or a byte compare names it.
 
 `gpucheck diagnose -v` prints the explanations with what the first two predicted, `--format html` draws it, and
 `gpucheck explain CAUSE` prints what is below for one cause. How often a stated probability was right, on machines with
@@ -60,7 +60,7 @@ def hypotheses_page() -> str:
 
 
 def fields(hypothesis: Hypothesis) -> list[tuple[str, str]]:
-    """What a hypothesis says of itself, each as (label, text)."""
+    """Describe a hypothesis, as pairs of (label, text)."""
     return [
         ("Possible when", hypothesis.possible_when),
         ("Predicts", hypothesis.predicts),

@@ -14,7 +14,7 @@ NEAR = ("PIX", "PXB")
 
 
 class Paths:
-    """The GPUs of one machine and what joins them. Pairs are (i, j) with i < j unless they are said to be ordered."""
+    """The GPUs of one machine and what joins them. Pairs are (i, j) with i < j unless stated to be ordered."""
 
     def __init__(self, seen: Observations) -> None:
         self.seen = seen
@@ -63,7 +63,7 @@ class Paths:
 
     def _guess(self, i: int, j: int) -> str | None:
         if any(model and model.nvlink for model in (self.models[i], self.models[j])):
-            return None  # NVLink may join them, and only a matrix says so
+            return None  # NVLink may connect them; only a matrix shows that
         if self.shared_hops(i, j):
             return "PXB"
         one, other = self.gpu(i).numa_node, self.gpu(j).numa_node
@@ -72,7 +72,7 @@ class Paths:
         return None
 
     def is_nvlink(self, pair: Pair) -> bool:
-        """Joined by NVLink as far as the matrix says."""
+        """Connected by NVLink according to the matrix."""
         return (self.classes[pair] or "").startswith("NV")
 
     def links(self, pair: Pair) -> int:
@@ -81,7 +81,7 @@ class Paths:
         return int(cls[2:]) if cls.startswith("NV") else 0
 
     def crosses_nodes(self, pair: Pair) -> bool | None:
-        """Whether the path leaves a NUMA node; None where neither class nor nodes tell."""
+        """Whether the path leaves a NUMA node; None if class and nodes are unknown."""
         one, other = self.gpu(pair[0]).numa_node, self.gpu(pair[1]).numa_node
         if one is not None and other is not None:
             return one != other
@@ -97,7 +97,7 @@ class Paths:
         return tuple(frozenset(_ids(gpu.path)) for gpu in self.seen.gpus)
 
     def share_uplink(self, pair: Pair) -> bool | None:
-        """Whether one link carries both GPUs' host traffic; None where the class does not tell."""
+        """Whether one link carries both GPUs' host traffic; None if the class does not decide."""
         if self.classes[pair] in NEAR or self.shared_hops(*pair) or self._common_uplinks(pair):
             return True
         return None if self.classes[pair] is None or self.is_nvlink(pair) else False

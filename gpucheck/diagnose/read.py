@@ -30,7 +30,7 @@ from gpucheck.knowledge.strict import FALSE, TRUE, Value, document
 from gpucheck.model import observations as model
 
 MAX_BYTES = 1 << 20
-"""Six matrices of 128 GPUs are 600 kB; anything larger is no set of observations."""
+"""Six matrices of 128 GPUs are 600 kB; a larger input is not a set of observations."""
 DAMAGE = ("untouched", "zeros", "stale", "other-pair", "shifted", "bit-flip")
 
 
@@ -86,7 +86,7 @@ def _virtual(value: Value) -> bool:
 
 
 def _node(value: Value) -> int | None:
-    """Linux prints -1 where the firmware did not say."""
+    """Linux prints -1 if unknown to the firmware."""
     node = value.integer(-1, 1023)
     return node if node >= 0 else None
 

@@ -1,4 +1,4 @@
-"""What registers, refusals, byte compares and hangs mean for and against an explanation, as log-probabilities."""
+"""What registers, return codes, byte compares and hangs mean for and against an explanation, as log-probabilities."""
 
 from collections.abc import Iterator
 from math import log
@@ -19,14 +19,14 @@ SLOW_DIRECT, SLOW_ACROSS = 0.004, 0.2  # how often a healthy machine is slower d
 
 
 class Reading(NamedTuple):
-    """How likely one reading is under an explanation (natural logarithm), and the reading in words."""
+    """How likely one reading is under an explanation (natural logarithm), and the reading as text."""
 
     log_probability: float
     words: str
 
 
 def readings(world: World) -> Iterator[Reading]:
-    """Every reading that tells explanations apart."""
+    """Every reading that distinguishes explanations."""
     m = world.machine
     for i, gpu in enumerate(m.seen.gpus):
         for port, name in ((gpu.pcie, "link"), *((port, "link under load") for port in m.under_load(i))):
@@ -136,7 +136,7 @@ def damages(m: Machine) -> list[str]:
 
 
 def hang_of(m: Machine) -> Hang | None:
-    """The hang that was observed, or a copy of ours that was stuck."""
+    """The hang that was observed, or a copy by gpucheck that was stuck."""
     seen = m.measured.hang
     if seen:
         return seen if isinstance(seen, Hang) else Hang()

@@ -1,4 +1,4 @@
-"""How well predictions fit numbers: numbers that share an unknown factor are judged together.
+"""How well predictions fit numbers: numbers that share an unknown factor are evaluated together.
 
 Every number is predicted as a median with two spreads in the logarithm: `between` is what a whole machine may differ by
 (the CPU, the board, the tool), the same for all numbers of a group; `within` is what one number differs by from the
@@ -93,7 +93,7 @@ def group_log_likelihood(rows: Collection[Fit]) -> float:
 
 
 def _shift(weighted: list[tuple[float, float]], between: float) -> float:
-    """The shared factor: mean of the residuals by weight, without stray numbers where there are enough to tell."""
+    """The shared factor: mean of the residuals by weight, without outliers if there are enough numbers."""
     prior = 1 / (between * between)
     if len(weighted) < 3:
         return sum(weight * residual for residual, weight in weighted) / (sum(w for _, w in weighted) + prior)

@@ -154,7 +154,7 @@ class Search:
 
 
 def _weighed(seen: tuple[Number, ...], healthy: World) -> tuple[Number, ...]:
-    """All numbers of usual machines; of a group of very many that are alike, the odd ones and a sample of the rest."""
+    """All numbers of usual machines; of a group of very many equal ones, the outliers and a sample of the rest."""
     if len(seen) <= ALL_NUMBERS:
         return seen
     groups: dict[Hashable, list[tuple[float, int]]] = {}

@@ -16,7 +16,7 @@ from gpucheck.knowledge.links import Spread
 from gpucheck.topology.expected import slower
 
 WIDE, ODD = (1.2, 0.8), (0.4, 0.3)  # spreads of what follows no prediction: a whole machine, a pair or GPU
-UNKNOWN_RAW, UNKNOWN_SPREAD = 16.0, 1.0  # a rate that is not known: anything, and the same for all alike
+UNKNOWN_RAW, UNKNOWN_SPREAD = 16.0, 1.0  # an unknown rate: any value, but the same for all
 
 
 class World:
@@ -108,7 +108,7 @@ class World:
         return self._one_way(number, pair, way)
 
     def _kind(self, pair: Pair) -> tuple[str | None, bool | None]:
-        """Pairs that are alike in the matrix and by NUMA node share what is not known of them."""
+        """Pairs with equal class and NUMA nodes share their unknown factors."""
         return self.machine.classes[pair], self.machine.crosses_nodes(pair)
 
     def _is_odd(self, number: Number, pair: Pair, q: str) -> bool:

@@ -1,4 +1,4 @@
-"""What unhealthy hosts share: an association that is unlikely to be chance, in words that do not claim more."""
+"""Common factors of unhealthy hosts: associations that are unlikely to be chance, reported as no more than that."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -7,10 +7,10 @@ from gpucheck.fleet.statistics import fisher
 from gpucheck.model import CommonCause, FleetRow, Outlier, Verdict, metric_title
 
 # Two hosts share something by chance in any fleet.
-ENOUGH_SICK = 3
+ENOUGH_FAILING = 3
 # After correction for everything that was tried.
 LIKELY = 0.01
-# An attribute that marks fewer of the sick than this explains little of what is wrong, unless whoever has it is sick:
+# An attribute that marks fewer of the failing hosts explains little, unless all hosts that have it fail:
 # a rack that is slow as a whole is a cause of its own, whatever else ails elsewhere.
 COVERS = 0.5
 MARKS = 0.8
@@ -20,13 +20,13 @@ Having = dict[tuple[str, str], frozenset[str]]
 
 
 def common_causes(rows: Sequence[FleetRow], outliers: Sequence[Outlier]) -> tuple[CommonCause, ...]:
-    """For every sign of sickness the attributes that go with it, the least likely chance first."""
+    """Return the attributes associated with each sign of a fault, the least likely chance first."""
     having = _having(rows)
     everyone = frozenset(row.host for row in rows if row.attributes)
     signs = {sign: hosts & everyone for sign, hosts in _signs(rows, outliers).items()}
-    signs = {sign: hosts for sign, hosts in signs.items() if ENOUGH_SICK <= len(hosts) < len(everyone)}
+    signs = {sign: hosts for sign, hosts in signs.items() if ENOUGH_FAILING <= len(hosts) < len(everyone)}
     tried = max(1, len(signs) * len(having))
-    found = [cause for sign, sick in signs.items() for cause in _of_sign(sign, sick, everyone, having, tried)]
+    found = [cause for sign, failing in signs.items() for cause in _of_sign(sign, failing, everyone, having, tried)]
     return tuple(sorted(found, key=lambda cause: (cause.p, cause.sign, cause.attributes)))
 
 
@@ -63,40 +63,44 @@ def _signs(rows: Sequence[FleetRow], outliers: Sequence[Outlier]) -> dict[str, f
 
 
 def _of_sign(
-    sign: str, sick: frozenset[str], everyone: frozenset[str], having: Having, tried: int
+    sign: str, failing: frozenset[str], everyone: frozenset[str], having: Having, tried: int
 ) -> Iterator[CommonCause]:
-    """Attributes with the same hosts are one entry: the numbers cannot tell them apart."""
-    others = len(everyone) - len(sick)
+    """Merge attributes that the same hosts have: the numbers do not distinguish them."""
+    others = len(everyone) - len(failing)
     same: dict[tuple[float, frozenset[str]], list[str]] = defaultdict(list)
     for (name, value), hosts in having.items():
-        sick_with = len(hosts & sick)
-        if sick_with < ENOUGH_SICK or (sick_with < COVERS * len(sick) and sick_with < MARKS * len(hosts)):
+        failing_with = len(hosts & failing)
+        if failing_with < ENOUGH_FAILING or (
+            failing_with < COVERS * len(failing) and failing_with < MARKS * len(hosts)
+        ):
             continue
-        p = min(1.0, tried * fisher(sick_with, len(sick), len(hosts) - sick_with, others))
+        p = min(1.0, tried * fisher(failing_with, len(failing), len(hosts) - failing_with, others))
         if p < LIKELY:
             same[p, hosts].append(f"{name} = {value}")
     strongest = sorted(same.items(), key=lambda item: (item[0][0], item[1]))[:3]
     for (p, hosts), every in strongest:
-        # A part of the name that says what a label says adds nothing.
+        # A part of the name that repeats a label adds nothing.
         names = [name for name in every if not name.startswith("host name part")] or every
-        sick_with = len(hosts & sick)
+        failing_with = len(hosts & failing)
         yield CommonCause(
             sign=sign,
             attributes=tuple(sorted(names)),
-            sick=len(sick),
-            sick_with=sick_with,
+            sick=len(failing),
+            sick_with=failing_with,
             others=others,
-            others_with=len(hosts) - sick_with,
+            others_with=len(hosts) - failing_with,
             p=p,
-            text=_words(sign, sorted(names), sick_with, len(sick), len(hosts) - sick_with, others, p),
+            text=_words(sign, sorted(names), failing_with, len(failing), len(hosts) - failing_with, others, p),
         )
 
 
-def _words(sign: str, names: list[str], sick_with: int, sick: int, others_with: int, others: int, p: float) -> str:
-    of = f"All {sick}" if sick_with == sick else f"{sick_with} of the {sick}"
+def _words(
+    sign: str, names: list[str], failing_with: int, failing: int, others_with: int, others: int, p: float
+) -> str:
+    of = f"All {failing}" if failing_with == failing else f"{failing_with} of the {failing}"
     shared = " and ".join(names) if len(names) < 4 else f"{', '.join(names[:3])} and {len(names) - 3} more"
-    apart = "; the numbers cannot tell these apart" if len(names) > 1 else ""
+    apart = "; the numbers do not distinguish these" if len(names) > 1 else ""
     return (
-        f"{of} hosts with {sign} have {shared}, and so have {others_with} of the {others} others"
-        f" (p = {p:.1g} after correction){apart}. This is an association, not a proof: check there first."
+        f"{of} hosts with {sign} have {shared}, as have {others_with} of the {others} others"
+        f" (p = {p:.1g} after correction){apart}. This is an association, not proof of a cause: check there first."
     )

@@ -22,14 +22,14 @@ def read_previous(path: Path) -> FleetReport:
     try:
         report = msgspec.json.decode(content, type=FleetReport)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: is no merged fleet report ({error}). {ANOTHER}.") from error
+        raise ValueError(f"{path}: is not a merged fleet report ({error}). {ANOTHER}.") from error
     if report.schema != SCHEMA:
         raise ValueError(f"{path}: schema {report.schema!r}, this gpucheck reads {SCHEMA!r}. Merge its reports again.")
     return report
 
 
 def changes(previous: FleetReport, rows: Sequence[FleetRow]) -> tuple[Change, ...]:
-    """One entry a host that changed, by name. A host that is as it was is none."""
+    """Return one entry per host that changed, by name. An unchanged host has none."""
     before = {row.host: row for row in previous.hosts}
     after = {row.host: row for row in rows}
     found = (_change(host, before.get(host), after.get(host)) for host in sorted(before.keys() | after.keys()))
@@ -80,8 +80,8 @@ def _sign(finding: Finding) -> tuple[tuple[str, str], str]:
 
 def _words(host: str, old: Verdict, new: Verdict, appeared: set[str], left: set[str]) -> Iterator[str]:
     yield f"{host} was {old.name}, is {new.name}." if old is not new else f"{host} is still {new.name}."
-    for told, signs in (("New:", appeared), ("Gone:", left)):
+    for label, signs in (("New:", appeared), ("Gone:", left)):
         if signs:
             names = sorted(signs)
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            yield f"{told} {', '.join(names[:5])}{more}."
+            yield f"{label} {', '.join(names[:5])}{more}."

@@ -6,10 +6,10 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.fleet.alike import Alike
 from gpucheck.fleet.evidence import checked
 from gpucheck.fleet.files import MAX_BYTES
 from gpucheck.fleet.identity import MAX_HOST_NAME, bare, known_as
+from gpucheck.fleet.interning import Interner
 from gpucheck.fleet.remedies import AGAIN, REPORTS, SHARD, VERSION, WAY
 from gpucheck.fleet.row import problem, row
 from gpucheck.model import FleetRow, Report, Verdict
@@ -17,7 +17,7 @@ from gpucheck.model.fleet import SCHEMA as FLEET_SCHEMA
 from gpucheck.model.fleet import SHARD_SCHEMA
 from gpucheck.model.report import SCHEMA as REPORT_SCHEMA
 
-# What provisioning writes beside the reports: what it did to each host, and no verdict on any.
+# Written by provisioning next to the reports: what it did to each host, without a verdict.
 PROVISION_SCHEMA = "gpucheck.provision/1"
 PROVISION = "provision"
 # A shard holds thousands of hosts.
@@ -34,7 +34,7 @@ class _Shard(msgspec.Struct):
 
 
 class _Report(Report, frozen=True, kw_only=True):
-    """A report that says so itself: without its schema a document is none."""
+    """Return the report if the document has its schema, else None."""
 
     schema: Literal["gpucheck.report/1"]
 
@@ -45,7 +45,7 @@ _ROW = msgspec.json.Decoder(FleetRow)
 
 
 class _Head(msgspec.Struct):
-    """Enough of a document to say what it is."""
+    """The part of a document that identifies its kind."""
 
     schema: str | None = None
     host: str | None = None
@@ -57,10 +57,10 @@ _HEAD = msgspec.json.Decoder(_Head)
 
 
 def rows_of(document: bytes, name: str, names: Sequence[str] = (), *, folder: str | None = None) -> Sequence[FleetRow]:
-    """The row of a report, the rows of a shard, or one UNKNOWN row that says why there is none.
+    """Return the row of a report, the rows of a shard, or one UNKNOWN row with the reason.
 
     name: the file or stream, for messages. names: what the host may be called, by its file or inventory; without any,
-    the report's own word counts. folder: of the file, which tells apart what has one name in several folders.
+    name in the report counts. folder: of the file, which distinguishes equal names in several directories.
     """
     if len(document) > MAX_BYTES:
         return _no_report(document, name, names, None)
@@ -93,7 +93,7 @@ def _host(names: Sequence[str], stated: str | None = None) -> str | None:
 
 
 def _no_report(document: bytes, name: str, names: Sequence[str], error: Exception | None) -> Sequence[FleetRow]:
-    """Say what the document is instead: a shard is as good as reports, everything else is named."""
+    """Return the rows of a document that is not a report: a shard, or one row that names what it is."""
     try:
         head = _HEAD.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as broken:
@@ -104,7 +104,7 @@ def _no_report(document: bytes, name: str, names: Sequence[str], error: Exceptio
         return ()
     host = _host(names, head.host or None)
     if len(document) > MAX_BYTES:
-        return (unreadable(name, f"larger than {MAX_BYTES // 2**20} MiB, so it is no host report", host=host),)
+        return (unreadable(name, f"larger than {MAX_BYTES // 2**20} MiB, so it is not a host report", host=host),)
     if head.schema == FLEET_SCHEMA:
         return (unreadable(name, "a merged fleet report, not a host's", host=_host(names), fix=REPORTS),)
     if head.schema is None and (head.msg or head.unreachable):
@@ -121,11 +121,11 @@ def _no_report(document: bytes, name: str, names: Sequence[str], error: Exceptio
 
 
 def _shard(document: bytes, name: str) -> Sequence[FleetRow]:
-    alike = Alike()
+    interner = Interner()
     rows: list[FleetRow] = []
     try:
         shard = _SHARD.decode(document)
-        rows.extend(alike.row(msgspec.structs.replace(checked(_ROW.decode(raw)), part=name)) for raw in shard.rows)
+        rows.extend(interner.row(msgspec.structs.replace(checked(_ROW.decode(raw)), part=name)) for raw in shard.rows)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError) as error:
         reason = f"a broken shard, after {len(rows)} good rows: {_words(error)}"
         return (unreadable(name, reason, fix=SHARD),)

@@ -1,4 +1,4 @@
-"""Attributes that hosts which should be alike do not share."""
+"""Attributes that differ between hosts which should be identical."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from gpucheck.model import Drift, DriftValue, FleetRow
 BY_GPU = ("vbios", "bios", "board", "driver", "module", "cuda")
 # These differ by design: they place a host. uplink is looked at for common causes only.
 PLACES = ("rack", "system", "uplink")
-NOT_TOLD = "not told"
+UNKNOWN = "unknown"
 NAMES = 20
 
 
@@ -30,9 +30,9 @@ def drift(rows: Sequence[FleetRow]) -> tuple[Drift, ...]:
 def _entry(name: str, scope: str, members: list[FleetRow]) -> Drift | None:
     hosts: dict[str, list[str]] = defaultdict(list)
     for row in members:
-        hosts[", ".join(row.attributes.get(name, ())) or NOT_TOLD].append(row.host)
+        hosts[", ".join(row.attributes.get(name, ())) or UNKNOWN].append(row.host)
     if len(hosts) < 2 or len(hosts) > max(3, len(members) // 2):
-        # All alike, or nearly every host with a value of its own: a serial number is no drift.
+        # Identical, or nearly every host has its own value: a serial number does not drift.
         return None
     values = sorted(hosts.items(), key=lambda item: (-len(item[1]), item[0]))
     return Drift(

@@ -10,12 +10,12 @@ from gpucheck.model import Finding, FleetRow, Report, Verdict, worst
 from gpucheck.model.verdict import RANK
 
 WHY = "a report that contradicts itself was damaged or changed after it was made"
-# What counts may say of a row besides passes, each as good as a finding of that verdict.
+# Counts of a row other than passes; each is as good as a finding of that verdict.
 COUNTED = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.PASS)
 
 
 def is_simulated(report: Report) -> bool:
-    """Return whether any part of the report says so: a simulated result must never look real."""
+    """Return whether any part of the report is marked as simulated: a simulated result must never look real."""
     return any(_simulated(report))
 
 
@@ -32,7 +32,7 @@ def contradictions(report: Report) -> list[str]:
     if report.interrupted and Verdict.UNKNOWN not in verdicts:
         found.append("it was interrupted, and no finding is UNKNOWN")
     if len(set(_simulated(report))) > 1:
-        found.append("one part of it says that the hardware is simulated, another that it is real")
+        found.append("its parts contradict each other about whether the hardware is simulated")
     return found
 
 
@@ -42,8 +42,8 @@ def checked(row: FleetRow) -> FleetRow:
     Raises ValueError for a row whose host has no name.
     """
     if not 0 < len(row.host) <= MAX_HOST_NAME:
-        raise ValueError(f"a host name of {len(row.host)} characters")
-    row = replace(row, problems=tuple(advised(_not_ours(finding)) for finding in row.problems))
+        raise ValueError(f"the host name has {len(row.host)} characters")
+    row = replace(row, problems=tuple(advised(_untrusted(finding)) for finding in row.problems))
     floor = [finding.verdict for finding in row.problems]
     floor += [verdict for verdict in COUNTED if row.counts.get(verdict.value, 0) > 0]
     if row.digest is None:
@@ -53,7 +53,7 @@ def checked(row: FleetRow) -> FleetRow:
     if row.verdict not in RANK or RANK.index(row.verdict) > allowed:
         found.append(f"its verdict is {row.verdict.name}, and its findings are at best {RANK[allowed].name}")
     if row.simulation is not None and not row.simulated:
-        found.append("one part of it says that the hardware is simulated, another that it is real")
+        found.append("its parts contradict each other about whether the hardware is simulated")
     simulated = row.simulated or row.simulation is not None
     return doubted(replace(row, simulated=simulated), found, floor)
 
@@ -69,7 +69,7 @@ def doubted(row: FleetRow, found: Sequence[str], floor: Sequence[Verdict] = ()) 
     return replace(row, verdict=verdict, problems=problems)
 
 
-def _not_ours(finding: Finding) -> Finding:
+def _untrusted(finding: Finding) -> Finding:
     """The merge's own findings are made after shards are read, so none comes from one."""
     return replace(finding, check="host's fleet") if finding.check == "fleet" else finding
 

@@ -1,4 +1,4 @@
-"""Open what a reports folder holds: unpacked within a limit, a piece at a time."""
+"""Open what a reports directory holds: unpacked within a limit, a piece at a time."""
 
 import gzip
 import io
@@ -36,7 +36,7 @@ def opened(path: Path, limit: int, do: str) -> Iterator[io.BufferedReader]:
     """Open a file, unpacked by its ending, to be read piece by piece.
 
     limit: bytes that it may hold. do: advice, without a full stop. Raises foreign.UnreadableInput, also while it is
-    read; TooLargeError before it is, where its size says so.
+    read; TooLargeError before it is, if its size is known.
     """
     with foreign.opened(path, do) as raw:
         size = os.fstat(raw.fileno()).st_size
@@ -74,14 +74,14 @@ def _unpacked(raw: IO[bytes], suffix: str) -> tuple[_Readable, tuple[type[Except
 
 
 class _Limited(io.RawIOBase):
-    """A stream that refuses to grow: a few kB can hold terabytes, and a file can grow while it is read."""
+    """A stream with a size limit: a few kB can hold terabytes, and a file can grow while it is read."""
 
     def __init__(self, stream: _Readable, path: Path, limit: int, do: str, broken: tuple[type[Exception], ...]) -> None:
         self._stream, self._path, self._limit, self._do, self._broken = stream, path, limit, do, broken
         self._left = limit
 
     def readable(self) -> bool:
-        """Say so to io.BufferedReader."""
+        """Return True, for io.BufferedReader."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # what io.BufferedReader hands on

@@ -11,7 +11,7 @@ ENDING = ".json.gz"
 
 
 def kept(folder: Path, last: int) -> Iterator[tuple[str, FleetReport]]:
-    """The last merges of the folder with their dates, the oldest first. Raises UnreadableInput or ValueError."""
+    """The last merges of the directory with their dates, the oldest first. Raises UnreadableInput or ValueError."""
     for path in sorted(folder.glob(f"*{ENDING}"))[-last:]:
         yield path.name.removesuffix(ENDING), read_previous(path)
 
@@ -32,8 +32,8 @@ def follow(merges: Iterable[tuple[str, FleetReport]], name: str) -> History:
                     of_host[metric].append(HistoryPoint(at=at, value=seen.host))
         for group in merge.metrics:
             if group.metric == name or group.metric.startswith((f"{name}[", f"{name}.")):
-                odd = sum(o.metric == group.metric and o.group == group.group for o in merge.outliers)
-                point = HistoryPoint(at=at, value=group.median, low=group.low, high=group.high, odd=odd)
+                outside = sum(o.metric == group.metric and o.group == group.group for o in merge.outliers)
+                point = HistoryPoint(at=at, value=group.median, low=group.low, high=group.high, odd=outside)
                 of_group[group.metric, group.group].append(point)
     if verdicts:
         series = tuple(Series(metric=metric, points=tuple(points)) for metric, points in sorted(of_host.items()))

@@ -1,4 +1,4 @@
-"""Which host a report is of: its file, folder or inventory name decides; the name in the report is compared with it.
+"""Which host a report is of: its file, directory or inventory name decides; the name in the report is compared with it.
 
 Two machines with one host name (golden images, a report in the wrong place) must not become one row.
 """
@@ -11,7 +11,7 @@ MAX_HOST_NAME = 253
 ENDINGS = (".gz", ".zst", ".json", ".ndjson", ".jsonl")
 # One host's reports over time: node01-2026-11-21.json, 2026-11-21/node01.json, node01/20261121T0300Z.json.
 DATE = re.compile(r"(?:^|(?<=/)|[-_.@])\d{4}-?\d\d-?\d\d(?:[-_.T]?\d\d[-:.]?\d\d(?:[-:.]?\d\d)?Z?)?(?=/|$)")
-# The file of verify --format all, whose folder is named after the host.
+# The file of verify --format all, whose directory is named after the host.
 OUR_FILE = "report"
 # What may be a name of an inventory: the label of a stream that is one is the host's name.
 HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9_])?")
@@ -33,7 +33,7 @@ def names_of(path: Path) -> tuple[str, ...]:
 
 
 def known_as(host: str, names: Sequence[str]) -> tuple[str, str | None]:
-    """Return the row's name, and the name in the report where that is another. names: as the place says, or none."""
+    """Return the row's name, and the name in the report if they differ. names: from its place, or none."""
     if not names:
         return host, None
     found = next((name for name in names if _is_same(name, host)), None)

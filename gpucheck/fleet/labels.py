@@ -65,7 +65,7 @@ def _from_csv(path: Path, text: str) -> Labels:
     try:
         column = next((name for name in reader.fieldnames or () if name.strip().lower() in HOST_COLUMNS), None)
         if column is None:
-            raise ValueError(f"{path}: its first line names no column 'host'. Write for example: host,rack")
+            raise ValueError(f"{path}: the first line has no column 'host'. Write, for example: host,rack")
         return {
             line[column].strip(): {k.strip(): (v or "").strip() for k, v in line.items() if k and k != column}
             for line in reader
@@ -85,4 +85,4 @@ def _from_yaml(path: Path, text: str) -> Labels:
     try:
         return {host: {k: str(v) for k, v in more.items() if v is not None} for host, more in found.items()}
     except ValueError as error:  # Python writes no integer of more than 4300 digits
-        raise ValueError(f"{path}: a label is a number of thousands of digits. Put it in quotes.") from error
+        raise ValueError(f"{path}: a label is a number with thousands of digits. Put it in quotes.") from error

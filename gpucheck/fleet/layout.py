@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 UNITS = ("gb_s", "us", "ms", "seconds", "s", "percent", "ratio", "w", "c", "mhz", "bytes", "count", "per_second")
 QUALIFIERS = ("class", "op", "transport", "ranks", "bytes", "engine", "direction", "size_bytes")
 PLACES = (("a", "b"), ("source", "destination"), ("gpu",))
-# An entry that says what was wanted, or how sure a number is, is no measurement of its own.
+# An expected value, or the confidence of a number, is not a measurement of its own.
 NOT_MEASURED = ("expected", "wanted", "spread", "mad", "deadline", "timeout", "started", "samples", "min", "max")
 MAX_KNOWN = 10_000
 MAX_WORD = 64
@@ -22,7 +22,7 @@ class Layout(NamedTuple):
     others: tuple[str, ...]
 
     def place_of(self, entry: dict[str, Any]) -> tuple[str, ...] | None:
-        """The GPU or GPUs that the entry is about, None where it does not say."""
+        """Return the GPU or GPUs that the entry is about, None if unknown."""
         words = []
         for key in self.place:
             word = entry[key]

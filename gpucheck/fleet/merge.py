@@ -8,11 +8,11 @@ from typing import Literal
 
 import msgspec
 
-from gpucheck.fleet.alike import Alike
 from gpucheck.fleet.causes import common_causes
 from gpucheck.fleet.compare import changes
 from gpucheck.fleet.drift import drift
 from gpucheck.fleet.identity import origin
+from gpucheck.fleet.interning import Interner
 from gpucheck.fleet.labels import Labels, labelled
 from gpucheck.fleet.outliers import find_outliers, with_outliers
 from gpucheck.fleet.remedies import AGAIN
@@ -23,7 +23,7 @@ from gpucheck.model.verdict import RANK
 # Clocks of a healthy fleet agree to a second; reports travel for minutes.
 SKEW = timedelta(minutes=5)
 STALE = timedelta(days=7)
-# Kinds of problem after which nobody can say how the host is.
+# Kinds of problem that make the state of the host unknown.
 NOT_KNOWN = ("conflict", "clock")
 # Files that a problem names.
 NAMED = 8
@@ -44,7 +44,7 @@ def merge(
 
     Reports of one name from different places are a row each: none hides another.
     expected: hosts that must have a report; one without is an UNKNOWN row. labels: attributes by host.
-    now: what the time is here, against which clocks are judged; None does not judge them.
+    now: the time here, to check the clocks of hosts; None skips that check.
     """
     ordered = _ordered(rows)
     known = {row.host for row in ordered}
@@ -80,8 +80,8 @@ def shard(rows: Iterable[FleetRow]) -> Shard:
 
 def _ordered(rows: Iterable[FleetRow]) -> list[FleetRow]:
     """In an order that does not depend on who read what first, so that shards add up to what one reader sees."""
-    alike = Alike()
-    return sorted(map(alike.row, rows), key=lambda r: (r.host, r.started or "", r.digest or "", r.source or ""))
+    interner = Interner()
+    return sorted(map(interner.row, rows), key=lambda r: (r.host, r.started or "", r.digest or "", r.source or ""))
 
 
 def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, FleetRow], list[FleetProblem]]:
@@ -107,7 +107,7 @@ def _one_each(rows: list[FleetRow], now: datetime | None) -> tuple[dict[str, Fle
             problems += found
             unsure = [p for p in found if p.kind in NOT_KNOWN]
             row = _unsure(winner, unsure, floor) if unsure else winner
-            name = host if len(machines) == 1 else _told_apart(winner, chosen)
+            name = host if len(machines) == 1 else _distinguished(winner, chosen)
             chosen[name] = msgspec.structs.replace(row, host=name, part=None)
         if len(machines) > 1:
             problems.append(_one_name(host, machines))
@@ -138,7 +138,7 @@ def _place(row: FleetRow) -> tuple[str, bool]:
     return origin(row.source), row.part is None
 
 
-def _told_apart(row: FleetRow, chosen: Container[str]) -> str:
+def _distinguished(row: FleetRow, chosen: Container[str]) -> str:
     """The host's name with the place of its report."""
     place = f"{row.part}: {row.source}" if row.part else row.source or "no source"
     names = (f"{row.host} ({place}{f', report {n}' if n > 1 else ''})" for n in count(1))
@@ -164,7 +164,7 @@ def _two_machines(row: FleetRow) -> FleetProblem:
 def _about_name(row: FleetRow) -> list[FleetProblem]:
     if row.stated is None:
         return []
-    text = f"{row.host}: its report ({row.source}) says that it is of {row.stated}."
+    text = f"{row.host}: its report ({row.source}) is of {row.stated}."
     return [FleetProblem(kind="name", subject=row.host, text=text)]
 
 
@@ -185,7 +185,7 @@ def _about_time(row: FleetRow, now: datetime | None, newest: datetime | None) ->
         return []
     time = _time(row)
     if time is None:
-        text = f"{row.host}: its report does not say when it was made ({row.started!r}); run verify again."
+        text = f"{row.host}: its report has no valid start time ({row.started!r}): run verify again."
         return [FleetProblem(kind="clock", subject=row.host, text=text)]
     if now and time > now + SKEW:
         text = f"{row.host}: its report was made {_span(time - now)} in the future: set its clock, run verify again."
@@ -212,11 +212,11 @@ def _about_others(
         if other.digest == winner.digest:
             kind, text = "duplicate", f"the same report again: {other.source}."
         elif other.started == winner.started:
-            kind, text = "conflict", f"{report} says it started at the same time and differs: which is right?"
+            kind, text = "conflict", f"{report} has the same start time and differs. Remove the wrong one."
         elif _other_machine(other, winner):
             kind, text = "conflict", f"{report} is of another machine: two hosts have this name."
         elif unordered and worst([winner.verdict, other.verdict]) is not winner.verdict:
-            kind, text = "conflict", f"{report} has no time that can be believed, and is worse than {winner.source}."
+            kind, text = "conflict", f"{report} has no valid time, and is worse than {winner.source}."
         elif unordered:
             kind, text = "duplicate", f"{report} has no time that can be believed and does not count."
         else:

@@ -34,7 +34,7 @@ Numbers = dict[str, dict[Place, list[float]]]
 
 
 def worse(metric: str) -> Worse:
-    """Which side of a metric is the sick one, by its unit; ``either`` where the unit does not tell."""
+    """Return which side of a metric is unhealthy, by its unit; ``either`` if the unit does not decide."""
     name = metric.partition("[")[0]
     if ends_in(name, LOWER_IS_WORSE):
         return "lower"
@@ -42,7 +42,7 @@ def worse(metric: str) -> Worse:
 
 
 def host_metrics(report: Report) -> dict[str, HostMetric]:
-    """Every metric of the report, reduced; at most MAX_METRICS of them, by name. A name beyond MAX_NAME is none."""
+    """Return every metric of the report, reduced; at most MAX_METRICS, by name. Names beyond MAX_NAME are dropped."""
     places = {metric: found for metric, found in numbers(report).items() if len(metric) <= MAX_NAME}
     low = _low(report.topology)
     names = _names(report.topology)
@@ -128,7 +128,7 @@ class _Walk:
                 self.add(name + words, (str(i),), row)
 
     def seen(self, finding: Finding) -> None:
-        """The number that a finding saw, if it says in which unit."""
+        """Return the number that a finding observed, if it has a unit."""
         value = finding.seen
         if finding.unit and isinstance(value, int | float) and _finite(value) and finding.verdict is not Verdict.SKIP:
             kind, _, where = finding.subject.partition(":")
@@ -162,11 +162,11 @@ def _low(topology: Topology | None) -> dict[str, float]:
 
 
 def _names(topology: Topology | None) -> dict[str, str]:
-    """A GPU is told by its bus id where the topology knows it: an index changes."""
+    """Return the GPU's bus id if the topology knows it: an index changes."""
     return {str(g.index): g.pci_bus_id for g in topology.gpus if g.pci_bus_id} if topology else {}
 
 
-def _reduce(places: dict[Place, list[float]], sick: Worse, names: dict[str, str], low: float | None) -> HostMetric:
+def _reduce(places: dict[Place, list[float]], bad_side: Worse, names: dict[str, str], low: float | None) -> HostMetric:
     """The host's own value, its worst GPU and its worst pair (both directions together)."""
     pairs: dict[Place, list[float]] = {}
     gpus: dict[str, list[float]] = {}
@@ -178,8 +178,8 @@ def _reduce(places: dict[Place, list[float]], sick: Worse, names: dict[str, str]
             pairs.setdefault(place if a <= b else (b, a), []).extend(found)
         for gpu in place:
             gpus.setdefault(gpu, []).extend(found)
-    worst_gpu = _worst({(gpu,): _of_gpu(v) for gpu, v in gpus.items()} if len(gpus) > 1 else {}, sick)
-    worst_pair = _worst({pair: sum(v) / len(v) for pair, v in pairs.items()} if len(pairs) > 1 else {}, sick)
+    worst_gpu = _worst({(gpu,): _of_gpu(v) for gpu, v in gpus.items()} if len(gpus) > 1 else {}, bad_side)
+    worst_pair = _worst({pair: sum(v) / len(v) for pair, v in pairs.items()} if len(pairs) > 1 else {}, bad_side)
     return HostMetric(
         n=len(values),
         host=_short(middle(values)),
@@ -191,10 +191,10 @@ def _reduce(places: dict[Place, list[float]], sick: Worse, names: dict[str, str]
     )
 
 
-def _worst(found: dict[Place, float], sick: Worse) -> tuple[Place, float] | None:
-    if not found or sick == "either":
+def _worst(found: dict[Place, float], bad_side: Worse) -> tuple[Place, float] | None:
+    if not found or bad_side == "either":
         return None
-    pick = min if sick == "lower" else max
+    pick = min if bad_side == "lower" else max
     return pick(found.items(), key=lambda item: item[1])
 
 

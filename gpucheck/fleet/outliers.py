@@ -1,4 +1,4 @@
-"""Hosts whose numbers stand out among hosts that should measure the same."""
+"""Outliers: hosts whose numbers differ from hosts that should measure the same."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from gpucheck.model import (
 )
 from gpucheck.model.fleet import Level
 
-# Deviations beyond which a value is not noise. The worst of 8 GPUs and of 28 pairs spread to the sick side by
+# Deviations beyond which a value is not noise. The worst of 8 GPUs and of 28 pairs spread to the bad side by
 # themselves (an extreme has a longer tail than a middle), so they need more; calibrated by bench/fleet_detection.py.
 LIMITS: dict[Level, float] = {"host": 5.0, "gpu": 5.5, "pair": 6.0}
 # A steady fleet shows differences that mean nothing to a job: less than this part of normal is never named.
@@ -39,7 +39,7 @@ class _Sample(NamedTuple):
 
 
 def find_outliers(rows: Sequence[FleetRow]) -> tuple[tuple[MetricGroup, ...], tuple[Outlier, ...]]:
-    """Every metric of every group of hosts, and the hosts that stand out, the farthest first."""
+    """Return every metric of every group of hosts, and the outliers, the farthest first."""
     having: dict[tuple[str, str], list[FleetRow]] = defaultdict(list)
     for row in rows:
         for name in row.metrics if row.group else ():
@@ -56,20 +56,20 @@ def find_outliers(rows: Sequence[FleetRow]) -> tuple[tuple[MetricGroup, ...], tu
 
 
 def with_outliers(rows: Sequence[FleetRow], outliers: Sequence[Outlier]) -> list[FleetRow]:
-    """The rows, a WARN for each that stands out on the sick side: its own run saw nothing, its peers do better."""
+    """Return the rows, a WARN for each outlier on the bad side: its own run found nothing, its peers do better."""
     of_host: dict[str, list[Finding]] = defaultdict(list)
     for outlier in outliers:
         if worse(outlier.metric) != "either":
             of_host[outlier.host].append(_finding(outlier))
     indexes = {row.host: row.gpu_index for row in rows if row.host in of_host}
-    told = {host: named(found, _gpus(indexes.get(host, {}))) for host, found in of_host.items()}
+    found_of = {host: named(found, _gpus(indexes.get(host, {}))) for host, found in of_host.items()}
     return [
         msgspec.structs.replace(
             row,
             verdict=worst([row.verdict, Verdict.WARN]),
-            problems=(*row.problems, *told[row.host]),
+            problems=(*row.problems, *found_of[row.host]),
         )
-        if row.host in told
+        if row.host in found_of
         else row
         for row in rows
     ]
@@ -84,8 +84,8 @@ def _finding(outlier: Outlier) -> Finding:
     unit = next(
         (unit for suffix, unit in UNIT_WORDS.items() if outlier.metric.partition("[")[0].endswith(suffix)), None
     )
-    told = f"{abs(outlier.percent):g} % {'below' if outlier.percent < 0 else 'above'}"
-    among = f"the normal of {outlier.group}" if outlier.z is not None else "what the machine should reach"
+    deviation = f"{abs(outlier.percent):g} % {'below' if outlier.percent < 0 else 'above'}"
+    among = f"the normal of {outlier.group}" if outlier.z is not None else "the expected value of the host"
     return Finding(
         check="fleet",
         verdict=Verdict.WARN,
@@ -93,7 +93,7 @@ def _finding(outlier: Outlier) -> Finding:
         seen=outlier.value,
         wanted=outlier.normal,
         unit=unit,
-        why=f"{metric_title(outlier.metric)} is {told} {among}",
+        why=f"{metric_title(outlier.metric)} is {deviation} {among}",
         fix=f"on {outlier.host}: gpucheck verify; then compare its slots, cables and firmware with a healthy host's",
     )
 

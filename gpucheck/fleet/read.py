@@ -1,4 +1,4 @@
-"""Files, folders and streams -> rows, on all processors when there are many files. Nothing is dropped silently."""
+"""Files, directories and streams -> rows, on all processors when there are many files. Nothing is dropped silently."""
 
 import io
 import os
@@ -20,7 +20,7 @@ from gpucheck.model import FleetRow
 from gpucheck.model.fleet import SHARD_SCHEMA
 
 ENDINGS = (".json", ".ndjson", ".jsonl")
-# The beginning of a file, which tells a shard.
+# The beginning of a file, which identifies a shard.
 PEEK = 4096
 # Below this many files a second process costs more than it saves.
 PARALLEL = 400
@@ -31,16 +31,16 @@ _ROWS = msgspec.msgpack.Decoder(list[FleetRow])
 
 
 def report_files(folder: Path) -> list[Path]:
-    """The report files in a folder, by name: ``*.json``, packed or not; hidden ones are being written.
+    """The report files in a directory, by name: ``*.json``, packed or not; hidden ones are being written.
 
-    What has such a name and is no file (a FIFO, a folder, a broken link) is among them: its row says what it is.
+    Names that are not files (a FIFO, a directory, a broken link) are included: their rows state what they are.
     """
     names = (entry.name for entry in os.scandir(folder) if not entry.name.startswith("."))
     return [folder / name for name in sorted(names) if _is_report(name)]
 
 
 def read_reports(paths: Iterable[Path]) -> Iterator[FleetRow]:
-    """Rows of every file. A file that is no report becomes an UNKNOWN row that says why."""
+    """Return the rows of every file. A file that is not a report becomes an UNKNOWN row with the reason."""
     files = list(paths)
     workers = len(os.sched_getaffinity(0))
     if len(files) < PARALLEL or workers == 1:
@@ -55,7 +55,7 @@ def read_reports(paths: Iterable[Path]) -> Iterator[FleetRow]:
 
 
 def read_stream(stream: IO[bytes], name: str = "stdin") -> Iterator[FleetRow]:
-    """Rows of a stream of documents, as ansible, kubectl or srun print it. An empty stream is a row that says so."""
+    """Return rows of a stream of documents, as ansible, kubectl or srun print it. An empty stream is one such row."""
     any_ = False
     for found in documents(_lines(stream)):
         any_ = True
@@ -71,7 +71,7 @@ def read_file(path: Path) -> Sequence[FleetRow]:
         return _rows(path, names)
     except UnreadableInput as error:
         larger = isinstance(error, TooLargeError)
-        reason = f"{error.what}, so it is no host report" if larger else error.what
+        reason = f"{error.what}, so it is not a host report" if larger else error.what
         return (unreadable(path.name, reason, host=names[0], fix=LOOK if larger else AGAIN),)
 
 
@@ -86,7 +86,7 @@ def _rows(path: Path, names: Sequence[str]) -> Sequence[FleetRow]:
             if len(content) <= limit:
                 return _content(content, path, names)
     larger = (
-        unreadable(path.name, f"larger than {limit // 2**20} MiB, so it is no host report", host=names[0], fix=LOOK),
+        unreadable(path.name, f"larger than {limit // 2**20} MiB, so it is not a host report", host=names[0], fix=LOOK),
     )
     if not is_text:
         return larger
@@ -108,7 +108,7 @@ def _content(content: bytes, path: Path, names: Sequence[str]) -> Sequence[Fleet
     rows = rows_of(content, path.name, names, folder=path.absolute().parent.name)
     if len(rows) != 1 or rows[0].digest or not content.strip():
         return rows
-    # Not one report: perhaps many in one file. A file that is cut off is told from one that holds none.
+    # Not one report: perhaps many in one file. A truncated file is distinguished from one without reports.
     found = list(documents(io.BytesIO(content)))
     if not found or (len(found) == 1 and found[0].document is not None):
         return rows

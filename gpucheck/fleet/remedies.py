@@ -1,4 +1,4 @@
-"""What to do about a finding, from gpucheck's own knowledge: a host's report is no place for a command to paste.
+"""Advice for a finding, from gpucheck's own tables: commands of a host's report are never shown as advice to paste.
 
 A host may be broken or hostile. Its own advice is shown as a quotation only, and where no cause is known.
 """
@@ -13,14 +13,15 @@ from gpucheck.model import Finding
 AGAIN = "run verify again"
 LOOK = "look at where this file comes from"
 REPORTS = "give the hosts' reports, and this file with --baseline"
-WAY = "repair the way to the host, then run verify again"
+WAY = "repair the connection to the host, then run verify again"
 VERSION = "use one version of gpucheck on all hosts and here"
 SHARD = "make the shard again"
 OWN_REPORT = "read the host's own report"
-DISTRUST = "run verify on the host again; if the new report contradicts itself too, look for who changed it"
-OURS = frozenset({AGAIN, LOOK, REPORTS, WAY, VERSION, SHARD, OWN_REPORT, DISTRUST})
-QUOTED = "the host's report says: "
-QUOTATION = re.compile(rf'\(?{QUOTED}"([^"\n]*)"\)?')
+DISTRUST = "run verify on the host again; if the new report contradicts itself too, find out what changed it"
+OWN_ADVICE = frozenset({AGAIN, LOOK, REPORTS, WAY, VERSION, SHARD, OWN_REPORT, DISTRUST})
+QUOTED = "the host's report states: "
+# Reports and shards of earlier releases have another verb.
+QUOTATION = re.compile(r'\(?the host\'s report \w+: "([^"\n]*)"\)?')
 LONGEST = 300
 
 
@@ -29,7 +30,7 @@ def advised(finding: Finding) -> Finding:
     cause = causes().get(finding.cause or "")
     remedy = cause.remedy if cause is not None else ""
     own = finding.fix.removeprefix(remedy).strip()
-    if not own or own in OURS:
+    if not own or own in OWN_ADVICE:
         fix = remedy or own or (OWN_REPORT if finding.fix else "")
     else:
         again = QUOTATION.fullmatch(own)

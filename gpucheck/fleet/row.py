@@ -96,7 +96,7 @@ def _bounded(problems: list[Finding]) -> tuple[Finding, ...]:
 def _kept(finding: Finding) -> Finding:
     """Return the finding with texts of a bounded length, a remedy of our own, and no name or root of the merge's own.
 
-    Only what could not be looked at may follow from another finding: a failure is shown, whatever the report says.
+    Only what could not be checked may follow from another finding: a failure is shown, whatever the report states.
     """
     return advised(
         msgspec.structs.replace(
@@ -133,7 +133,7 @@ def _attributes(report: Report) -> dict[str, tuple[str, ...]]:
 
 
 def _training(report: Report, verdict: Verdict) -> str:
-    """The training verdict with what it was trained on: a pass on CPU ranks says nothing about the GPUs."""
+    """Return the training verdict with its devices: a pass on CPU ranks is no evidence about the GPUs."""
     run = next((m for name, m in report.measurements.items() if name.startswith("smoke-")), {})
     devices = run.get("devices")
     if not isinstance(devices, list | tuple) or not devices:

@@ -18,7 +18,7 @@ NAMED = 5
 class Selection(NamedTuple):
     """The chosen hosts by name, how many GPUs they have together, and the group they are of.
 
-    refused: names of hosts that would be fit and cannot be written to a list of hosts.
+    ``refused``: names of hosts that would be fit and cannot be written to a list of hosts.
     """
 
     hosts: tuple[FleetRow, ...]
@@ -28,18 +28,18 @@ class Selection(NamedTuple):
 
 
 def select(fleet: FleetReport, gpus: int, *, model: str | None = None, allow_warn: bool = False) -> Selection:
-    """Whole hosts of one group with at least `gpus` GPUs together, as few and as near to each other as possible.
+    """Select entire hosts of one group with at least `gpus` GPUs, as few and as close as possible.
 
     Fit is a PASS (or a WARN where allowed) without an outlier. Hosts of one rack are taken before another is begun,
-    the emptiest search first: the rack that offers most. A host whose name is no host name is left out: in a list
+    the emptiest search first: the rack that offers most. A row without a valid host name is skipped: in a list
     it could be several hosts, a pattern or an option. Raises LookupError with what there is when it is not enough.
     """
     fine = {Verdict.PASS, Verdict.WARN} if allow_warn else {Verdict.PASS}
-    odd = {outlier.host for outlier in fleet.outliers}
+    outliers = {outlier.host for outlier in fleet.outliers}
     groups: dict[str, list[FleetRow]] = defaultdict(list)
     refused: list[str] = []
     for row in fleet.hosts:
-        if row.verdict in fine and row.host not in odd and row.gpu_count and row.group and _is_model(row, model):
+        if row.verdict in fine and row.host not in outliers and row.gpu_count and row.group and _is_model(row, model):
             if is_host_name(row.host):
                 groups[row.group].append(row)
             else:
@@ -126,9 +126,9 @@ def _gpus(rows: Sequence[FleetRow]) -> int:
 
 def _too_few(fleet: FleetReport, gpus: int, model: str | None, group: str, have: int, hosts: int) -> str:
     kind = f" of model {model}" if model else ""
-    most = f"the most that are alike are {have} on {hosts} hosts ({group})" if have else "no host has any"
+    most = f"the largest homogeneous group has {have} on {hosts} hosts ({group})" if have else "no host has such GPUs"
     others = sum(row.verdict is not Verdict.PASS for row in fleet.hosts)
     return (
-        f"{gpus} fit GPUs{kind} were asked for; {most}. {others} of {len(fleet.hosts)} hosts do not pass and "
+        f"{gpus} healthy GPUs{kind} requested; {most}. {others} of {len(fleet.hosts)} hosts do not pass and "
         f"{len({o.host for o in fleet.outliers})} are outliers: see gpucheck fleet report without --select."
     )

@@ -28,7 +28,7 @@ MEDIAN_ERROR = 1.2533
 
 
 class FleetFault(NamedTuple):
-    """What is wrong, and on which hosts. machine: how the simulated machine is told, None for a fault of SLOW."""
+    """A fault and its hosts. machine: the fault of the simulated machine, None for a fault of SLOW."""
 
     name: str
     parameters: dict[str, str]
@@ -90,17 +90,17 @@ def parse_fault(words: str) -> FleetFault:
 
 
 def plan(hosts: int, faults: Sequence[FleetFault], seed: int) -> list[SimulatedHost]:
-    """Who is sick with what; no host has two faults. Raises ValueError when there are too few hosts for that."""
+    """Assign faults to hosts; no host has two. Raises ValueError if there are too few hosts."""
     rng = random.Random(seed)  # noqa: S311 - a simulation that must repeat, no secret
     racks = [f"r{i // RACK + 1:03d}" for i in range(hosts)]
     width = max(2, len(str(RACK)))
     names = [f"sim-{rack}-n{i % RACK + 1:0{width}d}" for i, rack in enumerate(racks)]
-    sick: dict[int, FleetFault] = {}
+    assigned: dict[int, FleetFault] = {}
     for fault in sorted(faults, key=lambda f: "=" not in f.where):
-        free = [i for i in range(hosts) if i not in sick]
+        free = [i for i in range(hosts) if i not in assigned]
         for i in _chosen(fault, hosts, racks, free, rng):
-            sick[i] = fault
-    return [SimulatedHost(names[i], racks[i], sick.get(i), rng.getrandbits(48)) for i in range(hosts)]
+            assigned[i] = fault
+    return [SimulatedHost(names[i], racks[i], assigned.get(i), rng.getrandbits(48)) for i in range(hosts)]
 
 
 def reports(hosts: Sequence[SimulatedHost], templates: Mapping[str | None, Report], noise: Noise) -> Iterator[Report]:
@@ -121,7 +121,7 @@ def _report(host: SimulatedHost, template: Report, noise: Noise) -> Report:
     return msgspec.structs.replace(
         template,
         host=host.name,
-        simulation=_told(template, host.fault),
+        simulation=_simulation(template, host.fault),
         system=msgspec.structs.replace(template.system, hostname=host.name),
         seconds=round(template.seconds * rng.uniform(0.9, 1.3), 3),
         measurements={**template.measurements, "p2p-bandwidth": {"pairs": measured}} if measured else {},
@@ -129,7 +129,7 @@ def _report(host: SimulatedHost, template: Report, noise: Noise) -> Report:
     )
 
 
-def _told(template: Report, fault: FleetFault | None) -> Any:
+def _simulation(template: Report, fault: FleetFault | None) -> Any:
     """A drawn fault is a fault of the simulation as much as one of the machine."""
     simulation = template.simulation
     if simulation is None:
@@ -176,7 +176,7 @@ def _left(fault: FleetFault | None, pair: Pair) -> float:
 def _check_slow(fault: FleetFault, words: str) -> None:
     unknown = fault.parameters.keys() - SLOW[fault.name].keys()
     if unknown:
-        raise ValueError(f"--fault {words}: {min(unknown)!r} is none of {', '.join(sorted(SLOW[fault.name]))}.")
+        raise ValueError(f"--fault {words}: {min(unknown)!r} is not one of {', '.join(sorted(SLOW[fault.name]))}.")
     loss, gpu, pair = (fault.parameters.get(key, "") for key in ("loss", "gpu", "pair"))
     if loss and not (loss.replace(".", "", 1).isdigit() and 0 < float(loss) <= 100):
         raise ValueError(f"--fault {words}: loss is a percentage above 0 and up to 100, not {loss!r}.")

@@ -28,7 +28,7 @@ class Middle(NamedTuple):
 def middle_of(values: Sequence[float], limit: float) -> Middle:
     """Median and deviation of what remains after values beyond the limit (in deviations) are left out, repeatedly.
 
-    One pass would let a fifth of sick hosts widen what counts as normal; at least half the values always stay.
+    One pass would let a fifth of bad hosts widen what counts as normal; at least half the values always stay.
     """
     kept = sorted(values)
     for _ in range(ROUNDS):
@@ -56,15 +56,16 @@ def widened(limit: float, n: int) -> float:
     return limit * (1 + 8 / n)
 
 
-def fisher(sick_with: int, sick: int, others_with: int, others: int) -> float:
-    """Fisher's exact test, one-sided: chance that so many of the sick have it, if having it meant nothing.
+def fisher(failing_with: int, failing: int, others_with: int, others: int) -> float:
+    """Fisher's exact test, one-sided: chance that so many failing hosts have it, if it were unrelated.
 
     The upper tail of the hypergeometric distribution, summed in logarithms: exact to rounding for any fleet.
     """
-    total, having = sick + others, sick_with + others_with
-    whole = _choose(total, sick)
+    total, having = failing + others, failing_with + others_with
+    all_tables = _choose(total, failing)
     terms = (
-        _choose(having, k) + _choose(total - having, sick - k) - whole for k in range(sick_with, min(sick, having) + 1)
+        _choose(having, k) + _choose(total - having, failing - k) - all_tables
+        for k in range(failing_with, min(failing, having) + 1)
     )
     return min(1.0, math.fsum(math.exp(term) for term in terms))
 

@@ -24,9 +24,9 @@ LOOK = 1000
 
 
 class Found(NamedTuple):
-    """A document, or (document is None) the reason why there is none.
+    """A document, or the reason why it is missing (document is None).
 
-    label: the prefix it stood behind. number: which of the stream's documents it is, from 1.
+    label: the prefix before it. number: which of the stream's documents it is, from 1.
     """
 
     label: str
@@ -58,9 +58,9 @@ def _documents(lines: Iterable[bytes]) -> Iterator[Found]:
         if number % LOOK == 0 and sum(state.size for state in open_.values()) > MAX_HELD:
             largest = max(open_, key=lambda label: open_[label].size)
             del open_[largest]
-            yield Found(largest, None, "given up: too many reports are open at once in this stream")
+            yield Found(largest, None, "not read: too many reports are interleaved in this stream")
         if len(line) > MAX_LINE:
-            yield Found(current, None, f"a line of more than {MAX_LINE // 2**20} MiB, so it is no host report")
+            yield Found(current, None, f"a line of more than {MAX_LINE // 2**20} MiB, so it is not a host report")
             open_.pop(current, None)
             continue
         header = None if current in open_ else ANSIBLE.match(line)
@@ -108,7 +108,7 @@ def _feed(open_: dict[str, _Open], label: str, text: bytes) -> Iterator[Found]:
     state.size += len(text) - start
     if state.size > MAX_BYTES:
         del open_[label]
-        yield Found(label, None, f"larger than {MAX_BYTES // 2**20} MiB, so it is no host report")
+        yield Found(label, None, f"larger than {MAX_BYTES // 2**20} MiB, so it is not a host report")
 
 
 def _prefix(line: bytes, current: str) -> tuple[str, bytes]:

@@ -28,7 +28,7 @@ def bounded(what: str) -> str:
 
 
 class DocumentProblem(ValueError):
-    """Text that is no YAML document, or one that is refused. line: counted from 1, None when unknown."""
+    """Text that is not a YAML document, or a rejected one. line: counted from 1, None if unknown."""
 
     def __init__(self, what: str, line: int | None = None) -> None:
         super().__init__(bounded(what))
@@ -46,7 +46,7 @@ def load(text: str, most_nodes: int = MOST_NODES) -> Any:
 
 
 def parse(text: str, name: str, type_: type[T], *, trusted: bool = False) -> T:
-    """Return the document as a value of a type. trusted: a file of ours, which is not searched for attacks.
+    """Return the document as a value of a type. trusted: a file of gpucheck, which is not searched for attacks.
 
     Raises DocumentProblem, whose text begins with the name, and the line where one is known.
     """

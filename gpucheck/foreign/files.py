@@ -13,7 +13,7 @@ STDIN = "-"
 PIECE_BYTES = 1 << 20
 ADVICE = "Give a file, or - for stdin"
 KINDS = {
-    stat.S_IFDIR: "is a folder, not a file",
+    stat.S_IFDIR: "is a directory, not a file",
     stat.S_IFIFO: "is a FIFO (named pipe), not a regular file",
     stat.S_IFSOCK: "is a socket, not a regular file",
     stat.S_IFCHR: "is a device, not a regular file",

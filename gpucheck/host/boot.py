@@ -7,12 +7,12 @@ from gpucheck.host.readers.files import folder_names
 from gpucheck.host.readers.kernels import DKMS_TREE, dkms_builds, release_key, secure_boot_variable
 from gpucheck.model import DkmsModule, InstalledKernel
 
-# The folder of a kernel that was removed stays behind where something unpackaged lies in it; these files go with it.
+# The directory of a kernel that was removed stays behind where something unpackaged lies in it; these files go with it.
 OF_A_KERNEL = ("kernel", "modules.dep", "modules.builtin")
 
 
 def read_kernels(root: Path, running: str, *, simulated: bool) -> tuple[InstalledKernel, ...]:
-    """The folders below /lib/modules that belong to a kernel, the newest release last."""
+    """The directories below /lib/modules that belong to a kernel, the newest release last."""
     modules = root / "lib/modules"
     releases = sorted(folder_names(modules) or (), key=release_key)
     return tuple(
@@ -47,7 +47,7 @@ def _states(system_root: Path, name: str, version: str) -> list[DkmsModule]:
 
 
 def read_secure_boot(root: Path) -> bool | None:
-    """The firmware's variable. Without EFI there is no Secure Boot; a container without /sys/firmware does not tell."""
+    """Return the firmware's variable. No EFI means no Secure Boot; without /sys/firmware (container) it is unknown."""
     value = secure_boot_variable(root)
     if value is not None:
         return value

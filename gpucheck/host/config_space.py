@@ -1,4 +1,4 @@
-"""What a bridge's configuration space tells: its kind of port and its Access Control Services registers."""
+"""Configuration space of bridges: kind of port and Access Control Services registers."""
 
 from typing import Literal, NamedTuple
 
@@ -18,7 +18,7 @@ PORTS: dict[int, Kind] = {4: "root-port", 5: "switch-upstream", 6: "switch-downs
 
 
 class Bridge(NamedTuple):
-    """readable: whether everything could be read that says if the bridge has ACS; without root it cannot."""
+    """readable: whether everything was readable that shows if the bridge has ACS; this needs root."""
 
     kind: Kind = "bridge"
     acs: AcsControl | None = None

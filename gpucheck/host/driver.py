@@ -15,7 +15,7 @@ Module = tuple[str | None, str | None]  # version and license
 
 
 def read_driver(root: Path, kernel: str, *, simulated: bool) -> DriverState:
-    """Loaded: from /sys and /proc below root. Installed: from modinfo, or from a simulated root's stand-in file.
+    """Loaded: from /sys and /proc below root. Installed: from modinfo, or from the stub file of a simulated root.
 
     A simulated root may hold modules that were really compiled: the lab installs real packages too.
     """
@@ -31,7 +31,7 @@ def read_driver(root: Path, kernel: str, *, simulated: bool) -> DriverState:
 
 
 def _stand_in(modules: Path) -> Module:
-    """``key=value`` lines of the module that stands in for a compiled one."""
+    """Return the ``key=value`` lines of the stub of a compiled module."""
     for place in MODULE_PLACES:
         words = text(modules / place)
         if words is not None:
@@ -42,7 +42,7 @@ def _stand_in(modules: Path) -> Module:
 
 
 def module_version(root: Path, kernel: str, *, simulated: bool) -> str | None:
-    """The version of the nvidia module that is installed for a kernel, None where there is none."""
+    """Return the version of the nvidia module that is installed for a kernel, None if it is missing."""
     return _installed(root, kernel, simulated=simulated)[0]
 
 

@@ -15,7 +15,7 @@ from gpucheck.host.readers.files import content_of
 from gpucheck.model import KernelLine, KernelLog
 from gpucheck.printable import printable
 
-# Wider than what the check knows: a recording is judged by later versions too.
+# Wider than what the check knows: a recording is evaluated by later versions too.
 ABOUT_GPUS = re.compile(
     r"NVRM|nvidia|nouveau|NVLink|NVSwitch|SXid|\buvm\b|Xid \(|dcgm|pcieport|PCIe|pciehp|\bAER\b|\bDPC\b|DMAR|AMD-Vi"
     r"|IOMMU|arm-smmu|\bBAR \d|can't assign|\bpci [0-9a-f]{4,}:|vfio-pci|mlx5|mce:|EDAC|Hardware Error|Out of memory"
@@ -92,7 +92,7 @@ def _unescaped(text: str) -> str:
     r"""The text with the printable characters that the kernel escapes: a backslash, and what is not ASCII.
 
     The rest stays ``\x0a``. A line break is one only before the driver's own prefix: the kernel escapes those of a
-    message of several lines and those in the name of a process, of at most 15 characters, alike.
+    message of several lines and those in the name of a process, of at most 15 characters, in the same way.
     """
     parts = DRIVER_LINE.split(text)
     return "\n".join(ESCAPED.sub(_decoded, part) for part in parts)
@@ -129,7 +129,7 @@ def _records(descriptor: int) -> Iterator[bytes]:
 
 
 def _journal() -> tuple[tuple[KernelLine, ...], str]:
-    """The lines, or why there are none."""
+    """Return the lines, or the reason why they are missing."""
     try:
         done = subprocess.run(
             JOURNAL, capture_output=True, text=True, check=False, timeout=JOURNAL_SECONDS, errors="replace"

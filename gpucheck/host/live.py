@@ -98,7 +98,7 @@ class LiveHost:
         return self._once("system", lambda: read_system(self.root, self.system_root))
 
     def simulation(self) -> Simulation | None:
-        """What is simulated; None on real hardware. A directory that does not say counts as simulated all the same."""
+        """What is simulated; None on real hardware. A directory without that information counts as simulated."""
         return self._once("simulation", self._simulation)
 
     def driver(self) -> DriverState:
@@ -167,7 +167,7 @@ class LiveHost:
             return None
 
     def list_names(self, path: str) -> tuple[str, ...] | None:
-        """The sorted names in a folder by absolute path."""
+        """The sorted names in a directory by absolute path."""
         return folder_names(self._place(path))
 
     def kernel_log(self) -> KernelLog:
@@ -204,14 +204,14 @@ class LiveHost:
         return self._once("dkms", lambda: read_dkms(self.root))
 
     def secure_boot(self) -> bool | None:
-        """Whether the firmware enforces signatures; of a simulated machine that says nothing about it: no."""
+        """Return whether the firmware enforces signatures; False for a simulated machine without that information."""
         from gpucheck.host.boot import read_secure_boot
 
         made = self._surroundings()
         if made is not None and made.secure_boot is not None:
             return made.secure_boot
-        told = self._once("secure-boot", lambda: read_secure_boot(self.root))
-        return told if made is None else bool(told)
+        state = self._once("secure-boot", lambda: read_secure_boot(self.root))
+        return state if made is None else bool(state)
 
     def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
         """What the dynamic loader would find; None where its cache cannot be listed."""
@@ -232,7 +232,7 @@ class LiveHost:
         return (self.root if hardware else self.system_root) / path.lstrip("/")
 
     def _surroundings(self) -> simulated.Surroundings | None:
-        """What a simulated machine says in place of this process' surroundings; None on real hardware."""
+        """Environment of the simulated machine in place of this process' own; None on real hardware."""
         machine = self.machine
         return None if machine is None else self._once("surroundings", lambda: simulated.surroundings(machine))
 

@@ -22,7 +22,7 @@ STANDARD_BARS = 6
 
 
 class _Function(NamedTuple):
-    """A function and its place; its link takes the other end to judge. folder: its real one, below /sys/devices."""
+    """A function and its place; its link needs the other end. folder: its real one, below /sys/devices."""
 
     folder: str
     vendor: str
@@ -76,7 +76,7 @@ def _read_bridge(config: str) -> Bridge:
 def _facing_down(functions: Iterable[_Function]) -> dict[str, bool]:
     """By bridge, whether its link is the one below it.
 
-    Where the kind could not be read, the place tells: a port on the root bus faces down, and below it upstream and
+    If the kind could not be read, the place decides: a port on the root bus faces down, and below it upstream and
     downstream ports take turns.
     """
     facing: dict[str, bool] = {}
@@ -90,7 +90,7 @@ def _facing_down(functions: Iterable[_Function]) -> dict[str, bool]:
 
 
 def _other_end(function: _Function, below: dict[str, _Function], facing: dict[str, bool]) -> str | None:
-    """The folder of the function at the other end of this one's link."""
+    """The directory of the function at the other end of this one's link."""
     if facing.get(function.bus_id):
         partner = below.get(function.bus_id)
         return partner.folder if partner else None
@@ -124,7 +124,7 @@ def _device(function: _Function, other_end: str | None, groups: Path) -> PciDevi
 
 
 def _interfaces(folder: str) -> tuple[str, ...]:
-    """Of a virtual card they hang on the virtio device below the PCI function."""
+    """Of a virtual card they are below the virtio device of the PCI function."""
     below = [name for name in folder_names(folder) or () if name == "net" or name.startswith("virtio")]
     places = (f"{folder}/{name}" if name == "net" else f"{folder}/{name}/net" for name in below)
     return tuple(interface for place in places for interface in folder_names(place) or ())
@@ -139,7 +139,7 @@ def _target(link: str) -> str | None:
 
 
 def _link(folder: str, other_end: str | None) -> PcieLink:
-    """max_* is what both ends can do: a narrow slot is no fault of the card. No visible other end: this end's own."""
+    """max_* is what both ends support: a narrow slot is no fault of the card. Without a visible other end: this end"""
     own_generation, own_width = _generation(folder, "max"), _width(folder, "max")
     other_generation = _generation(other_end, "max") if other_end else None
     other_width = _width(other_end, "max") if other_end else None
@@ -168,7 +168,7 @@ def _width(folder: str, which: str) -> int | None:
 
 
 def _numa_node(words: str | None) -> int | None:
-    """sysfs says -1 where the firmware did not tell."""
+    """sysfs has -1 if the firmware did not report it."""
     return int(words) if words is not None and words.isdecimal() else None
 
 

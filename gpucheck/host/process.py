@@ -15,10 +15,10 @@ SHARED_MEMORY = "/dev/shm"  # noqa: S108 - it is asked for its size
 STEERING = re.compile(
     r"(NCCL|CUDA|CUDNN|CUBLAS|CUPY|NVIDIA|NVSHMEM|NV_LIBNCCL|TORCH|PYTORCH|TF|XLA|GLOO|UCX|FI|OMP|MKL|KMP)_\w+"
     r"|LD_LIBRARY_PATH|LD_PRELOAD|MASTER_ADDR|MASTER_PORT|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|PYTHONPATH"
-    # Inside a scheduler's job the devices that CUDA may see are the job's, and nobody's leftover.
+    # Inside a scheduler's job the devices that CUDA may see are the job's, not a leftover setting.
     r"|SLURM_JOB_ID|PBS_JOBID|LSB_JOBID|FLUX_JOB_ID"
 )
-# NVIDIA_API_KEY has the right beginning and is nobody's business.
+# NVIDIA_API_KEY has the right beginning but is a secret.
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
 
 
@@ -67,7 +67,7 @@ def belongs(soname: str, names: Iterable[str]) -> bool:
 
 
 def _on_search_path(search_path: str) -> Iterator[LoaderLibrary]:
-    """An empty part means the current folder to the loader."""
+    """An empty part means the current directory to the loader."""
     for part in search_path.split(":") if search_path else ():
         folder = part or "."
         for name in folder_names(folder) or ():

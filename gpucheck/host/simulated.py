@@ -37,7 +37,7 @@ def software(machine: Path | None) -> Software | None:
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     """What a simulated machine answers in place of what surrounds this process; by default that of a healthy host.
 
-    secure_boot: None leaves it to the machine's own tree. python: versions that stand in for the installed ones.
+    secure_boot: None leaves it to the machine's own tree. python: simulated versions of installed packages.
     code_runs: the architectures that the simulated torch build was made for, as torch.cuda.get_arch_list names them;
     the build is the local part of its version, as in ``2.7.1+cu126``.
     measurement, training: how copies and training runs go wrong, each a ``fault`` with its parameters.
@@ -56,7 +56,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
     training: tuple[dict[str, Any], ...] = ()
 
     def wheel_file(self, path: str) -> str | None:
-        """A file of a simulated wheel: torch's version.py, which here also says what its code runs on."""
+        """A file of a simulated wheel: torch's version.py, which here also lists the GPUs that its code runs on."""
         build = self.python.get("torch", "").partition("+cu")[2]
         if not path.endswith("/torch/version.py") or not build or self.code_runs is None:
             return None
@@ -65,7 +65,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def limits(self) -> Limits:
-        """As a process on the machine would find them; nothing of /dev/shm is in use unless it is said."""
+        """As a process on the machine would find them; nothing of /dev/shm is in use unless it is stated."""
         free = self.shm_bytes if self.shm_free_bytes is None else self.shm_free_bytes
         return Limits(
             shm_bytes=self.shm_bytes, shm_free_bytes=free, memlock_bytes=self.memlock_bytes, nofile=self.nofile
@@ -80,7 +80,7 @@ def surroundings(machine: Path) -> Surroundings:
     except FileNotFoundError:
         return Surroundings()
     except msgspec.DecodeError as error:
-        raise ValueError(f"{file}: {error}. Write the simulated machine anew.") from error
+        raise ValueError(f"{file}: {error}. Write the simulated machine again.") from error
 
 
 def preload() -> None:

@@ -46,7 +46,7 @@ def read_system(root: Path, system_root: Path) -> System:
         os_id=release.get("ID", "linux"),
         os_version=release.get("VERSION_ID", ""),
         os_name=release.get("PRETTY_NAME", release.get("NAME", "Linux")),
-        # A simulated machine may say which kernel it runs, on what; a container's own is that of its engine's host.
+        # A simulated machine may state its kernel and architecture; a container's own is that of its engine's host.
         arch=text(root / "proc/sys/kernel/arch") or names.machine,
         kernel=text(root / "proc/sys/kernel/osrelease") or names.release,
         virtual=_hypervisor(root),

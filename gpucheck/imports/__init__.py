@@ -35,7 +35,7 @@ def all_kinds() -> tuple[Kind, ...]:
 def read_all(data: bytes, source: str, as_: str | None = None) -> Reading:
     """Everything that is understood in a text, whatever tools printed it, and the lines that are not.
 
-    source: the name of the input for messages. as_: the name of the kind that the whole text is, if the user says so.
+    source: the name of the input for messages. as_: the kind of the entire text, if the user states it.
     Raises ImportProblem, and nothing else: for no text at all, for a text in which nothing is understood, and for a
     text that is not of the kind as_.
     """
@@ -73,7 +73,7 @@ def _no_topology(lines: Lines, problem: ImportProblem | None) -> ImportProblem:
     if kind is not None and not any(one.holds == TOPOLOGY for one in found):
         return absent(
             "topology",
-            f"this is {kind.title}, which holds {kind.holds} and does not say how the GPUs are connected",
+            f"this is {kind.title}, which contains {kind.holds}, not how the GPUs are connected",
             f"Read it with: {kind.command}",
         )
     expected = " or ".join(kind.title for kind in reversed(all_kinds()) if kind.holds == TOPOLOGY)

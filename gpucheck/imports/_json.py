@@ -19,7 +19,7 @@ def decode(lines: Sequence[str], tool: str) -> dict[str, Any]:
         ) from None
     if not isinstance(value, dict):
         raise ImportProblem(
-            f"{tool}: no JSON object", where="line 1", why="it holds something else", do="Save it again"
+            f"{tool}: not a JSON object", where="line 1", why="it holds something else", do="Save it again"
         )
     return value
 

@@ -30,7 +30,7 @@ class Kind:
     names it. parse: lines -> what they hold; raises ImportProblem, whose ``line N`` counts from the first of these
     lines, and nothing else.
 
-    How it is found in a text that holds other things too. hints: one of these stands in every text of the kind,
+    How it is found in a text with other content. hints: every text of the kind contains one of these,
     compared as it is written; a kind without hints is always tried. line: whether a line belongs to it wherever it
     stands, as the lines of a log do; all of them are parsed together. blocks: first and last index of each stretch of
     lines that belongs to it, in order; each is parsed by itself. Both take time linear in the text. marks: every line

@@ -1,4 +1,4 @@
-"""Kinds of text that are lines with a known meaning: their patterns stand in knowledge/messages."""
+"""Kinds of text that are lines with a known meaning. Their patterns are in knowledge/messages."""
 
 from gpucheck.imports._kind import AnyCase, Kind
 from gpucheck.imports._problem import absent

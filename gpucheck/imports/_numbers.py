@@ -15,11 +15,11 @@ TWO = re.compile(r"\d{1,6}\.\d\d")
 NOT_MEASURED = {"n/a", "x", "-", "--"}
 LARGEST, SMALLEST = 1e12, 1e-9
 NOT_SQUARE = "not a square table"
-AGAIN = "Paste the whole output of the run again"
+AGAIN = "Paste the complete output of the run again"
 
 
 def refuse_gib(line: str, number: int) -> None:
-    """Raise ImportProblem for a heading that says GiB/s: these tools print GB/s, so somebody converted it."""
+    """Raise ImportProblem for a heading with GiB/s: these tools print GB/s, so the text was converted."""
     if re.search(r"\bGiB\b", line):
         raise ImportProblem(
             "bandwidth in GiB/s",
@@ -30,19 +30,19 @@ def refuse_gib(line: str, number: int) -> None:
 
 
 def cell(word: str, where: str) -> float | None:
-    """A measurement; None where the tool printed that there is none. Raises ImportProblem for NaN and the like."""
+    """Return a measurement, None if the tool printed that it has none. Raises ImportProblem for NaN and the like."""
     if word.lower() in NOT_MEASURED:
         return None
     number = float(word) if CELL.match(word) else math.nan
     if not math.isfinite(number) or not 0 <= number < LARGEST:
         raise ImportProblem(
-            "a measurement that is none", where=where, why=f"{quoted(word)} is no bandwidth or time", do=AGAIN
+            "a value that is not a measurement", where=where, why=f"{quoted(word)} is not a bandwidth or time", do=AGAIN
         )
     return number if number >= SMALLEST else None
 
 
 def table(lines: Sequence[str], start: int, what: str) -> tuple[Matrix, int]:
-    """The table whose column labels (0 1 2 ...) stand in line `start` (0-based), and the line after it.
+    """Return the table whose column labels (0 1 2 ...) are in line `start` (0-based), and the line after it.
 
     Cells may be parted by blanks or tabs. Lines that a terminal broke are joined where the cells add up, and cells of
     two decimals that grew together are parted. A missing or surplus row or cell raises ImportProblem.
@@ -98,7 +98,7 @@ def _is_cell(word: str) -> bool:
 
 
 def square(rows: Matrix, at: int, what: str) -> Matrix:
-    """The same table if it has a row for every column. The diagonal is None: it is no path between GPUs."""
+    """Return the table if it has a row for each column. The diagonal is None: a GPU has no path to itself."""
     if not rows or len(rows) != len(rows[0]):
         columns = len(rows[0]) if rows else 0
         raise _shape(what, at, f"{len(rows)} rows of {columns} columns; the paste is cut short")

@@ -45,7 +45,7 @@ def _forced(text: list[str], source: str, kinds: list[Kind], name: str) -> Readi
     """The whole text as one kind; the first of its modules that can read it."""
     if not kinds:
         raise ImportProblem(
-            f"no kind {quoted(name)}",
+            f"unknown kind {quoted(name)}",
             where="--as",
             why="gpucheck does not know it",
             do="List them: gpucheck diagnose --kinds",
@@ -87,7 +87,7 @@ def _read(section: Section, text: list[str], source: str) -> Part:
 
 
 def as_part(found: Found) -> Part:
-    """What a kind's parse gave, in the one form that is judged."""
+    """What a kind's parse gave, in the one form that is evaluated."""
     if isinstance(found, Part):
         return found
     if isinstance(found, KernelLog):
@@ -140,12 +140,12 @@ def _nothing(text: list[str]) -> ImportProblem:
     mention = next((match for line in text[:MOST_MENTIONS] if (match := MENTION.search(line))), None)
     if mention is not None:
         return ImportProblem(
-            "nothing in the input is understood",
-            why=f"people speak of Xid {mention[1]} in it, and no line is of a kernel log",
+            "nothing in the input is recognized",
+            why=f"it mentions Xid {mention[1]}, but contains no line of a kernel log",
             do=f"Give the log itself: sudo dmesg > kernel.txt. What the code means: gpucheck explain xid:{mention[1]}",
         )
     return ImportProblem(
-        "nothing in the input is understood",
-        why=f"it starts with {quoted(first)}, and no line is output that gpucheck knows",
+        "nothing in the input is recognized",
+        why=f"it starts with {quoted(first)}, and no line is known output",
         do="Give the output as the tool printed it; what is read: gpucheck diagnose --kinds",
     )

@@ -1,6 +1,6 @@
 """The one error of this package."""
 
-WHOLE = "whole input"
+WHOLE = "entire input"
 
 
 class ImportProblem(ValueError):

@@ -1,4 +1,4 @@
-"""Commands that somebody typed: a shell's prompt and what follows it."""
+"""Commands that were typed: the prompt of a shell and what follows it."""
 
 import re
 
@@ -15,12 +15,12 @@ BARE = re.compile(
     r"\w{2,20}_perf|p2pBandwidthLatencyTest|bandwidthTest|simpleP2P|ibstat|ibv_devinfo|rdma|mpirun|srun|nvcc|"
     r"modprobe|dkms|ib_\w{2,20}|cat|uname|docker|kubectl)\b[^:|=]{0,300}$"
 )
-# Names that say nothing of the machine: those of containers.
+# Names that do not identify the host: those of containers.
 NO_NAME = re.compile(r"[0-9a-f]{12}|localhost|docker|container|pod", re.IGNORECASE)
 
 
 def prompts(text: list[str], at: list[int]) -> dict[int, str | None]:
-    """Which of the lines are a command that somebody typed, with the host that the prompt names."""
+    """Find the lines that are typed commands, with the host that the prompt names."""
     found: dict[int, str | None] = {}
     for i in at:
         line = text[i]

@@ -41,17 +41,17 @@ class _Whole:
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
         self.text = "\n".join(lines)
-        self.said: dict[Mark, bool] = {}
+        self.reported: dict[Mark, bool] = {}
 
     def holds(self, mark: Mark) -> bool:
         """Whether it may stand anywhere: never False where it does."""
-        if mark not in self.said:
+        if mark not in self.reported:
             if isinstance(mark, re.Pattern):
-                self.said[mark] = mark.search(self.text) is not None
+                self.reported[mark] = mark.search(self.text) is not None
             else:
                 letters = mark.translate(NO_DIGITS) if len(self.text) > LARGE else mark
-                self.said[mark] = letters in (self.lower if isinstance(mark, AnyCase) else self.gist)
-        return self.said[mark]
+                self.reported[mark] = letters in (self.lower if isinstance(mark, AnyCase) else self.gist)
+        return self.reported[mark]
 
     @cached_property
     def gist(self) -> str:
@@ -143,9 +143,9 @@ def _streams(labels: dict[int, str], free: list[bool]) -> list[Sequence[int]]:
 
 
 def _with_hosts(sections: list[Section], typed: dict[int, str | None]) -> list[Section]:
-    """In order; where prompts of several hosts stand in the text, each is of the host of the prompt before it.
+    """In order; if the text contains prompts of several hosts, each section is of the host of the prompt before it.
 
-    One host alone says nothing: people call a tool through a login node or from a container.
+    A single host proves nothing: tools are often called through a login node or from a container.
     """
     named = sorted((i, host) for i, host in typed.items() if host)
     found = sections

@@ -74,7 +74,7 @@ def lines_of(text: str) -> list[str]:
 
 
 def first_line(lines: Iterable[str]) -> str:
-    """The first line that is not blank, empty if there is none."""
+    """Return the first line that is not blank; empty if all are."""
     return next((line for line in lines if line.strip()), "")
 
 

@@ -30,7 +30,7 @@ class _Prefix(NamedTuple):
 ISO = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d"
 # Their lines mean more with the program's name; kinds of their own read them.
 DAEMONS = r"(?!kernel\b|nv|dcgm|systemd|slurm|opensm|rasdaemon|mcelog|dockerd|containerd|kubelet)"
-# What looks like a host's name before a colon and is none.
+# Text before a colon that looks like the name of a host but is not.
 NO_HOSTS = r"(?!(?:GPU|CPU|NIC|Link|Device|[a-z_]{0,9}rank|cuda|eth|ib|port|nvidia|mlx\d_)_?\d{1,4}:)"
 PREFIXES = (
     # mpirun --tag-output: [1,3]<stdout>:, of Open MPI 5: [prterun-host-123@1,3]<stdout>:

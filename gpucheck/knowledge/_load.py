@@ -41,12 +41,12 @@ def use(folder: Path, rows: dict[str, dict[str, Any]]) -> None:
 
 
 def site_tables() -> tuple[str, ...]:
-    """Names of the tables with rows of the site, with their folder: ``/srv/site/recorded.yml``."""
+    """Paths of the tables with rows of your site: ``/srv/site/recorded.yml``."""
     return tuple(str(folder / name) for folder in _site_folder for name in sorted(_site))
 
 
 def table(name: str, type_: type[T]) -> T:
-    """The table ``name`` (``gpus.yml``) of this folder, parsed once per process. Raises KnowledgeError."""
+    """The table ``name`` (``gpus.yml``) of this directory, parsed once per process. Raises KnowledgeError."""
     if name not in _parsed:
         _parsed[name] = _read(FOLDER / name, type_)
     value: T = _parsed[name]

@@ -4,7 +4,7 @@ from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
-# What says which row of a list is meant; rows that agree in those of them that they have are the same row.
+# Keys that identify a row of a list; rows that agree in those that they have are the same row.
 IDENTITY = ("id", "name", "branch", "version", "cuda", "cuda_major", "os", "branches", "flavour", "kernel")
 # Statements about a table that a site's file may make of itself.
 HEAD = ("as_of", "source", "notes", "unconfirmed")

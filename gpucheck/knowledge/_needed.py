@@ -26,9 +26,9 @@ def needed_texts(pattern: str) -> tuple[str, ...]:
 
 
 def needed_text(pattern: str) -> str:
-    """The longest text that stands in every match of the pattern as it is; empty where there is none.
+    """Return the longest text that every match of the pattern contains; empty without one.
 
-    What stands in groups is not looked at, and a pattern with alternatives outside of groups has none.
+    Groups are not searched, and a pattern with alternatives outside of groups has none.
     """
     runs, run, depth = [""], "", 0
     for element in ELEMENT.findall(pattern):

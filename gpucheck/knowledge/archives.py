@@ -16,9 +16,9 @@ class ArchivePackage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Archive(msgspec.Struct, frozen=True, kw_only=True):
-    """One release of a distribution. components: of its archive, beside main; revision: of the driver's packages.
+    """One release of a distribution. components: of its archive, except main; revision: of the driver's packages.
 
-    open_modules: version of the open kernel modules, which is none of the driver's. absent: parts it does not hold.
+    open_modules: version of the open kernel modules, which differs from the driver's. absent: components that it lacks.
     """
 
     os: str

@@ -17,7 +17,7 @@ class CudaError(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NvmlError(msgspec.Struct, frozen=True, kw_only=True):
-    """One number of NVML. verdict: what it says of a host on which a program gets it; cause: a key of causes.yml."""
+    """One number of NVML. verdict: of a host on which a program gets it; cause: a key of causes.yml."""
 
     code: int
     name: str

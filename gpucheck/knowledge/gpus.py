@@ -10,7 +10,7 @@ import msgspec
 from gpucheck.knowledge._load import table
 
 Flavour = Literal["open", "proprietary", "either"]
-# The oldest branch that the open kernel modules can say anything about; boards in its first list are older than it.
+# The oldest branch that the open kernel modules cover; boards in its first list are older than it.
 OPEN_MODULES_FROM = 515
 
 
@@ -43,7 +43,7 @@ class GpuPcie(msgspec.Struct, frozen=True, kw_only=True):
 class GpuModel(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"}):
     """One GPU product. Absent ends (last_driver_branch, max_cuda) mean that no end is known.
 
-    grace: sits beside a Grace CPU, so the host is aarch64 and the kernel modules are open.
+    grace: on a module with a Grace CPU, so the host is aarch64 and the kernel modules are open.
     general_knowledge: the facts of its chip are not confirmed by a source.
     """
 

@@ -12,7 +12,7 @@ Confidence = Literal["certain", "likely", "possible"]
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One class of messages; the head of kernel_messages.yml says what each field means."""
+    """One class of messages; the head of kernel_messages.yml describes each field."""
 
     key: str
     words: tuple[str, ...]

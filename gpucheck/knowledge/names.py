@@ -6,14 +6,14 @@ from functools import cache
 
 from gpucheck.knowledge.gpus import GpuModel, gpus
 
-# The end of an NVML name that tells no products apart: ``-16GB``, ``-32GB-LS``, `` 80GB HBM2e``.
+# The end of an NVML name that does not distinguish products: ``-16GB``, ``-32GB-LS``, `` 80GB HBM2e``.
 MEMORY_AND_REVISION = re.compile(r"[-_ ]\d+ ?GB([-_ ]HBM\w+)?([-_ ](N|LS|LSB|TS))?\s*$", re.IGNORECASE)
 MAKERS_WORDS = {"nvidia", "tesla", "geforce", "quadro", "gpu"}
 GEFORCE_NUMBER = re.compile(r"[rg]tx\d")
 
 
 def plain(name: str) -> str:
-    """A name as people type it, reduced to what tells products apart: ``NVIDIA GeForce RTX 4090`` -> ``rtx4090``."""
+    """Return a typed name, reduced to what distinguishes products: ``NVIDIA GeForce RTX 4090`` -> ``rtx4090``."""
     return "".join(_words(name))
 
 

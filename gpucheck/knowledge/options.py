@@ -1,4 +1,4 @@
-"""What goes beside the stack only where a site asks for it (options.yml)."""
+"""Optional components, installed only on request (options.yml)."""
 
 from typing import Literal
 
@@ -37,7 +37,7 @@ class DcgmPackages(_Row, frozen=True, kw_only=True):
 
 
 class GdrcopyPackages(_Row, frozen=True, kw_only=True):
-    """GDRCopy, from a repository of the site's. revision: behind the version of a package. seen: versions.
+    """GDRCopy, from a repository of your own. revision: behind the version of a package. seen: versions.
 
     module_packages, module_word, services: by package manager; the word stands behind the number of the revision.
     """

@@ -12,7 +12,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Key(_Row, frozen=True, kw_only=True):
-    """The signing key of one repository folder."""
+    """The signing key of one repository directory."""
 
     file: str
     fingerprint: str | None = None
@@ -34,7 +34,7 @@ class ToolkitRepository(_Row, frozen=True, kw_only=True):
 
 
 class Repositories(_Row, frozen=True, kw_only=True):
-    """Where packages come from. keys: by folder of NVIDIA's CUDA repository. signed: as for the toolkit's."""
+    """Where packages come from. keys: by directory of NVIDIA's CUDA repository. signed: as for the toolkit's."""
 
     source: tuple[str, ...]
     cuda_url: str
@@ -45,9 +45,9 @@ class Repositories(_Row, frozen=True, kw_only=True):
 
 
 class Folder(_Row, frozen=True, kw_only=True):
-    """The oldest driver branch and CUDA minor of a folder, None: all that are planned.
+    """The oldest driver branch and CUDA minor of a directory, None: all that are planned.
 
-    otherwise: where an older driver is to be had, in words.
+    otherwise: the source of an older driver, as text.
     """
 
     first_branch: str | None = None
@@ -85,7 +85,7 @@ class ModuleStreams(_Row, frozen=True, kw_only=True):
 
 
 class Revision(_Row, frozen=True, kw_only=True):
-    """Package revisions of one driver version. fabric None: what the rule of the system says.
+    """Package revisions of one driver version. fabric None: by the rule of the system.
 
     packages: those of the driver that have another revision than the rest.
     """
@@ -122,7 +122,7 @@ class Revisions(_Row, frozen=True, kw_only=True):
 
 
 class SubnetManager(_Row, frozen=True, kw_only=True):
-    """NVLink subnet manager packages by package manager. of_the_system: not from NVIDIA's folder, and not held."""
+    """NVLink subnet manager packages by package manager. of_the_system: not from NVIDIA's directory, and not held."""
 
     apt: tuple[str, ...]
     dnf: tuple[str, ...]
@@ -130,7 +130,7 @@ class SubnetManager(_Row, frozen=True, kw_only=True):
 
 
 class FabricPackages(_Row, frozen=True, kw_only=True):
-    """What NVSwitch and NVLink 5 machines need beside the driver. suffixed_until: last branch that is in the names."""
+    """What NVSwitch and NVLink 5 need besides the driver. suffixed_until: last branch that is in the names."""
 
     source: tuple[str, ...]
     suffixed_until: str
@@ -177,7 +177,7 @@ class NcclPackages(_Row, frozen=True, kw_only=True):
 
 
 class ContainerEngine(_Row, frozen=True, kw_only=True):
-    """An engine that nvidia-ctk configures. program: what a host that has it has; beside: what must be there as well.
+    """An engine that nvidia-ctk configures. program: what a host with it has; ``beside``: what else must be present.
 
     files: what ``nvidia-ctk runtime configure`` writes, the main one first. service: who takes them over, by action.
     """
@@ -224,7 +224,7 @@ class KernelCompiler(_Row, frozen=True, kw_only=True):
 
 
 class Compilers(_Row, frozen=True, kw_only=True):
-    """What DKMS builds with beside its own dependencies. open_modules: by family."""
+    """What DKMS needs for builds in addition to its own dependencies. open_modules: by family."""
 
     source: tuple[str, ...]
     open_modules: dict[str, tuple[str, ...]]
@@ -260,7 +260,7 @@ class Python(_Row, frozen=True, kw_only=True):
 
 
 class PackageTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """packages.yml. folders: folder -> architecture -> what it begins with."""
+    """packages.yml. folders: directory -> architecture -> what it begins with."""
 
     schema_: Literal["gpucheck.knowledge.packages/1"]
     as_of: str

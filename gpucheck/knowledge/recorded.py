@@ -1,4 +1,4 @@
-"""Which packages public documents show in which folder of NVIDIA's repositories (recorded.yml)."""
+"""Which packages public documents show in which directory of NVIDIA's repositories (recorded.yml)."""
 
 import re
 from typing import Literal
@@ -7,15 +7,15 @@ import msgspec
 
 from gpucheck.knowledge._load import table
 
-# The container toolkit's own repository, beside the folders by system.
+# The container toolkit's own repository, separate from the directories by system.
 TOOLKIT = "libnvidia-container"
 DIST_TAG = re.compile(r"\.(el\d+|amzn2023)$")
 
 
 class RecordedTable(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """recorded.yml. folders: folder -> architecture -> package -> versions, () where the name was seen alone.
+    """recorded.yml. folders: directory -> architecture -> package -> versions, () where the name was seen alone.
 
-    streams: folder -> module streams of nvidia-driver.
+    streams: directory -> module streams of nvidia-driver.
     """
 
     schema_: Literal["gpucheck.knowledge.recorded/1"]
@@ -33,7 +33,7 @@ def recorded() -> RecordedTable:
 def is_recorded(folder: str, arch: str, name: str, version: str | None) -> bool:
     """Whether a document shows this package there; version None: any version of it.
 
-    A recorded version without an epoch says nothing of the epoch.
+    A recorded version without an epoch matches any epoch.
     """
     seen = recorded().folders.get(folder, {}).get(arch, {}).get(name)
     if seen is None or version is None:
@@ -42,13 +42,13 @@ def is_recorded(folder: str, arch: str, name: str, version: str | None) -> bool:
 
 
 def recorded_versions(folder: str, name: str) -> tuple[str, ...]:
-    """Every version of a package that documents show in a folder, on any architecture, without its revision."""
+    """Every version of a package that documents show in a directory, on any architecture, without its revision."""
     arches = recorded().folders.get(folder, {}).values()
     return tuple(dict.fromkeys(version.partition("-")[0] for names in arches for version in names.get(name, ())))
 
 
 def recorded_packages(folder: str, arch: str, name: str) -> tuple[str, ...]:
-    """Every complete version of a package that is seen in a folder for an architecture, without its epoch."""
+    """Every complete version of a package that is seen in a directory for an architecture, without its epoch."""
     seen = recorded().folders.get(folder, {}).get(arch, {}).get(name, ())
     return tuple(dict.fromkeys(version.partition(":")[2] or version for version in seen))
 
@@ -56,7 +56,7 @@ def recorded_packages(folder: str, arch: str, name: str) -> tuple[str, ...]:
 def nearest(folder: str, arch: str, name: str, version: str) -> str:
     """Where a document shows the same version of the same package else, ``rhel10 x86_64: 580.178.04-1.el10``, or "".
 
-    Looked for in the folders that are built from the same sources, the own folder's other architecture first.
+    Looked for in the directories that are built from the same sources, the own directory's other architecture first.
     """
     family = next((words for words in FAMILIES if folder.startswith(words)), (folder,))
     others = [name for name in recorded().folders if name.startswith(family)]

@@ -1,4 +1,4 @@
-"""A site's own rows for the tables: files of the same names in a folder, which replace or extend what is shipped."""
+"""A site's own rows for the tables: files of the same names in a directory, which replace or extend what is shipped."""
 
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,11 @@ MOST_BYTES = 16 << 20
 
 
 class SiteTableError(Exception):
-    """A file of the site's folder cannot be used. The message names it."""
+    """A file of --knowledge-dir cannot be used. The message names it."""
 
 
 def use_site_tables(folder: Path) -> tuple[str, ...]:
-    """Take the rows of a folder from now on; returns the names of its tables. Raises SiteTableError.
+    """Take the rows of a directory from now on; returns the names of its tables. Raises SiteTableError.
 
     Call it before any table is read: each is parsed once per process.
     """
@@ -35,7 +35,7 @@ def use_site_tables(folder: Path) -> tuple[str, ...]:
 
 def _rows(path: Path) -> dict[str, Any]:
     try:
-        rows = load(read_text(path, MOST_BYTES, "Name another folder"))
+        rows = load(read_text(path, MOST_BYTES, "Name another directory"))
     except (DocumentProblem, UnreadableInput) as problem:
         raise SiteTableError(f"{path}: {problem}") from None
     if not isinstance(rows, dict):

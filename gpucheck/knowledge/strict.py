@@ -92,7 +92,7 @@ class Value:
         return [Value(node, f"{self.path}[{i}]") for i, node in enumerate(self.node.value)]
 
     def pairs(self, most: int = 256) -> list[tuple[str, "Value"]]:
-        """Keys and values of a block, in order. A key that stands twice is refused."""
+        """Keys and values of a block, in order. A duplicate key is rejected."""
         if not self.is_mapping:
             raise self.problem("this must be 'key: value' lines")
         if len(self.node.value) > most:
@@ -108,7 +108,7 @@ class Value:
         return list(found.items())
 
     def fields(self, readers: dict[str, Callable[["Value"], Any]]) -> dict[str, Any]:
-        """The block's known keys, read; None where the value is unknown. An unknown key is refused."""
+        """The block's known keys, read; None where the value is unknown. An unknown key is rejected."""
         found = {}
         for name, value in self.pairs():
             if name not in readers:
@@ -136,7 +136,7 @@ class Value:
         if unit:
             return f"{_shown(text)} has a unit. Write the plain number in the unit that the key names"
         if text.lower().lstrip("+-.") in ("nan", "inf", "infinity"):
-            return f"{_shown(text)} is no measurement. Write null for not measured"
+            return f"{_shown(text)} is not a measurement. Write null for not measured"
         return f"{_shown(text)} is not a number. Write null for not measured"
 
     def integer(self, low: int, high: int) -> int:
@@ -166,7 +166,7 @@ class Value:
 
 
 def document(data: bytes | str, *, shape: str, example: str) -> Value:
-    """The top of a YAML (or JSON) document. Raises InputProblem with the line for anything that is none.
+    """The top of a YAML (or JSON) document. Raises InputProblem with the line for any other input.
 
     shape: what such documents look like. example: what to write into an empty one.
     """

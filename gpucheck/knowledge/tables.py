@@ -12,7 +12,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Block(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema"}):
-    """What every table says about itself. source: ids of sources.yml."""
+    """What every table states about itself. source: ids of sources.yml."""
 
     schema_: str
     as_of: str
@@ -197,9 +197,9 @@ class TensorflowTable(_Block, frozen=True, kw_only=True):
 
 
 class OperatingSystem(_Row, frozen=True, kw_only=True):
-    """An operating system. os_id is the ID of os-release; repository the folder in NVIDIA's repository, if any.
+    """An operating system. os_id is the ID of os-release; repository the directory in NVIDIA's repository, if any.
 
-    max_driver_branch: newest branch its kernel can build. explicit_only: why versions must be stated by the site.
+    max_driver_branch: newest branch its kernel can build. explicit_only: why versions must be specified.
     """
 
     id: str
@@ -274,7 +274,7 @@ def sources() -> dict[str, Source]:
 
 
 class Rule(_Row, frozen=True, kw_only=True):
-    """What is known of one rule beside its statement. tables: names of the tables that hold its data."""
+    """What is known of one rule in addition to its statement. tables: names of the tables that hold its data."""
 
     title: str
     source: tuple[str, ...]

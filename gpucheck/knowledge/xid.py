@@ -11,7 +11,7 @@ Verdict = Literal["note", "warn", "fail"]
 
 
 class Xid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What some codes say. verdict: note = nothing to do. immediate, later: the catalogue's two actions.
+    """The meaning of some codes. verdict: note = nothing to do. immediate, later: the catalogue's two actions.
 
     detail: which part of the line decides about the action. follows: the Xid, or ``any``, that this one is part of.
     """
@@ -70,7 +70,7 @@ SXID_CAUSE = "nvswitch-error"  # of every code without one of its own
 
 
 class Sxid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What some codes of an NVSwitch say. verdict: of a line that names no severity."""
+    """The meaning of some codes of an NVSwitch. verdict: of a line that names no severity."""
 
     sxid: tuple[int, ...]
     reading: str

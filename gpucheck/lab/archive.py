@@ -42,7 +42,7 @@ def one_line_sources(text: str) -> Iterator[Source]:
 
 
 def deb822_sources(text: str) -> Iterator[Source]:
-    """The archives of a .sources file. Disabled stanzas and deb-src alone are none; an inline key is no path."""
+    """The archives of a .sources file. Disabled stanzas and deb-src alone are skipped; an inline key is no path."""
     for stanza in re.split(r"\n\s*\n", text):
         fields = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.*)$", stanza, re.MULTILINE))
         if "deb" not in fields.get("Types", "").split() or fields.get("Enabled", "yes").lower() in ("no", "false"):
@@ -54,7 +54,7 @@ def deb822_sources(text: str) -> Iterator[Source]:
 
 
 def debian_archive(sources: list[Source]) -> Source | None:
-    """Where to bootstrap Debian from: what the environment says, else the machine's own archive, else None (default).
+    """Where to bootstrap Debian from: the environment's value, else the machine's own archive, else None (default).
 
     A machine on another Debian release still reaches every suite of the archive that it uses.
     """

@@ -22,7 +22,7 @@ START_SECONDS = 60.0
 
 @contextmanager
 def engine_errors(what: str) -> Iterator[None]:
-    """Turn the engine's refusals into a LabError that says what was being done."""
+    """Turn errors of the engine into a LabError that names the step."""
     import docker.errors
     import requests.exceptions
 
@@ -31,7 +31,12 @@ def engine_errors(what: str) -> Iterator[None]:
     except docker.errors.APIError as error:
         why = str(error.explanation or error)
         raise LabError(
-            failed(what, "the Docker engine refused", why, "docker ps -a, docker network ls show what is there")
+            failed(
+                what,
+                "the Docker engine rejected the request",
+                why,
+                "docker ps -a, docker network ls show what is there",
+            )
         ) from error
     except (docker.errors.DockerException, requests.exceptions.RequestException) as error:
         raise LabError(
@@ -143,7 +148,7 @@ def ask(container: "Container", *command: str, what: str) -> str:
 
 
 def wait_for(container: "Container", *command: str, what: str) -> str:
-    """Repeat a command until it succeeds, and return its output. Raises LabError with the container's last words."""
+    """Repeat a command until it succeeds, and return its output. Raises LabError with the container's final output."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         with engine_errors(what):

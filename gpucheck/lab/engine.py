@@ -88,7 +88,7 @@ def _wait(deadline: float) -> "DockerClient | None":
 def _start_service() -> "DockerClient":
     sudo = root_prefix("starting the Docker engine")
     say("starting the Docker engine (systemctl start docker)")
-    hint = "journalctl -u docker says why; then run this again"
+    hint = "read the reason with journalctl -u docker, then run this again"
     run([*sudo, "systemctl", "start", "docker"], what="starting the Docker engine", hint=hint)
     client = _wait(time.monotonic() + START_SECONDS)
     if client is None:
@@ -129,7 +129,7 @@ def _log() -> str:
 
 
 def reasons(log: str) -> str:
-    """The lines of a dockerd log that say why it stopped; the last lines where none stands out."""
+    """The lines of a dockerd log with the reason why it stopped; without one, the last lines."""
     lines = log.splitlines()
     telling = [line for line in lines if "level=fatal" in line or "failed to start daemon" in line]
     return "\n".join(telling[-3:] or lines[-6:])

@@ -23,12 +23,12 @@ POSES = {
     "apt-host": "Debian 12 presenting itself as Ubuntu 22.04",
     "dnf-host": "Debian 12 presenting itself as Rocky Linux 9",
 }
-STAND_INS = ("DKMS, initramfs and the loading of kernel modules", "stand-in NVIDIA packages")
+STAND_INS = ("DKMS, initramfs and the loading of kernel modules", "stub NVIDIA packages")
 BARE_METAL_STAND_INS = ("bare metal, its boot and GRUB's disk",)
 
 
 def stand_ins(host: HostSpec, flavour: Flavour) -> tuple[str, ...]:
-    """What on this host is not the real thing, beside its hardware."""
+    """What on this host is not the real thing, in addition to its hardware."""
     bare = BARE_METAL_STAND_INS if host.bare_metal else ()
     return (*([POSES[host.image]] if flavour == "posing" else []), *STAND_INS, *bare)
 
@@ -44,7 +44,7 @@ def ensure_host(
     container = lab_containers(client, lab.name).get(name)
     stamp = host_stamp(lab, host, image, machine)
     if container is not None and container.labels.get(LABEL_STAMP) != stamp:
-        say(f"what {host.name} is made from has changed: making it anew, bare")
+        say(f"the base of {host.name} has changed: creating it again, bare")
         container.remove(force=True, v=True)
         container = None
     if container is not None and container.status == "created":
@@ -54,7 +54,7 @@ def ensure_host(
     if container is None:
         container = make_host(client, lab, host, flavour, image, stamp)
         put_archive(container, "/", machine)
-    # Each time: the key or the mirror may have been made anew since.
+    # Each time: the key or the mirror may have been replaced since.
     if container.status != "running":
         start(container)
     connect_host(client, lab, host, container, public_key)
@@ -64,7 +64,7 @@ def ensure_host(
 
 
 def host_stamp(lab: Lab, host: HostSpec, image: str, machine: bytes) -> str:
-    """Changes when a host must be made anew: its image, its address, or the machine that it simulates."""
+    """Changes if a host must be created again: its image, its address, or the machine that it simulates."""
     return fingerprint([image, str(lab.ip(host)), machine])
 
 
@@ -90,7 +90,7 @@ def make_host(
 
 
 def host_options(client: "DockerClient", volumes: dict[str, dict[str, str]]) -> dict[str, Any]:
-    """What a container needs to be a host: systemd as PID 1, reboots. volumes: what it gets beside."""
+    """What a container needs to be a host: systemd as PID 1, reboots. volumes: in addition to that."""
     # Not measured: no machine with cgroup v2 alone was at hand.
     alone = is_cgroup_v2(client)
     cgroup = {"/sys/fs/cgroup": {"bind": "/sys/fs/cgroup", "mode": "rw" if alone else "ro"}}
@@ -105,7 +105,7 @@ def host_options(client: "DockerClient", volumes: dict[str, dict[str, str]]) -> 
 
 
 def machine_archive(host: HostSpec, flavour: Flavour) -> bytes:
-    """A tar of the bare machine of the host's profile, and of the kernel release that it says it runs.
+    """A tar of the bare machine of the host's profile, and of the kernel release that it reports.
 
     No driver is installed or loaded, and no fabric is up: that is for packages, boots and daemons to do.
     """

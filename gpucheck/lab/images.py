@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Flavour = Literal["real", "posing"]
 PROBE_SECONDS = 4
 REAL = {"apt-host": "ubuntu:22.04", "dnf-host": "rockylinux:9", "mirror": "ubuntu:22.04"}
-# Python of the hosts, for the wheelhouse. Rocky Linux 9 gets 3.11 beside its own 3.9, which is too old for gpucheck.
+# Python of the hosts, for the wheelhouse. Rocky Linux 9 also gets 3.11: its 3.9 is too old for gpucheck.
 PYTHONS: dict[Flavour, tuple[str, ...]] = {"real": ("3.10", "3.11"), "posing": ("3.11",)}
 # Raise when what bootstrap() puts into the base changes.
 BASE_RECIPE = "1"
@@ -69,7 +69,7 @@ def recipes(flavour: Flavour, base: str) -> tuple[Recipe, ...]:
 def ensure_images(client: "DockerClient", root: Path, known: Flavour | None) -> tuple[Flavour, dict[str, str]]:
     """Every image of the lab, built where it is missing: the flavour, and the image name by role.
 
-    known: the flavour that the lab's containers already have; then nobody is asked again.
+    known: the flavour that the lab's containers already have; then the registry is not queried again.
     """
     context = root / "images/lab"
     source = debian_archive(read_sources())
@@ -138,7 +138,7 @@ def registry_answers() -> bool:
 
 
 def pulled(client: "DockerClient") -> bool:
-    """Pull the real systems' images. False, and said, when the registry answers but does not deliver."""
+    """Pull the real systems' images. False, with a message, if the registry responds but does not deliver."""
     import docker.errors
 
     for name in sorted(set(REAL.values())):
@@ -185,7 +185,7 @@ def import_tree(client: "DockerClient", tar: list[str], tag: str) -> None:
     if packing.wait():
         raise LabError(f"packing the lab's base image failed: {' '.join(tar)} exited {packing.returncode}")
     if "errorDetail" in str(answer):
-        raise LabError(failed("importing the lab's base image", "the engine refused it", str(answer)))
+        raise LabError(failed("importing the lab's base image", "the engine rejected it", str(answer)))
 
 
 def build_all(client: "DockerClient", context: Path, some: list[Recipe], ca_url: str) -> None:
@@ -234,7 +234,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
     """Serves files without a line for each on stderr."""
 
     def log_message(self, *_arguments: Any) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What Ansible and ssh need to reach the lab: inventory, known hosts, and the lab's own wish."""
+"""What Ansible and ssh need to reach the lab: inventory, known hosts, and the lab's own specification."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -11,14 +11,14 @@ from gpucheck.lab import catalogue
 from gpucheck.lab.images import Flavour
 from gpucheck.lab.model import HOSTS, HostSpec, Lab
 
-# The lab's packages and wheels take 1 GiB a host; NVIDIA's own, which they stand in for, take ten times as much.
+# The lab's packages and wheels take 1 GiB a host; NVIDIA's own, which they replace, take ten times as much.
 FREE_GIB = 2
 # The boot id is the engine's machine's, the same before and after: PID 1's start time is the container's own.
 BOOT_TIME_COMMAND = "cut -d' ' -f22 /proc/1/stat"
 
 
 def inventory(lab: Lab, flavour: Flavour, hosts: Sequence[HostSpec] = HOSTS, **more: Any) -> dict[str, Any]:
-    """The inventory: group ``gpu`` with a child group for each kind of host. more: variables beside the lab's own."""
+    """The inventory: group ``gpu`` with a child group for each kind of host. more: additional variables."""
     known_hosts = shlex.quote(str(lab.directory / "known_hosts"))
     children: dict[str, dict[str, dict[str, Any]]] = {}
     for host in hosts:
@@ -78,12 +78,12 @@ def known_hosts(keys: Mapping[str, str]) -> str:
 
 
 def dump(content: dict[str, Any], comment: str) -> str:
-    """YAML with a line that says what wrote it."""
+    """YAML with a line that names its writer."""
     return f"# {comment}\n{yaml.safe_dump(content, sort_keys=False, width=120)}"
 
 
 def write_if_changed(path: Path, text: str, mode: int = 0o644) -> None:
-    """Write a file whole, and only when it says something else now."""
+    """Write a file atomically, and only if its content changed."""
     if path.exists() and path.read_text(encoding="utf-8") == text:
         return
     partial = path.with_name(f".{path.name}.partial")
@@ -93,7 +93,7 @@ def write_if_changed(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def write_wish(directory: Path, text: str) -> None:
-    """Write stack.yml when the lab has something new to say; until then, what a person changed in it stays."""
+    """Write stack.yml if the lab's content changed; until then, what a person changed in it stays."""
     path, written = directory / "stack.yml", directory / ".stack.yml.written"
     if path.exists() and written.exists() and written.read_text(encoding="utf-8") == text:
         return

@@ -1,4 +1,4 @@
-"""Bring a lab up, take it down, say how it is."""
+"""Start a lab, remove it, report its state."""
 
 import fcntl
 import shutil
@@ -142,7 +142,7 @@ def login_key(directory: Path) -> str:
 
 
 def down(name: str, root: Path, *, images: bool) -> list[str]:
-    """Take the lab away; returns what was removed, in words. Images stay unless asked for: they are the slow part."""
+    """Remove the lab; return what was removed, as text. Images stay unless requested: they are the slow part."""
     removed = []
     with one_at_a_time(root):
         client = reachable()

@@ -1,7 +1,7 @@
 """Light hosts: a fleet of machines in containers whose PID 1 is sshd, for measuring what a controller does with many.
 
 Each has the apt host's image, packages and simulated hardware. It has no systemd, of which an engine's machine only
-carries about twenty: a stand-in answers as systemctl.
+carries about twenty: a stub takes the place of systemctl.
 """
 
 from collections.abc import Sequence
@@ -61,7 +61,7 @@ def ensure_fleet(
     fleet = {name: one for name, one in fleet.items() if name.startswith(f"{lab.name}-light-")}
     for container in fleet.values():
         if container.labels.get(LABEL_STAMP) != stamp:
-            say(f"what {container.name} is made from has changed: making it anew, bare")
+            say(f"the base of {container.name} has changed: creating it again, bare")
             container.remove(force=True, v=True)
     fleet = {name: one for name, one in fleet.items() if one.labels.get(LABEL_STAMP) == stamp}
     labels = {LABEL_STAMP: stamp, LABEL_FLAVOUR: flavour}
@@ -121,7 +121,7 @@ def pattern_name() -> str:
 
 
 def remove_pattern(client: "DockerClient", lab_name: str) -> list[str]:
-    """Remove the image that the lab's copies were made from; returns what was removed, in words."""
+    """Remove the image that the lab's copies were made from; returns what was removed, as text."""
     tag = f"{pattern_name()}:{lab_name}"
     if not any(tag in image.tags for image in client.images.list(name=f"{IMAGES}/*")):
         return []

@@ -1,4 +1,4 @@
-"""The mirror container: builds and signs the stand-in packages, and serves them and the wheelhouse."""
+"""The mirror container: builds and signs the stub packages, and serves them and the wheelhouse."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,7 +28,7 @@ def library_files() -> dict[str, bytes | Path]:
 
 
 def ensure_mirror(client: "DockerClient", lab: Lab, image: str, wheels: Path) -> str:
-    """The mirror, serving what the catalogue says now. Returns the fingerprint of its signing key.
+    """Start the mirror with the content of the catalogue. Returns the fingerprint of its signing key.
 
     The key is made in the container when it first runs and never leaves it.
     """
@@ -36,7 +36,7 @@ def ensure_mirror(client: "DockerClient", lab: Lab, image: str, wheels: Path) ->
     stamp = fingerprint([image, str(lab.mirror_ip), str(wheels)])
     container = lab_containers(client, lab.name).get(name)
     if container is not None and container.labels.get(LABEL_STAMP) != stamp:
-        say("the mirror's image has changed: making it anew")
+        say("the mirror's image has changed: creating it again")
         container.remove(force=True)
         container = None
     if container is None:
@@ -69,7 +69,7 @@ def fill(container: "Container", root: Path) -> None:
         == stamp
     ):
         return
-    say(f"building and signing {len(catalogue.packages())} stand-in packages")
+    say(f"building and signing {len(catalogue.packages())} stub packages")
     put(
         container,
         "/srv/build",
@@ -80,5 +80,5 @@ def fill(container: "Container", root: Path) -> None:
             **{program.name: program for program in sorted((images / "mirror").glob("*.py"))},
         },
     )
-    ask(container, "python3", "/srv/build/build_repos.py", what="building the stand-in packages")
+    ask(container, "python3", "/srv/build/build_repos.py", what="building the stub packages")
     put(container, "/srv/www", {"stamp": stamp.encode()})

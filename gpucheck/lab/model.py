@@ -14,7 +14,7 @@ DEFAULT_NAME = "gpucheck-lab"
 DEFAULT_SUBNET = "10.213.41.0/24"
 SUBNET_VARIABLE = "GPUCHECK_LAB_SUBNET"
 NAME = re.compile(r"[a-z][a-z0-9-]{0,40}")
-# On everything of ours in the engine: nothing without it is ever touched.
+# A label on everything that the lab creates in the engine: nothing without it is ever touched.
 LABEL = "gpucheck.lab"
 LABEL_STAMP = "gpucheck.lab.stamp"
 LABEL_FLAVOUR = "gpucheck.lab.flavour"
@@ -23,9 +23,9 @@ IMAGES = "gpucheck-lab"
 
 @dataclass(frozen=True)
 class HostSpec:
-    """A host of the lab. kernel: the release it says it runs. offset: its address, counted from the subnet's first.
+    """A host of the lab. kernel: the release that it reports. offset: its address, counted from the subnet's first.
 
-    bare_metal: nothing on it says container, and its boot loader decides the kernel's arguments. faults: those of its
+    bare_metal: no sign of a container, and its boot loader decides the kernel's arguments. faults: those of its
     machine.
     """
 
@@ -43,7 +43,7 @@ HOSTS = (
     HostSpec("lab-apt", "apt-host", "p100-pcie-x2", "5.15.0-179-generic", "gpu_apt", 11),
     HostSpec("lab-dnf", "dnf-host", "hgx-h100-x8", "5.14.0-503.14.1.el9_5.x86_64", "gpu_dnf", 12),
 )
-# The same systems as bare metal, with RDMA cards, and ACS as Linux sets it beside an IOMMU.
+# The same systems as bare metal, with RDMA cards, and ACS as Linux sets it with an IOMMU.
 BARE_METAL_HOSTS = tuple(
     replace(host, profile=profile, bare_metal=True, faults=("acs-redirect",))
     for host, profile in zip(HOSTS, ("dgx1-p100", "hgx-h100-x8"), strict=True)
@@ -62,7 +62,7 @@ class Lab:
 
     @property
     def directory(self) -> Path:
-        """Keys, known hosts, inventory and wish of this lab."""
+        """Keys, known hosts, inventory and specification of this lab."""
         return self.root / ".lab" / self.name
 
     @property
@@ -84,7 +84,7 @@ def checkout() -> Path:
     root = Path(gpucheck.__file__).resolve().parents[1]
     if not (root / "images/lab").is_dir():
         raise LabError(
-            f"the lab is part of the source checkout, and {root} is none (no images/lab there)\n"
+            f"the lab is part of the source checkout, but {root} is not one (no images/lab there)\n"
             "do: clone the repository and run gpucheck from it (make provision does that)"
         )
     return root

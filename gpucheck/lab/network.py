@@ -1,4 +1,4 @@
-"""The lab's own network: a subnet that nobody else has, said clearly when somebody does."""
+"""The lab's own network: a free subnet, with a clear message if it is taken."""
 
 import socket
 import struct
@@ -19,7 +19,7 @@ CANDIDATES = tuple(IPv4Network(f"10.213.{third}.0/24") for third in range(41, 60
 
 
 def routes(table: str) -> list[Claim]:
-    """The subnets in a /proc/net/route, with the interface that has each; the default route is none."""
+    """The subnets in a /proc/net/route, with the interface that has each; without the default route."""
     found = []
     for line in table.splitlines()[1:]:
         interface, destination, _gateway, _flags, _ref, _use, _metric, mask = line.split()[:8]
@@ -40,7 +40,7 @@ def docker_claims(client: "DockerClient") -> list[Claim]:
 
 
 def refuse_taken(subnet: IPv4Network, claims: Iterable[Claim]) -> None:
-    """Raise LabUsageError when somebody has a part of the subnet: who, and which one is free."""
+    """Raise LabUsageError if a part of the subnet is taken: by what, and which one is free."""
     claims = tuple(claims)
     for taken, owner in claims:
         if not taken.overlaps(subnet):

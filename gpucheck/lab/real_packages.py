@@ -1,7 +1,7 @@
 """A lab host for real packages: Debian 12 as it is, installing from Debian's archive. Only its hardware is SIMULATED.
 
-No stand-in package and no stand-in kernel program is on it: apt, DKMS, the compiler, modinfo, modprobe and NVML are the
-real ones. The kernel it says it runs is the newest of the archive, so that headers belong to it; what really runs is
+It has no stub package and no stub kernel program: apt, DKMS, the compiler, modinfo, modprobe and NVML are the
+real ones. The kernel that it reports is the newest of the archive, so that headers belong to it; what really runs is
 the engine's kernel, which loads no module of that one.
 """
 
@@ -108,7 +108,7 @@ def ensure_host(client: "DockerClient", lab: Lab, image: str, wheels: Path, publ
     name = lab.container(HOST.name)
     container = lab_containers(client, lab.name).get(name)
     if container is not None and container.attrs["Config"]["Image"] != image:
-        say(f"what {HOST.name} is made from has changed: making it anew, bare")
+        say(f"the base of {HOST.name} has changed: creating it again, bare")
         container.remove(force=True, v=True)
         container = None
     if container is None:

@@ -15,14 +15,14 @@ TAIL_LINES = 12
 
 
 def say(line: str) -> None:
-    """Tell the person at the terminal; stdout stays free for results."""
+    """Print to stderr; stdout stays free for results."""
     click.echo(indented(line), err=True)
 
 
 def run(command: Sequence[str | Path], *, what: str, hint: str = "") -> str:
     """Run a program and return its stdout.
 
-    what: the step in words, for the message. hint: what to do when it fails.
+    what: the step, for the message. hint: what to do when it fails.
     Raises LabError with the end of the program's output.
     """
     words = [str(word) for word in command]
@@ -70,7 +70,7 @@ def root_prefix(purpose: str) -> list[str]:
 
 
 def install(packages: Sequence[str], why: str) -> None:
-    """Install packages of this machine's own distribution with apt. Says so in one line."""
+    """Install packages of this machine's own distribution with apt. Prints one line about it."""
     apt = shutil.which("apt-get")
     if apt is None:
         raise LabError(

@@ -18,7 +18,7 @@ HINT = "check that pip reaches its package index (pip config list, pip download 
 
 @dataclass(frozen=True)
 class Wheelhouse:
-    """What is in the wheelhouse. torch_version: as its wheel says it, ``2.13.0+cpu``."""
+    """What is in the wheelhouse. torch_version: of its wheel, ``2.13.0+cpu``."""
 
     folder: Path
     torch_version: str
@@ -90,7 +90,7 @@ def dependencies(root: Path, folder: Path, wheel: Path, python: str) -> None:
         fresh = Path(temporary)
         download = pip("download", "--dest", fresh, "--only-binary=:all:", "--python-version", python)
         what = "filling the wheelhouse"
-        # The CPU build where pip is told of one: the full build brings 3 GB of CUDA libraries that no lab host can use.
+        # The CPU build if pip has its index: the full build brings 3 GB of CUDA libraries that no lab host can use.
         torch = f"torch=={TORCH}+cpu"
         try:
             run([*download, "--no-deps", torch], what=what)

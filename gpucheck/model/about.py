@@ -59,7 +59,7 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Finding:
         """Return a finding with a verdict that the caller looked up. fields: of Finding.
 
-        confidence is that of the cause, and is dropped if there is none.
+        confidence is that of the cause, and is dropped if no cause is known.
         """
         return Finding(
             check=self.check,

@@ -1,4 +1,4 @@
-"""A check: a name, tags, one read of the host, and one pure judgement of what was read."""
+"""A check: a name, tags, one read of the host, and one pure evaluation of what was read."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ V = TypeVar("V")
 class Check(Generic[V]):
     """probe is the only part that touches the host; evaluate is a pure function of what probe returned.
 
-    seconds: the longest the whole check may take before its child process is given up.
+    seconds: time limit of the entire check, after which its child process is terminated.
     """
 
     name: str

@@ -17,8 +17,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     source: the inputs. machine: the host that they name, None where they name none. gpus: how many there are in them.
     counts: findings by verdict, every verdict present.
     read, unread: lines of the inputs that were understood, and as what, and those that were not.
-    observations: all that the inputs say of GPU links. looked_at: what was looked at, in words; unproven: what no
-    input says anything about, though readiness for training needs it.
+    observations: all that the inputs report of GPU links. looked_at: what was checked, as text; unproven: what no
+    input covers, though readiness for training needs it.
     ranking, gpu_names, decided: as in gpucheck.model.ranking.Judgement; empty if no numbers were given.
     """
 
@@ -39,5 +39,5 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     decided: str = ""
 
     def judgement(self) -> Judgement:
-        """Return what was judged about the links, as one value."""
+        """Return the evaluation of the links as one value."""
         return Judgement(findings=self.findings, ranking=self.ranking, gpus=self.gpu_names, decided=self.decided)

@@ -10,7 +10,7 @@ Value = str | int | float | bool | None
 
 
 class Alternative(msgspec.Struct, frozen=True, kw_only=True):
-    """Another cause that fits what was seen. would_show: the reading that tells the two apart, and how to take it."""
+    """Another cause that fits the observations. would_show: the reading that distinguishes them, and how to take it."""
 
     cause: str
     probability: float
@@ -18,7 +18,7 @@ class Alternative(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A judgement about one subject.
+    """A verdict about one subject.
 
     subject: ``host``, ``gpu:<bus id>``, ``pair:<bus id>-<bus id>`` or ``link:<bus id>/<link>``. Never an index alone:
     an index changes with CUDA_VISIBLE_DEVICES and with the driver's ordering.
@@ -29,11 +29,11 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     cause: a key of the knowledge room's causes, or None.
     confidence: how sure the cause is. probability: of the cause, 0 to 1, where it was weighed against others;
     alternatives: those others, the most probable first.
-    evidence: which call or file said what, one raw value a line.
+    evidence: which call or file reported what, one raw value per line.
     seconds: what the check took, shared by all its findings.
     because_of: the check whose finding is the root cause of this one, which then adds nothing of its own.
 
-    Every verdict but PASS and SKIP carries why and fix; a SKIP says why. Raises ValueError otherwise.
+    Every verdict but PASS and SKIP has why and fix; a SKIP has why. Raises ValueError otherwise.
     """
 
     check: str
@@ -60,6 +60,6 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         if self.verdict is Verdict.PASS:
             return
         if not self.why:
-            raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must say why")
+            raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must have why")
         if self.verdict is not Verdict.SKIP and not self.fix:
-            raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must say what to do")
+            raise ValueError(f"{self.check}: a {self.verdict.value} finding about {self.subject} must have a fix")

@@ -1,4 +1,4 @@
-"""A fleet: one row a host, and what only many hosts together can tell. The outside contract of ``gpucheck fleet``."""
+"""A fleet: one row per host, and what only the comparison of hosts shows. The contract of ``gpucheck fleet``."""
 
 from typing import Literal
 
@@ -18,7 +18,7 @@ class HostMetric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     n: numbers it was made of. host: their mean without the highest and lowest quarter (of 1 or 2 numbers: the mean).
     gpu, pair: the worst GPU's and the worst pair's mean, and which one it was; None where the numbers name none.
-    low: what the model of the machine allows at least, None where it does not say.
+    low: the lower limit by the model of the host, None if unknown.
     """
 
     n: int
@@ -33,13 +33,13 @@ class HostMetric(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class FleetRow(msgspec.Struct, frozen=True, kw_only=True):
     """One host of the fleet.
 
-    gpus: models with counts, in words. gpu_count: how many. problems: what is not a pass, worst first.
+    gpus: models with counts, as text. gpu_count: how many. problems: what is not a pass, worst first.
     gpu_index: NVML's index of each GPU by bus id.
     group: GPU models and driver branch; hosts of one group are compared with each other.
     attributes: what a host has in common with others, by name: ``kernel``, ``bios``, ``rack``, ``uplink``, ...
     metrics: by name, ``p2p.unidirectional_gb_s[NV18]``.
     host: as its file or the inventory calls it. stated: the name in its own report, where that is another.
-    source: the file or stream it came from. digest: of the report's bytes, to tell two reports of one host apart.
+    source: the file or stream it came from. digest: of the report's bytes, to distinguish reports of one host.
     part: the shard that it was read from; None of a report, and in every merge.
     """
 
@@ -103,7 +103,7 @@ class MetricGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outlier(msgspec.Struct, frozen=True, kw_only=True):
-    """A host whose metric stands out. at: the GPU or pair where it does, None for the whole host.
+    """An outlier: a host and its metric. at: the GPU or pair that differs, None for the entire host.
 
     normal: what the group has at the same level. percent: how far off, negative is below. z: in robust deviations,
     None where it was compared with the model of the machine.
@@ -129,7 +129,7 @@ class DriftValue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
-    """An attribute that hosts which should be alike do not share. scope: which hosts. values: the commonest first."""
+    """An attribute in which equal hosts differ. scope: which hosts. values: commonest first."""
 
     attribute: str
     scope: str
@@ -137,10 +137,10 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommonCause(msgspec.Struct, frozen=True, kw_only=True):
-    """What sick hosts share and others do not. An association, which names where to look and proves nothing.
+    """A common factor of unhealthy hosts. An association, which names where to check first and proves nothing.
 
-    sign: what is wrong with them. attributes: ``name = value``; several cannot be told apart, because the same hosts
-    have them. sick: hosts with the sign. sick_with, others_with: those with the attribute; others: hosts without the
+    sign: what is wrong with them. attributes: ``name = value``; several if they are not distinguishable: the same hosts
+    have them. ``sick``: hosts with it. ``sick_with``, others_with: those with the attribute; others: hosts without the
     sign. p: one-sided Fisher exact test, multiplied by the number of associations tried (Bonferroni).
     """
 

@@ -12,7 +12,7 @@ from gpucheck.model.health import Health
 
 
 class PcieLink(msgspec.Struct, frozen=True, kw_only=True):
-    """One PCIe link as trained now and as its two ends allow. None is "was not told".
+    """One PCIe link as trained now and as its two ends allow. None means not reported.
 
     max_generation, max_width: what the device and its slot can do together (for NVML readings).
     device_max_generation: what the device could do in a better slot.
@@ -44,11 +44,11 @@ class PciDevice(msgspec.Struct, frozen=True, kw_only=True):
     """One PCI function as sysfs shows it. Ids are four lower-case hex digits, class six (``030200``).
 
     path: bus ids from the root port down to the upstream bridge, empty for a device on the root bus.
-    numa_node: None where the firmware did not say (sysfs prints -1).
-    kind: of a bridge, what its PCI Express capability says it is; ``bridge`` where that could not be read (only the
-    first 64 bytes of configuration space are readable without root). None for everything that is no bridge.
+    numa_node: None if unknown to the firmware (sysfs prints -1).
+    kind: of a bridge, as its PCI Express capability states; ``bridge`` if that could not be read (only the
+    first 64 bytes of configuration space are readable without root). None for everything that is not a bridge.
     link: of a root port or a switch's downstream port the link below it, of every other function the link above it.
-    acs: None where the function has no ACS or it could not be read; config_readable tells the two apart.
+    acs: None if the function has no ACS or it could not be read; config_readable distinguishes the two.
     iommu_group, iommu_type: of the group, type as Linux writes it (``identity DMA DMA-FQ``); None without an IOMMU.
     aer: None where the operating system does not own error reporting.
     bar1_bytes: size of base address register 1, the window through which others see the GPU's memory.
@@ -94,7 +94,7 @@ def narrowest_hop(device: PciDevice, pci: Iterable[PciDevice], *, now: bool = Fa
     """The function on the way from a device up to its root whose link carries least; on a tie the one nearest to it.
 
     now: by what the links have trained to (an idle GPU lowers its own), instead of by what both ends of each allow.
-    A hop whose link was not told is left out; None where none was told. Rates double from generation to generation,
+    A hop without a reported link is skipped; None if no link was reported. Rates double from generation to generation,
     apart from the 1.5 % that the coding of Gen3 gained.
     """
     by_bus_id = {function.bus_id: function for function in pci}
@@ -138,7 +138,7 @@ class NvLink(msgspec.Struct, frozen=True, kw_only=True):
     active: as NCCL counts it. A link that is ``asleep`` (low power) or has its traffic off is not active.
     state: as the driver reports it from Hopper on; None where only active or inactive is reported.
     version: NVML's version enum (5 = NVLink 3.1, 6 = 4.0, 7 = 5.0), as read.
-    remote_bus_id: the peer GPU or switch, None where NVML did not say. remote_link: the port at the far end.
+    remote_bus_id: the peer GPU or switch, None if unknown to NVML. remote_link: the port at the far end.
     speed_mb_s: signaling rate each way, 10**6 bytes per second, as NVML's field 164 (or 90) reports it: 26562 for
     NVLink 4, of which 25000 carry data.
     replay_errors, recovery_errors, crc_errors: cumulative counters up to Hopper. counts: those of NVLink 5 and newer.
@@ -163,7 +163,7 @@ class Fabric(msgspec.Struct, frozen=True, kw_only=True):
 
     status: an NVML return code, meaningful only when the state is ``completed``; 0 is success.
     clique_id, cluster_uuid: zero on a machine that is alone (HGX), the rack's on NVLink 5 multi-node systems.
-    health_mask: raw NVML_GPU_FABRIC_HEALTH_MASK bits, None where the driver is too old to tell.
+    health_mask: raw NVML_GPU_FABRIC_HEALTH_MASK bits, None if the driver is too old to report it.
     """
 
     state: Literal["not-supported", "not-started", "in-progress", "completed"]
@@ -198,7 +198,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Expected(msgspec.Struct, frozen=True, kw_only=True):
-    """What a GPU pair should reach, in 10**9 bytes per second and one direction, with the reasoning in words."""
+    """Expected unidirectional bandwidth of a GPU pair in 10**9 bytes per second, with the reasoning as text."""
 
     unidirectional_gb_s: float
     low_gb_s: float
@@ -223,7 +223,7 @@ class TopologyGpu(msgspec.Struct, frozen=True, kw_only=True):
 class Nic(msgspec.Struct, frozen=True, kw_only=True):
     """A network card of the matrix.
 
-    classes[i] is the path class to GPU i, None where the source does not say. peers[i]: the same to network card i,
+    classes[i] is the path class to GPU i, None if unknown. peers[i]: the same to network card i,
     ``X`` to itself; empty where the source has no such row.
     """
 
@@ -238,7 +238,7 @@ class Nic(msgspec.Struct, frozen=True, kw_only=True):
 class Pair(msgspec.Struct, frozen=True, kw_only=True, rename={"cls": "class"}):
     """An unordered GPU pair, a < b, with its path class (NV#, PIX, PXB, PHB, NODE, SYS) and expected bandwidth.
 
-    narrowest: bus id at the lower end of the slowest PCIe link on the way, None where all are alike or not told.
+    narrowest: bus id at the lower end of the slowest PCIe link of the path, None if all are equal or unknown.
     reduced: bus ids of the links on the way that run below what their two ends allow.
     """
 

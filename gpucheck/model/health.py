@@ -1,4 +1,4 @@
-"""How a GPU is: memory errors, heat, power, modes, users. Unjudged; None is "was not told" and never a zero."""
+"""GPU health readings: memory errors, heat, power, modes, processes. None means not reported by NVML, never zero."""
 
 from typing import Literal
 
@@ -41,7 +41,7 @@ class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PcieErrors(msgspec.Struct, frozen=True, kw_only=True):
-    """Cumulative PCIe error counters of the GPU itself: judge differences, not values."""
+    """Cumulative PCIe error counters of the GPU itself: evaluate differences, not values."""
 
     replays: int | None = None
     correctable: int | None = None
@@ -50,7 +50,7 @@ class PcieErrors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one GPU as NVML tells it.
+    """The state of one GPU as NVML reports it.
 
     serial, vbios: as printed on the board and in its firmware.
     clocks_event_reasons: why the clocks are held, by NVML's names in kebab case: ``idle app-clocks sw-power-cap
@@ -62,7 +62,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     mig, mig_pending: on or off now, and after the next reset; None where the GPU has no MIG.
     recovery_action: NVML field 230, ``none reset reboot drain-p2p drain-and-reset recover-imex bus-reset
     system-reboot``.
-    A mode, action or reason that is newer than these names is told by its number (``unknown-8``, ``0x400``).
+    A mode, action or reason that is newer than these names is reported by its number (``unknown-8``, ``0x400``).
     addressing_mode: ``hmm ats none``.
     """
 

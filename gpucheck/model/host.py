@@ -20,7 +20,7 @@ from gpucheck.model.readings import (
 
 
 class NotRecorded(LookupError):
-    """A recording was asked something that nobody asked when it was made. The message is a whole sentence."""
+    """A value was requested that the recording does not contain. The message is a complete sentence."""
 
 
 class Host(Protocol):
@@ -75,7 +75,7 @@ class Host(Protocol):
         """The state of each DKMS module for each kernel; none where DKMS is not installed."""
 
     def secure_boot(self) -> bool | None:
-        """Whether the firmware enforces signatures; None where it does not tell."""
+        """Return whether the firmware enforces signatures; None if unknown."""
 
     def loader_libraries(self, names: Iterable[str]) -> tuple[LoaderLibrary, ...] | None:
         """What the dynamic loader would find for names such as ``libcudart``, in its own order.
@@ -84,4 +84,4 @@ class Host(Protocol):
         """
 
     def list_names(self, path: str) -> tuple[str, ...] | None:
-        """The sorted names in a folder by absolute path, None where there is none or it cannot be read."""
+        """Return the sorted names in a directory by absolute path, None if it is missing or unreadable."""

@@ -82,5 +82,5 @@ def gpu_name(bus_id: str, index: int | None) -> str:
 
 
 def _device(name: str) -> str:
-    """A bridge, a port or an NVSwitch: the subject does not say which, and lspci -s takes its bus id."""
+    """A bridge, a port or an NVSwitch: the subject does not distinguish them, and lspci -s accepts its bus id."""
     return f"PCIe device {name}" if BUS_ID.fullmatch(name) else name

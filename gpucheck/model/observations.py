@@ -1,7 +1,7 @@
 """What is known of a machine and measured on it, wherever that was done: the input of a diagnosis.
 
-Every field may be None or empty: it was not told. "Not told" is never "no", and is left out of JSON. Bandwidth
-is in 10**9 bytes per second, per direction unless the name says bidirectional (then the sum). Matrices are n x n,
+Every field may be None or empty: not reported. "Not reported" is never "no", and is omitted from JSON. Bandwidth
+is in 10**9 bytes per second, per direction unless the name has bidirectional (then the sum). Matrices are n x n,
 row = source, None = not measured.
 """
 
@@ -148,7 +148,7 @@ CopyFailureKind = Literal["stuck", "crashed", "error"]
 
 
 class CopyFailure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A copy that ended without a result: it hung, its process crashed, or CUDA refused it with a code."""
+    """A copy that ended without a result: it hung, its process crashed, or CUDA rejected it with a code."""
 
     kind: CopyFailureKind
     step: str
@@ -158,9 +158,9 @@ class CopyFailure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All numbers. p2p: with peer-to-peer asked for; staged: with it switched off. hang None = not told, () = none.
+    """All numbers. p2p: with peer-to-peer requested; staged: with it disabled. hang None = not reported, () = none.
 
-    integrity_bad_pairs: pairs whose data was wrong; an empty tuple says that it was looked at and was right.
+    integrity_bad_pairs: pairs with wrong data; an empty tuple means that all pairs were checked and are correct.
     damaged: the same in detail. bytes_compared: how much data was checked.
     p2p_uni_error, p2p_bidir_error: standard error of the number as a part of it. p2p_uni_alone, p2p_bidir_alone:
     whether nothing else was copied meanwhile; None = not known.
@@ -191,7 +191,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Observations(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Everything told about one machine.
+    """Everything reported about one host.
 
     matrix: path classes as nvidia-smi topo -m prints them.
     p2p_access: whether one GPU may address another's memory; True is all pairs, False none.

@@ -45,9 +45,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
     """One piece of pasted text, read.
 
     machine: the host that it names, None where it names none or several.
-    observations: what it says of GPU links. kernel: kernel messages. nvml: what it says of GPUs, in NVML's terms; a
+    observations: what it reports of GPU links. kernel: kernel messages. nvml: its GPUs, in NVML's terms; a
     field that the text does not hold is None. pci: PCI functions. messages: lines with a known meaning.
-    looked_at: what was looked at in words (``ECC counters of 8 GPUs``), for an answer that finds nothing wrong.
+    looked_at: what was checked, as text (``ECC counters of 8 GPUs``), for a result without findings.
     partial: it lists PCI functions, and may list fewer or more GPUs than the driver has; each is found by its bus id.
     """
 

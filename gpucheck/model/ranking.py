@@ -1,4 +1,4 @@
-"""Why a diagnosis came out as it did: the causes that were weighed, and what each predicted beside what was seen."""
+"""The reasons of a diagnosis: the causes that were weighed, and what each predicted next to what was observed."""
 
 from typing import Literal
 
@@ -36,7 +36,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """One set of causes that explains the whole machine, as far as it does. probability: among all that were weighed.
 
     causes: (cause key, subject) pairs, empty for a machine without a fault. words: for people, one line.
-    readings: what it predicted of states, refusals and errors, and what was seen, a line each.
+    readings: what it predicted of states and errors, and what was observed, one line each.
     """
 
     causes: tuple[tuple[str, str], ...]
@@ -49,7 +49,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """The answer about one machine. ranking: most probable first, at most a dozen; gpus: names by index.
 
-    decided: the number or reading that told the first from the second, one line; empty where nothing did.
+    decided: the number or reading that distinguished the first from the second, one line; empty if there was none.
     """
 
     findings: tuple[Finding, ...]

@@ -1,4 +1,4 @@
-"""What a report keeps of a judgement: equal predictions once, with the numbers that they are about.
+"""The stored form of a ranking: equal predictions once, with the numbers that they are about.
 
 Eight GPUs have 56 directions and each explanation a prediction of every one: as single values they would double a
 report, and a fleet keeps thousands of reports.
@@ -31,14 +31,14 @@ class ExplanationRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults
 
 
 class RankingRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The ranking behind the findings about links. Fields as in Judgement; the findings stand in the report."""
+    """The ranking behind the findings about links. Fields as in Judgement; the findings are in the report."""
 
     ranking: tuple[ExplanationRecord, ...]
     gpus: tuple[str, ...] = ()
     decided: str = ""
 
     def judgement(self) -> Judgement:
-        """Return the judgement again, without its findings and without what each number weighed."""
+        """Return the Judgement without its findings and without the weight of each number."""
         return Judgement(
             findings=(), ranking=tuple(map(_explanation, self.ranking)), gpus=self.gpus, decided=self.decided
         )

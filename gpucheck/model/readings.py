@@ -24,7 +24,7 @@ class NvmlReading(msgspec.Struct, frozen=True, kw_only=True, tag="reading"):
     """One pass over NVML. A version is None where NVML did not report it.
 
     ancestors: n x n nvmlDeviceGetTopologyCommonAncestor classes (``PIX PXB PHB NODE SYS``, ``X`` on the diagonal).
-    p2p: NVML P2P status per capability (``read write nvlink``), n x n of ``OK CNS GNS TNS DR NS``, None = not told.
+    p2p: NVML P2P status per capability (``read write nvlink``), n x n of ``OK CNS GNS TNS DR NS``, None = not reported.
     gaps: what NVML would not answer. A gap is never a zero.
     """
 
@@ -65,7 +65,7 @@ class DriverState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class System(msgspec.Struct, frozen=True, kw_only=True):
-    """The operating system and the machine around the GPUs. Every field is as the host says it.
+    """The operating system and the host around the GPUs. Every field is as the host reports it.
 
     virtual: the hypervisor of a virtual machine, which hides the real PCI tree. container: the kind of container this
     process runs in, which may have been given only some of the machine's GPUs. None = neither.
@@ -82,7 +82,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):
-    """Set when the hardware is simulated: whose profile, which faults, and what else stands in for the real thing."""
+    """Set if the hardware is simulated: the profile, the faults, and which components are simulated."""
 
     profile: str
     faults: tuple[str, ...] = ()
@@ -98,7 +98,7 @@ class PackageVersion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KernelLine(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the kernel log. seconds: since boot; clock: as printed; None where the source does not say."""
+    """One line of the kernel log. seconds: since boot; clock: as printed; None if unknown."""
 
     text: str
     seconds: float | None = None
@@ -108,7 +108,7 @@ class KernelLine(msgspec.Struct, frozen=True, kw_only=True):
 class KernelLog(msgspec.Struct, frozen=True, kw_only=True):
     """The kernel's messages since boot, oldest first.
 
-    source: which file or command told them, None where none could. denied: then, what was tried and why it failed.
+    source: which file or command reported them, None if none could. denied: then, what was tried and why it failed.
     """
 
     lines: tuple[KernelLine, ...] = ()
@@ -138,7 +138,7 @@ class DkmsModule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InstalledKernel(msgspec.Struct, frozen=True, kw_only=True):
-    """A kernel below /lib/modules. headers: its build folder is there. nvidia: version of its nvidia module."""
+    """A kernel below /lib/modules. headers: its build directory is there. nvidia: version of its nvidia module."""
 
     release: str
     running: bool

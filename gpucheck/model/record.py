@@ -1,4 +1,4 @@
-"""What a report keeps of each GPU and port, so that a later report can tell what changed in between."""
+"""What a report stores of each GPU and port, so that a later report can show what changed."""
 
 import msgspec
 
@@ -10,7 +10,7 @@ RECORD = "gpu-health"
 
 
 class LinkRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One NVLink port. Errors are counted since the driver was loaded; None where they are not told."""
+    """One NVLink port. Errors are counted since the driver was loaded; None if not reported."""
 
     link: int
     active: bool
@@ -55,7 +55,7 @@ class PortRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HealthRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """``measurements["gpu-health"]`` of a report. uptime_hours: since boot, None where not told.
+    """``measurements["gpu-health"]`` of a report. uptime_hours: since boot, None if unknown.
 
     module_flavour: of the loaded kernel module, ``open`` or ``proprietary``.
     """

@@ -15,7 +15,7 @@ SCHEMA = "gpucheck.report/1"
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of ``gpucheck verify --format json``.
 
-    started: UTC, ISO 8601. versions: what is installed and in force, by component.
+    started: UTC, ISO 8601. versions: what is installed and active, by component.
     measurements: by check name, numbers with their unit in the key.
     counts: findings by verdict, every verdict present.
     not_proven: what the level includes and this run did not show, each with the reason.

@@ -9,7 +9,7 @@ GOOD = (Verdict.PASS, Verdict.SKIP)
 
 
 def by_root(findings: Iterable[Finding]) -> tuple[list[Finding], dict[str, list[str]]]:
-    """Return the findings that say something of their own, and by check of the root cause the checks that follow.
+    """Return the findings with a cause of their own, and by check of the root cause the checks that follow.
 
     A finding whose root cause is not among the findings (only some checks were run) is on its own.
     """

@@ -14,7 +14,7 @@ SCHEMA = "gpucheck.topology/1"
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
     """The answer of ``gpucheck topo --format json``.
 
-    source: ``nvml``, ``nvidia-smi-topo``, ... : who said it.
+    source: ``nvml``, ``nvidia-smi-topo``, ... : where it was read.
     matrix: n x n path classes in GPU order, ``X`` on the diagonal, None where the source has a gap.
     wiring: None where the source names no PCI functions. advice: None until it is worked out.
     """

@@ -7,13 +7,13 @@ import msgspec
 from gpucheck.model.hardware import PcieLink
 
 NVSWITCH = "nvswitch"
-"""The far end of NVLinks that go to switches which are not told apart."""
+"""The far end of NVLinks to switches that the source does not distinguish."""
 
 
 class NumaNode(msgspec.Struct, frozen=True, kw_only=True):
     """A NUMA node and the CPU it belongs to.
 
-    index: None where the source tells none. cpus: a Linux CPU list. vendor: as /proc/cpuinfo writes it
+    index: None if the source has none. cpus: a Linux CPU list. vendor: as /proc/cpuinfo writes it
     (``GenuineIntel``). family, model: as /proc/cpuinfo counts them.
     """
 
@@ -29,7 +29,7 @@ class WiredFunction(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU, a network card, or a bridge on the way to one.
 
     label: ``GPU0``, ``NIC0``, empty for a bridge. above: bus id of the next bridge towards the CPU, None at the top.
-    root: the host bridge, empty where the source tells none. link: as PciDevice.link has it.
+    root: the host bridge, empty if the source has none. link: as PciDevice.link has it.
     """
 
     bus_id: str
@@ -50,9 +50,9 @@ class NvLinkBundle(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Wiring(msgspec.Struct, frozen=True, kw_only=True):
-    """Bridges stand before what is below them. told: False where the tree was worked out from path classes alone.
+    """Bridges come before what is below them. ``told``: False if the tree was inferred from path classes alone.
 
-    nvlinks_known: False where the source lists GPUs without saying anything of NVLink.
+    nvlinks_known: False if the source lists GPUs but not NVLinks.
     """
 
     nodes: tuple[NumaNode, ...] = ()

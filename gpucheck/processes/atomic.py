@@ -12,7 +12,7 @@ from typing import IO
 PRIVATE = 0o640
 # What other users read too: locks, plans, metrics for a collector.
 SHARED = 0o644
-# File systems that cannot synchronise a folder say so.
+# Errors of file systems that cannot synchronize a directory.
 CANNOT = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
 
 
@@ -31,7 +31,7 @@ def replacing(path: Path, *, mode: int = PRIVATE, durable: bool = True) -> Itera
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.parent / f".gpucheck.{secrets.token_hex(8)}"
-    # The kernel takes the umask off; a name that exists, a planted link too, is refused.
+    # The kernel takes the umask off; a name that exists, a planted link too, is rejected.
     handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -48,7 +48,7 @@ def replacing(path: Path, *, mode: int = PRIVATE, durable: bool = True) -> Itera
 
 
 def sync_folder(folder: Path) -> None:
-    """Make names in the folder survive a loss of power, where its file system can."""
+    """Make names in the directory survive a loss of power, where its file system can."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -42,7 +42,7 @@ def _processes() -> list[tuple[int, int, int]]:
             stat = (PROC / name / "stat").read_bytes()
         except (FileNotFoundError, ProcessLookupError):  # it ended meanwhile
             continue
-        # The program's name stands in parentheses, and may hold any character.
+        # The program's name is in parentheses, and may contain any character.
         fields = stat[stat.rindex(b")") + 1 :].split()
         found.append((int(name), int(fields[1]), int(fields[2])))
     return found

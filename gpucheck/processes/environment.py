@@ -17,12 +17,12 @@ _LEFTOVERS = re.compile(
 )
 # Of a process that only copies: also what is loaded into it, and what its CUDA does with peers and queues.
 _COPYING = re.compile(rf"{_CUDA}|CUDA_DISABLE_PEER_ACCESS|CUDA_DEVICE_MAX_CONNECTIONS|LD_PRELOAD")
-# Between hosts these are the site's own business: which network, not how to use it.
+# Between hosts these depend on the cluster: which network, not how to use it.
 _NETWORK = re.compile(r"(NCCL|GLOO)_SOCKET_IFNAME|NCCL_IB_(HCA|DISABLE|GID_INDEX|TC|SL)|NCCL_NET|NCCL_NET_PLUGIN")
 SYSTEM_CONF, USER_CONF = Path("/etc/nccl.conf"), Path(".nccl.conf")
-OURS = {"OMP_NUM_THREADS": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONUNBUFFERED": "1"}
+SET_FOR_RANKS = {"OMP_NUM_THREADS": "1", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONUNBUFFERED": "1"}
 # 32: eight GPUs that all copy to each other use 14 streams a device, and by default 8 of them run at the same time.
-OURS_COPYING = {
+SET_FOR_COPIES = {
     "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
     "CUDA_DEVICE_MAX_CONNECTIONS": "32",
     "PYTHONUNBUFFERED": "1",
@@ -43,18 +43,18 @@ def rank_environment(
     network = {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface} if interface else {}
     # In place of ~/.nccl.conf, where sites of several hosts name their network.
     file = {} if several_hosts else {"NCCL_CONF_FILE": "/dev/null"}
-    return network | kept | OURS | file, _pairs(caller, removed)
+    return network | kept | SET_FOR_RANKS | file, _pairs(caller, removed)
 
 
 def copying_environment(caller: Mapping[str, str]) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return what a process that copies between GPUs gets, and ``NAME=value`` of each variable that it does not get."""
     removed = tuple(sorted(name for name in caller if _COPYING.fullmatch(name)))
     kept = {name: value for name, value in caller.items() if name not in removed}
-    return kept | OURS_COPYING, _pairs(caller, removed)
+    return kept | SET_FOR_COPIES, _pairs(caller, removed)
 
 
 def nccl_files(home: Path, *, several_hosts: bool, system: Path = SYSTEM_CONF) -> tuple[str, ...]:
-    """Return ``FILE: NAME=value`` of each setting that NCCL takes from files, whatever the environment says.
+    """Return ``FILE: NAME=value`` of each setting that NCCL takes from files, independent of the environment.
 
     NCCL reads /etc/nccl.conf even where NCCL_CONF_FILE names another file (initEnvFunc in its src/misc/param.cc).
     """

@@ -19,7 +19,7 @@ HURRY_S = 0.2  # the most for each of these, and for each signal, while a signal
 class Group:
     """Started at once. Ctrl-C on the terminal reaches us and not the group. Raises OSError where it cannot start.
 
-    streams: stdin, stdout, stderr and pass_fds as subprocess has them; stdin is empty unless said otherwise.
+    streams: stdin, stdout, stderr and pass_fds as subprocess has them; stdin is empty by default.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ def end(
     """Send each signal to all groups and give them its seconds; those whose leader is still there after the last.
 
     A process in an uninterruptible call outlives even SIGKILL: it is reported and not waited for.
-    meanwhile: called again and again, so that no process blocks on a full pipe of ours.
+    meanwhile: called repeatedly, so that no process blocks on a full pipe to gpucheck.
     While a signal ends this process, the seconds are cut to HURRY_S.
     """
     for number, seconds in patience:

@@ -10,7 +10,7 @@ SIOCGIFADDR = 0x8915  # <linux/sockios.h>
 
 
 class Place(NamedTuple):
-    """An address of one of the hosts. interface: this host's that leads there, None where that cannot be told."""
+    """An address of one of the hosts. interface: of this host, towards that address; None if unknown."""
 
     host: str
     port: int
@@ -24,7 +24,7 @@ def meeting_place(option: str, text: str, *, listens: bool) -> Place:
     """
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) < 1 << 16:
-        raise ValueError(f"{option} {text}: wanted HOST:PORT of the first host, for example node01:29500.")
+        raise ValueError(f"{option} {text}: expected HOST:PORT of the first host, for example node01:29500.")
     host = host.removeprefix("[").removesuffix("]")
     try:
         family, _, _, _, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM)[0]
@@ -51,7 +51,7 @@ def _try_port(family: int, address: tuple[object, ...], words: str) -> None:
 
 
 def interface_towards(family: int, address: tuple[object, ...]) -> str | None:
-    """The interface whose address this host would use towards that one; None where that cannot be told.
+    """Return the interface of this host with the route to that address; None if unknown.
 
     Without it gloo takes the address of the host's own name, which is 127.0.1.1 on many hosts.
     """
@@ -60,7 +60,7 @@ def interface_towards(family: int, address: tuple[object, ...]) -> str | None:
     with socket.socket(family, socket.SOCK_DGRAM) as towards:
         try:
             towards.connect(address)
-        except OSError:  # no route leads there; whoever connects says so
+        except OSError:  # no route leads there; the connection attempt reports it
             return None
         own = towards.getsockname()[0]
         for _, name in socket.if_nameindex():

@@ -137,7 +137,7 @@ def finish() -> None:
 
 def _open_closed() -> None:
     """Otherwise the next file that is opened becomes stdout, and reports are written into it."""
-    # A read-only stdout refuses what is written, so that the loss is seen.
+    # Writing to a read-only stdout fails, so that the loss is reported.
     for number, mode in ((STDIN, os.O_RDONLY), (STDOUT, os.O_RDONLY), (STDERR, os.O_WRONLY)):
         if not _is_open(number):
             os.set_inheritable(os.open(os.devnull, mode), True)  # the lowest free number, which is this one

@@ -1,4 +1,4 @@
-"""Private temporary folders of this run, in one folder that a later run removes if this one is killed."""
+"""Private temporary directories of this run, in one directory that a later run removes if this one is killed."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 from gpucheck.processes.trust import distrust
 
 PREFIX = "gpucheck-"
-MARKER = ".gpucheck-run"  # without it a folder is not a run's, whatever its name is
+MARKER = ".gpucheck-run"  # without it a directory is not a run's, whatever its name is
 NAME = re.compile(rf"{PREFIX}[a-z0-9_]{{8}}")
 ELSEWHERE = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - made there by mkdtemp, with mode 0700
 # The address of a socket has 107 characters, and multiprocessing makes one 32 characters below TMPDIR.
@@ -27,7 +27,7 @@ KEPT = {"CUDA_CACHE_PATH": ".nv/ComputeCache", "CUPY_CACHE_DIR": ".cupy/kernel_c
 
 
 class _Run:
-    """The folder of this run: there while a temporary folder is in use. Threads may use it at the same time."""
+    """The directory of this run: there while a temporary directory is in use. Threads may use it at the same time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -71,18 +71,18 @@ def temporary_folder(name: str) -> Iterator[Path]:
 
 
 def private_environment(folder: Path, caller: Mapping[str, str]) -> dict[str, str]:
-    """Return variables with which a child's libraries write below this folder and load no code of another user."""
+    """Return variables with which a child's libraries write below this directory and load no code of another user."""
     temporary = str(folder) if len(str(folder)) <= LONGEST_TMPDIR else None
-    ours = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary) if temporary else {}
-    ours |= {name: str(folder / "compiled" / name.lower()) for name in COMPILED}
+    variables = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary) if temporary else {}
+    variables |= {name: str(folder / "compiled" / name.lower()) for name in COMPILED}
     for name, default in KEPT.items():
         chosen = Path(caller.get(name) or Path(caller.get("HOME") or "/nonexistent") / default)
         if _is_foreign(chosen):
-            ours[name] = str(folder / "compiled" / name.lower())
-    for name, path in ours.items():
+            variables[name] = str(folder / "compiled" / name.lower())
+    for name, path in variables.items():
         if name not in ("TMPDIR", "TMP", "TEMP"):
             Path(path).mkdir(mode=0o700, parents=True, exist_ok=True)
-    return ours
+    return variables
 
 
 def _is_foreign(path: Path) -> bool:
@@ -96,7 +96,7 @@ def _is_foreign(path: Path) -> bool:
 
 
 def _make() -> tuple[Path, int]:
-    """A fresh folder whose marker is locked while this process lives, after those of dead processes are removed."""
+    """A fresh directory whose marker is locked while this process lives, after those of dead processes are removed."""
     base = _base()
     _remove_leftovers(base)
     while True:
@@ -113,7 +113,7 @@ def _make() -> tuple[Path, int]:
 
 
 def _base() -> Path:
-    """TMPDIR, unless other users could replace our folder there; then the system's own place."""
+    """TMPDIR, unless other users could replace our directory there; then the system's own place."""
     chosen = Path(tempfile.gettempdir())
     reasons: list[str] = []
     for base in dict.fromkeys((chosen, *ELSEWHERE)):
@@ -127,15 +127,15 @@ def _base() -> Path:
                 sys.stderr.write(line)
             return base
         reasons.append(reason or f"{base} cannot be written")
-    raise OSError(f"no place for temporary files: {'; '.join(reasons)}. Set TMPDIR to a folder of your own.")
+    raise OSError(f"no place for temporary files: {'; '.join(reasons)}. Set TMPDIR to a directory of your own.")
 
 
 def _remove_leftovers(base: Path) -> None:
-    """Remove folders of runs that were killed: their lock is free, whichever process has their number now."""
+    """Remove directories of runs that were killed: their lock is free, whichever process has their number now."""
     with os.scandir(base) as entries:
         found = [Path(entry.path) for entry in entries if NAME.fullmatch(entry.name)]
     for folder in found:
-        with suppress(OSError):  # another user's, no folder of a run, in use, or removed by another run
+        with suppress(OSError):  # another user's, no directory of a run, in use, or removed by another run
             _remove_leftover(folder)
 
 

@@ -1,4 +1,4 @@
-"""Folders that code may be loaded from: no other user than root and the one who runs could write there."""
+"""Directories that code may be loaded from: no other user than root and the one who runs could write there."""
 
 import os
 import stat
@@ -11,10 +11,10 @@ WHOLE_MAP = "0 0 4294967295"
 
 
 def distrust(path: Path, *, own: bool = True) -> str | None:
-    """Return why no code may be loaded from this existing file or folder, None if it may be.
+    """Return why no code may be loaded from this existing file or directory, None if it may be.
 
-    Every folder and link on the way must belong to root or to the user who runs, and no other user may write there;
-    a sticky folder such as /tmp is fine on the way. own: the last one must belong to the user who runs, not to root.
+    Every directory and link on the way must belong to root or to the user who runs, and no other user may write there;
+    a sticky directory such as /tmp is fine on the way. own: the last one must belong to the user who runs, not to root.
     Raises OSError where a part of the path cannot be looked at.
     """
     owners = _trusted_owners()
@@ -31,7 +31,7 @@ def distrust(path: Path, *, own: bool = True) -> str | None:
 
 
 def others_may_change(path: str) -> bool:
-    """Whether this very file, folder or link belongs to another user, or may be written by one."""
+    """Whether this very file, directory or link belongs to another user, or may be written by one."""
     seen = os.lstat(path)
     return seen.st_uid != os.geteuid() or (not stat.S_ISLNK(seen.st_mode) and bool(seen.st_mode & 0o022))
 
@@ -42,7 +42,7 @@ def _sticky(seen: os.stat_result) -> bool:
 
 
 def _way(path: Path) -> Iterator[tuple[Path, os.stat_result]]:
-    """Every folder and link from / to the end of the path, links followed."""
+    """Every directory and link from / to the end of the path, links followed."""
     place = Path("/")
     yield place, place.lstat()
     parts = list(reversed(path.absolute().parts[1:]))

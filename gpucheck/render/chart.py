@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from gpucheck.render.svg import Point, element, plain, text
 
-# No bandwidth or latency is larger; what is comes from a file that somebody wrote.
+# No bandwidth or latency is larger; a larger value comes from an edited file.
 MOST = 1e15
 LABEL = 12
 LIGHT = ("#0b6bcb", "#b3541e", "#1a7f5a", "#8a3a8f", "#7a6a10", "#b02a37")

@@ -8,7 +8,7 @@ from gpucheck.model import Report
 from gpucheck.render import report as _report
 from gpucheck.render.markdown import Change, unchanged
 
-# Format -> its file in a folder of all.
+# Format -> its file in a directory of all.
 FILES = {
     "text": "report.txt",
     "json": "report.json",

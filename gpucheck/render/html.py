@@ -1,4 +1,4 @@
-"""One self-contained page: no network, no file beside it, and nothing of a host's that could run.
+"""One self-contained page: no network, no additional file, and nothing from a host that could run.
 
 Styles and scripts are inlined and named by hash in a content security policy; a host's strings reach the page as
 escaped text (Jinja2) or as JSON data that scripts write with textContent only.

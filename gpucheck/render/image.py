@@ -1,4 +1,4 @@
-"""What an image says of itself, as text and as JSON."""
+"""The description of an image, as text and as JSON."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -25,7 +25,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     name = image["variant"] if image else "not a gpucheck image"
     yield click.style(f"gpucheck image  {name}", bold=True) + mark
     if image:
-        stand_in = " (a stand-in: no registry answered when it was built)" if image["stand_in_base"] else ""
+        stand_in = " (substitute: no registry responded during the build)" if image["stand_in_base"] else ""
         yield f"on {image['base']}{stand_in}, Python {image['python']}"
     yield ""
     yield from blocks(report["findings"], passes=True, check=False)

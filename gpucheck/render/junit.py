@@ -95,7 +95,7 @@ def _case(suite: ElementTree.Element, case: Case) -> None:
     element = ElementTree.SubElement(suite, "testcase", attributes)
     outcome = OUTCOME.get(case.verdict)
     if outcome:
-        told = ElementTree.SubElement(element, outcome, {"message": printable(case.message)})
+        child = ElementTree.SubElement(element, outcome, {"message": printable(case.message)})
         if outcome != "skipped":
-            told.set("type", case.verdict.value)
-        told.text = "\n".join(map(printable, case.detail.split("\n"))) or None
+            child.set("type", case.verdict.value)
+        child.text = "\n".join(map(printable, case.detail.split("\n"))) or None

@@ -8,7 +8,7 @@ from gpucheck.printable import folded
 Change = Callable[[str], str]
 # What Markdown, or HTML inside it, would read as more than text.
 SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&!@$])")
-# Paths of the kernel, which hold no name that a person gave; a pattern in them is no end of a path.
+# Paths of the kernel, which contain no user-defined name; a pattern in them does not end a path.
 KERNEL_PATH = re.compile(r"(/(?:sys|proc)/[\w./*:-]*)")
 
 

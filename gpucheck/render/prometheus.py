@@ -24,7 +24,7 @@ class Family(NamedTuple):
 
 
 def write(families: Iterable[Family]) -> str:
-    """HELP, TYPE and samples of each family; a family without samples is left out, a value that is no number too.
+    """Write HELP, TYPE and samples of each family; omit a family without samples and a value that is not a number.
 
     Of two families with one name, and of two samples with the same labels, the first stands: one double would cost the
     collector the whole file.
@@ -40,9 +40,9 @@ def write(families: Iterable[Family]) -> str:
             if math.isfinite(value):
                 samples.setdefault(_series(family.name, labels), _number(value))
         if samples:
-            told = family.help.replace("\\", r"\\").replace("\n", r"\n")
+            help_text = family.help.replace("\\", r"\\").replace("\n", r"\n")
             lines += [
-                f"# HELP {family.name} {told}",
+                f"# HELP {family.name} {help_text}",
                 f"# TYPE {family.name} {family.kind}",
                 *map(" ".join, samples.items()),
             ]

@@ -14,13 +14,13 @@ COLOUR = {
     Verdict.UNKNOWN: "magenta",
     Verdict.SKIP: "bright_black",
 }
-# From here on the digits of a number stand in groups of three.
+# From here on the digits of a number are in groups of three.
 GROUPED = 10_000
 WORST_FIRST = (Verdict.FAIL, Verdict.WARN, Verdict.UNKNOWN, Verdict.SKIP, Verdict.PASS)
 
 
 def verdict_word(verdict: Verdict, width: int = 7) -> str:
-    """The verdict in capitals and colour, padded to `width`: told by word, not by colour alone."""
+    """Return the verdict in capitals and color, padded to `width`: readable without color."""
     return click.style(verdict.name.ljust(width), fg=COLOUR[verdict], bold=verdict is not Verdict.SKIP)
 
 
@@ -78,7 +78,7 @@ def observed(finding: Finding) -> str:
 
 
 def _is_noun(unit: str) -> bool:
-    """Whether the unit counts things (links, GPUs, NVLinks active) and is no symbol (W, MHz, us)."""
+    """Whether the unit counts things (links, GPUs, NVLinks active) and is not a symbol (W, MHz, us)."""
     first = unit.partition(" ")[0]
     return len(first) > 3 and first.isalpha() and first.endswith("s")
 
@@ -90,7 +90,7 @@ def _singular(unit: str) -> str:
 
 def counts_line(counts: dict[str, int]) -> str:
     """``1 fail, 3 pass``: worst first, zeros left out."""
-    return ", ".join(f"{counts[v.value]} {v.value}" for v in WORST_FIRST if counts.get(v.value)) or "nothing judged"
+    return ", ".join(f"{counts[v.value]} {v.value}" for v in WORST_FIRST if counts.get(v.value)) or "nothing evaluated"
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:

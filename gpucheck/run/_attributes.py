@@ -45,7 +45,7 @@ def _names(reading: NvmlReading | None) -> set[str]:
 
 
 def _uplinks(devices: tuple[PciDevice, ...]) -> list[str]:
-    """The link of an idle port may have slowed down to save power: only ports above GPUs, and width tells more."""
+    """The link of an idle port may have slowed down to save power: only ports above GPUs; width is more reliable."""
     by_id = {device.bus_id: device for device in devices}
     ports = {bus_id for device in devices if device.is_nvidia_gpu for bus_id in device.path}
     links = ((bus_id, by_id[bus_id].link) for bus_id in ports if bus_id in by_id)

@@ -24,7 +24,7 @@ class StuckError(Exception):
     def __init__(self, seconds: float, stack: tuple[str, ...]) -> None:
         self.seconds = seconds
         self.stack = stack
-        self.call = stack[-1] if stack else "a call that cannot be seen"
+        self.call = stack[-1] if stack else "an unknown call"
         super().__init__(f"no end within {seconds:g} s, in {self.call}")
 
 
@@ -39,7 +39,7 @@ class _LeaveError(BaseException):
 def in_time(name: str, call: Callable[[], Answer], seconds: float) -> Answer:
     """The call's answer. Raises what the call raises, and StuckError when it takes longer; its thread is left behind.
 
-    Raises OSError at once when the operating system refuses the thread.
+    Raises OSError immediately if the operating system cannot start the thread.
 
     It is a daemon, for a thread that waits in the kernel cannot be ended, and must not keep the process from ending.
     One that still runs Python is interrupted, so that it ends the processes that it started; so it is on Ctrl-C.

@@ -67,8 +67,8 @@ def broken(name: str, error: Exception) -> Finding:
     """Return the finding for a check that failed: the error and its place."""
     if isinstance(error, (OSError, MemoryError)):
         what = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
-        why = f"the operating system refused what the step needs{what}"
-        fix = f"make room or raise the limit (df /dev/shm /tmp; ulimit -a), then: gpucheck verify --only {name}"
+        why = f"the operating system rejected a call of the step{what}"
+        fix = f"free space or raise the limit (df /dev/shm /tmp; ulimit -a), then: gpucheck verify --only {name}"
     else:
         why = "the check itself failed: a defect of gpucheck, not a result about the host"
         fix = f"report it with the output of: gpucheck verify --only {name} --format json"
@@ -98,7 +98,7 @@ def _not_on_a_replay(step: Step) -> Finding:
         verdict=Verdict.SKIP,
         subject="host",
         seen="a recording",
-        why="a recording can be asked, but nothing can be copied or trained on it",
+        why="a recording contains no GPUs to copy or train on",
         fix=f"on the host itself: gpucheck verify --only {step.name}",
     )
 
@@ -109,7 +109,7 @@ def _not_recorded(step: Step, error: NotRecorded) -> Finding:
         verdict=Verdict.UNKNOWN,
         subject="host",
         seen="not in the recording",
-        wanted="the host's answer",
+        wanted="the host's reading",
         why=str(error.args[0]),
         fix="record the host again with this gpucheck: gpucheck record -o FILE",
     )

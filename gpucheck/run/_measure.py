@@ -45,7 +45,7 @@ Source: copies in child processes, every byte of them compared; then timed, all 
 are named p2p-integrity, p2p-bandwidth, p2p-latency and so on. What a number should be comes from a model of its
 path; where it is not, every known cause is weighed with all numbers, and the finding names the most probable one.
 gpucheck topo shows the paths, gpucheck bandwidth and gpucheck collectives measure by themselves, gpucheck diagnose
-judges numbers of other tools, and gpucheck diagnose --hypotheses prints the causes."""
+evaluates numbers of other tools, and gpucheck diagnose --hypotheses prints the causes."""
 
 
 def measurement_steps() -> tuple[Step, ...]:

@@ -18,7 +18,7 @@ from gpucheck.run import _versions
 from gpucheck.run._proof import REQUIRED, not_required
 from gpucheck.run._step import Outcome, Step
 from gpucheck.run._versions import NAME as VERSIONS
-from gpucheck.run._versions import refused, version_truth
+from gpucheck.run._versions import refused, version_consistency
 from gpucheck.train import evaluate, is_settled, real_gpus, run_smoke, whole_gpus
 from gpucheck.train.evaluation.finding_text import PLACEMENT, install
 from gpucheck.train.run_plan import plan
@@ -39,7 +39,7 @@ def training_steps() -> tuple[Step, ...]:
     versions = Step(
         VERSIONS,
         frozenset({"software", "standard"}),
-        lambda host: Outcome(version_truth(host), {}),
+        lambda host: Outcome(version_consistency(host), {}),
         VERSIONS_S,
         VERSIONS_TYPICAL_S,
         _versions.__doc__ or "",
@@ -80,7 +80,7 @@ def train(
 
     on_start: called with the name of each run.
     """
-    blocked = refused(version_truth(host))
+    blocked = refused(version_consistency(host))
     done: list[Training] = []
     for strategy, options in runs:
         if on_start is not None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from gpucheck.checks.software import stack as stack_check
-from gpucheck.checks.software._wheel_findings import judge_wheels
+from gpucheck.checks.software._wheel_findings import evaluate_wheels
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Finding, Host, Verdict
 from gpucheck.stack import StackSet, UnknownInput, resolve
@@ -17,11 +17,11 @@ from gpucheck.stack import StackSet, UnknownInput, resolve
 NAME = "smoke-versions"
 
 
-def version_truth(host: Host) -> tuple[Finding, ...]:
+def version_consistency(host: Host) -> tuple[Finding, ...]:
     """Yield findings about every framework wheel installed with gpucheck; one SKIP if there is none."""
     values = stack_check.probe(host)
     judged = tuple(
-        judge_wheels(
+        evaluate_wheels(
             values.wheels, values.libraries, values.capabilities, values.driver.loaded_version, values.arch, None
         )
     )

@@ -1,7 +1,7 @@
-"""What pasted text says of GPUs in NVML's terms, to the checks that judge a live host.
+"""Pasted text as a host in NVML's terms, for the checks of a live host.
 
 A pasted machine is a Host that answers from the text and raises NotRecorded for everything else. A check that cannot be
-answered says nothing: what is not in the text neither accuses nor passes.
+answered means nothing: what is not in the text is neither a fault nor a pass.
 """
 
 import re
@@ -27,21 +27,21 @@ from gpucheck.model.paste import Part
 from gpucheck.model.ranking import Judgement
 from gpucheck.run.one_machine import bus_ids_by_index, has_bus_id, has_index
 
-# Judged elsewhere: kernel lines and links by run/pastes.py, since the judge of links weighs them against what was
-# measured. Users of a GPU and persistence mode are no fault of a machine whose output somebody pasted.
+# Evaluated elsewhere: kernel lines and links by run/pastes.py, since they are weighed together with what was
+# measured. Processes on a GPU and persistence mode are not faults of a host whose output was pasted.
 ELSEWHERE = frozenset(
     (
         *("acs", "bar1", "iommu", "kernel-log", "nvlink", "p2p-status", "pcie-link", "pcie-path", "topology"),
         *("persistence", "processes"),
     )
 )
-LINKS = "nvlink-links"  # as the judge of links calls it
+LINKS = "nvlink-links"  # the check name of gpucheck.diagnose
 T = TypeVar("T")
 DROPPED = (Verdict.SKIP, Verdict.UNKNOWN)
 
 
 class PastedHost:
-    """A Host (see model/host.py) that holds only what a text says: one reading of NVML, PCI functions, kernel lines."""
+    """A Host (see model/host.py) with the content of a text only: one reading of NVML, PCI functions, kernel lines."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class PastedHost:
         self._nvml, self._pci, self._log = nvml, tuple(pci), log
 
     def nvml(self) -> NvmlReading | NvmlFailure:
-        """As the text says it; a GPU's values that it does not hold are None."""
+        """Return the GPUs as the text reports them; values that it does not contain are None."""
         if self._nvml is None:
-            raise NotRecorded("The text holds no answer of NVML.")
+            raise NotRecorded("The text contains no NVML reading.")
         return self._nvml
 
     def pci(self) -> tuple[PciDevice, ...]:
@@ -71,7 +71,7 @@ class PastedHost:
             raise AttributeError(name)
 
         def ask(*_: object) -> Any:
-            raise NotRecorded(f"The text does not say what {name} asks.")
+            raise NotRecorded(f"The text does not contain {name}.")
 
         return ask
 
@@ -85,7 +85,7 @@ def _held(value: T | None, what: str) -> T:
 def findings(parts: Sequence[Part]) -> tuple[Finding, ...]:
     """What the checks find in each part that speaks of GPUs in NVML's terms. PASS is kept where nothing is wrong.
 
-    Each part is judged by itself: two of them may be of two times.
+    Each part is evaluated by itself: two of them may be of two times.
     """
     pci = tuple({device.bus_id: device for part in parts for device in part.pci}.values())
     places = bus_ids_by_index(parts)
@@ -117,7 +117,7 @@ def _checked(host: PastedHost) -> Iterator[Finding]:
 
 
 def _links_up(gpus: Iterable[Gpu]) -> Iterator[Finding]:
-    """PASS where every NVLink port is up. Ports that are down are for the judge, who knows the product."""
+    """Return PASS if every NVLink port is up. Inactive ports are left to gpucheck.diagnose, which has the product."""
     for gpu in gpus:
         if gpu.nvlinks and all(link.active and link.speed_mb_s for link in gpu.nvlinks):
             yield About(check=LINKS, subject=f"gpu:{gpu.pci_bus_id}").passes(f"{len(gpu.nvlinks)} NVLinks active")
@@ -129,7 +129,7 @@ def _by_index(finding: Finding) -> Finding:
 
 
 def _worst_of_each(found: Iterable[Finding]) -> Iterator[Finding]:
-    """Every complaint once, and one PASS for what a check says of a GPU if nothing complains."""
+    """Return every problem once, and one PASS for the results of a check of a GPU without problems."""
     found = list(found)
     bad = {(one.check, one.subject) for one in found if one.verdict is not Verdict.PASS}
     seen: set[object] = set()
@@ -142,9 +142,9 @@ def _worst_of_each(found: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def of_links(judgement: Judgement, seen: Observations, found: Sequence[Finding]) -> Judgement:
-    """The judgement of links, without what it cannot know where the text lists GPUs and says nothing between them.
+    """Return the findings about links, without those unknown because the text has GPUs but nothing between them.
 
-    found: what the checks say of these GPUs; a text that answers nothing else keeps its UNKNOWN.
+    found: the findings about these GPUs; a text with no other content keeps its UNKNOWN.
     """
     lists_only = replace(seen, gpus=(), host=ObservedHost(), environment={}) == Observations()
     links = any(gpu.nvlinks.total for gpu in seen.gpus)

@@ -1,4 +1,4 @@
-"""Pasted text to its diagnosis: parts of one machine together, each to the judge that judges a live host."""
+"""Diagnose pasted text: parts of one host together, each evaluated like that of a live host."""
 
 from collections.abc import Iterable, Sequence
 
@@ -30,16 +30,16 @@ def diagnosis(
     machine: str | None = None,
     strict: bool = False,
 ) -> Diagnosis:
-    """Judge all inputs as one machine.
+    """Evaluate all inputs as one host.
 
     given: observations of the user's own. model: of GPUs whose model no input names. machine: the host whose parts
     count, where the inputs name several. Raises TwoMachines.
     """
     parts = of_one_machine([part for reading in readings for part in reading.parts], machine)
     seen = observations(parts, given or NOTHING, model)
-    # ECC, row remapping, throttling, MIG, limits: what nvidia-smi says of each GPU, judged as on a live host.
+    # ECC, row remapping, throttling, MIG, limits: what nvidia-smi reports of each GPU, evaluated as on a live host.
     state = pasted_host.findings(parts)
-    judgement = pasted_host.of_links(judge(seen), seen, state) if _says_something(seen) else Judgement(findings=())
+    judgement = pasted_host.of_links(judge(seen), seen, state) if _has_observations(seen) else Judgement(findings=())
     logs = _kernel_log(parts)
     findings: list[Finding] = []
     findings += judgement.findings
@@ -54,7 +54,7 @@ def diagnosis(
         TopologyGpu(index=numbers.get(gpu.bus_id or "", i), pci_bus_id=gpu.bus_id or f"GPU{i}")
         for i, gpu in enumerate(seen.gpus)
     ]
-    found = named(findings, listed) or (_nothing_judged(),)
+    found = named(findings, listed) or (_nothing_evaluated(),)
     verdicts = [finding.verdict for finding in found]
     return Diagnosis(
         verdict=worst(verdicts, strict=strict),
@@ -86,15 +86,15 @@ def _bus_ids(seen: Observations) -> tuple[str, ...]:
     return tuple(gpu.bus_id for gpu in seen.gpus if gpu.bus_id)
 
 
-def _says_something(seen: Observations) -> bool:
-    """Whether there is anything to judge but the names of GPUs."""
+def _has_observations(seen: Observations) -> bool:
+    """Whether there is more to evaluate than the names of GPUs."""
     return replace(seen, gpus=()) != NOTHING or any(
         replace(gpu, model=None, bus_id=None, numa_node=None) != ObservedGpu() for gpu in seen.gpus
     )
 
 
 def _unproven(seen: Observations) -> tuple[str, ...]:
-    """What readiness for training needs and no input says."""
+    """Return what readiness for training needs and no input covers."""
     measured = seen.measured
     some = len(seen.gpus) != 1
     missing = {
@@ -109,11 +109,11 @@ def _unproven(seen: Observations) -> tuple[str, ...]:
     return tuple(words for words, is_missing in missing.items() if is_missing)
 
 
-def _nothing_judged() -> Finding:
+def _nothing_evaluated() -> Finding:
     return Finding(
         check="paste",
         verdict=Verdict.UNKNOWN,
         subject="host",
-        why="the input was read, and holds nothing that says whether the machine works",
+        why="the input was read, but contains no evidence of the state of the host",
         fix="add what was measured, or the kernel log: sudo dmesg",
     )

@@ -11,7 +11,7 @@ from gpucheck.topology import of
 
 
 def examine(host: Host) -> Topology:
-    """Return the topology with findings; without GPUs if NVML cannot be read or lists none, and findings say why."""
+    """Return the topology with findings; without GPUs, but with the reason, if NVML cannot be read or lists none."""
     topology = of(host)
     if topology is None:
         return _empty(host, driver.evaluate(driver.probe(host)))

@@ -39,8 +39,8 @@ def _meshes(topology: Topology) -> Iterator[str]:
     linked = {index: links for index, links in totals.items() if links}
     if len(set(linked.values())) > 1:
         usual, _ = Counter(linked.values()).most_common(1)[0]
-        odd = [f"GPU {index} has {links}" for index, links in linked.items() if links != usual]
-        yield f"Active NVLinks: {_named(odd)}, the others have {usual}"
+        differing = [f"GPU {index} has {links}" for index, links in linked.items() if links != usual]
+        yield f"Active NVLinks: {_named(differing)}, the others have {usual}"
 
 
 def _active(topology: Topology, i: int) -> int:

@@ -77,7 +77,7 @@ def inactive_finding(ports: Ports, *, certain: bool) -> Finding:
 def reduced_findings(reading: NvmlReading, virtual: str | None) -> Iterator[Finding]:
     """Yield a finding for each GPU that has fewer NVLinks than its model, while it or another GPU has some.
 
-    A GPU of which NVML refused the state of a link is left to the check, which has the reason.
+    A GPU without a readable link state is left to the check, which has the reason.
     """
     refused = {gap.subject.partition("/")[0] for gap in reading.gaps if gap.call == STATE_CALL and gap.code not in PAST}
     every = [ports_of(gpu) for gpu in reading.gpus if f"link:{gpu.pci_bus_id}" not in refused]

@@ -75,7 +75,7 @@ class View:
         # Not supported and not in this library are what a guest gets whose switches are hidden from it.
         refused += [gap for gap in own if gap.call in FAR_END and gap.code not in (3, 13) and gap.subject in names]
         if refused:
-            return f"NVML refused {refused[0].call} (code {refused[0].code})"
+            return f"NVML call failed: {refused[0].call} (code {refused[0].code})"
         if any(link.remote_kind == "gpu" for link in nameless):
             return "NVML did not report which GPU is at the far end of a link"
         return None

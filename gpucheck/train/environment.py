@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from gpucheck.processes import environment
 from gpucheck.train.spec import SmokeOptions
 
-_OURS = {
+_SET = {
     "MKL_NUM_THREADS": "1",
     "NCCL_DEBUG": "WARN",
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # bit-equal repeats need a fixed cuBLAS workspace
@@ -21,4 +21,4 @@ def rank_environment(caller: Mapping[str, str], options: SmokeOptions) -> tuple[
         caller, interface=interface, several_hosts=options.nodes is not None and interface != "lo"
     )
     devices = {} if options.visible_devices is None else {"CUDA_VISIBLE_DEVICES": options.visible_devices}
-    return kept | _OURS | devices, removed
+    return kept | _SET | devices, removed

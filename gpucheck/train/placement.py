@@ -34,7 +34,7 @@ def plan(world_size: int, *, visible_gpus: int, build_cuda: str | None, build: s
     if visible_gpus == 0:
         return Plan("cpu", "gloo", f"torch {build} (CUDA {build_cuda}) sees no CUDA device on this host")
     if visible_gpus < world_size:
-        # NCCL refuses two ranks on one GPU, so gloo carries the traffic through host memory.
+        # NCCL rejects two ranks on one GPU, so gloo carries the traffic through host memory.
         return Plan("shared-gpu", "gloo", f"{visible_gpus} CUDA device for {world_size} ranks: they share cuda:0")
     if not nccl:
         return Plan("gpus", "gloo", f"torch {build} carries no NCCL: gloo moves the gradients through host memory")

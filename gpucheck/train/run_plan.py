@@ -49,7 +49,7 @@ def read_devices(text: str | None, uuids: Sequence[str]) -> Devices:
 
 def _two_or_more(text: str, count: int) -> int:
     if count < 2:
-        raise ValueError(f"--devices {text}: training across devices takes two. {text},{text} lets two ranks share it")
+        raise ValueError(f"--devices {text}: training needs two devices. {text},{text} lets two ranks share it")
     return count
 
 
@@ -58,7 +58,7 @@ def _count(gpus: int) -> str:
 
 
 def _instead(uuids: Sequence[str]) -> str:
-    return "Take one of them, or cpu,cpu for two CPU ranks" if uuids else "Take --devices cpu,cpu for two CPU ranks"
+    return "Use one of them, or cpu,cpu for two CPU ranks." if uuids else "Use --devices cpu,cpu for two CPU ranks."
 
 
 def plan(
@@ -125,4 +125,4 @@ def _fits(strategy: Strategy, options: SmokeOptions) -> None:
         usable = " or ".join(strategy.precisions)
         raise ValueError(f"--precision {options.precision}: {name} has {usable}. Choose one, or another strategy.")
     if options.nodes is not None and not strategy.process_per_device:
-        raise ValueError(f"--nodes: {name} is one process on one host. Over several hosts there are ddp and fsdp.")
+        raise ValueError(f"--nodes: {name} is one process on one host. Use ddp or fsdp on several hosts.")

@@ -52,7 +52,7 @@ class SmokeOptions(msgspec.Struct, frozen=True, kw_only=True):
     world_size: devices that take part, over all hosts. variant: one of the strategy's, empty where it has none.
     visible_devices: CUDA_VISIBLE_DEVICES of the ranks, None leaves the caller's; empty keeps the run on the CPU.
     steps: optimizer steps, 10 or more (fewer cannot show that the loss falls).
-    data: a folder with the MNIST idx files, None for the synthetic set. workers: data loader processes a rank.
+    data: a directory with the MNIST idx files, None for the synthetic set. workers: data loader processes a rank.
     timeout_s: the whole run, from the start of the first rank; enforced from outside the ranks.
     stall_s: once every rank trains, the longest that all of them together may go without entering a new phase.
     check_every: parameters and optimizer state are compared across ranks after every that many steps, and at the end.

@@ -56,7 +56,7 @@ def test_the_first_host_of_the_group_that_answers_collects_else_one_of_the_same_
     assert contents.collector(found, {"lab-dnf": other, "staging": own}) == "staging"
     # Reinstalled since: what it would collect is for another system.
     assert contents.collector(found, {"lab-apt": other, "staging": own}) == "staging"
-    with pytest.raises(BundleError, match=f"group {APT}: no host with {own} answers"):
+    with pytest.raises(BundleError, match=f"group {APT}: no host with {own} responds"):
         contents.collector(found, {"lab-dnf": other})
 
 
@@ -136,9 +136,9 @@ def test_a_planned_package_that_was_not_collected_stops_the_making():
     one = host_plan("lab-apt")
     versions = {name: v for name, v in versions_of(one).items() if name != "libnccl2"}
 
-    with pytest.raises(BundleError, match="libnccl2 was planned and not collected"):
+    with pytest.raises(BundleError, match="libnccl2 was planned but not collected"):
         contents.bundled_group(one, versions)
-    with pytest.raises(BundleError, match="libnccl2 was planned and not collected"):
+    with pytest.raises(BundleError, match="libnccl2 was planned but not collected"):
         contents.bundled_group(one, {**versions, "libnccl2": ("2.18.3-1",)})
 
 
@@ -181,7 +181,7 @@ def test_a_manifest_survives_being_written_and_read(files):
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"schema": "gpucheck.bundle/9"}', b"\xff\xfe"])
 def test_what_is_no_manifest_is_one_message(content):
-    with pytest.raises(BundleError, match=r"bundle\.json: this is no manifest of a bundle"):
+    with pytest.raises(BundleError, match=r"bundle\.json: this is not a manifest of a bundle"):
         read_manifest(content, "bundle.json")
 
 

@@ -79,7 +79,7 @@ def test_a_response_for_another_group_and_a_link_in_place_of_a_package_are_refus
         make(made)
 
     path.rename(path.with_name("other.json"))
-    with pytest.raises(BundleError, match="holds group"):
+    with pytest.raises(BundleError, match="contains group"):
         make(made)
 
 

@@ -56,7 +56,7 @@ def test_a_bundle_replaces_a_bundle_and_nothing_else(made):
     (made / "other").mkdir()
     (made / "other/thesis.txt").write_text("years of work")
 
-    with pytest.raises(BundleError, match="holds other files, and is no bundle to replace"):
+    with pytest.raises(BundleError, match="contains other files and is not a bundle"):
         make(made, target=made / "other")
     assert (made / "other/thesis.txt").exists()
 
@@ -64,10 +64,13 @@ def test_a_bundle_replaces_a_bundle_and_nothing_else(made):
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda r: next((r / f"collected/{GROUP}/packages").glob("libnccl2_*")).write_bytes(b"half"), "did not arrive"),
+        (
+            lambda r: next((r / f"collected/{GROUP}/packages").glob("libnccl2_*")).write_bytes(b"half"),
+            "differs from what the host collected",
+        ),
         (lambda r: next((r / f"collected/{GROUP}/packages").glob("libnccl2_*")).unlink(), "did not arrive"),
         (lambda r: (r / f"collected/{GROUP}.json").write_text("{}"), "not a response of bundle_packages"),
-        (lambda r: (r / f"collected/{GROUP}.json").unlink(), "no host has collected anything"),
+        (lambda r: (r / f"collected/{GROUP}.json").unlink(), "contains no collected packages"),
     ],
 )
 def test_half_a_collection_makes_no_bundle(made, damage, words):

@@ -139,5 +139,5 @@ def test_locked_wheels_are_downloaded_with_their_hashes_and_torch_without(tmp_pa
     assert torch[1]["chosen.txt"] == "torch==2.8\nnvidia-nccl-cu12==2.27\n"
 
     wheel.write_bytes(b"another")
-    with pytest.raises(BundleError, match="is not the wheel that was built"):
+    with pytest.raises(BundleError, match="differs from the wheel that was built"):
         wheels.download(text, "", python(), [], tmp_path / "out")

@@ -72,7 +72,7 @@ def test_the_text_is_marked_simulated_first_and_last_and_shows_measured_beside_e
 def test_what_is_wrong_stands_before_the_matrices_and_its_cells_are_marked():
     faulty = ("--simulate", "dgx1-p100", "--fault", "p2p-slow:pair=0-1", "--level", "quick")
     text = run(*faulty).stdout
-    first_matrix = text.index("one direction, GB/s")
+    first_matrix = text.index("unidirectional, GB/s")
 
     assert text.index("WARN    p2p-bandwidth  GPU 0 (0000:06:00.0) - GPU 1 (0000:07:00.0): ") < first_matrix
     assert first_matrix < text.index("PASS    p2p-integrity")

@@ -256,7 +256,7 @@ def test_a_kernel_log_adds_to_measurements_and_names_its_gpus(tmp_path):
     assert json.loads(run("--kernel-log", log, "--format", "json")[1])["gpus"] == 1
 
 
-@pytest.mark.parametrize(("text", "words"), [("", "input is empty"), ("hello\n", "nothing in the input is understood")])
+@pytest.mark.parametrize(("text", "words"), [("", "input is empty"), ("hello\n", "nothing in the input is recognized")])
 def test_what_is_no_kernel_log_is_wrong_usage(text, words):
     code, message = run("--kernel-log", "-", stdin=text)
 

@@ -69,7 +69,7 @@ def test_a_wrong_kind_is_wrong_usage(diagnose, kind):
 
 
 def test_a_kind_that_does_not_exist_is_wrong_usage(diagnose):
-    assert 'no kind "nvtop"' in refused(diagnose("--as", "nvtop", texts=[MATRIX]))
+    assert 'unknown kind "nvtop"' in refused(diagnose("--as", "nvtop", texts=[MATRIX]))
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_a_kind_that_does_not_exist_is_wrong_usage(diagnose):
         (bytes(range(256)) * 9, "binary"),
         (b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0", "binary"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "binary"),
-        ("Dear all,\nthe GPUs are slow.\n", "nothing in the input is understood"),
-        ('{"some": "json"}\n', "nothing in the input is understood"),
+        ("Dear all,\nthe GPUs are slow.\n", "nothing in the input is recognized"),
+        ('{"some": "json"}\n', "nothing in the input is recognized"),
         (b"\x1f\x8b\x08\0damaged", "cut off in the middle"),
     ],
 )

@@ -148,7 +148,7 @@ def test_what_the_operating_system_refuses_is_no_defect_and_no_finding():
 
     assert (status, out) == (70, "")
     assert "No space left on device: '/tmp/x'" in err
-    assert "says nothing about the GPUs: look at free space" in err
+    assert "not a fault of the GPUs. Check free space" in err
 
 
 @pytest.mark.parametrize(

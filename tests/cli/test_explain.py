@@ -65,11 +65,11 @@ def test_what_a_report_is_held_against_is_explained_with_its_option(name, option
 
 @pytest.mark.parametrize("code", sorted(xids()))
 def test_every_code_says_what_to_do(code):
-    """At once."""
+    """First of all."""
     result = explain(f"xid:{code}")
 
     assert result.exit_code == 0
-    assert "at once" in result.output
+    assert "\n  now " in result.output
 
 
 @pytest.mark.parametrize("what", ["xid:79", "79", "xid79", "Xid 79"])

@@ -34,7 +34,7 @@ def test_no_reports_is_a_clear_message_and_unknown(tmp_path):
     status, _, message = run("report", tmp_path)
 
     assert status == 3
-    assert "holds no *.json report" in message
+    assert "contains no *.json report" in message
 
 
 def test_an_empty_stream_is_unknown():
@@ -95,7 +95,7 @@ def test_a_previous_merge_that_is_none_is_a_clear_message(folder):
     status, _, message = run("report", folder, "--baseline", folder / "slow.json")
 
     assert status == 64
-    assert "no merged fleet report" in message
+    assert "not a merged fleet report" in message
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_host_that_stands_out_is_not_selected(folder):
     status, _, message = run("report", folder, "--select", "36")
 
     assert status == 2
-    assert "the most that are alike are 32 on 8 hosts" in message
+    assert "the largest homogeneous group has 32 on 8 hosts" in message
 
 
 def test_every_format_is_written_in_one_run(folder, tmp_path):

@@ -63,7 +63,7 @@ def test_simulated_hardware_is_marked_in_both_formats(image):
 def test_a_stand_in_base_is_said(image):
     values = replace(ON_P100, promise=replace(PROMISE, stand_in_base=True))
 
-    assert "a stand-in" in image(values=values)[1]
+    assert "substitute" in image(values=values)[1]
 
 
 def test_the_json_holds_numbers_and_findings(image):

@@ -64,7 +64,7 @@ def test_a_lock_goes_to_stdout(site):  # noqa: F811 - the fixture
     assert status == 0
     assert out.startswith("# ")
     assert not (site / "-").exists()
-    assert shell(f"{words} -o - --every plans")[0] == 64
+    assert shell(f"{words} -o - --all-hosts plans")[0] == 64
 
 
 def test_pipes_devices_and_descriptors_are_written_to(tmp_path):

@@ -68,7 +68,7 @@ def test_the_text_names_the_kind_of_run_every_number_and_what_was_not_proven(smo
 
     assert "2 CPU ranks, gloo: torch 2.13.0+cpu is a build without CUDA" in out
     assert "PASS    loss 2 in step 1, 0.5 in step 10: 0.25 of it" in out
-    assert "SKIP    2 CPU ranks, gloo: this proves the software stack, not GPU communication" in out
+    assert "SKIP    2 CPU ranks, gloo: this tests the software stack, not GPU communication" in out
     assert err == ""
 
 
@@ -164,13 +164,13 @@ def test_the_report_goes_to_a_file(smoke, tmp_path):
         (["--strategy", "zero"], "'ddp'"),
         (["--framework", "torch", "--strategy", "mirrored"], "torch has no strategy mirrored; it has ddp"),
         (["--framework", "cupy", "--strategy", "ddp"], "ddp is a strategy of torch"),
-        (["--fault", "rank-hang"], "Add --simulate PROFILE"),
-        (["--devices", "0,1"], "this host has no GPU. Take --devices cpu,cpu"),
-        (["--devices", "cpu"], "takes two"),
+        (["--fault", "rank-hang"], "requires --simulate PROFILE"),
+        (["--devices", "0,1"], "this host has no GPU. Use --devices cpu,cpu"),
+        (["--devices", "cpu"], "needs two devices"),
         (["--model", "cnn", "--steps", "20"], "cnn needs 40 steps"),
         (["--nodes", "2"], "--rdzv-endpoint HOST:PORT"),
-        (["--nodes", "2", "--rdzv-endpoint", "node01"], "wanted HOST:PORT"),
-        (["--nodes", "2", "--rendezvous", "node01"], "--rdzv-endpoint node01: wanted HOST:PORT"),
+        (["--nodes", "2", "--rdzv-endpoint", "node01"], "expected HOST:PORT"),
+        (["--nodes", "2", "--rendezvous", "node01"], "--rdzv-endpoint node01: expected HOST:PORT"),
     ],
 )
 def test_wrong_usage_is_64_and_says_what_is_right(smoke, arguments, word):

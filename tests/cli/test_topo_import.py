@@ -111,7 +111,7 @@ def test_a_dump_of_another_kind_is_64_and_names_the_command_that_reads_it(topo, 
     status, out, err = topo("--import", paste("memcpy CE GPU(row) -> GPU(column) bandwidth (GB/s)"))
 
     assert (status, out, err.count("\n")) == (64, "", 1)
-    assert "the output of nvbandwidth, which holds bandwidth" in err
+    assert "the output of nvbandwidth, which contains bandwidth" in err
     assert "gpucheck diagnose --bandwidth FILE" in err
 
 
@@ -180,7 +180,7 @@ def test_a_narrow_terminal_gets_a_folded_matrix_and_a_pipe_a_whole_one(topo, pas
     assert "share a row" in folded
 
 
-@pytest.mark.parametrize(("name", "words"), [("does-not-exist.txt", "cannot be read"), (".", "is a folder")])
+@pytest.mark.parametrize(("name", "words"), [("does-not-exist.txt", "cannot be read"), (".", "is a directory")])
 def test_a_file_that_cannot_be_opened_is_64(topo, tmp_path, name, words):
     status, _, err = topo("--import", str(tmp_path / name))
 

@@ -62,7 +62,7 @@ def test_the_record_is_kept_whatever_else_is_left_out(capsys, earlier):
         (lambda text: text.replace('"host": "', '"host": "other-', 1), "is a report of other-"),
         (lambda text: text.replace('"simulated": true', '"simulated": false', 1), "is a report of real hardware"),
         (lambda text: text[: len(text) // 2], "its end is missing"),
-        (lambda text: text + text, "holds 2 hosts"),
+        (lambda text: text + text, "contains 2 hosts"),
         (lambda text: "", "it is cut off, or it is not JSON"),
         (lambda text: text.replace("gpucheck.report/1", "gpucheck.fleet/1", 1), "not a host"),
     ],

@@ -34,10 +34,11 @@ LIES = {
     "interrupted": (lie(interrupted=True), Verdict.UNKNOWN, "it was interrupted"),
     "worse-than-its-findings": (lie(verdict=Verdict.FAIL), Verdict.FAIL, "its verdict is FAIL"),
     "claims-real-hardware": (
-        msgspec.structs.replace(report("a"), simulated=False), Verdict.UNKNOWN, "simulated, another that it is real",
+        msgspec.structs.replace(report("a"), simulated=False), Verdict.UNKNOWN, "whether the hardware is simulated",
     ),
     "simulated-topology": (
-        msgspec.structs.replace(report("a", simulated=False), topology=topology()), Verdict.UNKNOWN, "it is real",
+        msgspec.structs.replace(report("a", simulated=False), topology=topology()), Verdict.UNKNOWN,
+        "whether the hardware is simulated",
     ),
 }  # fmt: skip
 

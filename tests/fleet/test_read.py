@@ -156,7 +156,7 @@ def test_a_stream_cannot_fill_the_memory(monkeypatch):
     reasons = [seen(row) for row in stream(b"".join(lines))]
 
     assert len(reasons) == 50
-    assert any("too many reports are open" in reason for reason in reasons)
+    assert any("too many reports are interleaved" in reason for reason in reasons)
 
 
 def test_an_empty_stream_says_so():

@@ -31,7 +31,7 @@ def special(path, kind):
 
 @pytest.mark.parametrize(
     ("kind", "words"),
-    [("FIFO", "FIFO"), ("folder", "a folder"), ("device", "a device"), ("broken link", "No such file")],
+    [("FIFO", "FIFO"), ("folder", "a directory"), ("device", "a device"), ("broken link", "No such file")],
 )
 def test_what_is_no_file_is_a_row(tmp_path, kind, words):
     """A name that ends in .json was meant to be a report; nothing waits for a FIFO's writer."""
@@ -61,7 +61,7 @@ def test_a_sparse_file_of_900_mb_is_refused_by_its_size(tmp_path):
     with path.open("wb") as file:
         file.truncate(900 << 20)
 
-    assert "larger than 16 MiB, so it is no host report" in limited(path)
+    assert "larger than 16 MiB, so it is not a host report" in limited(path)
 
 
 def test_a_text_of_900_mb_is_refused_within_little_memory(tmp_path):
@@ -70,7 +70,7 @@ def test_a_text_of_900_mb_is_refused_within_little_memory(tmp_path):
         file.write(b'{"schema": "gpucheck.report/1", "host": "a", "x": "' + b"y" * (20 << 20))
         file.truncate(900 << 20)
 
-    assert "larger than 16 MiB, so it is no host report" in limited(path)
+    assert "larger than 16 MiB, so it is not a host report" in limited(path)
 
 
 def test_a_zip_bomb_that_calls_itself_a_shard_is_refused_within_little_memory(tmp_path):

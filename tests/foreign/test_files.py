@@ -18,7 +18,7 @@ MIB = 1 << 20
     ("kind", "words"),
     [
         ("fifo", "is a FIFO"),
-        ("folder", "is a folder"),
+        ("folder", "is a directory"),
         ("socket", "is a socket"),
         ("/dev/zero", "is a device"),
         ("/dev/null", "is a device"),

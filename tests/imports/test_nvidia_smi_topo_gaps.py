@@ -48,7 +48,7 @@ def test_pairs_whose_both_rows_are_gone_are_unknown():
     ("kept", "words"),
     [
         ("GPU7\tSYS\tSYS", "1 GPU rows break off ('line 9: GPU7 has 2 cells',)"),
-        ("GPU7\tSYS\tSY", "GPU7 holds SY, which is no path class"),
+        ("GPU7\tSYS\tSY", "GPU7 holds SY, which is not a path class"),
     ],
 )
 def test_a_truncated_last_row_is_no_harm(kept, words):

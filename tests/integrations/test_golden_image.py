@@ -40,13 +40,13 @@ def tasks(name, *words):
 def test_building_installs_and_does_not_verify():
     found = tasks("provision.yml", *stated("extra_arguments"))
 
-    assert {"Read the host in one round trip", "Apply what differs", "Say why the host stopped"} <= found
+    assert {"Read the host in one round trip", "Apply the differences", "Fail with the reason of the host"} <= found
     assert "Verify the host and fetch its report" not in found
 
 
 @pytest.mark.slow
 def test_verifying_alone_installs_nothing():
-    assert "Apply what differs" not in tasks("verify.yml")
+    assert "Apply the differences" not in tasks("verify.yml")
     assert "Verify the host and fetch its report" in tasks("verify.yml")
 
 

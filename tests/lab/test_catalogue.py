@@ -141,7 +141,7 @@ def plan_of(host, **wish):
         "arch": "x86_64",
         "kernel": host.kernel,
         "simulated": True,
-        "stand_ins": ["stand-in NVIDIA packages"],
+        "stand_ins": ["stub NVIDIA packages"],
         "gpus": [
             {"bus_id": d.bus_id, "device_id": m.device_id, "subsystem_id": f"10de:{m.subsystem_id}"}
             for d, m in zip(gpus, ids, strict=True)

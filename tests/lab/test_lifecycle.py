@@ -101,7 +101,7 @@ def test_a_login_key_is_made_once(tmp_path):
     [
         (["up", "--subnet", "nonsense"], 64, "no IPv4 subnet"),
         (["up", "--name", "No"], 64, "lower-case"),
-        (["up", "--bare-metal", "--light", "2"], 64, "--bare-metal goes with the two hosts"),
+        (["up", "--bare-metal", "--light", "2"], 64, "--bare-metal cannot be combined with --light"),
         (["down", "--name", "../x"], 64, "lower-case"),
     ],
 )

@@ -227,4 +227,4 @@ def test_a_second_lab_on_the_same_subnet_is_refused(live):
 def test_every_host_says_what_it_is_not(live):
     """The stand-ins reach every report through simulation.json."""
     for host in HOSTS:
-        assert "stand-in NVIDIA packages" in live.ssh(host, "cat /run/gpucheck-simulator/simulation.json")
+        assert "stub NVIDIA packages" in live.ssh(host, "cat /run/gpucheck-simulator/simulation.json")

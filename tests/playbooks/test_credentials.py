@@ -162,9 +162,9 @@ def test_a_run_shows_no_credentials_however_much_it_shows(tmp_path):
     )
     failed = playbook("node17,", "-vvv", str(tmp_path / "pip-only.yml"))
 
-    assert "Name the repositories" in checked.stdout, checked.stdout[-3000:]
+    assert "Configure the repositories" in checked.stdout, checked.stdout[-3000:]
     assert len(tasks) == 3
-    assert "ENDED node17: Install gpucheck and what it needs: " in failed.stdout, failed.stdout
+    assert "ENDED node17: Install gpucheck and its dependencies: " in failed.stdout, failed.stdout
     assert "ERROR: 401" in failed.stdout
     assert "https://***@mirror.example.org/cuda" in failed.stdout
     for done in (checked, failed):

@@ -24,7 +24,7 @@ def test_an_ipv6_address_stands_in_brackets():
 
 @pytest.mark.parametrize("text", ["", ":1", "node", "node:", "node:x", "node:0", "node:65536", "node:\u0663"])
 def test_what_is_no_place_names_the_option_and_the_form(text):
-    with pytest.raises(ValueError, match=r"--master .*: wanted HOST:PORT"):
+    with pytest.raises(ValueError, match=r"--master .*: expected HOST:PORT"):
         meeting_place("--master", text, listens=False)
 
 

@@ -10,10 +10,10 @@ from gpucheck.processes.ranks.nodes import nodes_from_options, nodes_from_torchr
 @pytest.mark.parametrize(
     ("count", "rank", "endpoint", "words"),
     [
-        (2, 0, "node01", "wanted HOST:PORT"),
-        (2, 0, ":29500", "wanted HOST:PORT"),
-        (2, 0, "node01:http", "wanted HOST:PORT"),
-        (2, 0, "node01:0", "wanted HOST:PORT"),
+        (2, 0, "node01", "expected HOST:PORT"),
+        (2, 0, ":29500", "expected HOST:PORT"),
+        (2, 0, "node01:http", "expected HOST:PORT"),
+        (2, 0, "node01:0", "expected HOST:PORT"),
         (2, 2, "127.0.0.1:29500", "the hosts are 0 to 1"),
         (2, 1, "no-such-host.invalid:29500", "has no address here"),
         (2, 0, "192.0.2.1:29500", "not one of its own"),

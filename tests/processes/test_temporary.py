@@ -132,7 +132,7 @@ def test_a_temporary_folder_that_others_may_change_is_not_used(base, capsys, mon
 def test_without_a_place_the_error_says_what_to_do(base, monkeypatch):
     monkeypatch.setattr(temporary, "ELSEWHERE", ())
     base.chmod(0o777)
-    with pytest.raises(OSError, match=r"no place for temporary files: .* Set TMPDIR to a folder of your own"):
+    with pytest.raises(OSError, match=r"no place for temporary files: .* Set TMPDIR to a directory of your own"):
         temporary_folder("smoke").__enter__()
     base.chmod(0o700)
 

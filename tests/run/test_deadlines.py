@@ -247,4 +247,4 @@ def test_a_thread_that_cannot_start_is_not_waited_for(monkeypatch):
 
     assert time.monotonic() - began < 1.0
     assert found.verdict is Verdict.UNKNOWN
-    assert found.why == "the operating system refused what the step needs"
+    assert found.why == "the operating system rejected a call of the step"

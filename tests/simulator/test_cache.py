@@ -236,5 +236,5 @@ def test_clear_cache_takes_nothing_else():
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (
         64,
-        "Error: --clear-cache takes nothing else: gpucheck simulate --clear-cache\n",
+        "Error: --clear-cache cannot be combined with other arguments.\n",
     )

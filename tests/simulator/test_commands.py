@@ -95,13 +95,13 @@ def test_options_of_the_command_are_not_ours(gpucheck):
         (["p100-pcie-x2", "--fault=gpu-lost:gpu=5", "--", "true"], 64, "there is no GPU 5"),
         (["p100-pcie-x2", "--"], 64, "no command to run"),
         (["p100-pcie-x2", "--fault"], 64, "no command to run"),
-        (["p100-pcie-x2", "--", "no-such-command"], 127, "there is no such command on PATH"),
+        (["p100-pcie-x2", "--", "no-such-command"], 127, "command not found on PATH"),
         (["p100-pcie-x2", "--", "/etc"], 126, "cannot be run"),
         ([], 64, "no machine to simulate"),
         (["no-such.yml", "--", "true"], 64, "no-such.yml: cannot be read: No such file"),
         (["--update", "/nonexistent"], 64, "holds no simulated machine"),
-        (["--update", "/nonexistent", "no-gpu"], 64, "--update takes faults only"),
-        (["no-gpu", "-o", "/proc/nowhere", "--", "true"], 64, "Name a folder that can be written"),
+        (["--update", "/nonexistent", "no-gpu"], 64, "--update accepts only --fault"),
+        (["no-gpu", "-o", "/proc/nowhere", "--", "true"], 64, "Choose a writable directory"),
     ],
 )
 def test_wrong_usage_is_one_clear_line(gpucheck, arguments, status, message):

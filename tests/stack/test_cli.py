@@ -190,7 +190,11 @@ def test_plan_prints_the_contract(site):
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [(["--host", "nobody"], "no host 'nobody'"), ([], "either --host"), (["--host", "a", "--group", "b"], "either")],
+    [
+        (["--host", "nobody"], "no host 'nobody'"),
+        ([], "exactly one of --host"),
+        (["--host", "a", "--group", "b"], "exactly one of"),
+    ],
 )
 def test_a_plan_for_nobody_is_wrong_usage(site, words, says):
     """Exit 64."""

@@ -86,7 +86,7 @@ def test_a_simulated_answer_says_so_in_both_formats(here):
 
 @pytest.mark.parametrize(
     ("pci", "says"),
-    [((), "no NVIDIA GPU on its PCI bus"), (on_bus(msgspec.structs.replace(p100(0), device_id="2cff")), "10de:2cff")],
+    [((), "no NVIDIA GPU on the PCI bus"), (on_bus(msgspec.structs.replace(p100(0), device_id="2cff")), "10de:2cff")],
 )
 def test_a_host_that_cannot_be_resolved_for_is_unknown(here, pci, says):
     """Nothing was looked at, so nothing is impossible."""
@@ -98,11 +98,11 @@ def test_a_host_that_cannot_be_resolved_for_is_unknown(here, pci, says):
 
 
 def test_a_simulated_machine_beside_named_parts_is_wrong_usage():
-    """It would go unread."""
+    """Nothing would read it."""
     result = run("resolve", "--gpu", "T4", "--os", "rocky-9", "--simulate", "p100-pcie-x2")
 
     assert result.exit_code == 64
-    assert "unread" in result.stderr
+    assert "--gpu and --os cannot be combined with --simulate" in result.stderr
 
 
 def test_a_whole_process_resolves_for_a_simulated_machine():
@@ -132,7 +132,7 @@ def test_explain_prints_why_and_what_would_lift_it(here):
     ("words", "status", "says"),
     [
         (["cudaa", "--gpu", "T4", "--os", "rocky-9"], 64, "'cudaa' is no component. Did you mean 'cuda'?"),
-        (["--gpu", "T4", "--os", "rocky-9", "--group", "x"], 64, "add --lock"),
+        (["--gpu", "T4", "--os", "rocky-9", "--group", "x"], 64, "require --lock"),
         (["--gpu", "P100 PCIe", "--os", "rocky-9", "--want", "cuda=13"], 2, ""),
     ],
 )

@@ -22,7 +22,7 @@ def test_diff_of_a_lock_that_is_current_is_empty(site):
     run(*lock_words(site))
     result = run(*diff_words(site))
 
-    assert (result.exit_code, result.stdout) == (0, f"{site / 'stack.lock.yml'}: nothing would move\n")
+    assert (result.exit_code, result.stdout) == (0, f"{site / 'stack.lock.yml'}: no changes\n")
 
 
 def test_diff_shows_what_an_upgrade_would_move_and_writes_nothing(site):
@@ -118,7 +118,7 @@ def test_the_plans_of_all_hosts_are_written_in_one_call(site):
     (site / "vm01.json").write_bytes(msgspec.json.encode(facts))
     assert run(*lock_words(site, "--facts", site / "vm01.json")).exit_code == 2
 
-    result = run("plan", "--lock", site / "stack.lock.yml", "--every", site / "plans")
+    result = run("plan", "--lock", site / "stack.lock.yml", "--all-hosts", site / "plans")
 
     assert result.exit_code == 0, result.output
     assert "rocky-9-x86_64-2330x8 (1 host): driver 580" in result.output
@@ -134,7 +134,7 @@ def test_lock_and_plans_come_from_one_call_also_where_a_host_is_refused(site):
     facts = host("ubuntu-22.04", "p100-pcie-x2", "vm01", vgpu_guest=True)
     (site / "vm01.json").write_bytes(msgspec.json.encode(facts))
 
-    result = run(*lock_words(site, "--facts", site / "vm01.json"), "--every", site / "plans")
+    result = run(*lock_words(site, "--facts", site / "vm01.json"), "--all-hosts", site / "plans")
 
     assert result.exit_code == 2
     assert "rocky-9-x86_64-2330x8 (1 host): driver 580" in result.stdout
@@ -146,14 +146,14 @@ def test_a_bundle_without_a_folder_for_plans_is_a_usage_error(site):
     result = run(*lock_words(site), "--bundle", site)
 
     assert result.exit_code == 64
-    assert "--every FOLDER" in result.stderr
+    assert "--all-hosts DIR" in result.stderr
     assert not (site / "stack.lock.yml").exists()
 
 
 def test_plan_wants_exactly_one_of_host_group_and_every(site):
     run(*lock_words(site))
 
-    result = run("plan", "--lock", site / "stack.lock.yml", "--every", site, "--host", "lab-apt")
+    result = run("plan", "--lock", site / "stack.lock.yml", "--all-hosts", site, "--host", "lab-apt")
 
     assert result.exit_code == 64
     assert not (site / "plans").exists()

@@ -33,7 +33,7 @@ def test_devices_are_chosen_by_cuda_visible_read_devices(text, visible, number):
     [
         ("0,3", UUIDS, "there is no device 3; this host has 3 GPUs, 0 to 2"),
         ("0,1", UUIDS[:1], "this host has 1 GPU, 0 to 0"),
-        ("0,1", (), "this host has no GPU. Take --devices cpu,cpu"),
+        ("0,1", (), "this host has no GPU. Use --devices cpu,cpu"),
         ("GPU-8d1b,0", UUIDS, "there is no device GPU-8d1b"),
         ("0", UUIDS, "0,0 lets two ranks share it"),
         ("", UUIDS, "without a name"),
@@ -93,7 +93,7 @@ def test_limits_follow_the_precision():
         ({"precision": "bf16", "capabilities": ("6.0",)}, "this GPU has 6.0: take fp32 or fp16"),
         ({"framework": "tensorflow", "model": "transformer"}, "tensorflow mirrored has cnn or mlp"),
         ({"framework": "tensorflow", "precision": "bf16"}, "tensorflow mirrored has fp32 or tf32"),
-        ({"strategy": "dp", "nodes": Nodes(count=2, rank=0, host="a", port=1)}, "there are ddp and fsdp"),
+        ({"strategy": "dp", "nodes": Nodes(count=2, rank=0, host="a", port=1)}, "Use ddp or fsdp"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_can(options, words):

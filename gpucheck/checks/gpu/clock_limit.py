@@ -23,13 +23,13 @@ def probe(host: Host) -> NvmlReading | NvmlFailure:
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """One finding for each GPU that has application clocks; GeForce boards and newer drivers report none."""
     nothing = "no GPU of this host has application clocks"
-    yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing=nothing)
+    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing=nothing)
 
 
-def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     clock, default = gpu.health.application_clock_mhz, gpu.health.default_application_clock_mhz
     if clock is None or default is None:
-        # A recording made before they were queried has neither clocks nor a refusal.
+        # A recording made before they were queried has neither clocks nor a failed call.
         queried = isinstance(nvml, NvmlReading) and any(gap.call in CALLS for gap in nvml.gaps)
         return not_reported(NAME, nvml, gpu, *CALLS, what="application clock") if queried else None
     most = f"{gpu.health.max_sm_clock_mhz} MHz" if gpu.health.max_sm_clock_mhz else "not reported"

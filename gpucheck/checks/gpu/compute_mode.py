@@ -24,10 +24,10 @@ def probe(host: Host) -> NvmlReading | NvmlFailure:
 
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """One finding a GPU."""
-    yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing="no GPU of this host has compute modes")
+    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing="no GPU of this host has compute modes")
 
 
-def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     mode = gpu.health.compute_mode
     if mode is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetComputeMode", what="compute mode")

@@ -78,7 +78,7 @@ def _models(gpus: tuple[Gpu, ...]) -> str:
 
 
 def _lost(nvml: NvmlReading) -> Iterator[Finding]:
-    """GPUs that answered to their handle and then were gone. A refused pair alone does not say which of the two."""
+    """GPUs that responded to their handle and then were lost. A failed pair alone does not show which of the two."""
     gone = [gap for gap in nvml.gaps if gap.code in LOST and not gap.subject.startswith("gpu index ")]
     accounted: set[str] = set()
     for gpu in nvml.gpus:
@@ -86,12 +86,12 @@ def _lost(nvml: NvmlReading) -> Iterator[Finding]:
         if gaps:
             accounted.add(gpu.pci_bus_id)
             state = "lost" if gaps[0].code == LOST[0] else "requires a reset"
-            why = f"NVML reports that the GPU {'is lost' if state == 'lost' else state}: it does not answer any more."
+            why = f"NVML reports that the GPU {'is lost' if state == 'lost' else state}: it does not respond."
             about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=_some(gaps))
             yield about.fails(f"GPU {state}", None, why, LOST_FIX.format(gpu.pci_bus_id), "gpu-lost")
     pairs = [g for g in gone if g.subject.startswith("pair:") and not any(bus_id in g.subject for bus_id in accounted)]
     if pairs:
-        why = "NVML reports that a GPU of this pair is lost, while both answer to other calls."
+        why = "NVML reports that a GPU of this pair is lost, while both respond to other calls."
         about = About(check=NAME, subject=pairs[0].subject, evidence=_some(pairs))
         yield about.fails("a GPU of the pair lost", None, why, LOST_FIX.format("both"), "gpu-lost", "likely")
 
@@ -106,7 +106,7 @@ def _without_a_handle(refused: list[NvmlGap], missing: list[PciDevice]) -> Itera
 
 
 def _unopened(gap: NvmlGap, device: PciDevice | None, name: str) -> Finding:
-    """Return what a refused handle means. name: of a GPU that the subject does not name."""
+    """Return the meaning of a failed handle call. name: of a GPU that the subject does not name."""
     lines = (evidence(gap), *((_sysfs(device),) if device else ()))
     about = About(check=NAME, subject=f"gpu:{device.bus_id}" if device else "host", evidence=lines)
     if gap.code in FORBIDDEN:
@@ -126,7 +126,7 @@ def _unopened(gap: NvmlGap, device: PciDevice | None, name: str) -> Finding:
 
 def _missing(device: PciDevice, shown: int, present: int) -> Finding:
     about = About(check=NAME, subject=f"gpu:{device.bus_id}", evidence=(_sysfs(device),))
-    why = "The driver could not initialise this GPU, or it fell off the bus."
+    why = "The driver could not initialize this GPU, or it fell off the bus."
     if device.driver not in (None, "nvidia"):
         why = f"The kernel driver {device.driver} is bound to this GPU in place of nvidia."
     fix = LOST_FIX.format(device.bus_id)

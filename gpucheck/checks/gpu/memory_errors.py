@@ -36,10 +36,10 @@ def probe(host: Host) -> NvmlReading | NvmlFailure:
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """The worst finding about each GPU that counts its memory errors."""
     nothing = "no GPU of this host counts memory errors (no ECC, row remapping or page retirement)"
-    yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing=nothing)
+    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing=nothing)
 
 
-def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=tuple(_evidence(gpu)))
     problem = _error(about, gpu) or _missing(nvml, gpu) or _setting(about, gpu)
     known = ", ".join(_known(gpu))
@@ -76,7 +76,7 @@ def _error(about: About, gpu: Gpu) -> Finding | None:
 
 
 def _missing(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
-    """What to report because a source that this GPU may have was refused."""
+    """Return what to report if a source that this GPU may have could not be read."""
     health, counts = gpu.health, gpu.health.ecc_counts
     counted = None not in (counts.volatile_uncorrected, counts.aggregate_uncorrected)
     sources = (
@@ -122,7 +122,7 @@ def _errors(count: int, which: str) -> str:
 def _evidence(gpu: Gpu) -> Iterator[str]:
     health, counts = gpu.health, gpu.health.ecc_counts
     yield f"NVML recovery action: {health.recovery_action or 'not reported'}"
-    yield f"ECC {_word(health.ecc)}, after a reset {_word(health.ecc_pending)}"
+    yield f"ECC mode: current {_word(health.ecc)}, pending {_word(health.ecc_pending)}"
     yield (
         f"{ECC}: volatile {_count(counts.volatile_corrected)} corrected, "
         f"{_count(counts.volatile_uncorrected)} uncorrected; aggregate {_count(counts.aggregate_corrected)} corrected, "

@@ -22,15 +22,15 @@ def probe(host: Host) -> NvmlReading | NvmlFailure:
 
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """One finding for each GPU that has MIG."""
-    yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing="no GPU of this host has MIG")
+    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing="no GPU of this host has MIG")
 
 
-def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     on, pending = gpu.health.mig, gpu.health.mig_pending
     if on is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetMigMode", what="MIG mode")
     later = "not reported" if pending is None else _word(pending)
-    evidence = f"nvmlDeviceGetMigMode: {_word(on)}, after a reset {later}"
+    evidence = f"nvmlDeviceGetMigMode: current {_word(on)}, pending {later}"
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}", evidence=(evidence,))
     if pending is not None and pending != on:
         seen = f"MIG change pending (now {_word(on)}, {_word(pending)} after reset)"

@@ -26,10 +26,10 @@ def probe(host: Host) -> NvmlReading | NvmlFailure:
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """One finding a GPU."""
     nothing = "no GPU of this host has persistence mode"
-    yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing=nothing)
+    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing=nothing)
 
 
-def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     if gpu.health.persistence is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetPersistenceMode", what="persistence mode")
     about = About(check=NAME, subject=f"gpu:{gpu.pci_bus_id}")

@@ -23,10 +23,10 @@ def probe(host: Host) -> NvmlReading | NvmlFailure:
 
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """One finding a GPU."""
-    yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing="no GPU of this host has a power limit")
+    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing="no GPU of this host has a power limit")
 
 
-def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     limit, default = gpu.health.power_limit_w, gpu.health.power_default_w
     if limit is None or default is None:
         return not_reported(NAME, nvml, gpu, *CALLS, what="power limit")

@@ -37,10 +37,10 @@ def probe(host: Host) -> Values:
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding a GPU."""
     nothing = "no GPU of this host lists its processes"
-    yield from each_gpu(NAME, values.nvml, lambda gpu: _judge(values, gpu), nothing=nothing)
+    yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing=nothing)
 
 
-def _judge(values: Values, gpu: Gpu) -> Finding | None:
+def _evaluate(values: Values, gpu: Gpu) -> Finding | None:
     if gpu.health.processes is None:
         return not_reported(NAME, values.nvml, gpu, *CALLS, what="GPU processes")
     users = [process for process in gpu.health.processes if process.kind == "compute"]

@@ -42,10 +42,10 @@ def probe(host: Host) -> NvmlReading | NvmlFailure:
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """One finding a GPU."""
     nothing = "no GPU of this host reports clock event reasons"
-    yield from each_gpu(NAME, nvml, lambda gpu: _judge(nvml, gpu), nothing=nothing)
+    yield from each_gpu(NAME, nvml, lambda gpu: _evaluate(nvml, gpu), nothing=nothing)
 
 
-def _judge(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
+def _evaluate(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
     health = gpu.health
     if health.clocks_event_reasons is None:
         return not_reported(NAME, nvml, gpu, *CALLS, what="clock event reasons")

@@ -1,7 +1,7 @@
 """Environment: do variables or configuration files left over from earlier tuning change what NCCL and CUDA do?
 
 Sources: the environment of this process, /etc/nccl.conf and ~/.nccl.conf (NAME=VALUE lines, which NCCL reads when the
-variable is not set). What each does: gpucheck/knowledge/environment.yml. CUDA_VISIBLE_DEVICES is judged by what it
+variable is not set). What each does: gpucheck/knowledge/environment.yml. CUDA_VISIBLE_DEVICES is evaluated by what it
 hides: inside a scheduler's job it is the job's share, elsewhere every later program loses the GPUs that it omits.
 """
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from gpucheck.checks.kernel._text import BUS, Said, bus_id, of_another_driver
+from gpucheck.checks.kernel._text import BUS, LogMessage, bus_id, of_another_driver
 from gpucheck.checks.kernel._xids import CAUSED_BY, Code, Meaning, of_xid, sxid, xid
 from gpucheck.knowledge.kernel_messages import Message, follows
 from gpucheck.knowledge.kernel_messages import messages as classes
@@ -18,7 +18,7 @@ class Event(NamedTuple):
 
     key: str
     subject: str
-    said: Said
+    message: LogMessage
     meaning: Meaning
     follows: frozenset[str] = frozenset()
     place: str = ""
@@ -35,46 +35,46 @@ class Machine(NamedTuple):
     complete: bool
 
 
-def events(said: list[Said], machine: Machine) -> list[Event]:
-    """Every message that was understood, in order; those that a later line takes back are left out."""
-    found = [event for message in said for event in _understood(message, machine)]
+def events(log: list[LogMessage], machine: Machine) -> list[Event]:
+    """Return every recognized message, in order, without those that a later line revokes."""
+    found = [event for message in log for event in _understood(message, machine)]
     known = {(event.key, event.subject) for event in found}
     for event in list(found):
-        cause = CAUSED_BY.search(event.said.text) if event.key == "xid:45" else None
+        cause = CAUSED_BY.search(event.message.text) if event.key == "xid:45" else None
         if cause and (f"xid:{cause['code']}", event.subject) not in known:
             code = of_xid(int(cause["code"]), None)
-            found.append(Event(code.key, event.subject, event.said, code.meaning, code.follows, of_gpu=True))
+            found.append(Event(code.key, event.subject, event.message, code.meaning, code.follows, of_gpu=True))
     present = {event.key for event in found}
-    cleared = {row.key: _clearing(row.cleared_by, said) for row in classes() if row.cleared_by and row.key in present}
+    cleared = {row.key: _clearing(row.cleared_by, log) for row in classes() if row.cleared_by and row.key in present}
     return [event for event in found if not _cleared(event, cleared.get(event.key, {}))]
 
 
-def _understood(said: Said, machine: Machine) -> Iterator[Event]:
-    if "Xid" in said.text or "NVSwitch" in said.text:
-        if code := xid(said.text):
-            yield _coded(code, "gpu", said)
+def _understood(message: LogMessage, machine: Machine) -> Iterator[Event]:
+    if "Xid" in message.text or "NVSwitch" in message.text:
+        if code := xid(message.text):
+            yield _coded(code, "gpu", message)
             return
-        if code := sxid(said.text):
-            yield _coded(code, "link", said)
+        if code := sxid(message.text):
+            yield _coded(code, "link", message)
             return
-    if not _any_word().search(said.text):
+    if not _any_word().search(message.text):
         return
     for row, patterns in _compiled():
-        if any(word in said.text for word in row.words):
+        if any(word in message.text for word in row.words):
             for pattern in patterns:
-                if match := pattern.search(said.text):
-                    event = _message(row, bus_id(match.groupdict().get("bus")), said, machine)
+                if match := pattern.search(message.text):
+                    event = _message(row, bus_id(match.groupdict().get("bus")), message, machine)
                     if event is not None and row.verdict != "note":
                         yield event
                     return
 
 
-def _coded(code: Code, kind: str, said: Said) -> Event:
+def _coded(code: Code, kind: str, message: LogMessage) -> Event:
     subject = f"{kind}:{code.bus}" if code.bus else "host"
-    return Event(code.key, subject, said, code.meaning, code.follows, of_gpu=kind == "gpu")
+    return Event(code.key, subject, message, code.meaning, code.follows, of_gpu=kind == "gpu")
 
 
-def _message(row: Message, bus: str | None, said: Said, machine: Machine) -> Event | None:
+def _message(row: Message, bus: str | None, message: LogMessage, machine: Machine) -> Event | None:
     meaning = Meaning(row.verdict, row.says, row.why, row.fix, row.cause, row.confidence)
     subject, place = "host", ""
     if row.about == "gpu" and bus:
@@ -82,7 +82,7 @@ def _message(row: Message, bus: str | None, said: Said, machine: Machine) -> Eve
     elif row.about == "switch" and bus:
         subject = f"link:{bus}"
     elif row.about in ("device", "port"):
-        if bus is None or of_another_driver(said.text, bus):
+        if bus is None or of_another_driver(message.text, bus):
             return None
         if bus in machine.gpus:
             subject = f"gpu:{bus}"
@@ -91,36 +91,36 @@ def _message(row: Message, bus: str | None, said: Said, machine: Machine) -> Eve
         elif bus in machine.above:
             place = bus
             meaning = meaning._replace(says=f"{row.says} at PCIe port {bus}, above {', '.join(machine.above[bus])}")
-        elif machine.complete or bus in machine.others or _another_device(row, said, machine):
+        elif machine.complete or bus in machine.others or _another_device(row, message, machine):
             return None
         else:
             place = bus
             meaning = meaning._replace(
                 verdict="warn",
                 says=f"{row.says} at {bus}",
-                why=f"{row.why}; the log does not say whether a GPU is behind {bus}",
+                why=f"{row.why}; the log does not show whether a GPU is behind {bus}",
                 fix=f"lspci -tvnn shows what is behind {bus}; if it is a GPU: {row.fix}",
                 confidence="possible",
             )
     after = follows(row.key)
-    return Event(row.key, subject, said, meaning, after, place, row.about == "gpu" or subject.startswith("gpu:"))
+    return Event(row.key, subject, message, meaning, after, place, row.about == "gpu" or subject.startswith("gpu:"))
 
 
-def _another_device(row: Message, said: Said, machine: Machine) -> bool:
+def _another_device(row: Message, message: LogMessage, machine: Machine) -> bool:
     """In a log that names its GPUs, a function that is neither a GPU nor a port is another device."""
-    return bool(machine.gpus | machine.switches) and (row.about == "device" or "pcieport " not in said.text)
+    return bool(machine.gpus | machine.switches) and (row.about == "device" or "pcieport " not in message.text)
 
 
-def _clearing(pattern: str, said: list[Said]) -> dict[str | None, int]:
+def _clearing(pattern: str, log: list[LogMessage]) -> dict[str | None, int]:
     """The last message that takes a class back, by the bus id that it names."""
     compiled = _pattern(pattern)
-    found = ((message.number, compiled.search(message.text)) for message in said)
+    found = ((message.number, compiled.search(message.text)) for message in log)
     return {bus_id(match.groupdict().get("bus")): number for number, match in found if match}
 
 
 def _cleared(event: Event, clearing: dict[str | None, int]) -> bool:
     places = (None, event.place, event.subject.partition(":")[2])
-    return any(clearing.get(place, -1) > event.said.number for place in places)
+    return any(clearing.get(place, -1) > event.message.number for place in places)
 
 
 @cache

@@ -38,7 +38,7 @@ NAMED_BY_DRIVER = re.compile(rf"\b(?P<driver>[a-z][\w-]{{1,30}}) {BUS}: ")
 MAY_MATTER = {"nvidia", "nvidia-nvswitch", "nouveau", "pcieport", "pci", "vfio-pci", "device"}
 
 
-class Said(NamedTuple):
+class LogMessage(NamedTuple):
     """One message: its text, the line it started with, and its place among the others."""
 
     text: str
@@ -47,32 +47,32 @@ class Said(NamedTuple):
 
 
 class Named(NamedTuple):
-    """What the log itself says about PCI functions: GPUs, NVSwitches, and what has another kind of driver."""
+    """What the log reports about PCI functions: GPUs, NVSwitches, and devices with other drivers."""
 
     gpus: frozenset[str]
     switches: frozenset[str]
     others: frozenset[str]
 
 
-def messages(lines: Iterable[KernelLine]) -> list[Said]:
+def messages(lines: Iterable[KernelLine]) -> list[LogMessage]:
     """The messages in order, those of several lines joined."""
     flat = [(part[:MAX_LINE], line) for line in lines for part in line.text.split("\n")]
-    found: list[Said] = []
+    found: list[LogMessage] = []
     at = 0
     while at < len(flat):
         text, line = flat[at]
         parts = [text, *(_more(flat, at + 1, text) if _may_go_on(text) else ())]
-        found.append(Said(" ".join(parts)[:MAX_TEXT], line, len(found)))
+        found.append(LogMessage(" ".join(parts)[:MAX_TEXT], line, len(found)))
         at += len(parts)
     return found
 
 
-def named(said: Iterable[Said]) -> Named:
+def named(log: Iterable[LogMessage]) -> Named:
     """The GPUs, the switches and the other devices that the messages name."""
     gpus: set[str | None] = set()
     switches: set[str | None] = set()
     others: set[str | None] = set()
-    for message in said:
+    for message in log:
         gpus |= {bus_id(match["bus"]) for match in NAMED_GPU.finditer(message.text)}
         switches |= {bus_id(match["bus"]) for match in NAMED_SWITCH.finditer(message.text)}
         by_driver = NAMED_BY_DRIVER.finditer(message.text)

@@ -1,4 +1,4 @@
-"""What an Xid or an SXid line means: by its code, and where the catalogue says so by the rest of the line."""
+"""Meaning of an Xid or SXid line: by its code, and for some codes by the rest of the line."""
 
 import re
 from typing import NamedTuple
@@ -26,7 +26,7 @@ CAUSED_BY = re.compile(r"caused by previous Xid (?P<code>\d{1,5})")
 
 
 class Meaning(NamedTuple):
-    """What one kind of message says, how bad it is, and what to do."""
+    """The text of one kind of message, its severity, and what to do."""
 
     verdict: Verdict
     says: str
@@ -84,7 +84,7 @@ def _xid_meaning(code: int, row: Xid | None, text: str) -> Meaning:
             return meaning._replace(
                 verdict=action.verdict,
                 says=f"Xid 154: {action.does} ({match['name'].strip()})",
-                why="after an earlier error the driver says what the GPU needs before it can be trusted again",
+                why="after an earlier error the driver reports the recovery action that the GPU requires",
                 fix=action.immediate,
             )
     if row.detail == "nvlink5" and (match := NVLINK5.search(text)):

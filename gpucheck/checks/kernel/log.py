@@ -2,7 +2,7 @@
 
 Source: Xid and SXid lines (NVRM, nvidia-nvswitch) with the actions of NVIDIA's Xid catalogue, and the classes of
 messages of the kernel, the module loader and systemd in kernel_messages.yml. An error is reported once for each GPU,
-with its first and last message and with what followed from it. What an application alone causes is no finding.
+with its first and last message and with what followed from it. Faults of an application alone are not reported.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,7 +11,7 @@ from functools import cached_property
 import msgspec
 
 from gpucheck.checks.kernel._events import RANK, Event, Machine, events
-from gpucheck.checks.kernel._text import Said, messages, named
+from gpucheck.checks.kernel._text import LogMessage, messages, named
 from gpucheck.checks.kernel._xids import Meaning
 from gpucheck.model import Check, Finding, Host, KernelLine, KernelLog
 from gpucheck.model.about import About
@@ -20,7 +20,7 @@ NAME = "kernel-log"
 NVSWITCH = ("10de", "0680")
 SHOWN = 3
 QUOTE = 300
-# After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 says what to do.
+# After one of these a GPU does not respond: every later error of it is a consequence. Xid 154 names the action.
 LOST = {"xid:79", "gpu-off-bus"}
 SAYS_WHAT_TO_DO = {"xid:154"}
 HOST, EVERYWHERE, A_GPU = "host", "*", "gpu:*"
@@ -64,8 +64,8 @@ def evaluate(values: Values) -> Iterator[Finding]:
         why = f"errors since boot unknown: the kernel log could not be read: {log.denied}"
         yield About(check=NAME).unknown(why, "sudo gpucheck verify --only kernel-log")
         return
-    said = messages(log.lines)
-    roots = _roots(_groups(events(said, _machine(values, said))))
+    read = messages(log.lines)
+    roots = _roots(_groups(events(read, _machine(values, read))))
     found = [finding for root in roots for finding in _finding(root)]
     yield from found
     if not found:
@@ -74,9 +74,9 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield about.passes("no error of a GPU, switch or link")
 
 
-def _machine(values: Values, said: list[Said]) -> Machine:
+def _machine(values: Values, found: list[LogMessage]) -> Machine:
     """What the PCI bus showed and what the log names: a GPU that fell off the bus is on it no more."""
-    of_log = named(said)
+    of_log = named(found)
     gpus, switches = of_log.gpus | set(values.gpus), of_log.switches | set(values.switches)
     return Machine(gpus, switches, of_log.others, values.above, values.complete)
 
@@ -96,7 +96,7 @@ class _Group:
 
     @cached_property
     def meaning(self) -> Meaning:
-        """The worst of the events; of what the driver says is to be done, the latest."""
+        """Return the worst of the events; of the actions that the driver recommends, the latest."""
         if self.key in SAYS_WHAT_TO_DO:
             return self.events[-1].meaning
         return max((event.meaning for event in self.events), key=lambda meaning: RANK.index(meaning.verdict))
@@ -109,10 +109,10 @@ class _Group:
     @property
     def start(self) -> int:
         """Its first place in the log."""
-        return self.events[0].said.number
+        return self.events[0].message.number
 
     def text(self) -> str:
-        """What is said, and how often."""
+        """Return the text, and how often it occurs."""
         return _often(self.meaning.says, len(self.events))
 
 
@@ -124,7 +124,7 @@ def _groups(found: Iterable[Event]) -> list[_Group]:
 
 
 def _roots(groups: list[_Group]) -> list[_Group]:
-    """The groups that are no part of another one; those that are stand in their root's list."""
+    """Return the groups that are not part of another one; the others are in the list of their root."""
     index, roots = _Index(groups), []
     for group in groups:
         root, seen = group, {id(group)}
@@ -158,7 +158,7 @@ class _Index:
     def part_of(self, group: _Group) -> _Group | None:
         """The error that this one followed from: of the same subject, or where either of the two names none.
 
-        Never one that is judged milder, which would hide this, unless this class names it as its cause and the log
+        Never one with a milder verdict, which would hide this, unless this class names it as its cause and the log
         leaves no other reading.
         """
         subjects = (EVERYWHERE,) if group.subject == HOST else (group.subject, HOST)
@@ -179,10 +179,10 @@ def _finding(root: _Group) -> Iterator[Finding]:
     if meaning.verdict == "note":
         return
     also = dict.fromkeys(f"also logged: {part.text()}" for part in root.with_it)
-    evidence = (*_quoted([event.said for event in root.events]), *also)
+    evidence = (*_quoted([event.message for event in root.events]), *also)
     about = About(check=NAME, subject=_subject(root), evidence=evidence)
-    judge = about.fails if meaning.verdict == "fail" else about.warns
-    yield judge(root.text(), None, meaning.why, meaning.fix, meaning.cause, meaning.confidence)
+    report = about.fails if meaning.verdict == "fail" else about.warns
+    yield report(root.text(), None, meaning.why, meaning.fix, meaning.cause, meaning.confidence)
 
 
 def _subject(root: _Group) -> str:
@@ -197,14 +197,14 @@ def _often(what: str, times: int) -> str:
     return what if times == 1 else f"{what}, {times} times"
 
 
-def _quoted(said: list[Said]) -> tuple[str, ...]:
+def _quoted(lines: list[LogMessage]) -> tuple[str, ...]:
     """The first and the last messages, and how many there are."""
-    shown = said if len(said) <= SHOWN else [said[0], *said[-SHOWN + 1 :]]
+    shown = lines if len(lines) <= SHOWN else [lines[0], *lines[-SHOWN + 1 :]]
     quoted = tuple(f"{_when(message.line)}{message.text[:QUOTE]}" for message in shown)
-    if len(said) <= SHOWN:
+    if len(lines) <= SHOWN:
         return quoted
-    times = [when for message in (said[0], said[-1]) if (when := _when(message.line).strip())]
-    return (*quoted, f"{len(said)} messages" + (f", first {times[0]}, last {times[-1]}" if times else ""))
+    times = [when for message in (lines[0], lines[-1]) if (when := _when(message.line).strip())]
+    return (*quoted, f"{len(lines)} messages" + (f", first {times[0]}, last {times[-1]}" if times else ""))
 
 
 def _when(line: KernelLine) -> str:

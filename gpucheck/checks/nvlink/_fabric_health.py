@@ -43,10 +43,10 @@ def health_findings(gpus: Sequence[Gpu]) -> Iterator[Finding]:
     """Yield the gravest problem of each GPU."""
     for gpu in gpus:
         if gpu.fabric is not None and gpu.fabric.state == "completed" and gpu.fabric.health_mask:
-            yield from _judge(gpu, gpu.fabric.health_mask)
+            yield from _evaluate(gpu, gpu.fabric.health_mask)
 
 
-def _judge(gpu: Gpu, mask: int) -> Iterator[Finding]:
+def _evaluate(gpu: Gpu, mask: int) -> Iterator[Finding]:
     states = [f"{name}: {mask >> shift & 3}" for name, (shift, _) in (FAULTS | LIMITS).items()]
     states += [f"{name}: {mask >> shift & 3}" for name, shift in RECORDED.items() if mask >> shift & 3]
     configuration = mask >> CONFIGURATION_SHIFT & 0xF

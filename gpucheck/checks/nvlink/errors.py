@@ -4,7 +4,7 @@ Sources: nvmlDeviceGetNvLinkErrorCounter and the fields DL_REPLAY, DL_RECOVERY, 
 the fields NVLINK_COUNT_*, whose baseline on healthy racks is zero (marin#9086: of 320 GPUs with 18 links each one link
 had recovery events, 505 of them, and failed five days later). A recovery means that the link was down for a moment.
 
-Bit error rates are recorded, not judged: bits 0 to 7 are the exponent and bits 8 to 11 the mantissa of
+Bit error rates are recorded, not evaluated: bits 0 to 7 are the exponent and bits 8 to 11 the mantissa of
 mantissa x 10^-exponent (nvml.h), and no limit for them is published. 15e-255 stands for too low to measure.
 """
 
@@ -45,17 +45,17 @@ def probe(host: Host) -> NvmlReading | NvmlFailure:
 def evaluate(nvml: NvmlReading | NvmlFailure) -> Iterator[Finding]:
     """One finding a GPU whose links count their errors."""
 
-    def judge(gpu: Gpu) -> Finding | None:
-        found = _judge(gpu)
+    def evaluate_gpu(gpu: Gpu) -> Finding | None:
+        found = _evaluate(gpu)
         if found is None or found.verdict is Verdict.PASS:  # no error in what was reported
             return _unread(nvml, gpu) or found
         return found
 
-    yield from each_gpu(NAME, nvml, judge, nothing="no active NVLink of this host has error counters")
+    yield from each_gpu(NAME, nvml, evaluate_gpu, nothing="no active NVLink of this host has error counters")
 
 
 def _unread(nvml: NvmlReading | NvmlFailure, gpu: Gpu) -> Finding | None:
-    """Return UNKNOWN for a GPU of which a link or a counter was refused, and nothing reports the same."""
+    """Return UNKNOWN for a GPU with an unreadable link or counter, if nothing reports the same."""
     gaps = [gap for gap in nvml.gaps if gap.code not in (2, 3)] if isinstance(nvml, NvmlReading) else []
     subject = f"link:{gpu.pci_bus_id}/"
     calls = tuple(dict.fromkeys(gap.call for gap in gaps if gap.subject.startswith(subject) and _counts(gap.call)))
@@ -69,7 +69,7 @@ def _counts(call: str) -> bool:
     return call in CALLS or "NVLINK_ERROR" in call or "NVLINK_COUNT" in call
 
 
-def _judge(gpu: Gpu) -> Finding | None:
+def _evaluate(gpu: Gpu) -> Finding | None:
     links = [link for link in gpu.nvlinks if link.active and _reported(link)]
     if not links:
         return None
@@ -96,7 +96,7 @@ def _reported(link: NvLink) -> bool:
 
 
 def _complete(link: NvLink) -> bool:
-    """Whether every counter of one generation was reported, so that a refused one of the other costs nothing."""
+    """Whether every counter of one generation was reported, so that a missing one of the other costs nothing."""
     if link.counts is not None:
         return all(getattr(link.counts, field) is not None for field in (*NVLINK_5, *RECOVERIES))
     return None not in (link.replay_errors, link.recovery_errors, link.crc_errors)

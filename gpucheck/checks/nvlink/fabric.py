@@ -2,7 +2,7 @@
 
 Sources: nvmlDeviceGetGpuFabricInfo (state 3 = completed; status counts only then, 0 = success) with its health mask;
 NVSwitch chips by PCI class and NVLinks that lead to a switch; NVML's P2P status over NVLink; the nvidia-fabricmanager
-unit and package. Fabric manager refuses to start on any version but the driver's, and CUDA then answers 802 (system not
+unit and package. Fabric manager starts only with the version of the driver; otherwise CUDA returns 802 (system not
 ready) on a host where nvidia-smi looks fine.
 
 The state decides: the service only explains it. It may run on the host of a guest, in a service VM, in a driver

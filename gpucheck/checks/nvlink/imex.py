@@ -1,7 +1,7 @@
 """IMEX: can the GPUs of this compute tray share memory with those of other trays?
 
 Sources: the nvidia-imex unit and package, /etc/nvidia-imex/nodes_config.cfg, and the channels below
-/dev/nvidia-caps-imex-channels, which the driver does not make by itself and without which CUDA refuses to import memory
+/dev/nvidia-caps-imex-channels, which the driver does not make by itself and without which CUDA cannot import memory
 of other hosts (NVIDIA IMEX guide). Copies inside the tray need none of them.
 
 Who starts IMEX differs: systemd; a Slurm prolog for each job; on Kubernetes the DRA driver in a pod for each
@@ -110,7 +110,7 @@ def _service(values: Values) -> Finding:
 
 
 def _no_channel(values: Values) -> Finding:
-    why = f"CUDA refuses to import memory of other hosts without an IMEX channel. {PER_JOB}"
+    why = f"CUDA cannot import memory of other hosts without an IMEX channel. {PER_JOB}"
     return _about(values).warns(f"no IMEX channel in {CHANNELS}", "channel0", why, CHANNEL, CAUSE, "possible")
 
 

@@ -2,7 +2,7 @@
 
 Sources: nvmlDeviceGetNvLinkState for every port, against the links of the model in the GPU table (12 of 18 ports is
 normal on H100 NVL and PCIe); NvLinkDisable in /proc/driver/nvidia/params. A missing link of 18 costs 5.6 % bandwidth,
-which a measurement cannot tell from noise, so the count is judged by itself.
+which a measurement does not distinguish from noise, so the count is evaluated by itself.
 
 Providers switch NVLink off for guests with one GPU, and NVML then reports no link as if the GPU had none. So links that
 are all missing are a fault only where the host has a peer to reach and no hypervisor.
@@ -66,10 +66,10 @@ def evaluate(values: Values) -> Iterator[Finding]:
         why = "not applicable: the driver option NVreg_NvLinkDisable=1 switches NVLink off"
         yield About(check=NAME, evidence=(f"{PARAMS}: {SWITCHED_OFF}",)).skips(why)
     else:
-        yield from (_judge(ports, values, nvml, linked) for ports in linked)
+        yield from (_evaluate(ports, values, nvml, linked) for ports in linked)
 
 
-def _judge(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports]) -> Finding:
+def _evaluate(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports]) -> Finding:
     refused = _refused(ports, nvml)
     if refused is not None:
         return refused
@@ -89,11 +89,11 @@ def _judge(ports: Ports, values: Values, nvml: NvmlReading, linked: list[Ports])
 
 
 def _refused(ports: Ports, nvml: NvmlReading) -> Finding | None:
-    """Return UNKNOWN where NVML refused the state of links that this GPU may have."""
+    """Return UNKNOWN if NVML did not return the state of links that this GPU may have."""
     gaps = [gap for gap in gaps_of(nvml, ports.gpu, STATE_CALL) if gap.code not in PAST]
     if not gaps or ports.up >= (ports.wanted or ports.up + 1):
         return None
-    if gaps[0].code == NOT_IN_LIBRARY:  # the model has NVLink, so a missing call is no reason to skip it
+    if gaps[0].code == NOT_IN_LIBRARY:  # the model has NVLink, so a missing call does not justify a SKIP
         about = About(check=NAME, subject=f"gpu:{ports.gpu.pci_bus_id}", evidence=(evidence(gaps[0]),))
         return about.unknown(f"NVLink state unknown: {reason(gaps[0])}", "nvidia-smi nvlink -s; update the driver")
     return not_reported(NAME, nvml, ports.gpu, STATE_CALL, what="NVLink state")

@@ -68,9 +68,9 @@ def evaluate(values: Values) -> Iterator[Finding]:
     unread = [pair for (status, _), pairs in groups.items() if status is None for pair in pairs]
     for (status, by_design), pairs in groups.items():
         if status is not None:
-            yield _judge(nvml, status, by_design, pairs)
+            yield _evaluate(nvml, status, by_design, pairs)
     if divided:
-        why = "reason of the missing peer-to-peer access unknown: NVML refused the MIG mode of a GPU"
+        why = "reason of the missing peer-to-peer access unknown: NVML did not return the MIG mode of a GPU"
         yield _about(nvml, divided, "not OK").unknown(why, "gpucheck verify --only mig", because_of="mig")
     yield from _unread(nvml, unread)
     yield from _links_without_p2p(nvml, nvlinks)
@@ -111,7 +111,7 @@ def _mig_refused(nvml: NvmlReading, pair: Place) -> bool:
     return any(gap.code not in NOT_HERE for gap in refused)
 
 
-def _judge(nvml: NvmlReading, status: str, by_design: str | None, pairs: list[Place]) -> Finding:
+def _evaluate(nvml: NvmlReading, status: str, by_design: str | None, pairs: list[Place]) -> Finding:
     about = _about(nvml, pairs, status)
     seen = f"{status} for {len(pairs)} pair{'s' * (len(pairs) > 1)}"
     if status == "OK":
@@ -135,7 +135,7 @@ def _unread(nvml: NvmlReading, pairs: list[Place]) -> Iterator[Finding]:
     groups: dict[str, list[tuple[Place, NvmlGap | None]]] = defaultdict(list)
     for pair in pairs:
         gap = _gap(nvml, *(nvml.gpus[place] for place in pair))
-        groups[reason(gap) if gap else f"NVML gave no answer to {CALL}"].append((pair, gap))
+        groups[reason(gap) if gap else f"NVML did not respond to {CALL}"].append((pair, gap))
     for why, members in groups.items():
         gaps = [gap for _, gap in members if gap]
         about = _about(nvml, [pair for pair, _ in members], "not reported", tuple(map(evidence, gaps[:1])))
@@ -155,7 +155,7 @@ def _gap(nvml: NvmlReading, a: Gpu, b: Gpu) -> NvmlGap | None:
 def _links_without_p2p(nvml: NvmlReading, nvlinks: NvLinks) -> Iterator[Finding]:
     """Ports that are up prove no path: on NVSwitch boards the fabric must have been set up too.
 
-    While it is being set up there is none, which the fabric check reports.
+    While the fabric is being set up there is no access, which the fabric check reports.
     """
     if any(gpu.fabric is not None and gpu.fabric.state != "completed" for gpu in nvml.gpus):
         return

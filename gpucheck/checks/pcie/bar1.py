@@ -41,10 +41,10 @@ def probe(host: Host) -> Values:
 
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding a GPU."""
-    yield from each_gpu(NAME, values.nvml, lambda gpu: _judge(values, gpu), nothing="no BAR1")
+    yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing="no BAR1")
 
 
-def _judge(values: Values, gpu: Gpu) -> Finding | None:
+def _evaluate(values: Values, gpu: Gpu) -> Finding | None:
     nvml = values.nvml
     if gpu.bar1_bytes is None:
         return not_reported(NAME, nvml, gpu, "nvmlDeviceGetBAR1MemoryInfo", what="BAR1 size")

@@ -56,7 +56,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
     if not counted and isinstance(values.nvml, NvmlFailure):
         yield not_looked(NAME, values.nvml)
         return
-    found = [finding for device in counted if (finding := _judge(device, gpus.get(device.bus_id), values.up_hours))]
+    found = [finding for device in counted if (finding := _evaluate(device, gpus.get(device.bus_id), values.up_hours))]
     found += _uncounted(values, gpus, counted)
     yield from found
     if not counted and not found:
@@ -82,7 +82,7 @@ def _uncounted(values: Values, gpus: dict[str, Gpu], counted: list[PciDevice]) -
                 yield finding
 
 
-def _judge(device: PciDevice, gpu: Gpu | None, up_hours: float | None) -> Finding | None:
+def _evaluate(device: PciDevice, gpu: Gpu | None, up_hours: float | None) -> Finding | None:
     own = gpu.health.pcie_errors if gpu is not None else None
     aer = device.aer
     fatal = max(aer.fatal if aer else 0, own.fatal or 0 if own else 0)

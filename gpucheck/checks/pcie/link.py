@@ -1,7 +1,7 @@
 """PCIe link: has every GPU trained all the lanes that it and its slot are able to use?
 
 Sources: nvmlDeviceGetCurrPcieLinkWidth, nvmlDeviceGetMaxPcieLinkWidth (minimum of device and system by the header) and
-the generation calls. The current generation is not judged here: an idle card lowers it to save power, so it means
+the generation calls. The current generation is not evaluated here: an idle card lowers it to save power, so it means
 something only while copying.
 """
 
@@ -32,10 +32,10 @@ def probe(host: Host) -> Values:
 def evaluate(values: Values) -> Iterator[Finding]:
     """One finding a GPU."""
     nothing = "no GPU of this host has a PCIe link width"
-    yield from each_gpu(NAME, values.nvml, lambda gpu: _judge(values, gpu), nothing=nothing)
+    yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing=nothing)
 
 
-def _judge(values: Values, gpu: Gpu) -> Finding | None:
+def _evaluate(values: Values, gpu: Gpu) -> Finding | None:
     link = gpu.pcie
     if link.width is None or link.max_width is None:
         return not_reported(NAME, values.nvml, gpu, *CALLS, what="PCIe link width")

@@ -59,10 +59,10 @@ def evaluate(values: Values) -> Iterator[Finding]:
     elif isinstance(values.nvml, NvmlReading) and values.nvml.gpus and len(values.nodes or ()) < 2:
         yield About(check=NAME).skips("not applicable: this host has one NUMA node")
     else:
-        yield from each_gpu(NAME, values.nvml, lambda gpu: _judge(values, gpu), nothing="no GPU has a NUMA node")
+        yield from each_gpu(NAME, values.nvml, lambda gpu: _evaluate(values, gpu), nothing="no GPU has a NUMA node")
 
 
-def _judge(values: Values, gpu: Gpu) -> Finding:
+def _evaluate(values: Values, gpu: Gpu) -> Finding:
     nodes = values.nodes or {}
     node = values.kernel.get(gpu.pci_bus_id)
     about = About(

@@ -12,7 +12,7 @@ FABRIC_MANAGER = "nvidia-fabricmanager"
 PROVISION = "in a gpucheck checkout: make provision INVENTORY=..."
 
 
-def judge_plan(
+def evaluate_plan(
     plan: Plan, packages: tuple[PackageVersion, ...] | None, driver: DriverState, python: dict[str, str]
 ) -> Iterator[Finding]:
     """Yield all findings about the plan.

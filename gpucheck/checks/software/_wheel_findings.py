@@ -1,4 +1,4 @@
-"""Judge the framework wheels: driver floor, machine code for every GPU, and the libraries they were built for."""
+"""Evaluate the framework wheels: driver floor, machine code for every GPU, and the libraries they were built for."""
 
 import re
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ OWN_ENVIRONMENT = "create a new environment with pip only, one per framework"
 IMPORT = "query torch itself: gpucheck stack check --import-torch"
 
 
-def judge_wheels(
+def evaluate_wheels(
     wheels: tuple[Wheel, ...],
     libraries: dict[str, str],
     capabilities: dict[str, str | None],

@@ -20,7 +20,7 @@ FAMILIES = ("cu11", "cu12", "cu13")
 LIBRARIES = tuple(f"nvidia-{name}-{family}" for name in ("cudnn", "nccl") for family in FAMILIES)
 FILES = {"torch": "torch/version.py", "tensorflow": "tensorflow/python/platform/build_info.py"}
 TORCH_CUDA = re.compile(r"^cuda\b[^=\n]*=\s*['\"]([\d.]+)['\"]", re.MULTILINE)
-# Only a simulated wheel says this in its file; a real one has to be imported to be asked.
+# Only a simulated wheel has this in its file; a real one has to be imported.
 TORCH_CODE = re.compile(r"^arch_list\b[^=\n]*=\s*\[([^\]]*)\]", re.MULTILINE)
 # TensorFlow has written this file as a dict and as a list of pairs.
 TENSORFLOW_CUDA = re.compile(r"['\"]cuda_version['\"]\s*[:,]\s*['\"]([\d.]+)['\"]")
@@ -83,7 +83,7 @@ def read_wheels(host: Host) -> tuple[tuple[Wheel, ...], dict[str, str]]:
 
 
 def built_for(wheel: Wheel, arch: str) -> Built | None:
-    """What the wheel was built for, None when neither its files nor the tables know. arch: as uname says it."""
+    """Return the build of the wheel, None if neither its files nor the tables have it. arch: as uname prints it."""
     found = _torch(wheel, arch) if wheel.name == "torch" else _tensorflow(wheel)
     if found is None or found.cuda is None:
         return found
@@ -101,10 +101,10 @@ def _torch(wheel: Wheel, arch: str) -> Built | None:
     if row and not build and arm:
         build = row.aarch64.build
     known = next((b for b in builds if (b.build == build if build else b.origin == "pypi")), None)
-    said = TORCH_CUDA.search(wheel.info or "")
-    if known is None and said is None:
+    built = TORCH_CUDA.search(wheel.info or "")
+    if known is None and built is None:
         return None
-    evidence = [f"torch/version.py: cuda = {said[1]}"] if said else []
+    evidence = [f"torch/version.py: cuda = {built[1]}"] if built else []
     archs, pins = None, {}
     if known is not None and row is not None:
         archs = row.aarch64.archs if arm else known.archs
@@ -115,22 +115,24 @@ def _torch(wheel: Wheel, arch: str) -> Built | None:
     if code is not None:
         archs = tuple(int(number) for number in CODE_NAME.findall(code[1]))
         evidence[1:] = [f"torch/version.py: arch_list = {' '.join(map(str, archs))}"]
-    return Built(cuda=said[1] if said else known.cuda if known else None, archs=archs, pins=pins, evidence=(*evidence,))
+    return Built(
+        cuda=built[1] if built else known.cuda if known else None, archs=archs, pins=pins, evidence=(*evidence,)
+    )
 
 
 def _tensorflow(wheel: Wheel) -> Built | None:
     row = next((r for r in tables.tensorflow().releases if r.version == wheel.version), None)
-    said, code = TENSORFLOW_CUDA.search(wheel.info or ""), TENSORFLOW_CODE.search(wheel.info or "")
-    if said is None and wheel.info is not None:
+    built, code = TENSORFLOW_CUDA.search(wheel.info or ""), TENSORFLOW_CODE.search(wheel.info or "")
+    if built is None and wheel.info is not None:
         return Built(cuda=None, archs=(), evidence=("build_info.py names no CUDA: a CPU build",))
     names = code[1] if code else " ".join(row.archs or ()) if row else ""
-    cuda = said[1] if said else row.cuda if row else None
+    cuda = built[1] if built else row.cuda if row else None
     if cuda is None:
         return None
     archs = tuple(int(number) for number in CODE_NAME.findall(names)) or None
     family = f"cu{cuda.split('.')[0]}"
     wanted = (("cudnn", row.cudnn), ("nccl", row.nccl)) if row else ()
-    who = "build_info.py" if said else "tables"
+    who = "build_info.py" if built else "tables"
     return Built(
         cuda=cuda,
         archs=archs,

@@ -73,7 +73,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
         check=NAME,
         evidence=(
             f"engines: {', '.join(engines) or 'none'}; {TOOLKIT}: {toolkit.version if toolkit else 'not installed'}",
-            f"{DAEMON}: {_said(values, runtimes)}",
+            f"{DAEMON}: {_described(values, runtimes)}",
             f"CDI: {', '.join(values.cdi) or 'none'}",
         ),
     )
@@ -100,7 +100,7 @@ def evaluate(values: Values) -> Iterator[Finding]:
         yield about.warns(seen, None, why, fix, "container-runtime")
 
 
-def _said(values: Values, runtimes: tuple[str, ...] | None) -> str:
+def _described(values: Values, runtimes: tuple[str, ...] | None) -> str:
     if values.unreadable:
         return "not readable"
     if runtimes is None:

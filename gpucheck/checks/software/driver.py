@@ -69,7 +69,7 @@ def probe(host: Host) -> Values:
 
 
 def evaluate(values: Values) -> Iterator[Finding]:
-    """Judge the driver as a whole, then what is installed for the next boot."""
+    """Evaluate the driver, then what is installed for the next boot."""
     if isinstance(values.nvml, NvmlFailure):
         yield _unusable(values.nvml, values)
         return
@@ -193,7 +193,7 @@ def _without_a_code(failure: NvmlFailure) -> Meaning:
     if failure.code != DEFECT:
         why = f"NVML unknown: the failure has code {failure.code}, which neither NVML nor gpucheck defines."
         return Meaning(Verdict.UNKNOWN, why, "query the host again: gpucheck verify --only driver")
-    why = "gpucheck failed while it read NVML. This is a defect of gpucheck and says nothing about the driver."
+    why = "gpucheck failed while it read NVML. This is a defect of gpucheck, not of the driver."
     return Meaning(Verdict.UNKNOWN, why, "report it with the output of: gpucheck verify --only driver --format json")
 
 
@@ -208,7 +208,7 @@ def _no_library(values: Values) -> Meaning:
 
 
 def _not_loaded(values: Values) -> Meaning:
-    """NVML's 9 is "NVML cannot reach the driver"; the kernel says whether it is there."""
+    """NVML's 9 is "NVML cannot reach the driver"; the kernel shows whether it is loaded."""
     driver = values.driver
     if driver.loaded_version is not None:
         missing = values.device_nodes is not None and "nvidiactl" not in values.device_nodes

@@ -72,7 +72,7 @@ def _twice(soname: str, places: list[LoaderLibrary]) -> Finding:
 def _overruled(libraries: list[LoaderLibrary], frameworks: tuple[str, ...]) -> Finding:
     about = About(check=NAME, evidence=tuple(f"{library.source}: {library.path}" for library in libraries))
     names = ", ".join(sorted({library.soname for library in libraries}))
-    why = f"LD_LIBRARY_PATH overrides the libraries that {' and '.join(frameworks)} were built with."
+    why = f"LD_LIBRARY_PATH overrides the libraries of {' and '.join(frameworks)}."
     seen = f"LD_LIBRARY_PATH contains {names}"
     return about.warns(seen, None, why, "unset LD_LIBRARY_PATH", "library-mismatch", "likely")
 

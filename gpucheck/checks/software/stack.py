@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import msgspec
 
 from gpucheck.checks.software._plan import PLAN, Unreadable, read_plan
-from gpucheck.checks.software._plan_findings import FABRIC_MANAGER, HOST, PROVISION, judge_plan
-from gpucheck.checks.software._wheel_findings import judge_wheels
+from gpucheck.checks.software._plan_findings import FABRIC_MANAGER, HOST, PROVISION, evaluate_plan
+from gpucheck.checks.software._wheel_findings import evaluate_wheels
 from gpucheck.checks.software._wheels import Imported, Wheel, read_wheels
 from gpucheck.knowledge import gpu_by_pci_id
 from gpucheck.model import Check, DriverState, Finding, Host, NvmlReading, PackageVersion
@@ -77,7 +77,7 @@ def _capabilities(host: Host) -> dict[str, str | None]:
 def evaluate(values: Values) -> Iterator[Finding]:
     """The packages of each component, the modules loaded and installed, fabric manager, and the frameworks."""
     yield from _planned(values)
-    yield from judge_wheels(
+    yield from evaluate_wheels(
         values.wheels,
         values.libraries,
         values.capabilities,
@@ -99,7 +99,7 @@ def _planned(values: Values) -> Iterator[Finding]:
         yield HOST.unknown(why, f"write it again: {PROVISION}")
         return
     python = {wheel.name: wheel.version for wheel in values.wheels}
-    yield from judge_plan(plan, values.packages, values.driver, python)
+    yield from evaluate_plan(plan, values.packages, values.driver, python)
 
 
 CHECK = Check(NAME, frozenset({"software", "quick"}), probe, evaluate)

@@ -33,7 +33,7 @@ def other_link(m: Machine, cause: str, gpus: tuple[int, ...], link: Link, **word
 
 
 def damage_says(chances: dict[str, float]) -> dict[str, float]:
-    """How likely each kind of damage is, as Change.says has it."""
+    """Probability of each type of corruption, as in ``Change.says``."""
     return {f"damage {kind}": chance for kind, chance in chances.items()}
 
 

@@ -70,7 +70,7 @@ def port_read(m: Machine, i: int, *, width: bool) -> Port | None:
 
 
 def maybe_by_design(m: Machine, i: int) -> bool:
-    """Half of the card's lanes, and nothing says how many the slot has."""
+    """Half of the card's lanes, and the width of the slot is unknown."""
     pcie = m.gpu(i).pcie
     half = bool(pcie.width and pcie.max_width and pcie.width * 2 == pcie.max_width)
     return half and not any(port.max_width for port in m.own_ports(i))
@@ -105,7 +105,7 @@ def pairs_of(m: Machine, i: int) -> tuple[Pair, ...]:
 
 
 def over_pcie(m: Machine) -> tuple[Pair, ...]:
-    """Pairs whose copies would go straight over PCIe: peer access not refused, no NVLink.
+    """Pairs whose copies would go straight over PCIe: peer access not denied, no NVLink.
 
     A product that comes with NVLink may do without: where something hangs and no number shows it, nothing is known.
     """

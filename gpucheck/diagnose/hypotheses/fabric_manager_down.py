@@ -39,7 +39,7 @@ def _slow(m: Machine) -> set[int]:
 
 
 def _instance(m: Machine, pairs: tuple[Pair, ...], i: int | None, prior: float) -> Instance:
-    who = "these GPUs are joined by NVLink, and no copy goes over it"
+    who = "these GPUs are connected by NVLink, and no copy uses it"
     if i is not None:
         who = "all other GPUs use NVLink and this one does not: it did not register with the fabric"
     words = "fabric manager is not running or did not finish" if m.is_nvswitch else "the links are not usable"
@@ -64,8 +64,8 @@ HYPOTHESIS = Hypothesis(
     causes=("fabric-manager-down", "nvlink-down"),
     title="NVLink that cannot be used",
     possible_when="the matrix shows NVLink, or the board is one with NVSwitch",
-    predicts="copies of these pairs at the rate and latency of staged ones; the driver refuses peer access",
-    prior="3 % the whole board, 0.4 % one GPU; 20 to 1 where the driver refuses exactly these pairs",
+    predicts="copies of these pairs at the rate and latency of staged ones; the driver denies peer access",
+    prior="3 % the entire board, 0.4 % one GPU; 20 to 1 if the driver denies exactly these pairs",
     never_explains="one or two missing links, slow host copies, PCIe pairs",
     sources=("gpu-operator#544", "azhpc-images#506", "gpud#1085", "CUDA error 802"),
     instances=instances,

@@ -1,4 +1,4 @@
-"""The driver grants peer access that does not work: data arrives wrong, or copies are staged all the same."""
+"""The driver grants peer access that does not work: data arrives wrong, or copies are staged nevertheless."""
 
 import re
 from collections.abc import Iterator
@@ -50,7 +50,7 @@ def instances(m: Machine) -> Iterator[Instance]:
             excludes=PEER_WAY,
             verdict=verdict,
             wanted="peer access that works",
-            why=f"the driver's OK is a claim, not a proof: peer access is granted, and {words}",
+            why=f"peer access is reported as available, but {words}",
             decide=LOOK,
             pairs=about,
             check="p2p-integrity" if bad_pairs(m) else "p2p-bandwidth",
@@ -65,7 +65,7 @@ HYPOTHESIS = Hypothesis(
     "and later, so there it is a patched driver or a false grant until data was verified",
     predicts="wrong data (zeros, lost writes, another pair's data), or bandwidth and latency of staged copies",
     prior="1.2 %; 12 % for GeForce without official P2P, 36 % from Ada on; 3 % in a guest",
-    never_explains="refused access, slow host copies, NVLink pairs",
+    never_explains="denied access, slow host copies, NVLink pairs",
     sources=("pytorch#84803", "nccl-tests#117", "aikitoria/open-gpu-kernel-modules PR#5"),
     cases=("club-3090#922",),
     instances=instances,

@@ -41,7 +41,7 @@ def _instance(
         verdict=Verdict.WARN if read else Verdict.FAIL,
         seen="its path crosses the chipset" if read else f"as fast as Gen{link[0]} x{link[1]}",
         wanted="lanes of the CPU",
-        why="this GPU hangs on the chipset's lanes, which disks and network share",
+        why="this GPU is connected to the chipset and shares its PCIe lanes with disks and network",
         decide="lspci -tv shows whether the GPU's path to the CPU crosses the chipset",
         evidence=(read,) if read else (),
         direct=direct,

@@ -10,7 +10,7 @@ from gpucheck.diagnose.machine import Machine
 from gpucheck.model.verdict import Verdict
 
 ALL_HALF, OLDER, OLDER_READ, ONE_HALF, CARD = 0.03, 0.04, 0.3, 0.006, 0.04
-HALVES, HALF = 200.0, 10.0  # x8 was read, and nothing says what the slot has
+HALVES, HALF = 200.0, 10.0  # x8 was read, and the width of the slot is unknown
 SLOWER_CARD = (0.90, 0.82)
 
 

@@ -13,7 +13,7 @@ GEFORCE, GUEST, UNLIKE, OTHER = 8.0, 0.7, 1.0, 0.25
 
 
 def instances(m: Machine) -> Iterator[Instance]:
-    """Only where the driver's answer is not known: a refusal needs no weighing."""
+    """Only if the driver's status is unknown: denied access needs no weighing."""
     pairs = tuple(pair for pair in m.pairs if m.access[pair] is None and not m.is_nvlink(pair))
     if not pairs:
         return
@@ -27,7 +27,7 @@ def instances(m: Machine) -> Iterator[Instance]:
     elif len(models) > 1:
         cause, prior, words = "p2p-unsupported-pair", UNLIKE, "the driver offers no P2P between these models"
     else:
-        words = "copies look as if they went through host memory"
+        words = "copies are as slow as copies through host memory"
     yield other_way(
         cause,
         pairs,
@@ -37,7 +37,7 @@ def instances(m: Machine) -> Iterator[Instance]:
         seen=f"no P2P on {len(pairs)} of {len(m.pairs)} pairs",
         wanted="" if verdict is Verdict.PASS else "P2P",
         why=f"{words}: they are staged through host memory",
-        decide="nvidia-smi topo -p2p rw says for each pair whether the driver grants peer access",
+        decide="nvidia-smi topo -p2p rw shows for each pair whether the driver grants peer access",
         check="p2p-status",
     )
 
@@ -47,7 +47,7 @@ HYPOTHESIS = Hypothesis(
     causes=("geforce-p2p-disabled", "vm-no-p2p", "p2p-unsupported-pair"),
     title="No peer-to-peer",
     possible_when="it is not known whether the driver grants peer access between the pair",
-    predicts="bandwidth and latency of staged copies with P2P asked for, the same as with P2P off",
+    predicts="bandwidth and latency of staged copies with P2P requested, the same as with P2P off",
     prior="8 to 1 for GeForce of Turing and later, 0.7 to 1 in a guest, 1 to 1 for unlike models, else 25 %",
     never_explains="copies faster than host memory allows, latency of a few microseconds, wrong data",
     sources=("nccl#1127", "nccl#1309", "aikitoria/open-gpu-kernel-modules PR#5", "NVML P2P status codes"),

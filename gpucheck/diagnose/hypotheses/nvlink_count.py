@@ -94,7 +94,7 @@ def _uneven(m: Machine) -> Iterator[Instance]:
     joined = [pair for pair in m.pairs if m.is_nvlink(pair)]
     product = m.models[0].nvlink if m.models[0] else None
     if not joined:
-        # Two cards whose name says that they come bridged.
+        # Two cards whose name shows that they are sold with a bridge.
         if m.count == 2 and "NVL" in (m.gpu(0).model or "") and m.classes[0, 1] is not None:
             yield _between(m, "nvlink-missing", (0, 1), product.links if product else 0, 3.0)
         return
@@ -120,7 +120,7 @@ def _bridged(m: Machine, joined: list[Pair], product: int) -> Iterator[Instance]
 
 
 def _on_a_board(m: Machine, joined: list[Pair]) -> Iterator[Instance]:
-    """Boards join every GPU to every other alike: a GPU with fewer links, or with none, lost them."""
+    """Boards connect all GPUs in the same way: a GPU with fewer links, or with none, lost them."""
     most = max(m.links(pair) for pair in joined)
     sums = [sum(m.links(pair) for pair in joined if i in pair) for i in range(m.count)]
     short = [i for i in range(m.count) if sums[i] < max(sums)]
@@ -197,7 +197,7 @@ HYPOTHESIS = Hypothesis(
     possible_when="links were counted, the matrix of like cards is uneven, or NVLink copies are slower than the others",
     predicts="copies at the rate of the links that are left; one of eighteen costs six per cent, which only the "
     "count shows",
-    prior="50 to 1 where the count says so, 30 to 1 for an uneven matrix, 0.8 % by bandwidth alone",
+    prior="50 to 1 if the count was read, 30 to 1 for an uneven matrix, 0.8 % by bandwidth alone",
     never_explains="PCIe pairs, wrong data",
     sources=("Azure/azurehpc-health-checks#162", "gpucheck/knowledge/gpus.yml"),
     instances=instances,

@@ -96,11 +96,11 @@ HYPOTHESIS = Hypothesis(
     name="pcie-link-downgraded",
     causes=("pcie-link-downgraded",),
     title="A lower PCIe generation",
-    possible_when="the link was not read under load at the full generation of card and ports above it, and nothing "
-    "faster was seen to pass it",
+    possible_when="the link was not read under load at the full generation of card and ports above it, and no faster "
+    "transfer over it was measured",
     predicts="everything that passes the GPU's own link at the rate of the lower generation; half of one generation is "
     "the same number as half of the lanes, so only a reading can decide between the two",
-    prior="1 % a GPU, 0.6 % for all alike; 20 to 1 where it was read under load; an idle reading hardly counts",
+    prior="1 % per GPU, 0.6 % for all GPUs; 20 to 1 if it was read under load; an idle reading hardly counts",
     never_explains="copies slower than staged ones, one slow direction, wrong data, NVLink pairs",
     sources=("Syllo/nvtop#6", "hwloc#653", "tinygrad/open-gpu-kernel-modules#6", "jan#183"),
     instances=instances,

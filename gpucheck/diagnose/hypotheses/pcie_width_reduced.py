@@ -86,10 +86,10 @@ HYPOTHESIS = Hypothesis(
     name="pcie-width-reduced",
     causes=("pcie-width-reduced",),
     title="Fewer PCIe lanes",
-    possible_when="the link was not read at full width under load, and nothing faster was seen to pass it",
+    possible_when="the link was not read at full width under load, and no faster transfer over it was measured",
     predicts="everything that passes the GPU's own link (peer copies one way and both ways, staged and host copies) at "
-    "the rate of x8, x4, x2 or x1, near and far alike; pairs without this GPU as usual",
-    prior="1.2 % a GPU, 0.4 % for all alike; 20 to 1 where it was read under load",
+    "the rate of x8, x4, x2 or x1, near and far; pairs without this GPU as usual",
+    prior="1.2 % per GPU, 0.4 % for all GPUs; 20 to 1 if it was read under load",
     never_explains="copies slower than staged ones, one slow direction, latency, wrong data, NVLink pairs",
     sources=("PCIe link rates in gpucheck/knowledge/links.yml", "aws-k8s-tester#806", "jan#183"),
     cases=("keras-multi-gpu 7gforce-v2",),

@@ -48,7 +48,7 @@ HYPOTHESIS = Hypothesis(
     possible_when="a BAR1 of 256 MiB on Ampere or later, and peer access granted",
     predicts="peer copies at a third to two thirds of the raw rate; staged and host copies as usual",
     prior="0.5 to 1 where the small window was read",
-    never_explains="refused access between GeForce cards, fast copies",
+    never_explains="denied access between GeForce cards, fast copies",
     sources=("rtx6kpro", "RTX 4090 P2P notes", "NVML BAR1 captures"),
     instances=instances,
 )

@@ -60,7 +60,7 @@ def _most_are_low(m: Machine, pairs: tuple[Pair, ...], limit: float) -> bool:
 
 
 def _harmful(m: Machine, pairs: tuple[Pair, ...]) -> bool:
-    """Slower than through host memory by more than a third, or nothing says how fast that is.
+    """Slower than through host memory by more than a third, or that speed is unknown.
 
     Below a switch nothing is poor by design, but where what arrived was right and neither bridges nor IOMMU can be it.
     """
@@ -78,7 +78,7 @@ HYPOTHESIS = Hypothesis(
     name="root-complex",
     causes=("expected-limit", "cross-socket"),
     title="A CPU that is poor at peer traffic",
-    possible_when="pairs meet in a root complex (PHB, NODE) or cross sockets (SYS), and peer access is not refused",
+    possible_when="pairs meet in a root complex (PHB, NODE) or cross sockets (SYS), and peer access is not denied",
     predicts="those pairs at 0.3 to 0.8 of the raw rate, unevenly, staged and host copies as usual",
     prior="0.6 % between root ports, 3 % between sockets, 3 % where neither bridges nor IOMMU can be it",
     never_explains="slow pairs below one switch, slow staged copies",

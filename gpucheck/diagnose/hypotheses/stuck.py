@@ -8,8 +8,8 @@ from gpucheck.diagnose.machine import Machine
 from gpucheck.diagnose.readings import hang_of
 
 WEDGED, BUG, LOST = 0.01, 0.006, 0.02
-ALONE = "one GPU alone does not answer, so no path between GPUs is involved"
-NO_ANSWER = "the driver, a GPU or shared memory does not answer, whatever path the copies take"
+ALONE = "only one GPU does not respond, so no path between GPUs is involved"
+NO_ANSWER = "the driver, a GPU or shared memory does not respond, on any path"
 DEFECT = "a defect of driver or library: the links are as they should be, and the peer path hangs"
 
 
@@ -56,8 +56,8 @@ HYPOTHESIS = Hypothesis(
     title="A hang that is not the peer path's",
     possible_when="a copy or collective never returned",
     predicts="a hang that stays with P2P off (driver, GPU, shared memory), or one on good links (driver defect)",
-    prior="1 % a driver that does not answer, 0.6 % a defect, 2 % a lost GPU where it hangs alone",
-    never_explains="numbers of any kind: they are judged as if nothing hung",
+    prior="1 % a driver that does not respond, 0.6 % a defect, 2 % a lost GPU if it hangs alone",
+    never_explains="numbers of any kind: they are evaluated as if nothing hung",
     sources=("nccl#667", "xgboost#11242", "NVSentinel#1576", "NCCL user guide, GPU troubleshooting"),
     instances=instances,
 )

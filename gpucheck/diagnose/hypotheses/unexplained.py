@@ -15,12 +15,14 @@ MEMORY, MEMORY_GUEST = 0.03, 0.15
 UNEVEN, LOW, HALF, MOST = 0.87, 0.85, 0.68, 16
 ANY = "the numbers of this machine fit no cause that is known"
 ANY_OF_GPU = "this GPU's pairs fit no cause that is known"
-ANY_OF_PAIR = "this pair alone is slow, and nothing that is known of it says why"
+ANY_OF_PAIR = "only this pair is slow; no known property explains it"
 ONE_DIRECTION = (
-    "one direction is slow, the way back is not: lanes of one direction with errors and retries, or a port with too "
+    "one direction is slow, the other is not: lanes of one direction with errors and retries, or a port with too "
     "few credits"
 )
-BOTH_AT_ONCE = "each direction alone is as it should be, both at once are not: the pair shares what each should have"
+BOTH_AT_ONCE = (
+    "each direction alone is as expected, both at the same time are not: they share bandwidth that each should have"
+)
 SLOW_MEMORY = (
     "host copies are slow for a reason that is not the link's: pageable buffers, one memory channel, encryption "
     "(confidential computing), another NUMA node"

@@ -1,4 +1,4 @@
-"""What needs no weighing: registers, counters, refusals, and what is as it should be. One module a subject.
+"""What needs no weighing: registers, counters, denied access, and expected values. One module per subject.
 
 A module holds ``state(case)``, which yields findings; there is no list to keep.
 """

@@ -68,7 +68,7 @@ class Case:
 
 
 class Claim(NamedTuple):
-    """What a finding says of a check: its verdict, the cause, and how sure that is."""
+    """The result of a check: its verdict, the cause, and the confidence."""
 
     check: str
     verdict: Verdict

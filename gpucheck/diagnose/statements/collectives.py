@@ -111,9 +111,9 @@ def _row(case: Case, row: Collective, value: float, *, explained: bool) -> Findi
             case, row, value, f"{name}: {row.bytes >> 20} MiB is too small to show the links, {least >> 20} MiB is not"
         )
     if value >= NO_PATH and _is_staged(m, row):
-        words = f"{name}: without P2P it goes through host memory, so it stays below {goal.basis}"
+        words = f"{name}: without P2P it uses host memory, so it stays below {goal.basis}"
         return Claim(CHECK, Verdict.PASS, "expected-limit", "likely").finding(seen=value, why=words)
-    staged = " NCCL went through shared memory or the network stack." if _is_shm(row) else ""
+    staged = " NCCL used shared memory or the network stack." if _is_shm(row) else ""
     explained = explained or case.failed()
     verdict = Verdict.WARN if explained or value >= goal.fail else Verdict.FAIL
     return Claim(CHECK, verdict).finding(

@@ -13,14 +13,14 @@ UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def state(case: Case) -> Iterator[Finding]:
-    """Wrong data is weighed with everything else; this says what was right."""
+    """Wrong data is weighed with everything else; this reports what was correct."""
     m = case.machine
     distrusted = sorted({pair for row in m.measured.damaged if row.host_only for pair in row.pairs})
     if distrusted:
         yield Claim(CHECK, Verdict.FAIL, "data-corruption", "likely").finding(
             subject=group_label(m, sorted({(min(p), max(p)) for p in distrusted})),
             seen=f"GPU {listed(distrusted)}: wrong on the host, right on the GPU",
-            why="the GPU that compared, or its way to the host, changes data: its own word cannot be trusted",
+            why="the GPU that compared, or its path to the host, corrupts data: its own result cannot be trusted",
             fix="dmesg | grep -e Xid -e AER; reset the GPU; if it returns, replace the card",
         )
     elif m.measured.bytes_compared and not bad_pairs(m):

@@ -36,13 +36,13 @@ SETTINGS = {
     "LD_PRELOAD": "loads a library into every program",
 }
 NO_P2P_LEVEL = {"LOC", "0"}
-# Only what these take away can be seen in the numbers of one host.
+# Only the removal of these paths is visible in the numbers of one host.
 SLOWING = {"NCCL_P2P_DISABLE", "NCCL_P2P_LEVEL", "NCCL_SHM_DISABLE", "NCCL_TOPO_FILE", "NCCL_GRAPH_FILE"}
 SLOWING |= {"NCCL_ALGO", "NCCL_PROTO", "NCCL_MAX_NCHANNELS", "NCCL_MAX_CTAS", "NCCL_BUFFSIZE", "NCCL_NTHREADS"}
 
 
 def state(case: Case) -> Iterator[Finding]:
-    """Every variable in force that changes paths or counts, the ones that forbid a path first."""
+    """Every active variable that changes paths or counts, the ones that forbid a path first."""
     m = case.machine
     for name, effect in _in_force(m):
         value = m.seen.environment[name]
@@ -62,7 +62,7 @@ def state(case: Case) -> Iterator[Finding]:
 
 
 def slows_collectives(m: Machine) -> bool:
-    """Whether a variable in force takes away a path, an algorithm or channels."""
+    """Whether an active variable removes a path, an algorithm or channels."""
     return any(name in SLOWING for name, _ in _in_force(m))
 
 
@@ -70,7 +70,7 @@ def _in_force(m: Machine) -> Iterator[tuple[str, str]]:
     for name, value in sorted(m.seen.environment.items()):
         word = value.strip().lower()
         if name in SWITCHES and word not in OFF:
-            # Without peer-to-peer on any pair there is nothing for this one to take away.
+            # Without peer-to-peer on any pair this one has no effect.
             if name != "NCCL_P2P_DISABLE" or not m.pairs or any(m.access[pair] is not False for pair in m.pairs):
                 yield name, SWITCHES[name]
         elif name in ENABLES and word in OFF and word:

@@ -21,7 +21,7 @@ AGAIN = "then: gpucheck bandwidth"
 
 
 def state(case: Case) -> Iterator[Finding]:
-    """One finding for each copy that crashed or was refused; what hung is weighed with everything else."""
+    """One finding for each copy that crashed or was rejected; hangs are weighed with everything else."""
     for failure in case.machine.measured.failures:
         if failure.kind != "stuck":
             yield _failed(case, failure)
@@ -63,10 +63,12 @@ def _failed(case: Case, failure: CopyFailure) -> Finding:
     why = "CUDA ended the copy with an error."
     if failure.code == NOT_READY and (board := _nvswitch(m)):
         cause, sure = "fabric-manager-down", board
-        why = "CUDA says that the system is not ready: GPUs on a board with NVSwitch cannot be used before the fabric "
-        why += "manager has set the switches up, and it must be of the driver's own version."
+        why = (
+            "CUDA reports that the system is not ready: GPUs on a board with NVSwitch cannot be used before the fabric "
+        )
+        why += "manager has configured the switches, and its version must equal that of the driver."
     elif cause == "false-p2p-grant":
-        why = "The driver reports peer access for this pair, and the copy fails for lack of it."
+        why = "The driver reports peer access for this pair, but the copy fails because it is missing."
     return Claim(CHECK, Verdict.FAIL, cause, sure).finding(
         subject=subject,
         seen=f"{copy} failed: {failure.detail}",

@@ -29,7 +29,7 @@ def _flow(case: Case, flow: Flow, singles: list[float]) -> Iterator[Finding]:
     groups = [group for group in (*m.switches, *m.groups) if len(group) > 1]
     shared, uplink = _together(flow, singles, groups)
     crossing = any((a in group) != (b in group) for a, b in flow.pairs for group in groups)
-    at_once = [f"at once: {listed(flow.pairs)}"]
+    at_once = [f"at the same time: {listed(flow.pairs)}"]
     part = total / shared
     if part < COLLAPSES and crossing and m.measured.method.direction != "read":
         known = bool(m.measured.method.direction)
@@ -38,7 +38,7 @@ def _flow(case: Case, flow: Flow, singles: list[float]) -> Iterator[Finding]:
         ).finding(
             seen=total,
             wanted=shared,
-            why=f"{count} copies at once between switches reach {part:.2f} of what the shared link carries: writes "
+            why=f"{count} simultaneous copies between switches reach {part:.2f} of the shared link's bandwidth: writes "
             "across these switches collapse" + ("" if known else ", if writes were measured"),
             fix="measure reads at the same time and compare",
             evidence=at_once,
@@ -47,7 +47,7 @@ def _flow(case: Case, flow: Flow, singles: list[float]) -> Iterator[Finding]:
         yield Claim(CHECK, Verdict.WARN, "shared-uplink", "possible").finding(
             seen=total,
             wanted=shared,
-            why=f"{count} copies at once reach {part:.2f} of what their own links carry together: they share a link or "
+            why=f"{count} simultaneous copies reach {part:.2f} of the sum of their own links: they share a link or "
             "root complex that is not known",
             fix="lspci -tv shows what these GPUs have in common",
             evidence=at_once,
@@ -59,7 +59,7 @@ def _flow(case: Case, flow: Flow, singles: list[float]) -> Iterator[Finding]:
         ).finding(
             seen=total,
             wanted=shared,
-            why=f"{count} copies at once share one {'uplink' if above else 'link'}: {total:.3g} GB/s together, "
+            why=f"{count} simultaneous copies share one {'uplink' if above else 'link'}: {total:.3g} GB/s together, "
             f"{median(singles):.3g} GB/s each when alone",
             evidence=at_once,
         )

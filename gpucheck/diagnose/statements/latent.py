@@ -27,6 +27,6 @@ def state(case: Case) -> Iterator[Finding]:
         yield Claim("acs", Verdict.WARN, "acs-redirect", "likely").finding(
             seen="bridges redirect peer traffic",
             wanted="redirect off on the GPUs' bridges",
-            why="P2P below a switch goes up to the root complex and back; it was not measured here",
+            why="P2P below a switch crosses the root complex; it was not measured here",
             evidence=m.acs_bridges,
         )

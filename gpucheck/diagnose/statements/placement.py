@@ -1,4 +1,4 @@
-"""Host copies from the wrong NUMA node: a copy from far memory says nothing about the link."""
+"""Host copies from the wrong NUMA node: a copy from far memory does not measure the link."""
 
 from collections.abc import Iterator
 

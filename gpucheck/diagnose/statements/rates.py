@@ -1,4 +1,4 @@
-"""Numbers that are as they should be, that nothing can be said of, or that no copy can reach."""
+"""Numbers that are as expected, that have no expected value, or that no copy can reach."""
 
 from collections.abc import Iterator
 from math import exp
@@ -24,7 +24,7 @@ Rows = list[tuple[Number, Prediction]]
 
 
 def state(case: Case) -> Iterator[Finding]:
-    """One line for each kind of pair that reads alike."""
+    """One line for each group of equal pairs."""
     m = case.machine
     yield from _host(case)
     rows = [row for row in case.fits if row[0].quantity in ("p2p-one-way", "p2p-both-ways")]
@@ -126,11 +126,11 @@ def _unknown(case: Case, rows: Rows) -> Finding:
 
 
 def nothing(machine: Machine) -> Finding:
-    """Where neither a number nor a reading says anything."""
+    """The finding without any number or reading."""
     return Claim(CHECK, Verdict.UNKNOWN).finding(
         seen=f"{counted(machine.count, 'GPU')}, no bandwidth",
         wanted="measured pairs",
-        why="nothing was measured, so nothing can be said about speed",
+        why="nothing was measured, so the speed is unknown",
         fix=MEASURE,
     )
 

@@ -1,4 +1,4 @@
-"""Pairs that the driver refuses peer access: the product, the platform, or a setting. Slowness is weighed elsewhere."""
+"""Pairs without peer access by the driver: the product, the platform, or a setting. Slowness is weighed elsewhere."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ MATRIX = "nvidia-smi topo -p2p rw shows why: CNS chipset, GNS GPU, TNS topology,
 
 
 def state(case: Case) -> Iterator[Finding]:
-    """Refused pairs by reason, one finding each."""
+    """Pairs without peer access, one finding per reason."""
     m = case.machine
     window = [p for p in m.pairs if m.access[p] is None and case.world.way(p) == "staged" and small_bar(m, p)]
     if window:
@@ -40,7 +40,7 @@ def state(case: Case) -> Iterator[Finding]:
 
 
 def _reason(m: Machine, pair: Pair) -> tuple[Claim, str]:
-    """Why a pair has no peer-to-peer, in words too."""
+    """The reason of a pair without peer-to-peer, also as text."""
     status, models = m.status(pair), [m.gpu(i).model for i in pair]
     if status == "DR":
         words = "the driver's registry switches peer-to-peer off (NVreg_RegistryDwords or a driver setting)"

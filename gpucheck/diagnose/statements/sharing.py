@@ -16,7 +16,7 @@ NEAR_IS_SLOWER, LEAST, SLOWER, FAST = 0.85, 0.35, 0.93, 0.93
 
 
 def state(case: Case) -> Iterator[Finding]:
-    """Each a pass with its cause, so that nobody looks for a fault."""
+    """Each a pass with its cause, so that they are not taken for a fault."""
     m = case.machine
     rates = {p: rate for p in m.pairs if p not in case.blamed and (rate := case.one_way(p)) is not None}
     yield from _staged(m, {p: rate for p, rate in rates.items() if case.world.way(p) == "staged"})
@@ -91,7 +91,7 @@ def _cliques(m: Machine, rates: dict[Pair, float]) -> list[Pair]:
 
 
 def _sockets(m: Machine, rates: dict[Pair, float], case: Case) -> Iterator[Finding]:
-    """By class or NUMA node; where every pair reads SYS, by two groups that are fast inside and alike between."""
+    """By class or NUMA node; where every pair reads SYS, by two groups that are fast inside and uniform between."""
     if "cross-socket" in {f.cause for f in case.findings}:
         return
     far = [pair for pair in rates if m.crosses_nodes(pair)]

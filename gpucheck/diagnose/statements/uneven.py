@@ -8,7 +8,7 @@ from gpucheck.diagnose.words import group_label, listed, span
 from gpucheck.model.finding import Finding
 from gpucheck.model.verdict import Verdict
 
-UNEVEN, BELOW = 0.82, 0.90  # of the way back, and of what a healthy pair reaches
+UNEVEN, BELOW = 0.82, 0.90  # of the other direction, and of a healthy pair
 
 
 def state(case: Case) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""pynvml in one place: each call is announced, each refusal is kept, and an older library is queried its own way."""
+"""pynvml in one place: each call is announced, each failure is stored, and an older library is queried its own way."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ ERROR_CHARS = 200
 
 
 class Calls:
-    """One pass. entered: the call that was entered last. gaps: what was refused so far."""
+    """One pass. entered: the call that was entered last. gaps: the calls that failed so far."""
 
     def __init__(self, entering: Entering) -> None:
         self.entering = entering
@@ -38,7 +38,7 @@ class Calls:
         return getattr(function, "__wrapped__", function)(*arguments)
 
     def attempt(self, call: str, subject: str, *arguments: Any) -> tuple[Any, NvmlGap | None]:
-        """Return the answer, or None and why there is none, which is not kept."""
+        """Return the result, or None and the reason, which is not stored."""
         try:
             return self.must(call, subject, *arguments), None
         except pynvml.NVMLError as error:
@@ -86,7 +86,7 @@ class Calls:
         return text or None
 
     def bus_id(self, subject: str, structure: Any) -> str | None:
-        """Return the bus id in an nvmlPciInfo_t as Linux writes it; None, and a gap, for text that is no bus id."""
+        """Return the bus id in an nvmlPciInfo_t as Linux writes it; None, and a gap, for any other text."""
         text = raw_text(structure, "busId")
         found = normal_bus_id(text)
         if found is None:
@@ -97,7 +97,7 @@ class Calls:
     def fields(self, subject: str, handle: Any, names: tuple[str, ...], scope: int = 0) -> dict[str, int | None]:
         """Return field values by the binding's names for them, such as ``NVML_FI_DEV_PCIE_REPLAY_COUNTER``.
 
-        scope: the link, for fields of one link. Each value has a return code of its own, and each refusal is a gap.
+        scope: the link, for fields of one link. Each value has a return code of its own, and each failure is a gap.
         """
         answer: dict[str, int | None] = dict.fromkeys(names)
         known = [name for name in names if hasattr(pynvml, name)]
@@ -125,7 +125,7 @@ def _outside_the_binding(call: str) -> Callable[..., Any] | None:
 
 
 def gap(call: str, subject: str, error: Any) -> NvmlGap:
-    """Return a refusal. error: an NVMLError."""
+    """Return a failed call. error: an NVMLError."""
     return NvmlGap(call=call, subject=subject, code=error.value, name=type(error).__name__)
 
 

@@ -47,7 +47,7 @@ Ask = Callable[..., Any]
 
 
 def read_health(calls: Calls, subject: str, handle: Any, memory_used: int | None) -> Health:
-    """Every call by itself: one that is refused is a gap and costs only its own value."""
+    """Make every call by itself: one that fails is a gap and costs only its own value."""
 
     def ask(call: str, *arguments: Any) -> Any:
         return calls.ask(call, subject, handle, *arguments)
@@ -110,15 +110,15 @@ def _ecc_counts(ask: Ask) -> EccCounts:
     )
 
 
-def _row_remap(told: Any) -> RowRemap | None:
-    if told is None:
+def _row_remap(values: Any) -> RowRemap | None:
+    if values is None:
         return None
-    corrected, uncorrected, pending, failed = told
+    corrected, uncorrected, pending, failed = values
     return RowRemap(corrected=corrected, uncorrected=uncorrected, pending=bool(pending), failed=bool(failed))
 
 
 def _retired_pages(ask: Ask) -> RetiredPages | None:
-    """All three answers or none: Ampere and newer remap rows instead and refuse."""
+    """Return all three values or none: Ampere and newer remap rows instead and reject the calls."""
     pending = ask("nvmlDeviceGetRetiredPagesPendingStatus")
     if pending is None:
         return None
@@ -155,7 +155,7 @@ def _processes(calls: Calls, subject: str, handle: Any) -> tuple[GpuProcess, ...
 
 
 def _reasons(mask: int | None) -> tuple[str, ...] | None:
-    """A bit that has no name yet is told by its value."""
+    """Return a bit without a name by its value."""
     if mask is None:
         return None
     known = [name for bit, name in enumerate(CLOCKS_EVENT_REASONS) if mask >> bit & 1]

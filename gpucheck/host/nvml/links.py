@@ -54,7 +54,7 @@ NVLINK_5_COUNTERS = {
 def nvlinks(calls: Calls, bus_id: str, handle: Any, *, major: int | None, health: bool) -> tuple[NvLink, ...]:
     """Return every port up to the first that does not exist: the count differs by product, and no header has them all.
 
-    major: of the compute capability. What was refused for the first link is kept: no links is not zero links.
+    major: of the compute capability. Failures for the first link are stored: no links is not zero links.
     """
     links: list[NvLink] = []
     for number in range(pynvml.NVML_NVLINK_MAX_LINKS):
@@ -119,18 +119,18 @@ def _errors(calls: Calls, subject: str, handle: Any, number: int, major: int | N
 
 
 def fabric(calls: Calls, subject: str, handle: Any) -> Fabric | None:
-    """Return the registration; None and a gap where the library has neither call, or refuses.
+    """Return the registration; None and a gap if the library has neither call, or both fail.
 
     Drivers 525 and 535 have the older call only, which does not report health.
     """
     info = pynvml.c_nvmlGpuFabricInfoV_t()
-    _, refusal = calls.attempt("nvmlDeviceGetGpuFabricInfoV", subject, handle, byref(info))
-    if refusal is not None and refusal.code == FUNCTION_NOT_FOUND:
+    _, failure = calls.attempt("nvmlDeviceGetGpuFabricInfoV", subject, handle, byref(info))
+    if failure is not None and failure.code == FUNCTION_NOT_FOUND:
         info = pynvml.c_nvmlGpuFabricInfo_t()
         _, older = calls.attempt("nvmlDeviceGetGpuFabricInfo", subject, handle, byref(info))
-        refusal = older if older is None or older.code != FUNCTION_NOT_FOUND else refusal
-    if refusal is not None:
-        calls.gaps.append(refusal)
+        failure = older if older is None or older.code != FUNCTION_NOT_FOUND else failure
+    if failure is not None:
+        calls.gaps.append(failure)
         return None
     state = FABRIC_STATES.get(info.state)
     if state is None:

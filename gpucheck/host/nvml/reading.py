@@ -1,6 +1,6 @@
 """One pass over NVML through the real pynvml: what each GPU is, its links, and how the pairs are connected.
 
-Whatever NVML refuses becomes a gap with the call and its return code, never a zero.
+Each failed call becomes a gap with the call and its return code, never a zero.
 """
 
 from functools import partial
@@ -43,7 +43,7 @@ def _answer(calls: Calls, *, health: bool) -> NvmlReading | NvmlFailure:
     except pynvml.NVMLError as error:
         detail = plain(str(error))
         return NvmlFailure(call=calls.entered, code=error.value, name=type(error).__name__, detail=detail)
-    except Exception as error:  # of the binding, or of ours
+    except Exception as error:  # of the binding, or of gpucheck
         return NvmlFailure(call=calls.entered, code=DEFECT, name=type(error).__name__, detail=plain(str(error)))
 
 

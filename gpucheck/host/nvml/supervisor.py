@@ -13,7 +13,7 @@ from gpucheck.model import CRASHED, DEFECT, LATE, NOT_STARTED, NvmlFailure, Nvml
 from gpucheck.processes.child import GRACE_S, Child, Ending
 from gpucheck.processes.signals import NO_MEMORY
 
-# Without a process that keeps it, the driver initialises each GPU anew, one after the other, for 1 to 3 s each
+# Without a process that keeps it, the driver initialises each GPU again, one after the other, for 1 to 3 s each
 # (NVIDIA's Driver Persistence page).
 SECONDS_PER_GPU = 5.0
 INITIALISING = ("start of the NVML child", "dlopen", "nvmlInit", "nvmlDeviceGetHandleByIndex")
@@ -46,7 +46,7 @@ class _Transcript:
 def ask_child(
     deadline_s: float, command: Sequence[str] | None = None, *, health: bool = True
 ) -> NvmlReading | NvmlFailure:
-    """Run the child and return its answer, or why there is none; never later than the deadline plus a moment.
+    """Run the child and return its result, or the reason for none; never later than the deadline plus a moment.
 
     health: as in gpucheck.host.nvml.reading.read_nvml.
     """
@@ -100,7 +100,7 @@ class NvmlChild:
         self.total_s = self.deadline_s + SECONDS_PER_GPU * gpus
 
     def answer(self) -> NvmlReading | NvmlFailure:
-        """Return the answer, or why there is none. To be called once."""
+        """Return the result, or the reason for none. Call it once."""
         if self.failure is not None:
             return self.failure
         seen = _Transcript()
@@ -145,5 +145,5 @@ def _died(seen: _Transcript, ending: Ending) -> NvmlFailure:
 
 
 def _late(seen: _Transcript, seconds: float) -> NvmlFailure:
-    detail = f"no answer within {seconds:.0f} s{f' about {seen.subject}' if seen.subject else ''}"
+    detail = f"no response within {seconds:.0f} s{f' about {seen.subject}' if seen.subject else ''}"
     return NvmlFailure(call=seen.call, code=LATE, name="ChildTimedOut", detail=detail)

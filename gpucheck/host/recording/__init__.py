@@ -1,4 +1,4 @@
-"""A host's answers kept: what it was asked and what it said, and a host that gives the same answers again."""
+"""Recordings of a host: the values that were read, and a host that returns them again."""
 
 import sysconfig
 from collections.abc import Iterable
@@ -224,12 +224,12 @@ class ReplayHost:
 
     def list_names(self, path: str) -> tuple[str, ...] | None:
         """Raises NotRecorded."""
-        return self._answer(self.recording.folders, portable(path), "folder")
+        return self._answer(self.recording.folders, portable(path), "directory")
 
     def _answer(self, answers: dict[str, Value], name: str, kind: str) -> Value:
         if name not in answers:
             made = f"recorded on {self.recording.recorded} by gpucheck {self.recording.gpucheck}"
-            raise NotRecorded(f"the recording ({made}) does not hold {kind} {name}: nobody asked for it then")
+            raise NotRecorded(f"the recording ({made}) does not contain {kind} {name}")
         return answers[name]
 
 

@@ -18,7 +18,7 @@ ADVICE = "Give a file that gpucheck record wrote"
 
 
 class _Kind(msgspec.Struct):
-    """Whatever else is in it, what a document says it is."""
+    """The part of a document that identifies its format."""
 
     schema: str = ""
 

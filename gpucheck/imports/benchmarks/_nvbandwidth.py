@@ -24,12 +24,12 @@ class Table(NamedTuple):
 
 
 def wanted(case: str) -> bool:
-    """Whether a test case says something about single pairs or single links. All-to-one cases do not."""
+    """Whether a test case measures single pairs or single links. All-to-one cases do not."""
     return CASE.fullmatch(case) is not None
 
 
 def of_one_host(case: str) -> str:
-    """The name without what says that several hosts may take part: the table is the same."""
+    """Return the name without the part for several hosts: the table is the same."""
     return case.removeprefix("multinode_")
 
 

@@ -38,7 +38,7 @@ INSIDE = re.compile(
 
 
 class _Copy(NamedTuple):
-    """One row. counts: of one GPU, from pinned memory and large enough to say something of the link."""
+    """One row. counts: of one GPU, from pinned memory and large enough to measure the link."""
 
     way: str
     gb_s: float

@@ -25,7 +25,7 @@ def parse(lines: list[str]) -> Found:
     """Every table of a single pair or link. Raises ImportProblem, and nothing else."""
     root = decode(lines, TOOL).get(TOOL)
     if not isinstance(root, dict):
-        raise ImportProblem(f"{TOOL}: no result in it", why="nvbandwidth is no object",
+        raise ImportProblem(f"{TOOL}: no result in it", why="nvbandwidth is not an object",
                             do="Save it again: nvbandwidth -j > out.json")  # fmt: skip
     tables = []
     for row in rows_of(root.get("testcases")):
@@ -52,7 +52,7 @@ def _rows(value: list[Any], case: str) -> Matrix:
     """The last table of the list: with several, the total comes last."""
     if len(value) > 4 * MOST_GPUS or not all(isinstance(row, list) and 0 < len(row) <= MOST_GPUS for row in value):
         raise ImportProblem(
-            f"{TOOL}: no matrix", where=case, why="bandwidth_matrix is no list of rows", do="Save it again"
+            f"{TOOL}: no matrix", where=case, why="bandwidth_matrix is not a list of rows", do="Save it again"
         )
     rows = tuple(tuple(cell(str(word), case) for word in row) for row in value)
     columns = len(rows[0]) if rows else 0

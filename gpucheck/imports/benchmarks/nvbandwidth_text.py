@@ -98,10 +98,10 @@ def _tables(lines: list[str]) -> tuple[list[Table], ImportProblem | None]:
 
 def _of_sums(lines: list[str]) -> tuple[HostDevice, ...]:
     """With one GPU the sum is its own."""
-    said = {m[1]: float(m[2]) for line in lines if (m := SUM.match(line.strip()))}
-    if not said:
+    reported = {m[1]: float(m[2]) for line in lines if (m := SUM.match(line.strip()))}
+    if not reported:
         return ()
-    return (HostDevice(gpu=0, h2d_gb_s=said.get("host_to_device"), d2h_gb_s=said.get("device_to_host")),)
+    return (HostDevice(gpu=0, h2d_gb_s=reported.get("host_to_device"), d2h_gb_s=reported.get("device_to_host")),)
 
 
 def _case_of(heading: re.Match[str]) -> str:

@@ -71,7 +71,7 @@ def parse(lines: list[str]) -> Observations:
 
 
 def _key(heading: re.Match[str]) -> str | None:
-    """The field. None where the heading lost the word that says whether both ways ran at once."""
+    """Return the field, None if the heading lost the word for unidirectional or bidirectional."""
     path = "p2p" if heading[2].lower() == "enabled" else "staged"
     if heading[3].lower() == "latency":
         return f"{path}_latency_us"
@@ -80,7 +80,7 @@ def _key(heading: re.Match[str]) -> str | None:
 
 
 def _matrix(lines: list[str], number: int, heading: str) -> Matrix | ImportProblem:
-    """The table below a heading, or why there is none. Of a latency the GPU's and the CPU's tables follow, in order."""
+    """Return the table below a heading, or why it is missing. Of a latency, the tables of GPU and CPU follow."""
     start = next((at for at in range(number + 1, min(number + 4, len(lines))) if lines[at].strip()), None)
     if start is None:
         return ImportProblem(
@@ -107,8 +107,10 @@ def _gpus(lines: list[str]) -> tuple[ObservedGpu, ...]:
 
 
 def _access(lines: list[str], count: int) -> Flags | None:
-    said = {(int(line[1]), int(line[3])): line[2] == "CAN" for text in lines if (line := ACCESS.match(text.strip()))}
-    return by_pair(said, count) if said else None
+    reported = {
+        (int(line[1]), int(line[3])): line[2] == "CAN" for text in lines if (line := ACCESS.match(text.strip()))
+    }
+    return by_pair(reported, count) if reported else None
 
 
 FIRST = re.compile(r"^\s*\[P2P \(Peer-to-Peer\)")

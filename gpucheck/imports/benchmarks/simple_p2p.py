@@ -70,9 +70,9 @@ def float_is_zero(word: str) -> bool:
 
 
 def _count(lines: list[str], access: dict[tuple[int, int], bool], pair: tuple[int, int]) -> int:
-    said = next((int(m[1]) for line in lines if (m := COUNT.match(line))), 0)
+    reported = next((int(m[1]) for line in lines if (m := COUNT.match(line))), 0)
     named = 1 + max((max(both) for both in (*access, pair)), default=1)
-    count = max(said, named)
+    count = max(reported, named)
     if count > MOST_GPUS:
         raise ImportProblem(f"{TOOL}: {count} GPUs", why="no machine has so many", do=AGAIN)
     return count

@@ -23,7 +23,7 @@ MARKS = ('"mem-bw', '"nccl-bw', '"rccl-bw', '"nvbandwidth', '"kernel-launch', '"
 
 
 def parse(lines: list[str]) -> Part:
-    """What one node's results say of its links. Raises ImportProblem, and nothing else."""
+    """What one node's results show of its links. Raises ImportProblem, and nothing else."""
     root = decode(lines, TOOL)
     node = root.get("node")
     if not isinstance(node, str) or not any("/" in key for key in root):
@@ -56,7 +56,7 @@ def _host(numbers: dict[str, Any]) -> tuple[HostDevice, ...]:
 
 
 def _collectives(numbers: dict[str, Any]) -> tuple[Collective, ...]:
-    """The largest message of each operation; how many ranks took part is not said."""
+    """Return the largest message of each operation; the number of ranks is not reported."""
     best: dict[str | None, tuple[int, float]] = {}
     for key, value in numbers.items():
         if match := COLLECTIVE.fullmatch(key):

@@ -1,4 +1,4 @@
-"""What DCGM says of a GPU -> messages with a known meaning."""
+"""Messages with a known meaning for the results of DCGM."""
 
 import re
 from collections.abc import Iterator

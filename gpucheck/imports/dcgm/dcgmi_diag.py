@@ -32,22 +32,22 @@ def parse(lines: list[str]) -> Part:
         tests += 1
         if status == "pass":
             passed.append(test.label)
-        said = [one for row in details if not row.label.startswith("Info") for one in _said(test, row)]
+        reported = [one for row in details if not row.label.startswith("Info") for one in _reported(test, row)]
         if status in ("fail", "warn"):
-            found += said or [_failed(test, status, details)]
+            found += reported or [_failed(test, status, details)]
         elif status == "pass":
-            found += said
+            found += reported
     if not tests:
         raise absent(
             "result of dcgmi diag",
             "no line of the table names a test and its result",
-            "Give the whole table: dcgmi diag -r 2",
+            "Give the complete table: dcgmi diag -r 2",
         )
     return Part(messages=tuple(found), looked_at=looked_at(tests, len(passed)))
 
 
 def looked_at(tests: int, passed: int) -> tuple[str, ...]:
-    """In words."""
+    """Return the result as text."""
     return (f"{counted(tests, 'test')} of dcgmi diag, of which {passed} passed",)
 
 
@@ -67,7 +67,7 @@ def _tests(found: Iterator[Row]) -> Iterator[tuple[Row, str, list[Row]]]:
         yield test, status, details
 
 
-def _said(test: Row, row: Row) -> list[Message]:
+def _reported(test: Row, row: Row) -> list[Message]:
     if not TEXT.match(row.label):
         return []
     return messages(row.text, f"{test.label}", row.line, first_gpu(f"{row.label} {row.text}"))
@@ -75,10 +75,16 @@ def _said(test: Row, row: Row) -> list[Message]:
 
 def _failed(test: Row, status: str, details: list[Row]) -> Message:
     """A test that failed, and for no reason that is known."""
-    said = next((row for row in details if TEXT.match(row.label) and not row.label.startswith("Info")), None)
+    reported = next((row for row in details if TEXT.match(row.label) and not row.label.startswith("Info")), None)
     gpus = [match["gpu"] for row in details if (match := OF_GPU.match(row.text)) and match["status"].lower() != "pass"]
-    shown = f"{test.label}: {test.text}" + (f": {' '.join(said.text.split())[:300]}" if said else "")
-    gpu = first_gpu(f"{said.label} {said.text}") if said else gpus[0] if len(gpus) == 1 else first_gpu(test.text)
+    shown = f"{test.label}: {test.text}" + (f": {' '.join(reported.text.split())[:300]}" if reported else "")
+    gpu = (
+        first_gpu(f"{reported.label} {reported.text}")
+        if reported
+        else gpus[0]
+        if len(gpus) == 1
+        else first_gpu(test.text)
+    )
     return Message(key=f"{NAME}.{'failed' if status == 'fail' else 'warned'}", text=shown, line=test.line, gpu=gpu)
 
 

@@ -27,15 +27,17 @@ def parse(lines: list[str]) -> Part:
         elif entity := ENTITY.match(row.label):
             gpu = entity[1]
         elif state and state[1] != "Healthy" and row.depth:
-            said = row.text[state.end() :].strip()
+            reported = row.text[state.end() :].strip()
             slug = "failed" if state[1] == "Failure" else "warned"
-            shown = f"{row.label}: {state[1]}: {said}"[:400]
-            found += messages(said, row.label, row.line, gpu) or [
+            shown = f"{row.label}: {state[1]}: {reported}"[:400]
+            found += messages(reported, row.label, row.line, gpu) or [
                 Message(key=f"{NAME}.{slug}", text=shown, line=row.line, gpu=gpu)
             ]
     if overall is None and not found:
         raise absent(
-            "report of dcgmi health", "no line tells the overall health", "Give the whole table: dcgmi health -g 0 -c"
+            "report of dcgmi health",
+            "no line states the overall health",
+            "Give the complete table: dcgmi health -g 0 -c",
         )
     if overall in ("Warning", "Failure") and not found:
         slug = "failed" if overall == "Failure" else "warned"

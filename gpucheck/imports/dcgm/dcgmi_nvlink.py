@@ -36,7 +36,9 @@ def parse(lines: list[str]) -> Part:
     has_counters = any("NVLINK Error Counts" in line for line in lines)
     if not links and not has_counters:
         raise absent(
-            "NVLink of a GPU", "no line gives the state of the links of a GPU", "Give the whole output: dcgmi nvlink -s"
+            "NVLink of a GPU",
+            "no line gives the state of the links of a GPU",
+            "Give the complete output: dcgmi nvlink -s",
         )
     gpus = tuple(ObservedGpu(nvlinks=one) for one in in_order(links))
     looked_at = []

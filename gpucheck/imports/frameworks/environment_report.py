@@ -19,9 +19,9 @@ from gpucheck.model.paste import Part
 
 NAME = "environment-report"
 MOST_GPUS = 128
-# Images say what is in them, clusters which network to use; neither changes the paths in one host.
+# Images state their content, clusters their network; neither changes the paths in one host.
 NO_SWITCH = {"NCCL_VERSION", "NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_IB_HCA"}
-# Lines of which each says that this is such a report.
+# Each of these lines identifies such a report.
 BEGIN = re.compile(
     r"^\s{0,8}(?:PyTorch version: \d|Collecting environment information|CUDA used to build PyTorch: "
     r"|Is (?:CUDA|XNNPACK|debug build) ?(?:available)?: (?:True|False)|CUDA available: (?:True|False)"
@@ -30,7 +30,7 @@ BEGIN = re.compile(
     r"|CUDA Archs: |CUDA_MODULE_LOADING set to: "
     r"|ROCM Version\s{0,4}: |={8,80} ?(?:System|PyTorch|Python|CUDA / GPU|vLLM|CPU) (?:Info|Environment))"
 )
-# Lines that stand among them, and would say little elsewhere.
+# Lines between them, which mean little elsewhere.
 KEYS = (
     "ROCM used to build PyTorch|OS|GCC version|Clang version|CMake version|Libc version|Python version|"
     "Python platform|CUDA runtime version|HIP runtime version|MIOpen runtime version|Neuron SDK Version|"

@@ -41,7 +41,7 @@ class Fields:
 
 
 def record(line: str) -> Message | None:
-    """One record of journalctl -o json, json-sse or json-seq; None for a line that is none."""
+    """Return one record of journalctl -o json, json-sse or json-seq; None for any other line."""
     line = line.lstrip().removeprefix("data: ")
     if not line.startswith("{") or '"MESSAGE"' not in line:
         return None

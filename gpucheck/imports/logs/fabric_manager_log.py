@@ -1,6 +1,6 @@
 """fabricmanager.log and nv-hostengine.log: lines that begin with date, level and thread.
 
-All such lines belong to the log; most say that fabric manager works. Its messages in a journal are read as a kernel
+All such lines belong to the log; most state that fabric manager works. Its messages in a journal are read as a kernel
 log.
 """
 

@@ -61,7 +61,7 @@ OF_A_RECORD = re.compile(r" [A-Z_]+=")  # the dictionary of a /dev/kmsg record
 
 
 class _Line(NamedTuple):
-    """One line without what stood before it. own: something stood there, so this starts a record."""
+    """One line without its prefix. own: it had a prefix, so this starts a record."""
 
     text: str
     seconds: float | None
@@ -127,18 +127,24 @@ def _records(lines: Sequence[str]) -> Iterator[_Line]:
 def _stripped(line: str) -> _Line:
     """Take off what stands before the message."""
     text = line.lstrip()
-    said: dict[str, str] = {}
+    reported: dict[str, str] = {}
     for _ in range(MOST_PIECES):
         match = PIECE.match(text)
         if match is None:
             break
-        said |= {name: value for name, value in match.groupdict().items() if value}
-        said["any"] = "yes"
+        reported |= {name: value for name, value in match.groupdict().items() if value}
+        reported["any"] = "yes"
         text = text[match.end() :].lstrip()
-    seconds = float(said["seconds"]) if "seconds" in said else int(said["micro"]) / 1e6 if "micro" in said else None
-    clock = next((said[name] for name in CLOCKS if name in said), None)
-    kernel = any(name in said for name in OF_THE_KERNEL) or WEEKDAY.match(said.get("ctime", "")) is not None
-    return _Line(text, seconds, clock, own="any" in said, kernel=kernel)
+    seconds = (
+        float(reported["seconds"])
+        if "seconds" in reported
+        else int(reported["micro"]) / 1e6
+        if "micro" in reported
+        else None
+    )
+    clock = next((reported[name] for name in CLOCKS if name in reported), None)
+    kernel = any(name in reported for name in OF_THE_KERNEL) or WEEKDAY.match(reported.get("ctime", "")) is not None
+    return _Line(text, seconds, clock, own="any" in reported, kernel=kernel)
 
 
 def _parts(text: str) -> list[str]:
@@ -167,7 +173,7 @@ def _is_line(line: str) -> bool:
     )
 
 
-# What `_is_line` looks for, so that it is asked only where it can say yes.
+# Text that `_is_line` requires, so that it is called only on candidates.
 MARKS: tuple[str | re.Pattern[str], ...] = (
     re.compile(r"\[ *\d{1,10}\.\d{1,9}\]"),
     re.compile(r"^\W{0,16}\d{1,4},\d{1,12},\d{1,18},", re.MULTILINE),

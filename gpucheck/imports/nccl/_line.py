@@ -1,4 +1,4 @@
-"""Lines of NCCL's log, whatever stands before them, and what single lines say."""
+"""Lines of NCCL's log, whatever stands before them, and the content of single lines."""
 
 import re
 from collections.abc import Iterator

@@ -55,9 +55,9 @@ def imported(
     environment: dict[str, str],
     out_of_bounds: int | None = None,
 ) -> Observations:
-    """The largest message of the run, since an average over sizes says nothing. Raises ImportProblem.
+    """Return the largest message of the run: an average over sizes is meaningless. Raises ImportProblem.
 
-    out_of_bounds: how many results the summary calls wrong. A run on one GPU has no bus bandwidth; it says whether
+    out_of_bounds: number of results that the summary calls wrong. A run on one GPU has no bus bandwidth, only whether
     results were right.
     """
     good = [row for row in rows if row.busbw_gb_s] or [row for row in rows if row.algbw_gb_s and len(ranks) == 1]
@@ -97,7 +97,7 @@ def _distinct(ranks: list[Rank]) -> tuple[ObservedGpu, ...]:
 
 
 def operation_in(text: str) -> str | None:
-    """The collective that a program's name says (``all_reduce_perf``)."""
+    """Return the collective of a program's name (``all_reduce_perf``)."""
     found = re.search(rf"\b({'|'.join(OPERATIONS)})_perf\b", text)
     return OPERATIONS[str(found[1])] if found else None
 

@@ -41,7 +41,7 @@ class Leaf:
 
 @dataclass
 class System:
-    """Everything in the file. switches: bridges before what is below them. oddities: what was left out, in words."""
+    """Everything in the file. switches: bridges before what is below them. oddities: what was skipped, as text."""
 
     gpus: tuple[Leaf, ...] = ()
     nics: tuple[Leaf, ...] = ()
@@ -55,7 +55,7 @@ class System:
 
 
 def read_system(root: Element) -> System:
-    """Walk the file. Nothing is refused here: what does not fit becomes an oddity."""
+    """Walk the file. Nothing is rejected here: what does not fit becomes an oddity."""
     walk = _Walk()
     for cpu in root.all("cpu"):
         walk.cpu(cpu)
@@ -63,7 +63,7 @@ def read_system(root: Element) -> System:
         if element.tag != "cpu":
             walk.element(element, "", None, ())
     walk.system.gpus = _ordered(walk.gpus)
-    # One socket interface is written below every CPU; it is one card all the same.
+    # One socket interface is written below every CPU, although it is one card.
     walk.system.nics = tuple({(nic.host, nic.bus_id, nic.name): nic for nic in reversed(walk.nics)}.values())[::-1]
     return walk.system
 
@@ -78,7 +78,7 @@ class _Walk:
     def cpu(self, element: Element) -> None:
         numa, host = _number(element.get("numaid")), element.get("host_hash")
         if numa is None:
-            self.odd(element, f"numaid {quoted(element.get('numaid'))} is no NUMA node")
+            self.unexpected(element, f"numaid {quoted(element.get('numaid'))} is not a NUMA node")
         self.system.nodes.append(
             NumaNode(
                 index=numa,
@@ -99,12 +99,12 @@ class _Walk:
             for net in element.all("net")[:MOST_NICS]:
                 self.nic(net, Leaf("", host, numa, chain, PcieLink()))
         elif element.tag in ("gpu", "net"):
-            self.odd(element, f"{element.tag} is not inside a pci element")
+            self.unexpected(element, f"{element.tag} is not inside a pci element")
 
     def pci(self, element: Element, host: str, numa: int | None, chain: tuple[str, ...]) -> None:
         bus_id = normal(element.get("busid"))
         if bus_id is None:
-            self.odd(element, f"busid {quoted(element.get('busid'))} is no PCI bus id")
+            self.unexpected(element, f"busid {quoted(element.get('busid'))} is not a PCI bus id")
             return
         kind, inner = element.get("class").lower(), element.all("pci")
         leaf = Leaf(bus_id, host, numa, chain, link_of(element))
@@ -134,7 +134,7 @@ class _Walk:
             return
         if any((gpu.host, gpu.bus_id) == (leaf.host, leaf.bus_id) for gpu in self.gpus):
             if element is not None:
-                self.odd(element, f"GPU {leaf.bus_id} is written twice")
+                self.unexpected(element, f"GPU {leaf.bus_id} is written twice")
             return
         self.gpus.append(leaf)
         if element is None:
@@ -146,7 +146,7 @@ class _Walk:
             target, count = link.get("target").lower(), _number(link.get("count"))
             kind = link.get("tclass").lower()
             if not count or count > 64:
-                self.odd(link, f"nvlink to {quoted(target)} has count {quoted(link.get('count'))}")
+                self.unexpected(link, f"nvlink to {quoted(target)} has count {quoted(link.get('count'))}")
             elif kind == NVSWITCH_CLASS or target.startswith("ffff"):
                 leaf.switches[target] = leaf.switches.get(target, 0) + count
             elif kind.startswith(GPU_CLASSES) or not kind:
@@ -158,7 +158,7 @@ class _Walk:
             leaf.name = element.get("name") if element is not None else ""
             self.nics.append(leaf)
 
-    def odd(self, element: Element, what: str) -> None:
+    def unexpected(self, element: Element, what: str) -> None:
         self.system.oddities.append(f"line {element.line}: {what}")
 
 
@@ -186,12 +186,12 @@ def link_of(element: Element) -> PcieLink:
 
 
 def _uplink(link: PcieLink) -> PcieLink:
-    """A virtual machine's made-up bridge says 2.5 GT/s x1, which no switch above a GPU has."""
+    """Whether this is a virtual machine's bridge: 2.5 GT/s x1, which no switch above a GPU has."""
     return PcieLink() if (link.max_generation, link.max_width) == (1, 1) else link
 
 
 def cpu_list(mask: str) -> str | None:
-    """``00ff,000000ff`` (32-bit words, highest first) as the list ``0-7,32-39``; None where it is no mask or empty."""
+    """Return ``00ff,000000ff`` (32-bit words, highest first) as ``0-7,32-39``; None if empty or not a mask."""
     words = mask.split(",")
     if not all(re.fullmatch(r"[0-9a-fA-F]{1,8}", word) for word in words) or len(words) * 32 > MOST_CPUS:
         return None

@@ -73,7 +73,7 @@ class _Reader:
 
     def _refuse(self, why: str) -> None:
         raise ImportProblem(
-            f"{self.title} is refused",
+            f"{self.title} is rejected",
             where=f"line {self.parser.CurrentLineNumber + self.first_line - 1}",
             why=why,
             do="Import the file as NCCL wrote it: NCCL_TOPO_DUMP_FILE=topo.xml",

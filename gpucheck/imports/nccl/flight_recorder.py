@@ -25,7 +25,7 @@ APART = 3
 
 
 class _Group(NamedTuple):
-    """What one rank says of a process group: the numbers of its last collectives. op: of the first that is not done."""
+    """The process group as one rank reports it: numbers of its last collectives. op: of the first that is not done."""
 
     enqueued: int
     completed: int
@@ -53,7 +53,7 @@ def parse(lines: list[str]) -> Part:
         raise absent(
             "dump of the flight recorder",
             "it is neither JSON nor a Python dictionary with pg_status or entries; the paste may be cut",
-            "Give the whole dump of each rank as JSON",
+            "Give the complete dump of each rank as JSON",
         )
     return Part(messages=tuple(_messages(dumps)), looked_at=(f"the flight recorder of {counted(len(dumps), 'rank')}",))
 
@@ -127,7 +127,7 @@ def _groups_by_id(root: dict[str, Any], entries: list[dict[str, Any]], dump: str
 
 
 def _number(value: Any) -> int | None:
-    """Numbers are strings in some versions; -1 is none yet."""
+    """Return a number, which some versions write as a string; -1 stands for none yet."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         return None
     return int(value) if re.fullmatch(r"-?\d{1,15}", str(value)) else None

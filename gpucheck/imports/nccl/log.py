@@ -26,16 +26,16 @@ from gpucheck.model.paste import Message, Part
 from gpucheck.printable import counted
 
 NAME = "nccl-log"
-# NCCL reports failed calls of CUDA in its own words, with CUDA's text.
+# NCCL reports failed calls of CUDA with its own text around CUDA's.
 TABLES = (NAME, "cuda-error")
 SLOWEST_FIRST = ("NET", "SHM", "P2P")
 MOST_MESSAGES = 2000
-# Every cluster sets these for its network; they say nothing of the paths in one host.
+# Every cluster sets these for its network; they do not describe the paths in one host.
 OF_THE_NETWORK = {"NCCL_SOCKET_IFNAME", "NCCL_SOCKET_FAMILY", "NCCL_COMM_ID"}
 
 
 def parse(lines: list[str]) -> Part:
-    """What the log says of the machine. Raises ImportProblem where no line is of NCCL, and nothing else.
+    """Return what the log reports of the host. Raises ImportProblem if no line is of NCCL, and nothing else.
 
     machine stays None: in containers the log names the container, which no other tool's output does.
     """
@@ -46,13 +46,13 @@ def parse(lines: list[str]) -> Part:
         raise absent(
             "NCCL log",
             "no line is one that NCCL prints",
-            "Run the program with NCCL_DEBUG=INFO and give its whole output",
+            "Run the program with NCCL_DEBUG=INFO and give its complete output",
         )
     return log.part()
 
 
 class _Log:
-    """What the lines of a log say together."""
+    """The combined content of the lines of a log."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []

@@ -112,7 +112,7 @@ HEAD = re.compile(r"^#\s*(?:nThread|nccl-tests version|Collective test starting)
 
 
 def blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Each run, with the command line above it that says which collective it is.
+    """Yield each run with the command line above it, which names the collective.
 
     The lines of a run's head belong together: newer versions print up to three before the devices.
     """
@@ -131,7 +131,7 @@ def blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def _with_command(lines: Sequence[str], first: int, end: int) -> int:
-    """The index of the command line close above the first line of a run; the first line itself if there is none."""
+    """Return the index of the command line close above the first line of a run, or of that first line."""
     others = 0
     for at in range(first - 1, max(end, first - LOOK_BACK), -1):
         if COMMAND.search(lines[at]) and not lines[at].lstrip().startswith("#"):

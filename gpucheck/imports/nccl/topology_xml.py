@@ -33,7 +33,7 @@ GRAPHS = re.compile(r"<graphs\s+version")
 
 
 def parse(lines: list[str]) -> Topology:
-    """The GPUs in NVML's order where the dump tells it (``dev``), else by rank, else by place in the file.
+    """Return the GPUs in NVML's order if the dump has it (``dev``), else by rank, else by place in the file.
 
     Raises ImportProblem, and nothing else.
     """
@@ -99,7 +99,7 @@ def _cell(a: Leaf, b: Leaf) -> str | None:
 
 
 def _nvlinks(a: Leaf, b: Leaf) -> int:
-    """Direct links as the end with more of them says; through switches what the GPU with fewer has."""
+    """Count direct links as the end with more of them reports, links to switches as the GPU with fewer has."""
     direct = max(a.peers.get(b.bus_id, 0), b.peers.get(a.bus_id, 0))
     return direct or min(sum(a.switches.values()), sum(b.switches.values()))
 
@@ -219,7 +219,7 @@ def _uneven(subject: str, seen: int, wanted: int, why: str) -> Finding:
     return About(check=ABOUT.check, subject=subject, unit="links").warns(
         seen,
         wanted,
-        f"{why}; NCCL plans with what the file says",
+        f"{why}; NCCL plans with the values of the file",
         "nvidia-smi nvlink -s on that machine; a link is down, or the fabric manager had not finished",
         None,
     )

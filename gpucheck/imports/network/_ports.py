@@ -1,4 +1,4 @@
-"""Ports of RDMA cards: their state in words of no tool, and what it means."""
+"""Ports of RDMA cards: their state, independent of the tool that printed it, and its meaning."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ ENOUGH_ALIKE = 3
 
 @dataclass
 class Port:
-    """One port. state and physical are lower-case words; card is what alike ports have in common, board one card.
+    """One port. state, physical: lower-case words. card: what equal ports have in common. board: one card.
 
     rate: Gb/s. line: where it stands. None is not reported.
     """
@@ -46,7 +46,7 @@ class Port:
 
 
 def part_of(ports: Sequence[Port]) -> Part:
-    """What the states of these ports say."""
+    """Return messages about the states of these ports."""
     up = sum(port.is_up for port in ports)
     count = f"{counted(len(ports), 'RDMA port')}, of which {up} {'is' if up == 1 else 'are'} active"
     return Part(messages=tuple(_messages(ports)), looked_at=(count,))

@@ -15,7 +15,7 @@ STATE = re.compile(r"^(?:\d: )?(?:PORT_)?([A-Za-z]\w{1,20})")
 
 
 class Format(NamedTuple):
-    """One tool's form. card: begins a card, port: begins a port (its group is the number); fields: name -> ours."""
+    """One tool's form. card: begins a card, port: begins a port (its group is the number); fields: name -> field."""
 
     card: re.Pattern[str]
     port: re.Pattern[str]
@@ -61,7 +61,7 @@ def kind(
         found = ports(lines, form)
         if not found:
             raise ImportProblem(
-                f"no port in {title}", why="no line begins a port of a card", do="Give the whole output"
+                f"no port in {title}", why="no line begins a port of a card", do="Give the complete output"
             )
         return part_of(found)
 

@@ -1,7 +1,7 @@
 """perftest (ib_write_bw, ib_read_bw, ib_send_lat and others): tables and the JSON of --out_json.
 
 Its JSON is not always valid (missing commas, nan), so single names are looked for. What a number means depends on the
-port's rate, which perftest does not print: the numbers are shown, not judged.
+port's rate, which perftest does not print: the numbers are shown, not evaluated.
 """
 
 import re
@@ -44,7 +44,7 @@ UNITS = {"gb/sec": "Gb/s", "mb/sec": "MB/s", "mib/sec": "MiB/s"}
 
 
 def parse(lines: list[str]) -> Part:
-    """Measured numbers in words, and errors as messages. Raises ImportProblem."""
+    """Return measured numbers as text, and errors as messages. Raises ImportProblem."""
     words = list(_of_json("\n".join(lines))) if first_line(lines).lstrip().startswith("{") else list(_of_table(lines))
     found = messages_in(NAME, lines)
     if not words and not found:
@@ -99,7 +99,7 @@ def _of_json(text: str) -> Iterator[str]:
     of = f" of {values['Device']}" if "Device" in values else ""
     size = f" with {values['MsgSize']} bytes" if "MsgSize" in values else ""
     if "BW_average" in values:
-        yield f"{what}{of}: {values['BW_average']} (unit as asked for){size}"
+        yield f"{what}{of}: {values['BW_average']} (unit as requested){size}"
     elif "t_avg" in values or "t_typical" in values:
         yield f"{what}{of}: {values.get('t_avg', values.get('t_typical'))} us{size}"
 

@@ -1,4 +1,4 @@
-"""What nvidia-smi says of one GPU, by name, whether it was printed as text, as XML or as CSV.
+"""What nvidia-smi reports of one GPU, by name, whether it was printed as text, as XML or as CSV.
 
 A fact's path is its section and its name in lower case: ``("ecc_mode", "current")``.
 """
@@ -34,7 +34,7 @@ IDLE_STATES = re.compile(r"P(?:[5-9]|1\d)")
 
 
 def name_of(text: str) -> str:
-    """A section or a name as it stands in a path: ``PCIe Generation`` is ``pcie_generation``."""
+    """Return a section or a name as used in a path: ``PCIe Generation`` is ``pcie_generation``."""
     return re.sub(r"[^a-z0-9]{1,20}", "_", text.strip().lower()).strip("_")
 
 
@@ -56,7 +56,7 @@ class Facts:
 
 
 def gpu(facts: Facts, index: int, bus_id: str | None) -> Gpu:
-    """One GPU. Its PCI bus id is ``GPU0`` where the text does not say it."""
+    """One GPU. Its PCI bus id is ``GPU0`` if the text does not contain it."""
     name = facts.get("product_name") or ""
     return Gpu(
         index=index,
@@ -73,7 +73,7 @@ def gpu(facts: Facts, index: int, bus_id: str | None) -> Gpu:
 
 
 def observed(gpu: Gpu, facts: Facts | None = None) -> ObservedGpu:
-    """The same for the judge of GPU links. A generation below the maximum says nothing unless the GPU was idle."""
+    """The same for the evaluation of GPU links. A generation below the maximum counts only if the GPU was not idle."""
     link = gpu.pcie
     idle = facts is not None and _is_idle(facts)
     known = idle or (link.generation is not None and link.generation == link.max_generation)
@@ -99,7 +99,7 @@ def _is_idle(facts: Facts) -> bool:
 
 
 def is_virtual(facts: Facts) -> bool:
-    """Whether the driver says that it runs in a virtual machine."""
+    """Whether the driver reports that it runs in a virtual machine."""
     return facts.get("virtualization_mode") in ("Pass-Through", "VGPU", "vGPU")
 
 
@@ -170,7 +170,7 @@ def _errors(facts: Facts, since: str, bits: str, kind: str) -> int | None:
 
 
 def _row_remap(facts: Facts) -> RowRemap | None:
-    """None unless the text says whether remapping failed and is pending, or says that one of them is so."""
+    """Return None unless the text states both whether remapping failed and is pending, or that one of them is so."""
     failed = v.switch(facts.get("remapped_rows/remapping_failure_occurred", "remapped_rows/remapped_row_failure"))
     pending = v.switch(facts.get("remapped_rows/pending", "remapped_rows/remapped_row_pending"))
     corrected = v.whole(facts.get("remapped_rows/correctable_error", "remapped_rows/remapped_row_corr"))
@@ -193,9 +193,9 @@ def _retired_pages(facts: Facts) -> RetiredPages | None:
 
 
 def _action(facts: Facts) -> str | None:
-    said = facts.get("gpu_recovery_action")
-    if said is not None:
-        name = re.sub(r"[ _]", "-", said.strip().lower())
+    reported = facts.get("gpu_recovery_action")
+    if reported is not None:
+        name = re.sub(r"[ _]", "-", reported.strip().lower())
         return name if name in ACTIONS else None
     if v.switch(facts.get("gpu_reset_status/drain_and_reset_recommended")):
         return "drain-and-reset"
@@ -204,13 +204,13 @@ def _action(facts: Facts) -> str | None:
 
 
 def _reasons(facts: Facts) -> tuple[str, ...] | None:
-    """None where the section is missing or cut before the hardware's reasons, unless one of them is said."""
+    """Return None if the section is missing or cut before the hardware's reasons and reports none of them."""
 
-    def said(name: str) -> bool | None:
+    def reported(name: str) -> bool | None:
         sections = [f"{section}/{prefix}" for section in REASON_SECTIONS for prefix in REASON_PREFIXES]
         return v.switch(facts.get(*(f"{section}{each}" for each in REASONS[name] for section in (*sections, *BELOW))))
 
-    states = {name: said(name) for name in REASONS}
+    states = {name: reported(name) for name in REASONS}
     active = tuple(name for name, state in states.items() if state)
     if states["hw-slowdown"] is None and not any(name.startswith(("hw-", "sw-thermal")) for name in active):
         return None

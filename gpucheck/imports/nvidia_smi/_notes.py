@@ -8,7 +8,7 @@ from gpucheck.model.paste import Message
 
 KEY = "nvidia-smi-q"
 NO_ANSWER = ("GPU is lost", "Unknown Error", "ERR!", "GPU requires reset")
-MANY = 8  # values without an answer; one alone is usual: laptops do not tell their power limit
+MANY = 8  # values that are not available; one alone is usual: laptops do not report their power limit
 FABRIC = {"In Progress": "fabric-in-progress"}
 REPAIRS = {
     "sram_threshold_exceeded": "sram-threshold",
@@ -19,7 +19,7 @@ REPAIRS = {
 
 
 def notes(facts: Facts, bus_id: str | None, lines: Sequence[str]) -> Iterator[Message]:
-    """What is wrong by the text's own words. lines: of the text, for the number of the line that says it."""
+    """Return what the text itself reports as wrong. lines: of the text, for the line number of the report."""
     if unanswered(facts):
         bad = [value for path, value in facts.found.items() if len(path) == 1 and value in NO_ANSWER]
         yield _message("no-answer", f"{bad[0]} in {len(bad)} values", bus_id, lines, bad[0])

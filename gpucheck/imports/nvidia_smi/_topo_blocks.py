@@ -72,7 +72,7 @@ class Block:
 
     @property
     def is_p2p_status(self) -> bool:
-        """A ``topo -p2p`` matrix, which looks alike."""
+        """A ``topo -p2p`` matrix, which has the same form."""
         return any(row.cells.is_p2p_status for row in self.rows)
 
 
@@ -106,7 +106,7 @@ def _gpu_rows(lines: list[str]) -> Iterator[int]:
 
 
 def lone_header(lines: list[str]) -> int | None:
-    """The 1-based line of the first header, for saying that its rows are missing."""
+    """Return the 1-based line of the first header, for reports that its rows are missing."""
     candidates = (i for i, line in enumerate(lines) if "GPU" in line and HEADER.search(line))
     for index in islice(candidates, MOST_TRIES):
         line = lines[index]
@@ -118,7 +118,7 @@ def lone_header(lines: list[str]) -> int | None:
 
 
 def lone_row(lines: list[str]) -> int | None:
-    """The 1-based line of the first row, for saying that its header is missing."""
+    """Return the 1-based line of the first row, for reports that its header is missing."""
     index = next(_gpu_rows(lines), None)
     return None if index is None else index + 1
 
@@ -138,7 +138,7 @@ def _readings(lines: list[str], at: int, start: int) -> list[Block]:
 
 
 def parse_header(text: str, prefix: str | None) -> Header | None:
-    """The columns that `text` names, None where it is no header. prefix: what stands before it on its line."""
+    """Return the columns that `text` names, None if it is not a header. prefix: the text before it on its line."""
     cpu = AFFINITY["cpu"].search(text)
     first = cpu or AFFINITY["numa"].search(text)
     labels: list[str] = []
@@ -207,7 +207,7 @@ def _best_cells(parts: list[str], header: Header, label: str, line: str) -> Cell
 def _fit(cells: Cells, header: Header, label: str) -> tuple[bool, int, int]:
     """Larger is better: a whole row, then few unknown words, then as many affinity values as there are columns."""
     surplus = len(cells.rest.split()) - len(header.affinities)
-    return is_whole(Row(label, 0, cells), header), -len(cells.odd), -abs(surplus)
+    return is_whole(Row(label, 0, cells), header), -len(cells.unexpected), -abs(surplus)
 
 
 def is_whole(row: Row, header: Header) -> bool:

@@ -7,7 +7,9 @@ from itertools import product
 
 CLASS = r"NV\d+|PIX|PXB|PHB|NODE|SYS|SOC|X"
 # "?" is how our own text view writes a gap; nvidia-smi writes N/A or ERR! for a cell it could not fill.
-CELL = re.compile(rf"(?P<known>{CLASS})(?![a-z_])|(?P<gap>\?|N/A|ERR!?)|(?P<odd>[A-Z][A-Z0-9]{{1,7}}!?)(?![\w/])")
+CELL = re.compile(
+    rf"(?P<known>{CLASS})(?![a-z_])|(?P<gap>\?|N/A|ERR!?)|(?P<unexpected>[A-Z][A-Z0-9]{{1,7}}!?)(?![\w/])"
+)
 BLANK = re.compile(r"[\s|]*")
 P2P_STATUS = frozenset({"OK", "CNS", "GNS", "TNS", "DR", "NS", "U"})
 CPU_LIST = re.compile(r"\d+(?:[-,]\d+)*,?")
@@ -17,15 +19,15 @@ MOST_JOINS = 4
 
 @dataclass(frozen=True)
 class Cells:
-    """What one row says.
+    """The content of one row.
 
     values: read left to right, None for a gap, shorter than the matrix where the row breaks off.
-    odd: words in class cells that are no class (their value is None). rest: the text after the last cell.
+    unexpected: words in class cells that are no class (their value is None). rest: the text after the last cell.
     rest_at: column of rest in the physical line, tabs expanded to 8; None where the row was wrapped.
     """
 
     values: tuple[str | None, ...]
-    odd: tuple[str, ...]
+    unexpected: tuple[str, ...]
     rest: str
     rest_at: int | None = None
 
@@ -38,13 +40,13 @@ class Cells:
     @property
     def is_p2p_status(self) -> bool:
         """The row is from ``topo -p2p``, whose cells are statuses and no classes."""
-        return any(word in P2P_STATUS for word in self.odd)
+        return any(word in P2P_STATUS for word in self.unexpected)
 
 
 def scan(text: str, columns: int, counts: frozenset[str]) -> Cells:
     """Up to `columns` class cells from the front of `text`. counts: NVLink counts seen standing alone (``NV12``)."""
     values: list[str | None] = []
-    odd: list[str] = []
+    unexpected: list[str] = []
     at = 0
     while len(values) < columns:
         at = _skip(text, at)
@@ -55,14 +57,14 @@ def scan(text: str, columns: int, counts: frozenset[str]) -> Cells:
         word = match["known"]
         if word is None:
             values.append(None)
-            odd += [match["odd"]] if match["odd"] else []
+            unexpected += [match["unexpected"]] if match["unexpected"] else []
         elif word.startswith("NV"):
             word = _nvlinks(word, text[at : at + 1], counts)
             at = match.start() + len(word)
             values.append(word)
         else:
             values.append("SYS" if word == "SOC" else word)
-    return Cells(tuple(values), tuple(odd), text[at:])
+    return Cells(tuple(values), tuple(unexpected), text[at:])
 
 
 def _skip(text: str, at: int) -> int:

@@ -52,7 +52,7 @@ class _Links:
         self.counts_5: dict[int, dict[str, int]] = {}
 
     def gpu(self) -> Gpu:
-        """As NVML says it. A link of which only errors are known counts as up: a link that is down has no counters."""
+        """Links as NVML reports them. One with known errors counts as up: an inactive one has no counters."""
         states = self.active or dict.fromkeys([*self.counts, *self.counts_5], True)
         links = tuple(
             NvLink(
@@ -96,7 +96,7 @@ def parse(lines: list[str]) -> Part:
 
 
 def _take(line: str, gpu: _Links) -> None:
-    """Take what the line says of a link."""
+    """Add what the line reports of a link."""
     if match := STATE.match(line):
         link = int(match[1])
         gpu.active.setdefault(link, (match[3] or "active").lower() == "active")

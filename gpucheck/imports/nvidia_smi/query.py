@@ -39,7 +39,7 @@ INSIDE = re.compile("|".join(one.pattern for one in (PAIR, INDENTED, HEADINGS, B
 # These repeat names of the GPU's own sections, for a part of it.
 OTHERS = {"mig_device", "mig_devices", "processes", "accounted_processes"}
 MOST_DEPTH = 12
-NAMELESS = "GPU?"  # of a part that does not say which GPU it is of
+NAMELESS = "GPU?"  # of a part that does not name its GPU
 MOST_INDENT = 1 << 20
 
 

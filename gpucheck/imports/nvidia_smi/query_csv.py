@@ -73,7 +73,7 @@ REASON = re.compile(r"clocks_(?:event|throttle)_reasons\.(\w{1,40})")
 
 
 def _columns(line: str) -> list[str]:
-    """The names of the columns; empty for a line that is no header."""
+    """Return the names of the columns; empty for a line that is not a header."""
     if "," not in line or len(line) > 20_000:
         return []
     cells = [cell.strip() for cell in line.split(",")]
@@ -94,21 +94,21 @@ def _cells(line: str, columns: Sequence[str]) -> list[str]:
 def parse(lines: list[str]) -> Part:
     """The GPUs, each once: of several readings the last counts. Raises ImportProblem, and nothing else."""
     columns: list[str] = []
-    said: dict[str, dict[str, str]] = {}
+    reported: dict[str, dict[str, str]] = {}
     for line in lines:
         if found := _columns(line):
             columns = found
-        elif columns and (cells := _cells(line, columns)) and len(said) < MOST_ROWS:
+        elif columns and (cells := _cells(line, columns)) and len(reported) < MOST_ROWS:
             row = dict(zip(columns, cells, strict=True))
-            key = next((row[n] for n in ("pci.bus_id", "gpu_bus_id", "uuid", "index") if n in row), str(len(said)))
-            said[key] = row
-    if not said:
+            key = next((row[n] for n in ("pci.bus_id", "gpu_bus_id", "uuid", "index") if n in row), str(len(reported)))
+            reported[key] = row
+    if not reported:
         raise absent(
             "row of nvidia-smi --query-gpu",
             "no line below the header has as many cells",
             "Save it again: nvidia-smi --query-gpu=name,pci.bus_id --format=csv > gpus.csv",
         )
-    facts = [Facts(_rows(row)) for row in said.values()]
+    facts = [Facts(_rows(row)) for row in reported.values()]
     places = [v.whole(one.get("index")) for one in facts]
     gpus: list[Gpu] = []
     for at, one in enumerate(facts):

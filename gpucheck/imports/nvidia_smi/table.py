@@ -100,7 +100,7 @@ def _gpu(row: _Row, processes: tuple[GpuProcess, ...] | None) -> Gpu:
         if any(_lost(row))
         else Health(
             persistence=v.switch(first["persistence"]),
-            # "On" in place of a count is MIG's; a count says that ECC is on.
+            # "On" in place of a count is MIG's; a count means that ECC is on.
             ecc=True if errors is not None else False if first["ecc"] == "Off" else None,
             ecc_counts=EccCounts(volatile_uncorrected=errors),
             mig=v.switch(row.mig),
@@ -131,7 +131,7 @@ def _processes(lines: Sequence[str]) -> dict[int, tuple[GpuProcess, ...]]:
 
 
 def _lost(row: _Row) -> Iterator[Message]:
-    """A GPU that answers nothing. One cell alone says nothing: laptops print ERR! for the power limit."""
+    """Whether the GPU does not respond. One cell alone is no evidence: laptops print ERR! for the power limit."""
     cells = row.second.groupdict() if row.second else {}
     bad = [cells.get(name) == "ERR!" for name in ("temp", "state", "power", "busy")]
     bus = v.bus_id(row.first["bus"])

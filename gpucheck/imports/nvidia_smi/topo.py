@@ -16,12 +16,12 @@ from gpucheck.model.verdict import Verdict
 
 SOURCE = "nvidia-smi-topo"
 CHECK = "topology"
-AGAIN = "Paste the whole output again, from the line that names the columns: nvidia-smi topo -m > topo.txt"
+AGAIN = "Paste the complete output again, from the line that names the columns: nvidia-smi topo -m > topo.txt"
 NIC_LEGEND = re.compile(r"(?<!\w)(NIC\d{1,4})\s*:\s*([A-Za-z][\w.\-]{0,63})")
 NIC_LEGEND_LINES = 600
 # What nvidia-smi -L and nvlink -s print; pastes often hold them too, and they name the model.
 GPU_NAME = re.compile(r"GPU (\d{1,4}): ([^\n]{1,100}?) \(UUID: ([^)\n]{1,64})\)")
-# Nearest first. A pair whose two cells differ is judged by the farther one: it cannot be promised more.
+# Nearest first. A pair whose two cells differ is evaluated by the farther one: no more is certain.
 DISTANCE = {"PIX": 1, "PXB": 2, "PHB": 3, "NODE": 4, "SYS": 5}
 
 
@@ -83,7 +83,7 @@ class _Table:
         for row in block.rows:
             if row.label in self.rows:
                 self.twice.append(row)
-            elif _shifted(row, self.columns[row.label]) or row.cells.surplus or _odd(row, block):
+            elif _shifted(row, self.columns[row.label]) or row.cells.surplus or _unexpected(row, block):
                 self.damaged.append(row)
             else:
                 self.rows[row.label] = row
@@ -111,9 +111,9 @@ def _shifted(row: Row, column: int) -> bool:
     return crossings != [column] and (bool(crossings) or len(row.cells.values) > column)
 
 
-def _odd(row: Row, block: Block) -> bool:
-    """Words that are no class, in a row that is not whole either: nothing tells which cells they stand for."""
-    return bool(row.cells.odd) and not is_whole(row, block.header)
+def _unexpected(row: Row, block: Block) -> bool:
+    """Words that are not a class, in an incomplete row: the cells that they belong to are unknown."""
+    return bool(row.cells.unexpected) and not is_whole(row, block.header)
 
 
 def _gpu(label: str, table: _Table, names: dict[int, tuple[str, str]]) -> TopologyGpu:
@@ -174,7 +174,7 @@ def _findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...], others:
             Verdict.WARN,
             seen=f"{len(short)} GPU rows break off",
             wanted=f"{len(header.labels)} cells in each",
-            why="the paste lost the ends of these lines; what the other rows say was used",
+            why="the ends of these lines are missing; the other rows were used",
             evidence=[f"line {row.line}: {row.label} has {len(row.cells.values)} cells" for row in short],
         )
     differing = [
@@ -212,8 +212,8 @@ def _row_findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> 
     gpus = table.block.header.gpus
     missing = [gpu for gpu in gpus if gpu not in table.rows]
     holes = sum(cell is None for row in matrix for cell in row) // 2
-    odd = [row for row in table.rows.values() if row.cells.odd]
-    wrong = [*table.damaged, *odd, *table.twice, *table.block.strangers]
+    unexpected = [row for row in table.rows.values() if row.cells.unexpected]
+    wrong = [*table.damaged, *unexpected, *table.twice, *table.block.strangers]
     if missing or holes:
         listed = ", ".join(missing[:16]) + (", ..." if len(missing) > 16 else "")
         how = (
@@ -233,7 +233,7 @@ def _row_findings(table: _Table, matrix: tuple[tuple[str | None, ...], ...]) -> 
             Verdict.WARN,
             seen=f"{len(wrong)} damaged or surplus rows",
             wanted="one row of path classes for each column",
-            why="what does not fit was left out; the other rows say the rest",
+            why="cells that do not fit were skipped; the other rows state the rest",
             evidence=[_damage(row, table) for row in wrong[:16]],
         )
 
@@ -243,8 +243,8 @@ def _damage(row: Row, table: _Table) -> str:
         return f"line {row.line}: {row.label} is not among the columns"
     if row in table.twice:
         return f"line {row.line}: a second row for {row.label}"
-    if row.cells.odd:
-        return f"line {row.line}: {row.label} holds {', '.join(row.cells.odd[:4])}, which is no path class"
+    if row.cells.unexpected:
+        return f"line {row.line}: {row.label} holds {', '.join(row.cells.unexpected[:4])}, which is not a path class"
     return f"line {row.line}: the cells of {row.label} are shifted or missing"
 
 

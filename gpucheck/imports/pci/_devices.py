@@ -1,4 +1,4 @@
-"""The devices that lspci lists, each with what its registers say."""
+"""The devices that lspci lists, each with the content of its registers."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -130,7 +130,7 @@ def _device(match: re.Match[str], number: int, line: str) -> Device:
 
 
 def merged(found: Iterable[Device]) -> dict[str, Device]:
-    """Each function once, with all that was said of it."""
+    """Return each function once, with all that was reported of it."""
     every: dict[str, Device] = {}
     for device in found:
         known = every.setdefault(device.bus_id, device)

@@ -45,7 +45,7 @@ PORTS = {"Root Port": "root-port", "Upstream Port": "switch-upstream", "Downstre
 
 @dataclass
 class Registers:
-    """What the lines below one device say. Generations and lanes are None where they are not there or unknown."""
+    """What the lines below one device report. Generations and lanes are None if they are missing or unknown."""
 
     cap_gen: int | None = None
     cap_width: int | None = None
@@ -72,7 +72,7 @@ class Registers:
         return max(self.bars_mib, default=None)
 
     def take(self, line: str) -> None:
-        """Add what one line says."""
+        """Add what one line reports."""
         for pattern, use in _READERS:
             if match := pattern.search(line):
                 use(self, match)

@@ -1,6 +1,6 @@
 """Output of lspci: lists (-nn, -k), registers (-vv, -vvv) and trees (-t, -tv), alone or several in a row.
 
-What it says of GPUs is part of a machine, not all of it: lspci -s lists one device, and a list holds GPUs that the
+Its facts about GPUs are part of a host, not all of it: lspci -s lists one device, and a list holds GPUs that the
 driver does not. So its part is marked as partial.
 """
 
@@ -82,7 +82,7 @@ def _controls(unnamed: list[tuple[int, str]]) -> list[tuple[int, int]]:
 
 
 def _of_unnamed(bare: list[tuple[int, int]]) -> Iterator[Message]:
-    """A bridge that redirects matters only above GPUs, and nothing says that this one is."""
+    """A bridge that redirects matters only above GPUs, and the text does not show whether this one is."""
     lines = [number for number, value in bare if value & REDIRECTS]
     if lines:
         text = f"{len(lines)} of {len(bare)} ACSCtl lines have ReqRedir, CmpltRedir or EgressCtrl set"

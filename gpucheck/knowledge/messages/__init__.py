@@ -22,7 +22,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     key: unique over all files, the part before the first dot is the file's name. patterns: regular expressions,
     searched in a line, case-sensitive unless they begin with (?i); a group named ``gpu`` is a bus id or an index.
-    verdict: ``pass`` for a message that is known and harmless. says: what it says, in one phrase. why and fix: as in a
+    verdict: ``pass`` for a known harmless message. ``says``: its meaning in one phrase. why and fix: as in a
     finding; where a cause is named its remedy follows the fix. versions: where the wording was seen.
     """
 

@@ -1,4 +1,4 @@
-"""The stand-in packages of the lab's mirror: NVIDIA's real names, versions, epochs and relations, as data.
+"""The stub packages of the lab's mirror: NVIDIA's real names, versions, epochs and relations, as data.
 
 Each ``*.yml`` here but repositories.yml and modules.yml is a list of sets: packages that share versions, epoch and
 revision. In every text ``{version}`` is the upstream version, ``{full}`` the package's own full one, ``{short}``
@@ -18,7 +18,7 @@ KEY_NAME = "key.asc"
 
 
 class Repository(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A repository of the mirror. path, key and alias: below the mirror's root. origin: what its Release file says.
+    """A repository of the mirror. path, key and alias: below the mirror's root. origin: of its Release file.
 
     The key is also in the repository's folder, as key.asc. alias: a second address of the same folder.
     """

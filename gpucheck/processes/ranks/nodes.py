@@ -50,7 +50,9 @@ def nodes_from_torchrun(environment: Mapping[str, str]) -> Nodes | None:
     if "TORCHELASTIC_RUN_ID" not in environment or "GROUP_WORLD_SIZE" not in environment:
         return None
     if environment.get("LOCAL_WORLD_SIZE", "1") != "1":
-        raise ValueError("torchrun starts several processes a host: use --nproc-per-node 1, gpucheck starts the ranks.")
+        raise ValueError(
+            "torchrun starts several processes per host. Use --nproc-per-node 1: gpucheck starts the ranks."
+        )
     host, port = environment["MASTER_ADDR"], int(environment["MASTER_PORT"])
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")

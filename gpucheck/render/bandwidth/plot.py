@@ -27,7 +27,7 @@ def to_svg(report: BandwidthReport) -> str:
         text(title, Point(LEFT, 24), 16, bold=True, room=WIDTH - LEFT),
         text(report.kind, Point(LEFT, 44), 13, class_="dim", room=WIDTH - LEFT),
         *plot.rows(lambda value: f"{value:g}"),
-        *plot.columns(sizes[:: -(-len(sizes) // MOST_SIZES)], lambda size: size_in_words(int(size))),
+        *plot.columns(sizes[:: -(-len(sizes) // MOST_SIZES)], lambda size: describe_size(int(size))),
         text("size of one copy", Point((plot.left + plot.right) / 2, HEIGHT - 12), 13, text_anchor="middle"),
         text(
             "GB/s (10^9 bytes per second)",
@@ -40,7 +40,7 @@ def to_svg(report: BandwidthReport) -> str:
     for number, ((src, dst, cls), points) in enumerate(lines.items()):
         parts.append(plot.line(((p.size_bytes, p.gb_s) for p in points), number))
         parts += [
-            plot.dot(p.size_bytes, p.gb_s, f"{size_in_words(p.size_bytes)}: {p.gb_s:g} GB/s", number) for p in points
+            plot.dot(p.size_bytes, p.gb_s, f"{describe_size(p.size_bytes)}: {p.gb_s:g} GB/s", number) for p in points
         ]
         kind = "local" if src == dst else cls or "?"
         name = f"{report.devices[src].index} to {report.devices[dst].index} ({kind})"
@@ -51,7 +51,7 @@ def to_svg(report: BandwidthReport) -> str:
     return document(WIDTH, HEIGHT, title, *parts, style=STYLE)
 
 
-def size_in_words(size: int) -> str:
+def describe_size(size: int) -> str:
     """``4 KiB``: powers of 1024, as memory is counted."""
     unit = 0
     value = float(size)

@@ -10,7 +10,7 @@ from gpucheck.render.copies.heat import SLOW_MARK, SLOW_MEANING, TITLES, below, 
 from gpucheck.render.findings.text import TROUBLE, blocks
 from gpucheck.render.words import counts_line, simulated_mark, table, verdict_word
 
-# Red over yellow to green, dark enough for white digits on light and dark terminals alike.
+# Red over yellow to green, dark enough for white digits on both light and dark terminals.
 HEAT = ((150, 40, 45), (165, 95, 30), (140, 130, 30), (75, 130, 60), (30, 115, 75))
 MIB = 1 << 20
 NOTHING = "-"
@@ -89,15 +89,15 @@ def _shaded(text: str, step: int | None) -> str:
 
 
 def _pairs(pairs: Sequence[MeasuredPair]) -> Iterator[str]:
-    """Measured against expected, one line for the pairs that are alike."""
-    alike: dict[tuple[object, ...], list[tuple[MeasuredPair, Measured]]] = {}
+    """Return measured and expected values, one line for equal pairs."""
+    equal: dict[tuple[object, ...], list[tuple[MeasuredPair, Measured]]] = {}
     for pair in pairs:
         if pair.measured is not None:
-            alike.setdefault((pair.cls, pair.expected_gb_s, pair.basis), []).append((pair, pair.measured))
-    if not alike:
+            equal.setdefault((pair.cls, pair.expected_gb_s, pair.basis), []).append((pair, pair.measured))
+    if not equal:
         return
     rows = []
-    for (cls, _, basis), members in alike.items():
+    for (cls, _, basis), members in equal.items():
         rates = sorted(measured.gb_s for _, measured in members)
         ratios = sorted(pair.ratio for pair, _ in members if pair.ratio is not None)
         rows.append(
@@ -160,7 +160,7 @@ def _rest(report: BandwidthReport) -> Iterator[str]:
         )
     for crowd in report.crowds:
         yield (
-            f"contention, {crowd.name}: {crowd.copies} copies at once, {crowd.total_gb_s:.1f} GB/s together, "
+            f"contention, {crowd.name}: {crowd.copies} simultaneous copies, {crowd.total_gb_s:.1f} GB/s together, "
             f"the slowest {crowd.slowest_gb_s:.1f} GB/s"
         )
     if report.integrity:

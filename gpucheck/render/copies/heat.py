@@ -6,10 +6,10 @@ from gpucheck.model.bandwidth import Matrix, MeasuredPair
 
 # Name -> title, and whether less is better.
 TITLES = {
-    "p2p_uni_gb_s": ("one direction, GB/s (row to column)", False),
-    "p2p_bidir_gb_s": ("both directions at once, sum, GB/s", False),
+    "p2p_uni_gb_s": ("unidirectional, GB/s (row to column)", False),
+    "p2p_bidir_gb_s": ("bidirectional, sum, GB/s", False),
     "p2p_latency_us": ("latency of a small copy, us", True),
-    "staged_uni_gb_s": ("through host memory, one direction, GB/s", False),
+    "staged_uni_gb_s": ("through host memory, unidirectional, GB/s", False),
     "staged_latency_us": ("latency through host memory, us", True),
 }
 STEPS = 5

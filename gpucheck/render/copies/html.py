@@ -1,4 +1,4 @@
-"""Copies between GPUs for a page, as copies.html.j2 shows them, and what its script says about a cell."""
+"""Copies between GPUs for a page, as copies.html.j2 shows them, and the texts of its cells."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ def _number(cell: float | None, slow: bool) -> str:
 
 
 def data(found: Copies | None) -> dict[str, Any]:
-    """What the page says about a cell when it is pointed at."""
+    """Return the text that the page shows when the pointer is on a cell."""
     if found is None:
         return {"devices": [], "paths": [], "pairs": {}}
     paths: dict[tuple[Any, ...], int] = {}

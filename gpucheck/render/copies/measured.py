@@ -85,13 +85,13 @@ def copies_of(report: BandwidthReport) -> Copies:
 
 
 def by_class(found: Copies) -> list[ClassRates]:
-    """One row for the pairs that are alike."""
-    alike: dict[tuple[str | None, float | None, str | None], list[tuple[MeasuredPair, float]]] = {}
+    """Return one row for equal pairs."""
+    equal: dict[tuple[str | None, float | None, str | None], list[tuple[MeasuredPair, float]]] = {}
     for pair in found.pairs:
         if pair.measured is not None:
             key = (pair.cls, pair.expected_gb_s, pair.basis)
-            alike.setdefault(key, []).append((pair, pair.measured.gb_s))
-    return [_rates(cls or "?", members) for (cls, _, _), members in alike.items()]
+            equal.setdefault(key, []).append((pair, pair.measured.gb_s))
+    return [_rates(cls or "?", members) for (cls, _, _), members in equal.items()]
 
 
 def _rates(cls: str, members: list[tuple[MeasuredPair, float]]) -> ClassRates:
@@ -110,7 +110,7 @@ def _rates(cls: str, members: list[tuple[MeasuredPair, float]]) -> ClassRates:
 
 
 def trainings(report: Report) -> list[Training]:
-    """Every run that ended, in the order of the steps. What failed is told by its findings."""
+    """Return every completed run, in the order of the steps. Failures are in the findings."""
     return [run for step, numbers in report.measurements.items() if step != COPIES for run in _runs(step, numbers)]
 
 

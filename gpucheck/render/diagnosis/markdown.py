@@ -85,7 +85,7 @@ def _span(one: Any) -> str:
 
 
 def _name(source: str) -> str:
-    """The name of a file without its folder, which is of no use to others."""
+    """The name of a file without its directory, which is of no use to others."""
     return PurePath(source).name or source
 
 

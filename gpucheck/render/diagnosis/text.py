@@ -67,7 +67,7 @@ def _unread(diagnosis: Diagnosis, *, everything: bool) -> list[str]:
 
 
 def _scope(diagnosis: Diagnosis) -> list[str]:
-    """What was looked at, and what the inputs say nothing about."""
+    """Return what was checked, and what the inputs do not cover."""
     lines = [f"looked at   {folded('; '.join(diagnosis.looked_at))}"] if diagnosis.looked_at else []
     lines += [f"not proven  {'; '.join(diagnosis.unproven)}"] if diagnosis.unproven and diagnosis.read else []
     return [*lines, ""] if lines else []

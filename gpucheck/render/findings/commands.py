@@ -85,7 +85,7 @@ PROSE = frozenset(
 
 
 class Part(NamedTuple):
-    """A piece of advice as it stands in the sentence."""
+    """A piece of advice as written in the sentence."""
 
     text: str
     is_command: bool

@@ -70,7 +70,7 @@ LINKS = re.compile(r"p2p|host-copies|links-under-load|simultaneous-copies|shared
 
 
 def command(findings: Sequence[Finding], *, rerun: bool = True) -> str:
-    """Return the command; empty if none is known. findings: that say the same. rerun: gpucheck ran on the same host."""
+    """Return the command; empty if none is known. findings: equal ones. rerun: gpucheck ran on the same host."""
     first = findings[0]
     named = (part.text.strip() for part in parts(first.fix) if part.is_command)
     read = next((text for text in named if READS.match(text) and not SETS.search(text)), "")

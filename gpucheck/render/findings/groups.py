@@ -1,4 +1,4 @@
-"""Findings that say the same of several GPUs, together: one cause is one block, not 72.
+"""Equal findings of several GPUs, grouped: one cause is one block, not 72.
 
 A text that differs only by the GPU that it is about is the same text: the bus id and the name of a finding's own GPU
 are replaced before findings are compared.
@@ -23,7 +23,7 @@ OPTION = re.compile(rf"(nvidia-smi\b[^;|\n]*?) (-i|--id)([ =]){ANY_ID}")
 
 
 class Group(NamedTuple):
-    """Findings that say the same. where: the GPUs. seen: the first line, with what was expected.
+    """Equal findings. where: the GPUs. seen: the first line, with what was expected.
 
     evidence: what differs only by the GPU is one line. all_evidence: every line.
     """
@@ -52,7 +52,7 @@ def group_equal(findings: Iterable[Finding], gpus: Iterable[str] = ()) -> list[G
     """Return the groups in the order of their first findings. gpus: bus ids of all GPUs of the host."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in findings:
-        # Two checks that pass say two things, even in the same words.
+        # Two passed checks are two results, even with equal text.
         check = finding.check if finding.verdict is Verdict.PASS else ""
         groups.setdefault((check, *same_text(finding)), []).append(finding)
     everyone = frozenset(gpus)
@@ -76,7 +76,7 @@ def _group(findings: list[Finding], everyone: frozenset[str]) -> Group:
 
     option = "" if is_all else _listed(findings)
 
-    def told(texts: Sequence[str]) -> str:
+    def combined(texts: Sequence[str]) -> str:
         return _shared(texts, findings, option)
 
     all_evidence = {line: finding for finding in findings for line in finding.evidence}
@@ -87,9 +87,9 @@ def _group(findings: list[Finding], everyone: frozenset[str]) -> Group:
         findings=tuple(findings),
         checks=tuple(dict.fromkeys(finding.check for finding in findings)),
         where=where_all(findings, everyone),
-        seen=told([observed(finding) for finding in findings]),
-        why="" if findings[0].why == observed(findings[0]) else told([finding.why for finding in findings]),
-        fix=told([finding.fix for finding in findings]),
+        seen=combined([observed(finding) for finding in findings]),
+        why="" if findings[0].why == observed(findings[0]) else combined([finding.why for finding in findings]),
+        fix=combined([finding.fix for finding in findings]),
         evidence=tuple(
             originals[0] if len(originals) == 1 else _of_all(line, option) for line, originals in lines.items()
         ),
@@ -147,7 +147,7 @@ def _shared(texts: Sequence[str], findings: Sequence[Finding], option: str) -> s
 
 
 def _of_all(text: str, option: str) -> str:
-    """The text of one finding, told of all. option: what nvidia-smi -i gets; empty for all GPUs, which is no option."""
+    """Return the text of one finding for all GPUs. option: value of nvidia-smi -i; empty for all GPUs (no option)."""
     text = OPTION.sub(lambda found: f"{found[1]} {found[2]}{found[3]}{option}" if option else found[1], text)
     return re.sub(ANY_NAME, "each GPU", re.sub(ANY_ID, "BUS_ID", text))
 

@@ -16,7 +16,7 @@ EVIDENCE = 40
 
 
 class Block(NamedTuple):
-    """A group of findings. advice: its fix, commands told apart. left: lines of evidence that are not shown.
+    """A group of findings. advice: its fix with commands marked. left: lines of evidence that are not shown.
 
     follow: what was not run because of it. sure: how sure its cause is. others: other causes and their probabilities.
     """

@@ -111,7 +111,7 @@ def others(group: Group) -> list[Alternative]:
 
 
 def not_run(checks: list[str]) -> str:
-    """Say which checks add nothing to a root cause."""
+    """Name the checks that add nothing to a root cause."""
     return f"{plural(len(checks), 'check')} not run because of this: {', '.join(sorted(checks))}"
 
 
@@ -125,7 +125,7 @@ def _line(label: str, text: str) -> str:
 
 
 def _skip(group: Group, *, check: bool) -> str:
-    """One line: what was not judged, and why."""
+    """One line: what was not evaluated, and why."""
     some = f" ({len(group.findings)})" if len(group.findings) > 1 else ""
     checks = f"{', '.join(group.checks)}{some}: " if check else ""
     return f"{verdict_word(Verdict.SKIP)} {checks}{indented(group.why or group.seen, 8)}"

@@ -20,7 +20,7 @@ WIDTH, HEIGHT, LEFT, TOP, RIGHT = 820, 190, 86, 46, 20
 
 @of_printable
 def to_text(history: History) -> str:
-    """A line of blocks a series, with the numbers that a line of blocks cannot say."""
+    """One line of blocks per series, with the numbers that blocks cannot show."""
     mark = f"  {simulated_mark()}" if history.simulated else ""
     lines = [click.style(history.name, bold=True) + mark]
     if history.verdicts:
@@ -33,7 +33,7 @@ def to_text(history: History) -> str:
 
 
 def sparkline(values: list[float]) -> str:
-    """A block a value, from the lowest to the highest; all alike are in the middle."""
+    """Return one block character per value, from lowest to highest; equal values are in the middle."""
     low, high = min(values), max(values)
     if high == low:
         return BLOCKS[3] * len(values)
@@ -73,7 +73,7 @@ def _panel(series: Series, top: float) -> Iterator[str]:
     high = [(i, p.value if p.high is None else p.high) for i, p in points]
     lowest, highest = min(value for _, value in low), max(value for _, value in high)
     pad = (highest - lowest) * 0.08 or abs(highest) * 0.05 or 1.0
-    # One point stands in the middle.
+    # A single point is in the middle.
     across, up = Scale(0, len(points) - 1), Scale(lowest - pad, highest + pad)
     plot = Plot(LEFT, top + 30, WIDTH - RIGHT, top + HEIGHT - 44, across, up)
     yield text(f"{series.metric}  {series.group or ''}", Point(20, top + 16), 13, bold=True)

@@ -34,7 +34,7 @@ def to_html(fleet: FleetReport) -> str:
 
 
 class _Table:
-    """Each text once, by number: ten thousand hosts say the same."""
+    """Each text once, by number: ten thousand hosts report the same."""
 
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
@@ -74,7 +74,7 @@ def _data(fleet: FleetReport) -> dict[str, Any]:
 
 def _host(row: FleetRow, texts: _Table, metrics: _Table, findings: _Table, attributes: _Table) -> msgspec.Raw:
     """By position: name, verdict, group, GPUs, driver, system, training, profile, started, findings, metrics,
-    attributes. Texts by number, -1 is none; findings with their subject; metrics with what was worst.
+    attributes. Texts by number, -1 for no text; findings with their subject; metrics with what was worst.
 
     Encoded at once: lists of a hundred thousand hosts take more memory than the fleet.
     """

@@ -107,7 +107,7 @@ def _host(host: str, findings: list[Finding], row: FleetRow) -> str:
 def place(outlier: Outlier, row: FleetRow) -> str:
     """Where a number is off: ``GPU 2 (0000:4c:00.0)``."""
     if outlier.at is None:
-        return "whole host"
+        return "entire host"
     ids = outlier.at.split("-") if outlier.level == "pair" else [outlier.at]
     return " - ".join(gpu_name(bus_id, row.gpu_index.get(bus_id)) for bus_id in ids)
 

@@ -12,7 +12,7 @@ BASE = {"gb_s": ("bytes_per_second", 1e9), "us": ("seconds", 1e-6), "ms": ("seco
 
 
 def to_prometheus(fleet: FleetReport) -> str:
-    """Write the report. Status 0 pass, 1 warn, 2 fail, 3 unknown; a simulated host says so in a label."""
+    """Write the report. Status 0 pass, 1 warn, 2 fail, 3 unknown; a simulated host has a label."""
     own = [*_hosts(fleet), *_fleet(fleet)]
     return prometheus.write([*own, *_metrics(fleet, {family.name for family in own})])
 
@@ -34,7 +34,7 @@ def _hosts(fleet: FleetReport) -> Iterator[Family]:
     )
     yield Family(
         "gpucheck_host_gpus",
-        "GPUs that the host saw.",
+        "GPUs that the host reported.",
         [({"host": r.host}, r.gpu_count) for r in fleet.hosts if r.group],
     )
 

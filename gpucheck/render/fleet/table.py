@@ -20,15 +20,15 @@ def to_csv(fleet: FleetReport) -> str:
     """A line a host. Text that a spreadsheet would run as a formula is quoted with an apostrophe."""
     attributes = sorted({name for row in fleet.hosts for name in row.attributes} - set(COLUMNS))
     metrics = sorted({name for row in fleet.hosts for name in row.metrics})
-    odd = {outlier.host for outlier in fleet.outliers}
+    outlier_hosts = {outlier.host for outlier in fleet.outliers}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(
         [*COLUMNS, "stands_out", "problems", *map(_safe, attributes), *(_safe(metric_title(name)) for name in metrics)]
     )
     for row in fleet.hosts:
-        told = "; ".join(dict.fromkeys(finding.check for finding in row.problems))
-        cells: list[Any] = [*_facts(row), str(row.host in odd).lower(), _safe(told)]
+        checks = "; ".join(dict.fromkeys(finding.check for finding in row.problems))
+        cells: list[Any] = [*_facts(row), str(row.host in outlier_hosts).lower(), _safe(checks)]
         cells += [_safe(", ".join(row.attributes.get(name, ()))) for name in attributes]
         cells += [row.metrics[name].host if name in row.metrics else "" for name in metrics]
         writer.writerow(cells)

@@ -15,23 +15,23 @@ MANY = 40
 
 
 def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:
-    """What is wrong by cause, one line a host, then the problems, then what only the fleet can tell, then the verdict.
+    """Write problems by cause, one line per host, then fleet problems, then comparisons of hosts, then the verdict.
 
-    Every simulated line says so. A large fleet has its worst hosts first, and passing ones are only counted, unless
+    Every simulated line is marked. A large fleet has its worst hosts first, and passing ones are only counted, unless
     verbose.
     """
     many = len(fleet.hosts) > MANY and not verbose
-    odd = {outlier.host for outlier in fleet.outliers}
-    shown = [row for row in fleet.hosts if not many or row.verdict is not Verdict.PASS or row.host in odd]
+    outlier_hosts = {outlier.host for outlier in fleet.outliers}
+    shown = [row for row in fleet.hosts if not many or row.verdict is not Verdict.PASS or row.host in outlier_hosts]
     if many:
         shown.sort(key=lambda row: WORST_FIRST.index(row.verdict))
     stands_in = sorted({text for row in fleet.hosts for text in row.stand_ins})
     sections = [
         list(summary(fleet.hosts)),
         list(_causes(fleet)),
-        [*_table(shown, odd), *_left_out(len(fleet.hosts) - len(shown))],
+        [*_table(shown, outlier_hosts), *_left_out(len(fleet.hosts) - len(shown))],
         list(lines(shown)),
-        [f"{simulated_mark()} stands in: {one_line(text)}" for text in stands_in],
+        [f"{simulated_mark()} component: {one_line(text)}" for text in stands_in],
         list(_outliers(fleet, many=many)),
         list(_drift(fleet)),
         list(_changes(fleet)),
@@ -41,9 +41,9 @@ def to_text(fleet: FleetReport, *, verbose: bool = False) -> str:
     return "\n\n".join("\n".join(section) for section in sections if section) + "\n"
 
 
-def _table(rows: list[FleetRow], odd: set[str]) -> list[str]:
+def _table(rows: list[FleetRow], outlier_hosts: set[str]) -> list[str]:
     header = ("verdict", "host", "system", "GPUs", "driver", "training", "findings", "hardware")
-    return table(header, (_cells(row, stands_out=row.host in odd) for row in rows))
+    return table(header, (_cells(row, stands_out=row.host in outlier_hosts) for row in rows))
 
 
 def _cells(row: FleetRow, *, stands_out: bool) -> tuple[str, ...]:
@@ -117,11 +117,11 @@ def _changes(fleet: FleetReport) -> Iterator[str]:
 def _about_reports(fleet: FleetReport) -> Iterator[str]:
     """Missing reports are rows above already, and unreadable ones that no readable one of the same host replaced."""
     rows = {row.source for row in fleet.hosts if row.digest is None}
-    told = [p for p in fleet.problems if p.kind != "missing" and not (p.kind == "unreadable" and p.subject in rows)]
-    if told:
+    problems = [p for p in fleet.problems if p.kind != "missing" and not (p.kind == "unreadable" and p.subject in rows)]
+    if problems:
         yield click.style("About the reports", bold=True)
-    for kind in dict.fromkeys(problem.kind for problem in told):
-        texts = [problem.text for problem in told if problem.kind == kind]
+    for kind in dict.fromkeys(problem.kind for problem in problems):
+        texts = [problem.text for problem in problems if problem.kind == kind]
         yield from (f"  {kind:<10} {one_line(text)}" for text in texts[:MANY])
         if len(texts) > MANY:
             yield f"  {kind:<10} {len(texts) - MANY} more: --format json lists them"
@@ -129,7 +129,7 @@ def _about_reports(fleet: FleetReport) -> Iterator[str]:
 
 def _last(fleet: FleetReport) -> str:
     mark = f"  {simulated_mark()}" if fleet.simulated else ""
-    odd = len({outlier.host for outlier in fleet.outliers})
-    outliers = f", {plural(odd, 'outlier')}" if odd else ""
+    count = len({outlier.host for outlier in fleet.outliers})
+    outliers = f", {plural(count, 'outlier')}" if count else ""
     hosts = plural(len(fleet.hosts), "host")
     return f"{verdict_word(fleet.verdict, 0)}  {hosts}: {counts_line(fleet.counts)}{outliers}{mark}"

@@ -44,13 +44,13 @@ function chart(group) {
     draw("text", { x: Math.min(Math.max(x(group.median), 90), width - 90), y: height - 8, "text-anchor": "middle" }, "median " + short(group.median)));
   const list = make("ul", {}, odd.slice(0, 5).map(outlierLine));
   const more = odd.length > 5 ? make("button.link", { type: "button", click: () => filterOn(group.metric) }, plural(odd.length - 5, "more outlier")) : null;
-  const basis = group.basis === "model" ? ", too few to compare: judged by the model of the machine" : "";
+  const basis = group.basis === "model" ? ", too few to compare: compared with the model of the host" : "";
   return make("div.chart", {}, make("h3", { title: group.metric }, title(group.metric)), make("span.soft", {}, group.group + ", " + plural(group.hosts, "host") + basis), svg, list, more);
 }
 
 function outlierLine(outlier) {
   const off = (outlier.percent > 0 ? "+" : "") + outlier.percent + " %";
-  return make("li", {}, hostLink(outlier.host), make("span.soft", {}, outlier.at || "whole host"), make("span.off", {}, off));
+  return make("li", {}, hostLink(outlier.host), make("span.soft", {}, outlier.at || "entire host"), make("span.off", {}, off));
 }
 
 function hostLink(name) {

@@ -1,4 +1,4 @@
-// The page is whole without this: here are filters, copying, tabs, and what a cell of the heat map means.
+// The page is complete without this: here are filters, copying, tabs, and what a cell of the heat map means.
 const all = (selector) => [...document.querySelectorAll(selector)];
 
 let chosen = "";

@@ -1,1 +1,1 @@
-"""The explanations that a diagnosis compared: predicted beside measured, as text and for a page."""
+"""The explanations that a diagnosis compared: predicted and measured values, as text and for a page."""

@@ -22,7 +22,7 @@ MARKS_AT_AXIS = 8
 # From this ratio of the largest to the smallest number on the scale is logarithmic.
 LOGARITHMIC = 12.0
 FIT = {"yes": "good", "nearly": "near", "no, lower": "bad", "no, higher": "bad"}
-SAID = {
+FIT_TEXT = {
     "yes": "fits",
     "nearly": "nearly fits",
     "no, lower": "lower than predicted",
@@ -46,7 +46,7 @@ class ChartRow(NamedTuple):
     predicted: str
     measured: str
     fit: str
-    said: str
+    fit_text: str
     x: str
     width: str
     marks: list[Mark]
@@ -127,7 +127,7 @@ def view(judgement: Judgement | None) -> Ranking | None:
         if some or one.readings
     ]
     places = [_place(one, judgement.gpus) for one in worth]
-    # With one explanation there is no second that a number could have told it from.
+    # With one explanation there is no second to distinguish it from.
     return Ranking(places, stories, judgement.decided if len(places) > 1 else "")
 
 
@@ -173,11 +173,11 @@ def _row(row: Row, axis: Axis, unit: str) -> ChartRow:
         predicted=predicted,
         measured=measured,
         fit=FIT[row.fit],
-        said=SAID[row.fit],
+        fit_text=FIT_TEXT[row.fit],
         x=_percent(low),
         width=_percent(max(high - low, MARK)),
         marks=_marks(row, axis),
-        about=f"{row.where}: predicted {predicted} {unit}, measured {measured} {unit}, {SAID[row.fit]}",
+        about=f"{row.where}: predicted {predicted} {unit}, measured {measured} {unit}, {FIT_TEXT[row.fit]}",
     )
 
 

@@ -1,4 +1,4 @@
-"""What an explanation predicted beside what was measured, in groups of equal predictions: a row each."""
+"""What an explanation predicted, and what was measured, in groups of equal predictions: one row each."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
@@ -11,10 +11,10 @@ Fit = Literal["yes", "nearly", "no, lower", "no, higher"]
 # Title and unit of a quantity, in the order in which they are shown.
 TITLES: dict[Quantity, tuple[str, str]] = {
     "p2p-one-way": ("Copies between two GPUs, one direction", "GB/s"),
-    "p2p-both-ways": ("Copies between two GPUs, both directions at once, sum", "GB/s"),
+    "p2p-both-ways": ("Copies between two GPUs, bidirectional, sum", "GB/s"),
     "p2p-latency": ("Latency of a small copy between two GPUs", "us"),
     "staged-one-way": ("Copies through host memory, one direction", "GB/s"),
-    "staged-both-ways": ("Copies through host memory, both directions at once, sum", "GB/s"),
+    "staged-both-ways": ("Copies through host memory, bidirectional, sum", "GB/s"),
     "staged-latency": ("Latency of a small copy through host memory", "us"),
     "host-copy": ("Copies between host memory and one GPU", "GB/s"),
     "flows": ("Copies at the same time, sum", "GB/s"),
@@ -63,7 +63,7 @@ def blocks(explanation: Explanation) -> list[Block]:
 
 
 def readings(explanation: Explanation) -> list[str]:
-    """Return the readings; those that differ only by the PCI device are one line from ALIKE of them on."""
+    """Return the readings; if at least ALIKE differ only by the PCI device, they are one line."""
     groups: dict[str, list[str]] = {}
     for line in explanation.readings:
         groups.setdefault(BUS_ID.sub("", line), []).append(line)

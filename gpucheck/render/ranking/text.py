@@ -94,12 +94,12 @@ def _block(block: Block, *, everything: bool) -> Iterator[str]:
     ]
     header, *lines = table(HEADER, cells)
     yield f"{INDENT}{click.style(header, dim=True)}"
-    told = ""
+    shown_basis = ""
     for line, row in zip(lines, shown, strict=True):
         yield f"{INDENT}{line}"
-        if row.basis and row.basis != told:
+        if row.basis and row.basis != shown_basis:
             yield from (click.style(text, dim=True) for text in _wrapped(f"{INDENT}  ", row.basis))
-        told = row.basis
+        shown_basis = row.basis
     if len(shown) < len(block.rows):
         yield f"{INDENT}and {plural(len(block.rows) - len(shown), 'more row')}: -vv"
 

@@ -21,7 +21,7 @@ LONGEST = 160
 # With another verdict the value was not read.
 READ = (Verdict.PASS, Verdict.WARN, Verdict.FAIL)
 NOT_LISTED = ("gpucheck", "driver", "cuda")
-# Checks whose values do not say what they are about.
+# Checks whose values do not name their quantity.
 PREFIX = {"bar1": "BAR1", "fabric": "fabric:"}
 # What a copy between GPUs depends on, in the order of the card.
 SETTINGS = ("iommu", "acs", "bar1", "fabric", "mig", "persistence", "cpu-governor")
@@ -30,7 +30,7 @@ SETTINGS = ("iommu", "acs", "bar1", "fabric", "mig", "persistence", "cpu-governo
 def to_markdown(report: Report, *, mark: str = "", change: Change = unchanged) -> str:
     """Return the card, at most MOST_LINES lines.
 
-    mark: where a replayed report comes from. change: redaction; where there is none, the host is named.
+    mark: where a replayed report comes from. change: redaction; without it, the host is named.
     """
     return _card(report, Markdown(change), mark.strip(), named=change is unchanged)
 
@@ -56,7 +56,7 @@ def _head(report: Report, page: Markdown, mark: str) -> Iterator[str]:
         simulation = report.simulation
         faults = f" with {', '.join(simulation.faults)}" if simulation and simulation.faults else ""
         machine = f": {simulation.profile}{faults}" if simulation else ""
-        yield f"**SIMULATED** hardware{page.text(machine)}. No real GPU was looked at."
+        yield f"**SIMULATED** hardware{page.text(machine)}. No real GPU was read."
         yield ""
     if mark:
         yield page.text(f"{mark[0].upper()}{mark[1:]}.")
@@ -79,7 +79,7 @@ def _findings(report: Report, page: Markdown) -> Iterator[str]:
                 if group.first.cause and group.first.confidence in ("certain", "likely")
             ]
     if not rows:
-        yield "Nothing is wrong." if report.verdict is Verdict.PASS else "Nothing was judged."
+        yield "Nothing is wrong." if report.verdict is Verdict.PASS else "Nothing was evaluated."
         return
     if len(rows) > FINDINGS:
         more = f"and {len(rows) - FINDINGS + 1} findings more: gpucheck verify --format text"

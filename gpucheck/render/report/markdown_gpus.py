@@ -1,4 +1,4 @@
-"""The GPUs of a rig card: links under load, memory and power, one row for GPUs that are alike."""
+"""The GPUs of a rig card: links under load, memory and power, one row for equal GPUs."""
 
 from collections.abc import Iterator
 from typing import Any

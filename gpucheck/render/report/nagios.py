@@ -34,7 +34,7 @@ def _summary(report: Report) -> str:
     named = [_named(group) for group in bad[:SHOWN]]
     more = [f"and {len(bad) - SHOWN} more"] if len(bad) > SHOWN else []
     more += [f"{plural(left, 'check')} not run because of this"] if left else []
-    # A monitoring system shows this line only: it must say what an OK does not cover.
+    # A monitoring system shows this line only: it must state what an OK does not cover.
     unproven = f" (not proven: {'; '.join(report.not_proven)})" if report.not_proven else ""
     return folded(("; ".join([*named, *more]) or counts_line(report.counts)) + unproven).replace("|", "/")
 

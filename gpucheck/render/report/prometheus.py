@@ -50,7 +50,7 @@ def _verdicts(report: Report) -> Iterator[Family]:
         "What the step of a check took.",
         [({"check": check}, took) for check, took in seconds.items()],
     )
-    yield Family("gpucheck_run_duration_seconds", "What the whole run took.", [({}, report.seconds)])
+    yield Family("gpucheck_run_duration_seconds", "Duration of the run.", [({}, report.seconds)])
     yield Family(
         "gpucheck_last_run_timestamp_seconds",
         "When the run was started.",
@@ -79,7 +79,7 @@ def _statuses(report: Report) -> list[Sample]:
 
 
 def _subject(subject: str) -> dict[str, str]:
-    """``gpu:A``, ``pair:A-B`` and ``link:A`` as labels; an empty label is no label."""
+    """Return ``gpu:A``, ``pair:A-B`` and ``link:A`` as labels; an empty label is omitted."""
     kind, _, name = subject.partition(":")
     first, _, second = name.partition("-") if kind == "pair" else (name, "", "")
     link = name if kind == "link" else ""
@@ -153,9 +153,9 @@ def _lowest(expected: list[tuple[str, float | None]], cls: str) -> float:
 
 
 def _integrity(found: Copies) -> Iterator[Family]:
-    told = found.integrity
-    if told:
-        verified, wrong = told.get("bytes_verified", 0), told.get("wrong_words", 0)
+    integrity = found.integrity
+    if integrity:
+        verified, wrong = integrity.get("bytes_verified", 0), integrity.get("wrong_words", 0)
         yield Family("gpucheck_p2p_verified_bytes_total", "Bytes compared after copies.", [({}, verified)], "counter")
         yield Family("gpucheck_p2p_wrong_words_total", "Words that arrived wrong.", [({}, wrong)], "counter")
 

@@ -19,7 +19,7 @@ def to_text(report: Report, *, verbose: bool = False) -> str:
 
 
 def bus_ids(report: Report) -> tuple[str, ...]:
-    """The GPUs of the host: what all of them have in common is said once."""
+    """Describe the GPUs of the host; common properties are printed once."""
     return tuple(gpu.pci_bus_id for gpu in report.topology.gpus if gpu.pci_bus_id) if report.topology else ()
 
 
@@ -39,7 +39,7 @@ def _head(report: Report) -> Iterator[str]:
     yield ", ".join(parts)
     if report.simulation is not None:
         for stand_in in report.simulation.stand_ins:
-            yield f"{simulated_mark()} stands in: {stand_in}"
+            yield f"{simulated_mark()} component: {stand_in}"
 
 
 def _simulation(report: Report) -> str:

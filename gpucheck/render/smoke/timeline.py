@@ -11,7 +11,7 @@ from gpucheck.render.svg import Point, document, element, plain, text
 
 WIDTH, LEFT, RIGHT, ROW, GAP = 1200, 110, 20, 26, 8
 ZOOM_STEPS = 4
-# Told apart by brightness as well as by hue.
+# Distinguished by brightness as well as by hue.
 COLOUR = {
     "import": "#b8b8b8",
     "data": "#7f8fa9",
@@ -68,9 +68,9 @@ def to_chrome_trace(title: str, spans: Sequence[Span], *, simulated: bool) -> st
 
 @of_printable
 def to_svg(title: str, spans: Sequence[Span], *, simulated: bool) -> str:
-    """Two panels: the whole run, and a few steps from its middle, where the phases of a step can be seen."""
+    """Two panels: the entire run, and a few steps from its middle, where the phases of a step can be seen."""
     middle = _middle_steps(spans)
-    panels = [("whole run", list(spans))]
+    panels = [("entire run", list(spans))]
     if middle:
         first, last = middle[0].step, max(span.step or 0 for span in middle)
         panels.append((f"steps {first} to {last}", middle))
@@ -99,7 +99,7 @@ def _panel(name: str, spans: Sequence[Span], y: float) -> tuple[list[str], float
     start = min(span.start for span in spans)
     whole = max(max(span.start + span.seconds for span in spans) - start, 1e-9)
     ranks = sorted({span.rank for span in spans})
-    # A short panel counts from its own start: the digits of the whole run would hide its own.
+    # A short panel counts from its own start: the digits of the entire run would hide its own.
     first = start if whole >= 1 else 0.0
     across, rows = Scale(first, first + whole), Scale(0, len(ranks))
     plot = Plot(LEFT, y + 8, WIDTH - RIGHT, y + 12 + len(ranks) * (ROW + GAP), across, rows)

@@ -10,8 +10,8 @@ VENDOR = {"GenuineIntel": "Intel", "intel": "Intel", "AuthenticAMD": "AMD", "amd
 
 @dataclass
 class Box:
-    """title: what it is. name: of the model or device. detail: where it is. link: its PCIe link in words, with what it
-    should be where it runs below that (reduced). Each is empty where nothing is told."""
+    """title: what it is. name: of the model or device. detail: where it is. link: its PCIe link as text, with what it
+    should be if it runs below that (reduced). Each is empty if unknown."""
 
     kind: Literal["node", "root", "switch", "gpu", "nic"]
     title: str
@@ -38,16 +38,16 @@ def boxes(topology: Topology) -> list[Box]:
     wiring = topology.wiring
     if wiring is None:
         return []
-    alike = len({gpu.name for gpu in topology.gpus}) == 1
-    names = {f"GPU{gpu.index}": "" if alike else gpu.name or "" for gpu in topology.gpus}
+    one_model = len({gpu.name for gpu in topology.gpus}) == 1
+    names = {f"GPU{gpu.index}": "" if one_model else gpu.name or "" for gpu in topology.gpus}
     names |= {nic.label: nic.name or "" for nic in topology.nics}
     children: dict[str | None, list[WiredFunction]] = {}
     for function in wiring.functions:
         children.setdefault(function.above, []).append(function)
-    answer = []
+    boxes = []
     for node in wiring.nodes:
-        untold = "machine" if len(wiring.nodes) == 1 else "NUMA node not told"
-        title = untold if node.index is None else f"NUMA node {node.index}"
+        unnumbered = "host" if len(wiring.nodes) == 1 else "NUMA node unknown"
+        title = unnumbered if node.index is None else f"NUMA node {node.index}"
         vendor = VENDOR.get(node.vendor or "", node.vendor or "")
         detail = ", ".join(word for word in (vendor, f"CPUs {node.cpus}" if node.cpus else "") if word)
         box = Box("node", title, detail=detail)
@@ -56,8 +56,8 @@ def boxes(topology: Topology) -> list[Box]:
             below = [b for f in top if f.root == root for b in _box(f, children, names, wiring.told)]
             box.inside += [Box("root", f"host bridge {root}", inside=below)] if root and below else below
         if box.inside:
-            answer.append(box)
-    return answer
+            boxes.append(box)
+    return boxes
 
 
 def _box(
@@ -76,7 +76,10 @@ def _box(
 
 
 def link_words(link: PcieLink, *, uplink: bool) -> tuple[str, bool]:
-    """``Gen5 x16``, or ``Gen5 x8 of x16`` for one that lost lanes. A device's own generation sleeps and is not told."""
+    """Return ``Gen5 x16``, or ``Gen5 x8 of x16`` for a link that lost lanes, and whether it lost lanes or speed.
+
+    The generation of a device's own link is that of its maximum: an idle link lowers it.
+    """
     generation, width = link.max_generation or link.generation, link.max_width or link.width
     if not generation or not width:
         return "", False
@@ -101,5 +104,5 @@ def switch_links(wiring: Wiring) -> dict[str, int]:
 
 
 def switch_count(wiring: Wiring) -> int:
-    """How many NVSwitches are told apart; 0 where they hide behind one address."""
+    """Return the number of NVSwitches that are distinguishable; 0 if they hide behind one address."""
     return len({b.b for b in wiring.nvlinks if not b.b.startswith("GPU") and b.b != NVSWITCH})

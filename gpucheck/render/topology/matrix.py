@@ -8,7 +8,7 @@ from gpucheck.model import Topology, TopologyGpu
 from gpucheck.render.words import ranges
 
 GAP = "?"
-NOT_TOLD = "N/A"
+MISSING = "N/A"
 COLOUR = {"NV#": "green", "PIX": "cyan", "PXB": "cyan", "PHB": "yellow", "NODE": "yellow", "SYS": "red", GAP: "magenta"}
 LABEL_WIDTH = 24
 
@@ -21,7 +21,7 @@ def kind_of(cls: str | None) -> str:
 def matrix(topology: Topology, width: int | None = None) -> list[str]:
     """Header, one line a GPU and network card: classes, then the affinity columns that hold anything.
 
-    width: columns of the terminal; None is no limit, and what `gpucheck topo --import` reads back. A matrix that does
+    width: columns of the terminal; None for no limit, and what `gpucheck topo --import` reads. A matrix that does
     not fit is shown with GPUs that differ in nothing as one row, and in bands of columns where that is too wide too.
     """
     if not topology.gpus:
@@ -47,10 +47,10 @@ def _folded(topology: Topology, width: int) -> list[str]:
     for start, end in ((count + 1, count + 1 + len(topology.nics)), (count + 1 + len(topology.nics), len(header))):
         if start == end:
             continue
-        alike: dict[tuple[str, ...], list[int]] = {}
+        equal: dict[tuple[str, ...], list[int]] = {}
         for i, row in enumerate(rows[:count]):
-            alike.setdefault(tuple(row[start:end]), []).append(topology.gpus[i].index)
-        cells = [[_shortened(ranges(members)), *values] for values, members in alike.items()]
+            equal.setdefault(tuple(row[start:end]), []).append(topology.gpus[i].index)
+        cells = [[_shortened(ranges(members)), *values] for values, members in equal.items()]
         cells += [[row[0], *row[start:end]] for row in rows[count:] if any(row[start:end])]
         lines += ["", *_bands(["", *header[start:end]], cells, end - start if end < len(header) else 0, width)]
     return lines
@@ -63,7 +63,7 @@ def _between(topology: Topology, group: list[int], other: list[int]) -> str:
 
 
 def like_gpus(topology: Topology) -> list[list[int]]:
-    """Positions of GPUs that stand in the same class to every other GPU."""
+    """Return positions of GPUs that have the same class to every other GPU."""
     groups: list[list[int]] = []
     for i, row in enumerate(topology.matrix):
         for group in groups:
@@ -107,12 +107,12 @@ def _cells(topology: Topology) -> tuple[list[str], list[list[str]]]:
 
 def _affinities(gpus: tuple[TopologyGpu, ...]) -> dict[str, list[str]]:
     columns = {
-        "CPU Affinity": [gpu.cpu_affinity or NOT_TOLD for gpu in gpus],
-        "NUMA Affinity": [gpu.numa_affinity or NOT_TOLD for gpu in gpus],
+        "CPU Affinity": [gpu.cpu_affinity or MISSING for gpu in gpus],
+        "NUMA Affinity": [gpu.numa_affinity or MISSING for gpu in gpus],
         "GPU NUMA ID": [gpu.gpu_numa_id or GAP for gpu in gpus],
     }
     # The columns are positional for a reader, so one that holds nothing may only be left out from the right.
-    while columns and all(value in (NOT_TOLD, GAP) for value in list(columns.values())[-1]):
+    while columns and all(value in (MISSING, GAP) for value in list(columns.values())[-1]):
         if "GPU NUMA ID" in columns and any(gpu.gpu_numa_id for gpu in gpus):
             break
         columns.popitem()

@@ -64,7 +64,7 @@ def _heading(topology: Topology, about: str, room: float) -> tuple[list[str], fl
     parts.append(text("; ".join(notes), Point(MARGIN, y), NORMAL, class_="soft"))
     if topology.simulated:
         y += ROW
-        words = f"SIMULATED {about}: no real GPU was looked at".replace(" :", ":")
+        words = f"SIMULATED {about}: no real GPU was read".replace(" :", ":")
         parts.append(text(words, Point(MARGIN, y), NORMAL, class_="bad", bold=True, room=room))
     return parts, y + ROW
 

@@ -33,7 +33,7 @@ def to_text(topology: Topology, *, about: str = "", width: int | None = None, be
     """
     identities = list(_identities(topology, width))
     parts = [
-        [simulated_mark(f"{about}: no real GPU was looked at".lstrip(": "))] if topology.simulated else [],
+        [simulated_mark(f"{about}: no real GPU was read".lstrip(": "))] if topology.simulated else [],
         identities,
         matrix(topology, width),
         list(_legend(topology)),
@@ -55,7 +55,7 @@ def _identity(gpu: TopologyGpu) -> str:
 
 
 def findings_text(topology: Topology) -> str:
-    """Every finding with its reason and remedy; empty where there are none."""
+    """Return every finding with its reason and remedy; empty without findings."""
     return "\n".join(blocks(topology.findings, filter(None, (gpu.pci_bus_id for gpu in topology.gpus)), passes=True))
 
 
@@ -97,7 +97,7 @@ def _expectations(topology: Topology) -> Iterator[str]:
             groups.setdefault((pair.cls or GAP, f"{rate}: {e.basis}"), []).append(f"{pair.a}-{pair.b}")
     if not groups:
         return
-    yield "Expected from one GPU to another, one direction, 10**9 bytes/s:"
+    yield "Expected unidirectional bandwidth of GPU pairs, 10^9 bytes/s:"
     yield ""
     for (cls, words), pairs in sorted(groups.items(), key=lambda item: (_rank(item[0][0]), item[0][1])):
         more = f" and {len(pairs) - NAMED_PAIRS} more" if len(pairs) > NAMED_PAIRS else ""

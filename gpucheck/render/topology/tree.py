@@ -35,11 +35,11 @@ def to_tree(topology: Topology, *, about: str = "", width: int | None = None) ->
         for inner in box.inside:
             grow(branch, inner)
 
-    parts = [simulated_mark(f"{about}: no real GPU was looked at".lstrip(": "))] if topology.simulated else []
+    parts = [simulated_mark(f"{about}: no real GPU was read".lstrip(": "))] if topology.simulated else []
     if topology.wiring is not None and topology.gpus:
-        told = "" if topology.wiring.told else ", worked out from the path classes"
+        inferred = "" if topology.wiring.told else ", worked out from the path classes"
         cards = f"{len(topology.nics)} network card{'s' if len(topology.nics) != 1 else ''}"
-        tree = Tree(Text(f"{heading(topology)}, {cards}{told}"), guide_style="dim")
+        tree = Tree(Text(f"{heading(topology)}, {cards}{inferred}"), guide_style="dim")
         for box in boxes(topology):
             grow(tree, box)
         links = tree.add(Text("NVLink", style="bold"))

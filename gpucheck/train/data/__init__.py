@@ -13,7 +13,7 @@ from gpucheck.train.data.idx import CLASSES, PIXELS, DataSet
 
 TRAIN = 2048
 HELD_OUT = 512
-# A single pixel tells next to nothing, all 784 together enough: accuracy rises from 0.1 to 0.99 in ten steps.
+# A single pixel carries next to no information, all 784 together enough: accuracy rises from 0.1 to 0.99 in ten steps.
 CONTRAST = 0.25
 NOISE = 1.0
 
@@ -44,7 +44,7 @@ class Order:
     """Which samples make up the global batch of each step: a fresh permutation every epoch, the same for all ranks.
 
     A rank takes every world_size-th sample of the global batch. That is part of what the smoke test proves: a rank
-    with another order trains on samples that another rank has too, converges all the same, and is wrong.
+    with another order trains on samples that another rank has too, converges nevertheless, and is wrong.
     """
 
     def __init__(self, seed: int, samples: int, global_batch: int) -> None:

@@ -28,7 +28,7 @@ class DataSet(NamedTuple):
 
 
 def read(folder: Path) -> DataSet:
-    """The set in a folder. Raises ValueError naming the file and what is wrong, OSError if it cannot be read."""
+    """The set in a directory. Raises ValueError naming the file and what is wrong, OSError if it cannot be read."""
     return DataSet(*_part(folder, "train"), *_part(folder, "t10k"))
 
 
@@ -42,11 +42,11 @@ def _part(folder: Path, part: str) -> tuple[Any, Any]:
     if sizes[0] != count:
         raise ValueError(f"{images_file}: {sizes[0]} images, but {labels_file.name} has {count} labels")
     if count == 0:
-        raise ValueError(f"{images_file}: holds no image")
+        raise ValueError(f"{images_file}: contains no image")
     labels = np.frombuffer(classes, dtype=np.uint8).astype(np.int64)
     if labels.max() >= CLASSES:
         wrong = int((labels >= CLASSES).argmax())
-        raise ValueError(f"{labels_file}: label {labels[wrong]} of image {wrong}, wanted 0 to {CLASSES - 1}")
+        raise ValueError(f"{labels_file}: label {labels[wrong]} of image {wrong}, expected 0 to {CLASSES - 1}")
     scaled = np.frombuffer(pixels, dtype=np.uint8).astype(np.float32).reshape(count, PIXELS) / np.float32(255)
     return (scaled - np.float32(MEAN)) / np.float32(DEVIATION), labels
 
@@ -57,7 +57,7 @@ def _file(folder: Path, stem: str, dimensions: int) -> tuple[Path, tuple[int, ..
     names = (name, f"{name}.gz", name.replace("-idx", ".idx"), name.replace("-idx", ".idx") + ".gz")
     file = next((folder / each for each in names if (folder / each).is_file()), None)
     if file is None:
-        raise ValueError(f"{folder}: there is no {name} or {name}.gz. Leave --data out to train on synthetic data")
+        raise ValueError(f"{folder}: {name} and {name}.gz are missing. Omit --data to train on generated data")
     content = _bytes(file)
     magic, header = content[:4], 4 + 4 * dimensions
     if magic != bytes((0, 0, UNSIGNED_BYTE, dimensions)) or len(content) < header:
@@ -69,7 +69,7 @@ def _file(folder: Path, stem: str, dimensions: int) -> tuple[Path, tuple[int, ..
         wanted_bytes *= size
     if len(content) - header != wanted_bytes:
         raise ValueError(
-            f"{file}: {len(content) - header} bytes of data, its header promises {wanted_bytes}: fetch it again"
+            f"{file}: {len(content) - header} bytes of data, its header states {wanted_bytes}. Download it again"
         )
     return file, sizes, content[header:]
 
@@ -79,7 +79,7 @@ def _bytes(file: Path) -> bytes:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
             content = opened.read(MOST_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"{file}: damaged gzip file: {error}. Fetch it again") from error
+        raise ValueError(f"{file}: damaged gzip file: {error}. Download it again") from error
     if len(content) > MOST_BYTES:
-        raise ValueError(f"{file}: larger than {MOST_BYTES >> 20} MiB, which is no MNIST file")
+        raise ValueError(f"{file}: larger than {MOST_BYTES >> 20} MiB, which is not an MNIST file")
     return content

@@ -16,7 +16,7 @@ def evaluate(outcome: SmokeResult | SmokeFailure, *, gpus: int | None = None) ->
     """Every finding of one smoke test, checks named for its strategy.
 
     gpus: how many real GPUs the host has, from another source than the framework; None is "not known, or simulated".
-    A run that did not use two GPUs ends with one finding named ``smoke-placement``, which says so.
+    A run that did not use two GPUs ends with one finding named ``smoke-placement``, which states that.
     """
     if isinstance(outcome, SmokeFailure):
         return (evaluate_failure(outcome, gpus),)
@@ -41,8 +41,8 @@ def _placement(result: SmokeResult, gpus: int | None) -> Iterator[Finding]:
 
 def _proves(result: SmokeResult) -> str:
     if result.placement == "cpu":
-        return "this proves the software stack, not GPU communication"
-    return "this proves one GPU and the software stack, not communication between GPUs"
+        return "this tests the software stack, not GPU communication"
+    return "this tests one GPU and the software stack, not communication between GPUs"
 
 
 def _not_on_gpus(result: SmokeResult, gpus: int) -> Finding:

@@ -20,7 +20,7 @@ class Reading(NamedTuple):
     confidence: str | None = None
 
 
-# What CUDA, NCCL and the loader say, and what it means. First match wins.
+# Messages of CUDA, NCCL and the loader, with their meaning. First match wins.
 # Sources: CUDA runtime error strings (cudaGetErrorString), NCCL troubleshooting guide.
 SYMPTOMS = (
     (
@@ -45,7 +45,7 @@ SYMPTOMS = (
         r"unsupported display driver / cuda driver combination|driver on your system is too old"
         r"|driver version is insufficient|Driver/library version mismatch",
         Reading(
-            "the driver in force does not fit the CUDA that this torch build brings",
+            "the loaded driver does not fit the CUDA of this torch build",
             "compare with: gpucheck stack resolve; reboot if the driver was just updated",
             "driver-mismatch",
             "likely",
@@ -54,7 +54,7 @@ SYMPTOMS = (
     (
         r"busy or unavailable",
         Reading(
-            "the GPU refuses one more process: exclusive compute mode, or another process holds it",
+            "the GPU accepts no further process: exclusive compute mode, or another process uses it",
             "nvidia-smi -c 0; nvidia-smi shows the processes on the GPU",
             "compute-mode-exclusive",
             "possible",
@@ -71,13 +71,16 @@ SYMPTOMS = (
     ),
     (
         r"No space left on device",
-        Reading("the folder for temporary files is full", "free space in it (df -h /tmp), or set TMPDIR to another"),
+        Reading(
+            "the directory for temporary files is full",
+            "free space there (df -h /tmp), or set TMPDIR to another directory",
+        ),
     ),
     (
         r"needs compute capability|is a mode of GPUs",
         Reading(
-            "this device has no hardware for the precision that was asked for",
-            "choose one that the message names, for example: gpucheck smoke --precision fp32",
+            "this device does not support the requested precision",
+            "choose a precision that the message names, for example: gpucheck smoke --precision fp32",
         ),
     ),
     (
@@ -126,7 +129,7 @@ SYMPTOMS = (
 )
 
 FROM_OUTSIDE = ("SIGKILL", "SIGTERM", "SIGHUP", "SIGINT", "SIGXCPU", "SIGXFSZ")
-# What the kernel, Python and torch's allocator for CPUs say where a limit left nothing.
+# Messages of the kernel, Python and torch's allocator for CPUs if memory is exhausted.
 NO_RESOURCES = (
     r"[Cc]annot allocate memory|can't allocate memory|can't start new thread|Resource temporarily unavailable"
     r"|Too many open files"
@@ -139,7 +142,7 @@ KILLED = Reading(
     "certain",
 )
 OUT_OF_MEMORY = Reading(
-    "the host refused the rank memory: a limit of the process (ulimit -v), of its cgroup, or of the host",
+    "the rank could not allocate memory: a limit of the process (ulimit -v), of its cgroup, or of the host",
     "free -h; ulimit -a; in a container raise --memory; a rank needs about 500 MB of host memory",
     "rank-killed",
     "likely",
@@ -151,8 +154,8 @@ CRASHED = Reading(
     "possible",
 )
 STOPPED = Reading(
-    "the rank's process is stopped: somebody suspended it (SIGSTOP, a job scheduler, a debugger)",
-    "find out who suspends processes on this host, then repeat with: gpucheck smoke",
+    "the rank's process is stopped: it was suspended (SIGSTOP, a job scheduler, a debugger)",
+    "find out what suspends processes on this host, then repeat with: gpucheck smoke",
 )
 WEDGED = Reading(
     "the rank is inside a call into the kernel that does not return, and not even SIGKILL ends it",
@@ -178,20 +181,20 @@ RAISED = Reading(
     "an exception ended the rank: the stack shows where", "read the exception; repeat with: gpucheck smoke"
 )
 GARBAGE = Reading(
-    "the rank ended without an answer that can be read: something in its process left early or wrote over its report",
-    "read what it printed (below); check free space for temporary files (df -h /tmp); repeat with: gpucheck smoke",
+    "the rank exited without a readable result: code in its process exited early or overwrote its report",
+    "read its output (below); check free space for temporary files (df -h /tmp); repeat with: gpucheck smoke",
 )
 SLOW_START = Reading(
-    "the time was up before the ranks had started: importing and compiling take long on a slow disk or a busy host",
+    "the time limit ended before the ranks started: importing and compiling take long on a slow disk or a busy host",
     "repeat with more time: gpucheck smoke --timeout 300",
 )
 SLOW = Reading(
-    "the time was up while the ranks were making steps: nothing is known to be wrong",
+    "the time limit ended while the ranks made progress: no fault is known",
     "repeat with more time or fewer steps: gpucheck smoke --timeout 600",
 )
 NOT_STARTED = Reading(
-    "no rank could be started: this says nothing about training",
-    "remove what the message names (space, process limit, permissions), then repeat with: gpucheck smoke",
+    "no rank could be started, so training was not tested",
+    "correct what the message names (space, process limit, permissions), then repeat with: gpucheck smoke",
 )
 
 
@@ -238,7 +241,7 @@ def _missing(failure: SmokeFailure) -> Finding:
     skipped = About(check=check_of(failure)).skips(
         f"not run: {failure.strategy} needs {package}, and this Python environment does not have it",
         f"package {package} is not installed",
-        wanted=f"{failure.framework} beside gpucheck",
+        wanted=f"{failure.framework} in the environment of gpucheck",
     )
     return replace(skipped, fix=install(package))
 

@@ -41,9 +41,9 @@ def _loss(result: SmokeResult) -> Finding:
         low = result.precision in ("fp16", "bf16")
         return finding(
             result,
-            f"the loss is no number: {where}",
+            f"the loss is not a number: {where}",
             wanted,
-            wrong="a sum overflowed or a wrong value came in: rank and step say where it began",
+            wrong="a sum overflowed or a wrong value was used: rank and step show where it began",
             fix=("repeat with: gpucheck smoke --precision fp32; if that is right, " if low else "") + remedy(result),
             cause="data-corruption",
         )
@@ -54,8 +54,8 @@ def _loss(result: SmokeResult) -> Finding:
         f"loss {result.loss_first:.4g} in step 1, {result.loss_last:.4g} in step {result.steps}: {fraction:.2g} of it"
         + (f", no NaN in {result.precision}" if result.precision != "fp32" else ""),
         wanted,
-        wrong="" if fell else "training runs and does not learn: updates do not reach the parameters or are wrong",
-        fix="look at the findings on gradients and reference beside this one, then repeat with: " + REPEAT,
+        wrong="" if fell else "training runs but does not learn: updates do not reach the parameters or are wrong",
+        fix="look at the findings on gradients and reference in this report, then repeat with: " + REPEAT,
     )
 
 
@@ -66,8 +66,8 @@ def _accuracy(result: SmokeResult) -> Finding:
         result,
         f"{'no' if reached is None else format(reached, '.1%')} accuracy on {result.held_out} held-out samples",
         f"{limit:.0%} or more",
-        wrong="" if good else "the model has not learned what it was shown (guessing reaches 10%)",
-        fix="look at the findings on loss and reference beside this one, then repeat with: " + REPEAT,
+        wrong="" if good else "the model has not learned its training data (guessing reaches 10%)",
+        fix="look at the findings on loss and reference in this report, then repeat with: " + REPEAT,
     )
 
 
@@ -77,7 +77,7 @@ def _data(result: SmokeResult) -> Finding:
         result,
         f"rank {wrong} was fed other samples than planned" if wrong else "each rank was fed its share of each batch",
         "every sample to exactly one rank, in the planned order",
-        wrong="ranks that draw samples in another order overlap: training converges and still is not what was asked for"
+        wrong="ranks that draw samples in another order overlap: training converges, but not to the requested result"
         if wrong
         else "",
         fix="check that all ranks run the same numpy and the same gpucheck, then repeat with: " + REPEAT,
@@ -121,7 +121,7 @@ def _gathered_gradients(result: SmokeResult) -> Finding:
     return _equal(
         result,
         [(c.step, c.gradients or ()) for c in result.checkpoints],
-        "gathered gradients differ between ranks, first seen in step",
+        "gathered gradients differ between ranks, first in step",
         "an all-gather delivered different data to its ranks",
         good,
     )
@@ -161,12 +161,12 @@ def _communication(result: SmokeResult) -> Finding:
         ),
         "stale": (
             f"rank {wrong.rank} contributed the gradients of the step before",
-            "a buffer was sent before it was filled, or read after it was reused: a missing synchronisation",
+            "a buffer was sent before it was filled, or read after it was reused: a missing synchronization",
             "stale-buffer",
         ),
         "wrong": (
-            f"the average on rank {wrong.rank} is none of what was sent",
-            "data was damaged on the way or while it was added up",
+            f"the average on rank {wrong.rank} does not match what was sent",
+            "data was corrupted in the transfer or in the sum",
             "data-corruption",
         ),
     }[wrong.kind]
@@ -192,7 +192,7 @@ def _parameters(result: SmokeResult) -> Finding:
     return _equal(
         result,
         [(c.step, c.parameters) for c in result.checkpoints[1:]],
-        "parameters differ between ranks, first seen after step",
+        "parameters differ between ranks, first after step",
         "the ranks train different models from here on: a checkpoint of any one rank is not the job's",
         good,
     )
@@ -203,7 +203,7 @@ def _optimizer(result: SmokeResult) -> Finding:
     return _equal(
         result,
         [(c.step, c.optimizer or ()) for c in result.checkpoints],
-        "optimizer state differs between ranks, first seen after step",
+        "optimizer state differs between ranks, first after step",
         "the ranks have applied different updates; momentum carries the difference on",
         good,
     )
@@ -240,7 +240,7 @@ def _repeat(result: SmokeResult) -> Finding:
         result,
         f"trained again from the same seed: rank {which} reached other parameters after {step} steps",
         wanted,
-        wrong="every kernel of this test is repeatable: an answer that changes is wrong at least once",
+        wrong="every kernel of this test is repeatable: a result that changes is wrong at least once",
         fix=remedy(result),
         cause="data-corruption",
         evidence=tuple(

@@ -31,5 +31,5 @@ def model_named(name: str) -> Model:
     """The model. Raises LookupError with the names that there are."""
     models = all_models()
     if name not in models:
-        raise LookupError(f"there is no model {name}; there are {', '.join(models)}")
+        raise LookupError(f"unknown model {name}. Available: {', '.join(models)}")
     return models[name]

@@ -31,7 +31,7 @@ def _step(step: int, row: Sequence[Sums], before: Sequence[Sums] | None) -> Misc
     sent = [_numbers(sums.sent) for sums in row]
     scale = math.hypot(*(sums.norm if sums.norm is not None else math.nan for sums in row))
     if not math.isfinite(scale) or any(value is None for value in sent):
-        return None  # a gradient that is no number is the loss's finding, and nothing can be compared
+        return None  # a gradient that is NaN or infinite is the loss's finding, and nothing can be compared
     for rank, sums in enumerate(row):
         received = _numbers(sums.received)
         error = _apart(received, _mean(sent)) if received is not None else math.inf
@@ -69,7 +69,7 @@ def _explain(
 
 
 def _numbers(values: Sequence[float | None]) -> list[float] | None:
-    """The values, None where one of them is no number."""
+    """Return the values, None if one of them is NaN or infinite."""
     return None if any(value is None for value in values) else [value for value in values if value is not None]
 
 

@@ -80,7 +80,7 @@ def _divergences(reports: tuple[RankReport, ...]) -> list[Divergence]:
 
 
 def _first_difference(hashes: tuple[tuple[str, ...], ...]) -> int | None:
-    """The first step, from 1, at which the ranks' hashes are not all the same."""
+    """Return the first step, from 1, at which the ranks' hashes differ."""
     for step, row in enumerate(zip(*hashes, strict=True), start=1):
         if len(set(row)) > 1:
             return step

@@ -62,7 +62,7 @@ def choose(framework: str, strategy: str | None) -> tuple[Strategy, ...]:
     strategies = all_strategies().values()
     frameworks = dict.fromkeys(s.framework for s in strategies)
     if framework != "all" and framework not in frameworks:
-        raise LookupError(f"there is no framework {framework}; there are {', '.join(frameworks)}")
+        raise LookupError(f"unknown framework {framework}. Available: {', '.join(frameworks)}")
     of_framework = [s for s in strategies if framework in ("all", s.framework)]
     if strategy is None:
         return tuple(s for s in of_framework if s.default)

@@ -1,7 +1,7 @@
 """TensorFlow MirroredStrategy: one process, a copy of the variables on every device, gradients summed between them.
 
 Each way of summing has a process of its own: NCCL and hierarchical copy on GPUs. On a machine without GPUs, two logical
-CPU devices take their place and the sums go through plain copies, which the report says.
+CPU devices take their place and the sums use plain copies, which the report states.
 TensorFlow is imported inside the functions.
 """
 
@@ -99,7 +99,7 @@ def run(spec: RankSpec, _: RunDirectory, progress: Progress) -> RankReport:
         repeat=Repeat(
             step=step, first=trained.checkpoints[1].parameters[0], second=again.checkpoints[-1].parameters[0]
         ),
-        communication="inside the step (gradients summed between the devices), not told apart",
+        communication="inside the step (gradients summed between the devices), not measured separately",
         seconds=dict(progress.seconds),
         samples=(options.steps - 1) * options.batch_per_rank * len(where.devices),
         samples_seconds=trained.seconds,
@@ -141,7 +141,7 @@ def _place(tf: Any, options: SmokeOptions) -> Place:
 def _train(tf: Any, strategy: Any, options: SmokeOptions, samples: DataSet, progress: Progress, steps: int) -> Trained:
     model = model_named(options.model)
     if model.tensorflow is None:
-        raise ValueError(f"model {model.name} is torch's only")
+        raise ValueError(f"model {model.name} is available for torch only")
     values, forward = model.tensorflow(tf, options.seed)
     order = data.Order(options.seed, len(samples.labels), options.batch_per_rank * options.world_size)
     replicas = strategy.num_replicas_in_sync
@@ -221,7 +221,7 @@ def _hashes(strategy: Any, variables: list[Any]) -> tuple[str, ...]:
 def _accuracy(tf: Any, options: SmokeOptions, samples: DataSet, final: list[Any]) -> float:
     model = model_named(options.model)
     if model.tensorflow is None:
-        raise ValueError(f"model {model.name} is torch's only")
+        raise ValueError(f"model {model.name} is available for torch only")
     _, forward = model.tensorflow(tf, options.seed)
     logits = forward([tf.constant(value) for value in final], tf.constant(samples.held_out_images))
     return float((logits.numpy().argmax(axis=1) == samples.held_out_labels).mean())
@@ -231,7 +231,7 @@ def _reference(options: SmokeOptions, trained: Trained, single: Trained) -> Refe
     apart = max(float(abs(a - b).max()) for a, b in zip(trained.final, single.final, strict=True))
     batch = options.batch_per_rank * options.world_size
     return Reference(
-        name="one device with the whole batch",
+        name="one device with the entire batch",
         max_abs_difference=apart if math.isfinite(apart) else None,
         max_relative_difference=None,
         loss_last=single.losses[-1],

@@ -59,7 +59,7 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
     hidden = "" if backend == "gloo" else ", what was hidden behind the backward pass not timed"
     answer = session.report(
         rank,
-        {"one process with the whole batch": make},
+        {"one process with the entire batch": make},
         backend=backend,
         parts=spec.processes,
         communication=f"all-reduce that the rank waited for{hidden}",

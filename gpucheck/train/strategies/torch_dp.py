@@ -1,7 +1,7 @@
 """PyTorch DataParallel: one process copies the model to every device, scatters each batch and gathers the answers.
 
 Torch's own class works between different GPUs only. On one GPU and on CPUs the same four steps (replicate, scatter,
-apply, gather) are made with plain tensor operations, and the report says so: that run proves the arithmetic and this
+apply, gather) are made with plain tensor operations, and the report states that: the run tests the arithmetic and this
 test, not torch's class.
 """
 
@@ -49,10 +49,10 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
     words = "" if real else "; torch's DataParallel needs two GPUs, so its four steps ran as plain tensor operations"
     return session.report(
         rank,
-        {"one device with the whole batch": make},
+        {"one device with the entire batch": make},
         backend="torch copies",
         parts=1,
-        communication="inside forward (scatter, replicate, gather) and backward (reduce), not told apart",
+        communication="inside forward (scatter, replicate, gather) and backward (reduce), not measured separately",
         reason=rank.where.reason + words,
     )
 

@@ -51,9 +51,9 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
 
     answer = session.report(
         rank,
-        {"one process with the whole batch": make},
+        {"one process with the entire batch": make},
         backend=rank.where.backend,
         parts=spec.processes,
-        communication="inside forward (all-gather) and backward (all-gather, reduce-scatter), not told apart",
+        communication="inside forward (all-gather) and backward (all-gather, reduce-scatter), not measured separately",
     )
     return share(rank, answer, directory)

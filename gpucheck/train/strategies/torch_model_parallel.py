@@ -55,7 +55,7 @@ def run(spec: RankSpec, directory: RunDirectory, progress: Progress) -> RankRepo
         },
         backend="torch copies",
         parts=1,
-        communication="inside forward and backward (activations and their gradients), not told apart",
+        communication="inside forward and backward (activations and their gradients), not measured separately",
     )
 
 

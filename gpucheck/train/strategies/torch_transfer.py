@@ -70,7 +70,7 @@ def _copy(rank: Rank, pair: tuple[int, int], names: tuple[str, str], size: int, 
     for device in (source, target):
         common.synchronize(torch, device)
     seconds = time.perf_counter() - began
-    # By the receiver against a pattern made anew on it, then by the host, which reads what the receiver holds.
+    # By the receiver against a pattern generated there, then by the host, which reads what the receiver has.
     there = torch.arange(size // 8, dtype=torch.int64, device=target) * FACTOR + seed
     differs = bool((arrived != there).any())
     return checked(names, seconds, bytes(common.raw(arrived)), bytes(common.raw(pattern)), differs=differs)

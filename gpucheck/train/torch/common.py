@@ -34,7 +34,7 @@ def settle(torch: Any, precision: str) -> None:
 
 
 def identity(torch: Any, device: Any) -> Device:
-    """The device with its GPU's name and PCI bus id; older builds do not tell the latter."""
+    """Return the device with its GPU's name and PCI bus id; older builds do not report the latter."""
     if device.type == "cpu":
         return Device(name=str(device))
     properties = torch.cuda.get_device_properties(device)
@@ -76,7 +76,7 @@ def runs(built: Sequence[str], major: int, minor: int) -> bool:
 
 
 def open_device(torch: Any, device: Any) -> None:
-    """Make the CUDA context, with one small computation that must come back right. Nothing to do on a CPU."""
+    """Create the CUDA context with one small computation and check its result. Nothing to do on a CPU."""
     if device.type == "cuda":
         torch.cuda.set_device(device)
         total = torch.ones(1024, device=device).sum().item()
@@ -85,7 +85,7 @@ def open_device(torch: Any, device: Any) -> None:
 
 
 def versions(torch: Any) -> dict[str, str | None]:
-    """Versions of what took part, as the libraries themselves say; None is "not in this build"."""
+    """Versions of what took part, as the libraries themselves report them; None is "not in this build"."""
     cuda = torch.version.cuda
     nccl = torch.cuda.nccl.version() if cuda and torch.distributed.is_nccl_available() else None
     cudnn = torch.backends.cudnn.version() if cuda else None

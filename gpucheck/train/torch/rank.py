@@ -17,7 +17,7 @@ from gpucheck.train.report import Device, RankReport
 from gpucheck.train.spec import RankSpec, SmokeOptions
 from gpucheck.train.torch import common
 
-# Added to the supervisor's deadline: it must be the shorter one, so that stacks are taken before a rank gives up.
+# Added to the supervisor's deadline: it must be the shorter one, so that stacks are taken before a rank times out.
 PATIENCE_S = 60.0
 # What NCCL takes of /dev/shm for a pair of ranks, and a loader for a batch; measured figures vary with both.
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  # the kernel's own name, nothing is written there
@@ -121,9 +121,9 @@ def agree(store: Any, spec: RankSpec, mine: View) -> Plan:
     """The plan that rank 0's view leads to. Raises RuntimeError when this rank sees something else."""
     if spec.rank == 0:
         store.set("view", msgspec.json.encode(mine))
-    theirs = msgspec.json.decode(store.get("view"), type=View)
-    if theirs != mine:
-        raise RuntimeError(f"rank {spec.rank} sees {mine}, rank 0 sees {theirs}")
+    of_rank_0 = msgspec.json.decode(store.get("view"), type=View)
+    if of_rank_0 != mine:
+        raise RuntimeError(f"rank {spec.rank} sees {mine}, rank 0 sees {of_rank_0}")
     nodes = spec.options.nodes
     here = spec.options.world_size // (nodes.count if nodes else 1)
     return plan(here, visible_gpus=mine.gpus, build_cuda=mine.cuda, build=mine.torch, nccl=mine.nccl)

@@ -1,4 +1,4 @@
-"""The yardstick of a distributed run: the same training on one device, on the whole batch, without communication."""
+"""The reference of a distributed run: the same training on one device, on the entire batch, without communication."""
 
 import hashlib
 import math
@@ -68,7 +68,7 @@ def global_order(rank: Rank) -> data.Order:
 
 
 def compare(single: Single, final: list[Any], name: str) -> Reference:
-    """The distributed run's parameters beside those of the single device."""
+    """Compare the distributed run's parameters with those of the single device."""
     final = [value.to(other.device) for value, other in zip(final, single.reached, strict=True)]
     apart = _largest_difference(final, single.reached)
     travelled = _largest_difference(

@@ -21,7 +21,7 @@ Make = Callable[[Progress, Iterator[tuple[Any, Any]], str], Training]
 def report(
     rank: Rank, makes: dict[str, Make], *, backend: str, parts: int, communication: str, reason: str = ""
 ) -> RankReport:
-    """Run the trainings of a strategy and say what came out.
+    """Run the trainings of a strategy and return the results.
 
     makes: by name, the first is the one that is reported in full; each is compared with one device.
     parts: ranks that every batch is split over.

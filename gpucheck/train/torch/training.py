@@ -149,7 +149,7 @@ class Training:
         )
 
     def _exchange(self, key: str, *mine: str) -> list[tuple[str, ...]]:
-        """Each of this rank's values beside those of all others, in rank order; waits for them.
+        """Return each of this rank's values next to those of all others, in rank order; waits for them.
 
         Through the store and not through the backend: a backend that damages gradients would damage the proof too.
         """

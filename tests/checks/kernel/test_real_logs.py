@@ -80,7 +80,7 @@ def test_no_class_is_without_a_real_line():
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["key"])
 def test_the_live_reader_lets_every_class_through(row):
     """The ring is filtered before it is judged."""
-    matched = [event.said for event in understood(row["raw"]) if event.key == row["key"]]
+    matched = [event.message for event in understood(row["raw"]) if event.key == row["key"]]
 
     assert any(ABOUT_GPUS.search(said.text) for said in matched)
 

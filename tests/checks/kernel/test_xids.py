@@ -67,7 +67,7 @@ def test_every_code_of_the_table_leads_to_a_known_cause():
         ("from 0x0 (None) to 0x4 (Drain and Reset)", FAIL, "reset the GPU"),
         ("from 0x0 (None) to 0x5 (Recover IMEX Domain)", FAIL, "nvidia-imex"),
         ("from 0x0 (None) to 0x2 (A name of a later driver)", FAIL, "reboot"),
-        ("to something else", FAIL, "do what the line says"),
+        ("to something else", FAIL, "perform the action in the line"),
     ],
 )
 def test_the_recovery_action_is_that_of_the_line(text, verdict, says):

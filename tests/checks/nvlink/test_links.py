@@ -46,7 +46,7 @@ NONE = [changed(h100(n), nvlinks=()) for n in range(4)]
         (4, "NVLink state unknown: access to nvmlDeviceGetNvLinkState was denied (NVML code 4)"),
         (13, "NVLink state unknown: the NVML library of this driver has no nvmlDeviceGetNvLinkState (NVML code 13)"),
         (999, "NVLink state unknown: nvmlDeviceGetNvLinkState returned Unknown (NVML code 999)"),
-        (DEFECT, "NVLink state unknown: gpucheck could not read the answer to nvmlDeviceGetNvLinkState"),
+        (DEFECT, "NVLink state unknown: gpucheck could not read the result of nvmlDeviceGetNvLinkState"),
     ],
 )
 def test_refused_link_state_is_unknown_with_its_code(code, words):

@@ -77,7 +77,7 @@ def test_of_nvbandwidth_that_was_cut_the_whole_tables_are_read():
 
 
 def test_a_damaged_cell_is_not_left_out_silently():
-    with pytest.raises(imports.ImportProblem, match="no bandwidth or time"):
+    with pytest.raises(imports.ImportProblem, match="not a bandwidth or time"):
         imports.read_all(P2P.replace("22.16", "nan", 1).encode(), "paste.txt")
 
 

@@ -109,5 +109,5 @@ def test_a_forced_kind_refuses_another_text_in_one_line(as_: str) -> None:
 
 
 def test_a_kind_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(imports.ImportProblem, match="no kind"):
+    with pytest.raises(imports.ImportProblem, match="unknown kind"):
         imports.read_all(MATRIX.encode(), "paste.txt", "no-such-kind")

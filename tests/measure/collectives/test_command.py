@@ -53,7 +53,7 @@ def test_two_hosts_run_collectives_together():
     ("endpoint", "words"),
     [
         ("no-such-host.invalid:29500", "no-such-host.invalid has no address here"),
-        ("10.0.0.1", "wanted HOST:PORT"),
+        ("10.0.0.1", "expected HOST:PORT"),
         ("192.0.2.1:29500", "not one of its own"),
     ],
 )

@@ -79,14 +79,14 @@ def test_a_remedy_for_several_hosts_names_no_bus_id_of_one_of_them(lines):
     at = lines.index(starting(lines, "WARN    power-limit: "))
 
     assert "  on link2 GPU 3, low (all 4 GPUs)" in lines[at]
-    assert lines[at + 2].endswith('(the host\'s report says: "nvidia-smi -i BUS_ID -pl 700")')
+    assert lines[at + 2].endswith('(the host\'s report states: "nvidia-smi -i BUS_ID -pl 700")')
 
 
 def test_what_all_gpus_of_all_its_hosts_have_needs_no_gpu():
     text = click.unstyle(render.to_text(merged(*(report(n, findings=limited(0, 1, 2, 3)) for n in ("a", "b")))))
 
     assert "on a (all 4 GPUs), b (all 4 GPUs)" in text
-    assert 'the host\'s report says: "nvidia-smi -pl 700"' in text
+    assert 'the host\'s report states: "nvidia-smi -pl 700"' in text
 
 
 def test_what_unhealthy_hosts_share_stands_before_the_lists():

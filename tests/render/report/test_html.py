@@ -40,7 +40,7 @@ def test_no_host_string_is_markup():
 def test_a_report_about_nothing_is_a_page_that_says_so():
     page = body(to_html(report(simulated=False)))
 
-    assert "Nothing was judged." in page
+    assert "Nothing was evaluated." in page
     assert "Topology" not in page
 
 

@@ -46,7 +46,7 @@ def test_the_picture_shows_the_run_and_a_few_steps_of_its_middle():
     words = [text.text for text in root.iter(f"{SVG}text")]
 
     assert words[0] == "torch <ddp>"
-    assert "whole run, 3.30 s" in words
+    assert "entire run, 3.30 s" in words
     assert any(str(word).startswith("steps 5 to 8, ") for word in words)
     assert words.count("rank 0") == words.count("rank 1") == 2
     bars = [bar for bar in root.iter(f"{SVG}rect") if bar.find(f"{SVG}title") is not None]

@@ -43,14 +43,14 @@ IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 @pytest.mark.parametrize(
     ("file", "damage", "words"),
     [
-        (IMAGES, lambda b: b[:-1], "15679 bytes of data, its header promises 15680"),
+        (IMAGES, lambda b: b[:-1], "15679 bytes of data, its header states 15680"),
         (IMAGES, lambda b: b + b"x", "15681 bytes of data"),
         (IMAGES, lambda b: b[:3], "not an idx file of 3 dimensions"),
         (IMAGES, lambda b: b"\0\0\x08\x01" + b[4:], "begins with 00000801, not 00000803"),
         (IMAGES, lambda b: b"<html>" + b[6:], "not an idx file"),
         (IMAGES, lambda b: content(np.zeros((20, 32, 32))), "images of 32 x 32 pixels"),
         (IMAGES, lambda b: content(np.zeros((19, 28, 28))), "19 images, but train-labels-idx1-ubyte has 20 labels"),
-        (LABELS, lambda b: b[:-1] + b"\x0b", "label 11 of image 19, wanted 0 to 9"),
+        (LABELS, lambda b: b[:-1] + b"\x0b", "label 11 of image 19, expected 0 to 9"),
         (LABELS, lambda b: None, "there is no train-labels-idx1-ubyte or train-labels-idx1-ubyte.gz"),
     ],
 )
@@ -79,5 +79,5 @@ def test_a_damaged_gzip_file_is_named(tmp_path, damage):
 
 
 def test_an_empty_set_is_no_set(tmp_path):
-    with pytest.raises(ValueError, match="holds no image"):
+    with pytest.raises(ValueError, match="contains no image"):
         idx.read(write_set(tmp_path, train=0))

@@ -26,7 +26,7 @@ def test_a_run_on_cpus_passes_and_says_that_no_gpu_took_part():
 
     assert worst(finding.verdict for finding in evaluate(ON_CPU)) is Verdict.PASS
     assert said.verdict is Verdict.SKIP
-    assert said.seen == "2 CPU ranks, gloo: this proves the software stack, not GPU communication"
+    assert said.seen == "2 CPU ranks, gloo: this tests the software stack, not GPU communication"
     assert "torch 2.13.0+cpu is a build without CUDA" in said.why
     assert all(finding.evidence[0].startswith("2 CPU ranks, gloo: ") for finding in passes)
 
@@ -42,8 +42,8 @@ def test_two_ranks_on_one_gpu_do_not_pass_for_two_gpus():
     ("result", "verdict", "words"),
     [
         (ON_CPU, Verdict.UNKNOWN, "unknown: torch 2.13.0+cpu is a build without CUDA"),
-        (replace(ON_CPU, versions={"torch": "2.7.1+cu126", "cuda": "12.6"}), Verdict.FAIL, "proves the software stack"),
-        (ON_ONE_GPU, Verdict.FAIL, "proves one GPU"),
+        (replace(ON_CPU, versions={"torch": "2.7.1+cu126", "cuda": "12.6"}), Verdict.FAIL, "tests the software stack"),
+        (ON_ONE_GPU, Verdict.FAIL, "tests one GPU"),
     ],
 )
 def test_gpus_that_the_framework_does_not_use_are_no_pass(result, verdict, words):
@@ -80,11 +80,11 @@ LATE = replace(STEP_10, parameters=(A, B), gradients=(A, B), optimizer=(A, B))
         ({"gradients_differ_from_step": 3}, "averaged gradients differ between ranks, first in step 3"),
         (
             {"checkpoints": (Checkpoint(step=0, parameters=SAME), STEP_5, replace(STEP_10, parameters=(A, B)))},
-            "parameters differ between ranks, first seen after step 10",
+            "parameters differ between ranks, first after step 10",
         ),
         (
             {"checkpoints": (Checkpoint(step=0, parameters=SAME), STEP_5, replace(STEP_10, optimizer=(A, B)))},
-            "optimizer state differs between ranks, first seen after step 10",
+            "optimizer state differs between ranks, first after step 10",
         ),
         ({"references": (replace(REFERENCE, max_abs_difference=2e-4),)}, "parameters within 0.0002 of one process"),
         ({"references": (replace(REFERENCE, max_abs_difference=None),)}, "not a number"),

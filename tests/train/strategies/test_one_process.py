@@ -22,7 +22,7 @@ def test_nothing_is_found_where_nothing_is_wrong(runs, name):
     assert {finding.verdict for finding in findings} == {Verdict.PASS, Verdict.SKIP}
     assert findings[-1].verdict is Verdict.SKIP
     assert str(findings[-1].seen).startswith(
-        f"{runs[name].world_size} CPU devices, torch copies: this proves the software"
+        f"{runs[name].world_size} CPU devices, torch copies: this tests the software"
     )
 
 

@@ -76,7 +76,7 @@ def test_performance_is_told_beside_correctness(runs):
 def test_where_communication_is_not_told_apart_it_is_no_share_of_zero(runs):
     measured = runs["fsdp"].performance
     assert "communication" not in measured.shares
-    assert "not told apart" in measured.communication
+    assert "not measured separately" in measured.communication
     assert measured.straggler_ratio is None, "waiting for another rank would look like computing"
 
 

@@ -1,6 +1,6 @@
 """Redaction of a recording: what identifies a machine, a site or a person is replaced, secrets are removed.
 
-Equal things stay equal. Kept are PCI bus ids, versions, models, registers and whatever is judged. Text is free: the
+Equal things stay equal. Kept are PCI bus ids, versions, models, registers and whatever is evaluated. Text is free: the
 rules know shapes, names and places, and no list of them is complete.
 """
 
@@ -34,7 +34,7 @@ FREE = ("kernel_log", "environment", "texts", "libraries", "simulation")
 # Versions with four numbers are in them, and no addresses.
 VERSIONS = re.compile(r"/sys/|/proc/(?!cmdline$)|/etc/gpucheck/stack\.json$|/etc/os-release$")
 VERSION_VARIABLE = re.compile(r"VERSION|PACKAGE|REQUIRE|_LIB", re.IGNORECASE)
-# Nothing in them is a name of the site: hundreds of processors would be searched for nothing, and the hosts and
+# None of them contains a name: hundreds of processors would be searched for nothing, and the hosts and
 # authors that a Python package names are published.
 PLAIN = re.compile(r"/proc/(?!cmdline$)|/sys/|\{purelib\}")
 KEY_BEGINS = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY")
@@ -74,7 +74,7 @@ def redacted(recording: Recording, names: Pseudonyms | None = None, keywords: It
 
 
 def encodable(recording: Recording) -> Recording:
-    """The recording with what is no Unicode replaced: file names and the values of variables may hold any bytes."""
+    """Return the recording with invalid Unicode replaced: file names and variables may contain any bytes."""
     return msgspec.convert(_everywhere(msgspec.to_builtins(recording), _unicode), Recording)
 
 

@@ -23,7 +23,7 @@ LIST = re.compile(r"(?P<stem>[A-Za-z][\w.-]*)\[(?P<numbers>[\d,-]+)\](?P<end>[\w
 
 
 def host(name: str, names: Pseudonyms) -> str:
-    """The short name of a host and its full one are told apart by the part behind the first dot alone."""
+    """Only the part behind the first dot distinguishes the short name of a host from its full one."""
     if not re.search(r"[A-Za-z]", name) or re.match(r"(?i)0x[0-9a-f]*$|localhost\b|none$", name):
         return name
     return " ".join(_one_host(one, names) for one in name.split(" "))

@@ -34,7 +34,7 @@ HARDWARE_ADDRESS = rule(
     r"|(?<![0-9a-z.])(?:[0-9a-f]{4}\.){2}[0-9a-f]{4}(?![0-9a-z]|\.\w)",
 )
 NAMED_BY_ADDRESS = rule("enx wlx ibx", r"\b(en|wl|ib)x([0-9a-f]{12})\b")
-# Without separators only where the words around say what it is: 16 digits are registers and memory addresses too.
+# Without separators only if the words around it name its kind: 16 digits are registers and memory addresses too.
 BARE_ADDRESS = rule(
     "mac hwaddr lladdr ether station bootif addr",
     "(?i)"
@@ -51,7 +51,7 @@ BARE_GUID = rule(
 )
 OCTET = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
 IPV4 = rule(".", rf"(?<![\d.])(?!127\.|0\.0\.0\.0|255\.){OCTET}(?:\.{OCTET}){{3}}(?![\d]|\.\d)")
-# Versions of four numbers: what stands in front of them or is joined to them.
+# Versions of four numbers: the text in front of them or joined to them.
 VERSION_BEFORE = re.compile(
     r"(?i)(?:[~+_]|[a-z]-|-\d{1,3}-|\d-|\bv|(?:version|\bver|\brev|revision|release|firmware|\bfw|bios|"
     r"cudnn|nccl|cuda|cu\w+|ofed|package|\bsdk|\bupdate|microcode|nvml|driver version|kernel module|lib[\w-]+)"
@@ -102,7 +102,7 @@ def addresses(text: str, names: Pseudonyms) -> str:
 
 
 def paths(text: str, names: Pseudonyms) -> str:
-    """The folders and files of users and projects; the system's own stay."""
+    """The directories and files of users and projects; the system's own stay."""
     return PATH.replaced(text, lambda found: path(found[0], names))
 
 

@@ -1,4 +1,4 @@
-"""Names of hosts, domains and users: learnt where their place says what they are, replaced wherever they are."""
+"""Names of hosts, domains and users: learned from places with a known meaning, replaced everywhere."""
 
 import re
 from collections.abc import Iterable
@@ -116,7 +116,7 @@ class Names:
         self._users: re.Pattern[str] | None = None
 
     def learn(self, text: str) -> None:
-        """What the text says of hosts and users."""
+        """Return the names of hosts and users in the text."""
         for found in URL_HOST.found(text):
             self.learn_host(found[1])
         for found in FULL_NAME.found(text):
@@ -131,7 +131,7 @@ class Names:
             self.users.update(found["n"] for found in pattern.found(text))
 
     def learn_variable(self, name: str, value: str) -> None:
-        """What a variable of this name says of hosts: TF_CONFIG, MASTER_ADDR, SLURM_JOB_NODELIST and the like."""
+        """Return the hosts in a variable of this name: TF_CONFIG, MASTER_ADDR, SLURM_JOB_NODELIST and the like."""
         if HOST_VARIABLE.fullmatch(name.upper()):
             for host in hosts_in(value):
                 self.learn_host(host)
@@ -153,7 +153,7 @@ class Names:
     def freeze(self) -> None:
         """After the last text was learnt from."""
         hosts = {name for name in self.hosts if len(name) >= SHORTEST_NAME and not NOT_A_NAME.fullmatch(name)}
-        # GPU7 in a message of the driver is no host that is called gpu7.
+        # GPU7 in a message of the driver is not a host named gpu7.
         alternatives = [
             re.escape(name) if re.fullmatch(r"gpu\d+", name) else f"(?i:{re.escape(name)})"
             for name in sorted(hosts, key=lambda name: (-len(name), name))

@@ -14,7 +14,7 @@ HOST, USER, FOLDER, ADDRESS = "host name", "user name", "folder name", "IP addre
 HARDWARE, UUIDS, SERIAL, MAIL = "hardware address", "UUID", "serial number", "e-mail address"
 SECRET, KEYWORD = "secret", "keyword"
 
-# Finished replacements stand in the text as two characters of the private planes until its last rule has run: no rule
+# Finished replacements are in the text as two characters of the private planes until its last rule has run: no rule
 # finds anything in the replacement of another. Characters of these planes in the text itself are replaced first.
 FIRST, SECOND, SIZE = 0xF0000, 0x100000, 0xFFFD
 TOKEN = re.compile(f"([{chr(FIRST)}-{chr(FIRST + SIZE - 1)}])([{chr(SECOND)}-{chr(SECOND + SIZE - 1)}])")

@@ -159,7 +159,7 @@ HARMLESS = re.compile(
 # In quotes, in quotes of a text that is itself quoted, and in quotes that nothing closes: a line may be cut off.
 QUOTED = r"\"(?:\\.|[^\"\\])*\"|\\\"(?:\\\\.|[^\"\\])*\\\"|'[^'\n]*'|\\?[\"'][^\"'\n]+"
 QUOTES = re.compile(r"(\\?[\"'])?((?s:.*?))(\\?[\"'])?")
-# A word that has a value of its own is no value.
+# A word that has a value of its own is not a value.
 VALUE = rf"(?P<value>{QUOTED}|(?![\w.-]+(?::\s|\s=\s))[^\s\"',;&|)}}\]]+)"
 SECRET_WORDS = "pass pwd secret token key auth cookie cred sas signature webhook dsn connection"  # noqa: S105
 MAYBE = rf"(?=[\w.-]{{0,100}}(?i:{SECRET_WORDS.replace(' ', '|')}))"
@@ -189,7 +189,7 @@ def without_secrets(text: str, replace: Replace) -> str:
 
 
 def value_of(name: str, value: str, replace: Replace) -> str:
-    """The value of a variable of this name: replaced whole where the name says that it is secret."""
+    """Return the value of a variable of this name: replaced entirely if the name shows that it is secret."""
     if not is_secret_name(name) or HARMLESS.fullmatch(value) or (PATHS.search(name) and value.startswith("/")):
         return value
     return replace(value)

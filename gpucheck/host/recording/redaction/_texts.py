@@ -1,4 +1,4 @@
-"""Redaction of free text: identifiers by their shape, names where their place or the host says what they are."""
+"""Redaction of free text: identifiers by their shape, names by their place or as the host reports them."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -25,7 +25,7 @@ class TextRules:
         known.freeze()
 
     def structured(self, text: str) -> str:
-        """What is judged: identifiers by their shape, paths and keywords; a host may be called "open"."""
+        """What is replaced: identifiers by their shape, paths and keywords; a host may be called "open"."""
         return self.names.changed(text, self._shapes)
 
     def text(self, text: str, *, addresses: bool = True) -> str:

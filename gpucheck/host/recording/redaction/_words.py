@@ -21,7 +21,7 @@ HARMLESS_FOLDER = re.compile(
     r"|extras|cupti|hpcx|ucx|openmpi|mpi|intel|mkl|gcc|code|train\.py|main\.py|slurm|jobs?|images?|containers?"
     r"|@|ostree|[\w.@:-]+\.(?:slice|scope|service)|vmlinuz[\w.+-]*|init(?:rd|ramfs)[\w.+-]*|[\w+-]+\.so(?:\.\d+)*|\d+|"
 )
-# Names of machines that stand in no text for the machine: they are words of the hardware or of the frameworks.
+# Names that never identify a host in a text: they are words of the hardware or of the frameworks.
 NOT_A_NAME = re.compile(
     r"(?i)localhost.*|ip6-\w+|local|master|worker|chief|evaluator|ps|host|hosts|server|client|nodes?|rank\d*|none|null|auto|true|false"
     r"|nvidia\w*|nvlink|nvswitch|nouveau|nccl|cuda|cudnn|gpus?|cpus?\d*|numa\w*|pcie?\w*|driver|kernel|memory|switch|link|open|error"
@@ -30,7 +30,7 @@ NOT_A_NAME = re.compile(
     r"|(?:mlx\d|eth|en[psox]|ib|bond|wl|docker|veth|br|tty|sd|nvme|eno|ens|lo)\d*(?:[_spf]\d\w*)*|data|test|default|info|warning|debug"
     r"|unknown|enabled|disabled|active|running|stopped|gpu-\w|machine|container|virtual|channel|service|process|completed|user|home"
 )
-# Public sites of makers and distributions: addresses in /etc/os-release and in messages of drivers.
+# Public sites of manufacturers and distributions: addresses in /etc/os-release and in messages of drivers.
 PUBLIC = re.compile(
     r"(?i)(?:(?:www|docs?|developer|download|support|access|bugs?|bugzilla|issues|help|lore|git|gitlab|forums?|wiki|lists|vger|security|api"
     r"|archive|packages|registry-1|index|files|cdn|dl|mirrors?|deb|ppa|us\.download|nvcr)\.)?"

@@ -1,4 +1,4 @@
-"""A command that is told to end takes what it started and wrote with it, and says by its status what ended it."""
+"""Termination by a signal: a command removes what it started and wrote, and its exit status names the signal."""
 
 import os
 import signal

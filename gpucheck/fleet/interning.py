@@ -1,4 +1,4 @@
-"""What many hosts say alike is held once: ten thousand rows differ in a few numbers, and hardly in words."""
+"""Store equal values of many reports once: ten thousand rows differ in a few numbers and hardly in text."""
 
 from collections.abc import Hashable
 from typing import TypeVar, cast
@@ -7,14 +7,14 @@ from msgspec.structs import replace
 
 from gpucheck.model import Finding, FleetRow, HostMetric
 
-# What is alike comes early and often. Beyond this many, values are each host's own: to remember them costs memory.
+# Shared values appear early and often. Beyond this limit values are kept per host: to remember them costs memory.
 MAX_KNOWN = 50_000
 Same = TypeVar("Same", bound=Hashable)
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class Alike:
+class Interner:
     """Hands out one object for all that are equal. Rows come out equal to what went in."""
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Alike:
         self._indexes: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
 
     def row(self, row: FleetRow) -> FleetRow:
-        """The row, sharing with those before it what is alike."""
+        """Return the row; what is identical in earlier rows is shared with them."""
         return replace(
             row,
             simulation=self._one(row.simulation),
@@ -49,7 +49,7 @@ class Alike:
         return self._one(tuple(map(self._one, words))) if known is None else cast("tuple[str, ...]", known)
 
     def _metric(self, metric: HostMetric) -> HostMetric:
-        """Most are settings, the same on every host; of what was measured at least the places are alike."""
+        """Most are settings, the same on every host; of measurements at least the places are identical."""
         known = self._known.get(metric)
         if known is not None:
             return cast("HostMetric", known)

@@ -1,4 +1,4 @@
-"""Rows that share what is alike are the rows that they were, and take less room."""
+"""Rows that share equal values are the rows that they were, and take less room."""
 
 import gc
 import tracemalloc
@@ -7,8 +7,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpucheck.fleet import alike
-from gpucheck.fleet.alike import Alike
+from gpucheck.fleet import interning
+from gpucheck.fleet.interning import Interner
 from gpucheck.model import Finding, FleetRow, HostMetric, Verdict
 
 WORDS = st.sampled_from(["a", "b", "0-1", "nvlink"])
@@ -57,13 +57,13 @@ def host(name: str) -> FleetRow:
 @given(st.lists(ROWS, max_size=5))
 def test_a_row_says_what_it_said(rows):
     """To the letter: 8 stays 8 where another row says 8.0 or true."""
-    shared = Alike()
+    shared = Interner()
 
     assert [msgspec.json.encode(shared.row(row)) for row in rows] == [msgspec.json.encode(row) for row in rows]
 
 
-def test_what_two_hosts_say_alike_is_one_object():
-    shared = Alike()
+def test_equal_value_of_two_hosts_is_one_object():
+    shared = Interner()
     one, other = shared.row(host("n1")), shared.row(host("n22"))
 
     assert one.attributes["uplink"] is other.attributes["uplink"]
@@ -75,7 +75,7 @@ def test_what_two_hosts_say_alike_is_one_object():
 
 
 def test_a_large_fleet_takes_a_quarter_of_the_room():
-    shared = Alike()
+    shared = Interner()
 
     def room(make) -> int:
         gc.collect()
@@ -89,8 +89,8 @@ def test_a_large_fleet_takes_a_quarter_of_the_room():
 
 
 def test_what_is_each_hosts_own_is_not_remembered_for_ever(monkeypatch):
-    monkeypatch.setattr(alike, "MAX_KNOWN", 10)
-    shared = Alike()
+    monkeypatch.setattr(interning, "MAX_KNOWN", 10)
+    shared = Interner()
     rows = [FleetRow(host="n", verdict=Verdict.PASS, attributes={f"serial {n}": (str(n),)}) for n in range(50)]
 
     assert [shared.row(row) for row in rows] == rows

@@ -1,0 +1,138 @@
+"""The texts of the program are in plain English: docstrings, comments, messages, tables, task names of playbooks."""
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.test_docs import BANNED as BANNED_IN_DOCS
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "gpucheck"
+# Rooms whose texts are not rewritten yet; the list only gets shorter.
+LATER = {"images", "measure", "repositories", "simulator", "stack"}
+BANNED = {
+    **BANNED_IN_DOCS,
+    r"\bsays?\b": "reports, prints, states",
+    r"\bwish(es|ed)?\b": "specification",
+    r"\bbeside\b": "in addition to, next to",
+    r"\b(last|own|kernel's|its) words?\b": "output, message",
+    r"\bstands? out\b|\bsickness\b": "outlier; fault",
+    r"\b(blam(e|es|ed|ing)|harm(s|ed|ing)?|accus(e|es|ed|ation))\b": "root cause; slower than",
+    r"\bwitness(es)?\b|\bvoices?\b": "evidence; finding",
+    r"\bmakers?('s)?\b": "manufacturer, factory",
+    r"\b(take|takes|taken|taking|took) over\b": "apply, set",
+    r"\b(go|goes|come|comes|came|brings?|brought|puts?|gives?)( \w+)? back\b": "restore, return",
+    r"\bgiv(e|es|en|ing) up\b": "timed out",
+    r"\bhangs? on (the|a|an|its|different)\b": "is attached to",
+    r"\blooks? (what|whether|who|again)\b": "check",
+    r"\ball the same\b|\bno wonder\b|\bthe other way round\b": "rewrite",
+    r"\bthe site\b": "your site, cluster",
+    r"(?-i:(?<!there )\b(is|are) none\b)": "is not, there is no",
+}
+PATTERNS = [(re.compile(pattern, re.IGNORECASE), instead) for pattern, instead in BANNED.items()]
+# What tools print and options are named.
+QUOTED = re.compile(r"``.*?``|`[^`]*`|\"[^\"]*\"|--wish\b|gpucheck\.wish/1|\bRefusal\b|\bALIKE\b|\bSTAND_INS\b")
+TABLES = ["causes.yml", "error_codes.yml", "kernel_messages.yml", "xid.yml", "sxid.yml", "nvlink5.yml", "messages"]
+TEXTS = {"meaning", "confirm", "remedy", "says", "why", "fix", "reading", "immediate", "later", "means"}
+MOST_OF_A_TASK_NAME = 60  # characters
+TASK_NAMES = sorted(
+    (str(path.relative_to(ROOT)), line[1])
+    for path in (ROOT / "playbooks").rglob("*.yml")
+    for line in re.finditer(r"^ *- name: (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
+)
+
+
+def rooms() -> list[str]:
+    return sorted(
+        path.stem for path in PACKAGE.iterdir() if not path.name.startswith("_") and path.suffix in ("", ".py")
+    )
+
+
+def texts(source: Path) -> Iterator[tuple[int, str]]:
+    """Every docstring, comment and string with a space, with its first line. Values in f-strings are left out."""
+    code = source.read_text(encoding="utf-8")
+    for token in tokenize.generate_tokens(io.StringIO(code).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+            yield node.lineno, node.value
+
+
+def values(table: Any) -> Iterator[str]:
+    """Every text of a table that people read."""
+    if isinstance(table, dict):
+        for key, value in table.items():
+            if key in TEXTS and isinstance(value, str):
+                yield value
+            else:
+                yield from values(value)
+    elif isinstance(table, list):
+        for value in table:
+            yield from values(value)
+
+
+def banned(text: str) -> list[str]:
+    plain = QUOTED.sub("quoted", text)
+    return [f"{m.group()!r} (use: {instead})" for pattern, instead in PATTERNS for m in pattern.finditer(plain)]
+
+
+def found(room: str) -> list[str]:
+    path = PACKAGE / room
+    files = sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    return [
+        f"{file.relative_to(ROOT)}:{line}: {word}"
+        for file in files
+        for line, text in texts(file)
+        for word in banned(text)
+    ]
+
+
+@pytest.mark.parametrize("room", [room for room in rooms() if room not in LATER])
+def test_room_is_in_plain_english(room):
+    assert found(room) == []
+
+
+@pytest.mark.parametrize("room", sorted(LATER))
+def test_room_of_later_is_not_done(room):
+    """A room that is done leaves the list."""
+    assert found(room)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_table_is_in_plain_english(name):
+    path = PACKAGE / "knowledge" / name
+    files = sorted(path.glob("*.yml")) if path.is_dir() else [path]
+    tables = [(file.name, yaml.safe_load(file.read_text(encoding="utf-8"))) for file in files]
+
+    assert [f"{file}: {word}: {text}" for file, t in tables for text in values(t) for word in banned(text)] == []
+
+
+@pytest.mark.parametrize(("path", "name"), TASK_NAMES)
+def test_task_name_is_a_short_imperative(path, name):
+    """An assert starts with Verify or Fail if, so nothing proves, refuses, says or looks."""
+    assert len(name) <= MOST_OF_A_TASK_NAME, name
+    assert re.match(r"[A-Z][a-z]+ ?(?!.*\.$)", name), name
+    assert name.split()[0] not in ("Ask", "Assert", "Leave", "Let", "Look", "Note", "Prove", "Refuse", "Say", "Tell")
+    assert not re.search(r"\bwhere\b", name), name
+    assert banned(name) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [("The driver says no.", "says"), ("# nobody asked", "nobody"), ("the file tells", "tells"), ("made anew", "anew")],
+)
+def test_dialect_is_found(text, word):
+    assert word in banned(text)[0]
+
+
+@pytest.mark.parametrize("text", ['it prints "nobody told"', "the option `--wish FILE`", "Values are None."])
+def test_quotation_is_allowed(text):
+    assert banned(text) == []
