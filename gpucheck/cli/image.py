@@ -145,8 +145,9 @@ def versions_command(update: bool, indexes: tuple[str, ...], find_links: tuple[s
 @click.option("--base", metavar="IMAGE", help="Base image instead of the pinned one.")
 @click.option("--index", "indexes", multiple=True, metavar="URL", help="Additional package index. Repeatable.")
 @click.option("--find-links", multiple=True, metavar="DIR|URL", help="Directory of wheels. Repeatable.")
+@click.option("--fresh", is_flag=True, help="List pending updates of the base's packages, and rebuild to install them.")
 def build_command(
-    variants: tuple[str, ...], base: str | None, indexes: tuple[str, ...], find_links: tuple[str, ...]
+    variants: tuple[str, ...], base: str | None, indexes: tuple[str, ...], find_links: tuple[str, ...], fresh: bool
 ) -> None:
     """Build image variants that have changed.
 
@@ -163,7 +164,7 @@ def build_command(
     for name in variants:
         _usage(lambda name=name: versions.variant(name))
     chosen = variants or tuple(name for name, row in versions.variants.items() if row.filled.locked)
-    options = Options(base=base, places=tuple(index_options(indexes, find_links)))
+    options = Options(base=base, places=tuple(index_options(indexes, find_links)), fresh=fresh)
     client = engine()
     for name in chosen:
         with engine_errors(f"building {name}"):

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpucheck.images.judge import judge
 from gpucheck.images.page import served
-from gpucheck.images.probe import Library, SelfReport
+from gpucheck.images.probe import Library, Rights, SelfReport
 from gpucheck.images.versions import read_versions
 from gpucheck.model import (
     CRASHED,
@@ -60,6 +60,11 @@ def test_a_cpu_image_passes_without_a_gpu():
     assert any("CPU build" in f.why for f in found(CPU_IMAGE))
 
 
+def test_a_quick_look_at_a_cpu_image_is_healthy():
+    """Two SKIPs and nothing to count were UNKNOWN: exit 3, and Docker called every CPU container unhealthy."""
+    assert EXIT_STATUS[worst(f.verdict for f in found(CPU_IMAGE, quick=True))] == 0
+
+
 def test_a_cpu_image_on_a_gpu_host_says_that_it_cannot_use_them():
     finding = the_one(replace(ON_P100, promise=CPU, wheels=CPU_IMAGE.wheels, own=SelfReport()), Verdict.WARN)
 
@@ -103,8 +108,9 @@ def test_a_self_report_that_died_is_not_known():
     assert ["signal 11" in str(f.seen) for f in findings if f.verdict is Verdict.UNKNOWN] == [True, True]
 
 
-@pytest.mark.parametrize("path", ["", "/usr/local/nvidia/lib:/usr/local/nvidia/lib64", "/usr/local/nvidia/lib64/:"])
-def test_the_drivers_own_folders_on_the_search_path_pass(path):
+@pytest.mark.parametrize("path", ["", "/usr/local/nvidia/lib:/usr/local/nvidia/lib64", "/.singularity.d/libs"])
+def test_folders_on_the_search_path_without_libraries_of_the_wheels_pass(path):
+    """GKE and Apptainer name folders that hold the driver alone."""
     findings = found(replace(ON_P100, environment={"LD_LIBRARY_PATH": path}))
 
     assert {finding.verdict for finding in findings} == {Verdict.PASS}
@@ -168,10 +174,17 @@ def test_another_framework_than_promised_fails(version):
             "only the GPUs that",
         ),
         (replace(ON_P100, own=replace(OWN, driver=NO_LIBCUDA)), Verdict.FAIL, None, "no CUDA driver"),
+        (
+            replace(ON_P100, own=replace(OWN, driver=NO_LIBCUDA, driver_files=("/usr/lib/wsl/lib/libcuda.so.1",))),
+            Verdict.FAIL,
+            None,
+            "does not search this directory",
+        ),
+        (replace(WITHOUT_GPUS, own=replace(OWN, device="EACCES")), Verdict.FAIL, None, "no access to the device"),
         (replace(ON_P100, own=replace(OWN, driver=None)), Verdict.UNKNOWN, None, "ended or hung"),
         (replace(ON_P100, nvml=reading()), Verdict.UNKNOWN, None, "shows no GPU"),
         (
-            replace(ON_P100, environment={"LD_LIBRARY_PATH": "/usr/local/cuda/lib64"}),
+            replace(ON_P100, own=replace(OWN, shadowing={"/usr/local/cuda/lib64": ("libcudart.so.12",)})),
             Verdict.WARN,
             "leftover-environment",
             "stand before",
@@ -183,6 +196,36 @@ def test_who_keeps_the_gpu_from_the_container_is_named(values, verdict, cause, w
 
     assert (finding.cause, words in finding.why) == (cause, True), finding.why
     assert finding.fix
+
+
+def rights(mode, owner=0, group=44, user=1000, groups=(1000,)):
+    return Rights(mode=mode, uid=owner, gid=group, process_uid=user, process_gids=groups)
+
+
+@pytest.mark.parametrize(
+    ("of", "words"),
+    [
+        (rights("0600"), "--group-add 44"),
+        (rights("0660"), "keep-groups"),
+        (rights("0666", group=0), "label=disable"),
+        (rights("0660", groups=(44, 1000)), "label=disable"),
+        # Rootless: root of the namespace is another user to the host, whose root shows as nobody.
+        (rights("0660", owner=65534, group=65534, user=0, groups=(0,)), "keep-groups"),
+        (rights("0600", user=0, groups=(0,)), "label=disable"),
+    ],
+)
+def test_no_access_is_no_loss_and_names_who_denies_it(of, words):
+    finding = the_one(replace(WITHOUT_GPUS, own=replace(OWN, device="EACCES", rights=of)), Verdict.FAIL)
+
+    assert finding.cause is None
+    assert "lost" not in finding.why + finding.fix
+    assert words in finding.fix
+    assert f"mode {of.mode}" in finding.evidence[-1]
+
+
+def test_devices_that_the_cgroup_denies_are_likely_lost_and_not_for_certain():
+    """A container that got /dev as a volume looks the same."""
+    assert the_one(replace(WITHOUT_GPUS, own=replace(OWN, device="EPERM")), Verdict.FAIL).confidence == "likely"
 
 
 def test_without_a_gpu_an_image_exits_3():
