@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from gpucheck.images.judge import judge
 from gpucheck.images.page import served
-from gpucheck.images.probe import Library, Rights, SelfReport
+from gpucheck.images.probe import Library, SelfReport
 from gpucheck.images.versions import read_versions
 from gpucheck.model import (
     CRASHED,
@@ -196,36 +196,6 @@ def test_who_keeps_the_gpu_from_the_container_is_named(values, verdict, cause, w
 
     assert (finding.cause, words in finding.why) == (cause, True), finding.why
     assert finding.fix
-
-
-def rights(mode, owner=0, group=44, user=1000, groups=(1000,)):
-    return Rights(mode=mode, uid=owner, gid=group, process_uid=user, process_gids=groups)
-
-
-@pytest.mark.parametrize(
-    ("of", "words"),
-    [
-        (rights("0600"), "--group-add 44"),
-        (rights("0660"), "keep-groups"),
-        (rights("0666", group=0), "label=disable"),
-        (rights("0660", groups=(44, 1000)), "label=disable"),
-        # Rootless: root of the namespace is another user to the host, whose root shows as nobody.
-        (rights("0660", owner=65534, group=65534, user=0, groups=(0,)), "keep-groups"),
-        (rights("0600", user=0, groups=(0,)), "label=disable"),
-    ],
-)
-def test_no_access_is_no_loss_and_names_who_denies_it(of, words):
-    finding = the_one(replace(WITHOUT_GPUS, own=replace(OWN, device="EACCES", rights=of)), Verdict.FAIL)
-
-    assert finding.cause is None
-    assert "lost" not in finding.why + finding.fix
-    assert words in finding.fix
-    assert f"mode {of.mode}" in finding.evidence[-1]
-
-
-def test_devices_that_the_cgroup_denies_are_likely_lost_and_not_for_certain():
-    """A container that got /dev as a volume looks the same."""
-    assert the_one(replace(WITHOUT_GPUS, own=replace(OWN, device="EPERM")), Verdict.FAIL).confidence == "likely"
 
 
 def test_without_a_gpu_an_image_exits_3():
