@@ -6,7 +6,7 @@ from packaging.version import InvalidVersion, Version
 
 from gpucheck.checks.software import driver
 from gpucheck.images._finding import finding
-from gpucheck.images.probe import Promise, Values
+from gpucheck.images.probe import UNMAPPED, Promise, Values
 from gpucheck.knowledge import code_runs
 from gpucheck.model import Finding, NvmlFailure, NvmlReading, Verdict
 
@@ -233,7 +233,9 @@ def _closed(values: Values, evidence: tuple[str, ...] = ()) -> Finding:
             fix=RESTART,
             evidence=evidence,
         )
-    group = f"--group-add {rights.gid}" if rights else "--group-add with the group of the device"
+    # Outside a user namespace's ids nobody can say which group it is: only the host's own groups help.
+    known = rights is not None and rights.gid != UNMAPPED
+    group = f"docker run --group-add {rights.gid if rights and known else 'GROUP (that of the device on the host)'}"
     if rights is not None and rights.allow:
         why = "the file's mode allows it, so a security module (SELinux, AppArmor) does not"
         fix = (
@@ -243,7 +245,7 @@ def _closed(values: Values, evidence: tuple[str, ...] = ()) -> Finding:
     else:
         why = "this user has no access to the device file; the GPUs themselves are there"
         fix = (
-            f"docker run {group}; podman run --group-add keep-groups; Kubernetes: supplementalGroups in the pod's "
+            f"{group}; podman run --group-add keep-groups; Kubernetes: supplementalGroups in the pod's "
             "securityContext; or on the host: module option NVreg_DeviceFileMode=0666 of nvidia, which opens it to all"
         )
     more = (f"/dev/nvidiactl: {rights}",) if rights else ()

@@ -13,7 +13,8 @@ from gpucheck.model import Finding, NvmlReading, Verdict
 PARTS = {"cuda": "CUDA runtime", "cudnn": "cuDNN", "nccl": "NCCL"}
 MIB = 2**20
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a name in a message
-DOCKER_DEFAULT_SHM = 64 * MIB
+# Podman's default, 64000 KiB; Docker's is 64 MiB.
+DEFAULT_SHM = 64000 * 2**10
 ROOMY_SHM = 1024 * MIB
 # What the images' own LD_LIBRARY_PATH names: where GKE mounts the driver.
 DRIVER_FOLDERS = ("/usr/local/nvidia/lib", "/usr/local/nvidia/lib64")
@@ -192,7 +193,7 @@ def _shm(values: Values) -> Finding:
     wanted = f"{ROOMY_SHM / MIB:.0f} MiB or more for several ranks"
     if size is not None and size >= ROOMY_SHM:
         return finding(Verdict.PASS, seen, wanted)
-    if size is not None and size >= DOCKER_DEFAULT_SHM and gpus < 2:
+    if size is not None and size >= DEFAULT_SHM and gpus < 2:
         why = f"enough for one process; for several ranks or DataLoader workers {ROOM}"
         return finding(Verdict.SKIP, seen, wanted, why=why)
     why = "NCCL and DataLoader workers keep their buffers there and die with 'Bus error' or 'No space left on device'"

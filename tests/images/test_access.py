@@ -39,6 +39,13 @@ def test_no_access_is_no_loss_and_names_who_denies_it(of, words):
     assert f"mode {of.mode}" in finding.evidence[-1]
 
 
+def test_a_group_outside_the_namespace_is_not_named():
+    """Rootless, the device's group shows as nobody's: adding that one gives nothing."""
+    finding = denied(device="EACCES", rights=rights("0660", owner=65534, group=65534))
+
+    assert "65534" not in finding.fix
+
+
 def test_devices_that_the_cgroup_denies_are_likely_lost_and_not_for_certain():
     """A container that got /dev as a volume looks the same."""
     assert denied(device="EPERM").confidence == "likely"

@@ -226,6 +226,7 @@ def test_ptx_of_the_newest_code_serves_a_newer_gpu():
     [
         (None, 0, Verdict.WARN),
         (1, 0, Verdict.WARN),
+        (62.5, 0, Verdict.SKIP),
         (64, 0, Verdict.SKIP),
         (64, 1, Verdict.SKIP),
         (64, 2, Verdict.WARN),
@@ -234,7 +235,7 @@ def test_ptx_of_the_newest_code_serves_a_newer_gpu():
 )
 def test_shared_memory_counts_where_several_ranks_would_use_it(shm, gpus, verdict):
     nvml = reading(*(p100(index) for index in range(gpus))) if gpus else ON_A_LAPTOP.nvml
-    finding = found(replace(ON_P100, nvml=nvml, shm_bytes=shm and shm * 2**20))[-1]
+    finding = found(replace(ON_P100, nvml=nvml, shm_bytes=shm and int(shm * 2**20)))[-1]
 
     assert finding.verdict is verdict
     if verdict is not Verdict.PASS:
