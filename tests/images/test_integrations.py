@@ -227,6 +227,12 @@ def test_an_example_holds_to_the_schema_of_who_reads_it(schema, name):
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_examples_name_the_python_of_the_pinned_base():
+    for name in ("github-tests.yml", "gitlab-ci.yml", "devcontainer.json"):
+        named = set(re.findall(r"site/lib/python([\d.]+)/site-packages", (FOLDER / name).read_text()))
+        assert named == {VERSIONS.base.python}, name
+
+
 def test_the_devcontainer_runs_as_a_user_of_the_image():
     text = re.sub(r"^\s*//.*$", "", (FOLDER / "devcontainer.json").read_text(), flags=re.MULTILINE)
     found = json.loads(text)
