@@ -9,7 +9,7 @@ from packaging.version import Version
 from gpucheck.images.fill import fill, fill_one, lock_path, out_of_step, read_lock, to_text
 from gpucheck.images.hashes import without_hash
 from gpucheck.images.locks import constraints, requirements
-from gpucheck.images.page import PAGE, fill_page, served, table
+from gpucheck.images.page import PAGE, fill_page, purpose, served, table
 from gpucheck.images.versions import (
     FILE,
     VersionsError,
@@ -225,6 +225,24 @@ def test_a_stand_in_base_is_in_the_labels():
         == "true"
     )
     assert "gpucheck.images.stand-in-base" not in labels("torch-cpu", row, VERSIONS.base, stand_in=False, build=BUILD)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("torch-cpu", "for machines without a GPU"),
+        ("torch-cu126", "for Pascal, Volta, Turing, Ampere, Ada, Hopper with driver 525.60.13 or newer; torch.compile"),
+        ("torch-cu128", "for Volta, Turing, Ampere, Ada, Hopper, Blackwell with driver 525.60.13 or newer"),
+        ("tensorflow-cuda", "for Pascal, Volta, Turing, Ampere, Ada, Hopper with driver 525.60.13 or newer"),
+    ],
+)
+def test_what_a_row_is_for_is_one_line(name, words):
+    """torch.compile alone has a floor of its own."""
+    row = VERSIONS.variants[name]
+    said = purpose(row.framework, row.filled.code, row.filled.driver_floor)
+
+    assert said.startswith(words)
+    assert ("torch.compile" in said) is (name == "torch-cu126")
 
 
 def test_the_pages_table_is_made_from_the_file():
