@@ -1,8 +1,10 @@
 """Locks: a hash for every line, also of wheels that no index in reach shows, and wheels for every promised platform."""
 
 import pytest
+from msgspec.structs import replace
 
 from gpucheck.images import locks
+from gpucheck.images.context import Plan, assemble
 from gpucheck.images.fill import lock_path
 from gpucheck.images.hashes import FILE, add_known, known_wheels, wheels_of, without_hash
 from gpucheck.images.platforms import check_lock
@@ -145,3 +147,15 @@ def test_a_lock_is_resolved_for_each_platform_of_its_row_without_a_download(monk
     platforms = [words[words.index("--python-platform") + 1] for words in asked]
     assert platforms == ["x86_64-manylinux_2_39", "aarch64-manylinux_2_39"]
     assert all("--dry-run" in words and "--require-hashes" in words and "/w" in words for words in asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("torch-cu126", "2.7.1-cu126 are on PyPI,"), ("torch-cu126-index", "2.14.1-cu126 are in the sub-index cu126 of")],
+)
+def test_a_variant_without_a_lock_names_where_its_wheels_are(name, where):
+    row = VERSIONS.variants[name]
+    unlocked = replace(VERSIONS, variants={name: replace(row, filled=replace(row.filled, locked=False))})
+
+    with pytest.raises(LabError, match=rf"(?s){name} has no lock.*{where}.*--update --index URL"):
+        assemble(Plan(ROOT, unlocked, name, VERSIONS.base, "b", stand_in=False))
