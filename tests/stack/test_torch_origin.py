@@ -52,9 +52,10 @@ def test_a_newer_build_elsewhere_is_named_with_the_key_that_takes_it():
 
 @pytest.mark.parametrize("want", ["torch=2.14", "torch=2.14.1+cu126", "torch>=2.8"])
 def test_a_build_that_pypi_lacks_is_refused_where_nothing_else_is_allowed(want):
-    """The nearest change is a build that PyPI has."""
+    """By the rule of the origin, whatever else is against other builds; the nearest change is one that PyPI has."""
     conflict = refusal(["P100 PCIe"], "ubuntu-22.04", want, "torch_origin=pypi")
 
+    assert conflict.rule == "R25"
     assert conflict.change == {"torch": "2.7.1+cu126"}
     assert isinstance(answer(["P100 PCIe"], "ubuntu-22.04", "torch=2.7.1+cu126", "torch_origin=pypi"), StackSet)
 

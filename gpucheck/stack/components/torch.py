@@ -87,7 +87,8 @@ def choose_torch(
         if clash is None and python is not None:
             choice, reasons = _torch_choice(target, release, build, python)
             return choice, (*reasons, *_newer_elsewhere(target, driver, wanted, origin, choice))
-        first = first or clash
+        # A build that only its origin forbids says more than one that no GPU here can run.
+        first = clash if first is None or (clash and clash.rule == "R25" != first.rule) else first
     return first or not_known("torch", wanted, "wheel-bytes, torch-build-scripts", target, _known())
 
 
