@@ -70,6 +70,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         "schema": SCHEMA,
         "simulated": values.simulated,
         "image": msgspec.to_builtins(values.promise) if isinstance(values.promise, msgspec.Struct) else None,
+        "purpose": _purpose(values.promise),
         "frameworks": {wheel.name: wheel.version for wheel in values.wheels},
         "libraries": {part: library.version for part, library in values.own.libraries.items()},
         "driver": nvml.driver_version if nvml else None,
@@ -193,6 +194,16 @@ def context_command(variant: str, base: str | None) -> None:
     plan = Plan(root, versions, variant, chosen, chosen.image or "", stand_in=False)
     assemble(plan)
     click.echo(shlex.join(command_line(plan, plan.arguments())))
+
+
+def _purpose(promise: Any) -> str | None:
+    """What this image is for, None outside of one."""
+    from gpucheck.images.page import purpose
+    from gpucheck.images.probe import Promise
+
+    if not isinstance(promise, Promise):
+        return None
+    return purpose(promise.framework, promise.code, promise.driver_floor)
 
 
 def _root() -> Path:

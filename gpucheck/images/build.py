@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucheck.images.context import Plan, assemble
+from gpucheck.images.platforms import require_platform
 from gpucheck.images.size import largest
 from gpucheck.images.updates import state_of_archive
 from gpucheck.images.versions import CUSTOM, LABEL, Base, Versions, read_versions
@@ -57,6 +58,7 @@ def build(client: "DockerClient", root: Path, name: str, options: Options) -> Bu
     """Build one variant unless an image of exactly this content is there. Raises LabError."""
     require_api(client)
     versions = read_versions(root)
+    require_platform(client, versions, name)
     plan = plan_of(client, root, versions, name, options.base)
     folder = assemble(plan)
     # The archive's state that the last build was for: with another one the builder's cache would give older packages.

@@ -125,10 +125,11 @@ def assemble(plan: Plan) -> Path:
     variant, root = plan.variant, plan.root
     lock = lock_path(root, plan.name)
     if not variant.filled.locked or not lock.exists():
+        index = variant.filled.index
+        where = "on PyPI" if index == "pypi" else f"in the sub-index {index} of the framework's own wheel index"
         raise LabError(
             f"{plan.name} has no lock ({lock.relative_to(root)}): the wheels of {variant.framework} "
-            f"{version_text(variant)} are in the sub-index {variant.filled.index} of the framework's own wheel index, "
-            "which did not answer when the locks were made\n"
+            f"{version_text(variant)} are {where}, which did not answer when the locks were made\n"
             "do: gpucheck image versions --update --index URL (or --find-links DIR) where it answers, then build again"
         )
     cache = root / ".cache/images"

@@ -38,10 +38,14 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What people ask of a variant. gpus: the GPUs it must serve, none for a CPU variant. version: as in stack.yml."""
+    """What people ask of a variant. gpus: the GPUs it must serve, none for a CPU variant.
+
+    version, torch_origin: as in stack.yml.
+    """
 
     gpus: tuple[str, ...] = ()
     version: str = "auto"
+    torch_origin: Literal["pypi", "any"] | None = None
 
 
 class Filled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
