@@ -70,6 +70,7 @@ def COMMAND(  # noqa: N802 - the name the command walk looks for
         "schema": SCHEMA,
         "simulated": values.simulated,
         "image": msgspec.to_builtins(values.promise) if isinstance(values.promise, msgspec.Struct) else None,
+        "purpose": _purpose(values.promise),
         "frameworks": {wheel.name: wheel.version for wheel in values.wheels},
         "libraries": {part: library.version for part, library in values.own.libraries.items()},
         "driver": nvml.driver_version if nvml else None,
@@ -145,8 +146,9 @@ def versions_command(update: bool, indexes: tuple[str, ...], find_links: tuple[s
 @click.option("--base", metavar="IMAGE", help="Base image instead of the pinned one.")
 @click.option("--index", "indexes", multiple=True, metavar="URL", help="Additional package index. Repeatable.")
 @click.option("--find-links", multiple=True, metavar="DIR|URL", help="Directory of wheels. Repeatable.")
+@click.option("--fresh", is_flag=True, help="List pending updates of the base's packages, and rebuild to install them.")
 def build_command(
-    variants: tuple[str, ...], base: str | None, indexes: tuple[str, ...], find_links: tuple[str, ...]
+    variants: tuple[str, ...], base: str | None, indexes: tuple[str, ...], find_links: tuple[str, ...], fresh: bool
 ) -> None:
     """Build image variants that have changed.
 
@@ -163,7 +165,7 @@ def build_command(
     for name in variants:
         _usage(lambda name=name: versions.variant(name))
     chosen = variants or tuple(name for name, row in versions.variants.items() if row.filled.locked)
-    options = Options(base=base, places=tuple(index_options(indexes, find_links)))
+    options = Options(base=base, places=tuple(index_options(indexes, find_links)), fresh=fresh)
     client = engine()
     for name in chosen:
         with engine_errors(f"building {name}"):
@@ -192,6 +194,16 @@ def context_command(variant: str, base: str | None) -> None:
     plan = Plan(root, versions, variant, chosen, chosen.image or "", stand_in=False)
     assemble(plan)
     click.echo(shlex.join(command_line(plan, plan.arguments())))
+
+
+def _purpose(promise: Any) -> str | None:
+    """What this image is for, None outside of one."""
+    from gpucheck.images.page import purpose
+    from gpucheck.images.probe import Promise
+
+    if not isinstance(promise, Promise):
+        return None
+    return purpose(promise.framework, promise.code, promise.driver_floor)
 
 
 def _root() -> Path:

@@ -5,15 +5,18 @@ import os
 import tarfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpucheck.images.context import Plan, assemble
+from gpucheck.images.platforms import require_platform
 from gpucheck.images.size import largest
-from gpucheck.images.versions import LABEL, Base, Versions, read_versions
+from gpucheck.images.updates import state_of_archive
+from gpucheck.images.versions import CUSTOM, LABEL, Base, Versions, read_versions
 from gpucheck.images.wheels import ensure_wheels
+from gpucheck.lab.archive import debian_archive, read_sources, security_archive
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.images import PROXIES, ensure_base, private_certificates, registry_answers, served
 from gpucheck.lab.system import failed, say
@@ -31,10 +34,14 @@ PORTS = range(42000, 48000)
 
 @dataclass(frozen=True)
 class Options:
-    """What people may say about a build. places: pip options that say where wheels are."""
+    """What people may say about a build. places: pip options that say where wheels are.
+
+    fresh: build again too where the base's package archive has updates that the image lacks.
+    """
 
     base: str | None = None
     places: tuple[str, ...] = ()
+    fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -51,18 +58,24 @@ def build(client: "DockerClient", root: Path, name: str, options: Options) -> Bu
     """Build one variant unless an image of exactly this content is there. Raises LabError."""
     require_api(client)
     versions = read_versions(root)
+    require_platform(client, versions, name)
     plan = plan_of(client, root, versions, name, options.base)
     folder = assemble(plan)
-    if existing(client, plan):
+    # The archive's state that the last build was for: with another one the builder's cache would give older packages.
+    before, updates = old_labels(client, plan).get(f"{LABEL}.updates", ""), ""
+    if options.fresh:
+        updates = state_of_archive(client, plan, before, proxies())
+    if existing(client, plan) and updates in ("", before):
         say(f"{plan.tag}: nothing has changed")
         return Built(plan.tag, size_of(client, plan.tag), built=False, sbom=plan.sbom)
+    updates, replaced = updates or before, image_id(client, plan.tag)
     with files_for_build(client, plan, options) as arguments:
         say(f"building {plan.tag} on {plan.base_image}")
-        wanted = {**plan.arguments(), **arguments, **proxies()}
+        wanted = {**plan.arguments(), **arguments, **proxies(), **({"UPDATES": updates} if updates else {})}
         # The stage by name first: so it is found again, and a change of gpucheck costs one small layer.
         for target, tag in (("build", f"{STAGE}:{name}"), ("runtime", plan.tag)):
-            build_target(client, folder, target, tag, wanted, plan.labels() if target == "runtime" else {})
-    drop_dangling(client)
+            build_target(client, folder, target, tag, wanted, plan.labels(updates) if target == "runtime" else {})
+    drop_replaced(client, plan.tag, replaced)
     plan.sbom.write_bytes(read_file(client, plan.tag, SBOM))
     hold_budget(client, plan)
     return Built(plan.tag, size_of(client, plan.tag), built=True, sbom=plan.sbom)
@@ -80,12 +93,34 @@ def require_api(client: "DockerClient") -> None:
         )
 
 
+def old_labels(client: "DockerClient", plan: Plan) -> dict[str, str]:
+    """The labels of the image that has the plan's tag; none where there is none."""
+    import docker.errors
+
+    try:
+        return dict(client.images.get(plan.tag).labels)
+    except docker.errors.ImageNotFound:
+        return {}
+
+
+def image_id(client: "DockerClient", tag: str) -> str | None:
+    """The id of the image with this tag."""
+    import docker.errors
+
+    try:
+        return str(client.images.get(tag).id)
+    except docker.errors.ImageNotFound:
+        return None
+
+
 def plan_of(client: "DockerClient", root: Path, versions: Versions, name: str, given: str | None) -> Plan:
     """The plan with its base: the one given, the pinned one, or the stand-in where no registry answers."""
     import docker.errors
 
     if given is not None:
-        own = Base(name="custom", python=versions.base.python, image=given)
+        same = versions.base.digest is not None and given.endswith(f"@{versions.base.digest}")
+        name_ = versions.base.name if same else CUSTOM
+        own = Base(name=name_, python=versions.base.python, image=given)
         return Plan(root, versions, name, own, given, stand_in=False)
     pinned = versions.base.image or ""
     try:
@@ -93,7 +128,8 @@ def plan_of(client: "DockerClient", root: Path, versions: Versions, name: str, g
     except docker.errors.ImageNotFound:
         if not registry_answers():
             say("no container registry answers: the base is made from Debian's archive, and tag and label say so")
-            return Plan(root, versions, name, versions.stand_in, ensure_base(client), stand_in=True)
+            base = ensure_base(client)
+            return Plan(root, versions, name, versions.stand_in, base, stand_in=True, security=security_line())
         pull(client, pinned)
     return Plan(root, versions, name, versions.base, pinned, stand_in=False)
 
@@ -104,8 +140,10 @@ def pull(client: "DockerClient", image: str) -> None:
 
     say(f"pulling {image}")
     name, _, digest = image.partition("@")
+    # A colon before the last slash belongs to the registry's port.
+    folder, slash, last = name.rpartition("/")
     try:
-        client.images.pull(name.partition(":")[0], tag=digest)
+        client.images.pull(f"{folder}{slash}{last.partition(':')[0]}", tag=digest)
     except docker.errors.NotFound as error:
         raise LabError(
             f"the base {image} is not in its registry (any more)\n"
@@ -151,10 +189,14 @@ def files_for_build(client: "DockerClient", plan: Plan, options: Options) -> Ite
 
 def needs_ca(plan: Plan) -> bool:
     """A stand-in base with a plain http archive needs none: apt checks signatures."""
-    from gpucheck.lab.archive import debian_archive, read_sources
-
     source = debian_archive(read_sources())
     return not plan.stand_in or source is None or source.uri.startswith("https:")
+
+
+def security_line() -> str:
+    """The source line of the stand-in's security updates."""
+    source = security_archive(read_sources())
+    return f"deb {source.uri} {source.suite} main"
 
 
 def proxies() -> dict[str, str]:
@@ -183,9 +225,19 @@ def build_target(
         ) from error
 
 
-def drop_dangling(client: "DockerClient") -> None:
-    """Remove stages of ours that newer ones have replaced. Only what carries our label is looked at."""
-    client.images.prune(filters={"dangling": True, "label": LABEL})
+def drop_replaced(client: "DockerClient", tag: str, replaced: str | None) -> None:
+    """Remove build stages that newer ones have replaced, and the image that had this tag before.
+
+    Images that people derived inherit the label of theirs, so that only the label of the build stage is asked for.
+    """
+    import docker.errors
+
+    client.images.prune(filters={"dangling": True, "label": f"{LABEL}=build"})
+    if replaced is None or replaced == image_id(client, tag):
+        return
+    with suppress(docker.errors.APIError):  # another tag, a container or a derived image needs it
+        if not client.images.get(replaced).tags:
+            client.images.remove(replaced)
 
 
 def read_file(client: "DockerClient", tag: str, path: str) -> bytes:
@@ -205,8 +257,11 @@ def read_file(client: "DockerClient", tag: str, path: str) -> bytes:
 
 
 def size_of(client: "DockerClient", tag: str) -> int:
-    """Bytes of the image unpacked, its base included."""
-    return int(client.images.get(tag).attrs["Size"])
+    """Bytes of the image unpacked, its base included.
+
+    Not the image's own "Size": Docker 29 and newer, whose images are containerd's, add the compressed bytes to it.
+    """
+    return sum(int(layer["Size"]) for layer in client.images.get(tag).history())
 
 
 def hold_budget(client: "DockerClient", plan: Plan) -> None:

@@ -1,8 +1,10 @@
 """The build context of an image: a folder that any builder takes, and the arguments that go with it."""
 
 import json
+import os
 import shutil
 import subprocess
+from datetime import datetime, timezone
 from pathlib import Path
 
 from gpucheck.images.fill import lock_path
@@ -11,14 +13,30 @@ from gpucheck.lab.errors import LabError
 from gpucheck.lab.model import fingerprint
 from gpucheck.lab.wheelhouse import own_wheel
 
+# What NCCL loads at run time for InfiniBand and RoCE; without it, it falls back to TCP and says nothing.
+RDMA = ("libibverbs1", "ibverbs-providers", "librdmacm1")
+# torch.compile's code for the CPU part of a graph is C++; a row's list names the rest.
+CPP = "g++"
+
 
 class Plan:
-    """One image about to be built. base_image: the reference in this engine."""
+    """One image about to be built. base_image: the reference in this engine.
+
+    security: an apt source line with security updates, for a base that lacks it.
+    """
 
     def __init__(
-        self, root: Path, versions: Versions, name: str, base: Base, base_image: str, *, stand_in: bool
+        self,
+        root: Path,
+        versions: Versions,
+        name: str,
+        base: Base,
+        base_image: str,
+        *,
+        stand_in: bool,
+        security: str = "",
     ) -> None:
-        self.root, self.name = root, name
+        self.root, self.name, self.security = root, name, security
         self.variant: Variant = versions.variant(name)
         self.base, self.base_image, self.stand_in = base, base_image, stand_in
         self.tag = tag(self.variant, base, stand_in)
@@ -35,28 +53,56 @@ class Plan:
 
     def arguments(self) -> dict[str, str]:
         """Build arguments that say what is built."""
-        return (
-            {"BASE": self.base_image, "COMPILER": " ".join(self.variant.compiler)}
-            if self.variant.compiler
-            else {"BASE": self.base_image}
-        )
+        variant, cuda = self.variant, self.variant.filled.cuda is not None
+        packages = (*(RDMA if cuda else ()), *variant.compiler, *((CPP,) if variant.compiler else ()))
+        found = {
+            "BASE": self.base_image,
+            "PACKAGES": " ".join(dict.fromkeys(packages)),
+            "GPUS": "all" if cuda else "void",
+            "SECURITY": self.security,
+            "FRAMEWORK_VERSION": variant.filled.version if variant.framework == "torch" else "",
+        }
+        return {key: value for key, value in found.items() if value}
 
     def fingerprint(self) -> str:
         """The same context on the same base is the same image."""
         return fingerprint([self.folder, json.dumps(self.arguments(), sort_keys=True), self.tag])
 
-    def labels(self) -> dict[str, str]:
-        """Every label of the image; what differs from build to build is taken from the checkout, not from the clock."""
+    def labels(self, updates: str = "") -> dict[str, str]:
+        """Every label of the image. updates: the state of the base's package archive that the build is for.
+
+        ``created`` is the time of the build, or SOURCE_DATE_EPOCH where a build is to give the same labels again.
+        """
         wheel = next(self.folder.glob("gpucheck-*.whl"))
-        build = {"gpucheck": wheel.name.split("-")[1], "fingerprint": self.fingerprint(), **commit(self.root)}
+        build = {
+            "gpucheck": wheel.name.split("-")[1],
+            "fingerprint": self.fingerprint(),
+            "updates": updates,
+            "created": build_time().isoformat(),
+            **commit(self.root),
+        }
         return labels(self.name, self.variant, self.base, stand_in=self.stand_in, build=build)
 
 
+def build_time() -> datetime:
+    """Now, or SOURCE_DATE_EPOCH (seconds). Raises LabError for one that is no number."""
+    given = os.environ.get("SOURCE_DATE_EPOCH")
+    if not given:
+        return datetime.now(timezone.utc).replace(microsecond=0)
+    try:
+        return datetime.fromtimestamp(int(given), timezone.utc)
+    except (ValueError, OverflowError, OSError) as error:
+        raise LabError(
+            f"SOURCE_DATE_EPOCH={given!r} is not a number of seconds\ndo: unset SOURCE_DATE_EPOCH, or set it to the "
+            "commit's date: git log -1 --format=%ct"
+        ) from error
+
+
 def commit(root: Path) -> dict[str, str]:
-    """Revision, its date and the origin of the checkout, as far as git knows them."""
+    """Revision and origin of the checkout, as far as git knows them; ``-dirty`` where files differ from the commit."""
     asked = {
         "revision": ("log", "-1", "--format=%H"),
-        "created": ("log", "-1", "--format=%cI"),
+        "changed": ("status", "--porcelain", "--untracked-files=normal"),
         "source": ("config", "--get", "remote.origin.url"),
     }
     found = {}
@@ -69,6 +115,8 @@ def commit(root: Path) -> dict[str, str]:
         # An origin that is a path or holds a login is nobody else's business.
         if done.returncode == 0 and value and (key != "source" or (value.startswith("https://") and "@" not in value)):
             found[key] = value
+    if found.pop("changed", "") and "revision" in found:
+        found["revision"] += "-dirty"
     return found
 
 
@@ -77,10 +125,11 @@ def assemble(plan: Plan) -> Path:
     variant, root = plan.variant, plan.root
     lock = lock_path(root, plan.name)
     if not variant.filled.locked or not lock.exists():
+        index = variant.filled.index
+        where = "on PyPI" if index == "pypi" else f"in the sub-index {index} of the framework's own wheel index"
         raise LabError(
             f"{plan.name} has no lock ({lock.relative_to(root)}): the wheels of {variant.framework} "
-            f"{version_text(variant)} are in the sub-index {variant.filled.index} of the framework's own wheel index, "
-            "which did not answer when the locks were made\n"
+            f"{version_text(variant)} are {where}, which did not answer when the locks were made\n"
             "do: gpucheck image versions --update --index URL (or --find-links DIR) where it answers, then build again"
         )
     cache = root / ".cache/images"

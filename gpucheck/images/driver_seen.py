@@ -6,7 +6,7 @@ from packaging.version import InvalidVersion, Version
 
 from gpucheck.checks.software import driver
 from gpucheck.images._finding import finding
-from gpucheck.images.probe import Promise, Values
+from gpucheck.images.probe import UNMAPPED, Promise, Values
 from gpucheck.knowledge import code_runs
 from gpucheck.model import Finding, NvmlFailure, NvmlReading, Verdict
 
@@ -49,7 +49,7 @@ def _cpu_image(values: Values, promise: Promise) -> Finding:
             fix=f"run a CUDA variant of the {promise.framework} image (docs/images.md has the table)",
         )
     why = f"a CPU build of {promise.framework} uses no GPU, so none is looked for"
-    return _finding(Verdict.SKIP, "no GPU", wanted="no GPU", why=why)
+    return _finding(Verdict.PASS, "no GPU", wanted="no GPU", why=why)
 
 
 def _seen(values: Values, nvml: NvmlReading, promise: Promise | None) -> Finding:
@@ -60,7 +60,7 @@ def _seen(values: Values, nvml: NvmlReading, promise: Promise | None) -> Finding
     hidden = values.environment.get("CUDA_VISIBLE_DEVICES")
     floor = promise.driver_floor if promise else None
     if values.own.device in ("EPERM", "EACCES"):
-        return _lost(values.own.device or "")
+        return _closed(values)
     if not names:
         return _finding(
             Verdict.UNKNOWN,
@@ -100,6 +100,16 @@ def _no_libcuda(values: Values, seen: str) -> Finding:
             f"{seen}; CUDA driver library unknown: {values.own.error or 'no self-report'}",
             why="the process that loads libcuda.so.1 ended or hung",
             fix="python -m gpucheck.images.selfreport --quick shows the whole error",
+        )
+    files = values.own.driver_files
+    if files:
+        return _finding(
+            Verdict.FAIL,
+            f"{seen}; libcuda.so.1 is in {files[0].rpartition('/')[0]} and does not load",
+            why="the loader does not search this directory, or rejects the library",
+            fix=f'export LD_LIBRARY_PATH="{files[0].rpartition("/")[0]}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}", or '
+            "docker run -e LD_LIBRARY_PATH=...",
+            evidence=(f"dlopen: {values.own.driver}", *files),
         )
     capabilities = values.environment.get("NVIDIA_DRIVER_CAPABILITIES", "not set")
     return _finding(
@@ -151,7 +161,7 @@ def _unseen(values: Values, failure: NvmlFailure) -> Finding:
     )
     host = f"the host has driver {values.driver.loaded_version}"
     if values.own.device in ("EPERM", "EACCES"):
-        return _lost(values.own.device or "", evidence)
+        return _closed(values, evidence)
     if visible is not None and visible.strip() in HIDDEN and values.driver.loaded_version:
         return _finding(
             Verdict.UNKNOWN,
@@ -208,15 +218,38 @@ def _not_available(values: Values, failure: NvmlFailure, evidence: tuple[str, ..
     )
 
 
-def _lost(error: str, evidence: tuple[str, ...] = ()) -> Finding:
-    return _finding(
-        Verdict.FAIL,
-        f"/dev/nvidiactl is there and cannot be opened: {error}",
-        cause="gpu-lost",
-        why="the container lost its GPUs since it started (systemctl daemon-reload on the host rewrites device rights)",
-        fix=RESTART,
-        evidence=evidence,
-    )
+def _closed(values: Values, evidence: tuple[str, ...] = ()) -> Finding:
+    """The control device is there and does not open: EPERM is the device cgroup's, EACCES the file's or SELinux's."""
+    rights = values.own.rights
+    seen = f"/dev/nvidiactl is there and cannot be opened: {values.own.device}"
+    if values.own.device == "EPERM":
+        return _finding(
+            Verdict.FAIL,
+            seen,
+            cause="gpu-lost",
+            confidence="likely",
+            why="the device cgroup denies it: the container lost its GPUs since it started (systemctl daemon-reload on "
+            "the host rewrites device rights), or it got the files as a volume (-v /dev:/dev) and not as devices",
+            fix=RESTART,
+            evidence=evidence,
+        )
+    # Outside a user namespace's ids nobody can say which group it is: only the host's own groups help.
+    known = rights is not None and rights.gid != UNMAPPED
+    group = f"docker run --group-add {rights.gid if rights and known else 'GROUP (that of the device on the host)'}"
+    if rights is not None and rights.allow:
+        why = "the file's mode allows it, so a security module (SELinux, AppArmor) does not"
+        fix = (
+            "podman run (or docker run) --security-opt label=disable, or on the host: setsebool -P "
+            "container_use_devices on"
+        )
+    else:
+        why = "this user has no access to the device file; the GPUs themselves are there"
+        fix = (
+            f"{group}; podman run --group-add keep-groups; Kubernetes: supplementalGroups in the pod's "
+            "securityContext; or on the host: module option NVreg_DeviceFileMode=0666 of nvidia, which opens it to all"
+        )
+    more = (f"/dev/nvidiactl: {rights}",) if rights else ()
+    return _finding(Verdict.FAIL, f"{seen}, no access", why=why, fix=fix, evidence=(*evidence, *more))
 
 
 def _older(version: str, floor: str) -> bool:

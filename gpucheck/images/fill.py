@@ -7,6 +7,7 @@ import msgspec
 import yaml
 from packaging.requirements import Requirement
 
+from gpucheck.images.hashes import known_wheels, wheels_of
 from gpucheck.images.versions import FILE, Filled, Variant, Versions, VersionsError
 from gpucheck.knowledge import tables
 from gpucheck.stack import Refusal, UnknownInput, resolve
@@ -53,7 +54,8 @@ def fill(versions: Versions, root: Path) -> Versions:
 
 def fill_one(name: str, row: Variant, os: str, root: Path) -> Variant:
     """One row. Raises VersionsError."""
-    wish = msgspec.convert({row.framework: row.wish.version}, StackSpec)
+    asked = {row.framework: row.wish.version, "torch_origin": row.wish.torch_origin or "auto"}
+    wish = msgspec.convert(asked, StackSpec)
     try:
         answer = resolve(row.wish.gpus or (ANY_GPU,), os, "x86_64", wish)
     except UnknownInput as error:
@@ -62,7 +64,10 @@ def fill_one(name: str, row: Variant, os: str, root: Path) -> Variant:
         conflict = answer.conflicts[0]
         raise VersionsError(f"{FILE}: {name}: no set exists: {conflict.because}. Try: {conflict.try_}")
     locked = read_lock(lock_path(root, name))
-    filled = _torch(name, answer) if row.framework == "torch" else _tensorflow(name, answer, cpu=not row.wish.gpus)
+    if row.framework == "torch":
+        filled = _torch(name, answer, known_wheels(root))
+    else:
+        filled = _tensorflow(name, answer, cpu=not row.wish.gpus)
     carried = filled.cuda is not None
     found = {part: next((locked[w] for w in CARRIERS[part] if w in locked), None) for part in CARRIERS if carried}
     if found.get("cuda"):
@@ -71,7 +76,7 @@ def fill_one(name: str, row: Variant, os: str, root: Path) -> Variant:
     return msgspec.structs.replace(row, filled=msgspec.structs.replace(filled, locked=bool(locked), **changes))
 
 
-def _torch(name: str, answer: StackSet) -> Filled:
+def _torch(name: str, answer: StackSet, known: dict[str, str]) -> Filled:
     choice = answer.torch
     if choice is None:
         raise VersionsError(
@@ -79,7 +84,9 @@ def _torch(name: str, answer: StackSet) -> Filled:
         )
     release = next(r for r in tables.torch().releases if r.version == choice.version)
     build = next((b for b in release.builds if b.build == choice.build), None)
-    arm = release.aarch64.build == choice.build
+    # The tables hold PyPI's aarch64 wheels; of PyTorch's own index those whose hash somebody has read.
+    local = wheels_of(known, "torch", f"{choice.version}+{choice.build}")
+    arm = release.aarch64.build == choice.build or any(wheel.endswith("_aarch64.whl") for wheel in local)
     minor = ".".join(choice.cuda.split(".")[:2]) if choice.cuda else None
     return Filled(
         version=choice.version,

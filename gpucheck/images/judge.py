@@ -6,14 +6,17 @@ from packaging.version import InvalidVersion, Version
 
 from gpucheck.images._finding import finding
 from gpucheck.images.driver_seen import judge_driver
+from gpucheck.images.network import judge_network
 from gpucheck.images.probe import Library, Promise, Values
 from gpucheck.model import Finding, NvmlReading, Verdict
 
 PARTS = {"cuda": "CUDA runtime", "cudnn": "cuDNN", "nccl": "NCCL"}
 MIB = 2**20
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a name in a message
-DOCKER_DEFAULT_SHM = 64 * MIB
+# Podman's default, 64000 KiB; Docker's is 64 MiB.
+DEFAULT_SHM = 64000 * 2**10
 ROOMY_SHM = 1024 * MIB
+# What the images' own LD_LIBRARY_PATH names: where GKE mounts the driver.
 DRIVER_FOLDERS = ("/usr/local/nvidia/lib", "/usr/local/nvidia/lib64")
 ROOM = "start the container with --shm-size 8g, or with --ipc=host"
 AGAIN = "pull or build the image again; gpucheck image says whether it is whole"
@@ -24,10 +27,12 @@ def judge(values: Values, *, quick: bool) -> Iterator[Finding]:
     if not quick:
         yield from _framework(values)
         yield from _libraries(values)
-        yield from _search_path(values.environment)
+        yield from _search_path(values)
         yield from _full(values)
     yield from judge_driver(values)
     yield _shm(values)
+    if not quick:
+        yield from judge_network(values)
 
 
 def _framework(values: Values) -> Iterator[Finding]:
@@ -106,17 +111,17 @@ def _same(one: str, other: str, parts: int = 3) -> bool:
         return False
 
 
-def _search_path(environment: dict[str, str]) -> Iterator[Finding]:
-    """The folders where some platforms mount the driver hold nothing else, and the images name them themselves."""
-    path = environment.get("LD_LIBRARY_PATH", "")
-    if any(folder.rstrip("/") not in DRIVER_FOLDERS for folder in path.split(":") if folder):
+def _search_path(values: Values) -> Iterator[Finding]:
+    """Only folders with libraries that the wheels bring too: platforms name folders for the driver alone."""
+    for folder, names in values.own.shadowing.items():
         yield finding(
             Verdict.WARN,
-            f"LD_LIBRARY_PATH={path}",
-            "not set",
+            f"LD_LIBRARY_PATH contains {folder} with {', '.join(names[:3])}{' ...' if len(names) > 3 else ''}",
+            "no CUDA library in the directories of LD_LIBRARY_PATH",
             cause="leftover-environment",
-            why="libraries in these folders stand before those that the framework was tested with",
-            fix="start the container without LD_LIBRARY_PATH; the wheels find their own libraries",
+            why="libraries in this directory stand before those that the framework was tested with",
+            fix="start the container without LD_LIBRARY_PATH (apptainer --cleanenv): the wheels find their libraries",
+            evidence=(f"LD_LIBRARY_PATH={values.environment.get('LD_LIBRARY_PATH', '')}",),
         )
 
 
@@ -188,7 +193,7 @@ def _shm(values: Values) -> Finding:
     wanted = f"{ROOMY_SHM / MIB:.0f} MiB or more for several ranks"
     if size is not None and size >= ROOMY_SHM:
         return finding(Verdict.PASS, seen, wanted)
-    if size is not None and size >= DOCKER_DEFAULT_SHM and gpus < 2:
+    if size is not None and size >= DEFAULT_SHM and gpus < 2:
         why = f"enough for one process; for several ranks or DataLoader workers {ROOM}"
         return finding(Verdict.SKIP, seen, wanted, why=why)
     why = "NCCL and DataLoader workers keep their buffers there and die with 'Bus error' or 'No space left on device'"

@@ -1,11 +1,14 @@
-"""Locks of the images: every Python package at one exact version, with its hashes where the index is the public one."""
+"""Locks of the images: every Python package at one exact version, with its hashes."""
 
 import sys
 import tempfile
 from pathlib import Path
 
 from gpucheck.images.fill import lock_path
+from gpucheck.images.hashes import FILE, add_known, known_wheels, without_hash
+from gpucheck.images.platforms import check_lock
 from gpucheck.images.versions import Variant, Versions
+from gpucheck.knowledge import tables
 from gpucheck.lab.errors import LabError
 from gpucheck.lab.system import run, say
 
@@ -14,6 +17,7 @@ TOOLS = "cyclonedx-bom"
 BESIDE = {"torch": ("numpy",), "tensorflow": ()}
 # The stand-in base has this one, the pinned base a newer one.
 OLDEST_PYTHON = "3.11"
+HASH_HINT = f"add the wheel's sha256 to {FILE}, or name an index that states hashes"
 HINT = "name the index that has the wheels with --index URL, or a folder of them with --find-links DIR"
 
 
@@ -33,15 +37,22 @@ def constraints(root: Path, row: Variant) -> list[str]:
 
 def make_locks(versions: Versions, root: Path, places: list[str]) -> None:
     """Make every lock anew. places: options of the package index. A lock that cannot be made is said and stays."""
-    tools = ["--generate-hashes", *places]
-    compile_lock([TOOLS], [], root, lock_path(root, "tools"), tools, project=False)
+    compile_lock([TOOLS], [], root, lock_path(root, "tools"), places, project=False)
+    glibc = next(system.glibc for system in tables.operating_systems().systems if system.id == versions.base.os)
     for name, row in versions.variants.items():
-        hashes = ["--generate-hashes"] if row.filled.index == "pypi" else []
+        target = lock_path(root, name)
         try:
-            compile_lock(requirements(row), constraints(root, row), root, lock_path(root, name), [*hashes, *places])
+            # PyTorch's own index holds old versions of others' packages too: of all indexes the best match counts.
+            best = ["--index-strategy", "unsafe-best-match"] if row.filled.index != "pypi" else []
+            compile_lock(requirements(row), constraints(root, row), root, target, [*best, *places])
         except LabError as error:
-            state = "stays as it is" if lock_path(root, name).exists() else "is not made: it cannot be built here"
+            state = "stays as it is" if target.exists() else "is not made: it cannot be built here"
             say(f"the lock of {name} {state}\n{error.message}")
+            continue
+        try:
+            check_lock(name, row, target, versions.base.python, glibc, places)
+        except LabError as error:
+            say(f"the lock of {name} is made, and not all of its wheels are in reach\n{error.message}")
 
 
 def compile_lock(
@@ -62,6 +73,7 @@ def compile_lock(
             OLDEST_PYTHON,
             "--no-header",
             "--no-annotate",
+            "--generate-hashes",
         ]
         run(
             [*words, *options, "--output-file", made],
@@ -69,4 +81,7 @@ def compile_lock(
             hint=HINT,
         )
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(made.read_text(encoding="utf-8"), encoding="utf-8")
+        text = add_known(made.read_text(encoding="utf-8"), known_wheels(root))
+        if bare := without_hash(text):
+            raise LabError(f"locking {target.stem}: no index gave a hash for {', '.join(bare)}\ndo: {HASH_HINT}")
+        target.write_text(text, encoding="utf-8")

@@ -5,12 +5,14 @@ from gpucheck.knowledge import code_runs
 from gpucheck.knowledge.gpus import gpu_table
 
 PAGE = "docs/images.md"
+# Triton generates no code for GPUs below this one, whatever the build (rule R12 of the stack).
+COMPILED = 70
 BEGIN, END = "<!-- variants: made by `gpucheck image versions --update` -->", "<!-- end of variants -->"
 
 
 def table(versions: Versions) -> str:
     """One row a variant, in Markdown."""
-    head = ["variant", "framework", "CUDA", "cuDNN", "NCCL", "driver", "serves", "platforms", "budget", "tag"]
+    head = ["variant", "framework", "CUDA", "cuDNN", "NCCL", "driver", "serves", "wheels", "platforms", "budget", "tag"]
     rows = []
     for name, row in versions.variants.items():
         filled = row.filled
@@ -24,6 +26,7 @@ def table(versions: Versions) -> str:
                 filled.nccl or "none",
                 f"{filled.driver_floor} or newer" if filled.driver_floor else "none needed",
                 served(filled.code),
+                f"{_index(filled.index)}{'' if filled.locked else ', no lock yet'}",
                 ", ".join(platform.removeprefix("linux/") for platform in filled.platforms),
                 f"{row.size_budget_mb / 1000:.1f} GB",
                 f"`{tag(row, versions.base, stand_in=False)}`",
@@ -31,6 +34,19 @@ def table(versions: Versions) -> str:
         )
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _index(index: str) -> str:
+    return "PyPI" if index == "pypi" else f"PyTorch's `{index}`"
+
+
+def purpose(framework: str, code: tuple[str, ...], driver_floor: str | None) -> str:
+    """What an image is for, in one line: GPU generations, driver, and what not all of them have."""
+    if not code:
+        return "for machines without a GPU"
+    old = framework == "torch" and any(int(name.partition("_")[2]) < COMPILED for name in code)
+    limit = f"; torch.compile from compute capability {COMPILED / 10} on" if old else ""
+    return f"for {served(code)} with driver {driver_floor} or newer{limit}"
 
 
 def served(code: tuple[str, ...]) -> str:

@@ -12,6 +12,7 @@ from gpucheck.processes.capture import HostResources, capture
 from gpucheck.processes.signals import signal_name
 
 SECONDS = 20.0
+UNMAPPED = 65534
 PROMISE = "share/gpucheck/image.json"
 VARIABLES = ("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
 
@@ -24,15 +25,46 @@ class Library(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
 
 
+class Rights(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the driver's control device: mode (octal), owner, group; and the ids of this process."""
+
+    mode: str
+    uid: int
+    gid: int
+    process_uid: int
+    process_gids: tuple[int, ...]
+
+    @property
+    def allow(self) -> bool:
+        """Whether the file's mode lets this process read and write; then something else keeps it out."""
+        bits = int(self.mode, 8)
+        # Root of a user namespace (rootless) is not the host's: files of users outside it show this owner.
+        if self.process_uid == 0 and self.uid != UNMAPPED:
+            return True
+        shift = 6 if self.process_uid == self.uid else 3 if self.gid in self.process_gids else 0
+        return bits >> shift & 6 == 6
+
+    def __str__(self) -> str:
+        groups = " ".join(map(str, self.process_gids))
+        return f"mode {self.mode}, owner {self.uid}:{self.gid}; this process: user {self.process_uid}, groups {groups}"
+
+
 class SelfReport(msgspec.Struct, frozen=True, kw_only=True):
     """The child's answer: library by part (cuda, cudnn, nccl).
 
-    device: /dev/nvidiactl: ``open``, an errno's name, None where it is not there.
-    driver: libcuda.so.1: ``loaded``, the loader's message, None where nothing is known.
+    device: /dev/nvidiactl: ``open``, an errno's name, None where it is not there; rights: of that file.
+    driver: libcuda.so.1: ``loaded``, the loader's message, None where nothing is known; driver_files: where it lies.
+    shadowing: by folder of LD_LIBRARY_PATH, the libraries there that the wheels bring too.
+    rdma: InfiniBand and RoCE devices in this container. verbs: libibverbs.so.1, as driver.
     """
 
     device: str | None = None
+    rights: Rights | None = None
     driver: str | None = None
+    driver_files: tuple[str, ...] = ()
+    shadowing: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    rdma: tuple[str, ...] = ()
+    verbs: str | None = None
     libraries: dict[str, Library] = msgspec.field(default_factory=dict)
     error: str | None = None
 
@@ -58,7 +90,8 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
 class Values(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that was read. promise None: this is no image of ours; a string: why its promise cannot be read.
 
-    shm_bytes None: there is no /dev/shm. gpus_on_pci: NVIDIA GPUs that the kernel of this machine shows.
+    shm_bytes None: there is no /dev/shm. memlock_bytes: RLIMIT_MEMLOCK, -1 is unlimited, None unknown.
+    rdma_on_host, gpus_on_pci: InfiniBand and RoCE devices, and NVIDIA GPUs, that the kernel of this machine shows.
     full: what the framework says of itself after it was imported, None where it was not asked.
     """
 
@@ -71,6 +104,8 @@ class Values(msgspec.Struct, frozen=True, kw_only=True):
     gpus_on_pci: int
     environment: dict[str, str]
     shm_bytes: int | None
+    memlock_bytes: int | None = None
+    rdma_on_host: tuple[str, ...] = ()
     arch: str
     container: str | None
     simulated: bool = False
@@ -81,7 +116,7 @@ def read(host: Host, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)
     """Ask everything once. quick leaves the libraries out; full imports the framework, which takes seconds."""
     wheels, versions = read_wheels(host)
     promise = read_promise(prefix / PROMISE)
-    system = host.system()
+    system, pci, limits = host.system(), host.pci(), host.limits()
     return Values(
         promise=promise,
         wheels=wheels,
@@ -89,9 +124,11 @@ def read(host: Host, *, quick: bool, full: bool, prefix: Path = Path(sys.prefix)
         own=ask_libraries(quick=quick),
         nvml=host.nvml(),
         driver=host.driver(),
-        gpus_on_pci=sum(device.is_nvidia_gpu for device in host.pci()),
+        gpus_on_pci=sum(device.is_nvidia_gpu for device in pci),
         environment={name: value for name, value in host.environment().items() if name in VARIABLES},
-        shm_bytes=host.limits().shm_bytes,
+        shm_bytes=limits.shm_bytes,
+        memlock_bytes=limits.memlock_bytes,
+        rdma_on_host=tuple(name for device in pci for name in device.infiniband_names),
         arch=system.arch,
         container=system.container,
         simulated=host.simulation() is not None,

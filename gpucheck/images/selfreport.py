@@ -14,6 +14,23 @@ from pathlib import Path
 
 DEVICE = "/dev/nvidiactl"
 DRIVER = "libcuda.so.1"
+# Where platforms put the driver's libraries: Apptainer, GKE, WSL, NixOS, and distributions on both architectures.
+DRIVER_FOLDERS = (
+    "/.singularity.d/libs",
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/wsl/lib",
+    "/run/opengl-driver/lib",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+)
+# The libraries that wheels bring: another copy in a folder of LD_LIBRARY_PATH is loaded in their place.
+CARRIED = (
+    *("libcudart.so", "libcudnn", "libnccl.so", "libcublas", "libcufft", "libcurand.so"),
+    *("libcusolver", "libcusparse", "libnvrtc", "libnvJitLink.so", "libcupti.so"),
+)
+RDMA_DEVICES = "/dev/infiniband"
+RDMA_LIBRARY = "libibverbs.so.1"
 # Part -> the file's beginning, the call, and whether the call writes through a pointer (cuDNN returns its number).
 LIBRARIES = {
     "cuda": ("libcudart.so.", "cudaRuntimeGetVersion", True),
@@ -78,7 +95,48 @@ def device_access(path: str = DEVICE) -> str | None:
     return "open"
 
 
-def driver_library(name: str = DRIVER) -> str:
+def device_rights(path: str = DEVICE) -> dict[str, object] | None:
+    """Mode (octal), owner and group of the control device, and this process's own ids; None where there is no file."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - one call for a name in a message
+    except OSError:
+        return None
+    return {
+        "mode": f"{found.st_mode & 0o7777:04o}",
+        "uid": found.st_uid,
+        "gid": found.st_gid,
+        "process_uid": os.geteuid(),
+        "process_gids": sorted({os.getegid(), *os.getgroups()}),
+    }
+
+
+def driver_files(folders: tuple[str, ...] = DRIVER_FOLDERS) -> list[str]:
+    """Where the driver's library lies in the folders that platforms use, whether the loader searches them or not."""
+    return [path for folder in folders if os.path.exists(path := f"{folder}/{DRIVER}")]  # noqa: PTH110 - as above
+
+
+def shadowing(search_path: str) -> dict[str, list[str]]:
+    """Folders of LD_LIBRARY_PATH that hold libraries which wheels bring too, with the files' names."""
+    found = {}
+    for folder in dict.fromkeys(part for part in search_path.split(":") if part):
+        try:
+            names = sorted(os.listdir(folder))  # noqa: PTH208 - as above
+        except OSError:
+            continue
+        if own := [name for name in names if name.startswith(CARRIED)]:
+            found[folder] = own
+    return found
+
+
+def rdma_devices(folder: str = RDMA_DEVICES) -> list[str]:
+    """The InfiniBand and RoCE devices that this container was given."""
+    try:
+        return sorted(name for name in os.listdir(folder) if name.startswith("uverbs"))  # noqa: PTH208 - as above
+    except OSError:
+        return []
+
+
+def loads(name: str = DRIVER) -> str:
     """Return ``loaded``, or the loader's message. Only the loader searches all places: LD_LIBRARY_PATH, its cache."""
     try:
         ctypes.CDLL(name)
@@ -90,4 +148,14 @@ def driver_library(name: str = DRIVER) -> str:
 if __name__ == "__main__":
     packages = Path(sysconfig.get_path("purelib"))
     libraries = {} if "--quick" in sys.argv else report(packages)
-    print(json.dumps({"device": device_access(), "driver": driver_library(), "libraries": libraries}))
+    answer = {
+        "device": device_access(),
+        "rights": device_rights(),
+        "driver": loads(DRIVER),
+        "driver_files": driver_files(),
+        "libraries": libraries,
+        "shadowing": shadowing(os.environ.get("LD_LIBRARY_PATH", "")),
+        "rdma": rdma_devices(),
+        "verbs": loads(RDMA_LIBRARY),
+    }
+    print(json.dumps(answer))

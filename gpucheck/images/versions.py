@@ -15,6 +15,8 @@ LABEL = "gpucheck.images"
 # What the redistributed parts are under; NVIDIA's libraries come with the CUDA wheels.
 LICENSES = {"torch": "Apache-2.0 AND BSD-3-Clause", "tensorflow": "Apache-2.0"}
 NVIDIA_LICENSE = "LicenseRef-NVIDIA-CUDA-EULA"
+# The name of a base that --base gave: such an image is not the one that the versions file describes.
+CUSTOM = "custom"
 
 
 class VersionsError(ValueError):
@@ -36,10 +38,14 @@ class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What people ask of a variant. gpus: the GPUs it must serve, none for a CPU variant. version: as in stack.yml."""
+    """What people ask of a variant. gpus: the GPUs it must serve, none for a CPU variant.
+
+    version, torch_origin: as in stack.yml.
+    """
 
     gpus: tuple[str, ...] = ()
     version: str = "auto"
+    torch_origin: Literal["pypi", "any"] | None = None
 
 
 class Filled(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -114,9 +120,9 @@ def version_text(variant: Variant) -> str:
 
 
 def tag(variant: Variant, base: Base, stand_in: bool) -> str:
-    """The image's name: ``gpucheck/torch:2.15.0-cu132-py312``. A stand-in base is in the tag, ``latest`` never."""
+    """The image's name: ``gpucheck/torch:2.15.0-cu132-py312``. Any other base is in the tag, ``latest`` never."""
     text = f"{version_text(variant)}-py{base.python.replace('.', '')}"
-    return f"gpucheck/{variant.framework}:{text}{f'-{base.name}' if stand_in else ''}"
+    return f"gpucheck/{variant.framework}:{text}{f'-{base.name}' if stand_in or base.name == CUSTOM else ''}"
 
 
 def labels(name: str, variant: Variant, base: Base, *, stand_in: bool, build: dict[str, str]) -> dict[str, str]:
@@ -145,6 +151,7 @@ def labels(name: str, variant: Variant, base: Base, *, stand_in: bool, build: di
         ".driver-floor": filled.driver_floor,
         ".stand-in-base": "true" if stand_in else None,
         ".fingerprint": build.get("fingerprint"),
+        ".updates": build.get("updates") or None,
     }
     found = {f"org.opencontainers.image.{key}": value for key, value in oci.items()}
     found |= {f"{LABEL}{key}": value for key, value in ours.items()}

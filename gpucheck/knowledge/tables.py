@@ -289,5 +289,5 @@ class _Rules(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "sche
 
 
 def rules() -> dict[str, Rule]:
-    """R1 to R24, in order."""
+    """R1 to R25, in order."""
     return table("rules.yml", _Rules).rules

@@ -53,6 +53,18 @@ def deb822_sources(text: str) -> Iterator[Source]:
                 yield Source(uri.rstrip("/"), suite, signed_by if signed_by.startswith("/") else None)
 
 
+def security_archive(sources: list[Source]) -> Source:
+    """Where the security updates of the suite are: the machine's own source of them, else beside its archive."""
+    suite = f"{SUITE}-security"
+    own = next(
+        (s for s in sources if s.uri.endswith("/debian-security") and s.uri.startswith(("http://", "https://"))), None
+    )
+    if own is not None and ARCHIVE_VARIABLE not in os.environ:
+        return Source(own.uri, suite, own.signed_by)
+    main = debian_archive(sources)
+    return Source(f"{(main.uri if main else 'http://deb.debian.org/debian').removesuffix('/')}-security", suite)
+
+
 def debian_archive(sources: list[Source]) -> Source | None:
     """Where to bootstrap Debian from: the environment's value, else the machine's own archive, else None (default).
 

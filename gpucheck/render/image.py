@@ -27,6 +27,7 @@ def _lines(report: Mapping[str, Any]) -> Iterator[str]:
     if image:
         stand_in = " (substitute: no registry responded during the build)" if image["stand_in_base"] else ""
         yield f"on {image['base']}{stand_in}, Python {image['python']}"
+        yield report["purpose"]
     yield ""
     yield from blocks(report["findings"], passes=True, check=False)
     yield ""

@@ -54,7 +54,7 @@ def nearest_spec(target: Target, spec: StackSpec, clashes: tuple[Clash, ...], se
         relaxed = msgspec.structs.replace(spec, **dict.fromkeys(keys, "auto"))
         found = search(target, relaxed)
         if isinstance(found, StackSet):
-            values = {**exact_spec(found), "source": found.source or "nvidia"}
+            values = {**exact_spec(found), "source": found.source or "nvidia", "torch_origin": "auto"}
             return {key: values[key] for key in keys}
     return None
 
@@ -65,6 +65,8 @@ def _relaxations(spec: StackSpec, clashes: tuple[Clash, ...]) -> Iterator[tuple[
     stated += [row.name for row in COMPONENTS if row.choices and getattr(spec, row.name) != "auto"]
     if spec.source == "debian":
         stated.append("source")
+    if spec.torch_origin == "pypi":
+        stated.append("torch_origin")
     named = [clash.component for clash in clashes]
     stated.sort(key=lambda key: named.index(key) if key in named else len(named))
     for count in range(1, len(stated) + 1):

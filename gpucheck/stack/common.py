@@ -113,7 +113,7 @@ def _given_driver(
 
 def _order(component: Component, wanted: str, pinned: StackSpec, targets: dict[str, Target]) -> Iterator[str]:
     """Newest first; of what is built for another component first what the groups would choose, as torch brings it."""
-    known = component.newest_first(wanted)
+    known = component.in_order(wanted, pinned)
     if component.built_for:
         found = (search(target, pinned) for target in targets.values())
         own = {component.value(stack) for stack in found if isinstance(stack, StackSet)}

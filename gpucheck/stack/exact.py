@@ -9,6 +9,8 @@ def exact_spec(stack: StackSet) -> dict[str, str]:
     return {
         **{row.name: row.exact(stack) for row in COMPONENTS if row.default is not None},
         "source": stack.source or "auto",
+        # Nothing is left to prefer where the build is stated.
+        "torch_origin": "any",
         # Chosen before, so its place in the order of preference no longer matters.
         "end_of_life_os": "allow",
     }

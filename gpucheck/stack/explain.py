@@ -129,11 +129,13 @@ def _doubts(part: str, before: StackSet, after: StackSet) -> Iterator[str]:
 
 
 def _preferences(target: Target, spec: StackSpec, row: Component, version: str) -> Iterator[str]:
-    """Other preferences, and other branches, under which the resolver takes it of its own accord."""
+    """Other preferences, origins and branches, under which the resolver takes it of its own accord."""
     for prefer in ("production", "newest"):
         changed: Any = {"prefer": prefer}
         if prefer != spec.prefer and _reaches(target, spec, changed, row, version):
             yield f"prefer: {prefer}"
+    if spec.torch_origin != "any" and _reaches(target, spec, {"torch_origin": "any"}, row, version):
+        yield "torch_origin: any"
     if row.name == "driver" or not request(spec.driver).auto:
         return
     for branch in tables.drivers().branches:
@@ -159,7 +161,7 @@ def _lifts(target: Target, asked: StackSpec, part: str, clash: Clash) -> Iterato
 
 
 def _other_spec(target: Target, asked: StackSpec, part: str) -> Iterator[str]:
-    free: dict[str, Any] = dict.fromkeys((*(row.name for row in LISTED), *CHOSEN, "source"), "auto")
+    free: dict[str, Any] = dict.fromkeys((*(row.name for row in LISTED), *CHOSEN, "source", "torch_origin"), "auto")
     for key in free:
         stated = getattr(asked, key)
         if key != part and stated != "auto" and _works(target, msgspec.structs.replace(asked, **{key: "auto"})):

@@ -52,6 +52,8 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
     container_engines: auto = Docker and kubelet's containerd are told of the GPUs where the toolkit is installed.
     driver_extra: parts of the driver that its compute-only packages lack, by the words of options.yml, sorted.
+    torch_origin: where torch's wheel may be from. auto: PyPI first, then PyTorch's own index; pypi: PyPI alone; any:
+    the newest of both.
     dcgm, gdrcopy: options, so none is what a site that says nothing gets. imex: who runs the daemon of a rack.
     """
 
@@ -66,6 +68,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     dcgm: str = "none"
     gdrcopy: str = "none"
     torch: str = "auto"
+    torch_origin: Literal["auto", "pypi", "any"] = "auto"
     tensorflow: str = "auto"
     prefer: Literal["longest-supported", "production", "newest"] = "longest-supported"
     end_of_life_os: Literal["refuse", "allow"] = "refuse"
@@ -88,6 +91,7 @@ else:
 CHOICES = {
     **{row.name: row.choices for row in COMPONENTS if row.choices},
     "source": ("auto", "nvidia", "debian"),
+    "torch_origin": ("auto", "pypi", "any"),
     "container_engines": ("auto", "leave"),
     "prefer": ("longest-supported", "production", "newest"),
     "end_of_life_os": ("refuse", "allow"),
@@ -113,7 +117,7 @@ def check_value(key: str, value: str) -> None:
 def wants(items: tuple[str, ...], base: StackSpec | None = None) -> StackSpec:
     """A specification from ``component=version`` words. Raises SpecError."""
     fields: dict[str, str] = {}
-    known = (*VERSIONS, *(row.name for row in COMPONENTS if row.choices), "source")
+    known = (*VERSIONS, *(row.name for row in COMPONENTS if row.choices), "source", "torch_origin")
     for item in items:
         name, operator, value = item.partition("=")
         if not operator:

@@ -34,7 +34,7 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class Clash(msgspec.Struct, frozen=True, kw_only=True):
-    """Two facts that cannot both hold. rule: which rule says so (R1 to R24).
+    """Two facts that cannot both hold. rule: which rule says so (R1 to R25).
 
     unknown: nothing clashes, but the tables do not know what is asked for.
     """

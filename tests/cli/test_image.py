@@ -48,11 +48,17 @@ def test_the_text_names_image_base_parts_and_what_to_do(image):
         "torch-cu126",
         "ubuntu:24.04@sha256",
         "NCCL 2.29.3",
+        "for Pascal, Volta, Turing with driver 525.60.13 or newer; torch.compile from compute capability 7.0 on",
         "no GPU in this machine",
         "fix       run the image",
     ):
         assert words in out
     assert "SIMULATED" not in out
+
+
+def test_a_cpu_image_says_what_it_is_for_and_no_image_says_nothing(image):
+    assert "for machines without a GPU" in image(values=CPU_IMAGE)[1]
+    assert json.loads(image("--format", "json", values=replace(ON_P100, promise=None))[1])["purpose"] is None
 
 
 def test_simulated_hardware_is_marked_in_both_formats(image):
@@ -70,6 +76,7 @@ def test_the_json_holds_numbers_and_findings(image):
     report = json.loads(image("--format", "json")[1])
 
     assert report["schema"] == "gpucheck.image/1"
+    assert report["purpose"].startswith("for Pascal, Volta, Turing with driver 525.60.13")
     assert (report["gpus"], report["shm_bytes"], report["verdict"]) == (2, 8 * 2**30, "pass")
     assert report["libraries"] == {"cuda": "12.6", "cudnn": "9.10.2", "nccl": "2.29.3"}
     assert report["counts"]["pass"] == len(report["findings"])

@@ -126,18 +126,24 @@ def test_an_exit_code_passes_through(image, status):
     assert image.run("sh", "-c", f"exit {status}").status == status
 
 
-def test_a_signal_reaches_the_program(image):
-    """Below tini, which is process 1, the program ends by its own handler: no ten seconds and no kill."""
+@pytest.mark.parametrize("shell", [False, True], ids=["directly", "behind-a-shell"])
+def test_a_signal_reaches_the_program(image, shell):
+    """Below tini, which is process 1, the program ends by its own handler, which has a checkpoint to write."""
     code = (
-        "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(42)); print('up', flush=True); time.sleep(60)"
+        "import signal, sys, time\n"
+        "signal.signal(15, lambda *_: (print('checkpoint', flush=True), sys.exit(42)))\n"
+        "print('up', flush=True); time.sleep(60)"
     )
-    container = image.start("python", "-c", code)
+    words = ["sh", "-c", 'python -c "$CODE"; exit $?'] if shell else ["python", "-c", code]
+    container = image.start(*words, environment={"CODE": code})
     try:
         deadline = time.monotonic() + 60
         while b"up" not in container.logs() and time.monotonic() < deadline:
             time.sleep(0.1)
         container.kill("SIGTERM")
-        assert container.wait(timeout=60)["StatusCode"] == 42
+        status = container.wait(timeout=60)["StatusCode"]
+        assert b"checkpoint" in container.logs()
+        assert status == (143 if shell else 42)
     finally:
         container.remove(force=True)
 
@@ -151,6 +157,37 @@ def test_orphans_are_reaped(image):
     )
 
     assert image.python(code).output.strip() == "0"
+
+
+def test_https_finds_its_certificates(image):
+    """Weights, datasets and pip are behind it."""
+    answer = image.python("import ssl; print(len(ssl.create_default_context().get_ca_certs()))")
+
+    assert int(answer.output) > 100, answer.output
+
+
+def test_no_program_gives_another_users_rights(image):
+    answer = image.run("find", "/", "-xdev", "-perm", "/6000", "-type", "f", user="0")
+
+    assert answer.output == ""
+
+
+def test_a_user_has_a_name_and_text_is_utf_8(image):
+    answer = image.run("sh", "-c", "whoami; echo $HOME; locale charmap; ps -o comm= -p $$")
+
+    assert answer.output.split() == ["any", "/home/any", "UTF-8", "sh"], answer.output
+
+
+def test_what_nccl_loads_for_infiniband_is_in_cuda_variants(image):
+    code = "import ctypes; [ctypes.CDLL(f'lib{name}.so.1') for name in ('ibverbs', 'rdmacm', 'mlx5')]"
+
+    assert (image.python(code).status == 0) is bool(image.variant.wish.gpus)
+
+
+def test_cpp_is_compiled_where_torch_compile_is_promised(image):
+    answer = image.run("sh", "-c", "echo 'int main() { return 0; }' | g++ -x c++ -o /tmp/a - && /tmp/a")
+
+    assert (answer.status == 0) is bool(image.variant.compiler), answer.output
 
 
 def test_the_size_is_within_its_budget(image):
@@ -182,6 +219,7 @@ def test_nothing_of_the_build_is_left(image):
         "NVIDIA_VISIBLE_DEVICES",
         "NVIDIA_DRIVER_CAPABILITIES",
     }
+    assert environment["NVIDIA_VISIBLE_DEVICES"] == ("all" if image.variant.wish.gpus else "void")
     assert tuple(environment["LD_LIBRARY_PATH"].split(":")) == DRIVER_FOLDERS
     assert not environment.keys() & {"PIP_INDEX_URL", "PIP_CERT", "http_proxy", "https_proxy"}
 

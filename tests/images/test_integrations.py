@@ -1,5 +1,6 @@
 """What docs/integrations/containers gives to users: it parses, it names what exists, and the scan's gate closes."""
 
+import json
 import os
 import re
 import subprocess
@@ -89,7 +90,10 @@ def tools(tmp_path):
 
     def run(*words, tag="gpucheck/torch:1-cpu-py312", **environment):
         known = {"PATH": f"{folder}:{os.environ['PATH']}", "TAG": tag, "REGISTRY": "r.example/t", **environment}
-        done = subprocess.run(["bash", CI, *words], check=False, capture_output=True, text=True, env=known, cwd=FOLDER)
+        known = {"ARCH": "x86_64", "GIT_DIR": str(FOLDER.parents[2] / ".git"), **known}
+        done = subprocess.run(
+            ["bash", CI, *words], check=False, capture_output=True, text=True, env=known, cwd=tmp_path
+        )
         return done, log.read_text() if log.exists() else ""
 
     return run
@@ -101,7 +105,13 @@ ANSWERS = {
   echo '{"variants": {"a": {"filled": {"locked": true}}, "b": {"filled": {"locked": false}}}}' ;;
 image\\ build*) echo "$TAG  1 MB  built" ;;
 esac""",
-    "docker": 'case "$*" in image*) echo "r.example/t/gpucheck/torch@sha256:1" ;; esac',
+    "docker": r"""case "$*" in
+"image ls"*) printf '%s\n' "derived/of-ours:1" "$TAG" ;;
+*revision*) echo "${REVISION:-abc}" ;;
+*RepoDigests*) printf '%s\n' "other.example/x@sha256:0" "r.example/t/gpucheck/torch@sha256:1" ;;
+"manifest inspect"*-arm64) exit 1 ;;
+"manifest push"*) echo sha256:2 ;;
+esac""",
 }
 
 
@@ -109,7 +119,7 @@ def test_without_names_every_variant_with_a_lock_is_taken(tools):
     done, log = tools("build")
 
     assert done.returncode == 0, done.stderr
-    assert "gpucheck image build a\n" in log
+    assert "gpucheck image build --fresh a\n" in log
     assert "build b" not in log
 
 
@@ -129,8 +139,12 @@ def test_publish_pushes_a_tag_and_an_immutable_one_and_no_latest(tools):
 
     assert done.returncode == 0, done.stderr
     pushed = re.findall(r"docker push (\S+)", log)
-    assert pushed[0] == "r.example/t/gpucheck/torch:1-cpu-py312"
-    assert re.fullmatch(r".*-py312-\d{8}-[0-9a-f]{12}", pushed[1])
+    # Of one architecture each: a tag without one that the next runner overwrites would lose the other's image.
+    assert pushed[0] == "r.example/t/gpucheck/torch:1-cpu-py312-amd64"
+    assert re.fullmatch(r".*-py312-\d{8}-[0-9a-f]{12}-amd64", pushed[1])
+    listed = "r.example/t/gpucheck/torch:1-cpu-py312"
+    assert f"docker manifest create --amend {listed} {listed}-amd64\n" in log
+    assert f"docker manifest push --purge {listed}\n" in log
     assert "latest" not in log
 
 
@@ -138,14 +152,25 @@ def test_an_image_on_a_stand_in_base_is_not_published(tools):
     done, log = tools("publish", "torch-cpu", tag="gpucheck/torch:1-cpu-py311-debian12")
 
     assert done.returncode == 2
-    assert "stand-in base" in done.stderr
+    assert "not on the pinned base" in done.stderr
+    assert "push" not in log
+
+
+def test_an_image_of_uncommitted_files_is_not_published(tools):
+    done, log = tools("publish", "torch-cpu", REVISION="abc-dirty")
+
+    assert done.returncode == 2
+    assert "uncommitted files (abc-dirty)" in done.stderr
     assert "push" not in log
 
 
 def test_sign_signs_the_digest_and_attests_the_sbom(tools):
+    tools("publish", "torch-cpu")
     log = tools("sign", "torch-cpu")[1]
 
-    assert "cosign sign --yes r.example/t/gpucheck/torch@sha256:1" in log
+    # Image and list, both of this registry: the engine knows other registries' digests of the same image.
+    repository = "r.example/t/gpucheck/torch"
+    assert f"cosign sign --yes {repository}@sha256:1 {repository}@sha256:2\n" in log
     assert "--type cyclonedx --predicate build/images/torch-cpu.cdx.json" in log
 
 
@@ -155,7 +180,7 @@ def test_a_wrong_step_is_wrong_usage(tools):
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yml")), ids=lambda path: path.name)
 def test_every_example_is_valid_yaml(path):
-    assert yaml.safe_load(path.read_text())
+    assert all(yaml.safe_load_all(path.read_text()))
 
 
 def test_the_workflow_names_every_variant_that_can_be_built_and_every_step():
@@ -163,12 +188,78 @@ def test_the_workflow_names_every_variant_that_can_be_built_and_every_step():
     job = workflow["jobs"]["image"]
 
     assert job["strategy"]["matrix"]["variant"] == [n for n, row in VERSIONS.variants.items() if row.filled.locked]
-    ran = " ".join(step.get("run", "") for step in job["steps"])
+    without = [
+        n for n, row in VERSIONS.variants.items() if row.filled.locked and "linux/arm64" not in row.filled.platforms
+    ]
+    assert job["strategy"]["matrix"]["exclude"] == [{"variant": n, "runner": "ubuntu-24.04-arm"} for n in without]
+    assert workflow["jobs"]["publish"]["strategy"] == job["strategy"]
+    ran = " ".join(step.get("run", "") for part in workflow["jobs"].values() for step in part["steps"])
     assert [step for step in ("build", "test", "scan", "publish", "sign") if f"ci.sh {step} " not in ran] == []
 
 
+def test_only_the_job_that_publishes_may_write_packages_and_sign():
+    jobs = yaml.safe_load((FOLDER / "images.yml").read_text())["jobs"]
+
+    assert "permissions" not in jobs["image"]
+    assert jobs["publish"]["permissions"] == {"contents": "read", "packages": "write", "id-token": "write"}
+    assert "refs/heads/main" in jobs["publish"]["if"]
+    assert "pull_request" in jobs["publish"]["if"]
+
+
+@pytest.mark.parametrize("name", ["images.yml", "github-tests.yml"])
+def test_actions_are_named_by_commit(name):
+    """Tags can be moved: those of the scanner's action were, to malware."""
+    used = re.findall(r"uses: (\S+)", (FOLDER / name).read_text())
+
+    assert used
+    assert [action for action in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action)] == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "name"),
+    [
+        ("compose-spec", "compose.yml"),
+        ("github-workflows", "images.yml"),
+        ("github-workflows", "github-tests.yml"),
+        ("gitlab-ci", "gitlab-ci.yml"),
+    ],
+)
+def test_an_example_holds_to_the_schema_of_who_reads_it(schema, name):
+    words = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", FOLDER / name]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_examples_name_the_python_of_the_pinned_base():
+    for name in ("github-tests.yml", "gitlab-ci.yml", "devcontainer.json"):
+        named = set(re.findall(r"site/lib/python([\d.]+)/site-packages", (FOLDER / name).read_text()))
+        assert named == {VERSIONS.base.python}, name
+
+
+def test_the_devcontainer_runs_as_a_user_of_the_image():
+    text = re.sub(r"^\s*//.*$", "", (FOLDER / "devcontainer.json").read_text(), flags=re.MULTILINE)
+    found = json.loads(text)
+    users = (FOLDER.parents[2] / "images/common/system-layer").read_text()
+
+    assert f"echo '{found['remoteUser']}:x:1000:1000::/home/any:" in users
+    assert found["workspaceMount"].endswith(f"target={found['workspaceFolder']},type=bind")
+
+
+def test_the_job_passes_strict_policies():
+    """Pod Security "restricted" demands the profile; OpenShift refuses ids outside of a namespace's range."""
+    _, job = yaml.safe_load_all((FOLDER / "job.yml").read_text())
+    pod = job["spec"]["template"]["spec"]
+
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    for container in (*pod["initContainers"], *pod["containers"]):
+        assert container["securityContext"]["allowPrivilegeEscalation"] is False
+        assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+
+
 def test_the_job_gives_shared_memory_and_runs_as_nobody_in_particular():
-    job = yaml.safe_load((FOLDER / "job.yml").read_text())
+    _, job = yaml.safe_load_all((FOLDER / "job.yml").read_text())
     pod = job["spec"]["template"]["spec"]
 
     assert pod["securityContext"]["runAsNonRoot"] is True
@@ -185,7 +276,7 @@ def test_compose_trains_only_after_the_image_has_proved_itself():
 
     assert services["train"]["depends_on"]["prove"]["condition"] == "service_completed_successfully"
     assert services["train"]["deploy"] == services["prove"]["deploy"]
-    assert services["train"]["healthcheck"]["test"] == ["CMD", "gpucheck", "image", "--quick"]
+    assert services["train"]["healthcheck"]["test"] == ["CMD", "gpucheck", "image", "--level", "quick"]
 
 
 def test_the_page_links_to_every_example():

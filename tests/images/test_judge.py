@@ -60,6 +60,11 @@ def test_a_cpu_image_passes_without_a_gpu():
     assert any("CPU build" in f.why for f in found(CPU_IMAGE))
 
 
+def test_a_quick_look_at_a_cpu_image_is_healthy():
+    """Two SKIPs and nothing to count were UNKNOWN: exit 3, and Docker called every CPU container unhealthy."""
+    assert EXIT_STATUS[worst(f.verdict for f in found(CPU_IMAGE, quick=True))] == 0
+
+
 def test_a_cpu_image_on_a_gpu_host_says_that_it_cannot_use_them():
     finding = the_one(replace(ON_P100, promise=CPU, wheels=CPU_IMAGE.wheels, own=SelfReport()), Verdict.WARN)
 
@@ -103,8 +108,9 @@ def test_a_self_report_that_died_is_not_known():
     assert ["signal 11" in str(f.seen) for f in findings if f.verdict is Verdict.UNKNOWN] == [True, True]
 
 
-@pytest.mark.parametrize("path", ["", "/usr/local/nvidia/lib:/usr/local/nvidia/lib64", "/usr/local/nvidia/lib64/:"])
-def test_the_drivers_own_folders_on_the_search_path_pass(path):
+@pytest.mark.parametrize("path", ["", "/usr/local/nvidia/lib:/usr/local/nvidia/lib64", "/.singularity.d/libs"])
+def test_folders_on_the_search_path_without_libraries_of_the_wheels_pass(path):
+    """GKE and Apptainer name folders that hold the driver alone."""
     findings = found(replace(ON_P100, environment={"LD_LIBRARY_PATH": path}))
 
     assert {finding.verdict for finding in findings} == {Verdict.PASS}
@@ -168,10 +174,17 @@ def test_another_framework_than_promised_fails(version):
             "only the GPUs that",
         ),
         (replace(ON_P100, own=replace(OWN, driver=NO_LIBCUDA)), Verdict.FAIL, None, "no CUDA driver"),
+        (
+            replace(ON_P100, own=replace(OWN, driver=NO_LIBCUDA, driver_files=("/usr/lib/wsl/lib/libcuda.so.1",))),
+            Verdict.FAIL,
+            None,
+            "does not search this directory",
+        ),
+        (replace(WITHOUT_GPUS, own=replace(OWN, device="EACCES")), Verdict.FAIL, None, "no access to the device"),
         (replace(ON_P100, own=replace(OWN, driver=None)), Verdict.UNKNOWN, None, "ended or hung"),
         (replace(ON_P100, nvml=reading()), Verdict.UNKNOWN, None, "shows no GPU"),
         (
-            replace(ON_P100, environment={"LD_LIBRARY_PATH": "/usr/local/cuda/lib64"}),
+            replace(ON_P100, own=replace(OWN, shadowing={"/usr/local/cuda/lib64": ("libcudart.so.12",)})),
             Verdict.WARN,
             "leftover-environment",
             "stand before",
@@ -213,6 +226,7 @@ def test_ptx_of_the_newest_code_serves_a_newer_gpu():
     [
         (None, 0, Verdict.WARN),
         (1, 0, Verdict.WARN),
+        (62.5, 0, Verdict.SKIP),
         (64, 0, Verdict.SKIP),
         (64, 1, Verdict.SKIP),
         (64, 2, Verdict.WARN),
@@ -221,7 +235,7 @@ def test_ptx_of_the_newest_code_serves_a_newer_gpu():
 )
 def test_shared_memory_counts_where_several_ranks_would_use_it(shm, gpus, verdict):
     nvml = reading(*(p100(index) for index in range(gpus))) if gpus else ON_A_LAPTOP.nvml
-    finding = found(replace(ON_P100, nvml=nvml, shm_bytes=shm and shm * 2**20))[-1]
+    finding = found(replace(ON_P100, nvml=nvml, shm_bytes=shm and int(shm * 2**20)))[-1]
 
     assert finding.verdict is verdict
     if verdict is not Verdict.PASS:

@@ -2,10 +2,12 @@
 
 import ctypes.util
 import json
+import os
 import shutil
 import subprocess
 import sys
 
+import msgspec
 import pytest
 
 from gpucheck.images import probe, selfreport
@@ -133,3 +135,38 @@ def test_an_unreadable_answer_is_told(monkeypatch):
 
     assert "unreadable" in (probe.ask_libraries(quick=True).error or "")
     assert "unreadable" in probe.ask_framework("torch")["error"]
+
+
+def test_rights_of_the_device_are_read_with_the_processes_own_ids(tmp_path):
+    device = tmp_path / "nvidiactl"
+    device.touch(mode=0o600)
+
+    rights = msgspec.convert(selfreport.device_rights(str(device)), probe.Rights)
+
+    assert (rights.mode, rights.uid, rights.process_uid) == ("0600", os.geteuid(), os.geteuid())
+    assert rights.allow
+    assert selfreport.device_rights(str(tmp_path / "none")) is None
+
+
+def test_a_driver_in_a_folder_of_its_own_is_found_though_the_loader_does_not_search_it(tmp_path):
+    (tmp_path / "libcuda.so.1").touch()
+
+    assert selfreport.driver_files((str(tmp_path), "/nowhere")) == [f"{tmp_path}/libcuda.so.1"]
+
+
+def test_only_libraries_that_wheels_bring_too_shadow_them(tmp_path):
+    """Apptainer's folder holds the driver; a CUDA toolkit's holds what the framework was not tested with."""
+    driver, toolkit = tmp_path / "libs", tmp_path / "cuda"
+    for path in (driver / "libcuda.so.1", driver / "libnvidia-ml.so.1", toolkit / "libcudart.so.12"):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+
+    assert selfreport.shadowing(f"{driver}::{toolkit}:{tmp_path}/none") == {str(toolkit): ["libcudart.so.12"]}
+
+
+def test_rdma_devices_are_those_of_the_container(tmp_path):
+    for name in ("uverbs1", "uverbs0", "rdma_cm"):
+        (tmp_path / name).touch()
+
+    assert selfreport.rdma_devices(str(tmp_path)) == ["uverbs0", "uverbs1"]
+    assert selfreport.rdma_devices(str(tmp_path / "none")) == []

@@ -74,7 +74,8 @@ def test_it_runs_as_nobody_in_particular_below_tini(dockerfile):
     lines = instructions(dockerfile)
 
     assert [line for line in lines if line.startswith("USER ")] == ["USER 1000:1000"]
-    assert 'ENTRYPOINT ["tini", "--"]' in lines
+    # -g: behind a shell the program gets the signal too.
+    assert 'ENTRYPOINT ["tini", "-g", "--"]' in lines
     assert not any(line.startswith("HEALTHCHECK") for line in lines)
 
 
@@ -90,9 +91,22 @@ def test_what_reaches_the_build_is_no_environment_of_the_image(dockerfile):
 def test_only_nvidias_two_variables_are_set(dockerfile):
     (environment,) = [line for line in instructions(dockerfile) if line.startswith("ENV ") and "NVIDIA" in line]
 
-    assert "NVIDIA_VISIBLE_DEVICES=all" in environment
+    assert "NVIDIA_VISIBLE_DEVICES=${GPUS}" in environment
     assert "NVIDIA_DRIVER_CAPABILITIES=compute,utility" in environment
     assert environment.count("NVIDIA") == 2
+
+
+def test_a_packages_update_costs_no_layer_of_the_framework(dockerfile):
+    copies = [line for line in instructions(dockerfile) if line.startswith("COPY --from=build")]
+
+    assert [line.split()[2] for line in copies] == ["/layers/cuda/", "/layers/framework/", "/opt/venv", "/layer/"]
+
+
+def test_enroots_hook_for_torch_is_switched_on():
+    """50-slurm-pytorch.sh sets MASTER_ADDR, RANK and WORLD_SIZE only where the image names torch's version."""
+    found = ["PYTORCH_VERSION=${FRAMEWORK_VERSION}" in path.read_text() for path in FRAMEWORKS]
+
+    assert [path.parent.name for path, there in zip(FRAMEWORKS, found, strict=True) if there] == ["torch"]
 
 
 def test_gpuchecks_own_layer_is_the_last(dockerfile):

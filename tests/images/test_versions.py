@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from packaging.version import Version
 
-from gpucheck.images.fill import fill, lock_path, out_of_step, read_lock, to_text
+from gpucheck.images.fill import fill, fill_one, lock_path, out_of_step, read_lock, to_text
+from gpucheck.images.hashes import without_hash
 from gpucheck.images.locks import constraints, requirements
-from gpucheck.images.page import PAGE, fill_page, served, table
+from gpucheck.images.page import PAGE, fill_page, purpose, served, table
 from gpucheck.images.versions import (
     FILE,
     VersionsError,
@@ -68,15 +70,56 @@ def test_a_wish_without_a_set_is_refused_with_what_to_try():
 
 
 def test_p100_is_served_by_the_cu126_variant_and_by_tensorflow():
-    for name, expected in (("torch-cu126", True), ("tensorflow-cuda", True), ("torch-cu132", False)):
+    for name, expected in (
+        ("torch-cu126", True),
+        ("tensorflow-cuda", True),
+        ("torch-cu128", False),
+        ("torch-cu132", False),
+    ):
         assert ("Pascal" in served(VERSIONS.variants[name].filled.code)) is expected
+
+
+@pytest.mark.parametrize(
+    ("gpu", "driver"),
+    [
+        ("Pascal", "580.178.04"),
+        ("Volta", "535.54.03"),
+        ("Turing", "550.54.14"),
+        ("Ampere", "535.54.03"),
+        ("Hopper", "550.54.14"),
+        ("Blackwell", "570.86.10"),
+    ],
+)
+def test_this_checkout_alone_builds_a_torch_image_for_every_generation_and_drivers_of_2024(gpu, driver):
+    """With wheels of PyPI: other indexes are out of reach for many."""
+    found = [
+        name
+        for name, row in VERSIONS.variants.items()
+        if row.framework == "torch" and row.filled.locked and row.filled.index == "pypi" and row.filled.driver_floor
+        if gpu in served(row.filled.code) and Version(row.filled.driver_floor) <= Version(driver)
+    ]
+
+    assert found, f"no torch image for {gpu} on driver {driver}"
+
+
+@pytest.mark.parametrize("name", ["torch-cu126", "torch-cu128"])
+def test_a_row_that_asks_for_pypi_has_no_other_index(name):
+    """The same rows, as the resolver answers when PyTorch's own index counts too."""
+    row = VERSIONS.variants[name]
+    anywhere = replace(row, wish=replace(row.wish, torch_origin="any"))
+
+    assert row.wish.torch_origin == row.filled.index == "pypi"
+    assert fill_one(name, anywhere, VERSIONS.base.os or "", ROOT).filled.index == "cu126"
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_row_is_named_for_its_build_and_its_python_is_the_bases(name):
     row = VERSIONS.variants[name]
 
-    assert name == f"{row.framework}-{row.filled.build}"
+    # A second build of the same CUDA comes from PyTorch's own index.
+    own = "-index" if name.endswith("-index") else ""
+    assert name == f"{row.framework}-{row.filled.build}{own}"
+    assert not own or row.filled.index != "pypi"
     assert row.filled.python == VERSIONS.base.python
 
 
@@ -106,9 +149,7 @@ def test_a_lock_holds_the_row_and_what_gpucheck_needs(name):
     for constraint in row.filled.constraints:
         library, _, version = constraint.partition("==")
         assert lock[library] == version
-    text = lock_path(ROOT, name).read_text()
-    if row.filled.index == "pypi":
-        assert text.count("--hash=") >= len(lock)
+    assert without_hash(lock_path(ROOT, name).read_text()) == []
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if VERSIONS.variants[name].filled.locked])
@@ -184,6 +225,24 @@ def test_a_stand_in_base_is_in_the_labels():
         == "true"
     )
     assert "gpucheck.images.stand-in-base" not in labels("torch-cpu", row, VERSIONS.base, stand_in=False, build=BUILD)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("torch-cpu", "for machines without a GPU"),
+        ("torch-cu126", "for Pascal, Volta, Turing, Ampere, Ada, Hopper with driver 525.60.13 or newer; torch.compile"),
+        ("torch-cu128", "for Volta, Turing, Ampere, Ada, Hopper, Blackwell with driver 525.60.13 or newer"),
+        ("tensorflow-cuda", "for Pascal, Volta, Turing, Ampere, Ada, Hopper with driver 525.60.13 or newer"),
+    ],
+)
+def test_what_a_row_is_for_is_one_line(name, words):
+    """torch.compile alone has a floor of its own."""
+    row = VERSIONS.variants[name]
+    said = purpose(row.framework, row.filled.code, row.filled.driver_floor)
+
+    assert said.startswith(words)
+    assert ("torch.compile" in said) is (name == "torch-cu126")
 
 
 def test_the_pages_table_is_made_from_the_file():

@@ -2,7 +2,14 @@
 
 import pytest
 
-from gpucheck.lab.archive import Source, deb822_sources, debian_archive, one_line_sources, read_sources
+from gpucheck.lab.archive import (
+    Source,
+    deb822_sources,
+    debian_archive,
+    one_line_sources,
+    read_sources,
+    security_archive,
+)
 
 DEB822 = """# a comment
 Types: deb
@@ -84,3 +91,25 @@ def test_the_environment_names_another_archive(monkeypatch):
     monkeypatch.setenv("GPUCHECK_LAB_ARCHIVE", "https://site.example/debian/")
 
     assert debian_archive([]) == Source("https://site.example/debian", "bookworm")
+
+
+@pytest.mark.parametrize(
+    ("uris", "given", "expected"),
+    [
+        ([("http://sec.example/debian-security", "trixie-security")], None, "http://sec.example/debian-security"),
+        ([("http://m.example/debian", "bookworm")], None, "http://m.example/debian-security"),
+        ([], None, "http://deb.debian.org/debian-security"),
+        # Whoever names an archive has its updates beside it, and no way to others.
+        (
+            [("http://sec.example/debian-security", "bookworm-security")],
+            "https://site.example/debian/",
+            "https://site.example/debian-security",
+        ),
+    ],
+)
+def test_security_updates_are_the_machines_own_or_beside_the_archive(uris, given, expected, monkeypatch):
+    monkeypatch.delenv("GPUCHECK_LAB_ARCHIVE", raising=False)
+    if given:
+        monkeypatch.setenv("GPUCHECK_LAB_ARCHIVE", given)
+
+    assert security_archive([Source(uri, suite) for uri, suite in uris]) == Source(expected, "bookworm-security")

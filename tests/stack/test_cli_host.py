@@ -122,7 +122,7 @@ def test_explain_prints_why_and_what_would_lift_it(here):
     result = run("explain", "torch")
 
     assert result.exit_code == 0
-    assert "torch  2.14.1+cu126\n" in result.stdout
+    assert "torch  2.7.1+cu126\n" in result.stdout
     assert "next   2.15.0 is forbidden: torch 2.15.0+cu132 has no code for Tesla P100-PCIE" in result.stdout
     assert "lift   other GPUs: from Turing on" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 110
@@ -177,7 +177,7 @@ def as_planned(path, name="node07"):
 
 def test_check_passes_a_host_that_is_as_locked(here, locked):
     """By hostname."""
-    python = {"torch": "2.14.1+cu126", "nvidia-cudnn-cu12": "9.10.2.21", "nvidia-nccl-cu12": "2.29.3"}
+    python = {"torch": "2.7.1", "nvidia-cudnn-cu12": "9.5.1.17", "nvidia-nccl-cu12": "2.26.2"}
     here(FakeHost(pci_=P100S.pci_, driver_=LOADED, packages_=as_planned(locked), python_=python))
 
     result = run("check", "--lock", locked, "--format", "json")

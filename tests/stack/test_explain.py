@@ -33,7 +33,7 @@ def test_cuda_of_a_p100_is_held_down_by_its_compiler():
 
 @pytest.mark.parametrize(
     ("part", "version", "rule"),
-    [("driver", "590.48.01", "R9"), ("torch", "2.15.0", "R11"), ("cudnn", "9.11.0.98", "R7")],
+    [("driver", "590.48.01", "R9"), ("cudnn", "9.11.0.98", "R7")],
 )
 def test_the_next_newer_version_is_named_with_the_rule_that_forbids_it(part, version, rule):
     """Of every part that a P100 holds down."""
@@ -44,13 +44,23 @@ def test_the_next_newer_version_is_named_with_the_rule_that_forbids_it(part, ver
     assert step.lifts
 
 
+def test_torch_of_a_p100_is_held_down_by_pypi_and_by_its_code():
+    """2.8.0 would do by name, from PyTorch's own index; 2.15.0 is the first without a build for it anywhere."""
+    soft, hard = explained(["P100 PCIe"], "ubuntu-22.04", "torch").held_by
+
+    assert (soft.version, soft.possible, soft.rule) == ("2.8.0", True, "R25")
+    assert "torch_origin: any" in soft.lifts
+    assert (hard.version, hard.possible, hard.rule) == ("2.15.0", False, "R11")
+    assert hard.lifts
+
+
 def test_cudnn_and_nccl_are_asked_for_with_the_toolkit_as_it_is():
     """Each is built for one CUDA major: a build for CUDA 13 is a question about the toolkit."""
     cudnn, nccl = (explained(["P100 PCIe"], "ubuntu-22.04", part) for part in ("cudnn", "nccl"))
 
     assert cudnn.held_by[0].lifts == ("other GPUs: from Turing on (asked for a Tesla T4)",)
     assert [(step.version, step.possible) for step in nccl.held_by] == [("2.29.7+cuda12.9", True)]
-    assert "torch 2.14.1+cu126 brings along" in nccl.held_by[0].because
+    assert "that of torch 2.14.1+cu126, the newest build for these GPUs" in nccl.held_by[0].because
 
 
 def test_a_driver_that_is_only_not_preferred_is_possible():
@@ -81,7 +91,7 @@ def test_a_gpu_that_holds_others_down_is_named():
 
 def test_another_spec_that_stands_in_the_way_is_named():
     """torch 2.15 needs driver 580; the specification keeps 570."""
-    (step,) = explained(["A100 PCIe 80GB"], "ubuntu-24.04", "torch", "driver=570").held_by
+    _, step = explained(["A100 PCIe 80GB"], "ubuntu-24.04", "torch", "driver=570").held_by
 
     assert step.rule == "R1"
     assert "driver: auto instead of 570" in step.lifts

@@ -7,7 +7,7 @@ from tests.stack.asked import answer
 
 
 def test_two_p100_on_ubuntu_22_04():
-    """580 proprietary, CUDA 12.9, held cuDNN, a torch build with sm_60 code."""
+    """580 proprietary, CUDA 12.9, held cuDNN, the last torch on PyPI with sm_60 code."""
     found = answer(["P100 PCIe"] * 2, "ubuntu-22.04")
 
     assert (found.driver.branch, found.driver.version, found.driver.kernel_module) == (
@@ -18,7 +18,7 @@ def test_two_p100_on_ubuntu_22_04():
     assert (found.cuda, found.cudnn, found.nccl) == ("12.9.1", "9.10.2.21", "2.29.3+cuda12.9")
     assert found.torch
     assert found.tensorflow
-    assert (found.torch.version, found.torch.build, found.torch.python) == ("2.14.1", "cu126", "3.10")
+    assert (found.torch.version, found.torch.build, found.torch.python) == ("2.7.1", "cu126", "3.10")
     assert found.tensorflow.constraints == ("nvidia-cudnn-cu12==9.10.2.21",)
     assert found.fabric_manager is None
     assert any("torch.compile" in reason.because for reason in found.reasons)

@@ -88,8 +88,9 @@ def test_p100_with_a_new_torch_names_the_newest_build_that_works():
     """The case plain pip gets wrong."""
     conflict = refusal(["P100 PCIe"], "ubuntu-22.04", "torch=2.15")
 
-    assert "2.14.1+cu126" in conflict.because
-    assert conflict.change == {"torch": "2.14.1+cu126"}
+    assert "torch 2.14.1+cu126 is the newest official build that still has it" in conflict.because
+    assert "torch 2.7.1+cu126 the newest on PyPI" in conflict.because
+    assert conflict.change == {"torch": "2.7.1+cu126"}
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
-# ci.sh STEP [VARIANT]...: build, test, scan, sign or publish images in any CI. Variants: all with a lock.
+# ci.sh STEP [VARIANT]...: build, test, scan, publish or sign images in any CI; tag prints a built image's name.
+# Variants: all with a lock.
 #
 # REGISTRY   where to publish, for example registry.example/team (publish, sign)
+# ARCH       of this runner: amd64 or arm64 (default: the machine's). Each architecture has a tag of its own; the tag
+#            without one is a list of those that were published.
 # TRIVY      the scanner's command (default: trivy), COSIGN the signer's (default: cosign, keyless)
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-step=${1:?say build, test, scan, sign or publish}
+step=${1:?say build, test, scan, publish, sign or tag}
 shift
 gpucheck=${GPUCHECK:-gpucheck}
+case ${ARCH:-$(uname -m)} in
+aarch64 | arm64) arch=arm64 ;;
+*) arch=amd64 ;;
+esac
 variants=("$@")
 if ((${#variants[@]} == 0)); then
     mapfile -t variants < <("$gpucheck" image list --format json |
@@ -15,11 +22,18 @@ if ((${#variants[@]} == 0)); then
 fi
 ((${#variants[@]})) || { echo "ci.sh: no variant has a lock; see gpucheck image versions --update" >&2; exit 2; }
 
-tag_of() { "$gpucheck" image build "$1" 2>/dev/null | cut -d' ' -f1; }
+# The image that `build` made: by its label, so that nothing is built or downloaded by asking.
+tag_of() {
+    local found
+    found=$(docker image ls --filter "label=gpucheck.images=$1" --format '{{.Repository}}:{{.Tag}}' | grep '^gpucheck/' | head -n 1) ||
+        { echo "ci.sh: no image of $1 is here: ci.sh build $1" >&2; return 2; }
+    echo "$found"
+}
 
 for variant in "${variants[@]}"; do
     case $step in
-    build) "$gpucheck" image build "$variant" ;;
+    build) "$gpucheck" image build --fresh "$variant" ;;
+    tag) tag_of "$variant" ;;
     test) GPUCHECK_IMAGES=$variant ${PYTEST:-pytest} -m "images and not gpu" tests/images ;;
     scan)
         tag=$(tag_of "$variant")
@@ -29,18 +43,30 @@ for variant in "${variants[@]}"; do
         ;;
     publish)
         tag=$(tag_of "$variant")
-        case $tag in *-debian12) echo "ci.sh: $tag is on a stand-in base: not published" >&2; exit 2 ;; esac
+        case $tag in *-debian12 | *-custom) echo "ci.sh: $tag is not on the pinned base: not published" >&2; exit 2 ;; esac
+        revision=$(docker image inspect --format '{{index .Config.Labels "org.opencontainers.image.revision"}}' "$tag")
+        case $revision in *-dirty) echo "ci.sh: $tag is of uncommitted files ($revision): not published" >&2; exit 2 ;; esac
         for name in "$tag" "$tag-$(date -u +%Y%m%d)-$(git rev-parse --short=12 HEAD)"; do
-            docker tag "$tag" "${REGISTRY:?}/$name"
-            docker push "$REGISTRY/$name"
+            docker tag "$tag" "${REGISTRY:?}/$name-$arch"
+            docker push "$REGISTRY/$name-$arch"
+            published=()
+            for other in amd64 arm64; do
+                if docker manifest inspect "$REGISTRY/$name-$other" >/dev/null 2>&1; then published+=("$REGISTRY/$name-$other"); fi
+            done
+            docker manifest create --amend "$REGISTRY/$name" "${published[@]}"
+            list=$(docker manifest push --purge "$REGISTRY/$name")
         done
+        mkdir -p build/images
+        echo "$REGISTRY/${tag%:*}@$list" >"build/images/$variant.list"
         ;;
     sign)
-        tag=$(tag_of "$variant")
-        digest=$(docker image inspect --format '{{index .RepoDigests 0}}' "${REGISTRY:?}/$tag")
-        ${COSIGN:-cosign} sign --yes "$digest"
+        name="${REGISTRY:?}/$(tag_of "$variant")-$arch"
+        # Of this registry: an image may have been pushed to others.
+        digest=$(docker image inspect --format '{{range .RepoDigests}}{{println .}}{{end}}' "$name" | grep -F "${name%:*}@" | head -n 1) ||
+            { echo "ci.sh: $name was not pushed from here: ci.sh publish $variant" >&2; exit 2; }
+        ${COSIGN:-cosign} sign --yes "$digest" "$(cat "build/images/$variant.list")"
         ${COSIGN:-cosign} attest --yes --type cyclonedx --predicate "build/images/$variant.cdx.json" "$digest"
         ;;
-    *) echo "ci.sh: $step is none of build, test, scan, sign, publish" >&2; exit 64 ;;
+    *) echo "ci.sh: $step is none of build, test, scan, publish, sign, tag" >&2; exit 64 ;;
     esac
 done

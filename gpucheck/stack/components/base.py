@@ -129,6 +129,10 @@ class Component:
         asked = request(requested)
         return tuple(text for text in reversed(self.versions()) if asked.matches(plain(text)))
 
+    def in_order(self, requested: str, spec: "StackSpec") -> tuple[str, ...]:
+        """The same, those that the specification prefers first."""
+        return self.newest_first(requested)
+
     def newer(self, version: str) -> tuple[str, ...]:
         """Versions newer than this one, the next first."""
         have = parse(plain(version))

@@ -7,13 +7,13 @@ from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import CudnnRelease
 from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
-from gpucheck.stack.components.torch import reference_torch
+from gpucheck.stack.components.torch import Reference, reference_torch
 from gpucheck.stack.packages import component, package
 from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, Fact, Reason, Target, TorchChoice
+from gpucheck.stack.types import Clash, Fact, Reason, Target
 from gpucheck.stack.versions import cc, major, request
 
 if TYPE_CHECKING:
@@ -39,10 +39,11 @@ def r7_cudnn(gpu: GpuModel, release: CudnnRelease) -> Clash | None:
 
 
 def choose_cudnn(
-    target: Target, cuda_major: int, wanted: str, torch: TorchChoice | None
+    target: Target, cuda_major: int, wanted: str, reference: Reference | None
 ) -> tuple[str, tuple[Reason, ...]] | Clash:
     """The host's cuDNN: that of the torch build where its CUDA major is the same, else the newest confirmed one."""
     asked = request(wanted)
+    torch = reference.torch if reference else None
     same = torch.cudnn if torch and torch.cuda and major(torch.cuda) == cuda_major and asked.auto else None
     first: Clash | None = None
     for release in sorted(tables.cudnn().releases, key=lambda r: (r.version != same, -numeric(r.version))):
@@ -52,7 +53,7 @@ def choose_cudnn(
             continue
         clash = next(filter(None, (r7_cudnn(gpu, release) for gpu in target.models)), None)
         if clash is None:
-            return release.version, (_cudnn_reason(release, cuda_major, same, torch),)
+            return release.version, (_cudnn_reason(release, cuda_major, same, reference),)
         first = first or clash
     return (
         first
@@ -73,11 +74,9 @@ def _seen_cudnn(target: Target, cuda_major: int, wanted: str) -> tuple[str, tupl
     return clash or (version, (seen_reason("cudnn", version, f"its range of GPUs is that of {near.version}"),))
 
 
-def _cudnn_reason(release: CudnnRelease, cuda_major: int, same: str | None, torch: TorchChoice | None) -> Reason:
-    if release.version == same and torch:
-        text = (
-            f"what torch {torch.version}+{torch.build} brings along, so a program that loads the host's finds the same"
-        )
+def _cudnn_reason(release: CudnnRelease, cuda_major: int, same: str | None, reference: Reference | None) -> Reason:
+    if release.version == same and reference:
+        text = reference.words + (", so a program that loads the host's finds the same" if reference.own else "")
     else:
         text = f"newest for CUDA {cuda_major} with code for these GPUs ({release.basis})"
     confirmed = cuda_major in release.confirmed_for
@@ -106,8 +105,8 @@ class Cudnn(Component):
         if toolkit is None:
             return no_toolkit(self.name, spec)
         found = r22_absent(archive, self.name, "cuDNN library", spec.cudnn)
-        torch = reference_torch(choice, major(toolkit))
-        return choice.settle(found or choose_cudnn(choice.target, major(toolkit), spec.cudnn, torch), spec.cudnn)
+        reference = reference_torch(choice, major(toolkit))
+        return choice.settle(found or choose_cudnn(choice.target, major(toolkit), spec.cudnn, reference), spec.cudnn)
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
         stack = plan.stack

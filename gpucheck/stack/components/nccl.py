@@ -7,14 +7,14 @@ from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.packages import NcclSystemBuild, packages
 from gpucheck.knowledge.tables import NcclBuild
 from gpucheck.stack.components.base import SYSTEM, Choice, Component, PlanInput
-from gpucheck.stack.components.torch import reference_torch
+from gpucheck.stack.components.torch import Reference, reference_torch
 from gpucheck.stack.packages import component, package
 from gpucheck.stack.rules.archive import r22_absent
 from gpucheck.stack.rules.code import r5_runs
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.libraries import no_release, no_toolkit, numeric, without_toolkit
 from gpucheck.stack.seen import seen_reason, seen_version
-from gpucheck.stack.types import Clash, Fact, Reason, Target, TorchChoice
+from gpucheck.stack.types import Clash, Fact, Reason, Target
 from gpucheck.stack.versions import major, minor, parse, request
 
 if TYPE_CHECKING:
@@ -38,11 +38,12 @@ def r8_nccl(gpu: GpuModel, build: NcclBuild) -> Clash | None:
 
 
 def choose_nccl(
-    target: Target, toolkit: str, wanted: str, torch: TorchChoice | None
+    target: Target, toolkit: str, wanted: str, reference: Reference | None
 ) -> tuple[str, tuple[Reason, ...]] | Clash:
-    """The host's NCCL as ``version+cudaX.Y``: torch's version where it exists for this CUDA major, else the newest."""
+    """The host's NCCL as ``version+cudaX.Y``: torch's version or the next newer one of this CUDA major."""
     asked = request(wanted)
     cuda_major = major(toolkit)
+    torch = reference.torch if reference else None
     same = torch.nccl if torch and torch.cuda and major(torch.cuda) == cuda_major and asked.auto else None
     first: Clash | None = None
     for pair in _nccl_order(toolkit, same):
@@ -55,7 +56,7 @@ def choose_nccl(
             continue
         clash = next(filter(None, (r8_nccl(gpu, build) for gpu in target.models)), None)
         if clash is None:
-            return f"{pair.version}+cuda{pair.cuda}", _nccl_reasons(pair, build, same, torch, toolkit)
+            return f"{pair.version}+cuda{pair.cuda}", _nccl_reasons(pair, build, same, reference, toolkit)
         first = first or clash
     known = tuple(pair.version for pair in packages().nccl.builds)
     return (
@@ -83,16 +84,27 @@ def _seen_nccl(target: Target, cuda_major: int, wanted: str) -> tuple[str, tuple
 
 
 def _nccl_order(toolkit: str, same: str | None) -> list[NcclSystemBuild]:
-    """System builds of the toolkit's CUDA major: torch's version first, then newest; its own CUDA minor first."""
+    """System builds of the toolkit's CUDA major: torch's version or the next newer one first, else the newest.
+
+    So an older torch brings no newer library. Of one version that of the toolkit's own CUDA minor comes first.
+    """
     pairs = [pair for pair in packages().nccl.builds if major(pair.cuda) == major(toolkit)]
-    return sorted(pairs, key=lambda p: (p.version != same, -numeric(p.version), p.cuda != minor(toolkit)))
+
+    def place(pair: NcclSystemBuild) -> tuple[bool, int, bool]:
+        number = numeric(pair.version)
+        older = same is None or number < numeric(same)
+        return older, -number if older else number, pair.cuda != minor(toolkit)
+
+    return sorted(pairs, key=place)
 
 
 def _nccl_reasons(
-    pair: NcclSystemBuild, build: NcclBuild, same: str | None, torch: TorchChoice | None, toolkit: str
+    pair: NcclSystemBuild, build: NcclBuild, same: str | None, reference: Reference | None, toolkit: str
 ) -> tuple[Reason, ...]:
-    if pair.version == same and torch:
-        text = f"the version torch {torch.version}+{torch.build} brings along: all ranks of a job should load one NCCL"
+    if pair.version == same and reference:
+        text = reference.words + (": all ranks of a job should load one NCCL" if reference.own else "")
+    elif same and reference and numeric(pair.version) > numeric(same):
+        text = f"the next newer system build: {reference.words} is {same}"
     else:
         text = f"newest system build for CUDA {major(pair.cuda)} with code for these GPUs"
     reasons = [Reason(component="nccl", because=text, rule="R8", source="nccl-mk, wheel-bytes")]
@@ -148,8 +160,8 @@ class Nccl(Component):
         if toolkit is None:
             return no_toolkit(self.name, spec)
         found = r22_absent(archive, self.name, "NCCL", spec.nccl)
-        torch = reference_torch(choice, major(toolkit))
-        return choice.settle(found or choose_nccl(choice.target, toolkit, spec.nccl, torch), spec.nccl)
+        reference = reference_torch(choice, major(toolkit))
+        return choice.settle(found or choose_nccl(choice.target, toolkit, spec.nccl, reference), spec.nccl)
 
     def packages(self, plan: PlanInput) -> dict[str, Any]:
         """The CUDA build follows the package revision: 2.29.3+cuda12.9 -> 2.29.3-1+cuda12.9."""

@@ -1,10 +1,10 @@
 """torch: its wheels bring their own CUDA, so only the driver and the GPUs limit them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gpucheck.knowledge import GpuModel, tables
 from gpucheck.knowledge.tables import TorchBuild, TorchRelease
-from gpucheck.stack.components.base import Choice, Component, plain
+from gpucheck.stack.components.base import Choice, Component, NotFirst, plain
 from gpucheck.stack.rules.code import r3_ptx_needs_full_driver, r5_runs, r6_wheel_driver
 from gpucheck.stack.rules.driver import is_a
 from gpucheck.stack.rules.wheels import glibc_clash, not_known, r16_python
@@ -12,6 +12,7 @@ from gpucheck.stack.types import Clash, Fact, Reason, Target, TorchChoice
 from gpucheck.stack.versions import cc, major, request, sm
 
 if TYPE_CHECKING:
+    from gpucheck.stack.spec import StackSpec
     from gpucheck.stack.stack_set import StackSet
 
 
@@ -19,9 +20,10 @@ def r11_torch_build(gpu: GpuModel, release: TorchRelease, build: TorchBuild, arc
     """R11: the build must hold machine code for the GPU."""
     if r5_runs(gpu.compute_capability, archs):
         return None
-    newest = r10_newest_torch_with_code(gpu)
+    newest, plain_wheel = r10_newest_torch_with_code(gpu), r10_newest_torch_with_code(gpu, "pypi")
     code = " ".join(str(arch) for arch in archs)
     end = f"; torch {newest} is the newest official build that still has it" if newest else ""
+    end += f", torch {plain_wheel} the newest on PyPI" if plain_wheel and plain_wheel != newest else ""
     return Clash(
         component="torch",
         rule="R11",
@@ -33,13 +35,30 @@ def r11_torch_build(gpu: GpuModel, release: TorchRelease, build: TorchBuild, arc
     )
 
 
-def r10_newest_torch_with_code(gpu: GpuModel) -> str | None:
+def r10_newest_torch_with_code(gpu: GpuModel, origin: str = "") -> str | None:
     """R10: the newest official build with code for a GPU; below 7.5 that is the last with CUDA 12, torch 2.14."""
     for release in reversed(tables.torch().releases):
         for build in release.builds:
-            if build.archs and not build.experimental and r5_runs(gpu.compute_capability, build.archs):
+            usable = build.archs and not build.experimental and origin in ("", build.origin)
+            if usable and r5_runs(gpu.compute_capability, build.archs or ()):
                 return f"{release.version}+{build.build}"
     return None
+
+
+def r25_origin(release: TorchRelease, build: TorchBuild, origin: str) -> Clash | None:
+    """R25: PyPI's wheel of torch comes before one of PyTorch's own index; with torch_origin pypi no other is taken."""
+    if build.origin == "pypi" or origin != "pypi":
+        return None
+    what = f"torch {release.version}+{build.build}"
+    return Clash(
+        component="torch",
+        rule="R25",
+        between=(
+            Fact(f"{what} is only in PyTorch's own wheel index", "torch-release-md, pypi-meta"),
+            Fact("torch_origin is pypi", "the specification"),
+        ),
+        because=f"{what} is not on PyPI, and torch_origin allows nothing else",
+    )
 
 
 def r12_torch_compile(target: Target) -> tuple[Reason, ...]:
@@ -51,25 +70,47 @@ def r12_torch_compile(target: Target) -> tuple[Reason, ...]:
     return (Reason(component="torch", because=text, rule="R12", source="wheel-bytes"),)
 
 
-def choose_torch(target: Target, driver: str, wanted: str) -> tuple[TorchChoice, tuple[Reason, ...]] | Clash:
-    """The newest torch whose build runs on every GPU and on this driver; the plain wheel before an index build."""
+def choose_torch(
+    target: Target, driver: str, wanted: str, origin: str = "auto"
+) -> tuple[TorchChoice, tuple[Reason, ...]] | Clash:
+    """The newest torch whose build runs on every GPU and on this driver. origin: as torch_origin in stack.yml."""
     asked = request(wanted)
     if asked.build == "cpu":
         return _cpu_torch(target, wanted)
     first: Clash | None = None
-    for release in reversed(tables.torch().releases):
-        if not asked.matches(release.version):
-            continue
-        for build, archs in _builds(target, release, asked.build):
-            python = r16_python(target.os, release.pythons, release.glibc)
-            if python is None:
-                clash: Clash | None = glibc_clash("torch", f"torch {release.version}", release.glibc, target.os)
-            else:
-                clash = _torch_clash(target, driver, release, build, archs)
-            if clash is None and python is not None:
-                return _torch_choice(target, release, build, python)
-            first = first or clash
+    for release, build, archs in _candidates(target, wanted, origin):
+        python = r16_python(target.os, release.pythons, release.glibc)
+        if python is None:
+            clash: Clash | None = glibc_clash("torch", f"torch {release.version}", release.glibc, target.os)
+        else:
+            clash = _torch_clash(target, driver, release, build, archs) or r25_origin(release, build, origin)
+        if clash is None and python is not None:
+            choice, reasons = _torch_choice(target, release, build, python)
+            return choice, (*reasons, *_newer_elsewhere(target, driver, wanted, origin, choice))
+        # A build that only its origin forbids says more than one that no GPU here can run.
+        first = clash if first is None or (clash and clash.rule == "R25" != first.rule) else first
     return first or not_known("torch", wanted, "wheel-bytes, torch-build-scripts", target, _known())
+
+
+def _candidates(target: Target, wanted: str, origin: str) -> list[tuple[TorchRelease, TorchBuild, tuple[int, ...]]]:
+    """The builds worth trying, newest first; those of PyPI before all others unless the origin may be any."""
+    asked = request(wanted)
+    releases = (release for release in reversed(tables.torch().releases) if asked.matches(release.version))
+    found = [(release, *build) for release in releases for build in _builds(target, release, asked.build)]
+    return found if origin == "any" else sorted(found, key=lambda row: row[1].origin != "pypi")
+
+
+def _newer_elsewhere(target: Target, driver: str, wanted: str, origin: str, choice: TorchChoice) -> tuple[Reason, ...]:
+    """R25: a newer build of PyTorch's own index is named, as not every site reaches that index."""
+    newest = None if origin == "any" else choose_torch(target, driver, wanted, "any")
+    if newest is None or isinstance(newest, Clash) or newest[0].version == choice.version:
+        return ()
+    torch = newest[0]
+    text = (
+        f"torch {torch.version}+{torch.build} is newer and only in PyTorch's own wheel index; hosts that reach it can "
+        "have it: torch_origin: any in stack.yml"
+    )
+    return (Reason(component="torch", because=text, rule="R25", source="torch-release-md, pypi-meta"),)
 
 
 def _builds(target: Target, release: TorchRelease, build: str) -> list[tuple[TorchBuild, tuple[int, ...]]]:
@@ -110,9 +151,9 @@ def _torch_choice(
         cudnn=build.cudnn,
         nccl=build.nccl,
     )
-    where = "the plain wheel" if build.origin == "pypi" else f"from PyTorch's own wheel index, sub-index {build.build}"
+    where = "on PyPI" if build.origin == "pypi" else f"in PyTorch's own wheel index, sub-index {build.build},"
     confirmed = build.basis in ("bytes", "build-scripts")
-    text = f"newest official build with code for every GPU here; {where} (architecture list: {build.basis})"
+    text = f"newest official build {where} with code for every GPU here (architecture list: {build.basis})"
     reasons = [
         Reason(
             component="torch", because=text, rule="R11", source="wheel-bytes, torch-build-scripts", confirmed=confirmed
@@ -152,9 +193,25 @@ class Torch(Component):
             return ()
         return (requested,) if asked.build else tuple(t for t in builds() if asked.matches(plain(t)))
 
+    def in_order(self, requested: str, spec: "StackSpec") -> tuple[str, ...]:
+        """PyPI's builds first, unless the origin may be any."""
+        known = self.newest_first(requested)
+        return known if spec.torch_origin == "any" else tuple(sorted(known, key=lambda text: text not in _on_pypi()))
+
     def choose(self, choice: Choice) -> Any:
         """The newest build that runs on every GPU and on this driver."""
-        return choice.settle(choose_torch(choice.target, choice.driver.version, choice.spec.torch), choice.spec.torch)
+        spec = choice.spec
+        found = choose_torch(choice.target, choice.driver.version, spec.torch, spec.torch_origin)
+        return choice.settle(found, spec.torch)
+
+    def not_first(self, stack: "StackSet", spec: "StackSpec", version: str) -> NotFirst:
+        """One that only PyTorch's own index has."""
+        if spec.torch_origin != "auto" or stack.torch is None or stack.torch.origin != "pypi":
+            return super().not_first(stack, spec, version)
+        text = (
+            f"only PyTorch's own wheel index has it for these GPUs, and torch_origin auto takes {stack.torch.version}"
+        )
+        return NotFirst(f"{text} of PyPI first", "R25")
 
     def value(self, stack: "StackSet") -> str | None:
         return f"{stack.torch.version}+{stack.torch.build}" if stack.torch else None
@@ -177,17 +234,38 @@ def builds() -> tuple[str, ...]:
     return tuple(found)
 
 
-def reference_torch(choice: Choice, cuda_major: int) -> TorchChoice | None:
-    """The torch whose libraries the host's own follow: the one of the set if it is built for this CUDA major.
+class Reference(NamedTuple):
+    """The torch whose libraries the host's own follow. own: it is the torch of the set."""
 
-    Otherwise the newest official build for these GPUs, also if torch is not requested: an older torch must not bring
-    newer libraries.
+    torch: TorchChoice
+    own: bool
+
+    @property
+    def words(self) -> str:
+        """What the version of a library is, in words."""
+        name = f"torch {self.torch.version}+{self.torch.build}"
+        return f"what {name} brings along" if self.own else f"that of {name}, the newest build for these GPUs"
+
+
+def reference_torch(choice: Choice, cuda_major: int) -> Reference | None:
+    """The torch whose libraries the host's own follow: one that was asked for, if it is built for this CUDA major.
+
+    Otherwise, and where it is the one that would be taken anyway, the newest official build for these GPUs, wherever
+    its wheel is: wheels bring their own libraries, and the host's are for people who compile.
     """
     torch: TorchChoice | None = choice.chosen["torch"]
-    if torch is not None and torch.cuda is not None and major(torch.cuda) == cuda_major:
-        return torch
-    found = choose_torch(choice.target, choice.driver.version, "auto")
-    return None if isinstance(found, Clash) else found[0]
+    target, driver = choice.target, choice.driver.version
+    usual = choose_torch(target, driver, "auto", choice.spec.torch_origin)
+    other = isinstance(usual, Clash) or usual[0] != torch
+    if other and torch is not None and torch.cuda and major(torch.cuda) == cuda_major:
+        return Reference(torch, own=True)
+    found = choose_torch(target, driver, "auto", "any")
+    return None if isinstance(found, Clash) else Reference(found[0], own=found[0] == torch)
+
+
+def _on_pypi() -> frozenset[str]:
+    releases = tables.torch().releases
+    return frozenset(f"{r.version}+{b.build}" for r in releases for b in r.builds if b.origin == "pypi")
 
 
 def _known() -> tuple[str, ...]:

@@ -1,0 +1,161 @@
+"""Locks: a hash for every line, also of wheels that no index in reach shows, and wheels for every promised platform."""
+
+import pytest
+from msgspec.structs import replace
+
+from gpucheck.images import locks
+from gpucheck.images.context import Plan, assemble
+from gpucheck.images.fill import lock_path
+from gpucheck.images.hashes import FILE, add_known, known_wheels, wheels_of, without_hash
+from gpucheck.images.platforms import check_lock
+from gpucheck.images.versions import VersionsError
+from gpucheck.lab.errors import LabError
+from tests.images.test_versions import NAMES, ROOT, VERSIONS
+
+A, B, C = (letter * 64 for letter in "abc")
+LOCK = f"""numpy==2.4.6 \\
+    --hash=sha256:{A}
+torch==2.13.0+cpu ; sys_platform == 'linux' \\
+    --hash=sha256:{B}
+"""
+KNOWN = {
+    "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl": B,
+    "torch-2.13.0+cpu-cp312-cp312-manylinux_2_28_x86_64.whl": A,
+    "torch-2.13.0-cp312-cp312-manylinux_2_28_x86_64.whl": C,
+}
+
+
+def test_known_hashes_of_exactly_the_locked_version_are_added_once():
+    found = add_known(LOCK, KNOWN)
+
+    assert found == LOCK.replace(f"    --hash=sha256:{B}", f"    --hash=sha256:{A} \\\n    --hash=sha256:{B}")
+    assert add_known(found, KNOWN) == found
+
+
+def test_a_line_without_a_hash_gets_the_known_ones():
+    """As uv writes a wheel of a folder or of an index that states none."""
+    assert add_known("torch==2.13.0+cpu\n", KNOWN) == (
+        f"torch==2.13.0+cpu \\\n    --hash=sha256:{A} \\\n    --hash=sha256:{B}\n"
+    )
+
+
+def test_lines_without_a_hash_are_named():
+    assert without_hash(LOCK) == []
+    assert without_hash(f"click==8.5.1\n{LOCK}rich==15.0.0 ; python_version > '3'\n") == [
+        "click==8.5.1",
+        "rich==15.0.0",
+    ]
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted((ROOT / "images/locks").iterdir())])
+def test_every_line_of_every_lock_has_a_hash(name):
+    """One without is a wheel that any index in reach may replace."""
+    assert without_hash(lock_path(ROOT, name).read_text()) == []
+
+
+def test_the_cpu_torch_has_the_hashes_of_both_pythons_on_both_platforms():
+    known = wheels_of(known_wheels(ROOT), "torch", "2.13.0+cpu")
+    lock = lock_path(ROOT, "torch-cpu").read_text()
+
+    assert {(wheel.split("-")[2], wheel.rpartition("28_")[2]) for wheel in known} == {
+        (python, f"{machine}.whl") for python in ("cp311", "cp312") for machine in ("x86_64", "aarch64")
+    }
+    assert all(f"--hash=sha256:{digest}" in lock for digest in known.values())
+
+
+@pytest.mark.parametrize("line", ["abc  torch.whl", f"{A} torch-1.whl", f"{A}  torch.tar.gz"])
+def test_a_damaged_list_of_hashes_is_one_message_with_its_line(tmp_path, line):
+    (tmp_path / FILE).parent.mkdir()
+    (tmp_path / FILE).write_text(f"# hashes\n{line}\n")
+
+    with pytest.raises(VersionsError, match=r"known-wheels.txt:2: .* is no line of sha256sum"):
+        known_wheels(tmp_path)
+
+
+def test_a_checkout_without_the_list_has_no_known_hashes(tmp_path):
+    assert known_wheels(tmp_path) == {}
+
+
+def compiled(monkeypatch, tmp_path, text):
+    """compile_lock with a uv that writes this text; returns the lock's path."""
+
+    def uv(words, *, what, hint):
+        assert "--generate-hashes" in words
+        words[-1].write_text(text)
+
+    monkeypatch.setattr(locks, "run", uv)
+    locks.compile_lock(["torch==2.13.0+cpu"], [], tmp_path, tmp_path / "made.txt", [])
+    return tmp_path / "made.txt"
+
+
+def test_a_lock_is_written_with_the_known_hashes(monkeypatch, tmp_path):
+    (tmp_path / FILE).parent.mkdir()
+    (tmp_path / FILE).write_text(f"{A}  torch-2.13.0+cpu-cp312-cp312-manylinux_2_28_x86_64.whl\n")
+
+    assert compiled(monkeypatch, tmp_path, "torch==2.13.0+cpu\n").read_text() == (
+        f"torch==2.13.0+cpu \\\n    --hash=sha256:{A}\n"
+    )
+
+
+def test_a_lock_that_cannot_have_every_hash_is_not_written(monkeypatch, tmp_path):
+    with pytest.raises(
+        LabError, match=r"(?s)no index gave a hash for torch==2.13.0\+cpu.*do: add the wheel's sha256 to"
+    ):
+        compiled(monkeypatch, tmp_path, "torch==2.13.0+cpu\n")
+
+    assert not (tmp_path / "made.txt").exists()
+
+
+def test_making_locks_goes_on_where_one_index_is_out_of_reach(monkeypatch, tmp_path, capsys):
+    """What cannot be made is said, what is made is checked for each platform, and only others' indexes mix."""
+    asked, checked = {}, []
+
+    def compile_lock(wanted, limits, root, target, options, *, project=True):
+        asked[target.stem] = options
+        if target.stem == "torch-cu126-index":
+            raise LabError("locking torch-cu126-index failed\ndo: name the index")
+
+    def check(name, row, lock, python, glibc, options):
+        checked.append((name, python, glibc))
+        if name == "torch-cpu":
+            raise LabError("resolving failed\ndo: name the index")
+
+    (tmp_path / "constraints.txt").write_text("")
+    monkeypatch.setattr(locks, "compile_lock", compile_lock)
+    monkeypatch.setattr(locks, "check_lock", check)
+    locks.make_locks(VERSIONS, tmp_path, ["--find-links", "/wheels"])
+    said = capsys.readouterr().err
+
+    assert set(asked) == {"tools", *NAMES}
+    assert {name for name, options in asked.items() if "unsafe-best-match" in options} == {
+        "torch-cpu",
+        "torch-cu126-index",
+    }
+    assert checked == [(name, "3.12", "2.39") for name in NAMES if name != "torch-cu126-index"]
+    assert "the lock of torch-cu126-index is not made" in said
+    assert "the lock of torch-cpu is made, and not all of its wheels are in reach" in said
+
+
+def test_a_lock_is_resolved_for_each_platform_of_its_row_without_a_download(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr("gpucheck.images.platforms.run", lambda words, **_: asked.append(words))
+
+    check_lock(
+        "torch-cu132", VERSIONS.variants["torch-cu132"], tmp_path / "l.txt", "3.12", "2.39", ["--find-links", "/w"]
+    )
+
+    platforms = [words[words.index("--python-platform") + 1] for words in asked]
+    assert platforms == ["x86_64-manylinux_2_39", "aarch64-manylinux_2_39"]
+    assert all("--dry-run" in words and "--require-hashes" in words and "/w" in words for words in asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "where"),
+    [("torch-cu126", "2.7.1-cu126 are on PyPI,"), ("torch-cu126-index", "2.14.1-cu126 are in the sub-index cu126 of")],
+)
+def test_a_variant_without_a_lock_names_where_its_wheels_are(name, where):
+    row = VERSIONS.variants[name]
+    unlocked = replace(VERSIONS, variants={name: replace(row, filled=replace(row.filled, locked=False))})
+
+    with pytest.raises(LabError, match=rf"(?s){name} has no lock.*{where}.*--update --index URL"):
+        assemble(Plan(ROOT, unlocked, name, VERSIONS.base, "b", stand_in=False))

@@ -1,0 +1,104 @@
+"""An image is built where wheels of exactly its build exist; elsewhere the reason is said and nothing is built."""
+
+import pytest
+
+from gpucheck.images import build, platforms
+from gpucheck.images.build import Options
+from gpucheck.images.platforms import require_platform, why_not
+from gpucheck.lab.errors import LabError
+from tests.images.test_versions import NAMES, ROOT, VERSIONS
+
+
+class Engine:
+    """A Docker engine of one architecture."""
+
+    def __init__(self, arch):
+        self.arch = arch
+
+    def version(self):
+        return {"ApiVersion": "1.41", **({"Arch": self.arch} if self.arch else {})}
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    return lambda name: monkeypatch.setattr(platforms.platform, "machine", lambda: name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_row_is_built_on_amd64(machine, name):
+    machine("x86_64")
+
+    require_platform(Engine("amd64"), VERSIONS, name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_on_arm64_exactly_the_rows_with_its_wheels_are_built(machine, name):
+    machine("aarch64")
+
+    if "linux/arm64" in VERSIONS.variants[name].filled.platforms:
+        require_platform(Engine("arm64"), VERSIONS, name)
+    else:
+        with pytest.raises(LabError, match=rf"{name} cannot be built for linux/arm64: (?s:.*)build it on amd64"):
+            require_platform(Engine("arm64"), VERSIONS, name)
+
+
+def test_grace_has_a_torch_with_cuda_and_both_frameworks_without():
+    """Locked, so that they can be built there."""
+    rows = {
+        name for name, row in VERSIONS.variants.items() if "linux/arm64" in row.filled.platforms and row.filled.locked
+    }
+
+    assert rows == {"torch-cpu", "torch-cu132", "tensorflow-cpu"}
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("torch-cu126", "the aarch64 wheel of torch 2.7.1 on PyPI is CPU only"),
+        ("torch-cu128", "the aarch64 wheel of torch 2.10.0 on PyPI is CPU only"),
+        ("torch-cu126-index", "no aarch64 wheel of torch 2.14.1+cu126 is known"),
+        ("tensorflow-cuda", "the aarch64 wheel of TensorFlow on PyPI is CPU only"),
+    ],
+)
+def test_the_reason_is_said(name, reason):
+    assert why_not(VERSIONS.variants[name], "arm64").startswith(reason)
+
+
+def test_what_can_be_built_there_is_named(machine):
+    machine("aarch64")
+
+    with pytest.raises(LabError, match="or build here one of: torch-cpu, torch-cu132, tensorflow-cpu"):
+        require_platform(Engine("arm64"), VERSIONS, "torch-cu126")
+
+
+def test_an_engine_of_another_architecture_is_refused(machine):
+    """A remote engine: pip of this machine would download wheels that do not run there."""
+    machine("x86_64")
+
+    with pytest.raises(
+        LabError, match=r"(?s)engine is linux/arm64 and this machine linux/amd64.*image context torch-cu132"
+    ):
+        require_platform(Engine("arm64"), VERSIONS, "torch-cu132")
+
+
+def test_an_engine_that_states_no_architecture_is_this_machines(machine):
+    machine("aarch64")
+
+    require_platform(Engine(None), VERSIONS, "torch-cu132")
+    with pytest.raises(LabError, match="linux/arm64"):
+        require_platform(Engine(None), VERSIONS, "torch-cu128")
+
+
+def test_an_architecture_without_any_wheel_is_refused(machine):
+    machine("ppc64le")
+
+    with pytest.raises(LabError, match=r"linux/ppc64le: no ppc64le wheel (?s:.*)one of: none"):
+        require_platform(Engine("ppc64le"), VERSIONS, "torch-cu132")
+
+
+def test_a_build_asks_before_anything_else(machine, monkeypatch):
+    machine("aarch64")
+    monkeypatch.setattr(build, "plan_of", lambda *_: pytest.fail("the build went on"))
+
+    with pytest.raises(LabError, match="torch-cu126 cannot be built for linux/arm64"):
+        build.build(Engine("arm64"), ROOT, "torch-cu126", Options())
