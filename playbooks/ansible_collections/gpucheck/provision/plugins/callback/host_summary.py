@@ -227,13 +227,15 @@ class CallbackModule(CallbackBase):
     def table(self):
         """One line a host, those that stopped last, where the eye is when the run ends."""
         rows = sorted(self.hosts.items(), key=lambda pair: (pair[1].state(self.check_mode) in BAD, pair[0]))
-        head = ("host", "state", "changes", "reboots", "seconds", "group")
+        # What a check did not do is told by the dry run above.
+        counted = () if self.check_mode else ("reboots", "seconds")
+        head = ("host", "state", "changes", *counted, "group")
         lines = [head]
         shown = [pair for pair in rows if len(rows) <= FEW or pair[1].state(self.check_mode) != "unchanged"]
         for name, row in shown:
             count = sum(len(words) for words in row.differences.values())
-            cells = (row.state(self.check_mode), str(count), str(row.reboots), f"{row.seconds:.0f}", row.group())
-            lines.append((name, *cells))
+            took = (str(row.reboots), f"{row.seconds:.0f}") if counted else ()
+            lines.append((name, row.state(self.check_mode), str(count), *took, row.group()))
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
         text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
         text += [f"  {row.reason()}" for name, row in rows if row.state(self.check_mode) in BAD]

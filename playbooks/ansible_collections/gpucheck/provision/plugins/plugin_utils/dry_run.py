@@ -102,6 +102,15 @@ def reboots(plan, state):
     return found
 
 
+def unconfirmed(plan, group):
+    """What of the plan no record shows. in_index: whether the index that was just read has it, None: not looked up."""
+    present = {row["spec"] for row in group.get("packages") or () if row.get("state") == "present"}
+    rows = plan.get("unconfirmed") or ()
+    return [
+        {"component": row["component"], "spec": row["spec"], "in_index": row["spec"] in present or None} for row in rows
+    ]
+
+
 def row_of(known, history):
     """The entry of a host in plan.json.
 
@@ -136,7 +145,7 @@ def row_of(known, history):
         "reboot": reboot,
         "reboot_by_hand": bool(reboot and known["local"]),
         "drain": known["drain"] if {"driver", "kernel_arguments"} & set(differences) else None,
-        "unconfirmed": [f"{found['component']}: {found['spec']}" for found in plan.get("unconfirmed") or ()],
+        "unconfirmed": unconfirmed(plan, known["group"]),
         "builds_module": any(MODULE.search(name) for name in driver),
         "slow_boot": bool(mapping(state.get("host")).get("slow_boot")),
     }

@@ -4,7 +4,9 @@ import textwrap
 
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import durations
 
-WIDTH, LABEL, FEW = 120, 13, 6
+WIDTH, LABEL, FEW = 120, 14, 5
+# Where no line is broken; a space once lines are.
+TOGETHER = "\N{NO-BREAK SPACE}"
 VERBS = ("install", "upgrade", "downgrade", "change", "remove")
 
 
@@ -30,10 +32,12 @@ def some(names, most=FEW):
 
 
 def package(row):
-    """A package with the versions that are known."""
+    """A package with the versions that are known; it is kept on one line."""
     if row["verb"] in ("install", "remove"):
-        return f"{row['name']} {row['version'] or row['before']}".strip()
-    return f"{row['name']} {row['before'] or 'unknown'} to {row['version'] or 'unknown'}"
+        words = f"{row['name']} {row['version'] or row['before']}".strip()
+    else:
+        words = f"{row['name']} {row['before'] or 'unknown'} to {row['version'] or 'unknown'}"
+    return words.replace(" ", TOGETHER)
 
 
 def download(row):
@@ -45,6 +49,15 @@ def download(row):
     if row["download_from"] == "repository index" and size is not None:
         known = f"at least {known} (repository indexes; packages of the system do not count)"
     return f"{known}, and torch about {gigabytes(torch)}" if torch else known
+
+
+def unconfirmed(rows):
+    """What no record shows, by component, and what of it the repository index has."""
+    components = [row["component"] for row in rows]
+    parts = ", ".join(f"{name.replace('_', ' ')} {components.count(name)}" for name in dict.fromkeys(components))
+    unread = [row["spec"] for row in rows if not row["in_index"]]
+    index = f"not looked up in a repository index: {some(unread)}" if unread else "all found in the repository index"
+    return f"no published record shows them ({parts}); {index}"
 
 
 def block(row):
@@ -62,7 +75,7 @@ def block(row):
         ("drain", row["drain"] or ("none (drain_with is not set)" if row["reboot"] else "none")),
     ]
     if row["unconfirmed"]:
-        lines.append((f"unconfirmed {len(row['unconfirmed'])}", some(row["unconfirmed"], 4)))
+        lines.append((f"unconfirmed {len(row['unconfirmed'])}", unconfirmed(row["unconfirmed"])))
     lines.append(("time", f"about {minutes(row['seconds'])}{'' if row['seconds_from'] else ' (assumed)'}"))
     return lines
 
@@ -70,9 +83,8 @@ def block(row):
 def wrapped(label, text, indent):
     """A labelled text, its further lines below the first."""
     start = f"{indent}{label:<{LABEL}} "
-    return textwrap.wrap(
-        start + text, WIDTH, subsequent_indent=" " * len(start), break_long_words=False, break_on_hyphens=False
-    )
+    how = {"subsequent_indent": " " * len(start), "break_long_words": False, "break_on_hyphens": False}
+    return [line.replace(TOGETHER, " ") for line in textwrap.wrap(start + text, WIDTH, **how)]
 
 
 def to_text(document):
