@@ -118,6 +118,16 @@ def test_packages_that_are_no_longer_planned_are_removed():
     assert len(row(state=one)["packages"]) == 4
 
 
+def test_packages_of_another_driver_version_are_removed_if_the_transaction_leaves_them():
+    """As for nvidia-firmware-580-580.178.04, whose name has its version: apt installs the other one next to it."""
+    one = known()["state"]
+    one["host"]["strays"] = ["nvidia-firmware-580-570.1 570.1-1", "nvidia-old 1"]
+
+    assert names(row(state=one))[3:] == [("remove", "nvidia-firmware-580-570.1", "570.1-1", "")]
+    # Without a simulation it is not known which of them the transaction moves.
+    assert len(names(row(state=one, prepared={}))) == 2
+
+
 def reboot_of(**host):
     one = known()["state"]
     one["host"]["driver"] = {**LOADED, **host.pop("driver", {})}

@@ -74,6 +74,13 @@ def removed_later(state):
     return [move("remove", found.group("name"), found.group("before")) for found in said if found]
 
 
+def left_behind(state):
+    """Rows of driver packages of another version, which are removed unless the transaction moves them."""
+    host, differences = mapping(state.get("host")), mapping(state.get("differences"))
+    pairs = [word.split(" ", 1) for word in texts(host.get("strays")) if "driver" in differences and " " in word]
+    return [move("remove", name, version) for name, version in pairs]
+
+
 def indexed_bytes(moves, group):
     """Bytes of the planned packages in the repository indexes, None if those were not read."""
     sizes = {row["spec"]: row["size"] for row in group.get("packages") or () if row.get("state") == "present"}
@@ -127,7 +134,8 @@ def row_of(known, history):
     else:
         size, origin = prepared.get("download_bytes"), "simulation"
     named = {row["name"] for row in moves}
-    moves = [*moves, *(row for row in removed_later(state) if row["name"] not in named)]
+    later = removed_later(state) + ([] if simulated is None else left_behind(state))
+    moves = [*moves, *(row for row in later if row["name"] not in named)]
     differences = mapping(state.get("differences"))
     driver = [row["name"] for row in moves if row["verb"] != "remove"]
     unknown = one_line(prepared.get("moves_unknown") or "", 300) or NO_SOURCES
