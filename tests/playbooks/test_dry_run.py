@@ -209,13 +209,26 @@ def test_time_is_the_slowest_comparable_host(tmp_path):
     assert (found["seconds"], found["seconds_from"]) == (901, {"ended": alike["ended"]})
 
 
-@pytest.mark.parametrize(
-    "text", ["", "[]", '{"schema": "x"}', '{"schema": "gpucheck.durations/1", "hosts": {"a": {"seconds": "x"}}}']
-)
+def test_a_small_change_does_not_replace_the_time_of_a_large_one(tmp_path):
+    large = {"group": PLAN["group"], "roles": ["driver"], "reboots": 1, "seconds": 900, "ended": "x"}
+    for row_ in (large, {**large, "roles": ["repository"], "reboots": 0, "seconds": 20}, {**large, "seconds": 800}):
+        durations.write(tmp_path, {"a": row_})
+
+    assert [kept["seconds"] for kept in durations.read(tmp_path)["a"]] == [20, 800]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": "x"}', '{"schema": "gpucheck.durations/1", "hosts": {"a": 7}}'])
 def test_damaged_durations_are_ignored(tmp_path, text):
     (tmp_path / "durations.json").write_text(text)
 
     assert durations.read(tmp_path) == {}
+
+
+def test_damaged_rows_of_durations_are_ignored(tmp_path):
+    rows = [7, {"seconds": "x"}, {"seconds": 1, "roles": 3, "reboots": 0}]
+    (tmp_path / "durations.json").write_text(json.dumps({"schema": "gpucheck.durations/1", "hosts": {"a": rows}}))
+
+    assert durations.read(tmp_path) == {"a": []}
 
 
 def test_host_that_returns_nonsense_is_still_a_row():

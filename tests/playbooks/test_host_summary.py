@@ -135,7 +135,7 @@ def test_a_host_that_is_as_planned_is_known_from_its_reading_alone(callback, tmp
 def test_seconds_of_hosts_that_changed_are_kept_for_later_plans(callback, tmp_path):
     """Without the verification after the change; those of hosts that this run left alone stay."""
     (tmp_path / "durations.json").write_text(
-        json.dumps({"schema": "gpucheck.durations/1", "hosts": {"other": {"seconds": 7, "roles": [], "reboots": 0}}})
+        json.dumps({"schema": "gpucheck.durations/1", "hosts": {"other": [{"seconds": 7, "roles": [], "reboots": 0}]}})
     )
     planned(callback, "same", {})
     planned(callback, "moved", {"driver": ["a"], "nccl": ["c"]})
@@ -149,8 +149,9 @@ def test_seconds_of_hosts_that_changed_are_kept_for_later_plans(callback, tmp_pa
 
     found = json.loads((tmp_path / "durations.json").read_text())["hosts"]
     assert sorted(found) == ["moved", "other"]
-    assert found["moved"].pop("ended")
-    assert found["moved"] == {"group": "rocky-9", "roles": ["driver", "nccl"], "reboots": 1, "seconds": 90.0}
+    (moved,) = found["moved"]
+    assert moved.pop("ended")
+    assert moved == {"group": "rocky-9", "roles": ["driver", "nccl"], "reboots": 1, "seconds": 90.0}
 
 
 def test_check_mode_keeps_no_durations(callback, tmp_path):

@@ -1,6 +1,7 @@
 """How long hosts took to change: kept in reports_dir from run to run, and what a plan expects from it.
 
-Runs on the controller. A row by host: {group, roles, reboots, seconds, ended}; seconds are those of its own tasks.
+Runs on the controller. By host a list of rows, the last of each kind of change: {group, roles, reboots, seconds,
+ended}; seconds are those of the host's own tasks, up to the end of its change.
 """
 
 import json
@@ -14,14 +15,16 @@ FILE = "durations.json"
 # power-on tests; the slow ones have NVSwitches, 8 GPUs or 1 TB of memory.
 PACKAGES_MB_S, TORCH_MB_S = 10, 18
 BUILD_S, BOOT_S, SLOW_BOOT_S, OTHER_S = 310, 300, 1200, 60
+# Steps that decide how long a change takes.
+HEAVY = frozenset({"driver", "gpucheck", "cuda"})
 
 
 def read(folder):
-    """Rows by host, empty if there is no such file or it cannot be used."""
+    """Lists of rows by host, empty if there is no such file or it cannot be used."""
     try:
         found = json.loads((Path(folder) / FILE).read_text(encoding="utf-8"))
         rows = found["hosts"] if found["schema"] == SCHEMA else {}
-        return {str(host): row for host, row in rows.items() if usable(row)}
+        return {str(host): [row for row in kept if usable(row)] for host, kept in rows.items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
@@ -32,28 +35,35 @@ def usable(row):
     return numbers and isinstance(row.get("roles"), list) and isinstance(row.get("reboots"), int)
 
 
+def kind(group, roles, reboot):
+    """What two changes have in common that take about as long: the group, the heavy steps, and whether it rebooted."""
+    return str(group), HEAVY & set(map(str, roles)), bool(reboot)
+
+
+def kind_of(row):
+    """The kind of a kept row."""
+    return kind(row.get("group"), row["roles"], row["reboots"])
+
+
 def write(folder, rows):
-    """Add rows to those of earlier runs; the file appears whole or not at all. Raises OSError."""
+    """Add a row for each host, in place of its last one of the same kind; the file appears whole or not at all.
+
+    Raises OSError.
+    """
     path = Path(folder) / FILE
     partial = path.with_name(f".{FILE}.partial")
-    document = {"schema": SCHEMA, "hosts": dict(sorted({**read(folder), **rows}.items()))}
+    hosts = read(folder)
+    for host, row in rows.items():
+        hosts[host] = [*(old for old in hosts.get(host, ()) if kind_of(old) != kind_of(row)), row]
+    document = {"schema": SCHEMA, "hosts": dict(sorted(hosts.items()))}
     partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     partial.replace(path)
 
 
 def estimate(row, history):
-    """(seconds, measured row or None) for a row of dry_run: the slowest comparable host, else an assumption.
-
-    Comparable: the same group, with or without driver, gpucheck and reboot alike.
-    """
-    heavy = {"driver", "gpucheck", "cuda"}
-    alike = [
-        found
-        for found in history.values()
-        if found.get("group") == row["group"]
-        and heavy & set(map(str, found["roles"])) == heavy & set(row["changes"])
-        and (found["reboots"] > 0) == bool(row["reboot"])
-    ]
+    """(seconds, measured row or None) for a row of dry_run: the slowest change of the same kind, else assumed."""
+    wanted = kind(row["group"], row["changes"], row["reboot"])
+    alike = [found for kept in history.values() for found in kept if kind_of(found) == wanted]
     if alike:
         slowest = max(alike, key=lambda found: found["seconds"])
         return math.ceil(slowest["seconds"]), slowest
