@@ -241,7 +241,8 @@ def test_host_that_returns_nonsense_is_still_a_row():
 def document():
     rows = {name: row() for name in ("n1", "n2", "n3")}
     rows["n4"] = row(prepared={}, simulated=True)
-    return {"schema": dry_run.SCHEMA, "hosts": rows, "batches": dry_run.batches(list(rows), [1, 3], rows)}
+    done = {"unchanged": 2, "left_out": ["n5"]}
+    return {"schema": dry_run.SCHEMA, "hosts": rows, "batches": dry_run.batches(list(rows), [1, 3], rows), **done}
 
 
 def test_hosts_with_the_same_changes_share_a_block_and_simulated_ones_are_marked():
@@ -261,8 +262,17 @@ def test_batches_totals_and_the_basis_of_times_are_printed():
     text = " ".join(dry_run_text.to_text(document()).split())
 
     assert "Batches: 2" in text
+    assert "Nothing to do on 2 hosts. Rejected or unreachable: n5." in text
     assert "Total: 4 hosts, at least 1.3 GB to download, 4 reboots, 0 drains, about 24 min" in text
     assert "Assumed times, as no comparable host was measured: packages 10 MB/s" in text
+
+
+def test_nothing_to_do_is_stated_with_the_hosts_that_were_left_out():
+    empty = {"schema": dry_run.SCHEMA, "hosts": {}, "batches": []}
+
+    assert dry_run_text.to_text({**empty, "unchanged": 3, "left_out": []}) == "Dry run: nothing to do on 3 hosts."
+    text = dry_run_text.to_text({**empty, "unchanged": 0, "left_out": ["a", "b"]})
+    assert text == "Dry run: nothing to do on 0 hosts. Rejected or unreachable: a, b."
 
 
 @pytest.mark.slow

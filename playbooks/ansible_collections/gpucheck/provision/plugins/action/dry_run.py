@@ -43,16 +43,29 @@ class ActionModule(ActionBase):
             sizes = rollout_batches.sizes(arguments["batch"], len(changing), len(fleet))
         except ValueError as error:
             raise AnsibleError(f"batch={error}: not a number of hosts, a share such as 10%, or a list.") from error
-        document = {"schema": dry_run.SCHEMA, "hosts": rows, "batches": dry_run.batches(changing, sizes, rows)}
-        if rows:
-            folder = Path(arguments["reports"])
-            folder.mkdir(parents=True, exist_ok=True)
-            partial = folder / f".{FILE}.partial"
-            partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-            partial.replace(folder / FILE)
-            where = f"{folder / FILE} lists all packages of all hosts."
-            Display().display(f"{dry_run_text.to_text(document)}\n{where}")
+        left_out = [host for host in fleet if "host_outcome" in variables[host]]
+        # Hosts outside of --limit were not read.
+        read = [host for host in fleet if "gpu_facts_read" in variables[host]]
+        unchanged = len(set(read) - {*changing, *left_out})
+        batches = dry_run.batches(changing, sizes, rows)
+        document = {
+            "schema": dry_run.SCHEMA,
+            "hosts": rows,
+            "unchanged": unchanged,
+            "left_out": left_out,
+            "batches": batches,
+        }
+        path = self.written(document, Path(arguments["reports"]))
+        where = f"\n{path} lists all packages of all hosts." if rows else ""
+        Display().display(dry_run_text.to_text(document) + where)
         return result
+
+    def written(self, document, folder):
+        """The file with the document, complete or as it was before."""
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = folder / f".{FILE}.partial"
+        partial.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+        return partial.replace(folder / FILE)
 
     def changes(self, variables):
         """Whether a run would change the host: it is not rejected, and differs from its plan."""

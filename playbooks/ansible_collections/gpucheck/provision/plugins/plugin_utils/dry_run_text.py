@@ -90,6 +90,8 @@ def wrapped(label, text, indent):
 def to_text(document):
     """The whole dry run."""
     rows, lines = document["hosts"], []
+    if not rows:
+        return f"Dry run: {others(document)}"
     for group in sorted({row["group"] for row in rows.values()}):
         blocks = {}
         for host, row in sorted(rows.items()):
@@ -105,6 +107,13 @@ def to_text(document):
             )
             lines += [line for label, text in texts for line in wrapped(label, text, "    ")]
     return "\n".join(["Dry run: nothing was changed.", *lines, "", *totals(document)])
+
+
+def others(document):
+    """Hosts that a run would leave alone."""
+    left_out = document["left_out"]
+    rejected = f" Rejected or unreachable: {some(left_out, 12)}." if left_out else ""
+    return f"nothing to do on {count(document['unchanged'], 'host')}.{rejected}"
 
 
 def totals(document):
@@ -129,6 +138,8 @@ def totals(document):
         lines += textwrap.wrap(f"Measured times: the slowest comparable host of earlier runs ({when}).", WIDTH)
     if len(rows) > sum(row["seconds_from"] is not None for row in rows):
         lines += textwrap.wrap(f"Assumed times, as no comparable host was measured: {durations.assumptions()}.", WIDTH)
+    if document["unchanged"] or document["left_out"]:
+        lines += textwrap.wrap(f"N{others(document)[1:]}", WIDTH)
     if drained:
         lines.append("Not included in the times: jobs that a drain waits for.")
     return lines
