@@ -61,6 +61,7 @@ def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> li
     One process for the entire fleet: starting one per host takes longer than making all plans.
     """
     from gpucheck.cli._stack import as_json
+    from gpucheck.stack import Refusal
     from gpucheck.stack.facts import file_name
     from gpucheck.stack.lock import read_lock_file
     from gpucheck.stack.plan import plan
@@ -68,10 +69,13 @@ def write_plans(lock_file: Path, folder: Path, bundle: Path | None = None) -> li
 
     lock = read_lock_file(lock_file)
     served = from_bundle(bundle) if bundle else lambda found: found
+    unconfirmed: dict[str, int] = {}
     for host in (*lock.refused, *(host for group in lock.groups.values() for host in group.hosts)):
-        place = folder / f"{file_name(host)}.json"
-        write_result(as_json(served(plan(lock, host=host))), place, mode=SHARED)
-    return [group_line(name, group) for name, group in lock.groups.items()]
+        place, found = folder / f"{file_name(host)}.json", plan(lock, host=host)
+        if not isinstance(found, Refusal):
+            unconfirmed[found.group] = len(found.unconfirmed)
+        write_result(as_json(served(found)), place, mode=SHARED)
+    return [group_line(name, group, unconfirmed.get(name, 0)) for name, group in lock.groups.items()]
 
 
 def echo_plans(lock_file: Path, every: Path, bundle: Path | None) -> None:

@@ -168,11 +168,12 @@ def _service(row: dict[str, Any]) -> str:
 
 
 @of_printable
-def group_line(name: str, group: "LockedGroup") -> str:
-    """One group in one line: its hosts counted, and the set they all get."""
+def group_line(name: str, group: "LockedGroup", unconfirmed: int = 0) -> str:
+    """One group in one line: its hosts counted, and the set they all get. unconfirmed: of its plan."""
     words = ", ".join(f"{part} {value}" for part, value in rows(group.stack) if value != "none")
     count = f"{len(group.hosts)} host{'' if len(group.hosts) == 1 else 's'}"
-    return f"{name} ({count}): {words}"
+    said = f"; {unconfirmed} unconfirmed (gpucheck stack plan --group {name})" if unconfirmed else ""
+    return f"{name} ({count}): {words}{said}"
 
 
 @of_printable

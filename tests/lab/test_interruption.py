@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,8 +39,8 @@ class Bare(NamedTuple):
 APT = Bare("gpucheck-cut", os.environ.get("GPUCHECK_TEST_CUT_SUBNET", "10.213.51.0/24"), "light-001", ("--light", "1"))
 DNF = Bare("gpucheck-cut-dnf", os.environ.get("GPUCHECK_TEST_CUT_DNF_SUBNET", "10.213.52.0/24"), "lab-dnf", ())
 MIRROR = f"{APT.lab}-mirror"
-OLD = "580.95.05"
-PIN = "nvidia-driver-pinning-580.178.04"
+OLD, NEW = "580.95.05", "580.178.04"
+PIN = f"nvidia-driver-pinning-{NEW}"
 # More steps than a host has: a run that is never done is a failure, not a loop without end.
 MOST_STEPS = 60
 
@@ -178,6 +179,32 @@ def test_a_mirror_that_dies_in_the_middle_of_the_downloads_leaves_the_driver_and
 
     assert provision(APT, folder).status == 0
     assert on_host(APT, "modinfo", "-F", "version", "nvidia") == OLD
+
+
+@pytest.mark.fault("between the downloads and the drain", "the controller is killed")
+def test_a_controller_that_dies_between_preparation_and_drain_leaves_the_host_and_the_next_run_converges(
+    steps, folder, tmp_path
+):
+    """Simulated and downloaded is everything by then; nothing is installed, removed or let go of."""
+    wish = APT.folder / "stack.yml"
+    now = on_host(APT, "modinfo", "-F", "version", "nvidia")
+    wish.write_text(yaml.safe_dump({**yaml.safe_load(wish.read_text()), "driver": {OLD: NEW, NEW: OLD}[now]}))
+    before = on_host(APT, "sh", "-c", "dpkg-query -W; apt-mark showhold")
+    program, reached = tmp_path / "drain", tmp_path / "reached"
+    program.write_text(f"#!/bin/sh\ntouch {reached}\nexec sleep 600\n")
+    program.chmod(0o755)
+    command, environment = words(APT, folder, drain_with="script", drain_command=[str(program)])
+    running = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, start_new_session=True)
+    try:
+        until(reached.exists, "the drain to begin", 600)
+    finally:
+        os.killpg(running.pid, signal.SIGKILL)
+        running.wait()
+
+    assert on_host(APT, "sh", "-c", "dpkg-query -W; apt-mark showhold") == before
+    assert on_host(APT, "modinfo", "-F", "version", "nvidia") == now
+    assert provision(APT, folder).status == 0
+    assert on_host(APT, "modinfo", "-F", "version", "nvidia") == {OLD: NEW, NEW: OLD}[now]
 
 
 def mirror_log() -> str:

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.lab import engines
+from tests.lab import engines, guide_sources
 from tests.lab.e2e import (
     HOSTS,
     INVENTORY,
@@ -241,6 +241,23 @@ def test_a_lock_that_another_program_holds_is_waited_for_and_rollback_returns_to
     assert provision_json(reports)["playbook"] == "rollback"
 
 
+@pytest.fixture(scope="module")
+def guide(before):
+    """The contents of source files as NVIDIA's guide has a person write them, on both hosts."""
+    return guide_sources.write()
+
+
+def test_source_files_of_nvidias_guide_are_replaced_and_no_package_moves(guide, before, reports):
+    run = with_wish(reports, args="--skip-tags verify")
+
+    assert run.status == 0, run.text
+    assert provision_json(reports)["counts"] == {"changed": 2}
+    for host, path in guide_sources.PATHS.items():
+        assert "names the same repository" in str(provision_json(reports)["hosts"][host]["changes"])
+        assert on_host(host, "sh", "-c", f"ls {path} 2>/dev/null || echo none") == "none"
+        assert installed(host) == before[host]
+
+
 def test_deprovision_says_what_would_go_and_waits_for_a_word(first, before, reports):
     run = make("deprovision", reports, inventory=INVENTORY)
 
@@ -261,7 +278,7 @@ def bare():
     return found
 
 
-def test_deprovision_removes_everything_of_ours_and_only_that(first, bare, reports):
+def test_deprovision_removes_everything_of_ours_and_only_that(guide, bare, reports):
     on_host("lab-apt", "sh", "-c", "echo '# the site' > /etc/modprobe.d/site.conf")
 
     run = make("deprovision", reports, inventory=INVENTORY, CONFIRM="yes")
@@ -279,4 +296,5 @@ def test_deprovision_removes_everything_of_ours_and_only_that(first, bare, repor
     assert on_host("lab-apt", "ls", "/etc/modprobe.d") == "site.conf"
     for host, (path, content) in engines.SITES_OWN.items():
         assert on_host(host, "cat", path) == content
+    assert {host: on_host(host, "cat", path) for host, path in guide_sources.PATHS.items()} == guide
     assert not any("nvidia" in entry for entry in held("lab-dnf"))

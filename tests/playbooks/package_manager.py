@@ -41,11 +41,13 @@ class Machine:
         self.lock_file = folder / "versionlock.list"
         self.lost = False
         # What simulations and downloads were asked, and what a simulation reports.
-        self.simulated, self.fetched, self.moves = [], [], ""
+        self.simulated, self.fetched, self.moves, self.sizes = [], [], "", ""
 
     def run_command(self, argv, **_):
         if argv[:2] == ["dpkg", "--compare-versions"]:
             return (0 if argv[2] < argv[4] else 1), "", ""
+        if "--print-uris" in argv:
+            return 0, self.sizes, ""
         if "--simulate" in argv or "--assumeno" in argv:
             self.simulated.append(argv)
             return (0, self.moves, "") if argv[0] == "apt-get" else (1, self.moves, "Operation aborted.\n")

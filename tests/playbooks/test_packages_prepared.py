@@ -63,6 +63,39 @@ def test_preparation_that_fails_puts_the_module_stream_back(machine):
     assert machine.calls[-2:] == ["dnf module reset nvidia-driver", "dnf module enable nvidia-driver:570-open"]
 
 
+@pytest.mark.parametrize(
+    ("manager", "table"),
+    [
+        ("apt", "Remv cuda-old [1]\nInst driver [1-1] (2-1 NVIDIA [amd64])\nInst extra (3 NVIDIA [amd64])\n"),
+        (
+            "dnf",
+            "Upgrading:\n driver x86_64 2-1 cuda 5 k\nInstalling dependencies:\n extra x86_64 3 cuda 1 k\nRemoving:\n"
+            " cuda-old x86_64 1 @b 1 k\n\nTotal download size: 6 k\n",
+        ),
+    ],
+)
+def test_preparation_in_check_mode_lists_the_entire_transaction_and_its_download(machine, manager, table):
+    missing(machine)
+    machine.moves, machine.sizes = table, "'http://x/driver.deb' driver.deb 6144 SHA256:0\n"
+    machine.installed["driver"] = "1-1"
+    result = go(manager, machine, state="prepared", check_mode=True)
+
+    assert sorted((row["verb"], row["name"], row["before"], row["version"]) for row in result["transaction"]) == [
+        ("install", "extra", "", "3"),
+        ("remove", "cuda-old", "1", ""),
+        ("upgrade", "driver", "1-1", "2-1"),
+    ]
+    assert result["download_bytes"] == 6144
+
+
+def test_transaction_that_could_not_be_simulated_has_an_unknown_size(machine):
+    missing(machine)
+    machine.state["host"]["unfinished"] = ["x"]
+    result = go("apt", machine, state="prepared", check_mode=True)
+
+    assert (result["transaction"], result["download_bytes"]) == ([], None)
+
+
 @pytest.mark.parametrize("manager", ["apt", "dnf"])
 def test_preparation_in_check_mode_reports_and_downloads_nothing(machine, manager):
     missing(machine)

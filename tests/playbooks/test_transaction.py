@@ -85,7 +85,7 @@ def test_apt_simulation_is_read():
     assert transaction.apt_moves(host, ["install", "x"]) == [
         ("remove", "git", "1:2.39.5-0+deb12u3"),
         ("remove", "nvidia-utils-570", "570.195.03-0ubuntu1"),
-        ("install", "curl", "7.88.1-10+deb12u15"),
+        ("upgrade", "curl", "7.88.1-10+deb12u14 to 7.88.1-10+deb12u15"),
         ("downgrade", "libibverbs1", "50.0-2 to 44.0-2"),
         ("downgrade", "nvidia-utils-580", "580.95.05-0ubuntu1 to 580.65.06-0ubuntu1"),
         ("install", "libnvidia-cfg1-580", "580.65.06-0ubuntu1"),
@@ -108,6 +108,77 @@ def test_dnf_simulation_is_read():
         ("remove", "docker-ce", "3:28.5.1-1.el9"),
         ("remove", "docker-ce-rootless-extras-with-a-long-name", ""),
         ("downgrade", "nvidia-driver-cuda-libs", "3:580.65.06-1.el9"),
+    ]
+
+
+def test_dnf_heading_of_upgrades_is_read():
+    """dnf 4: a package that is there in an older version stands below a heading of its own."""
+    table = "Upgrading:\n libnccl x86_64 2.30.7-1+cuda13.3 cuda 180 M\n"
+
+    moves = transaction.dnf_moves(Host(dnf=(1, table, "Operation aborted.\n")), [])
+
+    assert moves == [("upgrade", "libnccl", "2.30.7-1+cuda13.3")]
+    assert transaction.besides(moves, set()) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "size"),
+    [
+        ("Total download size: 28 M", 28 << 20),
+        ("Total size: 3.1 G\nTotal download size: 512 k", 512 << 10),
+        ("Total download size: 964  ", 964),
+        ("Total size: 3.1 G", 0),
+        ("Freed space: 60 M", 0),
+        ("", 0),
+        ("Total download size: many", None),
+    ],
+)
+def test_download_size_of_dnf_is_read(line, size):
+    """dnf 4 counts in 1024s and names what its cache has in a line of its own (dnf.cli.output.reportDownloadSize)."""
+    table = f"Removing:\n git x86_64 1 @b 60 M\n\nTransaction Summary\n{line}\n"
+
+    moves, download_bytes = transaction.dnf_simulated(Host(dnf=(1, table, "Operation aborted.\n")), [])
+
+    assert (moves, download_bytes) == ([("remove", "git", "1")], size)
+
+
+def test_transaction_of_dnf_that_installs_and_names_no_size_has_an_unknown_one():
+    table = "Installing:\n git x86_64 1 baseos 60 M\n"
+
+    assert transaction.dnf_simulated(Host(dnf=(1, table, "Operation aborted.\n")), [])[1] is None
+
+
+# apt 2.6, `apt-get --print-uris --yes install`, Debian 12; what the cache has is not listed.
+URIS = """Reading package lists...
+Building dependency tree...
+'http://deb.debian.org/debian/pool/main/g/git/git_2.39.5-0%2bdeb12u3_amd64.deb' git_1%3a2.39.5.deb 7260668 SHA256:12ab
+'http://deb.debian.org/debian/pool/main/c/curl/curl_7.88.1-10%2bdeb12u15_amd64.deb' curl_7.88.1.deb 316000 SHA256:34cd
+"""
+
+
+@pytest.mark.parametrize(
+    ("answer", "size"), [((0, URIS, ""), 7576668), ((0, "Building\n", ""), 0), ((100, "", "E"), None)]
+)
+def test_download_size_of_apt_is_read(answer, size):
+    host = Host(apt_get=answer)
+
+    assert transaction.apt_download_bytes(host, ["install", "x"]) == size
+    assert host.calls == [["apt-get", "--print-uris", "--yes", "install", "x"]]
+
+
+def test_rows_of_a_transaction_have_the_version_before():
+    moves = [
+        ("install", "a", "1"), ("upgrade", "b", "1 to 2"), ("upgrade", "c", "3"), ("remove", "d", "4"),
+        ("downgrade", "e", "3"), ("install", "kernel-devel", "6"),
+    ]  # fmt: skip
+
+    assert [tuple(row.values()) for row in transaction.rows(moves, {"c": "2", "e": "4", "kernel-devel": "5"})] == [
+        ("install", "a", "", "1"),
+        ("upgrade", "b", "1", "2"),
+        ("upgrade", "c", "2", "3"),
+        ("remove", "d", "4", ""),
+        ("downgrade", "e", "4", "3"),
+        ("install", "kernel-devel", "", "6"),
     ]
 
 
@@ -146,7 +217,7 @@ def test_allowed_and_planned_packages_may_move(more):
 
 
 def test_package_that_a_person_holds_is_not_changed():
-    moves = [("install", "slurmd", "24.05-1"), ("install", "cuda-toolkit-13-0", "13.0.2-1")]
+    moves = [("upgrade", "slurmd", "24.05-1"), ("install", "cuda-toolkit-13-0", "13.0.2-1")]
 
     with pytest.raises(calls.Refused, match=r"would also change held slurmd 24\.05-1\."):
         transaction.guard(moves, order(held=["slurmd", "cuda-toolkit-13-0"]))

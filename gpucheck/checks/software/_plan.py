@@ -21,6 +21,14 @@ class Component(msgspec.Struct, frozen=True):
     holds: tuple[str, ...] = ()
 
 
+class Unconfirmed(msgspec.Struct, frozen=True):
+    """A name or version of the plan that no published record of the repositories shows."""
+
+    component: str
+    spec: str
+    because: str = ""
+
+
 class Expected(msgspec.Struct, frozen=True):
     """What runs once the plan is carried out; None where the plan leaves it open."""
 
@@ -51,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True, rename={"schema_": "schema"}):
     components: dict[str, Component]
     expected: Expected | None = None
     stack: Stack | None = None
+    unconfirmed: tuple[Unconfirmed, ...] = ()
 
 
 class Unreadable(ValueError):

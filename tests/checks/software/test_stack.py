@@ -52,6 +52,25 @@ def test_a_plan_as_provisioning_writes_it_is_read(system):
     assert {"driver", "nccl", "fabric_manager"} <= set(found)
 
 
+def test_package_without_a_published_record_is_named_as_unconfirmed_in_the_evidence():
+    spec = "libnccl2=2.29.3-1+cuda12.9"
+    unconfirmed = [{"component": "nccl", "spec": spec, "because": "no record shows it in ubuntu2204 for x86_64"}]
+    found = judge({**PLAN, "unconfirmed": unconfirmed})
+
+    text = f"unconfirmed when planned: {spec}: no record shows it in ubuntu2204 for x86_64"
+    assert text in found["nccl"].evidence
+    assert not any("unconfirmed" in line for line in found["driver"].evidence)
+    assert found["nccl"].verdict is Verdict.PASS
+
+
+def test_unconfirmed_package_is_named_also_if_it_differs():
+    unconfirmed = [{"component": "nccl", "spec": "libnccl2=2.29.3-1+cuda12.9", "because": "no record shows it"}]
+    found = judge({**PLAN, "unconfirmed": unconfirmed}, packages=(DRIVER_PACKAGE,))
+
+    assert found["nccl"].verdict is Verdict.FAIL
+    assert any("unconfirmed when planned" in line for line in found["nccl"].evidence)
+
+
 def test_a_host_as_planned_passes_everywhere():
     found = judge()
 

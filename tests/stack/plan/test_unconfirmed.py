@@ -89,3 +89,19 @@ def test_a_container_toolkit_that_records_show_can_be_asked_for():
     assert (
         "no container toolkit 1.20.9" in refused("ubuntu-24.04", "t4-x1", StackSpec(container_toolkit="1.20.9")).because
     )
+
+
+def test_line_of_a_group_counts_unconfirmed_packages(tmp_path):
+    """make plan and make provision print it."""
+    facts = tmp_path / "facts.json"
+    gpus = [{"bus_id": "0000:01:00.0", "device_id": "1eb8"}]
+    system = {"id": "rocky", "version": "9.6", "name": "Rocky Linux 9.6"}
+    host = {"schema": "gpucheck.facts/1", "host": "node01", "os": system, "arch": "x86_64", "gpus": gpus}
+    facts.write_text(json.dumps({**host, "kernel": "5.14.0-1.el9.x86_64", "processes": [], "stand_ins": []}))
+    (tmp_path / "stack.yml").write_text("schema: gpucheck.spec/1\n")
+    words = ["lock", "--spec", str(tmp_path / "stack.yml"), "--facts", str(facts), "-o", str(tmp_path / "lock.yml")]
+    done = run(*words, "--every", str(tmp_path / "plans"))
+    plan = json.loads((tmp_path / "plans/node01.json").read_text())
+
+    assert plan["unconfirmed"]
+    assert f"{len(plan['unconfirmed'])} unconfirmed (gpucheck stack plan --group {plan['group']})" in done.output

@@ -12,7 +12,7 @@ import time
 from datetime import datetime, timezone
 
 from ansible.plugins.callback import CallbackBase
-from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
+from ansible_collections.gpucheck.provision.plugins.plugin_utils import durations, node_result
 
 DOCUMENTATION = """
 name: host_summary
@@ -59,6 +59,7 @@ class Host:
         self.lost = ""
         self.failed = ""
         self.done = False
+        self.change_seconds = 0.0
 
     def state(self, check_mode):
         """One word: what became of it."""
@@ -79,6 +80,12 @@ class Host:
     def group(self):
         """The group that it belongs to."""
         return node_result.one_line(self.plan.get("group") or "-", 80)
+
+    def duration(self, now):
+        """Its entry in durations.json."""
+        roles = sorted(self.differences)
+        took = {"reboots": self.reboots, "seconds": round(self.change_seconds, 1)}
+        return {"group": self.group(), "roles": roles, **took, "ended": now}
 
     def document(self, check_mode):
         """Its entry in provision.json."""
@@ -138,9 +145,9 @@ class CallbackModule(CallbackBase):
         answer = result._result
         # Of a host that is as planned nothing but its reading is heard.
         row.plan = row.plan or plain(answer.get("recorded_set"))
-        row.done = (
-            result._task.action == "gpucheck.provision.rollout_mark" and answer.get("rollout") == "done"
-        ) or row.done
+        if result._task.action == "gpucheck.provision.rollout_mark" and answer.get("rollout") == "done":
+            # What comes after it, the verification, is no part of the host's batch.
+            row.done, row.change_seconds = True, row.seconds
         if result._task.action in SETS:
             self.take_facts(row, answer.get("ansible_facts") or {})
         if answer.get("unreachable"):
@@ -165,6 +172,7 @@ class CallbackModule(CallbackBase):
         """The end, also of a run that Ansible cut short."""
         if self.kind in PLAYBOOKS and self.hosts:
             self.write()
+            self.keep_durations()
             self._display.display("\n" + self.table())
 
     # What is made of it
@@ -209,16 +217,25 @@ class CallbackModule(CallbackBase):
             file.write("\n")
         os.replace(path + ".partial", path)
 
+    def keep_durations(self):
+        """How long hosts took that changed: what the next plan expects of hosts like them."""
+        changed = [(name, row) for name, row in self.hosts.items() if row.differences and row.state(False) == "changed"]
+        if self.kind == "provision" and changed and self.folder and not self.check_mode:
+            now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+            durations.write(self.folder, {name: row.duration(now) for name, row in changed})
+
     def table(self):
         """One line a host, those that stopped last, where the eye is when the run ends."""
         rows = sorted(self.hosts.items(), key=lambda pair: (pair[1].state(self.check_mode) in BAD, pair[0]))
-        head = ("host", "state", "changes", "reboots", "seconds", "group")
+        # What a check did not do is told by the dry run above.
+        counted = () if self.check_mode else ("reboots", "seconds")
+        head = ("host", "state", "changes", *counted, "group")
         lines = [head]
         shown = [pair for pair in rows if len(rows) <= FEW or pair[1].state(self.check_mode) != "unchanged"]
         for name, row in shown:
             count = sum(len(words) for words in row.differences.values())
-            cells = (row.state(self.check_mode), str(count), str(row.reboots), f"{row.seconds:.0f}", row.group())
-            lines.append((name, *cells))
+            took = (str(row.reboots), f"{row.seconds:.0f}") if counted else ()
+            lines.append((name, row.state(self.check_mode), str(count), *took, row.group()))
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
         text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
         text += [f"  {row.reason()}" for name, row in rows if row.state(self.check_mode) in BAD]

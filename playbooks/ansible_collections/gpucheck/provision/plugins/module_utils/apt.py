@@ -115,7 +115,7 @@ def preferences(module, order):
 
 
 def prepare(module, order, download):
-    """Rows of what the installation would do; with download, its packages are fetched. Raises Refused.
+    """(rows of what the installation would do, bytes to download); with download, they are fetched. Raises Refused.
 
     Nothing is installed, removed, held or let go of. If bring lifts holds, all are ignored here: it simulates once more
     with those that remain.
@@ -130,7 +130,7 @@ def prepare(module, order, download):
         if download:
             transaction.guard(moves, order)
             apt_get(module, ["--download-only", *words], order["seconds"])
-    return moves
+        return moves, None if download else transaction.apt_download_bytes(module, words)
 
 
 def bring(module, order):

@@ -113,14 +113,14 @@ def installation(order):
 
 
 def prepare(module, order, download):
-    """Rows of what the installation would do; with download, the ground is laid and its packages are fetched.
+    """(rows, bytes to download) of the installation; with download, the ground is laid and its packages are fetched.
 
     Nothing else is installed, removed or locked. Version locks that the installation lifts are ignored here, as all
     are: bring simulates once more with those that are then in force. Raises Refused; the stream is as it was then.
     """
     ignoring = ["--disableplugin=versionlock"] if order["stale"] else []
     if not download:
-        return transaction.dnf_moves(module, ignoring + installation(order))
+        return transaction.dnf_simulated(module, ignoring + installation(order))
     ground(module, order)
     try:
         moves = transaction.dnf_moves(module, ignoring + installation(order))
@@ -131,7 +131,7 @@ def prepare(module, order, download):
             dnf(module, ["module", "reset", order["stream"]["module"]], order["seconds"])
             stream_before(module, order["stream"]["module"], order["host"]["module_stream"], order["seconds"])
         raise
-    return moves
+    return moves, None
 
 
 def bring(module, order):

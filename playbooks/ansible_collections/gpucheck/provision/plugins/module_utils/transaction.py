@@ -1,7 +1,7 @@
 """What a package transaction would do besides what is planned, read from a simulation of it before anything moves.
 
 Runs on the managed host: standard library only, Python 3.6 or newer. A row of moves is (verb, name, words): verb is
-install, remove or downgrade; words are the versions, for a message.
+install, upgrade, remove or downgrade; words are the versions, for a message: ``1.0``, or ``1.0 to 2.0``.
 """
 
 import fnmatch
@@ -21,13 +21,21 @@ APT_ROW = re.compile(
 )
 # Headings of dnf 4's table, LC_ALL=C. Rows are indented by one space; a long name stands on a line of its own.
 DNF_HEADINGS = (
-    (re.compile(r"^(Installing|Upgrading|Reinstalling)\b.*:$"), "install"),
+    (re.compile(r"^(Installing|Reinstalling)\b.*:$"), "install"),
+    (re.compile(r"^Upgrading\b.*:$"), "upgrade"),
     (re.compile(r"^Removing\b.*:$"), "remove"),
     (re.compile(r"^Downgrading\b.*:$"), "downgrade"),
 )
 DNF_ROW = re.compile(r"^ (?P<name>\S+)(?:\s+\S+\s+(?P<version>\S+).*)?$")
 DNF_OBSOLETES = re.compile(r"^\s+replacing\s+(?P<name>\S+)\.(?P<arch>[^\s.]+)\s+(?P<version>\S+)")
 DNF_ANSWER = "Operation aborted"
+ARRIVES = ("install", "upgrade")
+# What dnf's cache has is "Total size" alone; numbers count in 1024s: "28 M", "964  " (dnf.cli.format.format_number).
+DNF_SIZE = re.compile(r"^Total (download )?size:\s*(?P<number>.*?)\s*$", re.MULTILINE)
+DNF_NUMBER = re.compile(r"(?P<count>\d+(\.\d+)?) ?(?P<unit>[kMGT]?)")
+UNITS = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+# apt-get --print-uris: 'address' name bytes digest.
+APT_URI = re.compile(r"^'[^']*' \S+ (\d+) ", re.MULTILINE)
 
 
 def apt_moves(module, words):
@@ -43,13 +51,26 @@ def apt_moves(module, words):
             moves.append(("remove", name, old or ""))
         elif old and new and attempt(module, ["dpkg", "--compare-versions", new, "lt", old])[0] == 0:
             moves.append(("downgrade", name, "{} to {}".format(old, new)))
+        elif old and new:
+            moves.append(("upgrade", name, "{} to {}".format(old, new)))
         else:
             moves.append(("install", name, new or ""))
     return moves
 
 
+def apt_download_bytes(module, words):
+    """Bytes that apt-get would still download, None where it does not tell. words: options and the command."""
+    status, output, _ = attempt(module, ["apt-get", "--print-uris", "--yes", *words])
+    return sum(map(int, APT_URI.findall(output))) if status == 0 else None
+
+
 def dnf_moves(module, words):
     """Rows of what dnf would do. words: options and the command. Raises Refused if it finds no solution."""
+    return dnf_simulated(module, words)[0]
+
+
+def dnf_simulated(module, words):
+    """(rows, bytes to download) of what dnf would do; bytes are None where it does not tell. Raises Refused."""
     # Not quiet: the table is what is asked for. --assumeno ends with 1 also where all is well.
     status, output, errors = attempt(module, ["dnf", "--assumeno", *words])
     if status != 0 and DNF_ANSWER not in output + errors:
@@ -64,7 +85,32 @@ def dnf_moves(module, words):
             moves.append(("remove", replaced.group("name"), replaced.group("version")))
         elif verb and row:
             moves.append((verb, row.group("name"), row.group("version") or ""))
-    return moves
+    return moves, dnf_bytes(output, moves)
+
+
+def dnf_bytes(output, moves):
+    """Bytes that dnf says it would download; None where it installs something and names no size."""
+    sizes = DNF_SIZE.findall(output)
+    if not sizes:
+        return None if any(row[0] in ARRIVES or row[0] == "downgrade" for row in moves) else 0
+    wanted = [number for download, number in sizes if download]
+    number = DNF_NUMBER.match(wanted[0]) if wanted else None
+    if wanted and not number:
+        return None
+    return int(float(number.group("count")) * UNITS[number.group("unit")]) if number else 0
+
+
+def rows(moves, packages):
+    """Each row as {verb, name, before, version}. packages: {name: version} installed now; dnf's table lacks it."""
+    found = []
+    for verb, name, words in moves:
+        before, _, version = words.rpartition(" to ")
+        if verb == "remove":
+            before, version = words, ""
+        elif verb != "install":
+            before = before or packages.get(name) or ""
+        found.append({"verb": verb, "name": name, "before": before, "version": version})
+    return found
 
 
 def besides(moves, planned):
@@ -72,8 +118,8 @@ def besides(moves, planned):
 
     A package that is there in several versions, such as kernel-devel, loses its oldest one when a new one comes.
     """
-    arriving = {name for verb, name, _ in moves if verb == "install"}
-    return [row for row in moves if row[0] != "install" and row[1] not in planned and row[1] not in arriving]
+    arriving = {name for verb, name, _ in moves if verb in ARRIVES}
+    return [row for row in moves if row[0] not in ARRIVES and row[1] not in planned and row[1] not in arriving]
 
 
 def sentences(rows):
@@ -81,12 +127,18 @@ def sentences(rows):
     return [" ".join(row).strip() for row in rows]
 
 
+def answer(beside=(), refused="", unknown="", rows=(), download_bytes=None):
+    """The part of the answer of planned_packages about what would move."""
+    moves = {"moves": sentences(beside), "moves_refused": refused, "moves_unknown": unknown}
+    return dict(moves, transaction=list(rows), download_bytes=download_bytes)
+
+
 def foreign(moves, planned, held, allowed):
     """Rows that no operator agreed to: removals and downgrades outside NVIDIA's names, and changed holds of others.
 
     held: names that are held on the host. allowed: names or patterns that the site allows.
     """
-    changed = [("change held", name, words) for verb, name, words in moves if verb == "install" and name in held]
+    changed = [("change held", name, words) for verb, name, words in moves if verb in ARRIVES and name in held]
     found = [row for row in besides(moves, planned) + changed if row[1] not in planned and not NVIDIA.search(row[1])]
     return [row for row in found if not any(fnmatch.fnmatchcase(row[1], pattern) for pattern in allowed)]
 

@@ -111,6 +111,24 @@ moves_unknown:
   description: With C(prepared), why it is not known what the transaction would do, empty if it is.
   returned: success
   type: str
+transaction:
+  description: >-
+    With C(prepared) in check mode, every package that the transaction would install, upgrade, downgrade or remove.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    verb: {description: "install, upgrade, downgrade or remove.", type: str}
+    name: {description: The package., type: str}
+    before: {description: "Its version now, empty if it is not installed.", type: str}
+    version: {description: "Its version afterwards, empty if it is removed.", type: str}
+download_bytes:
+  description: >-
+    With C(prepared) in check mode, bytes that the package manager would download for it; what its cache has does not
+    count. Null if it did not tell.
+  returned: success
+  type: int
+  nullable: true
 kernels_before:
   description: Releases of the kernels that were installed before.
   returned: success
@@ -221,31 +239,32 @@ def act(module, order):
     return compare(module.params["host"], plan, "", known)
 
 
-def prepare(module, order):
-    """What the transaction would do, as the answer has it; downloads it unless in check mode. Raises Refused."""
+def prepare(module, order, packages):
+    """What the transaction would do, as the answer has it; downloads it unless in check mode. Raises Refused.
+
+    packages: {name: version} installed now.
+    """
     if not order["specs"]:
-        return answer_of_moves()
+        return transaction.answer(download_bytes=0)
     if order["left_behind"]:
-        return answer_of_moves(unknown="a package transaction was cut off here and has to be finished first")
+        return transaction.answer(unknown="a package transaction was cut off here and has to be finished first")
     manager = {"apt": apt, "dnf": dnf}[module.params["plan"]["package_manager"]]
     if not module.check_mode:
-        moves = manager.prepare(module, order, True)
-        return answer_of_moves(transaction.besides(moves, order["planned"]))
+        moves = manager.prepare(module, order, True)[0]
+        return transaction.answer(transaction.besides(moves, order["planned"]))
     if not order["stream_planned"]:
-        return answer_of_moves(unknown="the planned module stream is not enabled yet")
+        return transaction.answer(unknown="the planned module stream is not enabled yet")
     try:
-        moves = manager.prepare(module, order, False)
+        moves, download_bytes = manager.prepare(module, order, False)
     except Refused as error:
-        return answer_of_moves(unknown=str(error))
+        return transaction.answer(unknown=str(error))
     refused = transaction.foreign(moves, order["planned"], order["held"], order["allowed"])
-    return answer_of_moves(
-        transaction.besides(moves, order["planned"]), transaction.refusal(refused) if refused else ""
+    return transaction.answer(
+        transaction.besides(moves, order["planned"]),
+        transaction.refusal(refused) if refused else "",
+        rows=transaction.rows(moves, packages),
+        download_bytes=download_bytes,
     )
-
-
-def answer_of_moves(rows=(), refused="", unknown=""):
-    """The part of the answer about what else moves."""
-    return {"moves": transaction.sentences(rows), "moves_refused": refused, "moves_unknown": unknown}
 
 
 def main():
@@ -263,7 +282,7 @@ def main():
         },
         supports_check_mode=True,
     )
-    host, plan, moves = module.params["host"], module.params["plan"], answer_of_moves()
+    host, plan, moves = module.params["host"], module.params["plan"], transaction.answer()
     with explained(module, host, REFUSED.get(plan.get("package_manager"), "{}.")):
         facts, beside = known = read_facts(host)
         state = compare(host, plan, "", known)
@@ -271,7 +290,7 @@ def main():
         changed = due(order)
         if module.params["state"] == "prepared":
             # What it fetches is in the package manager's cache, which is no state of the host.
-            moves, changed = prepare(module, order), False
+            moves, changed = prepare(module, order, beside["packages"]), False
         elif changed and not module.check_mode:
             state = act(module, order)
     module.exit_json(changed=changed, kernels_before=facts["kernels"], **moves, **state)

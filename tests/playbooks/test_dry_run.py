@@ -1,0 +1,295 @@
+"""What make plan prints at its end: packages with versions, downloads, reboots, drains, times, what is unconfirmed."""
+
+import copy
+import json
+
+import pytest
+
+from tests.playbooks.hostile import Site, honest, report, state
+from tests.playbooks.modules import plugin
+from tests.playbooks.planned import PLAN, VERSION
+
+dry_run, dry_run_text = plugin("plugin_utils", "dry_run"), plugin("plugin_utils", "dry_run_text")
+durations = plugin("plugin_utils", "durations")
+
+DKMS, NCCL = f"nvidia-dkms-580={VERSION}", "libnccl2=2.29.3-1+cuda12.9"
+GROUP = {
+    "group": PLAN["group"],
+    "packages": [{"spec": DKMS, "state": "present", "size": 90_000_000},
+                 {"spec": NCCL, "state": "present", "size": 200_000_000}],
+    "download_bytes": 400_000_000,
+}  # fmt: skip
+LOADED = {
+    "loaded_version": "570.1",
+    "loaded_flavour": "open",
+    "installed_version": "570.1",
+    "installed_flavour": "open",
+}
+
+
+def known(**more):
+    """A host with an older driver and without NCCL, whose package sources are set up."""
+    compared = state({"driver": [f"nvidia-dkms-580 is 580.95.05-1ubuntu1, planned {VERSION}"], "nccl": ["x"]})
+    compared["components"] = {
+        "driver": {"packages": [f"nvidia-dkms-580 is 580.95.05-1ubuntu1, planned {VERSION}"]},
+        "nccl": {"packages": ["libnccl2 2.29.3-1+cuda12.9 is not installed"]},
+    }
+    compared["host"]["driver"] = LOADED
+    moves = [
+        {"verb": "upgrade", "name": "nvidia-dkms-580", "before": "580.95.05-1ubuntu1", "version": VERSION},
+        {"verb": "install", "name": "libnccl2", "before": "", "version": "2.29.3-1+cuda12.9"},
+        {"verb": "remove", "name": "nvidia-old", "before": "1", "version": ""},
+    ]
+    prepared = {"transaction": moves, "download_bytes": 290_000_000, "moves_unknown": ""}
+    given = {"plan": PLAN, "state": compared, "prepared": prepared, "told": {"downloads": False}, "group": GROUP}
+    return {**given, "bundled": False, "drain": None, "simulated": False, "local": False, **more}
+
+
+def row(history=None, **more):
+    return dry_run.row_of(known(**more), history or {})
+
+
+def names(found):
+    return [(one["verb"], one["name"], one["before"], one["version"]) for one in found["packages"]]
+
+
+def test_host_with_sources_shows_the_simulated_transaction():
+    found = row()
+
+    assert names(found) == [
+        ("upgrade", "nvidia-dkms-580", "580.95.05-1ubuntu1", VERSION),
+        ("install", "libnccl2", "", "2.29.3-1+cuda12.9"),
+        ("remove", "nvidia-old", "1", ""),
+    ]
+    assert (found["packages_from"], found["packages_unknown"]) == ("simulation", None)
+    assert (found["download_bytes"], found["download_from"]) == (290_000_000, "simulation")
+
+
+def test_host_without_sources_shows_planned_packages_and_the_size_of_the_index():
+    found = row(prepared={})
+
+    assert names(found) == [
+        ("change", "nvidia-dkms-580", "580.95.05-1ubuntu1", VERSION),
+        ("install", "libnccl2", "", "2.29.3-1+cuda12.9"),
+    ]
+    assert "not set up on the host yet" in found["packages_unknown"]
+    assert (found["download_bytes"], found["download_from"]) == (400_000_000, "repository index")
+
+
+def test_simulation_that_failed_is_stated_and_not_taken_for_an_empty_one():
+    prepared = {
+        "transaction": [],
+        "download_bytes": None,
+        "moves_unknown": "the planned module stream is not enabled yet",
+    }
+    found = row(prepared=prepared)
+
+    assert found["packages_from"] == "plan"
+    assert found["packages_unknown"] == "the planned module stream is not enabled yet"
+    assert len(found["packages"]) == 2
+
+
+def test_part_of_the_packages_downloads_their_own_size():
+    one = known()["state"]
+    one["components"]["driver"] = {"packages": []}
+
+    assert row(prepared={}, state=one)["download_bytes"] == 200_000_000
+
+
+def test_index_that_was_not_read_leaves_the_size_unknown():
+    found = row(prepared={}, group={})
+
+    assert found["download_bytes"] is None
+    assert ("download", "unknown") in dry_run_text.block(found)
+
+
+def test_bundle_downloads_nothing():
+    found = row(prepared={}, bundled=True)
+
+    assert (found["download_bytes"], found["download_from"]) == (0, "bundle")
+    assert ("download", "none, from the bundle") in dry_run_text.block(found)
+
+
+def test_packages_that_are_no_longer_planned_are_removed():
+    one = known()["state"]
+    one["differences"]["cleanup"] = ["libcudnn9-cuda-13 9.20-1 is no longer planned", "/etc/x is no longer planned"]
+
+    assert ("remove", "libcudnn9-cuda-13", "9.20-1", "") in names(row(state=one))
+    assert len(row(state=one)["packages"]) == 4
+
+
+def test_packages_of_another_driver_version_are_removed_if_the_transaction_leaves_them():
+    """As for nvidia-firmware-580-580.178.04, whose name has its version: apt installs the other one next to it."""
+    one = known()["state"]
+    one["host"]["strays"] = ["nvidia-firmware-580-570.1 570.1-1", "nvidia-old 1"]
+
+    assert names(row(state=one))[3:] == [("remove", "nvidia-firmware-580-570.1", "570.1-1", "")]
+    # Without a simulation it is not known which of them the transaction moves.
+    assert len(names(row(state=one, prepared={}))) == 2
+
+
+def reboot_of(**host):
+    one = known()["state"]
+    one["host"]["driver"] = {**LOADED, **host.pop("driver", {})}
+    one["reboot"] = host.pop("due", [])
+    one["host"].update(host)
+    return row(state=one)["reboot"]
+
+
+def test_reboot_is_expected_if_another_module_is_loaded():
+    assert reboot_of() == ["module 570.1 open is loaded, planned 580.178.04 proprietary"]
+
+
+def test_reboot_that_is_due_already_keeps_its_reason():
+    assert reboot_of(due=["nouveau is loaded and holds the GPUs"]) == ["nouveau is loaded and holds the GPUs"]
+
+
+def test_reboot_is_expected_if_the_initramfs_changes():
+    none = {"loaded_version": None, "loaded_flavour": None}
+
+    assert reboot_of(driver=none) == []
+    assert reboot_of(driver=none, wrong_initramfs_files=["/etc/x"]) == ["module files in the initramfs change"]
+
+
+def test_no_reboot_without_a_change_of_driver_or_kernel_arguments():
+    one = known()["state"]
+    del one["differences"]["driver"]
+
+    assert row(state=one)["reboot"] == []
+    one["differences"]["kernel_arguments"] = ["iommu=pt is missing"]
+    assert row(state=one)["reboot"] == ["kernel arguments change"]
+
+
+def test_drain_only_if_driver_or_kernel_arguments_change():
+    assert row(drain="slurm")["drain"] == "slurm"
+    one = known()["state"]
+    del one["differences"]["driver"]
+    assert row(drain="slurm", state=one)["drain"] is None
+
+
+def unconfirmed(group):
+    rows = [{"component": "driver", "spec": DKMS, "because": "x"}, {"component": "nccl", "spec": NCCL, "because": "x"}]
+    found = row(plan={**copy.deepcopy(PLAN), "unconfirmed": rows}, group=group)
+    return found, dict(dry_run_text.block(found))["unconfirmed 2"]
+
+
+def test_unconfirmed_packages_that_the_index_has_are_counted():
+    found, text = unconfirmed(GROUP)
+
+    assert found["unconfirmed"][0] == {"component": "driver", "spec": DKMS, "in_index": True}
+    assert text == "no published record shows them (driver 1, nccl 1); all found in the repository index"
+
+
+def test_unconfirmed_packages_that_were_not_looked_up_are_named():
+    found, text = unconfirmed({})
+
+    assert found["unconfirmed"][1] == {"component": "nccl", "spec": NCCL, "in_index": None}
+    assert text.endswith(f"not looked up in a repository index: {DKMS}, {NCCL}")
+
+
+def test_time_is_assumed_without_a_measured_host():
+    found = row(told={"downloads": True})
+    wanted = 60 + 29 + 3e9 / 18e6 + 310 + 300
+
+    assert found["seconds"] == pytest.approx(wanted, abs=1)
+    assert found["seconds_from"] is None
+    assert ("time", "about 15 min (assumed)") in dry_run_text.block(found)
+
+
+def test_time_is_the_slowest_comparable_host(tmp_path):
+    alike = {"group": PLAN["group"], "roles": ["driver", "nccl"], "reboots": 1, "ended": "2026-01-02T03:04:05+00:00"}
+    durations.write(tmp_path, {"a": {**alike, "seconds": 400}, "b": {**alike, "seconds": 900.5}})
+    durations.write(tmp_path, {
+        "other-group": {**alike, "group": "x", "seconds": 5000},
+        "no-reboot": {**alike, "reboots": 0, "seconds": 5000},
+        "torch-too": {**alike, "roles": ["driver", "gpucheck"], "seconds": 5000},
+    })  # fmt: skip
+    found = row(durations.read(tmp_path))
+
+    assert (found["seconds"], found["seconds_from"]) == (901, {"ended": alike["ended"]})
+
+
+def test_a_small_change_does_not_replace_the_time_of_a_large_one(tmp_path):
+    large = {"group": PLAN["group"], "roles": ["driver"], "reboots": 1, "seconds": 900, "ended": "x"}
+    for row_ in (large, {**large, "roles": ["repository"], "reboots": 0, "seconds": 20}, {**large, "seconds": 800}):
+        durations.write(tmp_path, {"a": row_})
+
+    assert [kept["seconds"] for kept in durations.read(tmp_path)["a"]] == [20, 800]
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": "x"}', '{"schema": "gpucheck.durations/1", "hosts": {"a": 7}}'])
+def test_damaged_durations_are_ignored(tmp_path, text):
+    (tmp_path / "durations.json").write_text(text)
+
+    assert durations.read(tmp_path) == {}
+
+
+def test_damaged_rows_of_durations_are_ignored(tmp_path):
+    rows = [7, {"seconds": "x"}, {"seconds": 1, "roles": 3, "reboots": 0}]
+    (tmp_path / "durations.json").write_text(json.dumps({"schema": "gpucheck.durations/1", "hosts": {"a": rows}}))
+
+    assert durations.read(tmp_path) == {"a": []}
+
+
+def test_host_that_returns_nonsense_is_still_a_row():
+    odd = {"differences": {"driver": ["\x1b[2Jx"]}, "components": [], "reboot": "now", "host": 7}
+    found = row(state=odd, prepared={"transaction": [7, {"verb": None}], "moves_unknown": ""})
+
+    assert "\x1b" not in json.dumps(dry_run_text.block(found))
+
+
+def document():
+    rows = {name: row() for name in ("n1", "n2", "n3")}
+    rows["n4"] = row(prepared={}, simulated=True)
+    done = {"unchanged": 2, "left_out": ["n5"]}
+    return {"schema": dry_run.SCHEMA, "hosts": rows, "batches": dry_run.batches(list(rows), [1, 3], rows), **done}
+
+
+def test_hosts_with_the_same_changes_share_a_block_and_simulated_ones_are_marked():
+    lines = dry_run_text.to_text(document()).splitlines()
+
+    assert lines[0] == "Dry run: nothing was changed."
+    assert f"{PLAN['group']}: 4 hosts would change" in lines
+    assert "  n1, n2, n3" in lines
+    assert "  n4  SIMULATED" in lines
+    assert f"    upgrade 1      nvidia-dkms-580 580.95.05-1ubuntu1 to {VERSION}" in lines
+    assert "    remove 1       nvidia-old 1" in lines
+    assert "    download       0.3 GB" in lines
+    assert max(map(len, lines)) <= 120
+
+
+def test_batches_totals_and_the_basis_of_times_are_printed():
+    text = " ".join(dry_run_text.to_text(document()).split())
+
+    assert "Batches: 2" in text
+    assert "Nothing to do on 2 hosts. Rejected or unreachable: n5." in text
+    assert "Total: 4 hosts, at least 1.3 GB to download, 4 reboots, 0 drains, about 24 min" in text
+    assert "Assumed times, as no comparable host was measured: packages 10 MB/s" in text
+
+
+def test_nothing_to_do_is_stated_with_the_hosts_that_were_left_out():
+    empty = {"schema": dry_run.SCHEMA, "hosts": {}, "batches": []}
+
+    assert dry_run_text.to_text({**empty, "unchanged": 3, "left_out": []}) == "Dry run: nothing to do on 3 hosts."
+    text = dry_run_text.to_text({**empty, "unchanged": 0, "left_out": ["a", "b"]})
+    assert text == "Dry run: nothing to do on 0 hosts. Rejected or unreachable: a, b."
+
+
+@pytest.mark.slow
+def test_plan_prints_the_dry_run_and_writes_it(tmp_path):
+    sound = report("node01")
+    site = Site(tmp_path, sound)
+    prepared = honest("node01", 0, sound, str(tmp_path))["planned_packages"]
+    moves = [{"verb": "install", "name": "libnccl2", "before": "", "version": "2"}]
+    prepared = {**prepared, "changed": False, "transaction": moves, "download_bytes": 5_000_000}
+    lacking = state({"nccl": ["libnccl2 2 is not installed"]})
+    lacking["components"] = {**lacking["components"], "nccl": {"packages": ["x"], "missing": [], "stale": []}}
+    site.host("node01", plan_state=lacking, planned_packages=prepared)
+    done = site.run("provision.yml", "--check")
+
+    assert done.returncode == 0, done.stdout
+    words = " ".join(done.stdout.split())
+    assert "1 host would change node01 install 1 libnccl2 2 differences nccl 1 download 5.0 MB" in words
+    found = site.document("reports/plan.json")
+    assert found["schema"] == "gpucheck.dry-run/1"
+    assert found["batches"] == [{"hosts": ["node01"], "seconds": found["hosts"]["node01"]["seconds"]}]
