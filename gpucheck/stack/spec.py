@@ -48,6 +48,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     """What the site wants; see the comments in stack.yml at the root of the project.
 
     driver: a branch (580), a version (580.178.04), or one with its package revision (580.95.05-0ubuntu1).
+    kernel: keep the running kernel, or upgrade it where no source of the host has its headers.
     kernel_lock: hold the kernel packages that a host has, or leave them to its own upgrades.
     source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
     container_engines: auto = Docker and kubelet's containerd are told of the GPUs where the toolkit is installed.
@@ -69,6 +70,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     tensorflow: str = "auto"
     prefer: Literal["longest-supported", "production", "newest"] = "longest-supported"
     end_of_life_os: Literal["refuse", "allow"] = "refuse"
+    kernel: Literal["keep", "upgrade"] = "keep"
     kernel_lock: Literal["leave", "hold"] = "leave"
     module_options: dict[str, str] = msgspec.field(default_factory=dict)
     driver_extra: tuple[str, ...] = ()
@@ -91,6 +93,7 @@ CHOICES = {
     "container_engines": ("auto", "leave"),
     "prefer": ("longest-supported", "production", "newest"),
     "end_of_life_os": ("refuse", "allow"),
+    "kernel": ("keep", "upgrade"),
     "kernel_lock": ("leave", "hold"),
 }
 VERSIONS = {row.name: row for row in VERSIONED}
@@ -138,7 +141,12 @@ def wants(items: tuple[str, ...], base: StackSpec | None = None) -> StackSpec:
 
 def contradictions(spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
     """What in a specification rules itself out on every host: the two keys, and why."""
-    return (found for row in COMPONENTS for found in row.contradictions(spec))
+    yield from (found for row in COMPONENTS for found in row.contradictions(spec))
+    if spec.kernel == "upgrade" and spec.kernel_lock == "hold":
+        yield (
+            ("kernel", "kernel_lock"),
+            "a kernel that is held cannot be upgraded. Set kernel: keep, or kernel_lock: leave",
+        )
 
 
 def _split_range(item: str) -> tuple[str, str]:

@@ -44,7 +44,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     archive: suite and components of the host's own package sources that the packages come from; left out where they
     come from ``repositories`` alone. tuning: settings of the host, see ``tuning_plan``; left out without one.
     container_engines: rows of ``knowledge.packages.ContainerEngine``; left out without container toolkit, or where the
-    site configures its engines itself. kernel_lock: hold, and left out where the kernels are left to the hosts.
+    site configures its engines itself. kernel: upgrade where no source has the headers of the running one; left out
+    where it is kept. kernel_lock: hold, and left out where the kernels are left to the hosts.
     components: packages and holds by component, and what else it needs, see ``Component.packages``.
     prerequisites: packages that bring further sources of packages. dkms_source: where DKMS comes from on EL, that is
     ``repository``, a row like those of repositories that may supply the packages of ``include`` alone, and ``enable``,
@@ -67,6 +68,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     archive: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     tuning: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     container_engines: tuple[dict[str, Any], ...] | msgspec.UnsetType = msgspec.UNSET
+    kernel: Literal["upgrade"] | msgspec.UnsetType = msgspec.UNSET
     kernel_lock: Literal["hold"] | msgspec.UnsetType = msgspec.UNSET
     module_stream: dict[str, str] | None
     components: dict[str, dict[str, Any]]
@@ -152,6 +154,7 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
         archive=host_sources(archive) if archive else msgspec.UNSET,
         tuning=tuning or msgspec.UNSET,
         container_engines=engines or msgspec.UNSET,
+        kernel="upgrade" if spec.kernel == "upgrade" else msgspec.UNSET,
         kernel_lock="hold" if held else msgspec.UNSET,
         module_stream=module_stream(system, stack),
         components=parts,

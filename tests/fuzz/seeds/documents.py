@@ -48,6 +48,7 @@ cudnn: auto
 nccl: none
 torch: 2.7+cu128
 tensorflow: none
+kernel: keep
 kernel_lock: hold
 tuning: {numa_balancing: off, memlock: unlimited, sysctl: {vm.swappiness: 10}, iommu: leave}
 repositories:

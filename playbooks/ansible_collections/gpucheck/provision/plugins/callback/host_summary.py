@@ -183,7 +183,8 @@ class CallbackModule(CallbackBase):
         """What read.yml, compare.yml and rollout.yml say of the host."""
         row.plan = plain(facts.get("host_plan")) or row.plan
         if "host_state" in facts:
-            row.differences = sentences(plain(facts["host_state"]).get("differences"))
+            # A host that is compared again in the middle, under another kernel, has changed all the same.
+            row.differences = sentences(plain(facts["host_state"]).get("differences")) or row.differences
         if "host_outcome" in facts:
             row.outcome = plain(facts["host_outcome"])
             row.lost = row.failed = ""
