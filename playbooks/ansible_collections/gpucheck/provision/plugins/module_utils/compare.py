@@ -153,6 +153,7 @@ def host_details(plan, digest, facts, beside):
         "refusals": options.refusals(plan, beside["packages"]) + boot.refusals(plan) + engines.refusals(plan),
         "space": safety.file_systems(),
         "unfinished": beside["unfinished"],
+        "cut_off": os.path.exists(record.TRANSACTION),
         "unplanned": record.unplanned(plan, beside["packages"], facts["holds"]),
         "superfluous": host_plan.superfluous(plan, beside["doubled"]),
         "module_stream": host_plan.enabled_stream(stream["module"]) if stream else None,
