@@ -11,6 +11,7 @@ import msgspec
 from gpucheck.foreign import read_text
 from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, document
 from gpucheck.stack.components import COMPONENTS, VERSIONED
+from gpucheck.stack.components.base import MANAGED
 from gpucheck.stack.settings.driver_extra import read_driver_extra
 from gpucheck.stack.settings.imex import Imex, read_imex
 from gpucheck.stack.settings.module_options import read_module_options
@@ -142,11 +143,19 @@ def wants(items: tuple[str, ...], base: StackSpec | None = None) -> StackSpec:
 def contradictions(spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
     """What in a specification rules itself out on every host: the two keys, and why."""
     yield from (found for row in COMPONENTS for found in row.contradictions(spec))
+    if managed(spec) and spec.source not in ("auto", "nvidia"):
+        because = f"source: {spec.source} adds components to the hosts' package sources, and managed leaves those alone"
+        yield ("source", "repositories"), because
     if spec.kernel == "upgrade" and spec.kernel_lock == "hold":
         yield (
             ("kernel", "kernel_lock"),
             "a kernel that is held cannot be upgraded. Set kernel: keep, or kernel_lock: leave",
         )
+
+
+def managed(spec: StackSpec) -> bool:
+    """Whether the hosts' own package sources hold everything, so that none is added."""
+    return MANAGED in spec.repositories
 
 
 def _split_range(item: str) -> tuple[str, str]:
@@ -179,6 +188,7 @@ def _spec(values: dict[str, Value], name: str) -> StackSpec:
     for key, value in values.items():
         if key not in StackSpec.__struct_fields__:
             raise value.problem(f"no such key. {did_you_mean(key, (*StackSpec.__struct_fields__, 'schema'))}")
+    stated = dict(values)
     blocks = ("repositories", "tuning", "module_options", "driver_extra", "imex")
     repositories, tuning, options, extra, imex = (values.pop(key, None) for key in blocks)
     fields = {key: _checked(key, value) for key, value in values.items()}
@@ -191,8 +201,8 @@ def _spec(values: dict[str, Value], name: str) -> StackSpec:
         repositories=_repositories(repositories) if repositories else {},
     )
     for (one, other), problem in contradictions(spec):
-        where = f"{name}:{values[other].line}: {other}"
-        raise SpecError(f"{where}: contradicts line {values[one].line}: {problem}")
+        where = f"{name}:{stated[other].line}: {other}"
+        raise SpecError(f"{where}: contradicts line {stated[one].line}: {problem}")
     return spec
 
 
@@ -208,7 +218,12 @@ def _checked(key: str, value: Value) -> str:
 def _repositories(value: Value) -> dict[str, Repository]:
     if not value.is_mapping and value.text() in ("", "auto"):
         return {}
-    return {key: _unwanted(key, inner) or _repository(inner) for key, inner in value.pairs()}
+    if not value.is_mapping and value.text() == MANAGED:
+        return {MANAGED: Repository()}
+    rows = dict(value.pairs())
+    if MANAGED in rows:
+        raise rows[MANAGED].problem("stands alone, for all repositories: repositories: managed")
+    return {key: _unwanted(key, inner) or _repository(inner) for key, inner in rows.items()}
 
 
 def _unwanted(key: str, value: Value) -> Repository | None:

@@ -124,7 +124,8 @@ def _differences(old: LockedGroup, new: LockedGroup) -> Iterator[str]:
 def plan_text(plan: "Plan") -> str:
     """The plan by component."""
     lines = [f"{plan.group}: {', '.join(plan.hosts)}", ""]
-    lines += ["repositories", *(f"  {r['name']}  {r['url']}" for r in plan.repositories)]
+    own = ("  those of the hosts; none is added",) if plan.sources else ()
+    lines += ["repositories", *own, *(f"  {r['name']}  {r['url']}" for r in plan.repositories)]
     if plan.archive:
         lines += [f"  the host's own sources of {plan.archive['suite']}, with {', '.join(plan.archive['components'])}"]
     lines += [""]

@@ -9,7 +9,7 @@ from gpucheck.knowledge import tables
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import Branch, OperatingSystem
-from gpucheck.stack.components.base import SYSTEM, Choice, Component, NotFirst, PlanInput, Works
+from gpucheck.stack.components.base import MANAGED, SYSTEM, Choice, Component, NotFirst, PlanInput, Works
 from gpucheck.stack.components.kernel_module import r14_flavour
 from gpucheck.stack.packages import Package, PlanGap, at_driver_version, component, driver_row, file, package
 from gpucheck.stack.rules import archive as archive_rules
@@ -253,16 +253,17 @@ class Driver(Component):
         if plan.archive:
             yield _archive_note(plan.archive)
             return
-        key = packages().repositories.keys[plan.system.repository or ""]
-        for what, text in (
-            (self.name, driver_row(plan.system, plan.stack).unconfirmed),
-            ("repositories", key.unconfirmed),
-        ):
+        known = () if MANAGED in plan.spec.repositories else (("repositories", _key_doubt(plan.system)),)
+        for what, text in ((self.name, driver_row(plan.system, plan.stack).unconfirmed), *known):
             if text:
                 yield Reason(component=what, because=text, source="cuda-repo", confirmed=False)
 
     def expected(self, stack: "StackSet") -> dict[str, str | None]:
         return {"driver_version": stack.driver.version, "kernel_module": stack.driver.kernel_module}
+
+
+def _key_doubt(system: OperatingSystem) -> str | None:
+    return packages().repositories.keys[system.repository or ""].unconfirmed
 
 
 def _exact(driver: DriverChoice) -> str:
