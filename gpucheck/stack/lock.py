@@ -186,6 +186,7 @@ NO_VERSIONS = (
     "imex",
     "container_engines",
     "module_options",
+    "mok",
     "driver_extra",
     "kernel",
     "kernel_lock",

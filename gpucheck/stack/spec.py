@@ -15,6 +15,7 @@ from gpucheck.stack.components.base import MANAGED
 from gpucheck.stack.settings.driver_extra import read_driver_extra
 from gpucheck.stack.settings.imex import Imex, read_imex
 from gpucheck.stack.settings.module_options import read_module_options
+from gpucheck.stack.settings.mok import Mok, read_mok
 from gpucheck.stack.settings.tuning import Tuning, read_tuning
 
 SCHEMA = "gpucheck.spec/1"
@@ -55,6 +56,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     container_engines: auto = Docker and kubelet's containerd are told of the GPUs where the toolkit is installed.
     driver_extra: parts of the driver that its compute-only packages lack, by the words of options.yml, sorted.
     dcgm, gdrcopy: options, so none is what a site that says nothing gets. imex: who runs the daemon of a rack.
+    mok: the key that DKMS signs kernel modules with.
     """
 
     driver: str = "auto"
@@ -76,6 +78,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     module_options: dict[str, str] = msgspec.field(default_factory=dict)
     driver_extra: tuple[str, ...] = ()
     imex: Imex = Imex()
+    mok: Mok = Mok()
     tuning: Tuning = Tuning()
     repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
 
@@ -189,14 +192,15 @@ def _spec(values: dict[str, Value], name: str) -> StackSpec:
         if key not in StackSpec.__struct_fields__:
             raise value.problem(f"no such key. {did_you_mean(key, (*StackSpec.__struct_fields__, 'schema'))}")
     stated = dict(values)
-    blocks = ("repositories", "tuning", "module_options", "driver_extra", "imex")
-    repositories, tuning, options, extra, imex = (values.pop(key, None) for key in blocks)
+    blocks = ("repositories", "tuning", "module_options", "driver_extra", "imex", "mok")
+    repositories, tuning, options, extra, imex, mok = (values.pop(key, None) for key in blocks)
     fields = {key: _checked(key, value) for key, value in values.items()}
     spec = StackSpec(
         **fields,  # type: ignore[arg-type]
         module_options=read_module_options(options) if options else {},
         driver_extra=read_driver_extra(extra) if extra else (),
         imex=read_imex(imex) if imex else Imex(),
+        mok=read_mok(mok) if mok else Mok(),
         tuning=read_tuning(tuning) if tuning else Tuning(),
         repositories=_repositories(repositories) if repositories else {},
     )

@@ -15,7 +15,7 @@ from gpucheck.stack.packages import Package, PlanGap, at_driver_version, compone
 from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import driver as rules
 from gpucheck.stack.rules.folders import r24_branch
-from gpucheck.stack.settings import module_options
+from gpucheck.stack.settings import module_options, mok
 from gpucheck.stack.settings.driver_extra import extra_packages
 from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target
 from gpucheck.stack.versions import request
@@ -244,6 +244,8 @@ class Driver(Component):
         if plan.spec.module_options:
             content = module_options.options_line(plan.spec.module_options)
             yield file(module_options.PATH, content, initramfs=True)
+        if plan.spec.mok.key:
+            yield file(mok.PATH, mok.mok_file(plan.spec.mok))
         if plan.apt:
             yield file("/etc/apt/apt.conf.d/51gpucheck-nvidia", UNATTENDED)
             yield file("/etc/apt/preferences.d/gpucheck-nvidia", PIN.format(version=plan.stack.driver.version))
@@ -253,17 +255,14 @@ class Driver(Component):
         if plan.archive:
             yield _archive_note(plan.archive)
             return
-        known = () if MANAGED in plan.spec.repositories else (("repositories", _key_doubt(plan.system)),)
+        key = packages().repositories.keys[plan.system.repository or ""]
+        known = () if MANAGED in plan.spec.repositories else (("repositories", key.unconfirmed),)
         for what, text in ((self.name, driver_row(plan.system, plan.stack).unconfirmed), *known):
             if text:
                 yield Reason(component=what, because=text, source="cuda-repo", confirmed=False)
 
     def expected(self, stack: "StackSet") -> dict[str, str | None]:
         return {"driver_version": stack.driver.version, "kernel_module": stack.driver.kernel_module}
-
-
-def _key_doubt(system: OperatingSystem) -> str | None:
-    return packages().repositories.keys[system.repository or ""].unconfirmed
 
 
 def _exact(driver: DriverChoice) -> str:

@@ -47,6 +47,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     container_engines: rows of ``knowledge.packages.ContainerEngine``; left out without container toolkit, or where the
     site configures its engines itself. kernel: upgrade where no source has the headers of the running one; left out
     where it is kept. kernel_lock: hold, and left out where the kernels are left to the hosts.
+    mok: paths of the key that DKMS signs modules with and of its certificate; left out without one.
     components: packages and holds by component, and what else it needs, see ``Component.packages``.
     prerequisites: packages that bring further sources of packages. dkms_source: where DKMS comes from on EL, that is
     ``repository``, a row like those of repositories that may supply the packages of ``include`` alone, and ``enable``,
@@ -71,6 +72,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     tuning: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     container_engines: tuple[dict[str, Any], ...] | msgspec.UnsetType = msgspec.UNSET
     kernel: Literal["upgrade"] | msgspec.UnsetType = msgspec.UNSET
+    mok: dict[str, str | None] | msgspec.UnsetType = msgspec.UNSET
     kernel_lock: Literal["hold"] | msgspec.UnsetType = msgspec.UNSET
     module_stream: dict[str, str] | None
     components: dict[str, dict[str, Any]]
@@ -157,6 +159,7 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
         archive=host_sources(archive) if archive else msgspec.UNSET,
         tuning=tuning or msgspec.UNSET,
         container_engines=engines or msgspec.UNSET,
+        mok={"key": spec.mok.key, "certificate": spec.mok.certificate} if spec.mok.key else msgspec.UNSET,
         kernel="upgrade" if spec.kernel == "upgrade" else msgspec.UNSET,
         kernel_lock="hold" if held else msgspec.UNSET,
         module_stream=module_stream(system, stack),

@@ -49,6 +49,7 @@ nccl: none
 torch: 2.7+cu128
 tensorflow: none
 kernel: keep
+mok: {key: /etc/site/mok.key, certificate: /etc/site/mok.der}
 kernel_lock: hold
 tuning: {numa_balancing: off, memlock: unlimited, sysctl: {vm.swappiness: 10}, iommu: leave}
 repositories:

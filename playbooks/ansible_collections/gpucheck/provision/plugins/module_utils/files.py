@@ -13,14 +13,14 @@ class Unreadable(Exception):
     """The host could not be read; the message says what and why."""
 
 
-def command(argv, seconds=COMMAND_SECONDS):
+def command(argv, seconds=COMMAND_SECONDS, accept=(0,)):
     """stdout of a program that changes nothing of the host. Raises Unreadable when it is missing, hangs or fails."""
     environment = dict(os.environ, LC_ALL="C")
     try:
         done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, timeout=seconds)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unreadable("{}: {}".format(argv[0], error))
-    if done.returncode:
+    if done.returncode not in accept:
         raise Unreadable("{}: exit {}: {}".format(argv[0], done.returncode, done.stderr.decode("utf-8", "replace")))
     return done.stdout.decode("utf-8", "replace")
 
