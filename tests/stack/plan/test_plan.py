@@ -255,7 +255,7 @@ def test_the_order_is_the_one_in_which_the_playbooks_apply_it():
             elif isinstance(task.get("ansible.builtin.include_tasks"), str):
                 yield from roles_of(task["ansible.builtin.include_tasks"])
 
-    roles = list(roles_of("apply.yml"))
+    roles = [*roles_of("prepare.yml"), *roles_of("apply.yml")]
     order = planned("rocky-9", "h100-sxm5-x8").order
 
     assert {"cuda", "nccl", "container_toolkit"} <= set(roles)
