@@ -83,6 +83,10 @@ def _compare(plan: Plan, found: Sequence[tuple[Row, Repository, Index | None]]) 
     wanted = [(name, one) for name, component in plan.components.items() for one in component["packages"]]
     rows, chosen = [], []
     for component, one in wanted:
+        if plan.sources:
+            why = "the hosts' own sources hold it (repositories: managed); make plan asks them"
+            rows.append(Planned(component=component, spec=one["spec"], state="unknown", why=why))
+            continue
         package = _present(catalog, one, kind)
         if package is None:
             rows.append(_missing(component, one, catalog, plan, unread, mirrors))

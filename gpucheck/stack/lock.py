@@ -180,7 +180,17 @@ def _kept(previous: Lock | None, name: str, spec: StackSpec, target: Target) -> 
 
 
 # Settings that choose no version: a change of them keeps the lock's versions.
-NO_VERSIONS = ("repositories", "tuning", "imex", "container_engines", "module_options", "driver_extra", "kernel_lock")
+NO_VERSIONS = (
+    "repositories",
+    "tuning",
+    "imex",
+    "container_engines",
+    "module_options",
+    "mok",
+    "driver_extra",
+    "kernel",
+    "kernel_lock",
+)
 
 
 def same_spec(previous: Lock, spec: StackSpec) -> bool:

@@ -11,9 +11,11 @@ import msgspec
 from gpucheck.foreign import read_text
 from gpucheck.knowledge.strict import EmptyDocument, InputProblem, Value, document
 from gpucheck.stack.components import COMPONENTS, VERSIONED
+from gpucheck.stack.components.base import MANAGED
 from gpucheck.stack.settings.driver_extra import read_driver_extra
 from gpucheck.stack.settings.imex import Imex, read_imex
 from gpucheck.stack.settings.module_options import read_module_options
+from gpucheck.stack.settings.mok import Mok, read_mok
 from gpucheck.stack.settings.tuning import Tuning, read_tuning
 
 SCHEMA = "gpucheck.spec/1"
@@ -48,6 +50,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     """What the site wants; see the comments in stack.yml at the root of the project.
 
     driver: a branch (580), a version (580.178.04), or one with its package revision (580.95.05-0ubuntu1).
+    kernel: keep the running kernel, or upgrade it where no source of the host has its headers.
     kernel_lock: hold the kernel packages that a host has, or leave them to its own upgrades.
     source: NVIDIA's repositories (auto is that too), or Debian's own archive for Debian hosts.
     container_engines: auto = Docker and kubelet's containerd are told of the GPUs where the toolkit is installed.
@@ -55,6 +58,7 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     torch_origin: where torch's wheel may be from. auto: PyPI first, then PyTorch's own index; pypi: PyPI alone; any:
     the newest of both.
     dcgm, gdrcopy: options, so none is what a site that says nothing gets. imex: who runs the daemon of a rack.
+    mok: the key that DKMS signs kernel modules with.
     """
 
     driver: str = "auto"
@@ -72,10 +76,12 @@ class SpecFields(msgspec.Struct, frozen=True, kw_only=True):
     tensorflow: str = "auto"
     prefer: Literal["longest-supported", "production", "newest"] = "longest-supported"
     end_of_life_os: Literal["refuse", "allow"] = "refuse"
+    kernel: Literal["keep", "upgrade"] = "keep"
     kernel_lock: Literal["leave", "hold"] = "leave"
     module_options: dict[str, str] = msgspec.field(default_factory=dict)
     driver_extra: tuple[str, ...] = ()
     imex: Imex = Imex()
+    mok: Mok = Mok()
     tuning: Tuning = Tuning()
     repositories: dict[str, Repository] = msgspec.field(default_factory=dict)
 
@@ -95,6 +101,7 @@ CHOICES = {
     "container_engines": ("auto", "leave"),
     "prefer": ("longest-supported", "production", "newest"),
     "end_of_life_os": ("refuse", "allow"),
+    "kernel": ("keep", "upgrade"),
     "kernel_lock": ("leave", "hold"),
 }
 VERSIONS = {row.name: row for row in VERSIONED}
@@ -142,7 +149,20 @@ def wants(items: tuple[str, ...], base: StackSpec | None = None) -> StackSpec:
 
 def contradictions(spec: StackSpec) -> Iterator[tuple[tuple[str, str], str]]:
     """What in a specification rules itself out on every host: the two keys, and why."""
-    return (found for row in COMPONENTS for found in row.contradictions(spec))
+    yield from (found for row in COMPONENTS for found in row.contradictions(spec))
+    if managed(spec) and spec.source not in ("auto", "nvidia"):
+        because = f"source: {spec.source} adds components to the hosts' package sources, and managed leaves those alone"
+        yield ("source", "repositories"), because
+    if spec.kernel == "upgrade" and spec.kernel_lock == "hold":
+        yield (
+            ("kernel", "kernel_lock"),
+            "a kernel that is held cannot be upgraded. Set kernel: keep, or kernel_lock: leave",
+        )
+
+
+def managed(spec: StackSpec) -> bool:
+    """Whether the hosts' own package sources hold everything, so that none is added."""
+    return MANAGED in spec.repositories
 
 
 def _split_range(item: str) -> tuple[str, str]:
@@ -175,20 +195,22 @@ def _spec(values: dict[str, Value], name: str) -> StackSpec:
     for key, value in values.items():
         if key not in StackSpec.__struct_fields__:
             raise value.problem(f"no such key. {did_you_mean(key, (*StackSpec.__struct_fields__, 'schema'))}")
-    blocks = ("repositories", "tuning", "module_options", "driver_extra", "imex")
-    repositories, tuning, options, extra, imex = (values.pop(key, None) for key in blocks)
+    stated = dict(values)
+    blocks = ("repositories", "tuning", "module_options", "driver_extra", "imex", "mok")
+    repositories, tuning, options, extra, imex, mok = (values.pop(key, None) for key in blocks)
     fields = {key: _checked(key, value) for key, value in values.items()}
     spec = StackSpec(
         **fields,  # type: ignore[arg-type]
         module_options=read_module_options(options) if options else {},
         driver_extra=read_driver_extra(extra) if extra else (),
         imex=read_imex(imex) if imex else Imex(),
+        mok=read_mok(mok) if mok else Mok(),
         tuning=read_tuning(tuning) if tuning else Tuning(),
         repositories=_repositories(repositories) if repositories else {},
     )
     for (one, other), problem in contradictions(spec):
-        where = f"{name}:{values[other].line}: {other}"
-        raise SpecError(f"{where}: contradicts line {values[one].line}: {problem}")
+        where = f"{name}:{stated[other].line}: {other}"
+        raise SpecError(f"{where}: contradicts line {stated[one].line}: {problem}")
     return spec
 
 
@@ -204,7 +226,12 @@ def _checked(key: str, value: Value) -> str:
 def _repositories(value: Value) -> dict[str, Repository]:
     if not value.is_mapping and value.text() in ("", "auto"):
         return {}
-    return {key: _unwanted(key, inner) or _repository(inner) for key, inner in value.pairs()}
+    if not value.is_mapping and value.text() == MANAGED:
+        return {MANAGED: Repository()}
+    rows = dict(value.pairs())
+    if MANAGED in rows:
+        raise rows[MANAGED].problem("stands alone, for all repositories: repositories: managed")
+    return {key: _unwanted(key, inner) or _repository(inner) for key, inner in rows.items()}
 
 
 def _unwanted(key: str, value: Value) -> Repository | None:

@@ -124,7 +124,8 @@ def _differences(old: LockedGroup, new: LockedGroup) -> Iterator[str]:
 def plan_text(plan: "Plan") -> str:
     """The plan by component."""
     lines = [f"{plan.group}: {', '.join(plan.hosts)}", ""]
-    lines += ["repositories", *(f"  {r['name']}  {r['url']}" for r in plan.repositories)]
+    own = ("  those of the hosts; none is added",) if plan.sources else ()
+    lines += ["repositories", *own, *(f"  {r['name']}  {r['url']}" for r in plan.repositories)]
     if plan.archive:
         lines += [f"  the host's own sources of {plan.archive['suite']}, with {', '.join(plan.archive['components'])}"]
     lines += [""]
@@ -151,8 +152,7 @@ def plan_text(plan: "Plan") -> str:
     if plan.container_engines:
         files = (f"  {row['name']}: {' '.join(row['files'])}" for row in plan.container_engines)
         lines += ["", "container engines that are told of the GPUs, where they are installed", *files]
-    if plan.kernel_lock:
-        lines += ["", "kernel packages held: no upgrade moves them"]
+    lines += _kernel(plan)
     if plan.tuning:
         lines += ["", "tuning", *(f"  {file['path']}" for file in plan.tuning["files"])]
         boot = plan.tuning.get("boot")
@@ -161,6 +161,12 @@ def plan_text(plan: "Plan") -> str:
     lines += ["", "services", *(f"  {_service(service)}" for service in services)]
     lines += ["", f"order  {', '.join(plan.order)}", f"reboot when {', '.join(plan.reboot['when'])}", ""]
     return "\n".join([*lines, *_reasons((*plan.stack.reasons, *plan.reasons))])
+
+
+def _kernel(plan: "Plan") -> list[str]:
+    if plan.kernel:
+        return ["", "kernel upgraded where no package source has the headers of the running one; one more reboot"]
+    return ["", "kernel packages held: no upgrade moves them"] if plan.kernel_lock else []
 
 
 def _service(row: dict[str, Any]) -> str:

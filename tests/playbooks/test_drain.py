@@ -26,8 +26,11 @@ PLAY = """
 STAND_IN = """#!/bin/sh
 echo "$(basename "$0") $*" >>"$CALLS"
 case "$(basename "$0") $1" in
-  "scontrol --oneliner") echo "NodeName=node01 State=$NODE_STATE Reason=x" ;;
-  "kubectl get") printf %s "$NODE_STATE" ;;
+  "scontrol --oneliner")
+    # Several answers in a row stand in the file, the last one stays.
+    state=$(head -n 1 "$STATES"); [ "$(wc -l <"$STATES")" -gt 1 ] && sed -i 1d "$STATES"
+    echo "NodeName=node01 Arch=x86_64 $state" ;;
+  "kubectl get") cat "$STATES" ;;
 esac
 exit "${STAND_IN_STATUS:-0}"
 """
@@ -42,11 +45,12 @@ def drain(tmp_path, monkeypatch):
     (tmp_path / "calls").touch()
     (tmp_path / "play.yml").write_text(PLAY)
 
-    def run(state="IDLE", status="0", **variables):
+    def run(*states, status="0", **variables):
         monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
-        monkeypatch.setenv("NODE_STATE", state)
+        monkeypatch.setenv("STATES", str(tmp_path / "states"))
+        answers = [state if "{" in state else f"State={state}" for state in states or ("IDLE",)]
+        (tmp_path / "states").write_text("".join(answer + "\n" for answer in answers))
         monkeypatch.setenv("STAND_IN_STATUS", status)
-        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         done = playbook("node01,", "-e", json.dumps(variables), str(tmp_path / "play.yml"))
         return (tmp_path / "calls").read_text().splitlines(), done
@@ -75,7 +79,7 @@ def test_slurm_is_asked_drained_waited_for_and_resumed(drain):
 
 
 def test_a_node_that_a_person_has_drained_stays_drained(drain):
-    calls, done = drain(state="IDLE+DRAIN", drain_with="slurm")
+    calls, done = drain("IDLE+DRAIN Reason=bad fan", drain_with="slurm")
 
     assert done.returncode == 0, done.stdout
     assert not any("update" in call for call in calls)
@@ -83,28 +87,140 @@ def test_a_node_that_a_person_has_drained_stays_drained(drain):
 
 def test_slurm_node_that_still_has_a_job_is_waited_for(drain):
     """squeue prints nothing to a login that may not see the jobs of others."""
-    calls, done = drain(state="MIXED+DRAIN", drain_with="slurm", drain_timeout_s=1)
+    calls, done = drain("MIXED+DRAIN", drain_with="slurm", drain_timeout_s=1)
 
     assert done.returncode == 2
     assert "Wait until Slurm shows the node as drained" in done.stdout
     assert calls.count("scontrol --oneliner show node node01") > 1
 
 
-def test_kubernetes_drains_and_uncordons(drain):
-    calls, done = drain(state="", drain_with="kubernetes")
+def node(cordoned, **annotations):
+    spec = {"unschedulable": True} if cordoned else {}
+    return json.dumps({"metadata": {"name": "node01", "annotations": annotations}, "spec": spec})
+
+
+OURS = {"gpucheck-drained": "yes"}
+
+
+@pytest.mark.parametrize("state", [node(False), node(True, **OURS), '{"metadata": {"name": "node01"}, "spec": {}}'])
+def test_kubernetes_drains_and_uncordons(drain, state):
+    """Also a node that an earlier run of ours cordoned and did not finish."""
+    calls, done = drain(state, drain_with="kubernetes")
 
     assert done.returncode == 0, done.stdout
     assert calls[1:] == [
+        "kubectl annotate node node01 gpucheck-drained=yes --overwrite",
         "kubectl drain node01 --ignore-daemonsets --delete-emptydir-data --timeout=20s",
         "kubectl uncordon node01",
+        "kubectl annotate node node01 gpucheck-drained-",
     ]
 
 
 def test_a_node_that_a_person_has_cordoned_stays_cordoned(drain):
-    calls, done = drain(state="true", drain_with="kubernetes")
+    calls, done = drain(node(True, owner="ops"), drain_with="kubernetes", drain_arguments=["--force"])
 
     assert done.returncode == 0, done.stdout
-    assert "kubectl uncordon node01" not in calls
+    assert calls[1:] == ["kubectl drain node01 --force --timeout=20s"]
+
+
+@pytest.mark.parametrize(
+    "state",
+    ["IDLE+DRAIN Reason=gpucheck: driver change [root@2026-11-23T05:00:00]", "DOWN Reason=gpucheck: driver change"],
+)
+def test_slurm_node_that_an_earlier_run_drained_comes_back(drain, state):
+    """A host that was late, or failed, and then succeeds: nobody else has drained it."""
+    calls, done = drain(state, drain_with="slurm")
+
+    assert done.returncode == 0, done.stdout
+    assert calls[-1] == "scontrol update nodename=node01 state=resume"
+    # A node that is down comes back by itself once slurmd answers, unless it is drained.
+    assert any("state=drain" in call for call in calls) is state.startswith("DOWN")
+
+
+def test_slurm_node_that_is_down_for_another_reason_stays_down(drain):
+    calls, done = drain("DOWN*+NOT_RESPONDING Reason=Not responding", drain_with="slurm")
+
+    assert done.returncode == 0, done.stdout
+    assert not any("update" in call for call in calls)
+
+
+WAITING = """
+- hosts: node01
+  connection: local
+  gather_facts: false
+  tasks:
+    - include_role: {name: gpucheck.provision.drain}
+      vars: {drain_action: look}
+    - debug: {msg: "LOOK {{ drain_waiting | default('', true) }}{{ drain_ours }}"}
+    - include_role: {name: gpucheck.provision.drain}
+      vars: {drain_action: drain}
+      when: drain_waiting == ''
+    - debug: {msg: "END {{ drain_waiting }}"}
+"""
+ASK = "scontrol --oneliner show node node01"
+DRAIN = "scontrol update nodename=node01 state=drain reason=gpucheck: driver change"
+RESUME = "scontrol update nodename=node01 state=resume"
+REBOOT = "scontrol reboot ASAP nextstate=DOWN reason=gpucheck: driver change node01"
+
+
+@pytest.mark.parametrize(
+    ("state", "busy"), [("IDLE+CLOUD+PLANNED", "leave"), ("DOWN Reason=gpucheck: driver change", "reboot")]
+)
+def test_a_free_node_is_drained_without_waiting(drain, tmp_path, state, busy):
+    (tmp_path / "play.yml").write_text(WAITING)
+    calls, done = drain(state, drain_with="slurm", drain_busy=busy, drain_reboot_due=True)
+
+    assert done.returncode == 0, done.stdout
+    assert calls == [ASK, ASK, DRAIN, ASK]
+    assert "waiting" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("state", "busy", "due", "reboots"),
+    [
+        ("MIXED", "leave", True, False),
+        ("IDLE+COMPLETING", "leave", True, False),
+        ("MIXED", "reboot", True, True),
+        ("MIXED", "reboot", False, False),
+        ("ALLOCATED+DRAIN Reason=bad fan", "reboot", True, False),
+        ("ALLOCATED+DRAIN Reason=gpucheck: driver change", "reboot", True, True),
+        ("MIXED+DRAIN+REBOOT_REQUESTED Reason=gpucheck: driver change", "reboot", True, False),
+        ("IDLE+DRAIN+REBOOT_ISSUED Reason=gpucheck: driver change", "leave", True, False),
+        ("", "reboot", True, False),
+    ],
+)
+def test_a_node_with_jobs_waits_for_the_next_run(drain, tmp_path, state, busy, due, reboots):
+    """A node whose state nobody knows is not taken for a free one."""
+    (tmp_path / "play.yml").write_text(WAITING)
+    calls, done = drain(state, drain_with="slurm", drain_busy=busy, drain_reboot_due=due)
+
+    assert done.returncode == 0, done.stdout
+    assert calls == [ASK, REBOOT] if reboots else [ASK]
+    words = " ".join(done.stdout.split())
+    shown = state.split()[0] if state else "unknown"
+    assert f"LOOK node01: waiting, nothing was changed on it. Slurm shows node01 as {shown}, and" in words
+    assert ("Slurm reboots it when its jobs have ended" in words) is (reboots or "REBOOT" in state)
+
+
+@pytest.mark.parametrize(("busy", "then"), [("leave", RESUME), ("reboot", REBOOT)])
+def test_a_job_that_began_between_look_and_drain_keeps_its_node(drain, tmp_path, busy, then):
+    (tmp_path / "play.yml").write_text(WAITING)
+    taken = "MIXED+DRAIN Reason=gpucheck: driver change"
+    calls, done = drain("IDLE", "IDLE", taken, drain_with="slurm", drain_busy=busy, drain_reboot_due=True)
+
+    assert done.returncode == 0, done.stdout
+    assert calls == [ASK, ASK, DRAIN, ASK, then]
+    assert "END node01: waiting" in " ".join(done.stdout.split())
+
+
+def test_only_slurm_tells_which_nodes_are_free(drain):
+    calls, done = drain(drain_with="script", drain_command=["site-hosts"], drain_busy="leave")
+
+    assert done.returncode == 2
+    assert calls == []
+    assert "drain_busy=leave works with drain_with=slurm only, and drain_with is script" in " ".join(
+        done.stdout.split()
+    )
 
 
 def test_the_sites_program_gets_the_action_and_the_node(drain):

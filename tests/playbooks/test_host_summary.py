@@ -80,6 +80,17 @@ def test_the_table_ends_with_those_that_need_somebody(callback):
     assert "1 unchanged, 1 unreachable" in lines[-1]
 
 
+def test_a_host_that_waits_is_no_failure_and_says_what_it_waits_for(callback, tmp_path):
+    planned(callback, "busy", {"driver": ["a"]})
+    outcome = {"state": "waiting", "reason": "busy: waiting, Slurm shows it as MIXED"}
+    callback.v2_runner_on_ok(Ended("busy", {"ansible_facts": {"host_outcome": outcome}}))
+
+    found = document(callback, tmp_path)["hosts"]["busy"]
+
+    assert (found["state"], found["failure"], found["waiting"]) == ("waiting", None, outcome["reason"])
+    assert f"  {outcome['reason']}" in callback.table().splitlines()
+
+
 def test_check_mode_writes_nothing_and_says_what_would_change(callback, tmp_path):
     callback.check_mode = True
     planned(callback, "node", {"driver": ["a"]})

@@ -48,13 +48,20 @@ def space(gib: float, *folders: str) -> dict[str, Any]:
 
 
 SYSTEM = ("/usr", "/usr/local", "/var")
+MOK: dict[str, Any] = {"certificate": "/etc/site/mok.der", "missing": [], "enrolled": None, "why": ""}
 TORCH = {"torch": {"version": "2.9.0"}}
+# At most 20: of more hosts the run tells less.
 CASES: dict[str, dict[str, Any]] = {
     "good": case(),
     "el8": case("dnf", platform_python="3.6"),
     "el9": case("dnf", platform_python="3.9"),
     "operator": case(managed=["the GPU Operator runs the driver"]),
-    "no-driver": case(roles=("nccl",), managed=["the GPU Operator runs the driver"]),
+    "no-driver": case(roles=("nccl",), secure_boot=True, managed=["the GPU Operator runs the driver"]),
+    "secure-boot": case(secure_boot=True),
+    "mok-enrolled": case(secure_boot=True, mok={**MOK, "enrolled": True}),
+    "mok-not-enrolled": case(secure_boot=True, mok={**MOK, "enrolled": False, "why": "mok.der is not enrolled"}),
+    "mok-unknown": case(secure_boot=True, mok={**MOK, "enrolled": None, "why": "mokutil: not found"}),
+    "mok-missing": case(secure_boot=True, mok={**MOK, "missing": ["/etc/site/mok.key"]}),
     "leftover": case(foreign=["/usr/lib64/libcuda.so.580.95.05 of no package"]),
     "umad": case(modules_packages=["linux-modules-extra-6.1"], modules_unavailable=[], headers_unavailable=[]),
     "no-umad": case(
@@ -96,7 +103,17 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["good", "el9", "umad", "no-driver", "one-system", "torch-there", "nothing-to-install"]
+    "name",
+    [
+        "good",
+        "el9",
+        "umad",
+        "no-driver",
+        "mok-enrolled",
+        "one-system",
+        "torch-there",
+        "nothing-to-install",
+    ],
 )
 def test_hosts_that_nothing_stands_in_the_way_of_go_on(told, name):
     assert told[name] == ""
@@ -119,6 +136,16 @@ def test_space_is_added_up_by_file_system(told, name, words):
 def test_what_manages_the_driver_in_our_place_is_a_reason_where_the_driver_would_change(told):
     assert told["operator"].startswith("the GPU Operator runs the driver.")
     assert "files of no package with rm" in told["leftover"]
+
+
+def test_secure_boot_needs_a_key_that_the_firmware_knows(told):
+    """Not known is no yes."""
+    assert told["secure-boot"].startswith("Secure Boot is on, and a module that DKMS builds here is not signed with a")
+    assert "as mok in stack.yml" in told["secure-boot"]
+    signed = "Secure Boot is on, DKMS would sign with the key of /etc/site/mok.der, and the firmware "
+    assert told["mok-not-enrolled"].startswith(signed + "does not know it (mok.der is not enrolled). Enrol it (mokutil")
+    assert told["mok-unknown"].startswith(signed + "was not seen to know it (mokutil: not found)")
+    assert told["mok-missing"].startswith("mok in stack.yml names /etc/site/mok.key, and this host has no such file")
 
 
 def test_modules_that_no_source_offers_are_a_reason_of_their_own(told):

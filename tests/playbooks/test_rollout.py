@@ -57,7 +57,8 @@ def roll_out(tmp_path, broken, serial=1, **variables):
     """What became of each of five hosts, and which of them were touched."""
     (tmp_path / "play.yml").write_text(PLAY.format(playbooks=PLAYBOOKS, folder=tmp_path, serial=serial))
     # The tasks that it includes are those beside it, and no variable names others.
-    shutil.copy(PLAYBOOKS / "tasks/rollout.yml", tmp_path)
+    for name in ("rollout.yml", "waiting.yml"):
+        shutil.copy(PLAYBOOKS / "tasks" / name, tmp_path)
     (tmp_path / "prepare.yml").write_text(PREPARE.format(folder=tmp_path))
     (tmp_path / "apply.yml").write_text(CHANGE.format(folder=tmp_path))
     (tmp_path / "hosts.yml").write_text(f"gpu: {{hosts: {{{', '.join(f'n{i}: ' for i in range(1, 6))}}}}}\n")

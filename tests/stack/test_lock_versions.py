@@ -4,6 +4,7 @@ import pytest
 
 from gpucheck.stack.lock import NO_VERSIONS, lock
 from gpucheck.stack.settings.imex import Imex
+from gpucheck.stack.settings.mok import Mok
 from gpucheck.stack.settings.tuning import RECOMMENDED
 from gpucheck.stack.spec import Repository, StackSpec
 from tests.stack.hosts import host
@@ -13,9 +14,11 @@ CHANGED = {
     "tuning": RECOMMENDED,
     "container_engines": "leave",
     "module_options": {"NVreg_A": "1"},
+    "kernel": "upgrade",
     "kernel_lock": "hold",
     "driver_extra": ("mps", "video"),
     "imex": Imex(service="slurm"),
+    "mok": Mok(key="/a", certificate="/b"),
 }
 
 

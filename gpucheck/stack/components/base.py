@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from gpucheck.stack.stack_set import StackSet
 
 SYSTEM = "{system}"
+# Under repositories: the hosts' own sources hold everything.
+MANAGED = "managed"
 Works = Callable[[Target, "StackSpec"], bool]
 Chosen = tuple[Any, tuple[Reason, ...]]
 

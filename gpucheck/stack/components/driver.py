@@ -9,13 +9,13 @@ from gpucheck.knowledge import tables
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import Branch, OperatingSystem
-from gpucheck.stack.components.base import SYSTEM, Choice, Component, NotFirst, PlanInput, Works
+from gpucheck.stack.components.base import MANAGED, SYSTEM, Choice, Component, NotFirst, PlanInput, Works
 from gpucheck.stack.components.kernel_module import r14_flavour
 from gpucheck.stack.packages import Package, PlanGap, at_driver_version, component, driver_row, file, package
 from gpucheck.stack.rules import archive as archive_rules
 from gpucheck.stack.rules import driver as rules
 from gpucheck.stack.rules.folders import r24_branch
-from gpucheck.stack.settings import module_options
+from gpucheck.stack.settings import module_options, mok
 from gpucheck.stack.settings.driver_extra import extra_packages
 from gpucheck.stack.types import Clash, DriverChoice, Fact, Reason, Target
 from gpucheck.stack.versions import request
@@ -244,6 +244,8 @@ class Driver(Component):
         if plan.spec.module_options:
             content = module_options.options_line(plan.spec.module_options)
             yield file(module_options.PATH, content, initramfs=True)
+        if plan.spec.mok.key:
+            yield file(mok.PATH, mok.mok_file(plan.spec.mok))
         if plan.apt:
             yield file("/etc/apt/apt.conf.d/51gpucheck-nvidia", UNATTENDED)
             yield file("/etc/apt/preferences.d/gpucheck-nvidia", PIN.format(version=plan.stack.driver.version))
@@ -254,10 +256,8 @@ class Driver(Component):
             yield _archive_note(plan.archive)
             return
         key = packages().repositories.keys[plan.system.repository or ""]
-        for what, text in (
-            (self.name, driver_row(plan.system, plan.stack).unconfirmed),
-            ("repositories", key.unconfirmed),
-        ):
+        known = () if MANAGED in plan.spec.repositories else (("repositories", key.unconfirmed),)
+        for what, text in ((self.name, driver_row(plan.system, plan.stack).unconfirmed), *known):
             if text:
                 yield Reason(component=what, because=text, source="cuda-repo", confirmed=False)
 

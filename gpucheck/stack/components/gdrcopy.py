@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from gpucheck.knowledge.archives import Archive
 from gpucheck.knowledge.options import options
 from gpucheck.knowledge.packages import packages
-from gpucheck.stack.components.base import Choice, Component, PlanInput, Works
+from gpucheck.stack.components.base import MANAGED, Choice, Component, PlanInput, Works
 from gpucheck.stack.packages import component, package, repository, started
 from gpucheck.stack.types import Clash, Fact, Reason, Target
 from gpucheck.stack.versions import request
@@ -35,7 +35,7 @@ def r23_gdrcopy(spec: "StackSpec") -> Iterator[Clash]:
     wanted, source = Fact(f"gdrcopy is {spec.gdrcopy}", "the specification"), ", ".join(options().gdrcopy.source)
     repository = spec.repositories.get("gdrcopy")
     lacking = [key for key in NEEDED if not getattr(repository, key, None)]
-    if lacking:
+    if lacking and MANAGED not in spec.repositories:
         fact = Fact("NVIDIA's package repositories are not known to hold GDRCopy", source)
         because = f"GDRCopy needs a repository of the site's, and repositories: gdrcopy lacks {', '.join(lacking)}"
         yield Clash(component="gdrcopy", rule=RULE, between=(wanted, fact), because=because)

@@ -10,7 +10,7 @@ import msgspec
 from gpucheck.knowledge.packages import packages
 from gpucheck.knowledge.tables import OperatingSystem
 from gpucheck.stack.components import BY_TURN, COMPONENTS
-from gpucheck.stack.components.base import PlanInput
+from gpucheck.stack.components.base import MANAGED, PlanInput
 from gpucheck.stack.lock import Lock, LockedGroup, LockedHost, still_valid, target_of_group
 from gpucheck.stack.packages import PlanGap, file, repository
 from gpucheck.stack.plan.archive import archive_of_set, host_sources
@@ -23,7 +23,7 @@ from gpucheck.stack.plan.unconfirmed import unconfirmed
 from gpucheck.stack.rdma import Rdma, rdma_plan
 from gpucheck.stack.refused import RefusedHost
 from gpucheck.stack.settings.tuning import tuning_plan
-from gpucheck.stack.spec import Repository, StackSpec
+from gpucheck.stack.spec import Repository, StackSpec, managed
 from gpucheck.stack.stack_set import StackSet
 from gpucheck.stack.types import Conflict, Fact, Reason, Refusal, Unconfirmed
 
@@ -41,10 +41,13 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
 
     order: the roles that carry it out, first to last; the driver's installs fabric manager in the same transaction.
 
+    sources: managed where the hosts' own package sources hold everything and none is added; left out otherwise.
     archive: suite and components of the host's own package sources that the packages come from; left out where they
     come from ``repositories`` alone. tuning: settings of the host, see ``tuning_plan``; left out without one.
     container_engines: rows of ``knowledge.packages.ContainerEngine``; left out without container toolkit, or where the
-    site configures its engines itself. kernel_lock: hold, and left out where the kernels are left to the hosts.
+    site configures its engines itself. kernel: upgrade where no source has the headers of the running one; left out
+    where it is kept. kernel_lock: hold, and left out where the kernels are left to the hosts.
+    mok: paths of the key that DKMS signs modules with and of its certificate; left out without one.
     components: packages and holds by component, and what else it needs, see ``Component.packages``.
     prerequisites: packages that bring further sources of packages. dkms_source: where DKMS comes from on EL, that is
     ``repository``, a row like those of repositories that may supply the packages of ``include`` alone, and ``enable``,
@@ -64,9 +67,12 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename={"schema_": "schema
     order: tuple[str, ...]
     stack: StackSet
     repositories: tuple[dict[str, str | None], ...]
+    sources: Literal["managed"] | msgspec.UnsetType = msgspec.UNSET
     archive: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     tuning: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
     container_engines: tuple[dict[str, Any], ...] | msgspec.UnsetType = msgspec.UNSET
+    kernel: Literal["upgrade"] | msgspec.UnsetType = msgspec.UNSET
+    mok: dict[str, str | None] | msgspec.UnsetType = msgspec.UNSET
     kernel_lock: Literal["hold"] | msgspec.UnsetType = msgspec.UNSET
     module_stream: dict[str, str] | None
     components: dict[str, dict[str, Any]]
@@ -149,14 +155,17 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
         order=("repository", *roles(parts), *(role for role, there in later if there)),
         stack=stack,
         repositories=tuple(_repositories(wanted)),
+        sources="managed" if managed(spec) else msgspec.UNSET,
         archive=host_sources(archive) if archive else msgspec.UNSET,
         tuning=tuning or msgspec.UNSET,
         container_engines=engines or msgspec.UNSET,
+        mok={"key": spec.mok.key, "certificate": spec.mok.certificate} if spec.mok.key else msgspec.UNSET,
+        kernel="upgrade" if spec.kernel == "upgrade" else msgspec.UNSET,
         kernel_lock="hold" if held else msgspec.UNSET,
         module_stream=module_stream(system, stack),
         components=parts,
         # It would name the public addresses beside a site's mirror.
-        prerequisites=() if EPEL in spec.repositories else release_packages(system),
+        prerequisites=() if {EPEL, MANAGED} & set(spec.repositories) else release_packages(system),
         dkms_source=_dkms_source(system, locked.arch, spec) or msgspec.UNSET,
         python=python(system),
         headers=headers(system, kernels),
@@ -182,6 +191,8 @@ def _plan(name: str, locked: LockedGroup, spec: StackSpec, host: str | None) -> 
 def _repositories(plan: PlanInput) -> list[dict[str, str | None]]:
     """NVIDIA's repositories, or the site's mirrors of them; not the driver's where an archive holds that."""
     system, arch, spec = plan.system, plan.target.arch, plan.spec
+    if managed(spec):
+        return []
     table = packages().repositories
     distro = system.repository
     if distro is None:
@@ -206,7 +217,7 @@ def _without_epel(spec: StackSpec) -> bool:
 
 def _dkms_source(system: OperatingSystem, arch: str, spec: StackSpec) -> dict[str, Any] | None:
     row = epel_row(system, arch)
-    if row is None or system.repository is None or _without_epel(spec):
+    if row is None or system.repository is None or managed(spec) or _without_epel(spec):
         return None
     mirrored = _mirrored(row, spec, (EPEL,), system.repository, arch)
     return {"repository": mirrored, "enable": system_repositories(system, arch)}

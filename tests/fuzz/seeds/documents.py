@@ -48,6 +48,8 @@ cudnn: auto
 nccl: none
 torch: 2.7+cu128
 tensorflow: none
+kernel: keep
+mok: {key: /etc/site/mok.key, certificate: /etc/site/mok.der}
 kernel_lock: hold
 tuning: {numa_balancing: off, memlock: unlimited, sysctl: {vm.swappiness: 10}, iommu: leave}
 repositories:

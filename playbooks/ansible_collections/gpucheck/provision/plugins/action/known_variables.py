@@ -11,6 +11,7 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.gpucheck.provision.plugins.plugin_utils import node_result
 
 NEAR = 0.88
+PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
 
 
 def options(roles):
@@ -41,6 +42,20 @@ def mistakes(names, settable, needed, site):
     return found
 
 
+def proxy_mistake(value):
+    """What is wrong with proxy_env, empty where it is None or in order. Ansible passes over what it cannot use."""
+    if value is None or (isinstance(value, str) and "{{" in value):
+        return ""
+    if not isinstance(value, dict):
+        return "proxy_env is no mapping. Write proxy_env: {https_proxy: http://proxy.example:3128, no_proxy: .example}."
+    for name, text in value.items():
+        if str(name).lower() not in PROXIES:
+            return f"proxy_env: {name} is no variable of a proxy. Known are {', '.join(PROXIES)}."
+        if not isinstance(text, str):
+            return f"proxy_env: {name} is no text. Put its value into quotes."
+    return ""
+
+
 class ActionModule(ActionBase):
     """Runs on the controller, touches nothing."""
 
@@ -63,6 +78,9 @@ class ActionModule(ActionBase):
             return {**result, "failed": True, "msg": f"{wrong}. Rename it in the inventory. Nothing was changed."}
         for host in task_vars["groups"].get("gpu", []):
             variables = task_vars["hostvars"].raw_get(host)
+            wrong = proxy_mistake(variables.get("proxy_env"))
+            if wrong:
+                return {**result, "failed": True, "msg": f"{wrong} (set for {host}) Nothing was changed."}
             for name in set(variables) - set(variables.get("other_variables") or ()):
                 named.setdefault(name, []).append(host)
         # Asked once for a name, not for every host that has it: the search for near names is slow.

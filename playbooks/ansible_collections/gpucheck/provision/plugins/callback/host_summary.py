@@ -27,6 +27,9 @@ author: gpucheck
 SCHEMA = "gpucheck.provision/1"
 PLAYBOOKS = ("provision", "rollback", "deprovision")
 BAD = ("unreachable", "refused", "stopped", "failed")
+# No failure, but the reason is worth a line as well.
+WAITING = "waiting"
+TOLD = (*BAD, WAITING)
 # Of more hosts than these the table leaves out those that nothing happened to.
 FEW = 20
 
@@ -98,7 +101,8 @@ class Host:
             "tasks_changed": self.changed_tasks,
             "reboots": self.reboots,
             "seconds": round(self.seconds, 1),
-            "failure": self.reason() or None,
+            "failure": (self.reason() or None) if self.state(check_mode) != WAITING else None,
+            "waiting": self.reason() if self.state(check_mode) == WAITING else None,
         }
 
 
@@ -191,7 +195,8 @@ class CallbackModule(CallbackBase):
         """What read.yml, compare.yml and rollout.yml say of the host."""
         row.plan = plain(facts.get("host_plan")) or row.plan
         if "host_state" in facts:
-            row.differences = sentences(plain(facts["host_state"]).get("differences"))
+            # A host that is compared again in the middle, under another kernel, has changed all the same.
+            row.differences = sentences(plain(facts["host_state"]).get("differences")) or row.differences
         if "host_outcome" in facts:
             row.outcome = plain(facts["host_outcome"])
             row.lost = row.failed = ""
@@ -226,7 +231,7 @@ class CallbackModule(CallbackBase):
 
     def table(self):
         """One line a host, those that stopped last, where the eye is when the run ends."""
-        rows = sorted(self.hosts.items(), key=lambda pair: (pair[1].state(self.check_mode) in BAD, pair[0]))
+        rows = sorted(self.hosts.items(), key=lambda pair: (pair[1].state(self.check_mode) in TOLD, pair[0]))
         # What a check did not do is told by the dry run above.
         counted = () if self.check_mode else ("reboots", "seconds")
         head = ("host", "state", "changes", *counted, "group")
@@ -238,7 +243,7 @@ class CallbackModule(CallbackBase):
             lines.append((name, row.state(self.check_mode), str(count), *took, row.group()))
         widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
         text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
-        text += [f"  {row.reason()}" for name, row in rows if row.state(self.check_mode) in BAD]
+        text += [f"  {row.reason()}" for name, row in rows if row.state(self.check_mode) in TOLD]
         states = [row.state(self.check_mode) for _, row in rows]
         counts = ", ".join(f"{states.count(state)} {state}" for state in sorted(set(states)))
         where = f"; {self.folder}/provision.json" if self.folder and not self.check_mode else ""

@@ -3,6 +3,7 @@
 Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
 """
 
+import contextlib
 import os
 import re
 import shutil
@@ -22,10 +23,9 @@ def apt_missing(names, options=()):
     return [name for name in names if name not in offered]
 
 
-def ask_apt(names):
-    """Ask the host's lists, then fresh ones. Raises Unreadable where the sources do not answer."""
-    if not apt_missing(names):
-        return []
+@contextlib.contextmanager
+def fresh_lists():
+    """Options of apt for lists that are fetched now into a temporary folder. Raises Unreadable where a source fails."""
     folder = tempfile.mkdtemp(prefix="gpucheck-lists-")
     try:
         # apt fetches as a user of its own, who has to get in.
@@ -33,9 +33,17 @@ def ask_apt(names):
         os.makedirs(os.path.join(folder, "partial"))
         options = ["-o", "Dir::State::lists=" + folder, "-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache="]
         command(["apt-get", *options, "-o", "APT::Update::Error-Mode=any", "-o", "APT::Sandbox::User=root", "update"])
-        return apt_missing(names, options)
+        yield options
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def ask_apt(names):
+    """Ask the host's lists, then fresh ones. Raises Unreadable where the sources do not answer."""
+    if not apt_missing(names):
+        return []
+    with fresh_lists() as options:
+        return apt_missing(names, options)
 
 
 def ask_dnf(names):

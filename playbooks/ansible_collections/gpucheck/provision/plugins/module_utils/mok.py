@@ -1,0 +1,40 @@
+"""The site's key that DKMS signs modules with: whether it is on the host, and whether the firmware's list has it.
+
+Runs on the managed host: standard library only, Python 3.6 or newer. Nothing here changes anything.
+"""
+
+import os
+
+from ansible_collections.gpucheck.provision.plugins.module_utils.readers.files import Unreadable, run
+
+
+def state(plan, secure_boot):
+    """{certificate, missing, enrolled, why} of the planned key, None without one.
+
+    missing: its files that are not there. enrolled: None where it does not matter or is not known; why: the reason.
+    """
+    planned = plan.get("mok")
+    if not planned:
+        return None
+    missing = [path for path in (planned["key"], planned["certificate"]) if not os.path.isfile(path)]
+    found = {"certificate": planned["certificate"], "missing": missing, "enrolled": None, "why": ""}
+    if secure_boot is not False and not missing:
+        found["enrolled"], found["why"] = enrolled(planned["certificate"])
+    return found
+
+
+def enrolled(certificate):
+    """(answer, why): True, False, or None where mokutil does not tell; why it is not True."""
+    try:
+        done = run(["mokutil", "--test-key", certificate])
+    except Unreadable as error:
+        return None, str(error)
+    # It exits with 1 for a key that is enrolled.
+    if done.returncode not in (0, 1):
+        return None, "mokutil: exit {}: {}".format(done.returncode, done.stderr)
+    told = done.stdout.strip()
+    if "already enrolled" in told:
+        return True, ""
+    if "enrollment request" in told:
+        return False, "its enrollment waits for a confirmation on the console at the next boot"
+    return (False if "not enrolled" in told else None), told or "mokutil does not tell"

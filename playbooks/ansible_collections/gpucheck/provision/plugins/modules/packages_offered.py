@@ -1,0 +1,58 @@
+#!/usr/bin/python
+"""Ask the package sources of a host whether they offer the planned packages. Changes nothing."""
+
+DOCUMENTATION = r"""
+module: packages_offered
+short_description: Ask whether the host's own sources offer the planned packages
+description:
+  - For a plan that adds no package sources (repositories, managed), so that the host's own must hold every package.
+  - Asks for each package that is not installed in its planned version, and for the planned module stream (dnf).
+  - On apt, where the lists that the host has say no, lists are fetched anew into a temporary folder.
+options:
+  plan:
+    description: The host's plan, schema gpucheck.plan/1.
+    type: dict
+    required: true
+attributes:
+  check_mode:
+    description: Asks only, so check mode makes no difference.
+    support: full
+author: gpucheck
+"""
+
+EXAMPLES = r"""
+- name: Ask for the planned packages
+  gpucheck.provision.packages_offered:
+    plan: "{{ host_plan }}"
+  become: true
+"""
+
+RETURN = r"""
+missing:
+  description: What no source offers, each with the versions that one does.
+  returned: success
+  type: list
+  elements: str
+unknown:
+  description: Why it could not be found out, empty where it could.
+  returned: success
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.gpucheck.provision.plugins.module_utils import offers
+from ansible_collections.gpucheck.provision.plugins.module_utils.explain import explained
+from ansible_collections.gpucheck.provision.plugins.module_utils.host import read_facts
+
+
+def main():
+    """Ask, answer."""
+    module = AnsibleModule(argument_spec={"plan": {"type": "dict", "required": True}}, supports_check_mode=True)
+    with explained(module, "this host"):
+        _, beside = read_facts("host")
+        missing, unknown = offers.ask(module.params["plan"], beside["packages"])
+        module.exit_json(changed=False, missing=missing, unknown=unknown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""proxy_env: known to every step of a host that fetches something, and to no program of the scheduler."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.playbooks.hostile import Site, state
+from tests.playbooks.modules import action
+
+known = action("known_variables")
+PROXY = "http://alice:T0K3N@proxy.example:3128"
+NOTE = """folder = os.path.dirname(os.path.realpath(__file__))
+PROXIED = os.environ.get("https_proxy", "-")
+"""
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, {}, {"https_proxy": "http://proxy:3128", "NO_PROXY": ".example"}, "{{ site_proxies }}"],
+)
+def test_proxies_that_ansible_takes(value):
+    assert known.proxy_mistake(value) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("http://proxy:3128", "proxy_env is no mapping"),
+        (["http://proxy:3128"], "proxy_env is no mapping"),
+        ({"proxy": "http://proxy:3128"}, "proxy is no variable of a proxy. Known are http_proxy, https_proxy"),
+        ({"https_proxy": 3128}, "https_proxy is no text"),
+    ],
+)
+def test_what_ansible_would_pass_over_is_refused(value, words):
+    assert words in known.proxy_mistake(value)
+
+
+@pytest.mark.slow
+def test_steps_that_fetch_know_the_proxy_and_the_scheduler_does_not(tmp_path):
+    differs = state({"repository": ["x"], "driver": ["x"]})
+    differs["host"].update(wrong_files=[], headers_missing=[], modules_packages=[], space=[])
+    site = Site(tmp_path, {})
+    site.host("node01", plan_state=differs)
+    python = Path(site.hosts["node01"]["ansible_python_interpreter"])
+    python.write_text(
+        python.read_text()
+        .replace("folder = os.path.dirname(os.path.realpath(__file__))\n", NOTE)
+        .replace('file.write(name + "\\n")', 'file.write(name + "=" + PROXIED + "\\n")')
+    )
+    drain = tmp_path / "drain"
+    drain.write_text(f"#!/bin/sh\necho $* ${{https_proxy:-none}} >>{tmp_path}/drained\n")
+    drain.chmod(0o755)
+    choice = {"proxy_env": {"https_proxy": PROXY}, "drain_with": "script", "drain_command": [str(drain)]}
+
+    done = site.run("provision.yml", "--skip-tags", "verify", "-e", json.dumps(choice))
+
+    asked = set(site.asked("node01"))
+    for name in ("package_sources", "planned_packages"):
+        assert {line for line in asked if line.startswith(name)} == {f"{name}={PROXY}"}, done.stdout
+    # The comparison asks for headers; the look at programs on the GPUs fetches nothing.
+    assert {f"plan_state={PROXY}", "plan_state=-", "gpu_facts=-"} <= asked
+    assert (tmp_path / "drained").read_text().startswith("drain node01 none\n")
+    assert "T0K3N" not in done.stdout + done.stderr
+
+
+def test_a_mistake_stops_the_run_before_any_host_is_read(tmp_path):
+    site = Site(tmp_path, {})
+    site.host("node01")
+    site.hosts["node01"]["proxy_env"] = "http://proxy:3128"
+
+    done = site.run("provision.yml", "--check")
+
+    assert "proxy_env is no mapping" in " ".join(done.stdout.split()), done.stdout + done.stderr
+    assert site.asked("node01") == []

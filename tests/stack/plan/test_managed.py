@@ -1,0 +1,66 @@
+"""repositories: managed in stack.yml: the plan names no source and no key, and says so."""
+
+from datetime import datetime, timezone
+
+import pytest
+
+from gpucheck.repositories import check_plans
+from gpucheck.repositories.fetching import Saved
+from gpucheck.stack.lock import lock, read_lock, write_lock
+from gpucheck.stack.plan import Plan, plan
+from gpucheck.stack.spec import SpecError, managed, parse_spec
+from gpucheck.stack.text import plan_text
+from tests.stack.hosts import host
+
+SYSTEMS = ("ubuntu-22.04", "debian-12", "rocky-9", "rhel-9")
+
+
+def planned(text, system="rocky-9"):
+    found = plan(lock(parse_spec(text, "s"), [host(system, "t4-x1")]), host="node01")
+    assert isinstance(found, Plan), found
+    return found
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_no_source_of_ours_is_planned(system):
+    own, found = planned("", system), planned("repositories: managed\n", system)
+
+    assert (found.sources, found.repositories, found.prerequisites) == ("managed", (), ())
+    assert not found.dkms_source
+    assert found.components == own.components
+    assert found.module_stream == own.module_stream
+    assert not own.sources
+    assert "those of the hosts; none is added" in plan_text(found)
+    assert not any("key" in reason.because for reason in found.reasons if reason.component == "repositories")
+
+
+def test_gdrcopy_needs_no_repository_of_its_own_then():
+    found = planned("gdrcopy: 2.5.1-1.el9\nrepositories: managed\n")
+
+    assert found.components["gdrcopy"]["packages"]
+
+
+def test_the_lock_keeps_it():
+    made = lock(parse_spec("repositories: managed\n", "s"), [host("rocky-9", "t4-x1")])
+
+    assert managed(read_lock(write_lock(made), "lock").spec)
+
+
+def test_the_controller_claims_nothing_about_sources_it_does_not_see(tmp_path):
+    report = check_plans([planned("repositories: managed\n")], Saved(tmp_path), datetime.now(timezone.utc))
+
+    assert report.verdict == "unknown"
+    assert {row.state for row in report.groups[0].packages} == {"unknown"}
+    assert report.groups[0].reasons == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("repositories: {managed: {}}\n", r"s:1: repositories.managed: stands alone"),
+        ("source: debian\nrepositories: managed\n", r"s:2: repositories: contradicts line 1: source: debian adds"),
+    ],
+)
+def test_a_mixture_is_refused(text, words):
+    with pytest.raises(SpecError, match=words):
+        parse_spec(text, "s")
