@@ -216,7 +216,7 @@ def test_a_question_that_was_not_recorded_is_unknown():
     findings = [Guard(recorded).run(runs._check_step(check)).findings for check in (newer, fine)]
 
     assert [f.verdict for (f,) in findings] == [Verdict.UNKNOWN, Verdict.PASS]
-    assert "does not hold file /etc/newer" in findings[0][0].why
+    assert "does not contain file /etc/newer" in findings[0][0].why
     assert "gpucheck record" in findings[0][0].fix
 
 

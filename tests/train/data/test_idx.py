@@ -51,7 +51,7 @@ IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
         (IMAGES, lambda b: content(np.zeros((20, 32, 32))), "images of 32 x 32 pixels"),
         (IMAGES, lambda b: content(np.zeros((19, 28, 28))), "19 images, but train-labels-idx1-ubyte has 20 labels"),
         (LABELS, lambda b: b[:-1] + b"\x0b", "label 11 of image 19, expected 0 to 9"),
-        (LABELS, lambda b: None, "there is no train-labels-idx1-ubyte or train-labels-idx1-ubyte.gz"),
+        (LABELS, lambda b: None, "train-labels-idx1-ubyte and train-labels-idx1-ubyte.gz are missing"),
     ],
 )
 def test_a_damaged_file_is_named(tmp_path, file, damage, words):

@@ -72,7 +72,7 @@ LATE = replace(STEP_10, parameters=(A, B), gradients=(A, B), optimizer=(A, B))
     ("change", "seen"),
     [
         ({"loss_last": 1.9}, "loss 2 in step 1, 1.9 in step 10: 0.95 of it"),
-        ({"loss_last": None, "not_a_number": (Divergence(rank=1, step=3),)}, "no number: rank 1 from step 3 on"),
+        ({"loss_last": None, "not_a_number": (Divergence(rank=1, step=3),)}, "not a number: rank 1 from step 3 on"),
         ({"accuracy": 0.12}, "12.0% accuracy on 512 held-out samples"),
         ({"accuracy": None}, "no accuracy on 512 held-out samples"),
         ({"wrong_data_ranks": (1,)}, "rank 1 was fed other samples than planned"),
