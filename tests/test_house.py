@@ -43,7 +43,7 @@ MAY_IMPORT = {
 }
 # Below all of them: what no output may do without.
 BELOW_ALL = {"printable"}
-HEAVY = {"torch", "tensorflow", "cupy", "docker", "ansible", "numpy"}
+HEAVY = {"torch", "tensorflow", "cupy", "cuda", "docker", "ansible", "numpy"}
 
 
 def rooms() -> list[str]:

@@ -55,7 +55,7 @@ class Level(click.Choice[str]):
 )
 @click.option(
     "--engine",
-    type=click.Choice(["auto", "torch", "cupy", "cpu", "simulated"]),
+    type=click.Choice(["auto", "driver", "torch", "cupy", "cpu", "simulated"]),
     default="auto",
     show_default=True,
     help="Copy engine. cpu: copies between two CPU processes, without a GPU.",

@@ -42,7 +42,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for, in the words of the command line."""
 
     devices: str | None = None
-    engine: Literal["auto", "torch", "cupy", "cpu", "simulated"] = "auto"
+    engine: Literal["auto", "driver", "torch", "cupy", "cpu", "simulated"] = "auto"
     depth: Depth = "default"
     sizes: tuple[int, ...] = ()
     tensor_bytes: int | None = None
