@@ -42,7 +42,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What was asked for, in the words of the command line."""
 
     devices: str | None = None
-    engine: Literal["auto", "driver", "torch", "cupy", "cpu", "simulated"] = "auto"
+    engine: Literal["auto", "driver", "torch", "cpu", "simulated"] = "auto"
     depth: Depth = "default"
     sizes: tuple[int, ...] = ()
     tensor_bytes: int | None = None
@@ -119,7 +119,13 @@ def measure(
             results.failures.append(opened)
         else:
             results.opened = opened
-            wish = msgspec.structs.replace(wish, methods=opened.methods, buffer_bytes=opened.buffer_bytes)
+            wish = msgspec.structs.replace(
+                wish,
+                methods=opened.methods,
+                buffer_bytes=opened.buffer_bytes,
+                peer_access=opened.peer_access,
+                numa_nodes=opened.numa_nodes,
+            )
             steps = plan(place.machine, wish)
             planned_s = sum(step.planned_s for step in steps)
             watch.planned(_planned(engine, place.machine, steps))
@@ -143,6 +149,7 @@ def measure(
         results,
         place.machine,
         named(findings, scene.gpus if scene is not None else ()),
+        scene,
         seen,
         notes,
         planned_s,
@@ -233,6 +240,7 @@ def _report(
     results: Results,
     machine: Machine,
     findings: tuple[Finding, ...],
+    scene: Scene | None,
     seen: Observations,
     notes: tuple[str, ...],
     planned_s: float,
@@ -258,6 +266,7 @@ def _report(
         notes=notes,
         pairs=report.measured_pairs(results, machine),
         matrices=report.matrices(results, machine),
+        peer_access=report.peer_access(results, scene),
         host_device=report.host_links(results, machine),
         local_gb_s=report.local(results, machine),
         crowds=report.crowds(results),

@@ -23,12 +23,6 @@ def choose_engine(host: Host, wanted: str) -> EngineName:
             "--engine simulated needs a simulated machine. Add --simulate PROFILE (gpucheck profiles lists them).",
             usage=True,
         )
-    if wanted == "cupy":
-        raise Unmeasurable(
-            "--engine cupy was removed: its copies are those of --engine driver, which is the default and needs no "
-            "CuPy. Leave --engine away, or use --engine torch for copies as a torch job sees them.",
-            usage=True,
-        )
     if wanted in ("driver", "torch") and simulated:
         raise Unmeasurable(
             f"--engine {wanted} copies on real GPUs, and this machine's are simulated. Leave --engine away.", usage=True

@@ -38,7 +38,7 @@ class CopyEngine(Protocol):
     """
 
     def open(self, setup: Setup) -> Opened:
-        """Make contexts and buffers. Raises ModuleNotFoundError, NotOpened, LookupError for a device that is missing."""
+        """Make contexts and buffers. Raises ModuleNotFoundError, NotOpened, LookupError for a missing device."""
 
     def error_code(self, error: Exception) -> int | None:
         """Return the cudaError_t that this exception of the engine's library carries, None for any other exception."""

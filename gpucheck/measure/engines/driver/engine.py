@@ -1,4 +1,4 @@
-"""The copy engine on the CUDA driver API, which measures by default. Each method is one call or kernel, and nothing else.
+"""The copy engine on the CUDA driver API, which measures by default. Each method is one call or one kernel.
 
 ce-write, ce-read: cuMemcpyPeerAsync on a stream of the source or destination, with peer access enabled both ways.
 sm-write, sm-read: the kernel ``copy`` on the source or destination, 16 bytes a thread.
@@ -132,7 +132,7 @@ class DriverEngine:
         """The process ends right after; the driver takes everything back."""
 
     def _allocate(self, wanted: int) -> tuple[int, tuple[str, ...]]:
-        """Two buffers on every GPU, smaller ones where memory is short. Raises CudaError when not even small ones fit."""
+        """Two buffers on every GPU, smaller ones where memory is short. Raises CudaError if not even small ones fit."""
         size = wanted
         while True:
             try:
@@ -149,12 +149,16 @@ class DriverEngine:
             return size, (note,) if size < wanted else ()
 
     def _allow(self, flows: Sequence[Flow]) -> None:
-        """Peer access for exactly the pairs of these flows that copy directly."""
-        self.peers.only(
-            (flow.src, flow.dst)
-            for flow in flows
-            if flow.method != "staged" and flow.src != flow.dst and HOST not in (flow.src, flow.dst)
-        )
+        """Peer access for exactly the pairs of these flows that copy directly.
+
+        Raises ValueError for a kernel on memory that it may not address: it would end the context with error 700.
+        """
+        between = [f for f in flows if f.src != f.dst and HOST not in (f.src, f.dst)]
+        for flow in between:
+            way = (flow.dst, flow.src) if flow.method == "sm-read" else (flow.src, flow.dst)
+            if flow.method.startswith("sm-") and way not in self.peers.offered:
+                raise ValueError(f"{flow.method} from {flow.src} to {flow.dst} without peer access")
+        self.peers.only((flow.src, flow.dst) for flow in between if flow.method != "staged")
 
     def _lanes(self, flows: Sequence[Flow], region: Region) -> list[Lane]:
         """A stream of its own for each flow. What queueing needs is made here, before a gate is shut."""
@@ -186,9 +190,7 @@ class DriverEngine:
         target, source = dst.target + offset, src.source + offset
         if flow.method in ("sm-write", "sm-read"):
             pieces = size // PIECE
-            return lane._replace(
-                queue=partial(lane.gpu.launch, "copy", pieces, target, source, pieces, line=lane.line)
-            )
+            return lane._replace(queue=partial(lane.gpu.launch, "copy", pieces, target, source, pieces, line=lane.line))
         ends = (target, dst.context, source, src.context)
         return lane._replace(queue=partial(self.calls, "cuMemcpyPeerAsync", *ends, size, stream))
 

@@ -18,7 +18,7 @@ SHUT, OPEN = 0, 1
 
 
 class Lane(NamedTuple):
-    """One flow of a step. gpu: where it runs. line: its stream, of no other lane of the step. queue: queues one copy."""
+    """One flow of a step. gpu: where it runs. line: its stream, used by no other lane. queue: queues one copy."""
 
     gpu: Gpu
     line: Line

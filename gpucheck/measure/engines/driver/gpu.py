@@ -125,6 +125,6 @@ class Gpu:
         """A few words into this GPU's memory."""
         self.use()
         pinned = self.pinned(None)
-        (ctypes.c_uint64 * len(words)).from_address(pinned)[:] = words
+        ctypes.memmove(pinned, (ctypes.c_uint64 * len(words))(*words), len(words) * 8)
         self.calls("cuMemcpyHtoDAsync", address, pinned, len(words) * 8, self.line().stream)
         self.calls("cuStreamSynchronize", self.line().stream)

@@ -25,7 +25,10 @@ REASONS = {
     100: ("the driver shows this process no GPU", "unset CUDA_VISIBLE_DEVICES; in a container pass the GPUs to it"),
     209: ("the driver compiled no kernel for this GPU", "install a driver that supports this GPU"),
     218: ("the driver rejected the kernels of gpucheck", "gpucheck verify --only driver"),
-    221: ("libnvidia-ptxjitcompiler.so.1 is missing", "install the complete driver; in a container: capability compute"),
+    221: (
+        "libnvidia-ptxjitcompiler.so.1 is missing",
+        "install the whole driver; in a container: capability compute",
+    ),
     222: ("the driver is older than the kernels of gpucheck", "install driver 525 or later"),
     802: ("NVSwitch or NVLink is not initialized yet", FABRIC),
     803: ("libcuda.so.1 and the loaded kernel module have different versions", "reboot, or reload the nvidia modules"),

@@ -16,9 +16,7 @@ class Peers:
     def __init__(self, calls: Calls, gpus: Sequence[Gpu]) -> None:
         self._calls, self._gpus = calls, gpus
         places = permutations(range(len(gpus)), 2)
-        self.offered = {
-            (a, b) for a, b in places if calls("cuDeviceCanAccessPeer", gpus[a].device, gpus[b].device)
-        }
+        self.offered = {(a, b) for a, b in places if calls("cuDeviceCanAccessPeer", gpus[a].device, gpus[b].device)}
         self.enabled: set[Pair] = set()
 
     def only(self, pairs: Iterable[Pair]) -> None:
