@@ -73,7 +73,8 @@ class Engine(click.Choice[str]):
     type=Engine(["auto", "driver", "torch", "cpu", "simulated"]),
     default="auto",
     show_default=True,
-    help="Copy engine. driver: the CUDA driver API, the default on GPUs. torch: copies as a torch job sees them. cpu: copies between two CPU processes, without a GPU.",
+    help="Copy engine. driver: the CUDA driver API, the default on GPUs. torch: copies as a torch job sees them. "
+    "cpu: copies between two CPU processes, without a GPU.",
 )
 @renamed(
     "--level",

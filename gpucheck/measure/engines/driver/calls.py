@@ -1,6 +1,6 @@
 """Calls of the CUDA driver API through cuda.bindings: the results of a call, or an exception that carries its code.
 
-Everything the engine asks of libcuda.so.1 (versions as cuda-bindings 12.9 looks them up; all of them since driver 525):
+Everything the engine asks of libcuda.so.1, all of it since driver 525:
 cuInit, cuDriverGetVersion, cuDeviceGetByPCIBusId, cuDeviceGetAttribute, cuDeviceCanAccessPeer,
 cuDevicePrimaryCtxRetain, cuCtxSetCurrent, cuCtxEnablePeerAccess, cuCtxDisablePeerAccess, cuMemGetInfo, cuMemAlloc,
 cuMemFree, cuMemHostAlloc, cuMemHostGetDevicePointer, cuStreamCreate, cuStreamSynchronize, cuStreamWaitValue32,
@@ -8,6 +8,7 @@ cuEventCreate, cuEventRecord, cuEventSynchronize, cuEventElapsedTime, cuMemcpyPe
 cuMemcpyDtoHAsync, cuModuleLoadData, cuModuleGetFunction, cuLaunchKernel.
 """
 
+import ctypes
 from typing import Any
 
 from gpucheck.measure.engines.cuda.errors import error_text
@@ -40,6 +41,7 @@ class Calls:
         from cuda.bindings import driver
 
         self.names = driver
+        self._elapsed: Any = None
 
     def __call__(self, name: str, *arguments: Any) -> Any:
         """One value as it is, several as a list, None for none."""
@@ -50,3 +52,23 @@ class Calls:
         if status:
             raise CudaError(name, int(status))
         return values[0] if len(values) == 1 else values or None
+
+    def seconds(self, start: Any, end: Any) -> float:
+        """Between two events of one context. Raises CudaError, MissingCall.
+
+        cuda-bindings 13 looks up the version of cuEventElapsedTime that came with CUDA 12.8; before driver 570 there is
+        the one from CUDA 2.0 alone, under the plain name.
+        """
+        if self._elapsed is None:
+            try:
+                return float(self("cuEventElapsedTime", start, end)) / 1e3
+            except MissingCall as error:
+                self._elapsed = getattr(ctypes.CDLL("libcuda.so.1"), error.call, None)
+                if self._elapsed is None:
+                    raise
+                self._elapsed.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        milliseconds = ctypes.c_float()
+        code = self._elapsed(ctypes.byref(milliseconds), int(start), int(end))
+        if code:
+            raise CudaError("cuEventElapsedTime", code)
+        return milliseconds.value / 1e3

@@ -65,4 +65,4 @@ class Gate:
         if late.is_set():
             copies = sum(counts)
             raise NotTimed(f"the launch queue did not take {copies} {'copy' if copies == 1 else 'copies'} at once")
-        return tuple(calls("cuEventElapsedTime", lane.line.start, lane.line.end) / 1e3 for lane in lanes)
+        return tuple(calls.seconds(lane.line.start, lane.line.end) for lane in lanes)

@@ -65,7 +65,7 @@ def missing(error: MissingCall, driver: str | None, bindings: str | None) -> Not
         )
     return NotOpened(
         f"the driver (CUDA {driver or 'unknown'}) has no {error.call}, which cuda-bindings {bindings or ''} needs",
-        "pip install 'cuda-bindings==12.9.*', which works with driver 525 and later, or install a newer driver",
+        "install driver 525 or later",
     )
 
 
