@@ -239,7 +239,7 @@ def test_the_kernels_are_those_of_the_file_and_its_comment():
     text = PTX.read_text()
     described = re.findall(r"^//   (\w+)  +\w+, ", text, re.MULTILINE)
 
-    assert tuple(re.findall(r"\.visible \.entry (\w+)", text)) == tuple(described) == KERNELS
+    assert tuple(re.findall(r"\.visible \.entry (\w+)", text)) == tuple(described) == tuple(KERNELS)
 
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the wheel with ptxas is of x86-64")

@@ -10,7 +10,15 @@ from gpucheck.measure.engines.numa import on_node
 from gpucheck.measure.values import MIB, Device
 
 PTX = Path(__file__).with_name("kernels.ptx")
-KERNELS = ("fill", "poison", "compare", "copy", "chain", "chase")
+# Arguments with which a kernel does nothing.
+KERNELS = {
+    "fill": "note 0 0",
+    "poison": "note 0 0",
+    "compare": "note 0 0 note 0",
+    "copy": "note note 0",
+    "chain": "note 0 0",
+    "chase": "note 0 note",
+}
 THREADS = 256  # of a block
 BLOCKS_PER_SM = 16
 PINNED_BYTES = 64 * MIB
@@ -45,9 +53,8 @@ class Gpu:
             self._lines: list[Line] = []
             self.note = int(calls("cuMemAlloc", NOTE_WORDS * 8))
             # A kernel is loaded when it is first launched, which waits for the whole context: not behind a gate.
-            for kernel, count in (("fill", 3), ("poison", 3), ("copy", 3), ("chain", 3), ("compare", 5)):
-                self.launch(kernel, 0, *[self.note, 1, 0, self.note, 0][:count])
-            self.launch("chase", 0, self.note, 0, self.note)
+            for kernel in KERNELS:
+                self.launch(kernel, 1, *(self.note if word == "note" else 0 for word in KERNELS[kernel].split()))
             self.wait()
         except CudaError as error:
             raise not_opened(error, f"GPU {device.index} ({device.bus_id})") from error
