@@ -12,7 +12,7 @@ import msgspec
 
 from gpucheck.host.nvml.supervisor import ask_child, child_command
 from gpucheck.host.simulated import machine_directory
-from gpucheck.measure.engines.choice import KIND, PATIENCE_S, EngineName, choose_engine
+from gpucheck.measure.engines.choice import EngineName, choose_engine, kind_text, patience_s
 from gpucheck.measure.engines.simulated.machine import describe, read_faults
 from gpucheck.measure.planning.paths import Path, paths, ports_to_host
 from gpucheck.measure.planning.plan import Depth, Machine, Wish, buffer_bytes, plan
@@ -90,13 +90,15 @@ def measure(
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     engine = choose_engine(host, options.engine)
+    simulated = host.simulation() is not None and engine != "cpu"
+    patience = options.timeout_s or patience_s(engine, simulated=simulated)
     place = _cpu_place(options) if engine == "cpu" else _gpu_place(host, engine, options)
     wish = Wish(
         depth=options.depth,
         sizes=options.sizes,
         tensor_bytes=options.tensor_bytes,
         local=place.local and options.tensor_bytes is None,
-        seed=secrets.randbits(63) if place.simulated is None else 1,
+        seed=1 if simulated else secrets.randbits(63),
     )
     wanted = buffer_bytes(place.machine, wish) if engine != "cpu" else max(CPU_BYTES, options.tensor_bytes or 0)
     notes = place.notes
@@ -112,7 +114,7 @@ def measure(
     )
     results = Results(devices=place.machine.devices)
     planned_s, scene = 0.0, place.scene
-    with Supervised(setup, options.timeout_s or PATIENCE_S[engine]) as child:
+    with Supervised(setup, patience) as child:
         notes += tuple(f"environment variable removed for the measurement: {pair}" for pair in child.removed)
         opened = child.open()
         if isinstance(opened, Failure):
@@ -135,7 +137,7 @@ def measure(
                     return []
                 return again(so_far, doubts(observations(so_far, place.machine, scene)))
 
-            with _sampler(engine, scene, options) as sampler:
+            with _sampler(scene, patience, simulated=simulated) as sampler:
                 run(steps, child, results, machine=place.machine, wish=wish, low=low, progress=watch.step)
             if scene is not None:
                 scene = msgspec.structs.replace(scene, during=sampler.readings())
@@ -158,16 +160,15 @@ def measure(
     )
 
 
-def _sampler(engine: EngineName, scene: Scene | None, options: Options) -> Sampler:
+def _sampler(scene: Scene | None, patience: float, *, simulated: bool) -> Sampler:
     """NVML beside the copies. A simulated machine is told that it is busy, for nothing that copies shows it."""
-    if engine == "cpu" or scene is None:
+    if scene is None:
         return Sampler(None)
-    patience_s = options.timeout_s or PATIENCE_S[engine]
-    if engine != "simulated":
-        return Sampler(lambda: ask_child(patience_s))
+    if not simulated:
+        return Sampler(lambda: ask_child(patience))
     if machine_directory() is None:
         return Sampler(None, scene.before)
-    busy = ask_child(max(patience_s, SIMULATED_READING_S), ["env", BUSY, *child_command()])
+    busy = ask_child(max(patience, SIMULATED_READING_S), ["env", BUSY, *child_command()])
     return Sampler(None, busy if isinstance(busy, NvmlReading) else None)
 
 
@@ -248,12 +249,13 @@ def _report(
     seconds: float,
 ) -> BandwidthReport:
     counts = Counter(finding.verdict for finding in findings)
+    simulation = host.simulation() if engine != "cpu" else None
     return BandwidthReport(
         host=host.system().hostname,
-        simulated=engine == "simulated",
-        simulation=host.simulation() if engine == "simulated" else None,
+        simulated=simulation is not None,
+        simulation=simulation,
         engine=engine,
-        kind=KIND[engine],
+        kind=kind_text(engine, simulated=simulation is not None),
         depth=options.depth,
         versions=results.opened.versions if results.opened else {},
         started=started,

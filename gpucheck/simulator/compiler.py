@@ -18,7 +18,9 @@ FLAGS = (
 )
 
 
-def compile_sources(what: str, output: Path, flags: Iterable[str], sources: Iterable[Path], libraries: str = "") -> Path:
+def compile_sources(
+    what: str, output: Path, flags: Iterable[str], sources: Iterable[Path], libraries: str = ""
+) -> Path:
     """Compile a shared library into ``output`` and return it. what: which one, for the message. libraries: ``-l...``.
 
     Raises OSError, with the whole message in args[0], when there is no compiler or it refuses the source.

@@ -6,11 +6,11 @@ staged: cuMemcpyPeerAsync with peer access disabled both ways: the driver copies
 """
 
 import os
-import time
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 
+from gpucheck.host.simulated import preload
 from gpucheck.measure.engines.cuda.errors import OUT_OF_MEMORY
 from gpucheck.measure.engines.driver.calls import Calls, CudaError, MissingCall
 from gpucheck.measure.engines.driver.gate import Gate, Lane
@@ -36,8 +36,9 @@ class DriverEngine:
         os.environ["CUDA_MODULE_LOADING"] = "EAGER"
         from cuda import bindings
 
+        preload("libcuda.so.1")
         self.calls = calls = Calls()
-        self.began, version = time.perf_counter(), None
+        self.busy, version = 0.0, None
         try:
             calls("cuInit", 0)
             number = calls("cuDriverGetVersion")
@@ -67,48 +68,42 @@ class DriverEngine:
 
     def time(self, flows: Sequence[Flow], size: int, repeats: Sequence[int]) -> tuple[float, ...]:
         """All flows behind one gate."""
-        return self.gate.timed(self._lanes(flows, Region(offset=0, size=size)), repeats)
+        return self._timed(self._lanes(flows, Region(offset=0, size=size)), repeats)
 
     def latency(self, flow: Flow, repeats: int) -> float:
         """Small copies on one stream, which runs them one after the other. sm-read: loads of a kernel instead."""
         if flow.method != "sm-read":
             lanes = self._lanes([flow], Region(offset=0, size=LATENCY_BYTES))
-            return self.gate.timed(lanes, [repeats])[0] / repeats
+            return self._timed(lanes, [repeats])[0] / repeats
         reader, owner, loads = self.gpus[flow.dst], self.gpus[flow.src], repeats * LOADS
         self._allow([flow])
         owner.launch("chain", LINKS, owner.source, LINK_STRIDE, LINKS)
         owner.wait()
         line = reader.line(0)
         chase = partial(reader.launch, "chase", 1, owner.source, loads, reader.note, line=line)
-        return self.gate.timed([Lane(reader, line, chase)], [1])[0] / loads
+        return self._timed([Lane(reader, line, chase)], [1])[0] / loads
 
     def fill(self, device: int, key: int, region: Region) -> None:
         """Computed where the buffer is."""
         gpu, words = self.gpus[device], region.size // WORD
-        gpu.launch("fill", words, gpu.source + region.offset, key, words)
-        gpu.wait()
+        self._run([Lane(gpu, gpu.line(), partial(gpu.launch, "fill", words, gpu.source + region.offset, key, words))])
 
     def poison(self, device: int, value: int, region: Region) -> None:
         """The destination must be at rest before anyone writes to it."""
         gpu, words = self.gpus[device], region.size // WORD
-        gpu.launch("poison", words, gpu.target + region.offset, value, words)
-        gpu.wait()
+        poison = partial(gpu.launch, "poison", words, gpu.target + region.offset, value, words)
+        self._run([Lane(gpu, gpu.line(), poison)])
 
     def copy(self, flows: Sequence[Flow], region: Region, bursts: int) -> None:
         """Queue everything, then wait for every device."""
-        for lane in self._lanes(flows, region):
-            lane.gpu.use()
-            for _ in range(bursts):
-                lane.queue()
-        for gpu in self.gpus:
-            gpu.wait()
+        self._run(self._lanes(flows, region), bursts)
 
     def compare(self, device: int, key: int, region: Region) -> Comparison:
         """Computed on the destination, from its own memory."""
         gpu, words = self.gpus[device], region.size // WORD
         gpu.write(gpu.note, [0, MASK, 0])
-        gpu.launch("compare", words, gpu.target + region.offset, key, words, gpu.note, (NOTE_WORDS - 3) // 2)
-        gpu.wait()
+        arguments = (gpu.target + region.offset, key, words, gpu.note, (NOTE_WORDS - 3) // 2)
+        self._run([Lane(gpu, gpu.line(), partial(gpu.launch, "compare", words, *arguments))])
         count, first, last, *found = gpu.read(gpu.note, NOTE_WORDS)
         wrong = sorted(zip(found[: 2 * count : 2], found[1 : 2 * count : 2], strict=True))
         return Comparison(
@@ -125,8 +120,8 @@ class DriverEngine:
         return tuple(gpu.read(gpu.target + region.offset, region.size // WORD))
 
     def device_seconds(self) -> float:
-        """The host's clock: every call waits for the devices."""
-        return time.perf_counter() - self.began
+        """By CUDA events: of lanes that ran together the longest."""
+        return self.busy
 
     def close(self) -> None:
         """The process ends right after; the driver takes everything back."""
@@ -147,6 +142,24 @@ class DriverEngine:
                 continue
             note = f"buffers shrunk from {wanted >> 20} to {size >> 20} MiB: a GPU had no room for more"
             return size, (note,) if size < wanted else ()
+
+    def _timed(self, lanes: Sequence[Lane], counts: Sequence[int]) -> tuple[float, ...]:
+        """Behind the gate. Raises NotTimed."""
+        seconds = self.gate.timed(lanes, counts)
+        self.busy += max(seconds)
+        return seconds
+
+    def _run(self, lanes: Sequence[Lane], bursts: int = 1) -> None:
+        """Queue everything at once without a gate, and wait for it."""
+        for lane in lanes:
+            lane.gpu.use()
+            self.calls("cuEventRecord", lane.line.start, lane.line.stream)
+            for _ in range(bursts):
+                lane.queue()
+            self.calls("cuEventRecord", lane.line.end, lane.line.stream)
+        for lane in lanes:
+            self.calls("cuEventSynchronize", lane.line.end)
+        self.busy += max(self.calls.seconds(lane.line.start, lane.line.end) for lane in lanes)
 
     def _allow(self, flows: Sequence[Flow]) -> None:
         """Peer access for exactly the pairs of these flows that copy directly.
