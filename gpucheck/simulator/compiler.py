@@ -18,10 +18,8 @@ FLAGS = (
 )
 
 
-def compile_sources(
-    what: str, output: Path, flags: Iterable[str], sources: Iterable[Path], libraries: str = ""
-) -> Path:
-    """Compile a shared library into ``output`` and return it. what: which one, for the message. libraries: ``-l...``.
+def compile_sources(what: str, output: Path, flags: Iterable[str], sources: Iterable[Path], needs: str = "") -> Path:
+    """Compile a shared library into ``output`` and return it. what: its name in messages. needs: libraries, ``-l...``.
 
     Raises OSError, with the whole message in args[0], when there is no compiler or it refuses the source.
     """
@@ -31,7 +29,7 @@ def compile_sources(
             f"the simulator needs a C compiler to build its {what} library, and there is no `cc` on PATH. "
             "Install one: apt install gcc libc6-dev, or: dnf install gcc glibc-devel"
         )
-    command = [compiler, *flags, "-o", str(output), *map(str, sources), *libraries.split()]
+    command = [compiler, *flags, "-o", str(output), *map(str, sources), *needs.split()]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise OSError(

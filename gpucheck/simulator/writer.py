@@ -1,6 +1,7 @@
 """Write the directory of a simulated machine.
 
-machine.txt, cuda.txt, root/ (see ``sysfs``), simulation.json, recipe.json, surroundings.json and, where asked for, software.json.
+machine.txt, cuda.txt, root/ (see ``sysfs``), simulation.json, recipe.json, surroundings.json and, where asked for,
+software.json.
 """
 
 import platform

@@ -26,7 +26,7 @@ from gpucheck.measure.values import Link
 from gpucheck.model import Gpu, NvLink, NvmlReading, PcieLink
 from gpucheck.simulator.data import HERE, read
 from gpucheck.simulator.machine import REMOTE_GPU, Machine, SimulatedGpu
-from gpucheck.simulator.machine.paths import P2P_OK, common_ancestor, p2p_status
+from gpucheck.simulator.machine.paths import common_ancestor, p2p_status
 from gpucheck.topology.cpu import identify
 
 SYSTEM_NOT_READY = 802
@@ -110,7 +110,7 @@ def _pair(link: Link) -> Iterator[tuple[str, object]]:
 def _reading(machine: Machine, visible: list[SimulatedGpu]) -> NvmlReading:
     """What a reading of NVML comes to, as far as paths and rates depend on it."""
     ancestors = tuple(tuple(ANCESTORS[common_ancestor(machine, a, b)] for b in visible) for a in visible)
-    p2p = {
+    p2p: dict[str, tuple[tuple[str | None, ...], ...]] = {
         name: tuple(tuple("X" if a is b else STATUS[p2p_status(a, b, capability)] for b in visible) for a in visible)
         for name, capability in (("read", READ), ("write", WRITE))
     }

@@ -2,7 +2,7 @@
  * A SIMULATED libcuda.so.1: the part of the CUDA driver API that copies between GPUs need, without a GPU. One room a file:
  *
  *   machine.c   reading cuda.txt and machine.txt    memory.c    what device memory holds
- *   routes.c    how fast a copy is, and by what     storage.c   allocation    transfers.c   host memory
+ *   routes.c    how fast a copy is, and by what     storage.c   allocation    pinned.c    what it holds
  *   session.c   cuInit, versions, entering a call   copies.c    cuMemcpy*, cuMemset*
  *   visible.c   which GPUs a process sees           kernels.c   the known kernels    modules.c   PTX
  *   device.c    what a GPU is                       arrival.c   what a copy puts at its destination, faults included
@@ -209,19 +209,33 @@ void memory_fill(unsigned long long address, unsigned long long word, unsigned l
 void memory_pattern(unsigned long long address, unsigned long long key, unsigned long long words);
 void memory_copy(unsigned long long to, unsigned long long from, unsigned long long size);
 bool memory_is_pattern(unsigned long long address, unsigned long long key, unsigned long long words);
-bool memory_is_zero(unsigned long long address, unsigned long long size);
+struct piece **memory_slot(unsigned long long address);
 void memory_forget(struct allocation *allocation);
 unsigned long long mix(unsigned long long word);
 #define STRIDE 0x9E3779B97F4A7C15ULL
 
 /* storage.c */
-struct host_range { struct host_range *next; char *base; unsigned long long size; int file; unsigned int flags; bool ours; };
+struct host_range {
+    struct host_range *next;
+    char *base;
+    unsigned long long size;
+    int file;
+    unsigned int flags;
+    bool ours, late; /* late: data of a GPU is still to be written */
+    struct shadow *shadows;
+};
 struct host_range *host_range_of(const void *address);
 int owner_of(unsigned long long address, unsigned long long size); /* GPU, HOST, or -2: neither */
 #define NOBODY (-2)
+void storage_release(CUcontext context);
+
+/* pinned.c */
 void host_to_device(unsigned long long to, const char *from, unsigned long long size);
 void device_to_host(char *to, unsigned long long from, unsigned long long size);
-void storage_release(CUcontext context);
+void pinned_settle(struct host_range *range);
+void pinned_settle_all(void);
+void pinned_forget(struct host_range *range);
+extern struct host_range *host_ranges;
 
 /* arrival.c */
 void arrive(const struct operation *operation);

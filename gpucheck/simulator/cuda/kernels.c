@@ -73,18 +73,22 @@ double kernel_seconds(const struct operation *operation, int gpu)
 /* Memory of a GPU or pinned memory. */
 static void read_memory(unsigned long long address, void *out, unsigned long long size)
 {
-    if (owner_of(address, size) >= 0)
+    if (owner_of(address, size) >= 0) {
         memory_read(address, out, size);
-    else
+    } else {
+        pinned_settle(host_range_of((const void *)(uintptr_t)address));
         memcpy(out, (const void *)(uintptr_t)address, size);
+    }
 }
 
 static void write_memory(unsigned long long address, const void *data, unsigned long long size)
 {
-    if (owner_of(address, size) >= 0)
+    if (owner_of(address, size) >= 0) {
         memory_write(address, data, size);
-    else
+    } else {
+        pinned_settle_all();
         memcpy((void *)(uintptr_t)address, data, size);
+    }
 }
 
 static void fill(const unsigned long long *a)

@@ -6,26 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "driver.h"
-
-enum content { WORD, PATTERN, BYTES };
-
-/* WORD: `value` everywhere. PATTERN: word i is mix(value + i * STRIDE). */
-struct piece {
-    unsigned int holders;
-    enum content content;
-    unsigned long long value;
-    unsigned long long words[];
-};
+#include "pieces.h"
 
 struct allocation *allocations;
-
-unsigned long long mix(unsigned long long word)
-{
-    word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    word = (word ^ (word >> 27)) * 0x94D049BB133111EBULL;
-    return word ^ (word >> 31);
-}
 
 struct allocation *allocation_of(unsigned long long address, unsigned long long size)
 {
@@ -34,61 +17,6 @@ struct allocation *allocation_of(unsigned long long address, unsigned long long 
         if (address >= one->base && address - one->base < one->size && size <= one->size - (address - one->base))
             return one;
     return NULL;
-}
-
-static void drop(struct piece *piece)
-{
-    if (piece != NULL && --piece->holders == 0)
-        free(piece);
-}
-
-static struct piece *new_piece(enum content content, unsigned long long value)
-{
-    struct piece *piece = malloc(sizeof *piece + (content == BYTES ? PIECE : 0));
-    if (piece == NULL)
-        abort(); /* the host is out of memory: no code of CUDA says so, and nothing could go on */
-    *piece = (struct piece){.holders = 1, .content = content, .value = value};
-    return piece;
-}
-
-static unsigned long long word_of(const struct piece *piece, size_t place)
-{
-    if (piece == NULL)
-        return 0;
-    if (piece->content == BYTES)
-        return piece->words[place];
-    return piece->content == WORD ? piece->value : mix(piece->value + place * STRIDE);
-}
-
-static void expand(const struct piece *piece, unsigned long long *out, size_t first, size_t count)
-{
-    size_t place;
-    if (piece == NULL)
-        memset(out, 0, count * 8);
-    else if (piece->content == BYTES)
-        memcpy(out, piece->words + first, count * 8);
-    else
-        for (place = 0; place < count; place++)
-            out[place] = word_of(piece, first + place);
-}
-
-/* The piece as bytes that nobody else holds. */
-static unsigned char *writable(struct piece **slot)
-{
-    struct piece *fresh;
-    if (*slot != NULL && (*slot)->content == BYTES && (*slot)->holders == 1)
-        return (unsigned char *)(*slot)->words;
-    fresh = new_piece(BYTES, 0);
-    expand(*slot, fresh->words, 0, WORDS);
-    drop(*slot);
-    *slot = fresh;
-    return (unsigned char *)fresh->words;
-}
-
-static void put_rule(struct piece **slot, enum content content, unsigned long long value)
-{
-    drop(*slot);
-    *slot = content == WORD && value == 0 ? NULL : new_piece(content, value);
 }
 
 /* A walk over a range, piece by piece. */
@@ -117,10 +45,10 @@ static void read_piece(const struct piece *piece, size_t offset, void *out, size
 {
     unsigned char *to = out;
     while (size > 0) {
-        const unsigned long long word = word_of(piece, offset / 8);
+        const unsigned long long word = piece_word(piece, offset / 8);
         const size_t within = offset % 8, part = 8 - within < size ? 8 - within : size;
         if (within == 0 && size >= 8 && ((uintptr_t)to & 7) == 0) {
-            expand(piece, (unsigned long long *)(void *)to, offset / 8, size / 8);
+            piece_expand(piece, (unsigned long long *)(void *)to, offset / 8, size / 8);
             to += size / 8 * 8;
             offset += size / 8 * 8;
             size %= 8;
@@ -144,21 +72,19 @@ void memory_read(unsigned long long address, void *out, unsigned long long size)
     }
 }
 
-static bool all_zero(const unsigned char *data, size_t size)
-{
-    return size == 0 || (data[0] == 0 && memcmp(data, data + 1, size - 1) == 0);
-}
-
 void memory_write(unsigned long long address, const void *data, unsigned long long size)
 {
     struct walk walk = walk_over(address, size);
     struct stretch stretch;
     const unsigned char *from = data;
     while (step(&walk, &stretch)) {
-        if (stretch.size == PIECE && all_zero(from, PIECE))
-            put_rule(stretch.slot, WORD, 0);
-        else if (*stretch.slot != NULL || !all_zero(from, stretch.size))
-            memcpy(writable(stretch.slot) + stretch.offset, from, stretch.size);
+        if (stretch.size == PIECE) {
+            struct piece *fresh = piece_of(from);
+            piece_drop(*stretch.slot);
+            *stretch.slot = fresh;
+        } else {
+            memcpy(piece_writable(stretch.slot) + stretch.offset, from, stretch.size);
+        }
         from += stretch.size;
     }
 }
@@ -170,10 +96,10 @@ void memory_fill(unsigned long long address, unsigned long long word, unsigned l
     size_t place;
     while (step(&walk, &stretch)) {
         if (stretch.size == PIECE) {
-            put_rule(stretch.slot, WORD, word);
+            piece_rule(stretch.slot, WORD, word);
             continue;
         }
-        unsigned char *bytes = writable(stretch.slot);
+        unsigned char *bytes = piece_writable(stretch.slot);
         for (place = 0; place < stretch.size; place++)
             bytes[stretch.offset + place] = (unsigned char)(word >> place % 8 * 8);
     }
@@ -186,9 +112,9 @@ void memory_pattern(unsigned long long address, unsigned long long key, unsigned
     size_t place;
     while (step(&walk, &stretch)) {
         if (stretch.size == PIECE) {
-            put_rule(stretch.slot, PATTERN, key);
+            piece_rule(stretch.slot, PATTERN, key);
         } else {
-            unsigned char *bytes = writable(stretch.slot) + stretch.offset;
+            unsigned char *bytes = piece_writable(stretch.slot) + stretch.offset;
             for (place = 0; place < stretch.size / 8; place++)
                 memcpy(bytes + place * 8, &(unsigned long long){mix(key + place * STRIDE)}, 8);
         }
@@ -216,9 +142,8 @@ void memory_copy(unsigned long long to, unsigned long long from, unsigned long l
         if (alike && part == PIECE) {
             struct piece *piece = source->pieces[(read - source->base) / PIECE];
             struct piece **slot = &target->pieces[(write - target->base) / PIECE];
-            if (piece != NULL)
-                piece->holders++;
-            drop(*slot);
+            piece_hold(piece);
+            piece_drop(*slot);
             *slot = piece;
         } else {
             memory_read(read, spare, part);
@@ -245,20 +170,19 @@ bool memory_is_pattern(unsigned long long address, unsigned long long key, unsig
     return true;
 }
 
-bool memory_is_zero(unsigned long long address, unsigned long long size)
+/* The slot of a piece that begins at this address and lies whole in its allocation, else NULL. */
+struct piece **memory_slot(unsigned long long address)
 {
-    struct walk walk = walk_over(address, size);
-    struct stretch stretch;
-    while (step(&walk, &stretch))
-        if (*stretch.slot != NULL)
-            return false;
-    return true;
+    struct allocation *allocation = allocation_of(address, PIECE);
+    return allocation == NULL || (address - allocation->base) % PIECE != 0
+               ? NULL
+               : &allocation->pieces[(address - allocation->base) / PIECE];
 }
 
 void memory_forget(struct allocation *allocation)
 {
     unsigned long long place;
     for (place = 0; place < (allocation->size + PIECE - 1) / PIECE; place++)
-        drop(allocation->pieces[place]);
+        piece_drop(allocation->pieces[place]);
     free(allocation->pieces);
 }

@@ -81,10 +81,10 @@ void drop_work(CUcontext context)
 static bool satisfied(const struct operation *operation)
 {
     const void *place = (const void *)(uintptr_t)operation->dst;
-    unsigned long long held;
+    unsigned long long held = 0;
     long long ahead;
     if (owner_of(operation->dst, 4) >= 0)
-        memory_read(operation->dst, &held, sizeof held);
+        memory_read(operation->dst, &held, operation->wide ? 8 : 4);
     else if (operation->wide)
         held = __atomic_load_n((const unsigned long long *)place, __ATOMIC_ACQUIRE);
     else
@@ -107,10 +107,12 @@ static bool satisfied(const struct operation *operation)
 static void write_value(const struct operation *operation)
 {
     const size_t size = operation->wide ? 8 : 4;
-    if (owner_of(operation->dst, size) >= 0)
+    if (owner_of(operation->dst, size) >= 0) {
         memory_write(operation->dst, &operation->value, size);
-    else
+    } else {
+        pinned_settle_all();
         memcpy((void *)(uintptr_t)operation->dst, &operation->value, size);
+    }
 }
 
 /* The legacy stream and every stream that does not say NON_BLOCKING wait for what was queued in the other before. */
@@ -272,5 +274,6 @@ void advance(void)
     do
         start_all();
     while (run_until_next());
+    pinned_settle_all();
     drop_closed();
 }

@@ -14,7 +14,7 @@
 #define FILED (1ULL << 20) /* pinned memory of this size and more is a file */
 #define CONTEXT_BYTES (300ULL << 20)
 
-static struct host_range *host_ranges;
+struct host_range *host_ranges;
 
 static unsigned long long whole(unsigned long long size, unsigned long long grain)
 {
@@ -143,7 +143,7 @@ static CUresult remember(void *base, size_t size, int file, unsigned int flags, 
     struct host_range *made = malloc(sizeof *made);
     if (made == NULL)
         return OUT_OF_MEMORY;
-    *made = (struct host_range){host_ranges, base, size, file, flags, ours};
+    *made = (struct host_range){.next = host_ranges, .base = base, .size = size, .file = file, .flags = flags, .ours = ours};
     host_ranges = made;
     return SUCCESS;
 }
@@ -186,6 +186,7 @@ static CUresult release_host(const void *address, bool ours)
     if ((gone = *link) == NULL || gone->ours != ours)
         return ours ? INVALID_VALUE : HOST_MEMORY_NOT_REGISTERED;
     *link = gone->next;
+    pinned_forget(gone);
     if (ours)
         munmap(gone->base, gone->size);
     if (gone->file >= 0)
