@@ -8,7 +8,7 @@ from gpucheck.model import Host
 
 EngineName = Literal["driver", "torch", "cpu", "simulated"]
 LIBRARY = "libcuda.so.1"
-PATIENCE_S, SIMULATED_PATIENCE_S = 20.0, 3.0
+PATIENCE_S, SIMULATED_PATIENCE_S = 20.0, 8.0
 KIND = {
     "driver": "GPU copies by the CUDA driver API",
     "torch": "GPU copies by torch (CUDA), as a torch job sees them",

@@ -133,7 +133,9 @@ def _unknown(failures: Sequence[Failure], reason: Reason, results: Results) -> F
     )
     what = "timings" if timed else "results"
     fix = "\n".join(dict.fromkeys(failure.fix for failure in failures if failure.fix)) or reason.fix
-    return about.unknown(reason.why, fix, f"{what} unknown{where} ({steps}): {reason.headline}")
+    # An engine that knows what to do knows what is wrong.
+    why = "\n".join(dict.fromkeys(f"{failure.detail}." for failure in failures if failure.fix)) or reason.why
+    return about.unknown(why, fix, f"{what} unknown{where} ({steps}): {reason.headline}")
 
 
 def _copy(failure: Failure, results: Results) -> str:

@@ -63,7 +63,8 @@ def answer(engine: CopyEngine, step: Step) -> Answer | Failure:
     except Exception as error:
         code = engine.error_code(error)
         if code is not None:
-            return _refused(code, step, step.flows, f"{error_text(code)}: {_first_line(error)}")
+            text, known = _first_line(error), error_text(code)
+            return _refused(code, step, step.flows, text if known in text else f"{known}: {text}")
         if isinstance(error, MemoryError):  # CuPy's OutOfMemoryError is one too
             return Failure(kind="no-memory", purpose=step.purpose, flows=step.flows, detail=_first_line(error))
         return Failure(kind="defect", purpose=step.purpose, flows=step.flows, detail=_located(error))

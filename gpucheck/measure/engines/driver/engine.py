@@ -8,6 +8,7 @@ staged: cuMemcpyPeerAsync with peer access disabled both ways: the driver copies
 import os
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 
 from gpucheck.host.simulated import preload
@@ -19,6 +20,7 @@ from gpucheck.measure.engines.driver.opening import missing, not_opened
 from gpucheck.measure.engines.driver.peers import Peers
 from gpucheck.measure.engines.numa import nodes
 from gpucheck.measure.engines.pattern import MASK, WORD
+from gpucheck.measure.engines.protocol import NotTimed
 from gpucheck.measure.planning.selection import LEAST_BYTES
 from gpucheck.measure.statistics import LATENCY_BYTES
 from gpucheck.measure.values import HOST, Comparison, Flow, Opened, Region, Setup, Wrong
@@ -47,6 +49,8 @@ class DriverEngine:
             size, notes = self._allocate(setup.buffer_bytes)
             self.peers = Peers(calls, self.gpus)
             self.gate = Gate(calls)
+            with suppress(NotTimed):  # once for nothing: a call that the driver lacks is missed here, not at a pair
+                self.gate.timed([Lane(gpu, gpu.line(), _nothing) for gpu in self.gpus], [0] * len(self.gpus))
         except CudaError as error:
             raise not_opened(error, "") from error
         except MissingCall as error:
