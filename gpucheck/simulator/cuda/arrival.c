@@ -81,6 +81,26 @@ static void shift(const struct operation *operation)
     memory_copy(operation->dst + words * 8 - by, operation->src, by);
 }
 
+/* What stands at the same place of another GPU's buffer of the same kind: the same size, and as many of it before. */
+static unsigned long long counterpart(const struct operation *operation)
+{
+    const struct allocation *own = allocation_of(operation->src, operation->size), *one, *before;
+    int rank = 0, place;
+    for (before = own->next; before != NULL; before = before->next)
+        rank += before->context == own->context && before->size == own->size;
+    for (one = allocations; one != NULL; one = one->next) {
+        const unsigned long long at = one->base + (operation->src - own->base);
+        if (one->size != own->size || one->context->gpu == operation->from)
+            continue;
+        place = 0;
+        for (before = one->next; before != NULL; before = before->next)
+            place += before->context == one->context && before->size == one->size;
+        if (place == rank && word_at(at) != 0)
+            return at;
+    }
+    return operation->src;
+}
+
 static void damaged(const struct operation *operation, enum damage damage)
 {
     struct delivered *old = damage == STALE || damage == OTHER_PAIR ? earlier(operation, damage == OTHER_PAIR) : NULL;
@@ -97,7 +117,7 @@ static void damaged(const struct operation *operation, enum damage damage)
         if (old != NULL)
             deliver(operation, old);
         else
-            memory_copy(operation->dst, operation->src, operation->size);
+            memory_copy(operation->dst, damage == OTHER_PAIR ? counterpart(operation) : operation->src, operation->size);
         if (damage == BIT_FLIP)
             flip(operation);
         if (damage == STALE)

@@ -110,14 +110,14 @@ typedef struct context {
     struct stream *legacy;
 } *CUcontext;
 
+/* One recording of an event: what waits for it waits for this one, whatever the event is used for afterwards. */
+struct mark { unsigned int holders; bool done; double at; };
+
 typedef struct event {
     struct event *next;
     CUcontext context;
     unsigned int flags;
-    unsigned long long wanted, done; /* how often it was to be recorded, and has been */
-    double at;
-    unsigned int uses; /* operations that name it */
-    bool destroyed;
+    struct mark *mark; /* the last recording, NULL before there is one */
 } *CUevent;
 
 enum kind { COPY, FILL, KERNEL, RECORD, WAIT_EVENT, WAIT_VALUE, WRITE_VALUE };
@@ -133,8 +133,7 @@ struct operation {
     unsigned int count; /* how many copies of the same, one after the other */
     double left, factor; /* part that is still to do; noise */
     struct route route;
-    struct event *event;
-    unsigned long long generation;
+    struct mark *mark; /* RECORD, WAIT_EVENT */
     bool wide;
     unsigned int flags;
     enum kernel kernel;
@@ -247,7 +246,7 @@ void advance(void);
 CUresult push(CUstream stream, const struct operation *operation);
 CUresult wait_for_stream(CUstream stream);
 CUresult wait_for_context(CUcontext context);
-CUresult wait_for_event(CUevent event, unsigned long long generation);
+CUresult wait_for_mark(struct mark *mark, CUcontext context);
 void drop_work(CUcontext context);
 bool is_sticky(CUresult code);
 
@@ -255,7 +254,7 @@ bool is_sticky(CUresult code);
 CUresult check_stream(CUstream *stream, CUcontext context); /* puts the legacy stream in place of 0, 1 and 2 */
 CUstream new_stream(CUcontext context, unsigned int flags, int priority);
 CUresult check_event(CUevent event);
-void release_event(CUevent event);
+void mark_drop(struct mark *mark);
 CUresult prepare_kernel(struct operation *made, CUcontext context);
 bool run_kernel(const struct operation *operation, CUcontext context);
 double kernel_seconds(const struct operation *operation, int gpu);

@@ -12,20 +12,13 @@ CUresult check_event(CUevent event)
     CUevent one;
     for (one = events; one != NULL && one != event; one = one->next)
         ;
-    return one == NULL || one->destroyed ? INVALID_HANDLE : SUCCESS;
+    return one == NULL ? INVALID_HANDLE : SUCCESS;
 }
 
-/* One operation fewer names it; freed when none does and the caller has destroyed it. */
-void release_event(CUevent event)
+void mark_drop(struct mark *mark)
 {
-    CUevent *link;
-    event->uses--;
-    if (event->uses > 0 || !event->destroyed)
-        return;
-    for (link = &events; *link != event; link = &(*link)->next)
-        ;
-    *link = event->next;
-    free(event);
+    if (mark != NULL && --mark->holders == 0)
+        free(mark);
 }
 
 EXPORT CUresult cuEventCreate(CUevent *out, unsigned int flags)
@@ -55,16 +48,20 @@ static CUresult enter_event(CUevent event)
     return event->context->alive ? event->context->sticky : CONTEXT_IS_DESTROYED;
 }
 
+/* What waits for it still does. */
 EXPORT CUresult cuEventDestroy_v2(CUevent event)
 {
     GUARDED;
+    CUevent *link;
     if (initialized() != SUCCESS)
         return NOT_INITIALIZED;
     if (check_event(event) != SUCCESS)
         return INVALID_HANDLE;
-    event->uses++;
-    event->destroyed = true;
-    release_event(event);
+    for (link = &events; *link != event; link = &(*link)->next)
+        ;
+    *link = event->next;
+    mark_drop(event->mark);
+    free(event);
     return SUCCESS;
 }
 
@@ -73,6 +70,7 @@ EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
 {
     GUARDED;
     CUcontext context;
+    struct mark *mark;
     CUresult result = enter(&context);
     if (result == SUCCESS)
         result = check_stream(&stream, context);
@@ -82,8 +80,14 @@ EXPORT CUresult cuEventRecord(CUevent event, CUstream stream)
         return result;
     if (event->context != stream->context)
         return INVALID_HANDLE;
-    event->wanted++;
-    return push(stream, &(struct operation){.kind = RECORD, .event = event, .generation = event->wanted});
+    if ((mark = calloc(1, sizeof *mark)) == NULL)
+        return OUT_OF_MEMORY;
+    mark->holders = 1;
+    result = push(stream, &(struct operation){.kind = RECORD, .mark = mark});
+    mark_drop(result == SUCCESS ? event->mark : mark);
+    if (result == SUCCESS)
+        event->mark = mark;
+    return result;
 }
 
 EXPORT CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned int flags)
@@ -100,14 +104,14 @@ EXPORT CUresult cuEventQuery(CUevent event)
     advance();
     if (event->context->sticky != SUCCESS)
         return event->context->sticky;
-    return event->done >= event->wanted ? SUCCESS : NOT_READY;
+    return event->mark == NULL || event->mark->done ? SUCCESS : NOT_READY;
 }
 
 EXPORT CUresult cuEventSynchronize(CUevent event)
 {
     GUARDED;
     const CUresult result = enter_event(event);
-    return result == SUCCESS ? wait_for_event(event, event->wanted) : result;
+    return result == SUCCESS && event->mark != NULL ? wait_for_mark(event->mark, event->context) : result;
 }
 
 /* Milliseconds of simulated time between two events of one GPU. */
@@ -121,12 +125,12 @@ EXPORT CUresult cuEventElapsedTime(float *out, CUevent start, CUevent end)
         return result != SUCCESS ? result : INVALID_VALUE;
     if (start->context != end->context || ((start->flags | end->flags) & DISABLE_TIMING))
         return INVALID_HANDLE;
-    if (start->wanted == 0 || end->wanted == 0)
+    if (start->mark == NULL || end->mark == NULL)
         return INVALID_HANDLE;
     advance();
-    if (start->done < start->wanted || end->done < end->wanted)
+    if (!start->mark->done || !end->mark->done)
         return start->context->sticky != SUCCESS ? start->context->sticky : NOT_READY;
-    *out = (float)((end->at - start->at) * 1e3);
+    *out = (float)((end->mark->at - start->mark->at) * 1e3);
     return SUCCESS;
 }
 

@@ -43,8 +43,8 @@ CUresult push(CUstream stream, const struct operation *operation)
     made->number = ++numbers;
     made->count = 1;
     made->next = NULL;
-    if (made->event != NULL)
-        made->event->uses++;
+    if (made->mark != NULL)
+        made->mark->holders++;
     if (stream->tail != NULL)
         stream->tail->next = made;
     else
@@ -94,16 +94,15 @@ CUresult wait_for_context(CUcontext context)
     return context->sticky;
 }
 
-CUresult wait_for_event(CUevent event, unsigned long long generation)
+CUresult wait_for_mark(struct mark *mark, CUcontext context)
 {
-    CUcontext context = event->context;
     unsigned int tries;
-    event->uses++;
+    mark->holders++;
     advance();
-    for (tries = 0; context->alive && context->sticky == SUCCESS && event->done < generation; tries++) {
+    for (tries = 0; context->alive && context->sticky == SUCCESS && !mark->done; tries++) {
         let_others(tries);
         advance();
     }
-    release_event(event);
+    mark_drop(mark);
     return context->sticky;
 }

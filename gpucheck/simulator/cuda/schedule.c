@@ -54,8 +54,7 @@ static void finish(CUstream stream)
     if (stream->head == NULL)
         stream->tail = NULL;
     stream->length -= done->count;
-    if (done->event != NULL)
-        release_event(done->event);
+    mark_drop(done->mark);
     free(done);
 }
 
@@ -73,7 +72,7 @@ void drop_work(CUcontext context)
     for (stream = streams; stream != NULL; stream = stream->next)
         while (stream->context == context && stream->head != NULL) {
             if (stream->head->kind == RECORD)
-                stream->head->event->done = stream->head->generation;
+                stream->head->mark->done = true;
             finish(stream);
         }
 }
@@ -138,11 +137,11 @@ static bool begin(CUstream stream)
         return false;
     switch (head->kind) {
     case RECORD:
-        head->event->done = head->generation;
-        head->event->at = now;
+        head->mark->done = true;
+        head->mark->at = now;
         break;
     case WAIT_EVENT:
-        if (head->event->done < head->generation)
+        if (!head->mark->done)
             return false;
         break;
     case WAIT_VALUE:

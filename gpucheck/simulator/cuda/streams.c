@@ -172,5 +172,7 @@ EXPORT CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned int f
         result = check_event(event);
     if (result != SUCCESS || flags > 1)
         return result != SUCCESS ? result : INVALID_VALUE;
-    return push(stream, &(struct operation){.kind = WAIT_EVENT, .event = event, .generation = event->wanted});
+    if (event->mark == NULL)
+        return SUCCESS; /* never recorded: nothing to wait for */
+    return push(stream, &(struct operation){.kind = WAIT_EVENT, .mark = event->mark});
 }

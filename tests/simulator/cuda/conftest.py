@@ -28,7 +28,7 @@ def run(activate, tmp_path) -> Run:
             env={**os.environ, "LD_LIBRARY_PATH": str(machine / "lib"), **environment},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=60,
             check=False,
         )
         assert done.returncode == status, done.stderr[-2000:]

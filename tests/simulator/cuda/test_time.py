@@ -148,3 +148,16 @@ def test_streams_are_checked(run):
         "      code('cuStreamCreate', 7), code('cuStreamDestroy', 0))\n"
     )
     assert run(TWO, code) == "400 400 1 400"
+
+
+def test_a_wait_is_for_the_recording_of_its_time(run):
+    """Whatever the event is used for afterwards, and when it is destroyed."""
+    code = READY + (
+        "gate, first, second = Gate(), ok('cuStreamCreate', 1), ok('cuStreamCreate', 1)\n"
+        "gate.hold(stream); ok('cuEventRecord', end, stream); ok('cuStreamWaitEvent', first, end, 0)\n"
+        "ok('cuEventRecord', end, second); ok('cuStreamWaitEvent', second, end, 0)\n"
+        "print(code('cuStreamQuery', second), code('cuEventQuery', end), code('cuStreamQuery', first))\n"
+        "ok('cuEventDestroy', end); gate.open()\n"
+        "print(code('cuStreamQuery', first), code('cuStreamQuery', stream))\n"
+    )
+    assert run(TWO, code).split("\n") == ["0 0 600", "0 0"]
