@@ -12,7 +12,7 @@ import msgspec
 
 from gpucheck.host.nvml.supervisor import ask_child, child_command
 from gpucheck.host.simulated import machine_directory
-from gpucheck.measure.engines.choice import EngineName, choose_engine, kind_text, patience_s
+from gpucheck.measure.engines.choice import PATIENCE_S, EngineName, choose_engine, kind_text
 from gpucheck.measure.engines.simulated.machine import describe, read_faults
 from gpucheck.measure.planning.paths import Path, paths, ports_to_host
 from gpucheck.measure.planning.plan import Depth, Machine, Wish, buffer_bytes, plan
@@ -91,7 +91,7 @@ def measure(
     started, clock = datetime.now(timezone.utc), time.monotonic()
     engine = choose_engine(host, options.engine)
     simulated = host.simulation() is not None and engine != "cpu"
-    patience = options.timeout_s or patience_s(engine, simulated=simulated)
+    patience = options.timeout_s or PATIENCE_S
     place = _cpu_place(options) if engine == "cpu" else _gpu_place(host, engine, options)
     wish = Wish(
         depth=options.depth,

@@ -8,7 +8,7 @@ from gpucheck.model import Host
 
 EngineName = Literal["driver", "torch", "cpu", "simulated"]
 LIBRARY = "libcuda.so.1"
-PATIENCE_S, SIMULATED_PATIENCE_S = 20.0, 8.0
+PATIENCE_S = 20.0  # the least that a step is given; simulated copies take CPU time as well
 KIND = {
     "driver": "GPU copies by the CUDA driver API",
     "torch": "GPU copies by torch (CUDA), as a torch job sees them",
@@ -38,8 +38,3 @@ def choose_engine(host: Host, wanted: str) -> EngineName:
 def kind_text(engine: EngineName, *, simulated: bool) -> str:
     """What copied, for the head of a report."""
     return SIMULATED[engine] if simulated and engine in SIMULATED else KIND[engine]
-
-
-def patience_s(engine: EngineName, *, simulated: bool) -> float:
-    """The least that a step is given. Simulated copies take no time."""
-    return SIMULATED_PATIENCE_S if simulated and engine != "cpu" else PATIENCE_S
