@@ -38,7 +38,7 @@ hyperfine --warmup 2 --runs 10 --shell none --ignore-failure --export-markdown "
   --command-name "gpucheck diagnose, 8 healthy GPUs" "$bin/gpucheck diagnose --observations $work/healthy.yml" \
   --command-name "gpucheck diagnose, a slow uplink" "$bin/gpucheck diagnose --observations $work/slow-uplink.yml"
 {
-  result_head "gpucheck bandwidth at its default level (SIMULATED CUDA driver library, simulated clock), and gpucheck diagnose"
+  result_head "gpucheck bandwidth at its default level (SIMULATED copies, simulated clock), and gpucheck diagnose"
   echo "| machine | GPUs | rounds of one direction | planned device s | device s | process s |"
   echo "|---|---|---|---|---|---|"
   cat "$work/rows"

@@ -93,9 +93,3 @@ def preload(soname: str = "libnvidia-ml.so.1") -> None:
     library = directory / "lib" / soname if directory else None
     if library is not None and library.exists():
         ctypes.CDLL(str(library))
-
-
-def brings(soname: str) -> bool:
-    """Whether the simulated machine has this library."""
-    directory = machine_directory()
-    return directory is not None and (directory / "lib" / soname).exists()

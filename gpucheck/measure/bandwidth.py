@@ -91,7 +91,7 @@ def measure(
     started, clock = datetime.now(timezone.utc), time.monotonic()
     engine = choose_engine(host, options.engine)
     simulated = host.simulation() is not None and engine != "cpu"
-    patience = options.timeout_s or PATIENCE_S
+    patience = options.timeout_s or PATIENCE_S[engine]
     place = _cpu_place(options) if engine == "cpu" else _gpu_place(host, engine, options)
     wish = Wish(
         depth=options.depth,

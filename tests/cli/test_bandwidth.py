@@ -36,7 +36,7 @@ def healthy():
 def test_the_json_is_the_contract(healthy):
     _, report = healthy
 
-    assert (report["schema"], report["verdict"], report["engine"]) == ("gpucheck.bandwidth/1", "pass", "driver")
+    assert (report["schema"], report["verdict"], report["engine"]) == ("gpucheck.bandwidth/1", "pass", "simulated")
     assert report["simulated"] is True
     assert report["simulation"]["profile"] == "p100-pcie-x2"
     assert report["matrices"]["p2p_uni_gb_s"] == [[None, 13.54], [13.54, None]]
@@ -52,7 +52,7 @@ def test_the_planned_time_is_told_before_and_apart_from_the_report(healthy):
     done, report = healthy
 
     assert "about " in done.stderr
-    assert "s of device time (engine driver)" in done.stderr
+    assert "s of device time (engine simulated)" in done.stderr
     assert report["device_s"] <= report["planned_s"] * 1.5
 
 

@@ -2,13 +2,12 @@
 
 from typing import Literal
 
-from gpucheck.host.simulated import brings
 from gpucheck.measure.planning.selection import Unmeasurable
 from gpucheck.model import Host
 
 EngineName = Literal["driver", "torch", "cpu", "simulated"]
-LIBRARY = "libcuda.so.1"
-PATIENCE_S = 20.0  # the least that a step is given; simulated copies take CPU time as well
+# The least that a step is given. On the simulated driver library copies take CPU time.
+PATIENCE_S: dict[EngineName, float] = {"driver": 20.0, "torch": 20.0, "cpu": 20.0, "simulated": 3.0}
 KIND = {
     "driver": "GPU copies by the CUDA driver API",
     "torch": "GPU copies by torch (CUDA), as a torch job sees them",
@@ -19,7 +18,7 @@ SIMULATED = {"driver": "SIMULATED copies by the CUDA driver API on a simulated d
 
 
 def choose_engine(host: Host, wanted: str) -> EngineName:
-    """The engine of an ``auto``: the CUDA driver's, also on a simulated machine that has one. Raises Unmeasurable."""
+    """The engine of an ``auto``: simulated on a simulated machine, else the CUDA driver's. Raises Unmeasurable."""
     simulated = host.simulation() is not None
     if wanted == "simulated" and not simulated:
         raise Unmeasurable(
@@ -32,7 +31,7 @@ def choose_engine(host: Host, wanted: str) -> EngineName:
         )
     if wanted != "auto":
         return wanted  # type: ignore[return-value]  # click allows no other words
-    return "simulated" if simulated and not brings(LIBRARY) else "driver"
+    return "simulated" if simulated else "driver"
 
 
 def kind_text(engine: EngineName, *, simulated: bool) -> str:

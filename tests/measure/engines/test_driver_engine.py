@@ -18,6 +18,7 @@ PAIR = "p100-pcie-x2"
 def run(profile, *faults, level="quick", before="", **environment):
     """The report of gpucheck bandwidth. before: a program around it, which starts it by GPUCHECK_COMMAND."""
     words = [sys.executable, "-m", "gpucheck", "bandwidth", "--simulate", profile, "--level", level, "--format", "json"]
+    words += ["--engine", "driver"]
     words += [word for fault in faults for word in ("--fault", fault)]
     own = {**os.environ, **environment, "GPUCHECK_COMMAND": json.dumps(words)}
     command = [sys.executable, "-c", before] if before else words
