@@ -78,41 +78,47 @@ def functions():
     return sorted(set(re.findall(r"^ENTRY\(\w+, \d+, (\w+)\)", table, re.MULTILINE)))
 
 
-def sanitized(code, folder):
-    """Run a program on the library with the address and undefined-behaviour sanitizers."""
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory):
+    """Runs a program on the library with the address and undefined-behaviour sanitizers."""
     runtime = subprocess.run(["cc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
     if not Path(runtime.stdout.strip()).is_absolute():
         pytest.skip("this C compiler has no address sanitizer")
+    folder = tmp_path_factory.mktemp("sanitized")
     flags = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined")
     builder.compile_cuda_library(folder, flags).rename(folder / "libcuda.so.1")
-    program = folder / "program.py"
-    program.write_text(code, encoding="utf-8")
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": runtime.stdout.strip(),
-        "LD_LIBRARY_PATH": str(folder),
-        "ASAN_OPTIONS": "detect_leaks=0",
-    }
-    command = [sys.executable, program]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
-    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-3000:]
+
+    def run(code):
+        program = folder / "program.py"
+        program.write_text(code, encoding="utf-8")
+        environment = {
+            **os.environ,
+            "LD_PRELOAD": runtime.stdout.strip(),
+            "LD_LIBRARY_PATH": str(folder),
+            "ASAN_OPTIONS": "detect_leaks=0",
+        }
+        command = [sys.executable, program]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100, check=False)
+        assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-3000:]
+
+    return run
 
 
-def test_library_has_no_memory_error(activate, tmp_path):
+def test_library_has_no_memory_error(activate, sanitized):
     activate("p100-pcie-x2")
-    sanitized(HELPERS.read_text(encoding="utf-8") + EVERYTHING, tmp_path)
+    sanitized(HELPERS.read_text(encoding="utf-8") + EVERYTHING)
 
 
 @pytest.mark.parametrize("kind", ["stale", "other-pair", "shifted", "bit-flip"])
-def test_damage_has_no_memory_error(activate, tmp_path, kind):
+def test_damage_has_no_memory_error(activate, sanitized, kind):
     activate("p100-pcie-x2", [f"p2p-corrupt:pair=0-1,kind={kind}"])
-    sanitized(HELPERS.read_text(encoding="utf-8") + EVERYTHING, tmp_path)
+    sanitized(HELPERS.read_text(encoding="utf-8") + EVERYTHING)
 
 
-def test_no_function_trusts_its_arguments(activate, tmp_path):
+def test_no_function_trusts_its_arguments(activate, sanitized):
     """Null pointers in every place, before and after cuInit and with a context: a code, and no crash."""
     activate("p100-pcie-x2")
-    sanitized(HOSTILE.replace("FUNCTIONS", " ".join(functions())), tmp_path)
+    sanitized(HOSTILE.replace("FUNCTIONS", " ".join(functions())))
 
 
 def test_library_exports_its_functions_and_nothing_else(tmp_path):
@@ -135,3 +141,11 @@ def test_an_environment_that_brings_the_library_needs_no_compiler(tmp_path, monk
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "prefix"))
 
     assert simulator.build_cuda_library(tmp_path / "second", "580.178.04").read_bytes() == first.read_bytes()
+
+
+def test_page_lists_every_function():
+    table = (builder.SOURCES / "entries.h").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/simulator.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("|") and "`cu" in line]
+
+    assert set(re.findall(r"`(cu\w+)`", " ".join(rows))) == set(re.findall(r"^ENTRY\((\w+),", table, re.MULTILINE))
